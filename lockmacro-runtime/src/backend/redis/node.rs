@@ -1,0 +1,157 @@
+//! One server and our connection to it: made when needed, shared by all calls, replaced when it
+//! is of no more use. No call waits longer than its caller allows.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisError, Value};
+use tokio::time::{Instant, timeout_at};
+
+use super::trouble::{Passing, Trouble};
+use crate::error::LockError;
+
+/// Calls in a row without an answer after which a connection is given up.
+const SILENT_CALLS: u32 = 2;
+
+pub(super) struct Node {
+    client: Client,
+    live: Mutex<Option<Live>>,
+    /// Held while connecting, so that many callers make one connection.
+    connecting: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone)]
+struct Live {
+    connection: MultiplexedConnection,
+    silent: Arc<AtomicU32>,
+}
+
+/// How long a call may take: the command by itself, and all that it needs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    pub(super) answer: Duration,
+    pub(super) until: Instant,
+}
+
+impl Node {
+    /// A node that is not connected yet.
+    pub(super) fn new(url: &str) -> Result<Self, LockError> {
+        // The library's message could quote the URL, and with it the password.
+        let invalid = |_: RedisError| LockError::InvalidUrl {
+            detail: "it is not of the form `redis://user:password@host:port/db`".to_owned(),
+        };
+        let info = url.into_connection_info().map_err(invalid)?;
+        let settings = info.redis_settings().clone().set_skip_set_lib_name();
+        let info = info
+            .set_tcp_settings(TcpSettings::default().set_nodelay(true))
+            .set_redis_settings(settings);
+        Ok(Self::with(Client::open(info).map_err(invalid)?))
+    }
+
+    /// The same server through a connection of its own.
+    pub(super) fn apart(&self) -> Self {
+        Self::with(self.client.clone())
+    }
+
+    fn with(client: Client) -> Self {
+        Self { client, live: Mutex::new(None), connecting: tokio::sync::Mutex::new(()) }
+    }
+
+    /// Sends a command and waits for its reply.
+    pub(super) async fn call(&self, command: &Cmd, patience: Patience) -> Result<Value, Trouble> {
+        let mut live = self.connect(patience.until).await?;
+        let until = patience.until.min(Instant::now() + patience.answer);
+        match timeout_at(until, live.connection.send_packed_command(command)).await {
+            Ok(reply) => {
+                live.silent.store(0, Ordering::Relaxed);
+                let trouble = match reply.and_then(Value::extract_error) {
+                    Ok(value) => return Ok(value),
+                    Err(error) => Trouble::from(error),
+                };
+                if matches!(&trouble, Trouble::Passing(passing) if passing.replace) {
+                    self.discard(&live);
+                }
+                Err(trouble)
+            }
+            Err(_) => {
+                if live.silent.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT_CALLS {
+                    self.discard(&live);
+                }
+                Err(Trouble::Passing(Passing::timeout("sent, and not answered", true)))
+            }
+        }
+    }
+
+    /// Makes sure that there is a connection.
+    pub(super) async fn ready(&self, until: Instant) -> Result<(), Trouble> {
+        self.connect(until).await.map(drop)
+    }
+
+    /// Ends the connection; the next call makes a new one.
+    pub(super) fn disconnect(&self) {
+        self.live().take();
+    }
+
+    async fn connect(&self, until: Instant) -> Result<Live, Trouble> {
+        if let Some(live) = &*self.live() {
+            return Ok(live.clone());
+        }
+        let connecting = async {
+            let _one_at_a_time = self.connecting.lock().await;
+            if let Some(live) = &*self.live() {
+                return Ok(live.clone());
+            }
+            let live = self.open().await?;
+            *self.live() = Some(live.clone());
+            Ok(live)
+        };
+        timeout_at(until, connecting)
+            .await
+            .unwrap_or_else(|_| Err(Trouble::Passing(Passing::timeout("connecting", false))))
+    }
+
+    async fn open(&self) -> Result<Live, Trouble> {
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let connection = self.client.get_multiplexed_async_connection_with_config(&config).await;
+        let mut connection = connection.map_err(unapplied)?;
+        // A server that is full, or wants a password, says so in answer to the first command.
+        let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
+        match greeting.and_then(Value::extract_error).map_err(unapplied) {
+            Ok(_) | Err(Trouble::Final(LockError::AccessDenied { .. })) => {
+                Ok(Live { connection, silent: Arc::default() })
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Gives a connection up, unless another caller has replaced it already.
+    fn discard(&self, dead: &Live) {
+        self.live().take_if(|live| Arc::ptr_eq(&live.silent, &dead.silent));
+    }
+
+    fn live(&self) -> MutexGuard<'_, Option<Live>> {
+        // Nothing that runs under this mutex can panic.
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Trouble while connecting: the caller's own command was not sent yet.
+fn unapplied(error: RedisError) -> Trouble {
+    let mut trouble = Trouble::from(error);
+    if let Trouble::Passing(passing) = &mut trouble {
+        passing.unknown = false;
+    }
+    trouble
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the client, which knows the password.
+        f.debug_struct("Node").field("connected", &self.live().is_some()).finish_non_exhaustive()
+    }
+}

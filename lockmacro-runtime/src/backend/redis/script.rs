@@ -1,0 +1,41 @@
+//! The Lua scripts, by their hashes.
+
+use std::sync::LazyLock;
+
+use redis::Cmd;
+
+/// A script and its SHA-1, which is hashed once.
+pub(super) struct Script {
+    code: &'static str,
+    hash: LazyLock<String>,
+}
+
+macro_rules! script {
+    ($file:literal) => {
+        Script {
+            code: include_str!($file),
+            hash: LazyLock::new(|| redis::Script::new(include_str!($file)).get_hash().to_owned()),
+        }
+    };
+}
+
+pub(super) static ACQUIRE: Script = script!("scripts/acquire.lua");
+pub(super) static RELEASE: Script = script!("scripts/release.lua");
+
+impl Script {
+    /// The call by hash, which a server that does not know the script answers with NOSCRIPT.
+    pub(super) fn by_hash(&self, key: &str, args: &[&str]) -> Cmd {
+        invocation("EVALSHA", &self.hash, key, args)
+    }
+
+    /// The call by text. One command, so that no flush comes between loading and calling.
+    pub(super) fn by_text(&self, key: &str, args: &[&str]) -> Cmd {
+        invocation("EVAL", self.code, key, args)
+    }
+}
+
+fn invocation(command: &str, script: &str, key: &str, args: &[&str]) -> Cmd {
+    let mut cmd = redis::cmd(command);
+    cmd.arg(script).arg(1).arg(key).arg(args);
+    cmd
+}

@@ -1,0 +1,13 @@
+-- Gives a lock back if it is still the token's own. Idempotent.
+--
+-- KEYS[1]  the lock
+-- ARGV[1]  the token
+-- returns  1 when the lock was held by the token, else 0
+--
+-- GETEX without options reads like GET but counts as a write, so a replica refuses the script
+-- (READONLY) where GET and "not yours" would be a lie. Neither GETEX nor DEL needs memory, so a
+-- lock can be given back when the server is full.
+if redis.call('GETEX', KEYS[1]) == ARGV[1] then
+  return redis.call('DEL', KEYS[1])
+end
+return 0

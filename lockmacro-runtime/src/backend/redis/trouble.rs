@@ -1,0 +1,169 @@
+//! What a failed call means: whether it may have been applied, whether to try again, and what to
+//! tell the caller.
+
+use redis::{ErrorKind, RedisError};
+
+use crate::error::{LockError, Unavailability};
+use crate::key::LockKey;
+
+/// A call that brought no answer to its question.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The server does not know the script; nothing was applied.
+    NoScript,
+    /// The key is of another type; nothing was applied.
+    NotALock,
+    /// Nothing was applied, and nothing will be until a person mends it.
+    Final(LockError),
+    /// It may be over soon.
+    Passing(Passing),
+}
+
+#[derive(Debug)]
+pub(super) struct Passing {
+    pub(super) reason: Unavailability,
+    pub(super) detail: String,
+    /// The call may have been applied, or may be yet.
+    pub(super) unknown: bool,
+    /// The connection is of no more use: it is broken, or leads to the wrong server.
+    pub(super) replace: bool,
+}
+
+impl Passing {
+    pub(super) fn timeout(detail: &str, unknown: bool) -> Self {
+        Self { reason: Unavailability::Timeout, detail: detail.to_owned(), unknown, replace: false }
+    }
+}
+
+impl Trouble {
+    /// What the caller is told when there is no more time to try.
+    pub(super) fn into_error(self, key: &LockKey) -> LockError {
+        match self {
+            Trouble::NoScript => unavailable(Unavailability::Protocol, "it forgets its scripts"),
+            Trouble::NotALock => LockError::KeyNotALock { key: key.clone() },
+            Trouble::Final(error) => error,
+            Trouble::Passing(Passing { reason, detail, .. }) => {
+                LockError::Unavailable { reason, detail }
+            }
+        }
+    }
+}
+
+fn unavailable(reason: Unavailability, detail: impl Into<String>) -> LockError {
+    LockError::Unavailable { reason, detail: detail.into() }
+}
+
+impl From<RedisError> for Trouble {
+    fn from(error: RedisError) -> Self {
+        let detail = error.to_string();
+        if detail.contains("max number of clients reached") {
+            // Told while connecting, whatever was asked.
+            return Trouble::Final(LockError::ConnectionLimit { detail });
+        }
+        if let Some(code) = error.code() {
+            return of_reply(code, error.detail().unwrap_or_default());
+        }
+        match error.kind() {
+            ErrorKind::AuthenticationFailed => Trouble::Final(LockError::Authentication { detail }),
+            _ if error.is_connection_refusal() => Trouble::Passing(Passing {
+                reason: Unavailability::Refused,
+                detail,
+                unknown: false,
+                replace: true,
+            }),
+            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Trouble::Passing(Passing {
+                reason: Unavailability::Protocol,
+                detail,
+                unknown: true,
+                replace: true,
+            }),
+            _ => Trouble::Passing(Passing {
+                reason: Unavailability::Disconnected,
+                detail,
+                unknown: true,
+                replace: true,
+            }),
+        }
+    }
+}
+
+/// An error reply by its code. Servers before 7.0 wrap what happened inside a script in a text
+/// after `ERR`, where the code is looked for then.
+fn of_reply(code: &str, text: &str) -> Trouble {
+    let inner = (code == "ERR").then(|| {
+        ["WRONGTYPE", "READONLY", "OOM", "NOREPLICAS", "NOPERM", "MASTERDOWN"]
+            .into_iter()
+            .find(|inner| text.contains(inner))
+    });
+    let code = inner.flatten().unwrap_or(code);
+    let detail = format!("{code} {text}");
+    let passing = |reason, replace| {
+        Trouble::Passing(Passing { reason, detail: detail.clone(), unknown: false, replace })
+    };
+    match code {
+        "NOSCRIPT" => Trouble::NoScript,
+        "WRONGTYPE" => Trouble::NotALock,
+        "OOM" => Trouble::Final(unavailable(Unavailability::OutOfMemory, detail)),
+        "NOREPLICAS" => Trouble::Final(unavailable(Unavailability::NotEnoughReplicas, detail)),
+        "NOAUTH" | "WRONGPASS" => Trouble::Final(LockError::Authentication { detail }),
+        "NOPERM" => Trouble::Final(LockError::AccessDenied { detail }),
+        // A new connection may find the primary, where a name stands for it.
+        "READONLY" => passing(Unavailability::ReadOnly, true),
+        "MASTERDOWN" => passing(Unavailability::PrimaryDown, true),
+        "LOADING" => passing(Unavailability::Loading, false),
+        "BUSY" => passing(Unavailability::BusyScript, false),
+        "CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK" => passing(Unavailability::ClusterDown, false),
+        "ERR" if text.contains("The user executing the script") => {
+            Trouble::Final(LockError::AccessDenied { detail })
+        }
+        _ => Trouble::Final(unavailable(Unavailability::Protocol, detail)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(code: &str, text: &str) -> LockError {
+        of_reply(code, text).into_error(&"k".into())
+    }
+
+    #[test]
+    fn a_code_wrapped_by_an_older_server_is_found() {
+        let wrapped = "Error running script (call to f_c0ffee): @user_script:14: \
+             @user_script: 14: -READONLY You can't write against a read only replica.";
+        assert!(matches!(
+            reply("ERR", wrapped),
+            LockError::Unavailable { reason: Unavailability::ReadOnly, .. }
+        ));
+        let wrapped = "Error running script: WRONGTYPE Operation against a key holding the wrong \
+             kind of value";
+        assert_eq!(reply("ERR", wrapped), LockError::KeyNotALock { key: "k".into() });
+    }
+
+    #[test]
+    fn no_reply_of_a_server_means_that_somebody_holds_the_lock() {
+        let codes = [
+            "NOSCRIPT",
+            "WRONGTYPE",
+            "OOM",
+            "NOREPLICAS",
+            "NOAUTH",
+            "WRONGPASS",
+            "NOPERM",
+            "READONLY",
+            "MASTERDOWN",
+            "LOADING",
+            "BUSY",
+            "CLUSTERDOWN",
+            "TRYAGAIN",
+            "MOVED",
+            "ASK",
+            "ERR",
+            "NEW",
+        ];
+        for code in codes {
+            assert!(!reply(code, "").is_busy(), "{code}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Everything that can go wrong, one variant for each thing a caller can do about it.
+
+use std::time::Duration;
+
+use crate::LockKey;
+use crate::lease::{TTL_MAX, TTL_MIN};
+
+/// Why a body did not run, or why its result must not be trusted.
+///
+/// No message carries the random part of a token, or a password. The variants with fields may
+/// gain more of them, so match with `..`.
+///
+/// ```
+/// use lockmacro_runtime::LockError;
+///
+/// fn status(error: &LockError) -> u16 {
+///     match error {
+///         LockError::Busy { .. } => 423,
+///         LockError::Unavailable { .. } => 503,
+///         _ => 500,
+///     }
+/// }
+/// # assert_eq!(status(&LockError::NotInstalled), 500);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// Somebody else holds the lock. Try again after [`retry_after`](LockError::retry_after), or
+    /// tell the person who asked.
+    #[error("{}", busy(key, owner.as_deref(), *retry_after, message.as_deref()))]
+    #[non_exhaustive]
+    Busy {
+        /// The key that is held.
+        key: LockKey,
+        /// The holder's label, as its manager was told to show it; `None` when the key holds a
+        /// value that this crate did not write.
+        owner: Option<String>,
+        /// When the lease ends unless the holder renews or releases it; `None` when a foreign
+        /// client locked the key without an expiry.
+        retry_after: Option<Duration>,
+        /// The `message` of the lock, for the person who asked.
+        message: Option<String>,
+    },
+    /// The lease ended while the body was running, so somebody else may hold the lock. What the
+    /// body did up to then stands: check it, or roll it back.
+    #[error("the lock `{key}` was lost while the body was running: its lease ended")]
+    #[non_exhaustive]
+    Lost {
+        /// The key that was held.
+        key: LockKey,
+    },
+    /// The server could not be asked, or could not answer. Nothing is known to be held; a token
+    /// that may have been written is released in the background.
+    #[error("the lock server is unavailable: {reason} ({detail})")]
+    #[non_exhaustive]
+    Unavailable {
+        /// What is wrong with the server.
+        reason: Unavailability,
+        /// The server's or the system's own words.
+        detail: String,
+    },
+    /// The key exists and is not a string, so it is not a lock. Choose another key, or delete
+    /// what is there.
+    #[error("`{key}` is not a lock: the key exists and holds another type of value")]
+    #[non_exhaustive]
+    KeyNotALock {
+        /// The key that is something else.
+        key: LockKey,
+    },
+    /// The server knows the user and refuses the command. Grant it `+set +evalsha +eval +getex
+    /// +del +pttl` on the lock's keys.
+    #[error("the lock server refuses access: {detail}")]
+    #[non_exhaustive]
+    AccessDenied {
+        /// The server's own words.
+        detail: String,
+    },
+    /// The server asks for a password, or refuses the one given. Mend the user and password in
+    /// the manager's URL.
+    #[error("the lock server refuses the login: {detail}")]
+    #[non_exhaustive]
+    Authentication {
+        /// The server's own words.
+        detail: String,
+    },
+    /// The server has as many clients as it takes. Raise its `maxclients`, or share managers: one
+    /// needs at most two connections.
+    #[error("the lock server takes no more clients: {detail}")]
+    #[non_exhaustive]
+    ConnectionLimit {
+        /// The server's own words.
+        detail: String,
+    },
+    /// The key is empty, too long, reserved, or made of an empty value.
+    #[error("not a usable key: {detail}")]
+    #[non_exhaustive]
+    InvalidKey {
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The ttl is outside of 50 ms to 24 h.
+    #[error("a ttl of {ttl:?} is outside of {TTL_MIN:?} to {TTL_MAX:?}")]
+    #[non_exhaustive]
+    InvalidTtl {
+        /// The ttl as it was given.
+        ttl: Duration,
+    },
+    /// The URL names no server that a manager can connect to.
+    #[error("not a usable url: {detail}")]
+    #[non_exhaustive]
+    InvalidUrl {
+        /// What is wrong with it; never the URL, which may hold a password.
+        detail: String,
+    },
+    /// No manager was installed and none was given. Call [`LockManager::install`] when the
+    /// program starts, or give the lock its own manager.
+    ///
+    /// [`LockManager::install`]: crate::LockManager::install
+    #[error("no lock manager is installed: call `LockManager::install` when the program starts")]
+    NotInstalled,
+    /// Another manager is the default already. It stays, because locks of two servers would not
+    /// exclude each other.
+    #[error("another lock manager is installed already")]
+    AlreadyInstalled,
+    /// A blocking lock was asked for inside a current-thread runtime, where it would stop the
+    /// task that holds the lock. Make the function async, or call it from a thread of its own.
+    #[error(
+        "a blocking lock inside a current-thread runtime would stop every other task: make the function async"
+    )]
+    BlockingInAsync,
+    /// An async lock was asked for outside of a tokio runtime.
+    #[error("no tokio runtime here: await the lock inside one, with its time and io enabled")]
+    NoRuntime,
+    /// The manager was shut down.
+    #[error("the lock manager is shut down")]
+    ShutDown,
+    /// Locks were still held when the time for shutting down was over. They end with their
+    /// bodies, or by their leases.
+    #[error("{held} locks were still held when the time for shutting down was over")]
+    #[non_exhaustive]
+    ShutdownTimeout {
+        /// How many.
+        held: usize,
+    },
+}
+
+impl LockError {
+    /// Whether somebody else holds the lock; everything else is a fault or a mistake.
+    pub fn is_busy(&self) -> bool {
+        matches!(self, LockError::Busy { .. })
+    }
+
+    /// How long the holder's lease still runs, for a `Retry-After` header: the lock may be free
+    /// earlier, and is held longer when its holder renews it.
+    ///
+    /// `None` for every error but [`Busy`](LockError::Busy), and for a foreign lock without expiry.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            LockError::Busy { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+/// What is wrong with a server that is [`Unavailable`](LockError::Unavailable).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unavailability {
+    /// It is over its `maxmemory` and takes no new keys.
+    #[error("out of memory")]
+    OutOfMemory,
+    /// Fewer replicas are connected than `min-replicas-to-write` asks for.
+    #[error("too few replicas")]
+    NotEnoughReplicas,
+    /// It is a replica, and takes no writes.
+    #[error("a read-only replica")]
+    ReadOnly,
+    /// It is a replica that lost its primary and serves nothing.
+    #[error("a replica without its primary")]
+    PrimaryDown,
+    /// It is still loading its data from disk.
+    #[error("loading its data")]
+    Loading,
+    /// A script of somebody else keeps it busy.
+    #[error("busy with a script")]
+    BusyScript,
+    /// Its cluster is down or is moving the key's slot.
+    #[error("its cluster is not serving the key")]
+    ClusterDown,
+    /// Nobody listens at its address.
+    #[error("connection refused")]
+    Refused,
+    /// The connection broke.
+    #[error("disconnected")]
+    Disconnected,
+    /// It did not answer in time.
+    #[error("no answer in time")]
+    Timeout,
+    /// It answered so late that the lease was over.
+    #[error("the answer came after the lease had ended")]
+    TooSlow,
+    /// It answered something that is no answer to the question.
+    #[error("an unexpected answer")]
+    Protocol,
+    /// This machine could not give what a lock needs: randomness, or a background thread.
+    #[error("this machine is out of resources")]
+    Local,
+}
+
+fn busy(
+    key: &LockKey,
+    owner: Option<&str>,
+    retry_after: Option<Duration>,
+    message: Option<&str>,
+) -> String {
+    if let Some(message) = message {
+        return message.to_owned();
+    }
+    let owner = owner.unwrap_or("a foreign client");
+    match retry_after {
+        Some(left) => format!("`{key}` is locked by {owner} for another {left:.1?}"),
+        None => format!("`{key}` is locked by {owner} without an expiry"),
+    }
+}

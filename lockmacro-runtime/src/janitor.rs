@@ -1,0 +1,132 @@
+//! The background thread: releases what was dropped, and asks on behalf of blocking callers.
+//!
+//! A dropped future cannot await its own release, and a task spawned for it dies with the runtime.
+//! So every manager has, from the first need on, one thread with a small runtime and a connection
+//! of its own. It ends when the manager and all its locks are gone and its work is done.
+
+use std::pin::Pin;
+use std::sync::mpsc as std_mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::backend::{Backend, Claim};
+use crate::census::Member;
+use crate::error::{LockError, Unavailability};
+
+/// For how long a request that was given up may still arrive at the server and take the lock: the
+/// release is repeated for that time.
+const STRAGGLERS: Duration = Duration::from_secs(3);
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Job = Box<dyn FnOnce(Arc<Backend>) -> Work + Send>;
+
+#[derive(Debug)]
+pub(crate) struct Janitor {
+    backend: Arc<Backend>,
+    jobs: Mutex<Option<mpsc::UnboundedSender<Job>>>,
+}
+
+impl Janitor {
+    /// A janitor for the locks of `backend`. Its thread starts with the first job.
+    pub(crate) fn new(backend: &Backend) -> Self {
+        Self { backend: Arc::new(backend.apart()), jobs: Mutex::new(None) }
+    }
+
+    /// Releases a lock that nobody waits for, as often as it takes until its lease is over.
+    ///
+    /// `settled` tells that the fate of every request with this token is known; otherwise one may
+    /// still be on its way, and is waited for. `member` leaves when the lock is given back.
+    pub(crate) fn clear_away(&self, claim: Arc<Claim>, settled: bool, member: Member) {
+        let key = claim.key.clone();
+        let queued = self.run(move |backend| clear_away(backend, claim, settled, member));
+        if let Err(error) = queued {
+            tracing::error!(%key, %error, "a dropped lock stays until its ttl is over");
+        }
+    }
+
+    /// Runs `job` in the background and blocks until it is done.
+    pub(crate) fn block_on<T, F, W>(&self, job: F) -> Result<T, LockError>
+    where
+        T: Send + 'static,
+        F: FnOnce(Arc<Backend>) -> W + Send + 'static,
+        W: Future<Output = T> + Send + 'static,
+    {
+        let (done, result) = std_mpsc::sync_channel(1);
+        self.run(move |backend| async move {
+            // The caller waits for it; if it were gone, nobody would.
+            let _ = done.send(job(backend).await);
+        })?;
+        result.recv().map_err(|_| no_thread("it ended"))
+    }
+
+    fn run<F, W>(&self, job: F) -> Result<(), LockError>
+    where
+        F: FnOnce(Arc<Backend>) -> W + Send + 'static,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = match &mut *jobs {
+            Some(sender) => sender,
+            none => none.insert(start(Arc::clone(&self.backend)).map_err(no_thread)?),
+        };
+        let job: Job = Box::new(move |backend| Box::pin(job(backend)));
+        sender.send(job).map_err(|_| no_thread("it ended"))
+    }
+}
+
+fn no_thread(why: impl ToString) -> LockError {
+    let detail = format!("the background thread: {}", why.to_string());
+    LockError::Unavailable { reason: Unavailability::Local, detail }
+}
+
+fn start(backend: Arc<Backend>) -> std::io::Result<mpsc::UnboundedSender<Job>> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let (sender, jobs) = mpsc::unbounded_channel();
+    thread::Builder::new()
+        .name("lockmacro-janitor".to_owned())
+        .spawn(move || runtime.block_on(work(backend, jobs)))?;
+    Ok(sender)
+}
+
+async fn work(backend: Arc<Backend>, mut jobs: mpsc::UnboundedReceiver<Job>) {
+    let mut under_way = JoinSet::new();
+    while let Some(job) = jobs.recv().await {
+        under_way.spawn(job(Arc::clone(&backend)));
+        while under_way.try_join_next().is_some() {}
+    }
+    // The manager is gone; what it left is still done, and every job has an end.
+    while under_way.join_next().await.is_some() {}
+}
+
+async fn clear_away(backend: Arc<Backend>, claim: Arc<Claim>, settled: bool, member: Member) {
+    let started = Instant::now();
+    let mut member = Some(member);
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let released = backend.release(&claim).await;
+        if released.is_ok() {
+            drop(member.take());
+            if settled {
+                return;
+            }
+        }
+        let patience = if released.is_ok() { claim.ttl.min(STRAGGLERS) } else { claim.ttl };
+        if started.elapsed() + pause > patience {
+            if let Err(error) = released {
+                let key = &claim.key;
+                tracing::warn!(%key, %error, "a dropped lock was left to its ttl");
+            }
+            return;
+        }
+        sleep(pause).await;
+        pause = (pause * 3).min(LONGEST_PAUSE);
+    }
+}

@@ -1,0 +1,283 @@
+//! Keys, and how a template's values are written into them so that no two calls share one by
+//! accident.
+
+use std::fmt;
+use std::fmt::Write as _;
+
+use crate::error::LockError;
+
+/// Longest key, in bytes.
+const KEY_MAX: usize = 1024;
+/// Keys that start so are the engine's own.
+const RESERVED: &str = "lm1:";
+
+/// The key of a lock: the name of what is locked, byte for byte as it is in Redis.
+///
+/// Any client in any language that runs `SET key value NX PX ttl` on the same key excludes this
+/// lock and is excluded by it. A key is 1 to 1,024 bytes and does not start with `lm1:`; another
+/// one gives [`LockError::InvalidKey`] when it is locked.
+///
+/// ```
+/// use lockmacro_runtime::LockKey;
+///
+/// let key: LockKey = LockKey::template("order:<id>").literal("order:").value(&42).into();
+/// assert_eq!(key.to_string(), "order:42");
+/// assert_eq!(LockKey::from("nightly-report").to_string(), "nightly-report");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LockKey {
+    text: String,
+    /// What went wrong while the key was made; told when it is locked.
+    fault: Option<String>,
+}
+
+impl LockKey {
+    /// Starts a key that is made of literals and values, as `key = "order:<id>"` in the attribute.
+    ///
+    /// `template` is the text a person reads in messages; the key is made of what is added after.
+    pub fn template(template: &'static str) -> LockTemplate {
+        LockTemplate {
+            template,
+            text: String::with_capacity(template.len() + 16),
+            value: None,
+            values: 0,
+            fault: None,
+        }
+    }
+
+    /// The key as it is in Redis.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Checks the key before its first use.
+    pub(crate) fn check(&self) -> Result<(), LockError> {
+        let detail = if let Some(fault) = &self.fault {
+            fault.clone()
+        } else if self.text.is_empty() {
+            "it is empty".to_owned()
+        } else if self.text.len() > KEY_MAX {
+            format!("it has {} bytes and {KEY_MAX} are allowed", self.text.len())
+        } else if self.text.starts_with(RESERVED) {
+            format!("it starts with `{RESERVED}`, which is reserved")
+        } else {
+            return Ok(());
+        };
+        Err(LockError::InvalidKey { detail })
+    }
+}
+
+impl fmt::Display for LockKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<String> for LockKey {
+    fn from(text: String) -> Self {
+        Self { text, fault: None }
+    }
+}
+
+impl From<&str> for LockKey {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl From<&LockKey> for LockKey {
+    fn from(key: &LockKey) -> Self {
+        key.clone()
+    }
+}
+
+/// A key in the making: see [`LockKey::template`].
+///
+/// Values are written with [`Display`](fmt::Display). What could be taken for structure is
+/// percent-encoded: `%`, `:`, `{`, `}`, space, control characters, and the first character of the
+/// literal that follows. So one template never makes the same key of different values, and plain
+/// ids stay as they are. A value that prints nothing, two values without a literal between them,
+/// and a literal that starts with `%` after a value make the key invalid.
+#[derive(Debug, Clone)]
+#[must_use = "a template does nothing until it becomes a `LockKey`"]
+pub struct LockTemplate {
+    template: &'static str,
+    text: String,
+    /// Where the last value starts, until the literal after it is known.
+    value: Option<usize>,
+    values: usize,
+    fault: Option<String>,
+}
+
+impl LockTemplate {
+    /// Adds text as it is.
+    pub fn literal(mut self, literal: &str) -> Self {
+        let Some(first) = literal.chars().next() else {
+            return self;
+        };
+        if self.value.is_some() && first == '%' {
+            // Were `%` left as it is, `x` before `%3A` could not be told from `x:` before it.
+            self.fail("has a `%` right after a value");
+        }
+        self.end_value(Some(first));
+        self.text.push_str(literal);
+        self
+    }
+
+    /// Adds a value, encoded.
+    pub fn value(mut self, value: &(impl fmt::Display + ?Sized)) -> Self {
+        if self.value.is_some() {
+            self.fail("has two values without a literal between them");
+        }
+        self.end_value(None);
+        self.values += 1;
+        let start = self.text.len();
+        if write!(self.text, "{value}").is_err() {
+            self.fail("has a value that cannot be displayed");
+        } else if self.text.len() == start {
+            let nth = self.values;
+            self.fail(&format!("has nothing for placeholder {nth}: the value is empty"));
+        }
+        self.value = Some(start);
+        self
+    }
+
+    fn fail(&mut self, why: &str) {
+        let template = self.template;
+        self.fault.get_or_insert_with(|| format!("`{template}` {why}"));
+    }
+
+    fn end_value(&mut self, next: Option<char>) {
+        let Some(start) = self.value.take() else {
+            return;
+        };
+        if self.text[start..].chars().any(|c| is_structure(c, next)) {
+            let value = self.text.split_off(start);
+            for c in value.chars() {
+                if is_structure(c, next) {
+                    encode(&mut self.text, c);
+                } else {
+                    self.text.push(c);
+                }
+            }
+        }
+    }
+}
+
+impl From<LockTemplate> for LockKey {
+    fn from(mut template: LockTemplate) -> Self {
+        template.end_value(None);
+        Self { text: template.text, fault: template.fault }
+    }
+}
+
+fn is_structure(c: char, next: Option<char>) -> bool {
+    matches!(c, '%' | ':' | '{' | '}' | ' ') || c.is_control() || Some(c) == next
+}
+
+fn encode(text: &mut String, c: char) {
+    for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "%{byte:02X}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn order(id: &str) -> LockKey {
+        LockKey::template("order:<id>").literal("order:").value(id).into()
+    }
+
+    #[test]
+    fn plain_ids_stay_as_they_are() {
+        for id in ["42", "SO-2024_001.A", "订单7", "a/b@c", "550e8400-e29b-41d4-a716-446655440000"]
+        {
+            assert_eq!(order(id).as_str(), format!("order:{id}"));
+        }
+    }
+
+    #[test]
+    fn what_could_be_structure_is_encoded() {
+        assert_eq!(order("a:b {c}%\n").as_str(), "order:a%3Ab%20%7Bc%7D%25%0A");
+        let dashed: LockKey =
+            LockKey::template("<a>单<b>").value("x单-y").literal("单").value("-单").into();
+        assert_eq!(dashed.as_str(), "x%E5%8D%95-y单-单");
+    }
+
+    #[test]
+    fn a_brace_in_a_value_does_not_move_a_hash_tag() {
+        let key: LockKey = LockKey::template("{order:<id>}:audit")
+            .literal("{order:")
+            .value("}7")
+            .literal("}:audit")
+            .into();
+        assert_eq!(key.as_str(), "{order:%7D7}:audit");
+    }
+
+    #[test]
+    fn an_unusable_key_says_what_is_wrong() {
+        let cases: [(LockKey, &str); 7] = [
+            ("".into(), "it is empty"),
+            ("x".repeat(1025).into(), "1025 bytes"),
+            ("lm1:x".into(), "`lm1:`"),
+            (order(""), "placeholder 1"),
+            (
+                LockKey::template("<a>-<b>").value("a").literal("-").value("").into(),
+                "placeholder 2",
+            ),
+            (LockKey::template("<a><b>").value("a").value("b").into(), "without a literal"),
+            (LockKey::template("<a>%").value("a").literal("%").into(), "`%`"),
+        ];
+        for (key, expected) in cases {
+            let error = key.check().unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        "x".repeat(1024).parse::<String>().map(LockKey::from).unwrap().check().unwrap();
+    }
+
+    /// Characters that collide if anything does, and any other.
+    fn text(min: usize) -> impl Strategy<Value = String> {
+        let c = prop_oneof![
+            6 => proptest::sample::select(vec!['%', ':', '{', '}', ' ', '-', '2', '5', '3', 'A', 'a', '单']),
+            1 => any::<char>(),
+        ];
+        proptest::collection::vec(c, min..4).prop_map(String::from_iter)
+    }
+
+    fn literal() -> impl Strategy<Value = String> {
+        text(1).prop_filter("refused after a value", |text| !text.starts_with('%'))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+        #[test]
+        fn different_values_never_make_the_same_key(
+            first in text(0),
+            literals in proptest::collection::vec(literal(), 0..3),
+            last in prop_oneof![Just(String::new()), literal()],
+            seeds in proptest::collection::vec(proptest::collection::vec(text(1), 3), 2..24),
+        ) {
+            let mut seen: HashMap<String, Vec<String>> = HashMap::new();
+            for values in seeds {
+                let values = values[..=literals.len()].to_vec();
+                let mut template = LockKey::template("<random>").literal(&first);
+                for (nth, value) in values.iter().enumerate() {
+                    template = template.value(value);
+                    template = template.literal(literals.get(nth).unwrap_or(&last));
+                }
+                let key = LockKey::from(template);
+                prop_assert_eq!(&key.fault, &None);
+                if let Some(earlier) = seen.insert(key.text, values.clone()) {
+                    prop_assert_eq!(earlier, values);
+                }
+            }
+        }
+    }
+}

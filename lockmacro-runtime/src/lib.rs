@@ -1,0 +1,80 @@
+//! The engine of lockmacro: distributed locks whose bodies never run without the lock, and never
+//! outlive it unnoticed.
+//!
+//! Most programs need two things from here: a [`LockManager`], connected and installed when the
+//! program starts, and the attribute [`distributed_lock`] on the functions that must not run twice
+//! at once. [`Lock`] is what the attribute expands to, and can be used by hand. [`LockError`] tells
+//! what went wrong.
+//!
+//! ```
+//! use lockmacro_runtime::{LockError, LockManager, distributed_lock};
+//!
+//! #[distributed_lock(key = "order:<id>", ttl = "300s")]
+//! async fn audit_order(id: u64) -> Result<String, LockError> {
+//!     Ok(format!("order {id} is audited"))
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), LockError> {
+//!     LockManager::connect("memory://").await?.install()?;
+//!     assert_eq!(audit_order(42).await?, "order 42 is audited");
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # What is promised
+//!
+//! Two bodies under the same key never overlap as long as the clients' clock *rates* differ by less
+//! than 0.5 % and the server neither loses acknowledged writes nor jumps its clock. Outside that, no
+//! Redis lock can promise exclusion.
+//!
+//! # Features
+//!
+//! - `macros` (on by default): the attribute.
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod backend;
+mod census;
+mod error;
+mod guard;
+mod hold;
+mod janitor;
+mod key;
+mod lease;
+mod lock;
+mod manager;
+mod outcome;
+mod token;
+
+pub use error::{LockError, Unavailability};
+pub use guard::LockGuard;
+pub use key::{LockKey, LockTemplate};
+pub use lock::Lock;
+#[cfg(feature = "macros")]
+pub use lockmacro::distributed_lock;
+pub use manager::{LockManager, LockManagerBuilder};
+pub use outcome::{LockOutcome, SkipOutcome};
+
+/// What expansions need beyond the public API. Its name is the version of the macro that may use
+/// it, so that a macro and a runtime of different versions do not compile together.
+#[doc(hidden)]
+pub mod __macro_v0_1_0 {
+    use crate::{LockOutcome, SkipOutcome};
+
+    /// Gives a body the return type of its function; never called.
+    pub fn outcome<R: LockOutcome>() -> R {
+        // A branch that is never taken needs a value that is never made.
+        loop {
+            std::thread::park();
+        }
+    }
+
+    /// The same for `on_busy = skip`.
+    pub fn skip_outcome<R: SkipOutcome>() -> R {
+        loop {
+            std::thread::park();
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Where locks come from: a server, and how this process shows itself there.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::backend::{Backend, Memory, Redis};
+use crate::census::{Census, Member};
+use crate::error::LockError;
+use crate::janitor::Janitor;
+use crate::token::default_label;
+
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The manager of every lock that is given none.
+static INSTALLED: OnceLock<LockManager> = OnceLock::new();
+
+/// A connection to where locks are kept. Clones are the same manager and cost next to nothing.
+///
+/// A program connects one when it starts, and installs it for all annotated functions:
+///
+/// ```
+/// use std::time::Duration;
+/// use lockmacro_runtime::{LockError, LockManager};
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), LockError> {
+///     let locks = LockManager::connect("memory://").await?; // or "redis://…"
+///     locks.install()?;
+///     // … the program …
+///     locks.shutdown(Duration::from_secs(5)).await
+/// }
+/// ```
+///
+/// A manager needs at most two connections to the server: one shared by all callers, made on the
+/// runtime that first asks, and one of its background thread.
+#[derive(Clone)]
+pub struct LockManager(Arc<Inner>);
+
+struct Inner {
+    backend: Backend,
+    janitor: Janitor,
+    label: String,
+    census: Census,
+    closed: AtomicBool,
+}
+
+/// Settings of a [`LockManager`], see [`LockManager::builder`].
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until it is connected"]
+pub struct LockManagerBuilder {
+    label: Option<String>,
+    timeout: Duration,
+}
+
+impl LockManager {
+    /// Connects to the server at `url`:
+    ///
+    /// - `redis://[user:password@]host[:port][/db]`, or `redis+unix:///path/to/socket`: a Redis
+    ///   server, 6.2 or later;
+    /// - `memory://`: the locks of this process, with the same meaning and nothing to install.
+    ///   Managers connected to `memory://` exclude each other, as those of one server do.
+    ///
+    /// # Errors
+    /// [`LockError::InvalidUrl`], or what is wrong with the server: it is asked once, so that a
+    /// wrong password is known when the program starts and not when the first order comes in.
+    pub async fn connect(url: &str) -> Result<Self, LockError> {
+        Self::builder().connect(url).await
+    }
+
+    /// A manager of locks of its own, in memory: for tests.
+    pub fn memory() -> Self {
+        Self::builder().memory()
+    }
+
+    /// A manager with other settings than the default ones.
+    pub fn builder() -> LockManagerBuilder {
+        LockManagerBuilder { label: None, timeout: TIMEOUT }
+    }
+
+    /// Makes this the manager of every lock that is given none, for the rest of the process.
+    ///
+    /// # Errors
+    /// [`LockError::AlreadyInstalled`] when another manager is: the first one stays, because the
+    /// locks of two managers may not exclude each other. Installing the same one again is fine.
+    pub fn install(&self) -> Result<(), LockError> {
+        let installed = INSTALLED.get_or_init(|| self.clone());
+        if Arc::ptr_eq(&installed.0, &self.0) { Ok(()) } else { Err(LockError::AlreadyInstalled) }
+    }
+
+    /// The installed manager.
+    ///
+    /// # Errors
+    /// [`LockError::NotInstalled`] when there is none.
+    pub fn installed() -> Result<Self, LockError> {
+        INSTALLED.get().cloned().ok_or(LockError::NotInstalled)
+    }
+
+    /// Ends the manager: no lock is given any more, and those that are out are waited for, up to
+    /// `timeout`. Call it last thing in `main`, so that what was dropped is released before the
+    /// process ends.
+    ///
+    /// # Errors
+    /// [`LockError::ShutdownTimeout`] when locks are still held then. They end with their bodies,
+    /// or by their leases.
+    ///
+    /// # Cancellation
+    /// Dropping the future leaves the manager closed.
+    pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
+        self.0.closed.store(true, Ordering::SeqCst);
+        if self::timeout(timeout, self.0.census.empty()).await.is_err() {
+            return Err(LockError::ShutdownTimeout { held: self.0.census.count() });
+        }
+        self.0.backend.disconnect();
+        Ok(())
+    }
+
+    pub(crate) fn backend(&self) -> &Backend {
+        &self.0.backend
+    }
+
+    pub(crate) fn janitor(&self) -> &Janitor {
+        &self.0.janitor
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        &self.0.label
+    }
+
+    /// Counts one lock more, unless the manager was shut down.
+    pub(crate) fn enter(&self) -> Result<Member, LockError> {
+        // Counted before the look, so that a shutdown either sees this lock or is seen by it.
+        let member = self.0.census.join();
+        if self.0.closed.load(Ordering::SeqCst) { Err(LockError::ShutDown) } else { Ok(member) }
+    }
+}
+
+impl fmt::Debug for LockManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockManager")
+            .field("label", &self.0.label)
+            .field("backend", &self.0.backend)
+            .field("locks", &self.0.census.count())
+            .finish_non_exhaustive()
+    }
+}
+
+impl LockManagerBuilder {
+    /// How holders show themselves to others, in [`LockError::Busy`] and in the value of the key.
+    /// The default is `host:pid`. Control characters and blanks become `-`.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// How long a caller waits at most for a server in trouble, 2 s by default. One command that is
+    /// not answered is given a quarter of it.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Connects, as [`LockManager::connect`] does.
+    ///
+    /// # Errors
+    /// As [`LockManager::connect`].
+    pub async fn connect(self, url: &str) -> Result<LockManager, LockError> {
+        if url == "memory://" {
+            return Ok(self.with(Backend::Memory(Memory::shared())));
+        }
+        let redis = Redis::new(url, self.timeout)?;
+        redis.ready().await?;
+        Ok(self.with(Backend::Redis(redis)))
+    }
+
+    /// Makes a manager of locks of its own, as [`LockManager::memory`] does.
+    pub fn memory(self) -> LockManager {
+        self.with(Backend::Memory(Memory::new()))
+    }
+
+    fn with(self, backend: Backend) -> LockManager {
+        LockManager(Arc::new(Inner {
+            janitor: Janitor::new(&backend),
+            backend,
+            label: self.label.unwrap_or_else(default_label),
+            census: Census::default(),
+            closed: AtomicBool::new(false),
+        }))
+    }
+}

@@ -1,0 +1,153 @@
+//! How a failure of the lock reaches the caller: by the return type of the body.
+
+use crate::error::LockError;
+
+/// A return type that can say that the lock could not be had, or was lost.
+///
+/// It is there for every `Result<T, E>` with `E: From<LockError>`. Implement it for a type of your
+/// own to lock functions that return it:
+///
+/// ```
+/// use lockmacro_runtime::{LockError, LockOutcome};
+///
+/// enum Response { Ok(String), Locked, Failed }
+///
+/// impl LockOutcome for Response {
+///     fn from_lock_error(error: LockError) -> Self {
+///         if error.is_busy() { Response::Locked } else { Response::Failed }
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a locked function must be able to return an error, and `{Self}` cannot",
+    label = "this cannot say that the lock was busy or lost",
+    note = "return `Result<T, LockError>`, or a `Result<T, E>` whose `E` is `From<LockError>`",
+    note = "to do nothing when the lock is busy, write `on_busy = skip` and return `()`, `Option<T>` or a `Result` of these",
+    note = "a type of your own can implement `lockmacro_runtime::LockOutcome`"
+)]
+pub trait LockOutcome: Sized {
+    /// What the caller gets in place of the body's value.
+    fn from_lock_error(error: LockError) -> Self;
+
+    /// What the caller gets when the body finished with this value after its lock was lost. A
+    /// body's own failure is kept.
+    fn after_loss(self, lost: LockError) -> Self {
+        Self::from_lock_error(lost)
+    }
+}
+
+impl<T, E: From<LockError>> LockOutcome for Result<T, E> {
+    fn from_lock_error(error: LockError) -> Self {
+        Err(error.into())
+    }
+
+    fn after_loss(self, lost: LockError) -> Self {
+        self.and(Err(lost.into()))
+    }
+}
+
+/// A return type that can say that the body was left out because the lock was busy, as
+/// `on_busy = skip` asks.
+///
+/// It is there for `()`, `Option<T>`, `Result<(), E>` and `Result<Option<T>, E>`. `()` and
+/// `Option<T>` cannot carry an error: there the error is logged at ERROR.
+#[diagnostic::on_unimplemented(
+    message = "a function that is skipped when busy must be able to return nothing, and `{Self}` cannot",
+    label = "this cannot say that the call was skipped",
+    note = "return `()`, `Option<T>`, `Result<(), E>` or `Result<Option<T>, E>`, with `E: From<LockError>`",
+    note = "a type of your own can implement `lockmacro_runtime::SkipOutcome`"
+)]
+pub trait SkipOutcome: Sized {
+    /// What the caller gets when somebody else holds the lock.
+    fn skipped(busy: LockError) -> Self;
+
+    /// What the caller gets for every other error.
+    fn from_lock_error(error: LockError) -> Self;
+
+    /// What the caller gets when the body finished with this value after its lock was lost. A
+    /// body's own failure is kept.
+    fn after_loss(self, lost: LockError) -> Self {
+        Self::from_lock_error(lost)
+    }
+}
+
+impl SkipOutcome for () {
+    fn skipped(_: LockError) -> Self {}
+
+    fn from_lock_error(error: LockError) -> Self {
+        log_unreported(&error);
+    }
+}
+
+impl<T> SkipOutcome for Option<T> {
+    fn skipped(_: LockError) -> Self {
+        None
+    }
+
+    fn from_lock_error(error: LockError) -> Self {
+        log_unreported(&error);
+        None
+    }
+}
+
+impl<E: From<LockError>> SkipOutcome for Result<(), E> {
+    fn skipped(_: LockError) -> Self {
+        Ok(())
+    }
+
+    fn from_lock_error(error: LockError) -> Self {
+        Err(error.into())
+    }
+
+    fn after_loss(self, lost: LockError) -> Self {
+        self.and(Err(lost.into()))
+    }
+}
+
+impl<T, E: From<LockError>> SkipOutcome for Result<Option<T>, E> {
+    fn skipped(_: LockError) -> Self {
+        Ok(None)
+    }
+
+    fn from_lock_error(error: LockError) -> Self {
+        Err(error.into())
+    }
+
+    fn after_loss(self, lost: LockError) -> Self {
+        self.and(Err(lost.into()))
+    }
+}
+
+fn log_unreported(error: &LockError) {
+    tracing::error!(%error, "a lock failed in a function that cannot return an error");
+}
+
+/// What a guard makes of a body's end, for outcomes of either trait.
+pub(crate) struct Failure<R> {
+    instead: fn(LockError) -> R,
+    after: fn(R, LockError) -> R,
+}
+
+impl<R: LockOutcome> Failure<R> {
+    pub(crate) fn reported() -> Self {
+        Self { instead: R::from_lock_error, after: R::after_loss }
+    }
+}
+
+impl<R: SkipOutcome> Failure<R> {
+    pub(crate) fn skippable() -> Self {
+        Self { instead: R::from_lock_error, after: R::after_loss }
+    }
+}
+
+impl<R> Failure<R> {
+    /// The caller's outcome of a body that was stopped because its lock was lost.
+    pub(crate) fn instead(&self, lost: LockError) -> R {
+        (self.instead)(lost)
+    }
+
+    /// The caller's outcome of a body that finished with `value` after its lock was lost.
+    pub(crate) fn after(&self, value: R, lost: LockError) -> R {
+        (self.after)(value, lost)
+    }
+}
