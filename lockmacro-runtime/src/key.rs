@@ -24,7 +24,7 @@ const RESERVED: &str = "lm1:";
 /// assert_eq!(key.to_string(), "order:42");
 /// assert_eq!(LockKey::from("nightly-report").to_string(), "nightly-report");
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LockKey {
     text: String,
     /// What went wrong while the key was made; told when it is locked.
@@ -70,6 +70,12 @@ impl LockKey {
 impl fmt::Display for LockKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for LockKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LockKey({:?})", self.text)
     }
 }
 

@@ -13,6 +13,7 @@ use crate::guard::LockGuard;
 use crate::hold::{Hold, Refusal};
 use crate::key::LockKey;
 use crate::lease::{TTL_DEFAULT, check_ttl};
+use crate::manager::inside_runtime;
 use crate::outcome::{Failure, LockOutcome, SkipOutcome};
 use crate::token::{Token, label};
 
@@ -149,9 +150,7 @@ impl Lock {
     /// lock is released in the background.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
         let (manager, claim, busy) = self.prepare()?;
-        if Handle::try_current().is_err() {
-            return Err(LockError::NoRuntime);
-        }
+        inside_runtime()?;
         Hold::acquire(manager, claim)
             .await
             .map(LockGuard::new)

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use crate::backend::{Backend, Memory, Redis};
@@ -13,6 +14,7 @@ use crate::error::LockError;
 use crate::janitor::Janitor;
 use crate::token::default_label;
 
+/// How long a caller waits for a server in trouble.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The manager of every lock that is given none.
@@ -111,6 +113,7 @@ impl LockManager {
     /// Dropping the future leaves the manager closed.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
         self.0.closed.store(true, Ordering::SeqCst);
+        inside_runtime()?;
         if self::timeout(timeout, self.0.census.empty()).await.is_err() {
             return Err(LockError::ShutdownTimeout { held: self.0.census.count() });
         }
@@ -172,8 +175,9 @@ impl LockManagerBuilder {
             return Ok(self.with(Backend::Memory(Memory::shared())));
         }
         let redis = Redis::new(url, self.timeout)?;
+        inside_runtime()?;
         redis.ready().await?;
-        Ok(self.with(Backend::Redis(redis)))
+        Ok(self.with(Backend::Redis(Box::new(redis))))
     }
 
     /// Makes a manager of locks of its own, as [`LockManager::memory`] does.
@@ -190,4 +194,9 @@ impl LockManagerBuilder {
             closed: AtomicBool::new(false),
         }))
     }
+}
+
+/// Whether there is a tokio runtime to wait on.
+pub(crate) fn inside_runtime() -> Result<(), LockError> {
+    Handle::try_current().map(drop).map_err(|_| LockError::NoRuntime)
 }

@@ -41,7 +41,7 @@ pub(crate) struct Failed {
 #[derive(Debug)]
 pub(crate) enum Backend {
     Memory(Memory),
-    Redis(Redis),
+    Redis(Box<Redis>),
 }
 
 impl Backend {
@@ -49,7 +49,7 @@ impl Backend {
     pub(crate) fn apart(&self) -> Self {
         match self {
             Backend::Memory(memory) => Backend::Memory(memory.clone()),
-            Backend::Redis(redis) => Backend::Redis(redis.apart()),
+            Backend::Redis(redis) => Backend::Redis(Box::new(redis.apart())),
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisError, Value};
 use tokio::time::{Instant, timeout_at};
 
@@ -16,6 +17,8 @@ use crate::error::LockError;
 
 /// Calls in a row without an answer after which a connection is given up.
 const SILENT_CALLS: u32 = 2;
+/// How long a connection is idle before the system looks whether it is still there.
+const IDLE: Duration = Duration::from_secs(30);
 
 pub(super) struct Node {
     client: Client,
@@ -46,9 +49,10 @@ impl Node {
         };
         let info = url.into_connection_info().map_err(invalid)?;
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
-        let info = info
-            .set_tcp_settings(TcpSettings::default().set_nodelay(true))
-            .set_redis_settings(settings);
+        // A connection that is silently cut while nobody uses it is noticed before it is needed.
+        let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(IDLE / 6);
+        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+        let info = info.set_tcp_settings(tcp).set_redis_settings(settings);
         Ok(Self::with(Client::open(info).map_err(invalid)?))
     }
 
