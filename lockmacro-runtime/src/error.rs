@@ -67,8 +67,8 @@ pub enum LockError {
         /// The key that is something else.
         key: LockKey,
     },
-    /// The server knows the user and refuses the command. Grant it `+set +evalsha +eval +getex
-    /// +del +pttl` on the lock's keys.
+    /// The server knows the user and refuses the command. Grant it `+ping +set +evalsha +eval +getex
+    /// +del +pttl` on the lock's keys, and `+select` when the URL names a database.
     #[error("the lock server refuses access: {detail}")]
     #[non_exhaustive]
     AccessDenied {

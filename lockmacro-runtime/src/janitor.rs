@@ -23,7 +23,7 @@ use crate::error::{LockError, Unavailability};
 /// release is repeated for that time.
 const STRAGGLERS: Duration = Duration::from_secs(3);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Job = Box<dyn FnOnce(Arc<Backend>) -> Work + Send>;

@@ -61,18 +61,9 @@ pub use outcome::{LockOutcome, SkipOutcome};
 /// it, so that a macro and a runtime of different versions do not compile together.
 #[doc(hidden)]
 pub mod __macro_v0_1_0 {
-    use crate::{LockOutcome, SkipOutcome};
-
-    /// Gives a body the return type of its function; never called.
-    pub fn outcome<R: LockOutcome>() -> R {
-        // A branch that is never taken needs a value that is never made.
-        loop {
-            std::thread::park();
-        }
-    }
-
-    /// The same for `on_busy = skip`.
-    pub fn skip_outcome<R: SkipOutcome>() -> R {
+    /// Gives a body the return type of its function, in a branch that is never taken: so a type
+    /// error is told where the body has it, and `Ok(Box::new(x))` becomes a box of a trait.
+    pub fn outcome<R>() -> R {
         loop {
             std::thread::park();
         }

@@ -36,6 +36,7 @@ pub trait LockOutcome: Sized {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T, E: From<LockError>> LockOutcome for Result<T, E> {
     fn from_lock_error(error: LockError) -> Self {
         Err(error.into())
@@ -90,6 +91,7 @@ impl<T> SkipOutcome for Option<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<E: From<LockError>> SkipOutcome for Result<(), E> {
     fn skipped(_: LockError) -> Self {
         Ok(())
@@ -104,6 +106,7 @@ impl<E: From<LockError>> SkipOutcome for Result<(), E> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T, E: From<LockError>> SkipOutcome for Result<Option<T>, E> {
     fn skipped(_: LockError) -> Self {
         Ok(None)

@@ -49,6 +49,10 @@ impl Trouble {
     }
 }
 
+/// Refusals that come without NOPERM: of a command inside a script, and of the SELECT while
+/// connecting.
+const DENIED: [&str; 2] = ["The user executing the script", "has no permissions to run"];
+
 fn unavailable(reason: Unavailability, detail: impl Into<String>) -> LockError {
     LockError::Unavailable { reason, detail: detail.into() }
 }
@@ -59,6 +63,9 @@ impl From<RedisError> for Trouble {
         if detail.contains("max number of clients reached") {
             // Told while connecting, whatever was asked.
             return Trouble::Final(LockError::ConnectionLimit { detail });
+        }
+        if DENIED.iter().any(|text| detail.contains(text)) {
+            return Trouble::Final(LockError::AccessDenied { detail });
         }
         if let Some(code) = error.code() {
             return of_reply(code, error.detail().unwrap_or_default());
@@ -113,9 +120,6 @@ fn of_reply(code: &str, text: &str) -> Trouble {
         "LOADING" => passing(Unavailability::Loading, false),
         "BUSY" => passing(Unavailability::BusyScript, false),
         "CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK" => passing(Unavailability::ClusterDown, false),
-        "ERR" if text.contains("The user executing the script") => {
-            Trouble::Final(LockError::AccessDenied { detail })
-        }
         _ => Trouble::Final(unavailable(Unavailability::Protocol, detail)),
     }
 }
