@@ -1,0 +1,251 @@
+//! The attribute's arguments as data.
+
+use proc_macro2::{Ident, Span};
+use syn::ext::IdentExt as _;
+use syn::parse::{Parse, ParseStream};
+use syn::{Error, Expr, Lit, LitStr, Path, Result, Token};
+
+use crate::duration::{self, Time};
+use crate::template::Template;
+
+/// What can be written, each with an example.
+const KNOWN: [(&str, &str); 6] = [
+    ("key", "key = \"order:<id>\""),
+    ("ttl", "ttl = \"300s\""),
+    ("on_busy", "on_busy = skip"),
+    ("message", "message = \"order <id> is being audited\""),
+    ("manager", "manager = self.locks"),
+    ("crate", "crate = my_crate::lockmacro_runtime"),
+];
+
+/// What belongs to the grammar and has no meaning yet: refused, never ignored.
+const LATER: [&str; 7] = ["renew", "max_hold", "wait", "on_lost", "guard", "fence", "min_hold"];
+
+pub(crate) struct Args {
+    pub(crate) key: Key,
+    pub(crate) ttl: Time,
+    pub(crate) on_busy: OnBusy,
+    pub(crate) message: Option<Template>,
+    pub(crate) manager: Option<Expr>,
+    /// Where the runtime is, if it is not `::lockmacro_runtime`.
+    pub(crate) runtime: Option<Path>,
+    /// The names of the arguments that were written, for messages about them.
+    names: Vec<Ident>,
+}
+
+pub(crate) enum Key {
+    Template(Template),
+    /// An expression giving `impl Into<LockKey>`.
+    Expr(Expr),
+}
+
+/// What a call does when the lock is held by somebody else.
+pub(crate) enum OnBusy {
+    Error,
+    Skip,
+    Fallback(Path),
+}
+
+impl Args {
+    /// Every expression that is evaluated before the lock is taken.
+    pub(crate) fn exprs(&self) -> impl Iterator<Item = &Expr> {
+        let (key, template) = match &self.key {
+            Key::Template(template) => (None, Some(template)),
+            Key::Expr(expr) => (Some(expr), None),
+        };
+        let ttl = match &self.ttl {
+            Time::Literal(_) => None,
+            Time::Expr(expr) => Some(expr),
+        };
+        let values = template.into_iter().chain(&self.message).flat_map(Template::exprs);
+        values.chain(key).chain(ttl).chain(&self.manager)
+    }
+
+    /// Where an argument was written.
+    pub(crate) fn span_of(&self, name: &str) -> Span {
+        let written = self.names.iter().find(|written| *written == name);
+        written.map_or_else(Span::call_site, Ident::span)
+    }
+}
+
+impl Parse for Args {
+    fn parse(input: ParseStream) -> Result<Self> {
+        let mut names: Vec<Ident> = Vec::new();
+        let (mut key, mut ttl, mut on_busy, mut message, mut manager, mut runtime) =
+            (None, None, OnBusy::Error, None, None, None);
+        while !input.is_empty() {
+            let name = name(input)?;
+            if names.contains(&name) {
+                return Err(Error::new(
+                    name.span(),
+                    format!("`{name}` is given twice: remove one"),
+                ));
+            }
+            match name.to_string().as_str() {
+                "key" => key = Some(parse_key(value(input, &name)?)?),
+                "ttl" => ttl = Some(duration::ttl(value(input, &name)?)?),
+                "on_busy" => on_busy = parse_on_busy(value(input, &name)?)?,
+                "message" => message = Some(parse_message(value(input, &name)?)?),
+                "manager" => manager = Some(parse_manager(value(input, &name)?)?),
+                "crate" => runtime = Some(parse_runtime(input, &name)?),
+                _ => return Err(Error::new(name.span(), refusal(&name))),
+            }
+            names.push(name);
+            if !input.is_empty() && input.parse::<Token![,]>().is_err() {
+                return Err(input.error("expected `,` before the next argument"));
+            }
+        }
+        let missing = |what: &str, why: &str, write: &str| {
+            Error::new(Span::call_site(), format!("`{what}` is missing{why}: write `{write}`"))
+        };
+        let key = key.ok_or_else(|| match ttl {
+            Some(_) => missing("key", "", "key = \"order:<id>\""),
+            None => missing("key", "", "#[distributed_lock(key = \"order:<id>\", ttl = \"300s\")]"),
+        })?;
+        let ttl =
+            ttl.ok_or_else(|| missing("ttl", " (renewal is not available yet)", "ttl = \"300s\""))?;
+        Ok(Self { key, ttl, on_busy, message, manager, runtime, names })
+    }
+}
+
+/// An argument's name.
+fn name(input: ParseStream) -> Result<Ident> {
+    if let Ok(literal) = input.fork().parse::<LitStr>() {
+        let message = format!("this string has no name: write `key = {:?}`", literal.value());
+        return Err(Error::new(literal.span(), message));
+    }
+    if !input.peek(syn::Ident::peek_any) {
+        return Err(input.error("expected an argument such as `key = \"order:<id>\"`"));
+    }
+    Ident::parse_any(input)
+}
+
+/// `= expr`
+fn value(input: ParseStream, name: &Ident) -> Result<Expr> {
+    equals(input, name)?;
+    let mut value = input.parse()?;
+    // A value that came through a `macro_rules!` variable stands in an invisible group.
+    while let Expr::Group(group) = value {
+        value = *group.expr;
+    }
+    Ok(value)
+}
+
+/// `=` and something after it.
+fn equals(input: ParseStream, name: &Ident) -> Result<()> {
+    if input.parse::<Token![=]>().is_err() || input.is_empty() || input.peek(Token![,]) {
+        let known = KNOWN.iter().find(|(known, _)| name == known);
+        let example = known.map_or("", |(_, example)| example);
+        return Err(Error::new(name.span(), format!("`{name}` has no value: write `{example}`")));
+    }
+    Ok(())
+}
+
+fn parse_key(value: Expr) -> Result<Key> {
+    match value {
+        Expr::Lit(value) => match value.lit {
+            Lit::Str(text) => {
+                let template = Template::parse(text)?;
+                template.check_key()?;
+                Ok(Key::Template(template))
+            }
+            other => Err(Error::new_spanned(
+                other,
+                "a key is text: write `key = \"order:<id>\"`, or an expression giving `impl Into<LockKey>`",
+            )),
+        },
+        Expr::Array(keys) => {
+            Err(Error::new_spanned(keys, "several keys are not available yet: write one key"))
+        }
+        Expr::Call(call) if is_path(&call.func, "keys") => {
+            Err(Error::new_spanned(call, "`keys(..)` is not available yet: write one key"))
+        }
+        other => Ok(Key::Expr(other)),
+    }
+}
+
+fn parse_on_busy(value: Expr) -> Result<OnBusy> {
+    let message = match &value {
+        _ if is_path(&value, "error") => return Ok(OnBusy::Error),
+        _ if is_path(&value, "skip") => return Ok(OnBusy::Skip),
+        Expr::Call(call) if is_path(&call.func, "fallback") => match call.args.first() {
+            Some(Expr::Path(path)) if call.args.len() == 1 && path.qself.is_none() => {
+                return Ok(OnBusy::Fallback(path.path.clone()));
+            }
+            _ => {
+                "`fallback` takes the path of one function with the same arguments: write \
+                 `on_busy = fallback(later)`, or `fallback(Self::later)` for a method"
+            }
+        },
+        Expr::Call(call) if is_path(&call.func, "defer") => {
+            "`defer` is not available yet: write `on_busy = fallback(path)` to hand the call over"
+        }
+        _ => {
+            "unknown policy: write `on_busy = error`, `on_busy = skip` or `on_busy = fallback(path)`, without quotes"
+        }
+    };
+    Err(Error::new_spanned(value, message))
+}
+
+fn parse_message(value: Expr) -> Result<Template> {
+    match value {
+        Expr::Lit(syn::ExprLit { lit: Lit::Str(text), .. }) => Template::parse(text),
+        other => Err(Error::new_spanned(
+            other,
+            "a message is a string literal, with placeholders for values: write \
+             `message = \"order <id> is being audited\"`",
+        )),
+    }
+}
+
+fn parse_manager(value: Expr) -> Result<Expr> {
+    match value {
+        Expr::Lit(_) => Err(Error::new_spanned(
+            value,
+            "the manager is an expression giving `&LockManager`: write `manager = self.locks`",
+        )),
+        other => Ok(other),
+    }
+}
+
+fn parse_runtime(input: ParseStream, name: &Ident) -> Result<Path> {
+    equals(input, name)?;
+    if let Ok(literal) = input.fork().parse::<LitStr>() {
+        let message = format!("write the path without quotes: `crate = {}`", literal.value());
+        return Err(Error::new(literal.span(), message));
+    }
+    input.call(Path::parse_mod_style)
+}
+
+fn is_path(expr: &Expr, name: &str) -> bool {
+    matches!(expr, Expr::Path(path) if path.path.is_ident(name))
+}
+
+/// Why an argument is refused, and what to write instead.
+fn refusal(name: &Ident) -> String {
+    let name = name.to_string();
+    if LATER.contains(&name.as_str()) {
+        return format!("`{name}` is not available yet: remove it");
+    }
+    let known = KNOWN.iter().map(|(known, _)| *known);
+    if let Some(near) = known.clone().chain(LATER).find(|known| near(&name, known)) {
+        return format!("unknown argument `{name}`: did you mean `{near}`?");
+    }
+    let known: Vec<_> = known.map(|known| format!("`{known}`")).collect();
+    format!("unknown argument `{name}`: the known ones are {}", known.join(", "))
+}
+
+/// Whether one slip of the pen, or two in a longer word, makes one word of the other.
+fn near(one: &str, other: &str) -> bool {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in other.bytes().enumerate() {
+            let substitution = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = substitution.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()] <= other.len() / 3
+}

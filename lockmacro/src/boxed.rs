@@ -1,0 +1,133 @@
+//! Functions that return a boxed async block, as `#[async_trait]` makes them of `async fn`s.
+
+use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
+use syn::{Error, GenericArgument, Path, PathArguments, PathSegment, Result, Type, TypeParamBound};
+
+/// The tokens around the async block's braces.
+pub(crate) struct Boxed {
+    pin: TokenStream,
+    call: Group,
+    before: TokenStream,
+}
+
+impl Boxed {
+    /// Puts a block where the async block was.
+    pub(crate) fn with_block(self, block: Group) -> TokenStream {
+        let mut tokens = self.before;
+        tokens.extend([TokenTree::Group(block)]);
+        let mut call = Group::new(Delimiter::Parenthesis, tokens);
+        call.set_span(self.call.span());
+        let mut tokens = self.pin;
+        tokens.extend([TokenTree::Group(call)]);
+        tokens
+    }
+}
+
+/// Input: `Pin<Box<dyn Future<Output = T> + …>>` or `BoxFuture<'_, T>`
+///
+/// Output: `T`
+pub(crate) fn output(output: &Type) -> Option<Type> {
+    let segment = last_segment(output)?;
+    if segment.ident == "BoxFuture" || segment.ident == "LocalBoxFuture" {
+        return type_argument(segment).cloned();
+    }
+    let boxed = type_argument(named(output, "Pin")?)?;
+    let Type::TraitObject(object) = type_argument(named(boxed, "Box")?)? else {
+        return None;
+    };
+    object.bounds.iter().find_map(|bound| {
+        let TypeParamBound::Trait(bound) = bound else {
+            return None;
+        };
+        let future = bound.path.segments.last().filter(|segment| segment.ident == "Future")?;
+        arguments(future)?.find_map(|argument| match argument {
+            GenericArgument::AssocType(output) if output.ident == "Output" => {
+                Some(output.ty.clone())
+            }
+            _ => None,
+        })
+    })
+}
+
+/// Input: `Box::pin(async move { … })`
+///
+/// Output: what stands around the braces, and the braces.
+pub(crate) fn unbox(body: TokenStream, output: Span) -> Result<(Boxed, Group)> {
+    let mut trees: Vec<TokenTree> = body.into_iter().collect();
+    let last = trees.pop();
+    let pin: TokenStream = trees.iter().cloned().collect();
+    let is_pin = |path: &Path| {
+        let mut names = path.segments.iter().rev().map(|segment| &segment.ident);
+        names.next().is_some_and(|name| name == "pin")
+            && names.next().is_some_and(|name| name == "Box")
+    };
+    if let Some(TokenTree::Group(call)) = last
+        && call.delimiter() == Delimiter::Parenthesis
+        && let Some((before, block)) = async_block(call.stream())
+    {
+        if syn::parse2::<Path>(pin.clone()).is_ok_and(|path| is_pin(&path)) {
+            return Ok((Boxed { pin, call, before }, block));
+        }
+        if let Some(first) = trees.first()
+            && trees
+                .iter()
+                .any(|tree| matches!(tree, TokenTree::Punct(punct) if punct.as_char() == ';'))
+        {
+            return Err(Error::new(
+                first.span(),
+                "this would run outside the lock: move it into the async block, or write an `async fn`",
+            ));
+        }
+    }
+    Err(Error::new(
+        output,
+        "the work of this future starts after the function has returned, when the lock would be gone: \
+         write an `async fn`, or make `Box::pin(async move { .. })` the whole body",
+    ))
+}
+
+/// Input: `async move { … }`
+///
+/// Output: `async move`, and the braces.
+fn async_block(tokens: TokenStream) -> Option<(TokenStream, Group)> {
+    let mut trees: Vec<TokenTree> = tokens.into_iter().collect();
+    if matches!(trees.last(), Some(TokenTree::Punct(punct)) if punct.as_char() == ',') {
+        trees.pop();
+    }
+    let Some(TokenTree::Group(block)) = trees.pop() else {
+        return None;
+    };
+    let words: Vec<_> = trees.iter().map(ToString::to_string).collect();
+    let known = matches!(
+        words.iter().map(String::as_str).collect::<Vec<_>>()[..],
+        ["async"] | ["async", "move"]
+    );
+    (known && block.delimiter() == Delimiter::Brace).then(|| (trees.into_iter().collect(), block))
+}
+
+fn last_segment(ty: &Type) -> Option<&PathSegment> {
+    match ty {
+        Type::Path(path) => path.path.segments.last(),
+        Type::Group(group) => last_segment(&group.elem),
+        Type::Paren(paren) => last_segment(&paren.elem),
+        _ => None,
+    }
+}
+
+fn named<'a>(ty: &'a Type, name: &str) -> Option<&'a PathSegment> {
+    last_segment(ty).filter(|segment| segment.ident == name)
+}
+
+fn arguments(segment: &PathSegment) -> Option<impl Iterator<Item = &GenericArgument>> {
+    match &segment.arguments {
+        PathArguments::AngleBracketed(arguments) => Some(arguments.args.iter()),
+        _ => None,
+    }
+}
+
+fn type_argument(segment: &PathSegment) -> Option<&Type> {
+    arguments(segment)?.find_map(|argument| match argument {
+        GenericArgument::Type(ty) => Some(ty),
+        _ => None,
+    })
+}

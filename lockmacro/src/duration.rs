@@ -1,0 +1,145 @@
+//! Durations: literals are checked at compile time, other expressions are passed on.
+
+use std::time::Duration;
+
+use syn::{Error, Expr, Lit, LitStr, Result};
+
+/// The shortest and the longest lease, as the engine has them.
+const TTL_MIN: Duration = Duration::from_millis(50);
+const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A span of time, as written in the attribute.
+pub(crate) enum Time {
+    /// A literal such as `"300s"`.
+    Literal(Duration),
+    /// An expression of type `Duration`.
+    Expr(Expr),
+}
+
+/// Reads the value of `ttl`.
+pub(crate) fn ttl(value: Expr) -> Result<Time> {
+    let literal = match &value {
+        Expr::Lit(literal) => &literal.lit,
+        _ => return Ok(Time::Expr(value)),
+    };
+    let text = match literal {
+        Lit::Str(text) => text,
+        Lit::Int(number) => {
+            let number = number.base10_digits();
+            return Err(Error::new(
+                literal.span(),
+                format!("a duration needs a unit: write `ttl = \"{number}s\"` for seconds"),
+            ));
+        }
+        other => {
+            return Err(Error::new(
+                other.span(),
+                "`ttl` is a duration: write `ttl = \"300s\"`, or an expression of type `Duration`",
+            ));
+        }
+    };
+    let ttl = parse(text)?;
+    if ttl < TTL_MIN {
+        let message = "this lease is too short: `ttl` is at least \"50ms\"";
+        return Err(Error::new(text.span(), message));
+    }
+    if ttl > TTL_MAX {
+        let message = "this lease is too long: `ttl` is at most \"24h\"";
+        return Err(Error::new(text.span(), message));
+    }
+    Ok(Time::Literal(ttl))
+}
+
+/// Reads a literal of whole milliseconds, more than none.
+fn parse(literal: &LitStr) -> Result<Duration> {
+    let text = literal.value();
+    let fault = |message: String| Err(Error::new(literal.span(), message));
+    if !text.trim().is_empty() && text.trim().chars().all(|c| c.is_ascii_digit()) {
+        let number = text.trim();
+        return fault(format!(
+            "a duration needs a unit: write \"{number}s\" for seconds or \"{number}ms\" for milliseconds"
+        ));
+    }
+    for unit in text.split(|c: char| !c.is_alphabetic()) {
+        match unit {
+            "M" => return fault("`M` is a month: write `m` for minutes".to_owned()),
+            "month" | "months" | "y" | "yr" | "year" | "years" => {
+                return fault(format!("a `{unit}` has no fixed length: write `s`, `m` or `h`"));
+            }
+            _ => {}
+        }
+    }
+    let Ok(duration) = humantime::parse_duration(&text) else {
+        return fault(format!(
+            "`{text}` is not a duration: write a number and a unit, as in \"300s\", \"1m30s\" or \"500ms\""
+        ));
+    };
+    if duration.is_zero() {
+        return fault("a duration of zero: write a longer one, as in \"300s\"".to_owned());
+    }
+    if duration.subsec_nanos() % 1_000_000 != 0 {
+        return fault("durations are whole milliseconds: write one such as \"500ms\"".to_owned());
+    }
+    Ok(duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syn::parse_quote;
+
+    fn read(value: Expr) -> std::result::Result<Duration, String> {
+        match ttl(value) {
+            Ok(Time::Literal(duration)) => Ok(duration),
+            Ok(Time::Expr(_)) => Err("an expression".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn units_are_read() {
+        assert_eq!(read(parse_quote!("300s")), Ok(Duration::from_secs(300)));
+        assert_eq!(read(parse_quote!("1m30s")), Ok(Duration::from_secs(90)));
+        assert_eq!(read(parse_quote!("500ms")), Ok(Duration::from_millis(500)));
+        assert_eq!(read(parse_quote!("1s 500ms")), Ok(Duration::from_millis(1500)));
+        assert_eq!(read(parse_quote!("1day")), Ok(Duration::from_secs(86_400)));
+        assert_eq!(read(parse_quote!("50000us")), Ok(Duration::from_millis(50)));
+    }
+
+    #[test]
+    fn what_is_no_fixed_number_of_milliseconds_is_refused() {
+        for (value, word) in [
+            ("1M", "month"),
+            ("1m 2months", "no fixed length"),
+            ("1y", "no fixed length"),
+            ("0s", "zero"),
+            ("60ms 1us", "whole milliseconds"),
+            ("300", "\"300s\""),
+            ("", "not a duration"),
+            ("soon", "not a duration"),
+            ("-5s", "not a duration"),
+            ("99999999999999999999s", "not a duration"),
+        ] {
+            let error = read(parse_quote!(#value)).unwrap_err();
+            assert!(error.contains(word), "{value:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_lease_has_bounds() {
+        assert!(read(parse_quote!("50ms")).is_ok());
+        assert!(read(parse_quote!("49ms")).unwrap_err().contains("too short"));
+        assert!(read(parse_quote!("24h")).is_ok());
+        assert!(read(parse_quote!("24h 1ms")).unwrap_err().contains("too long"));
+    }
+
+    #[test]
+    fn a_bare_number_gets_its_unit_in_the_message() {
+        assert!(read(parse_quote!(300)).unwrap_err().contains("`ttl = \"300s\"`"));
+    }
+
+    #[test]
+    fn an_expression_is_passed_on() {
+        assert!(matches!(ttl(parse_quote!(self.ttl)), Ok(Time::Expr(_))));
+    }
+}

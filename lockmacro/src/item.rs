@@ -1,0 +1,189 @@
+//! The annotated function: its shape, its arguments and its body.
+//!
+//! The body stays a list of tokens, so that a half-typed one still expands and an editor keeps
+//! working. The signature is read, and printed as it was written.
+
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::ToTokens as _;
+use syn::ext::IdentExt as _;
+use syn::parse::{Parse, ParseStream};
+use syn::spanned::Spanned as _;
+use syn::visit::Visit;
+use syn::{
+    Attribute, Error, FnArg, Pat, PatIdent, Result, ReturnType, Signature, Token, Type, Visibility,
+};
+
+use crate::boxed::{self, Boxed};
+use crate::returns;
+
+pub(crate) struct Function {
+    pub(crate) sig: Signature,
+    /// Everything before the body.
+    pub(crate) head: TokenStream,
+    /// `#![…]` at the start of the body.
+    pub(crate) inner_attrs: Vec<Attribute>,
+    /// What runs under the lock.
+    pub(crate) body: Group,
+    pub(crate) shape: Shape,
+    /// What the body returns.
+    pub(crate) output: Type,
+    /// Where an error about the return type belongs.
+    pub(crate) output_span: Span,
+    /// Of the function's own braces.
+    span: Span,
+}
+
+pub(crate) enum Shape {
+    /// `async fn`
+    Async,
+    /// `fn`
+    Blocking,
+    /// `Box::pin(async move { … })` as the whole body of a `fn`, as `#[async_trait]` makes it.
+    Boxed(Boxed),
+}
+
+impl Function {
+    /// The names a template may start at: `self` and what the arguments' patterns bind.
+    pub(crate) fn names(&self) -> Vec<Ident> {
+        struct Names(Vec<Ident>);
+        impl<'ast> Visit<'ast> for Names {
+            fn visit_pat_ident(&mut self, pat: &'ast PatIdent) {
+                self.0.push(pat.ident.clone());
+                syn::visit::visit_pat_ident(self, pat);
+            }
+        }
+        let mut names = Names(Vec::new());
+        for input in &self.sig.inputs {
+            match input {
+                FnArg::Receiver(receiver) => names.0.push(Ident::from(receiver.self_token)),
+                FnArg::Typed(typed) => names.visit_pat(&typed.pat),
+            }
+        }
+        names.0
+    }
+
+    /// The arguments as another function with the same ones is called.
+    pub(crate) fn call_arguments(&self) -> Result<Vec<Ident>> {
+        let name = |input: &FnArg| match input {
+            FnArg::Receiver(receiver) => Ok(Ident::from(receiver.self_token)),
+            FnArg::Typed(typed) => match &*typed.pat {
+                Pat::Ident(pat) if pat.by_ref.is_none() && pat.subpat.is_none() => {
+                    Ok(pat.ident.clone())
+                }
+                pattern => Err(Error::new(
+                    pattern.span(),
+                    "`fallback` gets the same arguments, so each needs a name: write `arg: Type` here \
+                     and take it apart in the body",
+                )),
+            },
+        };
+        self.sig.inputs.iter().map(name).collect()
+    }
+
+    /// The function with the body that takes the lock.
+    pub(crate) fn with_body(self, locked: TokenStream) -> TokenStream {
+        let locked = match self.shape {
+            Shape::Async | Shape::Blocking => locked,
+            Shape::Boxed(boxed) => boxed.with_block(braces(locked, self.body.span())),
+        };
+        let mut body = TokenStream::new();
+        for attr in self.inner_attrs {
+            attr.to_tokens(&mut body);
+        }
+        body.extend(locked);
+        let mut tokens = self.head;
+        tokens.extend([TokenTree::Group(braces(body, self.span))]);
+        tokens
+    }
+}
+
+/// `{ tokens }`
+pub(crate) fn braces(tokens: TokenStream, span: Span) -> Group {
+    let mut group = Group::new(Delimiter::Brace, tokens);
+    group.set_span(span);
+    group
+}
+
+impl Parse for Function {
+    fn parse(input: ParseStream) -> Result<Self> {
+        let all: TokenStream = input.fork().parse()?;
+        input.call(Attribute::parse_outer)?;
+        input.parse::<Visibility>()?;
+        if input.peek(Token![default]) {
+            input.parse::<Token![default]>()?;
+        }
+        let start = input.fork();
+        let sig: Signature =
+            input.parse().map_err(|error| not_a_function(&start).unwrap_or(error))?;
+        if input.peek(Token![;]) {
+            let message = "there is no body to lock: put the attribute on the implementations";
+            return Err(input.error(message));
+        }
+        check_qualifiers(&sig)?;
+        let body: Group = input.parse()?;
+        if body.delimiter() != Delimiter::Brace {
+            return Err(Error::new(body.span(), "expected the function's body"));
+        }
+        let span = body.span();
+        let mut head: Vec<TokenTree> = all.into_iter().collect();
+        head.pop();
+
+        let (inner_attrs, statements) = split_inner_attrs(body.stream())?;
+        let output = match &sig.output {
+            ReturnType::Type(_, output) => Type::clone(output),
+            ReturnType::Default => syn::parse_quote_spanned!(sig.ident.span()=> ()),
+        };
+        let (shape, body, output) = match (sig.asyncness, boxed::output(&output)) {
+            (Some(_), _) => (Shape::Async, braces(statements, span), output),
+            (None, None) => (Shape::Blocking, braces(statements, span), output),
+            (None, Some(inner)) => {
+                let (boxed, block) = boxed::unbox(statements, output.span())?;
+                (Shape::Boxed(boxed), block, inner)
+            }
+        };
+        returns::check(&output)?;
+        let output_span = output.span();
+        let output = returns::erase_impl_trait(output);
+        let head = head.into_iter().collect();
+        Ok(Self { sig, head, inner_attrs, body, shape, output, output_span, span })
+    }
+}
+
+/// Says what the attribute stands on, if that is an item of another kind.
+fn not_a_function(input: ParseStream) -> Option<Error> {
+    input.parse::<Option<Token![unsafe]>>().ok()?;
+    let kind = Ident::parse_any(input).ok()?;
+    let message = match kind.to_string().as_str() {
+        "impl" | "trait" => {
+            format!("the attribute goes on a function: put it on each method of this `{kind}`")
+        }
+        "mod" => {
+            "the attribute goes on a function: put it on each function of this module".to_owned()
+        }
+        "struct" | "enum" | "union" | "type" | "const" | "static" | "use" | "extern"
+        | "macro_rules" | "let" => {
+            format!("the attribute goes on a function, and this is a `{kind}`: remove it here")
+        }
+        _ => return None,
+    };
+    Some(Error::new(kind.span(), message))
+}
+
+fn check_qualifiers(sig: &Signature) -> Result<()> {
+    if let Some(constness) = &sig.constness {
+        let message = "a `const fn` cannot wait for a server: remove `const`";
+        return Err(Error::new(constness.span(), message));
+    }
+    if let Some(abi) = &sig.abi {
+        let message = "a function with an ABI cannot be locked, as its callers could not be told of a \
+                       busy lock: remove `extern`, or lock a Rust function that it calls";
+        return Err(Error::new(abi.span(), message));
+    }
+    Ok(())
+}
+
+/// Takes `#![…]` off the start of a body, which otherwise stays as it is.
+fn split_inner_attrs(body: TokenStream) -> Result<(Vec<Attribute>, TokenStream)> {
+    let parser = |input: ParseStream| Ok((input.call(Attribute::parse_inner)?, input.parse()?));
+    syn::parse::Parser::parse2(parser, body)
+}

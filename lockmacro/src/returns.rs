@@ -1,0 +1,83 @@
+//! Return types: which ones are work that starts later, and what a body returns.
+
+use syn::spanned::Spanned as _;
+use syn::visit::Visit;
+use syn::visit_mut::VisitMut;
+use syn::{Error, ParenthesizedGenericArguments, PathSegment, Result, TraitBound, Type, TypeFnPtr};
+
+/// Refuses types whose work starts after the function has returned, when the lock is gone.
+pub(crate) fn check(output: &Type) -> Result<()> {
+    struct Lazy(Option<Error>);
+    impl Lazy {
+        fn refuse(&mut self, segment: &PathSegment, ident: &str) {
+            let mend = match ident {
+                "Future" | "IntoFuture" | "BoxFuture" | "LocalBoxFuture" => {
+                    "write an `async fn` that returns the future's output"
+                }
+                "Stream" | "BoxStream" | "LocalBoxStream" => {
+                    "collect the items in the body and return a `Vec`, or lock the function that reads the stream"
+                }
+                "Iterator" | "IntoIterator" | "DoubleEndedIterator" | "ExactSizeIterator" => {
+                    "collect the items in the body and return a `Vec`"
+                }
+                _ => return,
+            };
+            let message = format!(
+                "the work of this `{ident}` starts after the function has returned, when the lock would be gone: {mend}"
+            );
+            self.0.get_or_insert(Error::new(segment.span(), message));
+        }
+    }
+    impl<'ast> Visit<'ast> for Lazy {
+        fn visit_trait_bound(&mut self, bound: &'ast TraitBound) {
+            if let Some(segment) = bound.path.segments.last() {
+                let ident = segment.ident.to_string();
+                if !ident.starts_with("Box") && !ident.starts_with("LocalBox") {
+                    self.refuse(segment, &ident);
+                }
+            }
+            syn::visit::visit_trait_bound(self, bound);
+        }
+        fn visit_type_path(&mut self, path: &'ast syn::TypePath) {
+            if let Some(segment) = path.path.segments.last() {
+                let ident = segment.ident.to_string();
+                if ident.starts_with("Box") || ident.starts_with("LocalBox") {
+                    self.refuse(segment, &ident);
+                }
+            }
+            syn::visit::visit_type_path(self, path);
+        }
+        // What a returned function returns is the business of its callers.
+        fn visit_parenthesized_generic_arguments(
+            &mut self,
+            _: &'ast ParenthesizedGenericArguments,
+        ) {
+        }
+        fn visit_type_fn_ptr(&mut self, _: &'ast TypeFnPtr) {}
+    }
+
+    if let Type::Never(never) = output {
+        let message = "a function that never returns would never release its lock: \
+                       return a `Result` and lock one round of the work";
+        return Err(Error::new(never.span(), message));
+    }
+    let mut lazy = Lazy(None);
+    lazy.visit_type(output);
+    lazy.0.map_or(Ok(()), Err)
+}
+
+/// Writes `_` for every `impl Trait`, which has no other name in a body.
+pub(crate) fn erase_impl_trait(mut output: Type) -> Type {
+    struct Eraser;
+    impl VisitMut for Eraser {
+        fn visit_type_mut(&mut self, ty: &mut Type) {
+            if let Type::ImplTrait(_) = ty {
+                *ty = syn::parse_quote_spanned!(ty.span()=> _);
+            } else {
+                syn::visit_mut::visit_type_mut(self, ty);
+            }
+        }
+    }
+    Eraser.visit_type_mut(&mut output);
+    output
+}

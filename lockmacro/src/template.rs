@@ -1,0 +1,300 @@
+//! Templates: `"order:<id>"` taken apart into literals and values.
+
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use syn::{Error, Expr, LitStr, Member, Result};
+
+/// The longest key, in bytes, as the engine has it.
+const KEY_MAX: usize = 1024;
+/// Keys that start so are the engine's own.
+const RESERVED: &str = "lm1:";
+
+/// A string literal with placeholders.
+pub(crate) struct Template {
+    pub(crate) literal: LitStr,
+    pub(crate) parts: Vec<Part>,
+}
+
+pub(crate) enum Part {
+    /// Text as it is, `<<` already read as `<`; never empty.
+    Literal(String),
+    Value(Value),
+}
+
+/// `<order.id>`: an expression that starts at one of the function's arguments.
+pub(crate) struct Value {
+    pub(crate) expr: Expr,
+    root: Ident,
+    /// How messages name it; the compiler can underline no part of a literal.
+    place: String,
+}
+
+impl Template {
+    pub(crate) fn parse(literal: LitStr) -> Result<Self> {
+        let text = literal.value();
+        let mut parts = Vec::new();
+        let mut plain = String::new();
+        let mut rest = text.as_str();
+        while let Some(open) = rest.find('<') {
+            plain.push_str(&rest[..open]);
+            rest = &rest[open + 1..];
+            if let Some(after) = rest.strip_prefix('<') {
+                plain.push('<');
+                rest = after;
+                continue;
+            }
+            let column = text[..text.len() - rest.len()].chars().count();
+            let (value, after) = Value::parse(rest, column, literal.span())?;
+            if !plain.is_empty() {
+                parts.push(Part::Literal(std::mem::take(&mut plain)));
+            }
+            parts.push(Part::Value(value));
+            rest = after;
+        }
+        plain.push_str(rest);
+        if !plain.is_empty() {
+            parts.push(Part::Literal(plain));
+        }
+        Ok(Self { literal, parts })
+    }
+
+    pub(crate) fn exprs(&self) -> impl Iterator<Item = &Expr> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Literal(_) => None,
+            Part::Value(value) => Some(&value.expr),
+        })
+    }
+
+    /// The whole text when there is no placeholder in it.
+    pub(crate) fn as_plain(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [] => Some(""),
+            [Part::Literal(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// What a key must be so that different values never give the same one.
+    pub(crate) fn check_key(&self) -> Result<()> {
+        if self.parts.is_empty() {
+            return self.fault("the key is empty: write one such as \"order:<id>\"");
+        }
+        if let Some(Part::Literal(text)) = self.parts.first()
+            && text.starts_with(RESERVED)
+        {
+            return self.fault(format!(
+                "keys that start with `{RESERVED}` are reserved: start it with a word of your own"
+            ));
+        }
+        for pair in self.parts.windows(2) {
+            match pair {
+                [Part::Value(one), Part::Value(other)] => {
+                    return self.fault(format!(
+                        "{} touches the placeholder before it, so that different values could give \
+                         the same key: write a separator between them, as in \"<{}>:<{}>\"",
+                        other.place, one.root, other.root
+                    ));
+                }
+                [Part::Value(value), Part::Literal(text)] if text.starts_with('%') => {
+                    return self.fault(format!(
+                        "a `%` right after {} could be taken for a part of the value: \
+                         write another character between them, such as `:`",
+                        value.place
+                    ));
+                }
+                _ => {}
+            }
+        }
+        let length = self.parts.iter().map(|part| match part {
+            Part::Literal(text) => text.len(),
+            Part::Value(_) => 1,
+        });
+        let length: usize = length.sum();
+        if length > KEY_MAX {
+            return self.fault(format!(
+                "this key has {length} bytes or more and {KEY_MAX} are allowed: write a shorter one"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks that every value starts at one of `names`, and that no name stands in braces.
+    pub(crate) fn check_names(&self, names: &[Ident]) -> Result<()> {
+        for part in &self.parts {
+            match part {
+                Part::Value(value) if !names.contains(&value.root) => {
+                    return self.fault(unknown_root(value, names));
+                }
+                Part::Value(_) => {}
+                Part::Literal(text) => {
+                    if let Some(inner) = name_in_braces(text, names) {
+                        return self.fault(format!(
+                            "`{{{inner}}}` is literal text here: write `<{inner}>` for its value, \
+                             or `{{<{inner}>}}` for its value in braces"
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn fault<T>(&self, message: impl std::fmt::Display) -> Result<T> {
+        Err(Error::new(self.literal.span(), message))
+    }
+}
+
+impl Value {
+    /// Reads the placeholder whose text starts after a `<`, and gives what follows its `>`.
+    fn parse(text: &str, column: usize, span: Span) -> Result<(Self, &str)> {
+        let ends = ends(text);
+        let Some(&end) = ends.first().or(text.find('>').as_ref()) else {
+            return Err(Error::new(
+                span,
+                format!(
+                    "the `<` in column {column} is never closed: write `>`, or `<<` for a literal `<`"
+                ),
+            ));
+        };
+        let place = format!("`<{}>` in column {column}", &text[..end]);
+        if text[..end].trim().is_empty() {
+            return Err(Error::new(
+                span,
+                format!(
+                    "{place} is empty: write an argument's name in it, or `<<` for a literal `<`"
+                ),
+            ));
+        }
+        // A `>` may also belong to the expression, as in `<id.into::<String>()>`.
+        for end in ends {
+            let Some(expr) = parse_expr(&text[..end], span) else {
+                continue;
+            };
+            let Some(root) = root(&expr).cloned() else {
+                break;
+            };
+            let place = format!("`<{}>` in column {column}", &text[..end]);
+            return Ok((Self { expr, root, place }, &text[end + 1..]));
+        }
+        Err(Error::new(
+            span,
+            format!(
+                "{place} is no name, field, index or method call: write one such as `<id>`, \
+                 `<order.id>`, `<ids[0]>` or `<id.to_lowercase()>`, or `<<` for a literal `<`"
+            ),
+        ))
+    }
+}
+
+/// Where a placeholder may end: at each `>` outside brackets and quotes.
+///
+/// It stops at what is no expression, because the compiler's lexer prints an error of its own,
+/// besides ours, for text it cannot read.
+fn ends(text: &str) -> Vec<usize> {
+    let mut ends = Vec::new();
+    let mut open = Vec::new();
+    let mut chars = text.char_indices().peekable();
+    let mut before = ' ';
+    while let Some((at, c)) = chars.next() {
+        let word_before = std::mem::replace(&mut before, c);
+        let word_before = word_before == '_' || word_before.is_alphanumeric();
+        let next = chars.peek().map(|&(_, next)| next);
+        match c {
+            '>' if open.is_empty() => ends.push(at),
+            '(' => open.push(')'),
+            '[' => open.push(']'),
+            ')' | ']' if open.pop() == Some(c) => {}
+            '"' | '\'' if word_before => return ends,
+            '"' => loop {
+                match chars.next() {
+                    Some((_, '"')) => break,
+                    Some((_, '\\')) => _ = chars.next(),
+                    Some(_) => {}
+                    None => return ends,
+                }
+            },
+            '\'' => {
+                let escaped =
+                    chars.next().is_some_and(|(_, c)| c == '\\') && chars.next().is_some();
+                let closed = chars.next().is_some_and(|(_, c)| c == '\'');
+                if !closed || (!escaped && next == Some('\'')) {
+                    return ends;
+                }
+            }
+            '/' if matches!(next, Some('/' | '*')) => return ends,
+            '#' if matches!(next, Some('"' | '#')) => return ends,
+            '_' | '.' | ',' | ':' | '&' | '*' | '+' | '-' | '/' | '%' | '!' | '?' | '=' | '|'
+            | '#' | '<' | '>' | ' ' => {}
+            _ if c.is_alphanumeric() => {}
+            _ => return ends,
+        }
+    }
+    ends
+}
+
+fn parse_expr(text: &str, span: Span) -> Option<Expr> {
+    let tokens: TokenStream = text.parse().ok()?;
+    syn::parse2(respan(tokens, span)).ok()
+}
+
+/// Gives tokens the literal's span, so that errors show it and names mean what they mean there.
+fn respan(tokens: TokenStream, span: Span) -> TokenStream {
+    let respan_tree = |mut tree: TokenTree| {
+        if let TokenTree::Group(group) = &mut tree {
+            *group = Group::new(group.delimiter(), respan(group.stream(), span));
+        }
+        tree.set_span(span);
+        tree
+    };
+    tokens.into_iter().map(respan_tree).collect()
+}
+
+/// The name that a chain of fields, indexes and method calls starts at.
+fn root(expr: &Expr) -> Option<&Ident> {
+    match expr {
+        Expr::Path(path) if path.qself.is_none() => path.path.get_ident(),
+        Expr::Field(field) if !matches!(&field.member, Member::Named(name) if name == "await") => {
+            root(&field.base)
+        }
+        Expr::Index(index) => root(&index.expr),
+        Expr::MethodCall(call) => root(&call.receiver),
+        _ => None,
+    }
+}
+
+fn unknown_root(value: &Value, names: &[Ident]) -> String {
+    let Value { root, place, .. } = value;
+    if root == "self" {
+        return format!("{place}: this function has no `self`; write one of its arguments instead");
+    }
+    if names.is_empty() {
+        return format!(
+            "{place}: this function has no arguments; add `{root}` to them, or write `<<` for a literal `<`"
+        );
+    }
+    // `#[async_trait]` takes an argument that is a pattern apart inside its async block.
+    if names.iter().any(|name| name.to_string().starts_with("__arg")) {
+        return format!(
+            "{place}: under `#[async_trait]` an argument must have a name of its own to be used here; \
+             write `arg: Type` and take it apart in the body"
+        );
+    }
+    let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    format!(
+        "{place}: `{root}` is no argument of this function, which has {}: write one of them",
+        names.join(", ")
+    )
+}
+
+/// What stands in braces, if it is one of `names` or a field of one.
+fn name_in_braces<'a>(text: &'a str, names: &[Ident]) -> Option<&'a str> {
+    text.match_indices('{').find_map(|(open, _)| {
+        let inner = &text[open + 1..];
+        let inner = &inner[..inner.find('}')?];
+        let mut fields = inner.split('.');
+        let known = fields.next().is_some_and(|root| names.iter().any(|name| name == root));
+        let plain = |field: &str| {
+            !field.is_empty() && field.chars().all(|c| c.is_alphanumeric() || c == '_')
+        };
+        (known && fields.all(plain)).then_some(inner)
+    })
+}

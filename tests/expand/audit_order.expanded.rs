@@ -1,0 +1,22 @@
+async fn audit_order(id: u64) -> Result<Receipt, OrderError> {
+    ::lockmacro_runtime::Lock::new(
+            ::lockmacro_runtime::LockKey::template("order:<id>")
+                .literal("order:")
+                .value(&id),
+        )
+        .ttl(::core::time::Duration::from_secs(300))
+        .name("audit_order")
+        .run(async move {
+            if false {
+                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    Result<Receipt, OrderError>,
+                >();
+            }
+            let order = load(id).await?;
+            if order.is_audited() {
+                return Ok(order.receipt());
+            }
+            order.audit().await
+        })
+        .await
+}

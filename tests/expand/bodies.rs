@@ -1,0 +1,110 @@
+//! Bodies and items that are not as they should be.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::expand::attribute;
+
+fn expand(item: TokenStream) -> String {
+    attribute(quote!(key = "order:<id>", ttl = "300s"), item).to_string()
+}
+
+#[test]
+fn a_half_typed_body_still_expands() {
+    for item in [
+        quote!(async fn audit(id: u64) -> Result<(), Error> { let order = load(id). }),
+        quote!(fn audit(id: u64) -> Result<(), Error> { let order = ; order. }),
+        quote!(fn audit(id: u64) -> BoxFuture<'static, Result<(), Error>> { Box::pin(async move { id. }) }),
+    ] {
+        let expanded = expand(item.clone());
+        assert!(!expanded.contains("compile_error"), "{item}: {expanded}");
+        assert!(expanded.contains(":: Lock :: new"), "{item}: {expanded}");
+    }
+}
+
+#[test]
+fn a_mistake_leaves_the_item_as_it_was_and_gives_one_error() {
+    for item in [
+        quote!(const fn audit(id: u64) -> Result<(), Error> { let order = load(id). }),
+        quote!(
+            #[inline]
+            pub(crate) extern "C" fn audit(id: u64) -> u64 {
+                id
+            }
+        ),
+        quote!(
+            async fn audit(sn: u64) -> Result<(), Error> {
+                Ok(())
+            }
+        ),
+        quote!(
+            fn audit(id: u64) -> Result<(), Error>;
+        ),
+        quote!(
+            struct Order {
+                id: u64,
+            }
+        ),
+        quote!(
+            unsafe impl Send for Order {}
+        ),
+        quote!(
+            fn audit(id: u64) -> Result<impl Iterator<Item = u64>, Error> {
+                Ok(0..id)
+            }
+        ),
+    ] {
+        let expanded = expand(item.clone());
+        let error = expanded.strip_prefix(&item.to_string()).unwrap();
+        assert_eq!(error.matches("compile_error").count(), 1, "{item}: {error}");
+    }
+}
+
+#[test]
+fn the_first_of_two_mistakes_is_told() {
+    let item = quote!(
+        const fn audit(sn: u64) {}
+    );
+    let expanded = attribute(quote!(key = "order:<id>", tll = "300s"), item);
+    assert_eq!(expanded.to_string().matches("compile_error").count(), 1);
+}
+
+#[test]
+fn what_only_looks_like_work_that_starts_later_is_accepted() {
+    for output in [
+        quote!(Result<Box<dyn Display + Send>, Error>),
+        quote!(Result<impl Display, Error>),
+        quote!(Result<Box<dyn Fn(u64) -> BoxFuture<'static, ()>>, Error>),
+        quote!(Result<Vec<Iterator>, Error>),
+    ] {
+        let expanded = expand(quote!(async fn audit(id: u64) -> #output { todo!() }));
+        assert!(!expanded.contains("compile_error"), "{output}: {expanded}");
+    }
+}
+
+#[test]
+fn boxed_futures_are_known_by_every_name() {
+    for output in [
+        quote!(Pin<Box<dyn Future<Output = Result<(), Error>>>>),
+        quote!(
+            ::core::pin::Pin<
+                ::std::boxed::Box<
+                    dyn Send + ::core::future::Future<Output = Result<(), Error>> + 'a,
+                >,
+            >
+        ),
+        quote!(BoxFuture<'_, Result<(), Error>>),
+        quote!(futures::future::LocalBoxFuture<'a, Result<(), Error>>),
+    ] {
+        for pin in [quote!(Box::pin), quote!(::std::boxed::Box::pin)] {
+            let expanded =
+                expand(quote!(fn audit(id: u64) -> #output { #pin(async move { Ok(()) }) }));
+            assert!(
+                expanded.contains("outcome :: < Result < () , Error > >"),
+                "{output}: {expanded}"
+            );
+            let start = format!("{{ {pin} (async move {{ :: lockmacro_runtime :: Lock :: new");
+            assert!(expanded.contains(&start), "{output}: {expanded}");
+        }
+    }
+}

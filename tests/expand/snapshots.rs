@@ -1,0 +1,101 @@
+//! Samples of what is written, and what it expands to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::visit_mut::VisitMut;
+use syn::{Attribute, ImplItemFn, Item};
+
+/// `name.rs` expands to `name.expanded.rs`.
+const SAMPLES: [&str; 8] = [
+    "audit_order",
+    "sync",
+    "skip",
+    "fallback",
+    "method",
+    "async_trait",
+    "message",
+    "key_expression",
+];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("expand")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Does to the functions of a file what the compiler does.
+struct Expander;
+
+impl Expander {
+    /// Gives `item` to the attribute, if it has it, with the attributes that are left.
+    fn expand(
+        attrs: &[Attribute],
+        item: impl FnOnce(Vec<Attribute>) -> TokenStream,
+    ) -> Option<TokenStream> {
+        let at = attrs.iter().position(|attr| attr.path().is_ident("distributed_lock"))?;
+        let mut attrs = attrs.to_vec();
+        let args = attrs.remove(at).meta.require_list().unwrap().tokens.clone();
+        Some(crate::expand::attribute(args, item(attrs)))
+    }
+}
+
+impl VisitMut for Expander {
+    fn visit_item_mut(&mut self, item: &mut Item) {
+        if let Item::Fn(function) = item {
+            let with = |attrs| syn::ItemFn { attrs, ..function.clone() }.into_token_stream();
+            if let Some(expanded) = Self::expand(&function.attrs, with) {
+                *item = syn::parse2(expanded).unwrap();
+            }
+        }
+        syn::visit_mut::visit_item_mut(self, item);
+    }
+
+    fn visit_impl_item_fn_mut(&mut self, function: &mut ImplItemFn) {
+        let with = |attrs| ImplItemFn { attrs, ..function.clone() }.into_token_stream();
+        if let Some(expanded) = Self::expand(&function.attrs, with) {
+            *function = syn::parse2(expanded).unwrap();
+        }
+    }
+}
+
+#[test]
+fn expansions_are_as_shown() {
+    for name in SAMPLES {
+        let input = read(&folder().join(format!("{name}.rs")));
+        let mut file = syn::parse_file(&input).unwrap();
+        Expander.visit_file_mut(&mut file);
+        let expanded = prettyplease::unparse(&file);
+        let path = folder().join(format!("{name}.expanded.rs"));
+        if std::env::var_os("BLESS").is_some() {
+            fs::write(&path, &expanded).unwrap();
+        }
+        assert_eq!(expanded, read(&path), "the expansion of {name} has changed");
+    }
+}
+
+#[test]
+fn a_body_of_five_lines_expands_to_a_screenful() {
+    let input = read(&folder().join("audit_order.rs"));
+    let body = input.lines().filter(|line| line.starts_with("    ")).count();
+    assert_eq!(body, 5, "the sample's body is to have five lines");
+    let expanded = read(&folder().join("audit_order.expanded.rs"));
+    assert!(expanded.lines().count() <= 25, "{} lines", expanded.lines().count());
+}
+
+#[test]
+fn the_readme_shows_this_expansion() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme = fs::read_to_string(readme).unwrap_or_default();
+    for name in ["audit_order.rs", "audit_order.expanded.rs"] {
+        let text = read(&folder().join(name));
+        assert!(
+            readme.contains(text.trim_end()),
+            "README.md, \"What it expands to\", does not have the text of tests/expand/{name}, which is:\n\n{text}"
+        );
+    }
+}

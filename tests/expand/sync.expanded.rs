@@ -1,0 +1,18 @@
+pub(crate) fn audit<'a>(order: &'a Order) -> Result<&'a str, OrderError> {
+    ::lockmacro_runtime::Lock::new(
+            ::lockmacro_runtime::LockKey::template("{order:<order.id>}:audit")
+                .literal("{order:")
+                .value(&order.id)
+                .literal("}:audit"),
+        )
+        .ttl(::core::time::Duration::from_millis(1500))
+        .name("audit")
+        .run_blocking(move || {
+            if false {
+                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    Result<&'a str, OrderError>,
+                >();
+            }
+            order.name()
+        })
+}

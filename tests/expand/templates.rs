@@ -1,0 +1,136 @@
+//! Keys and messages with placeholders.
+
+use quote::quote;
+use syn::{Expr, parse_quote};
+
+use crate::expand::attribute;
+
+/// The key that a template becomes, or the error.
+fn key(template: &str) -> Result<String, String> {
+    let item = quote!(
+        fn audit(&self, id: u64, Path(order): Path<Order>, [a, .., b @ Some(c)]: T, _: ()) {}
+    );
+    let expanded = attribute(quote!(key = #template, ttl = "300s"), item);
+    let mut file: syn::File = syn::parse2(expanded).unwrap();
+    if let Some(syn::Item::Macro(error)) = file.items.get(1) {
+        let message: syn::LitStr = error.mac.parse_body().unwrap();
+        return Err(message.value());
+    }
+    let syn::Item::Fn(function) = file.items.remove(0) else { panic!("no function") };
+    struct Key(Option<Expr>);
+    impl<'ast> syn::visit::Visit<'ast> for Key {
+        fn visit_expr_call(&mut self, call: &'ast syn::ExprCall) {
+            let func = &call.func;
+            if quote!(#func).to_string() == ":: lockmacro_runtime :: Lock :: new" {
+                self.0 = call.args.first().cloned();
+            }
+            syn::visit::visit_expr_call(self, call);
+        }
+    }
+    let mut key = Key(None);
+    syn::visit::Visit::visit_item_fn(&mut key, &function);
+    let key = key.0.unwrap();
+    Ok(quote!(#key).to_string())
+}
+
+fn reads_as(template: &str, chain: Expr) {
+    assert_eq!(key(template), Ok(quote!(#chain).to_string()), "{template}");
+}
+
+fn is_refused(template: &str, words: &str) {
+    let error = key(template).unwrap_err();
+    assert!(error.contains(words), "{template:?}: {error}");
+}
+
+macro_rules! template {
+    ($text:literal $($rest:tt)*) => {
+        reads_as($text, parse_quote!(::lockmacro_runtime::LockKey::template($text) $($rest)*))
+    };
+}
+
+#[test]
+fn placeholders_are_names_fields_indexes_and_method_calls() {
+    template!("order:<id>".literal("order:").value(&id));
+    template!("<order.id>:<self.tenant>".value(&order.id).literal(":").value(&self.tenant));
+    template!("<a>-<b>-<c>".value(&a).literal("-").value(&b).literal("-").value(&c));
+    template!("<order.lines[0].sn>".value(&order.lines[0].sn));
+    template!("<order.0.1>".value(&order.0.1));
+    template!("<id.to_lowercase()>".value(&id.to_lowercase()));
+    template!("<order.get(id, \"a>b\", '>', x[1])>".value(&order.get(id, "a>b", '>', x[1])));
+    template!("<order.find(a > b)>".value(&order.find(a > b)));
+    template!("<id.into::<String>()>".value(&id.into::<String>()));
+    template!("<id>>".value(&id).literal(">"));
+    template!("< id >".value(&id));
+}
+
+#[test]
+fn everything_else_is_literal() {
+    reads_as("nightly-report", parse_quote!("nightly-report"));
+    reads_as("a<<b>c", parse_quote!("a<b>c"));
+    reads_as("{report}:{}", parse_quote!("{report}:{}"));
+    template!("{order:<id>}:审核".literal("{order:").value(&id).literal("}:审核"));
+    template!("<<<id><<".literal("<").value(&id).literal("<"));
+    template!("50%:<id>".literal("50%:").value(&id));
+}
+
+#[test]
+fn keys_that_could_be_mistaken_for_others_are_refused() {
+    is_refused("", "the key is empty");
+    is_refused("lm1:x", "`lm1:` are reserved");
+    is_refused("<id><order>", "`<order>` in column 5 touches the placeholder before it");
+    is_refused("<id>%", "a `%` right after `<id>` in column 1");
+    is_refused(&"x".repeat(1025), "1025 bytes or more and 1024 are allowed");
+    assert!(key(&"x".repeat(1024)).is_ok());
+    is_refused(&format!("{}<id>", "é".repeat(512)), "1025 bytes or more");
+}
+
+#[test]
+fn placeholders_that_are_none_are_named_with_their_column() {
+    is_refused(
+        "订单:<ID>",
+        "`<ID>` in column 4: `ID` is no argument of this function, which has `self`, `id`",
+    );
+    is_refused("a:<id", "the `<` in column 3 is never closed");
+    is_refused("a:<>", "`<>` in column 3 is empty");
+    is_refused("a:< >", "`< >` in column 3 is empty");
+    for none in [
+        "<f(id)>",
+        "<&id>",
+        "<*id>",
+        "<5>",
+        "<id + 1>",
+        "<Self::ID>",
+        "<id:>5>",
+        "<id:?>",
+        "<id?>",
+        "<id.await>",
+        "<{id}>",
+        "<id!()>",
+        "<(id)>",
+        "<id as u8>",
+        "<\"id\">",
+        "<a b>",
+        "<'a>",
+        "<№>",
+        "<id /* > */>",
+        "<id)>",
+        "<f(id>",
+        "<id\"x\">",
+        "<id'x'>",
+        "<id as Vec<u8>>",
+    ] {
+        is_refused(none, "in column 1 is no name, field, index or method call");
+    }
+    is_refused("<id.f(\">", "is no name");
+}
+
+#[test]
+fn names_in_braces_get_the_mend() {
+    is_refused(
+        "order:{id}",
+        "`{id}` is literal text here: write `<id>` for its value, or `{<id>}`",
+    );
+    is_refused("{self.tenant}:x", "write `<self.tenant>`");
+    is_refused("{}{order.id.0}", "write `<order.id.0>`");
+    assert!(key("{ids}:{id }:{id:?}:{id..x}").is_ok());
+}

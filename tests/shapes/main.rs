@@ -1,0 +1,72 @@
+//! Every shape of function under the attribute: its body runs, and holds the lock while it does.
+#![deny(warnings, clippy::all)]
+
+mod blocking;
+mod functions;
+mod keys;
+mod methods;
+mod outcomes;
+
+use std::time::Duration;
+
+use lockmacro_runtime::{Lock, LockError, LockManager};
+
+/// An application's error.
+#[derive(Debug)]
+enum OrderError {
+    Lock(LockError),
+    Unknown,
+}
+
+impl From<LockError> for OrderError {
+    fn from(error: LockError) -> Self {
+        Self::Lock(error)
+    }
+}
+
+impl OrderError {
+    fn is_busy(&self) -> bool {
+        matches!(self, Self::Lock(error) if error.is_busy())
+    }
+}
+
+fn probe(locks: &LockManager, key: &str) -> Lock {
+    Lock::new(key).ttl(Duration::from_secs(30)).manager(locks)
+}
+
+/// Whether another task finds `key` locked.
+async fn held(locks: &LockManager, key: &str) -> bool {
+    let lock = probe(locks, key);
+    let other = async move {
+        match lock.acquire().await {
+            Ok(guard) => guard.release().await.map(|()| false),
+            Err(error) if error.is_busy() => Ok(true),
+            Err(error) => Err(error),
+        }
+    };
+    tokio::spawn(other).await.unwrap().unwrap()
+}
+
+/// Whether another thread finds `key` locked.
+fn held_blocking(locks: &LockManager, key: &str) -> bool {
+    let lock = probe(locks, key);
+    let other = move || match lock.acquire_blocking() {
+        Ok(guard) => guard.release_blocking().map(|()| false),
+        Err(error) if error.is_busy() => Ok(true),
+        Err(error) => Err(error),
+    };
+    std::thread::spawn(other).join().unwrap().unwrap()
+}
+
+/// Asserts that a call had the lock while its body ran, and has it no more.
+macro_rules! assert_locked {
+    (blocking, $locks:expr, $key:expr, $held:expr) => {
+        assert!($held, "`{}` was not held while the body ran", $key);
+        assert!(!crate::held_blocking($locks, $key), "`{}` is still held after the call", $key);
+    };
+    ($locks:expr, $key:expr, $held:expr) => {
+        assert!($held, "`{}` was not held while the body ran", $key);
+        assert!(!crate::held($locks, $key).await, "`{}` is still held after the call", $key);
+    };
+}
+use assert_locked;

@@ -1,0 +1,12 @@
+use lockmacro_runtime::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:<id>", ttl = "300s", on_busy = fallback(later))]
+async fn audit(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+async fn later(id: u32) -> Result<u64, LockError> {
+    Ok(id.into())
+}
+
+fn main() {}

@@ -1,0 +1,14 @@
+use lockmacro_runtime::{LockError, distributed_lock};
+
+mod older {
+    pub use lockmacro_runtime::{Lock, LockKey};
+
+    pub mod __macro_v0_0_9 {}
+}
+
+#[distributed_lock(key = "order:<id>", ttl = "300s", crate = crate::older)]
+async fn audit(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+fn main() {}
