@@ -6,7 +6,7 @@
 
 use std::pin::Pin;
 use std::sync::mpsc as std_mpsc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -17,7 +17,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::backend::{Backend, Claim};
 use crate::census::Member;
+use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
+use crate::held::Held;
+use crate::renewal::{Enrolled, Renewals};
 
 /// For how long a request that was given up may still arrive at the server and take the lock: the
 /// release is repeated for that time.
@@ -32,12 +35,30 @@ type Job = Box<dyn FnOnce(Arc<Backend>) -> Work + Send>;
 pub(crate) struct Janitor {
     backend: Arc<Backend>,
     jobs: Mutex<Option<mpsc::UnboundedSender<Job>>>,
+    renewals: Arc<Renewals>,
+    renewing: OnceLock<()>,
 }
 
 impl Janitor {
     /// A janitor for the locks of `backend`. Its thread starts with the first job.
     pub(crate) fn new(backend: &Backend) -> Self {
-        Self { backend: Arc::new(backend.apart()), jobs: Mutex::new(None) }
+        Self {
+            backend: Arc::new(backend.apart()),
+            jobs: Mutex::new(None),
+            renewals: Arc::default(),
+            renewing: OnceLock::new(),
+        }
+    }
+
+    /// Has the lease of `held` renewed from `due` on, until what this returns is dropped.
+    pub(crate) fn renew(&self, held: &Arc<Held>, due: Moment) -> Result<Enrolled, LockError> {
+        if self.renewing.get().is_none() {
+            // Two at once start two tasks, which share the table.
+            let renewals = Arc::clone(&self.renewals);
+            self.run(move |backend| renewals.work(backend))?;
+            self.renewing.get_or_init(|| ());
+        }
+        Ok(self.renewals.enroll(held, due))
     }
 
     /// Releases a lock that nobody waits for, as often as it takes until its lease is over.
@@ -79,6 +100,12 @@ impl Janitor {
         };
         let job: Job = Box::new(move |backend| Box::pin(job(backend)));
         sender.send(job).map_err(|_| no_thread("it ended"))
+    }
+}
+
+impl Drop for Janitor {
+    fn drop(&mut self) {
+        self.renewals.close();
     }
 }
 

@@ -37,23 +37,33 @@
 
 mod backend;
 mod census;
+mod clock;
 mod error;
+mod fence;
 mod guard;
+mod held;
 mod hold;
 mod janitor;
 mod key;
 mod lease;
 mod lock;
+mod loss;
 mod manager;
 mod outcome;
+mod renewal;
+mod run;
+mod scope;
+mod side;
 mod token;
 
 pub use error::{LockError, Unavailability};
+pub use fence::Fence;
 pub use guard::LockGuard;
 pub use key::{LockKey, LockTemplate};
 pub use lock::Lock;
 #[cfg(feature = "macros")]
 pub use lockmacro::distributed_lock;
+pub use loss::{LossCause, Lost, OnLost};
 pub use manager::{LockManager, LockManagerBuilder};
 pub use outcome::{LockOutcome, SkipOutcome};
 

@@ -90,7 +90,7 @@ impl LockManager {
     /// locks of two managers may not exclude each other. Installing the same one again is fine.
     pub fn install(&self) -> Result<(), LockError> {
         let installed = INSTALLED.get_or_init(|| self.clone());
-        if Arc::ptr_eq(&installed.0, &self.0) { Ok(()) } else { Err(LockError::AlreadyInstalled) }
+        if self.is(installed) { Ok(()) } else { Err(LockError::AlreadyInstalled) }
     }
 
     /// The installed manager.
@@ -119,6 +119,11 @@ impl LockManager {
         }
         self.0.backend.disconnect();
         Ok(())
+    }
+
+    /// Whether this and the other are one manager.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     pub(crate) fn backend(&self) -> &Backend {

@@ -124,33 +124,3 @@ impl<T, E: From<LockError>> SkipOutcome for Result<Option<T>, E> {
 fn log_unreported(error: &LockError) {
     tracing::error!(%error, "a lock failed in a function that cannot return an error");
 }
-
-/// What a guard makes of a body's end, for outcomes of either trait.
-pub(crate) struct Failure<R> {
-    instead: fn(LockError) -> R,
-    after: fn(R, LockError) -> R,
-}
-
-impl<R: LockOutcome> Failure<R> {
-    pub(crate) fn reported() -> Self {
-        Self { instead: R::from_lock_error, after: R::after_loss }
-    }
-}
-
-impl<R: SkipOutcome> Failure<R> {
-    pub(crate) fn skippable() -> Self {
-        Self { instead: R::from_lock_error, after: R::after_loss }
-    }
-}
-
-impl<R> Failure<R> {
-    /// The caller's outcome of a body that was stopped because its lock was lost.
-    pub(crate) fn instead(&self, lost: LockError) -> R {
-        (self.instead)(lost)
-    }
-
-    /// The caller's outcome of a body that finished with `value` after its lock was lost.
-    pub(crate) fn after(&self, value: R, lost: LockError) -> R {
-        (self.after)(value, lost)
-    }
-}

@@ -1,0 +1,12 @@
+-- Lets the ttl of a lock run anew if it is still the token's own. Never takes the lock.
+--
+-- KEYS[1]  the lock
+-- ARGV[1]  the token
+-- ARGV[2]  the ttl in milliseconds
+-- returns  1 when the lock was held by the token, else 0
+--
+-- GETEX counts as a write: see release.lua.
+if redis.call('GETEX', KEYS[1]) ~= ARGV[1] then
+  return 0
+end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])

@@ -1,0 +1,54 @@
+//! Fences: numbers by which a resource refuses whoever lost the lock and does not know it yet.
+
+use std::fmt;
+
+/// The number of a grant, larger than that of every earlier grant of the same key.
+///
+/// A lock cannot stop a holder that stands still, in a garbage collection or a swapped-out
+/// process, and goes on after its lease. A resource can: it keeps the largest fence it has seen and
+/// refuses every write that comes with a smaller one. See Martin Kleppmann, "How to do distributed
+/// locking" (2016).
+///
+/// ```
+/// use lockmacro_runtime::Fence;
+///
+/// fn write(largest: &mut Option<Fence>, fence: Fence) -> Result<(), &'static str> {
+///     if largest.is_some_and(|largest| fence < largest) {
+///         return Err("somebody else holds the lock by now");
+///     }
+///     *largest = Some(fence);
+///     Ok(())
+/// }
+/// # let _ = write;
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Fence(u64);
+
+impl Fence {
+    /// The largest that a script's double counts exactly: 2^53 µs since 1970 is the year 2255.
+    const MAX: u64 = 1 << 53;
+
+    pub(crate) fn new(number: u64) -> Option<Self> {
+        (number <= Self::MAX).then_some(Self(number))
+    }
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl From<Fence> for u64 {
+    fn from(fence: Fence) -> Self {
+        fence.0
+    }
+}
+
+impl From<Fence> for i64 {
+    fn from(fence: Fence) -> Self {
+        // At most 2^53.
+        fence.0.cast_signed()
+    }
+}
