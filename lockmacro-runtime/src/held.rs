@@ -18,6 +18,7 @@ use crate::key::LockKey;
 use crate::lease::{Lease, Renewal};
 use crate::loss::{LossCause, Lost};
 use crate::renewal::Enrolled;
+use crate::telemetry::{self, Counted};
 
 #[derive(Debug)]
 pub(crate) struct Held {
@@ -29,6 +30,8 @@ pub(crate) struct Held {
     changed: Notify,
     fence: Option<Fence>,
     released: AtomicBool,
+    since: Moment,
+    counted: Mutex<Option<Counted>>,
 }
 
 impl Held {
@@ -43,7 +46,10 @@ impl Held {
             changed: Notify::new(),
             fence: grant.fence,
             released: AtomicBool::new(false),
+            since: grant.sent,
+            counted: Mutex::new(None),
         });
+        *lock(&held.counted) = Some(Counted::held(&held.claim().labels));
         if let Some(due) = first {
             let enrolled = held.manager().janitor().renew(&held, due)?;
             *lock(&held.renewal) = Some(enrolled);
@@ -153,7 +159,10 @@ impl Held {
 
     fn end(&self) {
         lock(&self.renewal).take();
-        self.released.store(true, Ordering::Release);
+        if !self.released.swap(true, Ordering::AcqRel) {
+            lock(&self.counted).take();
+            telemetry::released(&self.claim().labels, Moment::now().since(self.since));
+        }
         self.changed.notify_waiters();
     }
 

@@ -8,6 +8,7 @@ use crate::LockManager;
 use crate::backend::{Answer, Backend, Claim, Failed, Grant};
 use crate::census::Member;
 use crate::error::LockError;
+use crate::telemetry::Counted;
 
 #[derive(Debug)]
 pub(crate) struct Hold {
@@ -38,7 +39,10 @@ impl Hold {
         claim: Claim,
     ) -> Result<(Self, Grant), Refusal> {
         let hold = Self::new(manager, claim)?;
-        let answer = hold.manager.backend().acquire(&hold.claim).await;
+        let answer = {
+            let _waiting = Counted::waiting(&hold.claim.labels);
+            hold.manager.backend().acquire(&hold.claim).await
+        };
         hold.settle(answer)
     }
 
@@ -50,7 +54,10 @@ impl Hold {
         let hold = Self::new(manager, claim)?;
         let claim = Arc::clone(&hold.claim);
         let ask = move |backend: Arc<Backend>| async move { backend.acquire(&claim).await };
-        let answer = hold.manager.janitor().block_on(ask).map_err(Refusal::Failed)?;
+        let answer = {
+            let _waiting = Counted::waiting(&hold.claim.labels);
+            hold.manager.janitor().block_on(ask).map_err(Refusal::Failed)?
+        };
         hold.settle(answer)
     }
 

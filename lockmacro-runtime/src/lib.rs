@@ -54,6 +54,7 @@ mod renewal;
 mod run;
 mod scope;
 mod side;
+mod telemetry;
 mod token;
 
 pub use error::{LockError, Unavailability};

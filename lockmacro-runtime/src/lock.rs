@@ -8,6 +8,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::LockManager;
 use crate::backend::{Claim, Grant};
+use crate::clock::Moment;
 use crate::error::LockError;
 use crate::fence::Fence;
 use crate::guard::LockGuard;
@@ -19,6 +20,7 @@ use crate::loss::OnLost;
 use crate::manager::inside_runtime;
 use crate::outcome::{LockOutcome, SkipOutcome};
 use crate::scope::Scope;
+use crate::telemetry::{self, Labels};
 use crate::token::{Token, label};
 
 /// A lock to be had: what `#[distributed_lock]` expands to, and what to use where an attribute
@@ -262,16 +264,19 @@ impl Lock {
             return LockGuard::joining(held, self.on_lost).map(Prepared::Joined);
         }
         let token = Token::new(&label(manager.label(), &self.name))?;
+        let mut claim = Claim::new(self.key.clone(), token, ttl);
+        claim.labels.name = self.name;
+        claim.min_hold = self.min_hold.min(ttl);
+        claim.fenced = fenced;
         let granted = Granted {
+            asked: Moment::now(),
+            labels: claim.labels.clone(),
             renewed: self.renewed.unwrap_or(true),
             max_hold: self.max_hold,
             on_lost: self.on_lost,
-            key: self.key.clone(),
+            key: self.key,
             message: self.message,
         };
-        let mut claim = Claim::new(self.key, token, ttl);
-        claim.min_hold = self.min_hold.min(ttl);
-        claim.fenced = fenced;
         Ok(Prepared::Asked(Box::new(Asked { manager, claim, granted })))
     }
 }
@@ -289,6 +294,8 @@ struct Asked {
 
 /// What to make of the server's answer.
 struct Granted {
+    asked: Moment,
+    labels: Labels,
     renewed: bool,
     max_hold: Option<Duration>,
     on_lost: OnLost,
@@ -298,22 +305,27 @@ struct Granted {
 
 impl Granted {
     fn guard(self, answer: Result<(Hold, Grant), Refusal>) -> Result<LockGuard, LockError> {
-        let Self { key, message, .. } = self;
-        match answer {
+        let waited = Moment::now().since(self.asked);
+        let Self { labels, key, message, .. } = self;
+        let error = match answer {
             Ok((hold, grant)) => {
+                telemetry::acquired(&labels, &key, waited);
                 let limit = self.max_hold.map(|max_hold| grant.sent.after(max_hold));
                 let renewal = match limit {
                     _ if !self.renewed => Renewal::Off,
                     Some(limit) => Renewal::Until(limit),
                     None => Renewal::On,
                 };
-                Ok(LockGuard::owning(Held::new(hold, grant, renewal)?, self.on_lost))
+                let held = Held::new(hold, grant, renewal)?;
+                return Ok(LockGuard::owning(held, self.on_lost));
             }
             Err(Refusal::Busy { owner, left: retry_after }) => {
-                Err(LockError::Busy { key, owner, retry_after, message })
+                LockError::Busy { key: key.clone(), owner, retry_after, message }
             }
-            Err(Refusal::Failed(error)) => Err(error),
-        }
+            Err(Refusal::Failed(error)) => error,
+        };
+        telemetry::refused(&labels, &key, &error, waited);
+        Err(error)
     }
 }
 

@@ -43,6 +43,18 @@ pub enum LossCause {
     Released,
 }
 
+impl LossCause {
+    /// The cause in one word, for metrics.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            LossCause::Expired => "expired",
+            LossCause::NotRenewed => "not_renewed",
+            LossCause::Taken => "taken",
+            LossCause::Released => "released",
+        }
+    }
+}
+
 impl fmt::Display for LossCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

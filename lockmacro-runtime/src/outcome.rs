@@ -1,6 +1,7 @@
 //! How a failure of the lock reaches the caller: by the return type of the body.
 
 use crate::error::LockError;
+use crate::telemetry;
 
 /// A return type that can say that the lock could not be had, or was lost.
 ///
@@ -76,7 +77,7 @@ impl SkipOutcome for () {
     fn skipped(_: LockError) -> Self {}
 
     fn from_lock_error(error: LockError) -> Self {
-        log_unreported(&error);
+        telemetry::unreported(&error);
     }
 }
 
@@ -86,7 +87,7 @@ impl<T> SkipOutcome for Option<T> {
     }
 
     fn from_lock_error(error: LockError) -> Self {
-        log_unreported(&error);
+        telemetry::unreported(&error);
         None
     }
 }
@@ -119,8 +120,4 @@ impl<T, E: From<LockError>> SkipOutcome for Result<Option<T>, E> {
     fn after_loss(self, lost: LockError) -> Self {
         self.and(Err(lost.into()))
     }
-}
-
-fn log_unreported(error: &LockError) {
-    tracing::error!(%error, "a lock failed in a function that cannot return an error");
 }

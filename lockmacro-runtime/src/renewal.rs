@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use crate::backend::Backend;
 use crate::clock::Moment;
 use crate::held::Held;
+use crate::telemetry;
 
 /// How often the clock is looked at while there are leases. A timer stands still while the machine
 /// sleeps, and what became due meanwhile is to be confirmed soon after.
@@ -138,13 +139,11 @@ async fn renew(renewals: Arc<Renewals>, backend: Arc<Backend>, id: u64, held: Ar
     }
     let sent = Moment::now();
     let claim = held.claim();
-    let next = match backend.renew(claim, claim.ttl).await {
+    let answer = backend.renew(claim, claim.ttl).await;
+    telemetry::renewed(&claim.labels, &claim.key, answer.as_ref().copied());
+    let next = match answer {
         Ok(ours) => held.answered(ours, sent, claim.ttl),
-        Err(error) => {
-            let key = &claim.key;
-            tracing::debug!(%key, %error, "a lease could not be renewed yet");
-            held.unanswered()
-        }
+        Err(_) => held.unanswered(),
     };
     if let Some(due) = next {
         renewals.reschedule(id, due);

@@ -10,6 +10,7 @@ use crate::guard::LockGuard;
 use crate::loss::{Lost, OnLost};
 use crate::outcome::{LockOutcome, SkipOutcome};
 use crate::scope::Scope;
+use crate::telemetry;
 
 impl LockGuard {
     /// Runs `body` while the lock is held, then gives the lock back.
@@ -154,12 +155,12 @@ impl LockGuard {
 
     /// What a release says reaches no caller, so it is logged.
     fn log(&self, released: Result<bool, LockError>, lost: Option<&Lost>) {
-        let key = self.key();
+        let (key, labels) = (self.key(), &self.held().claim().labels);
         match (released, lost) {
-            (_, Some(lost)) => tracing::warn!(%key, cause = %lost.cause(), "a lock was lost"),
+            (_, Some(lost)) => telemetry::lost(labels, lost),
             (Ok(true), None) => {}
-            (Ok(false), None) => tracing::warn!(%key, "a lock was taken away before its release"),
-            (Err(error), None) => tracing::warn!(%key, %error, "a lock is still being released"),
+            (Ok(false), None) => telemetry::released_late(labels, key),
+            (Err(error), None) => telemetry::release_unconfirmed(labels, key, &error),
         }
     }
 }

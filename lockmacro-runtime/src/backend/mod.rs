@@ -10,6 +10,7 @@ use crate::clock::Moment;
 use crate::error::LockError;
 use crate::fence::Fence;
 use crate::key::LockKey;
+use crate::telemetry::Labels;
 use crate::token::Token;
 
 pub(crate) use memory::Memory;
@@ -21,6 +22,7 @@ pub(crate) struct Claim {
     pub(crate) key: LockKey,
     pub(crate) token: Token,
     pub(crate) ttl: Duration,
+    pub(crate) labels: Labels,
     /// How long the key stays at least, from the grant on.
     pub(crate) min_hold: Duration,
     /// Whether the grant is to come with a fence.
@@ -30,8 +32,9 @@ pub(crate) struct Claim {
 
 impl Claim {
     pub(crate) fn new(key: LockKey, token: Token, ttl: Duration) -> Self {
+        let labels = Labels { name: "".into(), template: key.made_of() };
         let (min_hold, fenced) = (Duration::ZERO, false);
-        Self { key, token, ttl, min_hold, fenced, granted: OnceLock::new() }
+        Self { key, token, ttl, labels, min_hold, fenced, granted: OnceLock::new() }
     }
 
     /// Takes note of the grant that a request sent at `sent` brought.
