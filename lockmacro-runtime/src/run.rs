@@ -36,6 +36,21 @@ impl LockGuard {
         self.attend_blocking(body).reported()
     }
 
+    /// [`run`](LockGuard::run) for the return types of `on_busy = skip`, which may be unable to
+    /// carry an error: then it is logged.
+    pub async fn run_or_skip<F>(self, body: F) -> F::Output
+    where
+        F: Future,
+        F::Output: SkipOutcome,
+    {
+        self.attend(pin!(Some(body))).await.skippable()
+    }
+
+    /// [`run_or_skip`](LockGuard::run_or_skip) for a body that is not async.
+    pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
+        self.attend_blocking(body).skippable()
+    }
+
     /// Runs `body` to its end even when the lock is lost meanwhile; then `recover` is given the
     /// loss and the body's value, to undo or to keep what was done.
     ///
