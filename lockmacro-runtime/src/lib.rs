@@ -39,7 +39,7 @@ mod backend;
 mod census;
 mod clock;
 mod error;
-mod fence;
+pub mod fence;
 mod guard;
 mod held;
 mod hold;

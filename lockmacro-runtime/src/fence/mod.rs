@@ -1,16 +1,32 @@
 //! Fences: numbers by which a resource refuses whoever lost the lock and does not know it yet.
+//!
+//! A lock cannot stop a holder that stands still, in a debugger or a swapped-out process, and goes
+//! on after its lease; nor a request that is under way. A resource can: it keeps the largest fence
+//! it has seen, and refuses a write that comes with a smaller one. See Martin Kleppmann, "How to do
+//! distributed locking" (2016).
+//!
+//! In SQL the check is a condition of the write, and the caller looks at the number of rows:
+//!
+//! ```sql
+//! UPDATE stock SET amount = :amount, fence = :fence WHERE id = :id AND fence <= :fence
+//! ```
+//!
+//! In Redis it is a script, [`WRITE`].
 
 use std::fmt;
 
-/// The number of a grant, larger than that of every earlier grant of the same key.
+/// Writes a value that a lock protects into a Redis hash, unless a larger fence was seen there.
 ///
-/// A lock cannot stop a holder that stands still, in a garbage collection or a swapped-out
-/// process, and goes on after its lease. A resource can: it keeps the largest fence it has seen and
-/// refuses every write that comes with a smaller one. See Martin Kleppmann, "How to do distributed
-/// locking" (2016).
+/// A Lua script for `EVAL`: one key, the hash with the fields `value` and `fence`; two arguments,
+/// the fence and the value. It returns 1 when it has written and 0 when the write came too late.
+/// The server needs not be the one that keeps the locks.
+pub const WRITE: &str = include_str!("write.lua");
+
+/// The number of a grant, larger than that of every earlier grant of the same key: see the
+/// [module](self).
 ///
 /// ```
-/// use lockmacro_runtime::Fence;
+/// use lockmacro_runtime::fence::Fence;
 ///
 /// fn write(largest: &mut Option<Fence>, fence: Fence) -> Result<(), &'static str> {
 ///     if largest.is_some_and(|largest| fence < largest) {
