@@ -31,6 +31,8 @@ pub(crate) struct Held {
     fence: Option<Fence>,
     released: AtomicBool,
     since: Moment,
+    /// What the body does is told inside of it.
+    span: tracing::Span,
     counted: Mutex<Option<Counted>>,
 }
 
@@ -38,6 +40,8 @@ impl Held {
     /// Takes the lock over, and has it renewed if it is to be.
     pub(crate) fn new(hold: Hold, grant: Grant, renewal: Renewal) -> Result<Arc<Self>, LockError> {
         let lease = Lease::new(grant.sent, hold.claim().ttl, renewal);
+        let counted = Counted::held(&hold.claim().labels);
+        let span = telemetry::span(&hold.claim().labels, &hold.claim().key);
         let first = lease.first_try(grant.sent, fastrand::f64());
         let held = Arc::new(Self {
             renewal: Mutex::new(None),
@@ -47,9 +51,9 @@ impl Held {
             fence: grant.fence,
             released: AtomicBool::new(false),
             since: grant.sent,
-            counted: Mutex::new(None),
+            span,
+            counted: Mutex::new(Some(counted)),
         });
-        *lock(&held.counted) = Some(Counted::held(&held.claim().labels));
         if let Some(due) = first {
             let enrolled = held.manager().janitor().renew(&held, due)?;
             *lock(&held.renewal) = Some(enrolled);
@@ -67,6 +71,10 @@ impl Held {
 
     pub(crate) fn key(&self) -> &LockKey {
         &self.claim().key
+    }
+
+    pub(crate) fn span(&self) -> &tracing::Span {
+        &self.span
     }
 
     pub(crate) fn fence(&self) -> Option<Fence> {

@@ -28,7 +28,7 @@ impl Scope {
 
     /// Runs `work` inside.
     pub(crate) fn enter<R>(&self, work: impl FnOnce() -> R) -> R {
-        INNERMOST.sync_scope(self.clone(), work)
+        self.0.held.span().in_scope(|| INNERMOST.sync_scope(self.clone(), work))
     }
 
     /// The innermost lock here.

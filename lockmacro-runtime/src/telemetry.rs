@@ -55,6 +55,11 @@ impl Drop for Counted {
     }
 }
 
+/// What surrounds the body of a lock.
+pub(crate) fn span(labels: &Labels, key: &LockKey) -> tracing::Span {
+    tracing::debug_span!("lock", name = %labels.name, template = labels.template, %key)
+}
+
 pub(crate) fn acquired(labels: &Labels, key: &LockKey, waited: Duration) {
     tracing::debug!(name = %labels.name, template = labels.template, %key, ?waited, "lock acquired");
     numbers::asked(labels, "acquired", waited);

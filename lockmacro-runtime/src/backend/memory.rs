@@ -113,7 +113,7 @@ impl Store {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let micros = u64::try_from(since_1970.unwrap_or_default().as_micros()).unwrap_or(0);
         self.last_fence = micros.max(self.last_fence + 1);
-        Fence::new(self.last_fence)
+        Fence::try_from(self.last_fence).ok()
     }
 
     /// Throws expired keys out whenever the number of keys has doubled, so that abandoned ones

@@ -39,14 +39,24 @@ pub const WRITE: &str = include_str!("write.lua");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(into = "u64", try_from = "u64"))]
 pub struct Fence(u64);
 
-impl Fence {
-    /// The largest that a script's double counts exactly: 2^53 µs since 1970 is the year 2255.
-    const MAX: u64 = 1 << 53;
+/// The largest fence: a server's script counts in doubles, which are exact up to here. In
+/// microseconds since 1970 it is the year 2255.
+const MAX: u64 = 1 << 53;
 
-    pub(crate) fn new(number: u64) -> Option<Self> {
-        (number <= Self::MAX).then_some(Self(number))
+/// A number that no lock gives: fences end at 2^53.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is not a fence: it is larger than 2^53")]
+pub struct NotAFence(u64);
+
+impl TryFrom<u64> for Fence {
+    type Error = NotAFence;
+
+    /// The fence that a resource has stored as a number.
+    fn try_from(number: u64) -> Result<Self, NotAFence> {
+        if number <= MAX { Ok(Self(number)) } else { Err(NotAFence(number)) }
     }
 }
 

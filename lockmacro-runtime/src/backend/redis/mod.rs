@@ -199,8 +199,10 @@ fn next_pause(pause: Duration) -> Duration {
 }
 
 fn fence(reply: &[u8]) -> Result<Fence, Trouble> {
-    let number = std::str::from_utf8(reply).ok().and_then(|number| number.parse().ok());
-    number.and_then(Fence::new).ok_or_else(|| unexpected(&Value::BulkString(Vec::new())))
+    let number = std::str::from_utf8(reply).ok().and_then(|number| number.parse::<u64>().ok());
+    number
+        .and_then(|number| Fence::try_from(number).ok())
+        .ok_or_else(|| unexpected(&Value::BulkString(Vec::new())))
 }
 
 fn unexpected(reply: &Value) -> Trouble {
