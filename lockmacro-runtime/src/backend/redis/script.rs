@@ -11,16 +11,18 @@ pub(super) struct Script {
 }
 
 macro_rules! script {
-    ($file:literal) => {
+    ($($file:literal),+) => {
         Script {
-            code: include_str!($file),
-            hash: LazyLock::new(|| redis::Script::new(include_str!($file)).get_hash().to_owned()),
+            code: concat!($(include_str!($file)),+),
+            hash: LazyLock::new(|| {
+                redis::Script::new(concat!($(include_str!($file)),+)).get_hash().to_owned()
+            }),
         }
     };
 }
 
-pub(super) static ACQUIRE: Script = script!("scripts/acquire.lua");
-pub(super) static RELEASE: Script = script!("scripts/release.lua");
+pub(super) static ACQUIRE: Script = script!("scripts/queue.lua", "scripts/acquire.lua");
+pub(super) static RELEASE: Script = script!("scripts/queue.lua", "scripts/release.lua");
 pub(super) static RENEW: Script = script!("scripts/renew.lua");
 
 impl Script {

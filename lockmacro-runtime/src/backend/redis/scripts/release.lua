@@ -1,17 +1,19 @@
--- Gives a lock back if it is still the token's own. Idempotent.
+-- Gives a lock back if it is still the token's own, and hands it to who waits longest; takes the
+-- token out of the line if it waits. Idempotent.
 --
--- KEYS[1]  the lock
 -- ARGV[1]  the token
 -- ARGV[2]  how long the key is to stay all the same, in milliseconds; 0 for not at all
+-- ARGV[3]  for how long a lock is handed over until it is confirmed, in milliseconds
 -- returns  1 when the lock was held by the token, else 0
 --
--- GETEX without options reads like GET but counts as a write, so a replica refuses the script
--- (READONLY) where GET and "not yours" would be a lie. Neither GETEX nor DEL needs memory, so a
--- lock can be given back when the server is full.
+-- Neither GETEX nor DEL needs memory, so a lock can be given back when the server is full.
+leave(ARGV[1])
 if redis.call('GETEX', KEYS[1]) ~= ARGV[1] then
   return 0
 end
-if ARGV[2] == '0' then
-  return redis.call('DEL', KEYS[1])
+if ARGV[2] ~= '0' then
+  return redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('DEL', KEYS[1])
+promote(ARGV[3])
+return 1
