@@ -50,6 +50,7 @@ mod lock;
 mod loss;
 mod manager;
 mod outcome;
+mod recovering;
 mod renewal;
 mod run;
 mod scope;
@@ -67,6 +68,7 @@ pub use lockmacro::distributed_lock;
 pub use loss::{LossCause, Lost, OnLost};
 pub use manager::{LockManager, LockManagerBuilder};
 pub use outcome::{LockOutcome, SkipOutcome};
+pub use recovering::Recovering;
 
 /// What expansions need beyond the public API. Its name is the version of the macro that may use
 /// it, so that a macro and a runtime of different versions do not compile together.
