@@ -42,8 +42,8 @@ pub enum LockError {
         /// The `message` of the lock, for the person who asked.
         message: Option<String>,
     },
-    /// The lock was lost while the body was running, so somebody else may hold it. What the body
-    /// did up to then stands: check it, or roll it back.
+    /// The lock was lost while it was held, so somebody else may hold it now. What the body did up
+    /// to then stands: check it, or roll it back.
     #[error(transparent)]
     Lost(#[from] Lost),
     /// The server could not be asked, or could not answer. Nothing is known to be held; a token
@@ -174,6 +174,9 @@ pub enum Unavailability {
     /// It is over its `maxmemory` and takes no new keys.
     #[error("out of memory")]
     OutOfMemory,
+    /// It could not save its data to disk, and takes no writes until it can.
+    #[error("unable to save its data")]
+    NotSaving,
     /// Fewer replicas are connected than `min-replicas-to-write` asks for.
     #[error("too few replicas")]
     NotEnoughReplicas,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::LockError;
+use crate::backend::Released;
+use crate::error::{LockError, Unavailability};
 use crate::fence::Fence;
 use crate::held::Held;
 use crate::key::LockKey;
@@ -122,9 +123,8 @@ impl LockGuard {
         Ok(())
     }
 
-    /// Asks the server to hold the lock for `ttl` from now on.
-    ///
-    /// A lock that is lost is never taken again by this.
+    /// Asks the server to hold the lock for at least `ttl` from now on. What is left of the lease is
+    /// never shortened, and a lock that is lost is never taken again.
     ///
     /// # Errors
     /// [`LockError::Lost`]; [`LockError::InvalidTtl`]; or what is wrong with the server, and then
@@ -141,7 +141,8 @@ impl LockGuard {
     ///
     /// # Errors
     /// [`LockError::Lost`] when the lock was not held any more. Any other error tells that the
-    /// release could not be confirmed; it is tried on in the background until the lease is over.
+    /// release could not be confirmed; unless it is done already, it is tried on in the background
+    /// until the lease is over.
     ///
     /// # Cancellation
     /// Dropping the future has the release finished in the background.
@@ -150,8 +151,8 @@ impl LockGuard {
             return Ok(());
         }
         let lost = self.held.remaining().err();
-        let held = self.held.release().await?;
-        self.confirm(held, lost)
+        let found = self.held.release().await?;
+        self.confirm(found, lost)
     }
 
     /// [`release`](LockGuard::release) for code that is not async. It blocks for a round trip to
@@ -164,8 +165,14 @@ impl LockGuard {
             return Ok(());
         }
         let lost = self.held.remaining().err();
-        let held = self.held.release_blocking()?;
-        self.confirm(held, lost)
+        let found = self.held.release_blocking()?;
+        self.confirm(found, lost)
+    }
+
+    /// The same guard with another policy.
+    pub(crate) fn with(mut self, on_lost: OnLost) -> Self {
+        self.on_lost = on_lost;
+        self
     }
 
     pub(crate) fn held(&self) -> &Held {
@@ -181,11 +188,15 @@ impl LockGuard {
         Scope::inside(Arc::clone(&self.held))
     }
 
-    fn confirm(&self, held: bool, lost: Option<Lost>) -> Result<(), LockError> {
-        match lost {
-            Some(lost) => Err(lost.into()),
-            None if held => Ok(()),
-            None => Err(Lost::new(self.key(), LossCause::Taken).into()),
+    fn confirm(&self, found: Released, lost: Option<Lost>) -> Result<(), LockError> {
+        match (lost, found) {
+            (Some(lost), _) => Err(lost.into()),
+            (None, Released::Held) => Ok(()),
+            (None, Released::NotHeld) => Err(Lost::new(self.key(), LossCause::Taken).into()),
+            (None, Released::Unconfirmed) => Err(LockError::Unavailable {
+                reason: Unavailability::Disconnected,
+                detail: "the release went out, and its answer was lost".to_owned(),
+            }),
         }
     }
 }

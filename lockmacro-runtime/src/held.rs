@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::LockManager;
-use crate::backend::{Claim, Grant};
+use crate::backend::{Claim, Grant, Released};
 use crate::clock::Moment;
 use crate::error::LockError;
 use crate::fence::Fence;
@@ -17,6 +17,7 @@ use crate::hold::Hold;
 use crate::key::LockKey;
 use crate::lease::{Lease, Renewal};
 use crate::loss::{LossCause, Lost};
+use crate::manager::inside_runtime;
 use crate::renewal::Enrolled;
 use crate::telemetry::{self, Counted};
 
@@ -119,6 +120,7 @@ impl Held {
     /// Asks the server to count `ttl` anew, on the caller's runtime.
     pub(crate) async fn extend(&self, ttl: Duration) -> Result<(), LockError> {
         self.remaining()?;
+        inside_runtime()?;
         let sent = Moment::now();
         let held = self.manager().backend().renew(self.claim(), ttl).await?;
         self.answered(held, sent, ttl);
@@ -149,12 +151,12 @@ impl Held {
     }
 
     /// Ends the renewal and gives the lock back.
-    pub(crate) async fn release(&self) -> Result<bool, LockError> {
+    pub(crate) async fn release(&self) -> Result<Released, LockError> {
         self.end();
         self.hold.release().await
     }
 
-    pub(crate) fn release_blocking(&self) -> Result<bool, LockError> {
+    pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
         self.end();
         self.hold.release_blocking()
     }
@@ -165,11 +167,17 @@ impl Held {
         self.hold.abandon();
     }
 
+    /// Ends the renewal and tells how the lock ended, once.
     fn end(&self) {
         lock(&self.renewal).take();
+        let lost = self.remaining().err();
         if !self.released.swap(true, Ordering::AcqRel) {
             lock(&self.counted).take();
-            telemetry::released(&self.claim().labels, Moment::now().since(self.since));
+            let labels = &self.claim().labels;
+            telemetry::released(labels, Moment::now().since(self.since));
+            if let Some(lost) = lost {
+                telemetry::lost(labels, &lost);
+            }
         }
         self.changed.notify_waiters();
     }

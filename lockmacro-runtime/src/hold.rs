@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::LockManager;
-use crate::backend::{Answer, Backend, Claim, Failed, Grant};
+use crate::backend::{Answer, Backend, Claim, Failed, Grant, Released};
 use crate::census::Member;
 use crate::error::LockError;
+use crate::manager::inside_runtime;
 use crate::telemetry::Counted;
 
 #[derive(Debug)]
@@ -69,15 +70,22 @@ impl Hold {
         &self.claim
     }
 
-    /// Gives the lock back and tells whether it was still held. When that fails, dropping the hold
-    /// tries on in the background.
-    pub(crate) async fn release(&self) -> Result<bool, LockError> {
-        let released = self.manager.backend().release(&self.claim).await;
+    /// Gives the lock back and tells what was found. When that fails, dropping the hold tries on in
+    /// the background.
+    pub(crate) async fn release(&self) -> Result<Released, LockError> {
+        let released = if inside_runtime().is_ok() {
+            self.manager.backend().release(&self.claim).await
+        } else {
+            // A lock of a plain thread may be given back on an executor of another kind.
+            let claim = Arc::clone(&self.claim);
+            let ask = move |backend: Arc<Backend>| async move { backend.release(&claim).await };
+            self.manager.janitor().call(ask).await.and_then(|released| released)
+        };
         self.released(released)
     }
 
     /// The same for callers that block.
-    pub(crate) fn release_blocking(&self) -> Result<bool, LockError> {
+    pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
         let claim = Arc::clone(&self.claim);
         let ask = move |backend: Arc<Backend>| async move { backend.release(&claim).await };
         let released = self.manager.janitor().block_on(ask).and_then(|released| released);
@@ -120,11 +128,11 @@ impl Hold {
         }
     }
 
-    fn released(&self, released: Result<bool, LockError>) -> Result<bool, LockError> {
-        let held = released?;
+    fn released(&self, released: Result<Released, LockError>) -> Result<Released, LockError> {
+        let found = released?;
         let on_its_way = !self.state().settled;
         self.forget_unless(on_its_way);
-        Ok(held)
+        Ok(found)
     }
 
     /// Nothing is left to release, unless a request of ours may still arrive at the server.

@@ -113,6 +113,12 @@ impl From<&str> for LockKey {
     }
 }
 
+impl From<&String> for LockKey {
+    fn from(text: &String) -> Self {
+        text.clone().into()
+    }
+}
+
 impl From<&LockKey> for LockKey {
     fn from(key: &LockKey) -> Self {
         key.clone()

@@ -158,10 +158,13 @@ impl Lock {
         F::Output: SkipOutcome,
     {
         let body = pin!(Some(body));
+        let who = self.told_of::<F::Output>();
         match self.acquire().await {
-            Ok(guard) => guard.attend(body).await.skippable(),
-            Err(busy) if busy.is_busy() => SkipOutcome::skipped(busy),
-            Err(error) => SkipOutcome::from_lock_error(error),
+            Ok(guard) => {
+                let lock = guard.share();
+                guard.attend(body).await.skippable(lock.held())
+            }
+            Err(error) => skipped(who, error),
         }
     }
 
@@ -176,10 +179,10 @@ impl Lock {
 
     /// [`run_or_skip`](Lock::run_or_skip) for a body that is not async.
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
+        let who = self.told_of::<R>();
         match self.acquire_blocking() {
-            Ok(guard) => guard.attend_blocking(body).skippable(),
-            Err(busy) if busy.is_busy() => R::skipped(busy),
-            Err(error) => R::from_lock_error(error),
+            Ok(guard) => guard.run_blocking_or_skip(body),
+            Err(error) => skipped(who, error),
         }
     }
 
@@ -197,6 +200,9 @@ impl Lock {
     /// # Cancellation
     /// Dropping the future at any point leaves no lock behind: if the server was asked already, the
     /// lock is released in the background.
+    ///
+    /// # Panics
+    /// Tokio panics when its runtime was built without `enable_time` and `enable_io`.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
         self.obtain(false).await
     }
@@ -214,7 +220,8 @@ impl Lock {
     }
 
     /// [`acquire`](Lock::acquire) for code that is not async. It blocks the thread for a round trip
-    /// to the server, which a background thread does.
+    /// to the server, which a background thread does; for up to the manager's timeout when the
+    /// server is in trouble.
     ///
     /// # Errors
     /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] wherever the current tokio
@@ -230,6 +237,12 @@ impl Lock {
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Fence), LockError> {
         fenced(self.obtain_blocking(true)?)
+    }
+
+    /// What an error is logged with that `R` cannot carry.
+    fn told_of<R: SkipOutcome>(&self) -> Option<(Labels, LockKey)> {
+        let labels = || Labels { name: self.name.clone(), template: self.key.made_of() };
+        (!R::CARRIES_ERRORS).then(|| (labels(), self.key.clone()))
     }
 
     async fn obtain(self, fenced: bool) -> Result<LockGuard, LockError> {
@@ -327,6 +340,16 @@ impl Granted {
         telemetry::refused(&labels, &key, &error, waited);
         Err(error)
     }
+}
+
+fn skipped<R: SkipOutcome>(who: Option<(Labels, LockKey)>, error: LockError) -> R {
+    if error.is_busy() {
+        return R::skipped(error);
+    }
+    if let Some((labels, key)) = who {
+        telemetry::unreported(&labels, &key, &error);
+    }
+    R::from_lock_error(error)
 }
 
 fn fenced(guard: LockGuard) -> Result<(LockGuard, Fence), LockError> {

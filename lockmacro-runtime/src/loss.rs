@@ -4,9 +4,9 @@ use std::fmt;
 
 use crate::key::LockKey;
 
-/// A lock that was lost while its body was running: from then on somebody else may hold it.
+/// A lock that was lost while it was held: from then on somebody else may hold it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the lock `{key}` was lost while its body was running: {cause}")]
+#[error("the lock `{key}` was lost: {cause}")]
 pub struct Lost {
     key: LockKey,
     cause: LossCause,
@@ -58,7 +58,7 @@ impl LossCause {
 impl fmt::Display for LossCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            LossCause::Expired => "the body took longer than the lock may be held",
+            LossCause::Expired => "it was held for longer than it may be",
             LossCause::NotRenewed => "the lease could not be renewed in time",
             LossCause::Taken => "the server says that it is not ours",
             LossCause::Released => "it was given back already",

@@ -1,7 +1,6 @@
 //! How a failure of the lock reaches the caller: by the return type of the body.
 
 use crate::error::LockError;
-use crate::telemetry;
 
 /// A return type that can say that the lock could not be had, or was lost.
 ///
@@ -17,6 +16,10 @@ use crate::telemetry;
 ///     fn from_lock_error(error: LockError) -> Self {
 ///         if error.is_busy() { Response::Locked } else { Response::Failed }
 ///     }
+///
+///     fn after_loss(self, _: LockError) -> Self {
+///         Response::Failed
+///     }
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
@@ -30,11 +33,9 @@ pub trait LockOutcome: Sized {
     /// What the caller gets in place of the body's value.
     fn from_lock_error(error: LockError) -> Self;
 
-    /// What the caller gets when the body finished with this value after its lock was lost. A
-    /// body's own failure is kept.
-    fn after_loss(self, lost: LockError) -> Self {
-        Self::from_lock_error(lost)
-    }
+    /// What the caller gets when the body finished with this value after its lock was lost. Keep a
+    /// body's own failure.
+    fn after_loss(self, lost: LockError) -> Self;
 }
 
 #[diagnostic::do_not_recommend]
@@ -52,7 +53,7 @@ impl<T, E: From<LockError>> LockOutcome for Result<T, E> {
 /// `on_busy = skip` asks.
 ///
 /// It is there for `()`, `Option<T>`, `Result<(), E>` and `Result<Option<T>, E>`. `()` and
-/// `Option<T>` cannot carry an error: there the error is logged at ERROR.
+/// `Option<T>` cannot carry an error: there it is logged at ERROR.
 #[diagnostic::on_unimplemented(
     message = "a function that is skipped when busy must be able to return nothing, and `{Self}` cannot",
     label = "this cannot say that the call was skipped",
@@ -60,34 +61,42 @@ impl<T, E: From<LockError>> LockOutcome for Result<T, E> {
     note = "a type of your own can implement `lockmacro_runtime::SkipOutcome`"
 )]
 pub trait SkipOutcome: Sized {
+    /// Whether an error reaches the caller. Where it does not, it is logged at ERROR.
+    const CARRIES_ERRORS: bool = true;
+
     /// What the caller gets when somebody else holds the lock.
     fn skipped(busy: LockError) -> Self;
 
     /// What the caller gets for every other error.
     fn from_lock_error(error: LockError) -> Self;
 
-    /// What the caller gets when the body finished with this value after its lock was lost. A
-    /// body's own failure is kept.
-    fn after_loss(self, lost: LockError) -> Self {
-        Self::from_lock_error(lost)
-    }
+    /// What the caller gets when the body finished with this value after its lock was lost. Keep a
+    /// body's own failure.
+    fn after_loss(self, lost: LockError) -> Self;
 }
 
 impl SkipOutcome for () {
+    const CARRIES_ERRORS: bool = false;
+
     fn skipped(_: LockError) -> Self {}
 
-    fn from_lock_error(error: LockError) -> Self {
-        telemetry::unreported(&error);
-    }
+    fn from_lock_error(_: LockError) -> Self {}
+
+    fn after_loss(self, _: LockError) -> Self {}
 }
 
 impl<T> SkipOutcome for Option<T> {
+    const CARRIES_ERRORS: bool = false;
+
     fn skipped(_: LockError) -> Self {
         None
     }
 
-    fn from_lock_error(error: LockError) -> Self {
-        telemetry::unreported(&error);
+    fn from_lock_error(_: LockError) -> Self {
+        None
+    }
+
+    fn after_loss(self, _: LockError) -> Self {
         None
     }
 }

@@ -5,10 +5,13 @@ use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
+use crate::backend::Released;
 use crate::error::LockError;
 use crate::guard::LockGuard;
+use crate::held::Held;
 use crate::loss::{Lost, OnLost};
 use crate::outcome::{LockOutcome, SkipOutcome};
+use crate::recovering::Recovering;
 use crate::scope::Scope;
 use crate::telemetry;
 
@@ -36,50 +39,42 @@ impl LockGuard {
         self.attend_blocking(body).reported()
     }
 
-    /// [`run`](LockGuard::run) for the return types of `on_busy = skip`, which may be unable to
-    /// carry an error: then it is logged.
+    /// [`run`](LockGuard::run) for the return types of `on_busy = skip`. Where they cannot carry an
+    /// error, it is logged.
     pub async fn run_or_skip<F>(self, body: F) -> F::Output
     where
         F: Future,
         F::Output: SkipOutcome,
     {
-        self.attend(pin!(Some(body))).await.skippable()
+        let lock = self.share();
+        self.attend(pin!(Some(body))).await.skippable(lock.held())
     }
 
     /// [`run_or_skip`](LockGuard::run_or_skip) for a body that is not async.
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
-        self.attend_blocking(body).skippable()
+        let lock = self.share();
+        self.attend_blocking(body).skippable(lock.held())
     }
 
-    /// Runs `body` to its end even when the lock is lost meanwhile; then `recover` is given the
-    /// loss and the body's value, to undo or to keep what was done.
+    /// Has `recover` called when the lock is lost while a body runs: see [`Recovering`].
     ///
-    /// # Cancellation
-    /// As [`run`](LockGuard::run).
-    pub async fn run_recovering<F: Future>(
-        self,
-        body: F,
-        recover: impl FnOnce(Lost, F::Output) -> F::Output,
-    ) -> F::Output {
-        let value = self.level().around(pin!(body)).await;
-        let lost = self.held().remaining().err();
-        self.give_back(lost.as_ref()).await;
-        match lost {
-            Some(lost) => recover(lost, value),
-            None => value,
-        }
-    }
-
-    /// [`run_recovering`](LockGuard::run_recovering) for a body that is not async.
-    pub fn run_blocking_recovering<R>(
-        self,
-        body: impl FnOnce() -> R,
-        recover: impl FnOnce(Lost, R) -> R,
-    ) -> R {
-        match self.finish_blocking(body) {
-            (value, Some(lost)) => recover(lost, value),
-            (value, None) => value,
-        }
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockManager, LockError, Lost};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// fn cancel_booking(lost: Lost, booked: Result<u32, LockError>) -> Result<u32, LockError> {
+    ///     // … undo what `booked` says …
+    ///     booked.and(Err(lost.into()))
+    /// }
+    ///
+    /// let guard = Lock::new("stock:7").ttl(Duration::from_secs(5)).manager(&locks).acquire().await?;
+    /// let booked = guard.recovering(cancel_booking).run(async { Ok(3) }).await?;
+    /// assert_eq!(booked, 3);
+    /// # Ok(()) }
+    /// ```
+    pub fn recovering<R, H: FnOnce(Lost, R) -> R>(self, recover: H) -> Recovering<H> {
+        Recovering::new(self, recover)
     }
 
     /// Runs `work` as code that is under this lock, in a task that the body spawned: there the same
@@ -117,7 +112,10 @@ impl LockGuard {
             let body = self.level().around_some(place.0.as_mut());
             match on_lost {
                 OnLost::Cancel => self.until_lost(body).await,
-                OnLost::Error | OnLost::Finish => Ok(body.await),
+                OnLost::Error | OnLost::Finish => match self.held().remaining() {
+                    Ok(_) => Ok(body.await),
+                    Err(lost) => Err(lost),
+                },
             }
         };
         let lost = self.held().remaining().err();
@@ -130,18 +128,16 @@ impl LockGuard {
     }
 
     pub(crate) fn attend_blocking<R>(self, body: impl FnOnce() -> R) -> Ended<R> {
-        let on_lost = self.on_lost();
-        let (value, lost) = self.finish_blocking(body);
-        Ended::after(on_lost, value, lost)
-    }
-
-    fn finish_blocking<R>(self, body: impl FnOnce() -> R) -> (R, Option<Lost>) {
-        let value = self.level().enter(body);
+        // The last moment at which the body can be kept from running.
+        let value = self.held().remaining().map(|_| self.level().enter(body));
         let lost = self.held().remaining().err();
         if !self.is_joined() {
             self.log(self.held().release_blocking(), lost.as_ref());
         }
-        (value, lost)
+        match value {
+            Ok(value) => Ended::after(self.on_lost(), value, lost),
+            Err(lost) => Ended::Stopped(lost),
+        }
     }
 
     /// Polls `body` until it is done or the lock is lost; from then on it gets no further poll. The
@@ -169,13 +165,13 @@ impl LockGuard {
     }
 
     /// What a release says reaches no caller, so it is logged.
-    fn log(&self, released: Result<bool, LockError>, lost: Option<&Lost>) {
+    fn log(&self, released: Result<Released, LockError>, lost: Option<&Lost>) {
         let (key, labels) = (self.key(), &self.held().claim().labels);
-        match (released, lost) {
-            (_, Some(lost)) => telemetry::lost(labels, lost),
-            (Ok(true), None) => {}
-            (Ok(false), None) => telemetry::released_late(labels, key),
-            (Err(error), None) => telemetry::release_unconfirmed(labels, key, &error),
+        match released {
+            _ if lost.is_some() => {}
+            Ok(Released::Held | Released::Unconfirmed) => {}
+            Ok(Released::NotHeld) => telemetry::released_late(labels, key),
+            Err(error) => telemetry::release_unconfirmed(labels, key, &error),
         }
     }
 }
@@ -210,14 +206,21 @@ impl<R> Ended<R> {
         }
     }
 
-    pub(crate) fn skippable(self) -> R
+    pub(crate) fn skippable(self, held: &Held) -> R
     where
         R: SkipOutcome,
     {
-        match self {
-            Ended::Done(value) => value,
-            Ended::Late(value, lost) => value.after_loss(lost.into()),
-            Ended::Stopped(lost) => R::from_lock_error(lost.into()),
+        let (value, lost) = match self {
+            Ended::Done(value) => return value,
+            Ended::Late(value, lost) => (Some(value), LockError::from(lost)),
+            Ended::Stopped(lost) => (None, lost.into()),
+        };
+        if !R::CARRIES_ERRORS {
+            telemetry::unreported(&held.claim().labels, held.key(), &lost);
+        }
+        match value {
+            Some(value) => value.after_loss(lost),
+            None => R::from_lock_error(lost),
         }
     }
 }

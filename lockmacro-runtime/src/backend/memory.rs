@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::{Answer, Claim, Grant};
+use super::{Answer, Claim, Grant, Released};
 use crate::clock::Moment;
 use crate::fence::Fence;
 use crate::token::{Token, label_of};
@@ -74,30 +74,32 @@ impl Memory {
         let held = store.held.get_mut(claim.key.as_str());
         match held.filter(|held| held.token == claim.token && held.expires > now) {
             Some(held) => {
-                held.expires = now.after(ttl);
+                // As on a server, what is left is never shortened.
+                held.expires = held.expires.max(now.after(ttl));
                 true
             }
             None => false,
         }
     }
 
-    pub(crate) fn release(&self, claim: &Claim) -> bool {
+    pub(crate) fn release(&self, claim: &Claim) -> Released {
         let now = Moment::now();
         let mut store = self.store();
         let Entry::Occupied(mut entry) = store.held.entry(claim.key.as_str().to_owned()) else {
-            return false;
+            return Released::NotHeld;
         };
         let held = entry.get_mut();
         if held.token != claim.token {
-            return false;
+            return Released::NotHeld;
         }
         let (was_held, keep) = (held.expires > now, claim.keep());
         if was_held && !keep.is_zero() {
             held.expires = now.after(keep);
+            held.token = held.token.spent();
         } else {
             entry.remove();
         }
-        was_held
+        if was_held { Released::Held } else { Released::NotHeld }
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {
@@ -151,6 +153,6 @@ mod tests {
         let second = claim("every_shared_store_is_the_same", ttl);
         assert!(matches!(Memory::shared().acquire(&second), Answer::Busy { .. }));
         assert!(matches!(Memory::new().acquire(&second), Answer::Granted(_)));
-        assert!(Memory::shared().release(&first));
+        assert_eq!(Memory::shared().release(&first), Released::Held);
     }
 }

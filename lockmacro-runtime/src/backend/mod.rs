@@ -69,6 +69,17 @@ pub(crate) struct Grant {
     pub(crate) fence: Option<Fence>,
 }
 
+/// What a release found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Released {
+    /// The lock was still held.
+    Held,
+    /// It was not held any more.
+    NotHeld,
+    /// It is not held now. Whether it was cannot be told: an earlier release had no answer.
+    Unconfirmed,
+}
+
 /// Why there is no answer. `written` tells that the token may have been written all the same.
 #[derive(Debug)]
 pub(crate) struct Failed {
@@ -100,9 +111,9 @@ impl Backend {
         }
     }
 
-    /// Takes the token away, or leaves it for what is left of the claim's `min_hold`; tells whether
-    /// it held the lock. Idempotent.
-    pub(crate) async fn release(&self, claim: &Claim) -> Result<bool, LockError> {
+    /// Takes the token away, or leaves it for what is left of the claim's `min_hold`; tells what it
+    /// found. Idempotent.
+    pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
         match self {
             Backend::Memory(memory) => Ok(memory.release(claim)),
             Backend::Redis(redis) => redis.release(claim).await,

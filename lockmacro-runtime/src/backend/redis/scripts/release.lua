@@ -11,9 +11,15 @@ leave(ARGV[1])
 if redis.call('GETEX', KEYS[1]) ~= ARGV[1] then
   return 0
 end
-if ARGV[2] ~= '0' then
-  return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+if ARGV[2] == '0' then
+  redis.call('DEL', KEYS[1])
+  promote(ARGV[3])
+  return 1
 end
-redis.call('DEL', KEYS[1])
-promote(ARGV[3])
+-- The label stays, the token does not: a renewal that is still under way finds nothing to renew.
+local kept = string.gsub(ARGV[1], '[^/]*$', string.rep('0', 32))
+local set = redis.pcall('SET', KEYS[1], kept, 'PX', ARGV[2])
+if type(set) == 'table' and set.err then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
 return 1

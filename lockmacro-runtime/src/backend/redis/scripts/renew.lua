@@ -1,4 +1,5 @@
--- Lets the ttl of a lock run anew if it is still the token's own. Never takes the lock.
+-- Lets the ttl of a lock run anew if it is still the token's own. Never takes the lock, and never
+-- shortens what is left: of two renewals the one that arrives late must not undo the other.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the token
@@ -9,4 +10,7 @@
 if redis.call('GETEX', KEYS[1]) ~= ARGV[1] then
   return 0
 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+return 1
