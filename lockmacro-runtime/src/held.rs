@@ -40,10 +40,16 @@ pub(crate) struct Held {
 impl Held {
     /// Takes the lock over, and has it renewed if it is to be.
     pub(crate) fn new(hold: Hold, grant: Grant, renewal: Renewal) -> Result<Arc<Self>, LockError> {
-        let lease = Lease::new(grant.sent, hold.claim().ttl, renewal);
+        let ttl = hold.claim().ttl;
+        let lease = Lease::handed_over(grant.sent, grant.ttl, ttl, renewal);
         let counted = Counted::held(&hold.claim().labels);
         let span = telemetry::span(&hold.claim().labels, &hold.claim().key);
-        let first = lease.first_try(grant.sent, fastrand::f64());
+        let first = if grant.ttl < ttl {
+            // A lock that was handed over is confirmed beside the body.
+            Some(Moment::now())
+        } else {
+            lease.first_try(grant.sent, fastrand::f64())
+        };
         let held = Arc::new(Self {
             renewal: Mutex::new(None),
             hold,

@@ -45,8 +45,18 @@ pub(crate) enum Renewal {
 impl Lease {
     /// The lease of `ttl` that a command sent at `sent` brought.
     pub(crate) fn new(sent: Moment, ttl: Duration, renewal: Renewal) -> Self {
+        Self::handed_over(sent, ttl, ttl, renewal)
+    }
+
+    /// A lease of `ttl` that has only `granted` until it is renewed for the first time.
+    pub(crate) fn handed_over(
+        sent: Moment,
+        granted: Duration,
+        ttl: Duration,
+        renewal: Renewal,
+    ) -> Self {
         let mut lease = Self { ttl, ends: sent, renewal, lost: None };
-        lease.extend(sent, ttl);
+        lease.extend(sent, granted);
         lease
     }
 

@@ -27,14 +27,16 @@ pub(crate) struct Claim {
     pub(crate) min_hold: Duration,
     /// Whether the grant is to come with a fence.
     pub(crate) fenced: bool,
+    /// How long to wait in line; `None` for not at all, `Duration::MAX` for ever.
+    pub(crate) wait: Option<Duration>,
     granted: OnceLock<Moment>,
 }
 
 impl Claim {
     pub(crate) fn new(key: LockKey, token: Token, ttl: Duration) -> Self {
         let labels = Labels { name: "".into(), template: key.made_of() };
-        let (min_hold, fenced) = (Duration::ZERO, false);
-        Self { key, token, ttl, labels, min_hold, fenced, granted: OnceLock::new() }
+        let (min_hold, fenced, wait) = (Duration::ZERO, false, None);
+        Self { key, token, ttl, labels, min_hold, fenced, wait, granted: OnceLock::new() }
     }
 
     /// Takes note of the grant that a request sent at `sent` brought.
@@ -55,7 +57,18 @@ pub(crate) enum Answer {
     /// It is held.
     Granted(Grant),
     /// Somebody else holds it. `resent` as in [`Grant`].
-    Busy { owner: Option<String>, left: Option<Duration>, resent: bool },
+    Busy { owner: Option<String>, left: Option<Duration>, line: Line, resent: bool },
+}
+
+/// What a caller that got no lock has to do with the line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// It was not to wait.
+    Outside,
+    /// It waited in vain, and so many were before it.
+    Left(u64),
+    /// There was no place any more.
+    Full,
 }
 
 /// A lock that was granted.
@@ -63,6 +76,8 @@ pub(crate) enum Answer {
 pub(crate) struct Grant {
     /// When the request that brought it left.
     pub(crate) sent: Moment,
+    /// For how long. A lock that was handed over has less than was asked for until it is renewed.
+    pub(crate) ttl: Duration,
     /// There was an earlier request whose fate is unknown.
     pub(crate) resent: bool,
     /// If it was asked for.
@@ -102,11 +117,11 @@ impl Backend {
         }
     }
 
-    /// Asks once for a lock. Idempotent for a token. When it is dropped, the token may have been
+    /// Asks for a lock, once or in line. Idempotent for a token. When it is dropped, the token may have been
     /// written all the same.
     pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
         match self {
-            Backend::Memory(memory) => Ok(memory.acquire(claim)),
+            Backend::Memory(memory) => Ok(memory.acquire(claim).await),
             Backend::Redis(redis) => redis.acquire(claim).await,
         }
     }

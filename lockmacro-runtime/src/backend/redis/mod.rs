@@ -1,6 +1,7 @@
 //! Locks on one Redis server: `SET NX PX`, two scripts, and what to do when no answer comes.
 
 mod greeting;
+mod line;
 mod node;
 mod script;
 mod tries;
@@ -15,7 +16,7 @@ use self::node::{Node, Patience};
 use self::script::{ACQUIRE, RELEASE, RENEW, Script};
 use self::tries::Tries;
 use self::trouble::{Passing, Trouble};
-use super::{Answer, Claim, Failed, Grant, Released};
+use super::{Answer, Claim, Failed, Grant, Line, Released};
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
 use crate::fence::Fence;
@@ -23,11 +24,12 @@ use crate::key::LockKey;
 use crate::lease::{Lease, Renewal};
 use crate::side::side;
 use crate::token::label_of;
+use crate::waiting::Sample;
 
 /// The manager's timeout is good for so many unanswered commands.
 const TRIES: u32 = 4;
-/// How long a key's last fence is remembered. After that, the server's clock keeps fences growing.
-const FENCE_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// [`CLAIM`] as the scripts take it.
+const CLAIM_MS: &str = "5000";
 /// How long the answer to a renewal is waited for at least.
 const RENEWAL_MIN: Duration = Duration::from_millis(50);
 
@@ -69,6 +71,13 @@ impl Redis {
     }
 
     pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
+        match claim.wait {
+            Some(wait) => self.wait(claim, wait).await,
+            None => self.attempt(claim).await,
+        }
+    }
+
+    async fn attempt(&self, claim: &Claim) -> Result<Answer, Failed> {
         let mut tries = Tries::new(self.patience());
         loop {
             // A plain SET would not know what an earlier try has set.
@@ -80,10 +89,12 @@ impl Redis {
                     Ok(Passing { reason, detail, unknown: true, replace: false })
                 }
                 Ok(Reply::Granted { sent, fence }) => {
-                    return Ok(Answer::Granted(Grant { sent, resent: tries.unknown, fence }));
+                    let (ttl, resent) = (claim.ttl, tries.unknown);
+                    return Ok(Answer::Granted(Grant { sent, ttl, resent, fence }));
                 }
-                Ok(Reply::Busy { owner, left }) => {
-                    return Ok(Answer::Busy { owner, left, resent: tries.unknown });
+                Ok(Reply::Busy { owner, left, .. }) => {
+                    let (line, resent) = (Line::Outside, tries.unknown);
+                    return Ok(Answer::Busy { owner, left, line, resent });
                 }
                 Err(Trouble::Passing(passing)) => Ok(passing),
                 Err(trouble) => Err(trouble),
@@ -101,7 +112,8 @@ impl Redis {
 
     pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
         let keep = claim.keep().as_millis().to_string();
-        let (held, resent) = self.own(&RELEASE, claim, &keep, self.patience().brief()).await?;
+        let args = [claim.token.expose(), &keep, CLAIM_MS];
+        let (held, resent) = self.own(&RELEASE, claim, &args, self.patience().brief()).await?;
         Ok(match held {
             true => Released::Held,
             // The first one may have found it.
@@ -115,7 +127,8 @@ impl Redis {
         let answer = (ttl / 10).max(RENEWAL_MIN).min(brief.answer);
         // There is no time to find out twice that a connection is dead.
         let patience = Patience { answer, strict: true, ..brief };
-        let (held, _) = self.own(&RENEW, claim, &ttl.as_millis().to_string(), patience).await?;
+        let args = [claim.token.expose(), &ttl.as_millis().to_string()];
+        let (held, _) = self.own(&RENEW, claim, &args, patience).await?;
         Ok(held)
     }
 
@@ -125,15 +138,14 @@ impl Redis {
         &self,
         script: &Script,
         claim: &Claim,
-        argument: &str,
+        args: &[&str],
         patience: Patience,
     ) -> Result<(bool, bool), LockError> {
-        let (keys, args) = ([claim.key.as_str()], [claim.token.expose(), argument]);
-        let mut reply = self.eval(script, &keys, &args, patience).await;
+        let mut reply = self.eval(script, claim, args, patience).await;
         let mut resent = false;
         if let Err(Trouble::Passing(broken @ Passing { replace: true, .. })) = reply {
             resent = broken.unknown;
-            reply = self.eval(script, &keys, &args, patience).await;
+            reply = self.eval(script, claim, args, patience).await;
         }
         match reply {
             Ok(Value::Int(held @ (0 | 1))) => Ok((held == 1, resent)),
@@ -159,21 +171,32 @@ impl Redis {
                 other => return Err(unexpected(&other)),
             }
         }
+        let fenced = if claim.fenced { "1" } else { "0" };
+        self.question(claim, &[token, &ttl, fenced, CLAIM_MS, "0"], patience).await
+    }
+
+    /// Calls the script that asks for a lock.
+    async fn question(
+        &self,
+        claim: &Claim,
+        args: &[&str],
+        patience: Patience,
+    ) -> Result<Reply, Trouble> {
         let sent = Moment::now();
-        let reply = if claim.fenced {
-            let kept = FENCE_KEPT.as_millis().to_string();
-            let keys = [key, &side(key, 'f')];
-            self.eval(&ACQUIRE, &keys, &[token, &ttl, &kept], patience).await?
-        } else {
-            self.eval(&ACQUIRE, &[key], &[token, &ttl], patience).await?
-        };
-        match reply {
+        match self.eval(&ACQUIRE, claim, args, patience).await? {
             Value::Int(1) => Ok(Reply::Granted { sent, fence: None }),
             Value::BulkString(number) => Ok(Reply::Granted { sent, fence: Some(fence(&number)?) }),
             Value::Array(parts) => match parts.as_slice() {
-                [Value::Int(left), Value::BulkString(held)] => Ok(Reply::Busy {
+                [Value::Int(left), Value::BulkString(held), place @ ..] => Ok(Reply::Busy {
                     owner: label_of(held),
                     left: u64::try_from(*left).ok().map(Duration::from_millis),
+                    place: match place {
+                        [Value::Int(rank), Value::BulkString(time)] => {
+                            let server = number(time).ok_or_else(|| unexpected(&place[1]))?;
+                            Some((u64::try_from(*rank).ok(), Sample { sent, server }))
+                        }
+                        _ => None,
+                    },
                 }),
                 _ => Err(unexpected(&Value::Array(parts))),
             },
@@ -184,10 +207,16 @@ impl Redis {
     async fn eval(
         &self,
         script: &Script,
-        keys: &[&str],
+        claim: &Claim,
         args: &[&str],
         patience: Patience,
     ) -> Result<Value, Trouble> {
+        let key = claim.key.as_str();
+        let (line, places, last_fence) = (side(key, 'q'), side(key, 'w'), side(key, 'f'));
+        let keys: &[&str] = match script {
+            script if std::ptr::eq(script, &RENEW) => &[key],
+            _ => &[key, &line, &places, &last_fence],
+        };
         match self.node.call(&script.by_hash(keys, args), patience).await {
             Err(Trouble::NoScript) => self.node.call(&script.by_text(keys, args), patience).await,
             reply => reply,
@@ -202,18 +231,22 @@ impl Redis {
 
 enum Reply {
     Granted { sent: Moment, fence: Option<Fence> },
-    Busy { owner: Option<String>, left: Option<Duration> },
+    /// `place` is for who waits: how many are before it, `None` when too many wait, and what the
+    /// server's clock showed.
+    Busy { owner: Option<String>, left: Option<Duration>, place: Option<(Option<u64>, Sample)> },
 }
 
 fn late(sent: Moment, ttl: Duration) -> bool {
     Lease::new(sent, ttl, Renewal::Off).remaining(Moment::now()).is_err()
 }
 
+fn number(reply: &[u8]) -> Option<u64> {
+    std::str::from_utf8(reply).ok()?.parse().ok()
+}
+
 fn fence(reply: &[u8]) -> Result<Fence, Trouble> {
-    let number = std::str::from_utf8(reply).ok().and_then(|number| number.parse::<u64>().ok());
-    number
-        .and_then(|number| Fence::try_from(number).ok())
-        .ok_or_else(|| unexpected(&Value::BulkString(Vec::new())))
+    let fence = number(reply).and_then(|number| Fence::try_from(number).ok());
+    fence.ok_or_else(|| unexpected(&Value::BulkString(Vec::new())))
 }
 
 fn unexpected(reply: &Value) -> Trouble {

@@ -6,15 +6,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
+use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisError, Value};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
+    RedisError, Value,
+};
+use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 
 use super::greeting::greeting;
 use super::trouble::{Passing, Trouble, full};
+use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
+use crate::fence::Fence;
+use crate::waiting::{Handover, Waiters};
 
 /// Calls in a row without an answer after which a connection is given up.
 const SILENT_CALLS: u32 = 2;
@@ -23,6 +30,9 @@ const IDLE: Duration = Duration::from_secs(30);
 
 pub(super) struct Node {
     client: Client,
+    /// Who waits for grants, which come by a channel of this node's own.
+    waiters: Arc<Waiters>,
+    channel: String,
     live: Mutex<Option<Live>>,
     /// Held while connecting, so that many callers make one connection.
     connecting: tokio::sync::Mutex<()>,
@@ -32,6 +42,8 @@ pub(super) struct Node {
 struct Live {
     connection: MultiplexedConnection,
     silent: Arc<AtomicU32>,
+    /// Whether grants can be heard; asked when somebody waits for the first time.
+    hears: Arc<OnceCell<bool>>,
 }
 
 /// How long a call may take: the command by itself, and all that it needs.
@@ -60,6 +72,8 @@ impl Node {
         };
         let info = url.into_connection_info().map_err(invalid)?;
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
+        // With it, messages come by the connection of the commands, and never before their replies.
+        let settings = settings.set_protocol(ProtocolVersion::RESP3);
         // A connection that is silently cut while nobody uses it is noticed before it is needed.
         let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(IDLE / 6);
         let tcp = TcpSettings::default()
@@ -79,7 +93,37 @@ impl Node {
     }
 
     fn with(client: Client) -> Self {
-        Self { client, live: Mutex::new(None), connecting: tokio::sync::Mutex::new(()) }
+        let channel = format!("lm1:{:032x}", fastrand::u128(..));
+        let (waiters, live) = (Arc::default(), Mutex::new(None));
+        Self { client, waiters, channel, live, connecting: tokio::sync::Mutex::new(()) }
+    }
+
+    /// Who waits for grants on [`channel`](Self::channel).
+    pub(super) fn waiters(&self) -> &Arc<Waiters> {
+        &self.waiters
+    }
+
+    pub(super) fn channel(&self) -> &str {
+        &self.channel
+    }
+
+    /// Sees to it that grants can be heard; tells whether they can.
+    pub(super) async fn listen(&self, patience: Patience) -> Result<bool, Trouble> {
+        let live = self.connect(patience.until).await?;
+        let mut connection = live.connection.clone();
+        let subscribe = live.hears.get_or_try_init(|| async {
+            match connection.subscribe(&self.channel).await.map_err(Trouble::from) {
+                Ok(()) => Ok(true),
+                Err(Trouble::Passing(passing)) => Err(Trouble::Passing(passing)),
+                // It may not be allowed, or not be known: then one has to ask more often.
+                Err(_) => Ok(false),
+            }
+        });
+        let until = patience.until.min(Instant::now() + patience.answer);
+        match timeout_at(until, subscribe).await {
+            Ok(heard) => heard.copied(),
+            Err(_) => Err(Trouble::Passing(Passing::timeout("subscribing", false))),
+        }
     }
 
     /// Sends a command and waits for its reply.
@@ -157,7 +201,7 @@ impl Node {
         let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
         match greeting.and_then(Value::extract_error).map_err(unapplied) {
             Ok(_) | Err(Trouble::Final(LockError::AccessDenied { .. })) => {
-                Ok(Live { connection, silent: Arc::default() })
+                Ok(Live { connection, silent: Arc::default(), hears: Arc::default() })
             }
             Err(trouble) => Err(trouble),
         }
@@ -165,13 +209,41 @@ impl Node {
 
     /// Gives a connection up, unless another caller has replaced it already.
     fn discard(&self, dead: &Live) {
-        self.live().take_if(|live| Arc::ptr_eq(&live.silent, &dead.silent));
+        if self.live().take_if(|live| Arc::ptr_eq(&live.silent, &dead.silent)).is_some() {
+            self.waiters.alarm();
+        }
     }
 
     fn live(&self) -> MutexGuard<'_, Option<Live>> {
         // Nothing that runs under this mutex can panic.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Passes on what comes by a connection without having been asked for.
+fn pushes(waiters: Arc<Waiters>) -> impl AsyncPushSender {
+    move |push: PushInfo| -> Result<(), SendError> {
+        match (push.kind, push.data.as_slice()) {
+            (PushKind::Message, [_, Value::BulkString(grant)]) => {
+                if let Some((number, handover)) = handover(grant) {
+                    waiters.grant(number, handover);
+                }
+            }
+            (PushKind::Disconnection, _) => waiters.alarm(),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Reads `number|fence|time in microseconds|ttl in milliseconds`, as `promote` in queue.lua writes.
+fn handover(grant: &[u8]) -> Option<(u64, Handover)> {
+    let mut fields = std::str::from_utf8(grant).ok()?.splitn(4, '|').map(str::parse::<u64>);
+    let mut field = || fields.next()?.ok();
+    let (number, fence, at, ttl) = (field()?, field()?, field()?, field()?);
+    let fence = Fence::try_from(fence).ok().filter(|_| fence > 0);
+    let (heard, ttl) = (Moment::now(), Duration::from_millis(ttl));
+    Some((number, Handover { heard, at, ttl, fence }))
 }
 
 /// Trouble while connecting: the caller's own command was not sent yet.

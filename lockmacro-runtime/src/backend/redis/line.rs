@@ -1,0 +1,104 @@
+//! Waiting for a lock: a place in line, a grant that comes by itself, and a question once in a
+//! while in case that something was lost.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use super::node::Patience;
+use super::tries::Tries;
+use super::trouble::{Passing, Trouble};
+use super::{CLAIM_MS, Redis, Reply, late};
+use crate::backend::{Answer, Claim, Failed, Grant, Line};
+use crate::clock::Moment;
+use crate::error::Unavailability;
+use crate::waiting::{News, PLACE, PLACES, Waiter, tick};
+
+impl Redis {
+    /// Waits in line for at most `wait`.
+    pub(super) async fn wait(&self, claim: &Claim, wait: Duration) -> Result<Answer, Failed> {
+        let until = Instant::now().checked_add(wait);
+        let waiter = self.node.waiters().join();
+        let mut resent = false;
+        loop {
+            let mut tries = Tries::new(self.patience_while_waiting(until));
+            let (reply, heard) = loop {
+                let passing = match self.ask_in_line(claim, &waiter, tries.patience).await {
+                    Ok((Reply::Granted { sent, .. }, _)) if late(sent, claim.ttl) => {
+                        let detail = format!("the ttl is {:?}", claim.ttl);
+                        let reason = Unavailability::TooSlow;
+                        Ok(Passing { reason, detail, unknown: true, replace: false })
+                    }
+                    Ok(answered) => break answered,
+                    Err(Trouble::Passing(passing)) => Ok(passing),
+                    Err(trouble) => Err(trouble),
+                };
+                let trouble = match passing {
+                    Ok(passing) => tries.after(passing).await.err(),
+                    Err(trouble) => Some(trouble),
+                };
+                if let Some(trouble) = trouble {
+                    // It may stand in line since an earlier question.
+                    return Err(Failed { error: trouble.into_error(&claim.key), written: true });
+                }
+            };
+            resent |= tries.unknown;
+            let (owner, left, place) = match reply {
+                Reply::Granted { sent, fence } => {
+                    return Ok(Answer::Granted(Grant { sent, ttl: claim.ttl, resent, fence }));
+                }
+                Reply::Busy { owner, left, place } => (owner, left, place),
+            };
+            let Some((Some(rank), sample)) = place else {
+                return Ok(Answer::Busy { owner, left, line: Line::Full, resent });
+            };
+            let pause = tick(rank, left, heard, fastrand::f64());
+            let rest = until.map_or(pause, |until| until.saturating_duration_since(Instant::now()));
+            match timeout(pause.min(rest), waiter.news()).await {
+                Ok(News::Granted(handover)) => {
+                    let sent = handover.counts_from(sample);
+                    let used = Moment::now().since(sent);
+                    if used < handover.ttl / 2 {
+                        let (ttl, fence) = (handover.ttl, handover.fence);
+                        return Ok(Answer::Granted(Grant { sent, ttl, resent, fence }));
+                    }
+                    // Too little is left of it: the next question confirms it, or stands in line.
+                }
+                Ok(News::Unknown) => {}
+                Err(_) if rest <= pause => {
+                    return Ok(Answer::Busy { owner, left, line: Line::Left(rank), resent });
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn ask_in_line(
+        &self,
+        claim: &Claim,
+        waiter: &Waiter,
+        patience: Patience,
+    ) -> Result<(Reply, bool), Trouble> {
+        // Before the question: a grant may be on its way as soon as that is answered.
+        let heard = self.node.listen(patience).await?;
+        let ttl = claim.ttl.as_millis().to_string();
+        let args = [
+            claim.token.expose(),
+            &ttl,
+            if claim.fenced { "1" } else { "0" },
+            CLAIM_MS,
+            &PLACES.to_string(),
+            &PLACE.as_millis().to_string(),
+            if heard { "1" } else { "0" },
+            &waiter.number.to_string(),
+            self.node.channel(),
+        ];
+        Ok((self.question(claim, &args, patience).await?, heard))
+    }
+
+    /// A server in trouble is given as long as the caller waits anyway.
+    fn patience_while_waiting(&self, until: Option<Instant>) -> Patience {
+        let patience = self.patience();
+        Patience { until: until.map_or(patience.until, |until| until.max(Instant::now() + patience.answer)), ..patience }
+    }
+}
