@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::LockKey;
+use crate::key::LockKey;
 use crate::lease::{TTL_MAX, TTL_MIN};
+use crate::loss::Lost;
 
 /// Why a body did not run, or why its result must not be trusted.
 ///
@@ -41,14 +42,10 @@ pub enum LockError {
         /// The `message` of the lock, for the person who asked.
         message: Option<String>,
     },
-    /// The lease ended while the body was running, so somebody else may hold the lock. What the
-    /// body did up to then stands: check it, or roll it back.
-    #[error("the lock `{key}` was lost while the body was running: its lease ended")]
-    #[non_exhaustive]
-    Lost {
-        /// The key that was held.
-        key: LockKey,
-    },
+    /// The lock was lost while it was held, so somebody else may hold it now. What the body did up
+    /// to then stands: check it, or roll it back.
+    #[error(transparent)]
+    Lost(#[from] Lost),
     /// The server could not be asked, or could not answer. Nothing is known to be held; a token
     /// that may have been written is released in the background.
     #[error("the lock server is unavailable: {reason} ({detail})")]
@@ -104,6 +101,14 @@ pub enum LockError {
     InvalidTtl {
         /// The ttl as it was given.
         ttl: Duration,
+    },
+    /// A fence was asked for inside of a body whose lock was acquired without one. Ask for it where
+    /// the lock is acquired.
+    #[error("no fence for `{key}`: the outer lock was acquired without one")]
+    #[non_exhaustive]
+    NoFence {
+        /// The key that is held.
+        key: LockKey,
     },
     /// The URL names no server that a manager can connect to.
     #[error("not a usable url: {detail}")]
@@ -169,6 +174,9 @@ pub enum Unavailability {
     /// It is over its `maxmemory` and takes no new keys.
     #[error("out of memory")]
     OutOfMemory,
+    /// It could not save its data to disk, and takes no writes until it can.
+    #[error("unable to save its data")]
+    NotSaving,
     /// Fewer replicas are connected than `min-replicas-to-write` asks for.
     #[error("too few replicas")]
     NotEnoughReplicas,

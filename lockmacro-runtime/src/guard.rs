@@ -1,23 +1,25 @@
 //! A lock that is held.
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::time::sleep;
-
-use crate::error::LockError;
-use crate::hold::Hold;
+use crate::backend::Released;
+use crate::error::{LockError, Unavailability};
+use crate::fence::Fence;
+use crate::held::Held;
 use crate::key::LockKey;
-use crate::lease::{Lease, Moment};
-use crate::outcome::{Failure, LockOutcome};
+use crate::lease::check_ttl;
+use crate::loss::{LossCause, Lost, OnLost};
+use crate::scope::Scope;
 
-/// A lock that is held, until it is released, dropped, or its lease is over.
+/// A lock that is held, until it is released, dropped, or lost.
 ///
 /// Dropping a guard anywhere, even while its runtime shuts down, has the lock released in the
 /// background within milliseconds. [`release`](LockGuard::release) waits until that is done.
+///
+/// A guard that [joined](LockGuard::is_joined) an outer one, or comes from
+/// [`current`](LockGuard::current) or [`share`](LockGuard::share), looks at the same lock and does
+/// not give it back.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -32,45 +34,125 @@ use crate::outcome::{Failure, LockOutcome};
 #[derive(Debug)]
 #[must_use = "the lock is given back as soon as its guard is dropped"]
 pub struct LockGuard {
-    hold: Hold,
-    lease: Lease,
+    held: Arc<Held>,
+    on_lost: OnLost,
+    joined: bool,
 }
 
 impl LockGuard {
-    pub(crate) fn new((hold, lease): (Hold, Lease)) -> Self {
-        Self { hold, lease }
+    pub(crate) fn owning(held: Arc<Held>, on_lost: OnLost) -> Self {
+        Self { held, on_lost, joined: false }
+    }
+
+    /// Enters a lock once more; an error when it is lost.
+    pub(crate) fn joining(held: Arc<Held>, on_lost: OnLost) -> Result<Self, LockError> {
+        held.remaining()?;
+        Ok(Self { held, on_lost, joined: true })
+    }
+
+    /// The guard of the innermost lock that the running code is under: for a function that is only
+    /// right under a lock, to check that it is.
+    ///
+    /// `None` outside of a body, and in what a body spawned: see [`scope`](LockGuard::scope).
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockGuard, LockManager, LockError};
+    /// fn book_stock() {
+    ///     assert!(LockGuard::current().is_some_and(|lock| lock.key().as_str().starts_with("stock:")));
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// Lock::new("stock:7").manager(&locks).run(async {
+    ///     book_stock();
+    ///     Ok(())
+    /// }).await
+    /// # }
+    /// ```
+    pub fn current() -> Option<Self> {
+        Scope::innermost().map(|held| Self { held, on_lost: OnLost::default(), joined: true })
+    }
+
+    /// Another guard of the same lock, which does not give it back.
+    pub fn share(&self) -> Self {
+        Self { held: Arc::clone(&self.held), on_lost: self.on_lost, joined: true }
+    }
+
+    /// Whether this guard looks at a lock that another guard gives back.
+    pub fn is_joined(&self) -> bool {
+        self.joined
     }
 
     /// The key that is held.
     pub fn key(&self) -> &LockKey {
-        self.hold.key()
+        self.held.key()
     }
 
-    /// How long the lock may still be relied on; zero when the lease is over.
+    /// The fence of this grant, where one was asked for: see
+    /// [`Lock::acquire_fenced`](crate::Lock::acquire_fenced).
+    pub fn fence(&self) -> Option<Fence> {
+        self.held.fence()
+    }
+
+    /// How long the lock may still be relied on; zero once it is lost or given back.
     ///
     /// It is counted from before the lock was asked for, less 1 % of the ttl and 2 ms, so that it
-    /// ends before the server can grant the lock to somebody else.
+    /// ends before the server can grant the lock to somebody else. A renewal lifts it again.
     pub fn remaining(&self) -> Duration {
-        self.lease.remaining(Moment::now())
+        self.held.remaining().unwrap_or_default()
     }
 
-    /// Whether the lease still runs.
+    /// Whether the lock may be relied on now.
     pub fn is_held(&self) -> bool {
-        !self.lease.is_over(Moment::now())
+        !self.remaining().is_zero()
     }
 
-    /// Gives the lock back, and waits for the server to say so.
+    /// Waits until the lock is lost, or given back by the guard that owns it, for a `select!` beside work that an await does not stop.
+    ///
+    /// # Cancellation
+    /// Nothing is lost by dropping the future.
+    pub async fn lost(&self) -> Lost {
+        self.held.lost().await
+    }
+
+    /// Fails once the lock is lost, or given back by the guard that owns it: for a long computation to ask before each step that counts.
     ///
     /// # Errors
-    /// [`LockError::Lost`] when the lock was not held any more: its lease was over, or somebody
-    /// took the key away. Any other error tells that the release could not be confirmed; it is
-    /// tried on in the background until the lease is over.
+    /// [`LockError::Lost`].
+    pub fn check(&self) -> Result<(), LockError> {
+        self.held.remaining()?;
+        Ok(())
+    }
+
+    /// Asks the server to hold the lock for at least `ttl` from now on. What is left of the lease is
+    /// never shortened, and a lock that is lost is never taken again.
+    ///
+    /// # Errors
+    /// [`LockError::Lost`]; [`LockError::InvalidTtl`]; or what is wrong with the server, and then
+    /// the lease is as long as it was.
+    ///
+    /// # Cancellation
+    /// Dropping the future leaves open whether the server was asked; the guard believes in the
+    /// shorter lease.
+    pub async fn extend(&self, ttl: Duration) -> Result<(), LockError> {
+        self.held.extend(check_ttl(ttl)?).await
+    }
+
+    /// Gives the lock back, and waits for the server to say so. A joined guard does nothing here.
+    ///
+    /// # Errors
+    /// [`LockError::Lost`] when the lock was not held any more. Any other error tells that the
+    /// release could not be confirmed; unless it is done already, it is tried on in the background
+    /// until the lease is over.
     ///
     /// # Cancellation
     /// Dropping the future has the release finished in the background.
-    pub async fn release(mut self) -> Result<(), LockError> {
-        let held = self.hold.release().await?;
-        self.confirm(held)
+    pub async fn release(self) -> Result<(), LockError> {
+        if self.joined {
+            return Ok(());
+        }
+        let lost = self.held.remaining().err();
+        let found = self.held.release().await?;
+        self.confirm(found, lost)
     }
 
     /// [`release`](LockGuard::release) for code that is not async. It blocks for a round trip to
@@ -78,115 +160,52 @@ impl LockGuard {
     ///
     /// # Errors
     /// As [`release`](LockGuard::release).
-    pub fn release_blocking(mut self) -> Result<(), LockError> {
-        let held = self.hold.release_blocking()?;
-        self.confirm(held)
-    }
-
-    /// Runs `body` while the lock is held, then gives the lock back.
-    ///
-    /// The body's value reaches the caller whatever the release says. A body that outlives the
-    /// lease is dropped at its next await, before the server can grant the lock to somebody else,
-    /// and the caller gets [`LockError::Lost`] in its return type. A body that finishes by itself
-    /// after the lease was over gives `Lost` in place of its value; its own error is kept.
-    ///
-    /// # Cancellation
-    /// Dropping the future drops the body and then releases the lock in the background.
-    pub async fn run<F>(self, body: F) -> F::Output
-    where
-        F: Future,
-        F::Output: LockOutcome,
-    {
-        let body = pin!(Some(body));
-        self.attend(body, Failure::reported()).await
-    }
-
-    /// [`run`](LockGuard::run) for a body that is not async. It cannot be stopped: when it finishes
-    /// after its lease, the caller gets [`LockError::Lost`] in place of its value.
-    pub fn run_blocking<R: LockOutcome>(self, body: impl FnOnce() -> R) -> R {
-        self.attend_blocking(body, Failure::reported())
-    }
-
-    /// Runs the body that `place` holds. The place is emptied before the lock is given back, also
-    /// when this future is dropped.
-    pub(crate) async fn attend<F: Future>(
-        mut self,
-        place: Pin<&mut Option<F>>,
-        failure: Failure<F::Output>,
-    ) -> F::Output {
-        let mut place = Emptied(place);
-        let value = until_over(self.lease, place.0.as_mut()).await;
-        let lost = value.is_none() || !self.is_held();
-        drop(place);
-        let released = self.hold.release().await;
-        self.outcome(value, lost, released, failure)
-    }
-
-    pub(crate) fn attend_blocking<R>(mut self, body: impl FnOnce() -> R, failure: Failure<R>) -> R {
-        let value = body();
-        let lost = !self.is_held();
-        let released = self.hold.release_blocking();
-        self.outcome(Some(value), lost, released, failure)
-    }
-
-    /// What the caller gets. What a release says is logged, and reaches no caller.
-    fn outcome<R>(
-        self,
-        value: Option<R>,
-        lost: bool,
-        released: Result<bool, LockError>,
-        failure: Failure<R>,
-    ) -> R {
-        let key = self.key();
-        match released {
-            _ if lost => tracing::warn!(%key, "a lock was lost: its body outlived the lease"),
-            Ok(true) => {}
-            Ok(false) => tracing::warn!(%key, "a lock was taken away while its body was running"),
-            Err(error) => tracing::warn!(%key, %error, "a lock is still being released"),
+    pub fn release_blocking(self) -> Result<(), LockError> {
+        if self.joined {
+            return Ok(());
         }
-        match value {
-            Some(value) if !lost => value,
-            Some(value) => failure.after(value, self.loss()),
-            None => failure.instead(self.loss()),
+        let lost = self.held.remaining().err();
+        let found = self.held.release_blocking()?;
+        self.confirm(found, lost)
+    }
+
+    /// The same guard with another policy.
+    pub(crate) fn with(mut self, on_lost: OnLost) -> Self {
+        self.on_lost = on_lost;
+        self
+    }
+
+    pub(crate) fn held(&self) -> &Held {
+        &self.held
+    }
+
+    pub(crate) fn on_lost(&self) -> OnLost {
+        self.on_lost
+    }
+
+    /// This lock, inside of those that the running code is under.
+    pub(crate) fn level(&self) -> Scope {
+        Scope::inside(Arc::clone(&self.held))
+    }
+
+    fn confirm(&self, found: Released, lost: Option<Lost>) -> Result<(), LockError> {
+        match (lost, found) {
+            (Some(lost), _) => Err(lost.into()),
+            (None, Released::Held) => Ok(()),
+            (None, Released::NotHeld) => Err(Lost::new(self.key(), LossCause::Taken).into()),
+            (None, Released::Unconfirmed) => Err(LockError::Unavailable {
+                reason: Unavailability::Disconnected,
+                detail: "the release went out, and its answer was lost".to_owned(),
+            }),
         }
-    }
-
-    fn confirm(&self, held: bool) -> Result<(), LockError> {
-        if held { Ok(()) } else { Err(self.loss()) }
-    }
-
-    fn loss(&self) -> LockError {
-        LockError::Lost { key: self.key().clone() }
     }
 }
 
-/// Polls the body until it is done, or until its lease is over: then it gets no further poll. The
-/// clock is asked at every poll, because the timer stands still while the machine sleeps.
-async fn until_over<F: Future>(lease: Lease, mut place: Pin<&mut Option<F>>) -> Option<F::Output> {
-    // A guard that a thread acquired may be used where no tokio timer is.
-    let timer = Handle::try_current().ok().map(|_| sleep(lease.remaining(Moment::now())));
-    let mut timer = pin!(timer);
-    poll_fn(|cx| {
-        if lease.is_over(Moment::now()) {
-            return Poll::Ready(None);
-        }
-        let body = place.as_mut().as_pin_mut();
-        if let Some(Poll::Ready(value)) = body.map(|body| body.poll(cx)) {
-            return Poll::Ready(Some(value));
-        }
-        match timer.as_mut().as_pin_mut() {
-            Some(timer) => timer.poll(cx).map(|()| None),
-            None => Poll::Pending,
-        }
-    })
-    .await
-}
-
-/// A place for a body that is emptied when it goes out of scope.
-struct Emptied<'a, F>(Pin<&'a mut Option<F>>);
-
-impl<F> Drop for Emptied<'_, F> {
+impl Drop for LockGuard {
     fn drop(&mut self) {
-        self.0.set(None);
+        if !self.joined {
+            // Others may still look at the lock; giving it back does not wait for them.
+            self.held.abandon();
+        }
     }
 }

@@ -1,20 +1,25 @@
 //! A token from before its first byte is sent until it is known to be gone. Whatever happens in
 //! between, dropping the hold has it released.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::LockManager;
-use crate::backend::{Answer, Backend, Claim, Failed};
+use crate::backend::{Answer, Backend, Claim, Failed, Grant, Released};
 use crate::census::Member;
 use crate::error::LockError;
-use crate::key::LockKey;
-use crate::lease::Lease;
+use crate::manager::inside_runtime;
+use crate::telemetry::Counted;
 
 #[derive(Debug)]
 pub(crate) struct Hold {
     manager: LockManager,
     claim: Arc<Claim>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
     /// `None` when nothing is left to release.
     member: Option<Member>,
     /// The fate of every request with this token is known.
@@ -33,9 +38,12 @@ impl Hold {
     pub(crate) async fn acquire(
         manager: LockManager,
         claim: Claim,
-    ) -> Result<(Self, Lease), Refusal> {
+    ) -> Result<(Self, Grant), Refusal> {
         let hold = Self::new(manager, claim)?;
-        let answer = hold.manager.backend().acquire(&hold.claim).await;
+        let answer = {
+            let _waiting = Counted::waiting(&hold.claim.labels);
+            hold.manager.backend().acquire(&hold.claim).await
+        };
         hold.settle(answer)
     }
 
@@ -43,45 +51,71 @@ impl Hold {
     pub(crate) fn acquire_blocking(
         manager: LockManager,
         claim: Claim,
-    ) -> Result<(Self, Lease), Refusal> {
+    ) -> Result<(Self, Grant), Refusal> {
         let hold = Self::new(manager, claim)?;
         let claim = Arc::clone(&hold.claim);
         let ask = move |backend: Arc<Backend>| async move { backend.acquire(&claim).await };
-        let answer = hold.manager.janitor().block_on(ask).map_err(Refusal::Failed)?;
+        let answer = {
+            let _waiting = Counted::waiting(&hold.claim.labels);
+            hold.manager.janitor().block_on(ask).map_err(Refusal::Failed)?
+        };
         hold.settle(answer)
     }
 
-    pub(crate) fn key(&self) -> &LockKey {
-        &self.claim.key
+    pub(crate) fn manager(&self) -> &LockManager {
+        &self.manager
     }
 
-    /// Gives the lock back and tells whether it was still held. When that fails, dropping the hold
-    /// tries on in the background.
-    pub(crate) async fn release(&mut self) -> Result<bool, LockError> {
-        let released = self.manager.backend().release(&self.claim).await;
+    pub(crate) fn claim(&self) -> &Arc<Claim> {
+        &self.claim
+    }
+
+    /// Gives the lock back and tells what was found. When that fails, dropping the hold tries on in
+    /// the background.
+    pub(crate) async fn release(&self) -> Result<Released, LockError> {
+        let released = if inside_runtime().is_ok() {
+            self.manager.backend().release(&self.claim).await
+        } else {
+            // A lock of a plain thread may be given back on an executor of another kind.
+            let claim = Arc::clone(&self.claim);
+            let ask = move |backend: Arc<Backend>| async move { backend.release(&claim).await };
+            self.manager.janitor().call(ask).await.and_then(|released| released)
+        };
         self.released(released)
     }
 
     /// The same for callers that block.
-    pub(crate) fn release_blocking(&mut self) -> Result<bool, LockError> {
+    pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
         let claim = Arc::clone(&self.claim);
         let ask = move |backend: Arc<Backend>| async move { backend.release(&claim).await };
         let released = self.manager.janitor().block_on(ask).and_then(|released| released);
         self.released(released)
     }
 
+    /// Has the lock given back in the background, unless that was done already.
+    pub(crate) fn abandon(&self) {
+        let (member, settled) = {
+            let mut state = self.state();
+            (state.member.take(), state.settled)
+        };
+        if let Some(member) = member {
+            self.manager.janitor().clear_away(Arc::clone(&self.claim), settled, member);
+        }
+    }
+
     /// The hold is there before anything is sent, and so before anything can be dropped.
     fn new(manager: LockManager, claim: Claim) -> Result<Self, Refusal> {
         let member = manager.enter().map_err(Refusal::Failed)?;
-        Ok(Self { manager, claim: Arc::new(claim), member: Some(member), settled: false })
+        let state = State { member: Some(member), settled: false };
+        Ok(Self { manager, claim: Arc::new(claim), state: Mutex::new(state) })
     }
 
-    fn settle(mut self, answer: Result<Answer, Failed>) -> Result<(Self, Lease), Refusal> {
+    fn settle(self, answer: Result<Answer, Failed>) -> Result<(Self, Grant), Refusal> {
         match answer {
-            Ok(Answer::Granted { sent, resent }) => {
-                self.settled = !resent;
-                let lease = Lease::new(sent, self.claim.ttl);
-                Ok((self, lease))
+            Ok(Answer::Granted(grant)) => {
+                self.claim.granted(grant.sent);
+                self.state().settled = !grant.resent;
+                Ok((self, grant))
             }
             Ok(Answer::Busy { owner, left, resent }) => {
                 self.forget_unless(resent);
@@ -94,24 +128,28 @@ impl Hold {
         }
     }
 
-    fn released(&mut self, released: Result<bool, LockError>) -> Result<bool, LockError> {
-        let held = released?;
-        self.forget_unless(!self.settled);
-        Ok(held)
+    fn released(&self, released: Result<Released, LockError>) -> Result<Released, LockError> {
+        let found = released?;
+        let on_its_way = !self.state().settled;
+        self.forget_unless(on_its_way);
+        Ok(found)
     }
 
     /// Nothing is left to release, unless a request of ours may still arrive at the server.
-    fn forget_unless(&mut self, on_its_way: bool) {
+    fn forget_unless(&self, on_its_way: bool) {
         if !on_its_way {
-            self.member = None;
+            self.state().member = None;
         }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that runs under this mutex can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if let Some(member) = self.member.take() {
-            self.manager.janitor().clear_away(Arc::clone(&self.claim), self.settled, member);
-        }
+        self.abandon();
     }
 }

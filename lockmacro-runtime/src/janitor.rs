@@ -6,24 +6,29 @@
 
 use std::pin::Pin;
 use std::sync::mpsc as std_mpsc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use tokio::runtime;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::backend::{Backend, Claim};
 use crate::census::Member;
+use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
+use crate::held::Held;
+use crate::renewal::{Enrolled, Renewals};
 
-/// For how long a request that was given up may still arrive at the server and take the lock: the
-/// release is repeated for that time.
-const STRAGGLERS: Duration = Duration::from_secs(3);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// Longest pause while the server cannot be asked.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// So many releases are under way at once; when a server comes back, it is not stormed.
+const AT_ONCE: usize = 256;
+/// So many locks wait to be cleared away at most; what comes on top is left to its ttl.
+const LEFTOVERS: usize = 50_000;
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Job = Box<dyn FnOnce(Arc<Backend>) -> Work + Send>;
@@ -32,12 +37,34 @@ type Job = Box<dyn FnOnce(Arc<Backend>) -> Work + Send>;
 pub(crate) struct Janitor {
     backend: Arc<Backend>,
     jobs: Mutex<Option<mpsc::UnboundedSender<Job>>>,
+    renewals: Arc<Renewals>,
+    renewing: OnceLock<()>,
+    leftovers: Arc<Semaphore>,
+    at_once: Arc<Semaphore>,
 }
 
 impl Janitor {
     /// A janitor for the locks of `backend`. Its thread starts with the first job.
     pub(crate) fn new(backend: &Backend) -> Self {
-        Self { backend: Arc::new(backend.apart()), jobs: Mutex::new(None) }
+        Self {
+            backend: Arc::new(backend.apart()),
+            jobs: Mutex::new(None),
+            renewals: Arc::default(),
+            renewing: OnceLock::new(),
+            leftovers: Arc::new(Semaphore::new(LEFTOVERS)),
+            at_once: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+
+    /// Has the lease of `held` renewed from `due` on, until what this returns is dropped.
+    pub(crate) fn renew(&self, held: &Arc<Held>, due: Moment) -> Result<Enrolled, LockError> {
+        if self.renewing.get().is_none() {
+            // Two at once start two tasks, which share the table.
+            let renewals = Arc::clone(&self.renewals);
+            self.run(move |backend| renewals.work(backend))?;
+            self.renewing.get_or_init(|| ());
+        }
+        Ok(self.renewals.enroll(held, due))
     }
 
     /// Releases a lock that nobody waits for, as often as it takes until its lease is over.
@@ -46,10 +73,39 @@ impl Janitor {
     /// still be on its way, and is waited for. `member` leaves when the lock is given back.
     pub(crate) fn clear_away(&self, claim: Arc<Claim>, settled: bool, member: Member) {
         let key = claim.key.clone();
-        let queued = self.run(move |backend| clear_away(backend, claim, settled, member));
+        let Ok(place) = Arc::clone(&self.leftovers).try_acquire_owned() else {
+            tracing::error!(%key, "too many dropped locks wait for the server: this one stays until its ttl is over");
+            return;
+        };
+        let at_once = Arc::clone(&self.at_once);
+        let queued = self.run(move |backend| async move {
+            clear_away(backend, claim, settled, member, &at_once).await;
+            drop(place);
+        });
         if let Err(error) = queued {
             tracing::error!(%key, %error, "a dropped lock stays until its ttl is over");
         }
+    }
+
+    /// Runs `job` in the background and waits until it is done, on any executor.
+    pub(crate) async fn call<T, F, W>(&self, job: F) -> Result<T, LockError>
+    where
+        T: Send + 'static,
+        F: FnOnce(Arc<Backend>) -> W + Send + 'static,
+        W: Future<Output = T> + Send + 'static,
+    {
+        let (done, result) = oneshot::channel();
+        self.run(move |backend| async move {
+            // The caller may have gone meanwhile.
+            let _ = done.send(job(backend).await);
+        })?;
+        result.await.map_err(|_| no_thread("it ended"))
+    }
+
+    /// Ends the thread when its work is done. Another job would start another one.
+    pub(crate) fn stop(&self) {
+        self.renewals.close();
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// Runs `job` in the background and blocks until it is done.
@@ -82,6 +138,12 @@ impl Janitor {
     }
 }
 
+impl Drop for Janitor {
+    fn drop(&mut self) {
+        self.renewals.close();
+    }
+}
+
 fn no_thread(why: impl ToString) -> LockError {
     let detail = format!("the background thread: {}", why.to_string());
     LockError::Unavailable { reason: Unavailability::Local, detail }
@@ -106,27 +168,52 @@ async fn work(backend: Arc<Backend>, mut jobs: mpsc::UnboundedReceiver<Job>) {
     while under_way.join_next().await.is_some() {}
 }
 
-async fn clear_away(backend: Arc<Backend>, claim: Arc<Claim>, settled: bool, member: Member) {
+async fn clear_away(
+    backend: Arc<Backend>,
+    claim: Arc<Claim>,
+    settled: bool,
+    member: Member,
+    at_once: &Semaphore,
+) {
     let started = Instant::now();
     let mut member = Some(member);
     let mut pause = FIRST_PAUSE;
     loop {
-        let released = backend.release(&claim).await;
-        if released.is_ok() {
-            drop(member.take());
-            if settled {
+        let released = {
+            let _turn = at_once.acquire().await;
+            backend.release(&claim).await
+        };
+        match &released {
+            Ok(_) => {
+                drop(member.take());
+                if settled {
+                    return;
+                }
+                // A request that was given up may still be under way, in a network that was cut
+                // for a while. The later it arrives the longer it was kept, so the pauses grow.
+            }
+            Err(error) if is_final(error) => {
+                tracing::warn!(key = %claim.key, %error, "a dropped lock is left to its ttl");
                 return;
             }
+            Err(_) => pause = pause.min(LONGEST_PAUSE),
         }
-        let patience = if released.is_ok() { claim.ttl.min(STRAGGLERS) } else { claim.ttl };
-        if started.elapsed() + pause > patience {
+        if started.elapsed() + pause > claim.ttl {
             if let Err(error) = released {
-                let key = &claim.key;
-                tracing::warn!(%key, %error, "a dropped lock was left to its ttl");
+                tracing::warn!(key = %claim.key, %error, "a dropped lock was left to its ttl");
             }
             return;
         }
-        sleep(pause).await;
-        pause = (pause * 3).min(LONGEST_PAUSE);
+        sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
+        pause *= 3;
+    }
+}
+
+/// Whether a release that failed so would fail again.
+fn is_final(error: &LockError) -> bool {
+    match error {
+        LockError::Unavailable { reason, .. } => *reason == Unavailability::Protocol,
+        LockError::AccessDenied { .. } | LockError::Authentication { .. } => true,
+        _ => false,
     }
 }

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::fmt::Write as _;
+use std::hash::{Hash, Hasher};
 
 use crate::error::LockError;
 
@@ -24,11 +25,12 @@ const RESERVED: &str = "lm1:";
 /// assert_eq!(key.to_string(), "order:42");
 /// assert_eq!(LockKey::from("nightly-report").to_string(), "nightly-report");
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone)]
 pub struct LockKey {
     text: String,
+    template: &'static str,
     /// What went wrong while the key was made; told when it is locked.
-    fault: Option<String>,
+    fault: Option<Box<str>>,
 }
 
 impl LockKey {
@@ -50,10 +52,15 @@ impl LockKey {
         &self.text
     }
 
+    /// The template it was made of, which is the same for many keys; empty when there is none.
+    pub(crate) fn made_of(&self) -> &'static str {
+        self.template
+    }
+
     /// Checks the key before its first use.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         let detail = if let Some(fault) = &self.fault {
-            fault.clone()
+            fault.to_string()
         } else if self.text.is_empty() {
             "it is empty".to_owned()
         } else if self.text.len() > KEY_MAX {
@@ -73,6 +80,21 @@ impl fmt::Display for LockKey {
     }
 }
 
+/// Keys are equal when their bytes are: that is what excludes.
+impl PartialEq for LockKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for LockKey {}
+
+impl Hash for LockKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
+
 impl fmt::Debug for LockKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LockKey({:?})", self.text)
@@ -81,13 +103,19 @@ impl fmt::Debug for LockKey {
 
 impl From<String> for LockKey {
     fn from(text: String) -> Self {
-        Self { text, fault: None }
+        Self { text, template: "", fault: None }
     }
 }
 
 impl From<&str> for LockKey {
     fn from(text: &str) -> Self {
         text.to_owned().into()
+    }
+}
+
+impl From<&String> for LockKey {
+    fn from(text: &String) -> Self {
+        text.clone().into()
     }
 }
 
@@ -173,7 +201,11 @@ impl LockTemplate {
 impl From<LockTemplate> for LockKey {
     fn from(mut template: LockTemplate) -> Self {
         template.end_value(None);
-        Self { text: template.text, fault: template.fault }
+        Self {
+            text: template.text,
+            template: template.template,
+            fault: template.fault.map(String::into_boxed_str),
+        }
     }
 }
 

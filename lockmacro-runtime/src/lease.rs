@@ -1,14 +1,16 @@
-//! The arithmetic of a lease: what a client may believe, and for how long. No I/O.
+//! The arithmetic of a lease: what a client may believe, for how long, and when to renew it. No
+//! I/O; every time is an argument.
 //!
 //! A server counts a ttl from the moment at which it ran the command. The client cannot know that
 //! moment, only that it came after the command was sent, so it counts from before sending, and
 //! takes off what the two clocks may drift apart meanwhile: then its lease always ends before the
 //! server's. The allowance is the one of the Redlock description, 1 % of the ttl and 2 ms.
 
-use std::fmt;
 use std::time::Duration;
 
+use crate::clock::Moment;
 use crate::error::LockError;
+use crate::loss::LossCause;
 
 /// Shortest ttl: below it a lease is over before a busy machine has begun the body.
 pub(crate) const TTL_MIN: Duration = Duration::from_millis(50);
@@ -17,63 +19,91 @@ pub(crate) const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The ttl of a lock that was given none.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 
-/// A moment on a clock that goes on while the machine sleeps, as the server's does.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(Duration);
+/// Shortest pause before a failed renewal is tried again.
+const RETRY_MIN: Duration = Duration::from_millis(50);
 
-impl Moment {
-    /// The present. Linux' `CLOCK_BOOTTIME` goes on during suspend; macOS' `CLOCK_MONOTONIC` does
-    /// so by itself.
-    #[cfg(unix)]
-    pub(crate) fn now() -> Self {
-        use rustix::time::{ClockId, clock_gettime};
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        let clock = ClockId::Boottime;
-        #[cfg(not(any(target_os = "linux", target_os = "android")))]
-        let clock = ClockId::Monotonic;
-        let time = clock_gettime(clock);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
-        Self(Duration::new(seconds, nanos))
-    }
-
-    /// The moment `later` than this one.
-    pub(crate) fn after(self, later: Duration) -> Self {
-        Self(self.0.saturating_add(later))
-    }
-
-    /// How long it is from `earlier` to this moment; zero when that is not earlier.
-    pub(crate) fn since(self, earlier: Self) -> Duration {
-        self.0.saturating_sub(earlier.0)
-    }
-}
-
-impl fmt::Debug for Moment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} after boot", self.0)
-    }
-}
-
-/// Until when a lock may be believed to be held.
-#[derive(Debug, Clone, Copy)]
+/// Until when a lock may be believed to be held. Once lost, it stays lost.
+#[derive(Debug)]
 pub(crate) struct Lease {
+    ttl: Duration,
     ends: Moment,
+    renewal: Renewal,
+    lost: Option<LossCause>,
+}
+
+/// Whether a lease is renewed, and until when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Renewal {
+    /// The lease is over when its ttl is.
+    Off,
+    /// It goes on with the body.
+    On,
+    /// It goes on with the body up to a moment, and is over then.
+    Until(Moment),
 }
 
 impl Lease {
     /// The lease of `ttl` that a command sent at `sent` brought.
-    pub(crate) fn new(sent: Moment, ttl: Duration) -> Self {
-        Self { ends: sent.after(ttl.saturating_sub(drift(ttl))) }
+    pub(crate) fn new(sent: Moment, ttl: Duration, renewal: Renewal) -> Self {
+        let mut lease = Self { ttl, ends: sent, renewal, lost: None };
+        lease.extend(sent, ttl);
+        lease
     }
 
-    /// What is left of it; zero when it is over.
-    pub(crate) fn remaining(self, now: Moment) -> Duration {
-        self.ends.since(now)
+    /// How long the lock may still be relied on, or why no longer.
+    pub(crate) fn remaining(&mut self, now: Moment) -> Result<Duration, LossCause> {
+        if now >= self.ends {
+            let cause = match self.renewal {
+                Renewal::On => LossCause::NotRenewed,
+                Renewal::Until(limit) if self.ends < limit => LossCause::NotRenewed,
+                Renewal::Off | Renewal::Until(_) => LossCause::Expired,
+            };
+            self.lost.get_or_insert(cause);
+        }
+        self.lost.map_or_else(|| Ok(self.ends.since(now)), Err)
     }
 
-    /// Whether somebody else may hold the lock.
-    pub(crate) fn is_over(self, now: Moment) -> bool {
-        now >= self.ends
+    /// Takes note that the server counts `ttl` anew since a command sent at `sent`. A lease that
+    /// was over before the answer came stays over.
+    pub(crate) fn renewed(
+        &mut self,
+        sent: Moment,
+        ttl: Duration,
+        now: Moment,
+    ) -> Result<Duration, LossCause> {
+        self.remaining(now)?;
+        self.extend(sent, ttl);
+        self.remaining(now)
+    }
+
+    /// Takes note that the server says that the lock is not ours.
+    pub(crate) fn taken(&mut self) {
+        self.lost.get_or_insert(LossCause::Taken);
+    }
+
+    /// When a lease is to be renewed that was granted or renewed by a command sent at `sent`: a
+    /// third of the ttl later, ± 10 % by `jitter` (0 to 1), so that those of one moment spread.
+    pub(crate) fn first_try(&self, sent: Moment, jitter: f64) -> Option<Moment> {
+        let due = sent.after((self.ttl / 3).mul_f64(0.9 + 0.2 * jitter.clamp(0.0, 1.0)));
+        match self.renewal {
+            Renewal::Off => None,
+            Renewal::Until(limit) if self.ends >= limit => None,
+            Renewal::On | Renewal::Until(_) => Some(due),
+        }
+    }
+
+    /// When a renewal that failed at `now` is tried again.
+    pub(crate) fn next_try(&self, now: Moment) -> Moment {
+        now.after((self.ttl / 20).max(RETRY_MIN))
+    }
+
+    fn extend(&mut self, sent: Moment, ttl: Duration) {
+        // No renewal shortens what the server counts, so neither does its answer, in any order.
+        let believed = self.ends.max(sent.after(ttl.saturating_sub(drift(ttl))));
+        self.ends = match self.renewal {
+            Renewal::Until(limit) => believed.min(limit),
+            Renewal::On | Renewal::Off => believed,
+        };
     }
 }
 
@@ -96,44 +126,112 @@ mod tests {
 
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     fn at(ms: u64) -> Moment {
-        Moment(Duration::from_millis(ms))
+        Moment::at(Duration::from_millis(ms))
+    }
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
     }
 
     #[test]
     fn a_lease_is_counted_from_before_sending_less_the_drift() {
-        let lease = Lease::new(at(1_000), Duration::from_secs(10));
-        assert_eq!(lease.remaining(at(1_000)), Duration::from_millis(9_898));
-        assert!(!lease.is_over(at(10_897)));
-        assert!(lease.is_over(at(10_898)));
-        assert_eq!(lease.remaining(at(20_000)), Duration::ZERO);
+        let mut lease = Lease::new(at(1_000), 10 * SECOND, Renewal::Off);
+        assert_eq!(lease.remaining(at(1_000)), Ok(ms(9_898)));
+        assert_eq!(lease.remaining(at(10_897)), Ok(ms(1)));
+        assert_eq!(lease.remaining(at(10_898)), Err(LossCause::Expired));
+    }
+
+    #[test]
+    fn a_loss_is_sticky() {
+        let mut lease = Lease::new(at(0), SECOND, Renewal::On);
+        assert_eq!(lease.remaining(at(2_000)), Err(LossCause::NotRenewed));
+        assert_eq!(lease.remaining(at(0)), Err(LossCause::NotRenewed));
+        assert_eq!(lease.renewed(at(500), SECOND, at(600)), Err(LossCause::NotRenewed));
+
+        let mut lease = Lease::new(at(0), SECOND, Renewal::On);
+        lease.taken();
+        assert_eq!(lease.renewed(at(500), SECOND, at(600)), Err(LossCause::Taken));
+    }
+
+    #[test]
+    fn a_renewal_counts_from_before_it_was_sent() {
+        let mut lease = Lease::new(at(0), SECOND, Renewal::On);
+        assert_eq!(lease.renewed(at(300), SECOND, at(900)), Ok(ms(388)));
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_the_end_renews_nothing() {
+        let mut lease = Lease::new(at(0), SECOND, Renewal::On);
+        assert_eq!(lease.renewed(at(300), SECOND, at(988)), Err(LossCause::NotRenewed));
+    }
+
+    #[test]
+    fn a_shorter_renewal_shortens_nothing_whenever_it_is_answered() {
+        let mut lease = Lease::new(at(0), SECOND, Renewal::On);
+        assert_eq!(lease.renewed(at(300), ms(100), at(400)), Ok(ms(588)));
+    }
+
+    #[test]
+    fn a_limit_ends_a_renewed_lease() {
+        let mut lease = Lease::new(at(0), SECOND, Renewal::Until(at(1_500)));
+        assert!(lease.first_try(at(0), 0.5).is_some());
+        assert_eq!(lease.renewed(at(600), SECOND, at(601)), Ok(ms(899)));
+        assert_eq!(lease.first_try(at(600), 0.5), None);
+        assert_eq!(lease.remaining(at(1_500)), Err(LossCause::Expired));
+    }
+
+    #[test]
+    fn renewals_start_at_a_third_and_are_tried_again_soon() {
+        let lease = Lease::new(at(0), 30 * SECOND, Renewal::On);
+        assert_eq!(lease.first_try(at(0), 0.0), Some(at(9_000)));
+        assert_eq!(lease.first_try(at(0), 1.0), Some(at(11_000)));
+        assert_eq!(lease.next_try(at(9_000)), at(10_500));
+        let short = Lease::new(at(0), ms(100), Renewal::On);
+        assert_eq!(short.next_try(at(33)), at(83));
+        assert_eq!(Lease::new(at(0), SECOND, Renewal::Off).first_try(at(0), 0.5), None);
     }
 
     #[test]
     fn a_ttl_is_whole_milliseconds_within_its_bounds() {
-        let just_over = Duration::from_micros(50_999);
-        assert_eq!(check_ttl(just_over), Ok(TTL_MIN));
+        assert_eq!(check_ttl(Duration::from_micros(50_999)), Ok(TTL_MIN));
         assert_eq!(check_ttl(TTL_MAX), Ok(TTL_MAX));
-        for ttl in
-            [Duration::ZERO, Duration::from_micros(49_999), TTL_MAX + Duration::from_nanos(1)]
-        {
+        let over = TTL_MAX + Duration::from_nanos(1);
+        for ttl in [Duration::ZERO, Duration::from_micros(49_999), over] {
             assert_eq!(check_ttl(ttl), Err(LockError::InvalidTtl { ttl }));
         }
     }
 
     proptest! {
-        /// The server runs the command at any time after it was sent, on a clock that is up to
-        /// 0.5 % faster or slower: its key outlives the client's lease.
+        /// The server runs each command at any time between its sending and the answer, on a clock
+        /// that is up to 0.5 % faster or slower: its key outlives what the client believes.
         #[test]
         fn the_server_outlives_the_lease(
             ttl_ms in 50_u64..86_400_000,
-            delay_us in 0_u64..10_000_000,
             rate_ppm in -5_000_i64..=5_000,
+            rounds in proptest::collection::vec((0_u64..100, 0_u64..100, 1_u64..=100), 1..8),
         ) {
-            let lease = Lease::new(at(0), Duration::from_millis(ttl_ms));
-            let ttl_us = i128::from(ttl_ms) * 1_000;
-            let expires_us = i128::from(delay_us) + ttl_us * 1_000_000 / i128::from(1_000_000 + rate_ppm);
-            prop_assert!((lease.ends.0.as_micros() as i128) < expires_us);
+            let ttl = ms(ttl_ms);
+            let ttl_us = i128::from(ttl_ms) * 1_000 * 1_000_000 / i128::from(1_000_000 + rate_ppm);
+            let mut sent = at(0);
+            let mut lease = Lease::new(sent, ttl, Renewal::On);
+            let mut expires_us = ttl_us;
+            for (wait, ran, answered) in rounds {
+                sent = sent.after(ttl * u32::try_from(wait).unwrap() / 100);
+                let run = sent.after(ttl * u32::try_from(ran * answered).unwrap() / 40_000);
+                let now = sent.after(ttl * u32::try_from(answered).unwrap() / 400);
+                if expires_us <= run.micros() {
+                    break;
+                }
+                expires_us = run.micros() + ttl_us;
+                if lease.renewed(sent, ttl, now).is_err() {
+                    break;
+                }
+                sent = now;
+                prop_assert!(lease.ends.micros() < expires_us);
+            }
         }
     }
 }

@@ -37,25 +37,38 @@
 
 mod backend;
 mod census;
+mod clock;
 mod error;
+pub mod fence;
 mod guard;
+mod held;
 mod hold;
 mod janitor;
 mod key;
 mod lease;
 mod lock;
+mod loss;
 mod manager;
 mod outcome;
+mod recovering;
+mod renewal;
+mod run;
+mod scope;
+mod side;
+mod telemetry;
 mod token;
 
 pub use error::{LockError, Unavailability};
+pub use fence::Fence;
 pub use guard::LockGuard;
 pub use key::{LockKey, LockTemplate};
 pub use lock::Lock;
 #[cfg(feature = "macros")]
 pub use lockmacro::distributed_lock;
+pub use loss::{LossCause, Lost, OnLost};
 pub use manager::{LockManager, LockManagerBuilder};
 pub use outcome::{LockOutcome, SkipOutcome};
+pub use recovering::Recovering;
 
 /// What expansions need beyond the public API. Its name is the version of the macro that may use
 /// it, so that a macro and a runtime of different versions do not compile together.

@@ -7,14 +7,20 @@ use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::LockManager;
-use crate::backend::Claim;
+use crate::backend::{Claim, Grant};
+use crate::clock::Moment;
 use crate::error::LockError;
+use crate::fence::Fence;
 use crate::guard::LockGuard;
+use crate::held::Held;
 use crate::hold::{Hold, Refusal};
 use crate::key::LockKey;
-use crate::lease::{TTL_DEFAULT, check_ttl};
+use crate::lease::{Renewal, TTL_DEFAULT, check_ttl};
+use crate::loss::OnLost;
 use crate::manager::inside_runtime;
-use crate::outcome::{Failure, LockOutcome, SkipOutcome};
+use crate::outcome::{LockOutcome, SkipOutcome};
+use crate::scope::Scope;
+use crate::telemetry::{self, Labels};
 use crate::token::{Token, label};
 
 /// A lock to be had: what `#[distributed_lock]` expands to, and what to use where an attribute
@@ -41,27 +47,67 @@ use crate::token::{Token, label};
 pub struct Lock {
     key: LockKey,
     ttl: Duration,
+    /// As asked for; without it a lock that was given no ttl is renewed.
+    renewed: Option<bool>,
+    max_hold: Option<Duration>,
+    min_hold: Duration,
+    on_lost: OnLost,
     name: Cow<'static, str>,
     message: Option<String>,
     manager: Option<LockManager>,
 }
 
 impl Lock {
-    /// A lock on `key`, with a ttl of 30 s and the installed manager.
+    /// A lock on `key` from the installed manager. Its lease is 30 s and is renewed while it is
+    /// held.
     pub fn new(key: impl Into<LockKey>) -> Self {
         Self {
             key: key.into(),
             ttl: TTL_DEFAULT,
+            renewed: None,
+            max_hold: None,
+            min_hold: Duration::ZERO,
+            on_lost: OnLost::default(),
             name: Cow::Borrowed(""),
             message: None,
             manager: None,
         }
     }
 
-    /// How long the lock may be held, 50 ms to 24 h in whole milliseconds. After that the server
-    /// frees it, whatever became of its holder. Anything else gives [`LockError::InvalidTtl`].
+    /// How long the lock may be held and no longer, 50 ms to 24 h in whole milliseconds; with
+    /// [`renew`](Lock::renew), how long after its holder's death the server frees it. Anything else
+    /// gives [`LockError::InvalidTtl`].
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
+        self.renewed.get_or_insert(false);
+        self
+    }
+
+    /// Has the lease renewed while the lock is held, from a third of the ttl on. That is so by
+    /// itself where no ttl is given.
+    pub fn renew(mut self) -> Self {
+        self.renewed = Some(true);
+        self
+    }
+
+    /// The end of renewal: the lock is lost that long after it was asked for, so that a body that
+    /// hangs does not hold it for ever.
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.max_hold = Some(max_hold);
+        self
+    }
+
+    /// How long the key stays at least: when the body is done earlier, nobody else gets the lock
+    /// until then. At most the ttl. For a job that every machine starts at about the same time, and
+    /// that one of them is to run.
+    pub fn min_hold(mut self, min_hold: Duration) -> Self {
+        self.min_hold = min_hold;
+        self
+    }
+
+    /// What becomes of the body when the lock is lost; [`OnLost::Cancel`] if nothing is said.
+    pub fn on_lost(mut self, on_lost: OnLost) -> Self {
+        self.on_lost = on_lost;
         self
     }
 
@@ -99,7 +145,7 @@ impl Lock {
     {
         let body = pin!(Some(body));
         match self.acquire().await {
-            Ok(guard) => guard.attend(body, Failure::reported()).await,
+            Ok(guard) => guard.attend(body).await.reported(),
             Err(error) => LockOutcome::from_lock_error(error),
         }
     }
@@ -112,10 +158,13 @@ impl Lock {
         F::Output: SkipOutcome,
     {
         let body = pin!(Some(body));
+        let who = self.told_of::<F::Output>();
         match self.acquire().await {
-            Ok(guard) => guard.attend(body, Failure::skippable()).await,
-            Err(busy) if busy.is_busy() => SkipOutcome::skipped(busy),
-            Err(error) => SkipOutcome::from_lock_error(error),
+            Ok(guard) => {
+                let lock = guard.share();
+                guard.attend(body).await.skippable(lock.held())
+            }
+            Err(error) => skipped(who, error),
         }
     }
 
@@ -123,38 +172,48 @@ impl Lock {
     /// [`LockGuard::run_blocking`] does it.
     pub fn run_blocking<R: LockOutcome>(self, body: impl FnOnce() -> R) -> R {
         match self.acquire_blocking() {
-            Ok(guard) => guard.attend_blocking(body, Failure::reported()),
+            Ok(guard) => guard.attend_blocking(body).reported(),
             Err(error) => R::from_lock_error(error),
         }
     }
 
     /// [`run_or_skip`](Lock::run_or_skip) for a body that is not async.
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
+        let who = self.told_of::<R>();
         match self.acquire_blocking() {
-            Ok(guard) => guard.attend_blocking(body, Failure::skippable()),
-            Err(busy) if busy.is_busy() => R::skipped(busy),
-            Err(error) => R::from_lock_error(error),
+            Ok(guard) => guard.run_blocking_or_skip(body),
+            Err(error) => skipped(who, error),
         }
     }
 
     /// Acquires the lock, or says at once why not.
     ///
     /// A server in trouble is asked again for as long as the manager's timeout allows, always with
-    /// the same token, so that a lost reply neither locks the caller out nor counts twice.
+    /// the same token, so that a lost reply neither locks the caller out nor counts twice. Inside
+    /// of a body under the same key and manager the guard joins the outer lock, without traffic;
+    /// the settings are those of the outer one.
     ///
     /// # Errors
-    /// [`LockError::Busy`] when somebody else holds it, and every other [`LockError`] but `Lost`.
+    /// [`LockError::Busy`] when somebody else holds it, [`LockError::Lost`] when it would join a
+    /// lock that is lost, and every other [`LockError`].
     ///
     /// # Cancellation
     /// Dropping the future at any point leaves no lock behind: if the server was asked already, the
     /// lock is released in the background.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
-        let (manager, claim, busy) = self.prepare()?;
-        inside_runtime()?;
-        Hold::acquire(manager, claim)
-            .await
-            .map(LockGuard::new)
-            .map_err(|refusal| busy.tell(refusal))
+        self.obtain(false).await
+    }
+
+    /// [`acquire`](Lock::acquire) with a [`Fence`] for the resource behind the lock.
+    ///
+    /// # Errors
+    /// As [`acquire`](Lock::acquire), and [`LockError::NoFence`] when it would join a lock that was
+    /// acquired without one.
+    ///
+    /// # Cancellation
+    /// As [`acquire`](Lock::acquire).
+    pub async fn acquire_fenced(self) -> Result<(LockGuard, Fence), LockError> {
+        fenced(self.obtain(true).await?)
     }
 
     /// [`acquire`](Lock::acquire) for code that is not async. It blocks the thread for a round trip
@@ -164,40 +223,134 @@ impl Lock {
     /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] wherever the current tokio
     /// runtime is a current-thread one, its `spawn_blocking` threads included.
     pub fn acquire_blocking(self) -> Result<LockGuard, LockError> {
-        let (manager, claim, busy) = self.prepare()?;
+        self.obtain_blocking(false)
+    }
+
+    /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
+    ///
+    /// # Errors
+    /// As [`acquire_fenced`](Lock::acquire_fenced) and
+    /// [`acquire_blocking`](Lock::acquire_blocking).
+    pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Fence), LockError> {
+        fenced(self.obtain_blocking(true)?)
+    }
+
+    /// What an error is logged with that `R` cannot carry.
+    fn told_of<R: SkipOutcome>(&self) -> Option<(Labels, LockKey)> {
+        let labels = || Labels { name: self.name.clone(), template: self.key.made_of() };
+        (!R::CARRIES_ERRORS).then(|| (labels(), self.key.clone()))
+    }
+
+    async fn obtain(self, fenced: bool) -> Result<LockGuard, LockError> {
+        let asked = match self.prepare(fenced)? {
+            Prepared::Joined(guard) => return Ok(guard),
+            Prepared::Asked(asked) => asked,
+        };
+        inside_runtime()?;
+        let Asked { manager, claim, granted } = *asked;
+        granted.guard(Hold::acquire(manager, claim).await)
+    }
+
+    fn obtain_blocking(self, fenced: bool) -> Result<LockGuard, LockError> {
+        let asked = match self.prepare(fenced)? {
+            Prepared::Joined(guard) => return Ok(guard),
+            Prepared::Asked(asked) => asked,
+        };
         let current = Handle::try_current().map(|runtime| runtime.runtime_flavor());
         if matches!(current, Ok(RuntimeFlavor::CurrentThread)) {
             return Err(LockError::BlockingInAsync);
         }
-        Hold::acquire_blocking(manager, claim)
-            .map(LockGuard::new)
-            .map_err(|refusal| busy.tell(refusal))
+        let Asked { manager, claim, granted } = *asked;
+        granted.guard(Hold::acquire_blocking(manager, claim))
     }
 
-    /// Checks everything that can be checked without a server.
-    fn prepare(self) -> Result<(LockManager, Claim, BusyMessage), LockError> {
+    /// Does everything that can be done without a server.
+    fn prepare(self, fenced: bool) -> Result<Prepared, LockError> {
         self.key.check()?;
         let ttl = check_ttl(self.ttl)?;
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
+        if let Some(held) = Scope::find(&manager, &self.key) {
+            return LockGuard::joining(held, self.on_lost).map(Prepared::Joined);
+        }
         let token = Token::new(&label(manager.label(), &self.name))?;
-        let busy = BusyMessage { key: self.key.clone(), message: self.message };
-        Ok((manager, Claim { key: self.key, token, ttl }, busy))
+        let mut claim = Claim::new(self.key.clone(), token, ttl);
+        claim.labels.name = self.name;
+        claim.min_hold = self.min_hold.min(ttl);
+        claim.fenced = fenced;
+        let granted = Granted {
+            asked: Moment::now(),
+            labels: claim.labels.clone(),
+            renewed: self.renewed.unwrap_or(true),
+            max_hold: self.max_hold,
+            on_lost: self.on_lost,
+            key: self.key,
+            message: self.message,
+        };
+        Ok(Prepared::Asked(Box::new(Asked { manager, claim, granted })))
     }
 }
 
-struct BusyMessage {
+enum Prepared {
+    Joined(LockGuard),
+    Asked(Box<Asked>),
+}
+
+struct Asked {
+    manager: LockManager,
+    claim: Claim,
+    granted: Granted,
+}
+
+/// What to make of the server's answer.
+struct Granted {
+    asked: Moment,
+    labels: Labels,
+    renewed: bool,
+    max_hold: Option<Duration>,
+    on_lost: OnLost,
     key: LockKey,
     message: Option<String>,
 }
 
-impl BusyMessage {
-    fn tell(self, refusal: Refusal) -> LockError {
-        let Self { key, message } = self;
-        match refusal {
-            Refusal::Busy { owner, left: retry_after } => {
-                LockError::Busy { key, owner, retry_after, message }
+impl Granted {
+    fn guard(self, answer: Result<(Hold, Grant), Refusal>) -> Result<LockGuard, LockError> {
+        let waited = Moment::now().since(self.asked);
+        let Self { labels, key, message, .. } = self;
+        let error = match answer {
+            Ok((hold, grant)) => {
+                telemetry::acquired(&labels, &key, waited);
+                let limit = self.max_hold.map(|max_hold| grant.sent.after(max_hold));
+                let renewal = match limit {
+                    _ if !self.renewed => Renewal::Off,
+                    Some(limit) => Renewal::Until(limit),
+                    None => Renewal::On,
+                };
+                let held = Held::new(hold, grant, renewal)?;
+                return Ok(LockGuard::owning(held, self.on_lost));
             }
-            Refusal::Failed(error) => error,
-        }
+            Err(Refusal::Busy { owner, left: retry_after }) => {
+                LockError::Busy { key: key.clone(), owner, retry_after, message }
+            }
+            Err(Refusal::Failed(error)) => error,
+        };
+        telemetry::refused(&labels, &key, &error, waited);
+        Err(error)
+    }
+}
+
+fn skipped<R: SkipOutcome>(who: Option<(Labels, LockKey)>, error: LockError) -> R {
+    if error.is_busy() {
+        return R::skipped(error);
+    }
+    if let Some((labels, key)) = who {
+        telemetry::unreported(&labels, &key, &error);
+    }
+    R::from_lock_error(error)
+}
+
+fn fenced(guard: LockGuard) -> Result<(LockGuard, Fence), LockError> {
+    match guard.fence() {
+        Some(fence) => Ok((guard, fence)),
+        None => Err(LockError::NoFence { key: guard.key().clone() }),
     }
 }

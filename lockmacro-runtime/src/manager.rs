@@ -17,6 +17,9 @@ use crate::token::default_label;
 /// How long a caller waits for a server in trouble.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
+const TIMEOUT_MIN: Duration = Duration::from_millis(20);
+const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
+
 /// The manager of every lock that is given none.
 static INSTALLED: OnceLock<LockManager> = OnceLock::new();
 
@@ -90,7 +93,7 @@ impl LockManager {
     /// locks of two managers may not exclude each other. Installing the same one again is fine.
     pub fn install(&self) -> Result<(), LockError> {
         let installed = INSTALLED.get_or_init(|| self.clone());
-        if Arc::ptr_eq(&installed.0, &self.0) { Ok(()) } else { Err(LockError::AlreadyInstalled) }
+        if self.is(installed) { Ok(()) } else { Err(LockError::AlreadyInstalled) }
     }
 
     /// The installed manager.
@@ -110,15 +113,23 @@ impl LockManager {
     /// or by their leases.
     ///
     /// # Cancellation
-    /// Dropping the future leaves the manager closed.
+    /// Dropping the future leaves the manager closed, and what it would have waited for goes on.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
         self.0.closed.store(true, Ordering::SeqCst);
         inside_runtime()?;
-        if self::timeout(timeout, self.0.census.empty()).await.is_err() {
-            return Err(LockError::ShutdownTimeout { held: self.0.census.count() });
+        let empty = self::timeout(timeout, self.0.census.empty()).await;
+        let held = self.0.census.count();
+        if empty.is_err() && held > 0 {
+            return Err(LockError::ShutdownTimeout { held });
         }
         self.0.backend.disconnect();
+        self.0.janitor.stop();
         Ok(())
+    }
+
+    /// Whether this and the other are one manager.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     pub(crate) fn backend(&self) -> &Backend {
@@ -155,14 +166,14 @@ impl LockManagerBuilder {
     /// How holders show themselves to others, in [`LockError::Busy`] and in the value of the key.
     /// The default is `host:pid`. Control characters and blanks become `-`.
     pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = Some(label.into());
+        self.label = Some(label.into()).filter(|label| !label.is_empty());
         self
     }
 
     /// How long a caller waits at most for a server in trouble, 2 s by default. One command that is
-    /// not answered is given a quarter of it.
+    /// not answered is given a quarter of it. At least 20 ms, at most an hour.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = timeout.clamp(TIMEOUT_MIN, TIMEOUT_MAX);
         self
     }
 

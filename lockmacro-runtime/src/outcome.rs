@@ -16,6 +16,10 @@ use crate::error::LockError;
 ///     fn from_lock_error(error: LockError) -> Self {
 ///         if error.is_busy() { Response::Locked } else { Response::Failed }
 ///     }
+///
+///     fn after_loss(self, _: LockError) -> Self {
+///         Response::Failed
+///     }
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
@@ -29,11 +33,9 @@ pub trait LockOutcome: Sized {
     /// What the caller gets in place of the body's value.
     fn from_lock_error(error: LockError) -> Self;
 
-    /// What the caller gets when the body finished with this value after its lock was lost. A
-    /// body's own failure is kept.
-    fn after_loss(self, lost: LockError) -> Self {
-        Self::from_lock_error(lost)
-    }
+    /// What the caller gets when the body finished with this value after its lock was lost. Keep a
+    /// body's own failure.
+    fn after_loss(self, lost: LockError) -> Self;
 }
 
 #[diagnostic::do_not_recommend]
@@ -51,7 +53,7 @@ impl<T, E: From<LockError>> LockOutcome for Result<T, E> {
 /// `on_busy = skip` asks.
 ///
 /// It is there for `()`, `Option<T>`, `Result<(), E>` and `Result<Option<T>, E>`. `()` and
-/// `Option<T>` cannot carry an error: there the error is logged at ERROR.
+/// `Option<T>` cannot carry an error: there it is logged at ERROR.
 #[diagnostic::on_unimplemented(
     message = "a function that is skipped when busy must be able to return nothing, and `{Self}` cannot",
     label = "this cannot say that the call was skipped",
@@ -59,34 +61,42 @@ impl<T, E: From<LockError>> LockOutcome for Result<T, E> {
     note = "a type of your own can implement `lockmacro_runtime::SkipOutcome`"
 )]
 pub trait SkipOutcome: Sized {
+    /// Whether an error reaches the caller. Where it does not, it is logged at ERROR.
+    const CARRIES_ERRORS: bool = true;
+
     /// What the caller gets when somebody else holds the lock.
     fn skipped(busy: LockError) -> Self;
 
     /// What the caller gets for every other error.
     fn from_lock_error(error: LockError) -> Self;
 
-    /// What the caller gets when the body finished with this value after its lock was lost. A
-    /// body's own failure is kept.
-    fn after_loss(self, lost: LockError) -> Self {
-        Self::from_lock_error(lost)
-    }
+    /// What the caller gets when the body finished with this value after its lock was lost. Keep a
+    /// body's own failure.
+    fn after_loss(self, lost: LockError) -> Self;
 }
 
 impl SkipOutcome for () {
+    const CARRIES_ERRORS: bool = false;
+
     fn skipped(_: LockError) -> Self {}
 
-    fn from_lock_error(error: LockError) -> Self {
-        log_unreported(&error);
-    }
+    fn from_lock_error(_: LockError) -> Self {}
+
+    fn after_loss(self, _: LockError) -> Self {}
 }
 
 impl<T> SkipOutcome for Option<T> {
+    const CARRIES_ERRORS: bool = false;
+
     fn skipped(_: LockError) -> Self {
         None
     }
 
-    fn from_lock_error(error: LockError) -> Self {
-        log_unreported(&error);
+    fn from_lock_error(_: LockError) -> Self {
+        None
+    }
+
+    fn after_loss(self, _: LockError) -> Self {
         None
     }
 }
@@ -118,39 +128,5 @@ impl<T, E: From<LockError>> SkipOutcome for Result<Option<T>, E> {
 
     fn after_loss(self, lost: LockError) -> Self {
         self.and(Err(lost.into()))
-    }
-}
-
-fn log_unreported(error: &LockError) {
-    tracing::error!(%error, "a lock failed in a function that cannot return an error");
-}
-
-/// What a guard makes of a body's end, for outcomes of either trait.
-pub(crate) struct Failure<R> {
-    instead: fn(LockError) -> R,
-    after: fn(R, LockError) -> R,
-}
-
-impl<R: LockOutcome> Failure<R> {
-    pub(crate) fn reported() -> Self {
-        Self { instead: R::from_lock_error, after: R::after_loss }
-    }
-}
-
-impl<R: SkipOutcome> Failure<R> {
-    pub(crate) fn skippable() -> Self {
-        Self { instead: R::from_lock_error, after: R::after_loss }
-    }
-}
-
-impl<R> Failure<R> {
-    /// The caller's outcome of a body that was stopped because its lock was lost.
-    pub(crate) fn instead(&self, lost: LockError) -> R {
-        (self.instead)(lost)
-    }
-
-    /// The caller's outcome of a body that finished with `value` after its lock was lost.
-    pub(crate) fn after(&self, value: R, lost: LockError) -> R {
-        (self.after)(value, lost)
     }
 }

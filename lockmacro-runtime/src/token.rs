@@ -30,6 +30,12 @@ impl Token {
         Ok(Self(text))
     }
 
+    /// What stays of a token that holds a lock for nobody any more: its label.
+    pub(crate) fn spent(&self) -> Self {
+        let label = self.0.rsplit_once('/').map_or("", |(label, _)| label);
+        Self(format!("{label}/{:032x}", 0))
+    }
+
     /// The whole token, for the server alone.
     pub(crate) fn expose(&self) -> &str {
         &self.0

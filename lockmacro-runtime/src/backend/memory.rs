@@ -1,10 +1,13 @@
 //! `memory://`: the locks of one process, with the meaning of a server and nothing to install.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
-use super::{Answer, Claim};
-use crate::lease::Moment;
+use super::{Answer, Claim, Grant, Released};
+use crate::clock::Moment;
+use crate::fence::Fence;
 use crate::token::{Token, label_of};
 
 /// Below this many keys nobody looks for expired ones.
@@ -21,6 +24,7 @@ struct Store {
     held: HashMap<String, Held>,
     /// The number of keys at which expired ones are thrown out next.
     sweep_at: usize,
+    last_fence: u64,
 }
 
 #[derive(Debug)]
@@ -32,7 +36,11 @@ struct Held {
 impl Memory {
     /// A store of its own.
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Store { held: HashMap::new(), sweep_at: SWEEP_FROM })))
+        Self(Arc::new(Mutex::new(Store {
+            held: HashMap::new(),
+            sweep_at: SWEEP_FROM,
+            last_fence: 0,
+        })))
     }
 
     /// The store of the process.
@@ -56,15 +64,42 @@ impl Memory {
         store.sweep(now);
         let held = Held { token: claim.token.clone(), expires: now.after(claim.ttl) };
         store.held.insert(claim.key.as_str().to_owned(), held);
-        Answer::Granted { sent: now, resent: false }
+        let fence = claim.fenced.then(|| store.fence()).flatten();
+        Answer::Granted(Grant { sent: now, resent: false, fence })
     }
 
-    pub(crate) fn release(&self, claim: &Claim) -> bool {
+    pub(crate) fn renew(&self, claim: &Claim, ttl: Duration) -> bool {
         let now = Moment::now();
         let mut store = self.store();
-        let ours = store.held.get(claim.key.as_str()).is_some_and(|held| held.token == claim.token);
-        // An expired entry is taken out too, but was not held any more.
-        ours && store.held.remove(claim.key.as_str()).is_some_and(|held| held.expires > now)
+        let held = store.held.get_mut(claim.key.as_str());
+        match held.filter(|held| held.token == claim.token && held.expires > now) {
+            Some(held) => {
+                // As on a server, what is left is never shortened.
+                held.expires = held.expires.max(now.after(ttl));
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub(crate) fn release(&self, claim: &Claim) -> Released {
+        let now = Moment::now();
+        let mut store = self.store();
+        let Entry::Occupied(mut entry) = store.held.entry(claim.key.as_str().to_owned()) else {
+            return Released::NotHeld;
+        };
+        let held = entry.get_mut();
+        if held.token != claim.token {
+            return Released::NotHeld;
+        }
+        let (was_held, keep) = (held.expires > now, claim.keep());
+        if was_held && !keep.is_zero() {
+            held.expires = now.after(keep);
+            held.token = held.token.spent();
+        } else {
+            entry.remove();
+        }
+        if was_held { Released::Held } else { Released::NotHeld }
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {
@@ -74,6 +109,15 @@ impl Memory {
 }
 
 impl Store {
+    /// The next fence. It is the time, as on a server, so that a resource which outlives the
+    /// process never meets a smaller one.
+    fn fence(&mut self) -> Option<Fence> {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let micros = u64::try_from(since_1970.unwrap_or_default().as_micros()).unwrap_or(0);
+        self.last_fence = micros.max(self.last_fence + 1);
+        Fence::try_from(self.last_fence).ok()
+    }
+
     /// Throws expired keys out whenever the number of keys has doubled, so that abandoned ones
     /// cost a bounded share of the memory and a constant share of the time.
     fn sweep(&mut self, now: Moment) {
@@ -86,12 +130,10 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn claim(key: &str, ttl: Duration) -> Claim {
-        Claim { key: key.into(), token: Token::new("test").unwrap(), ttl }
+        Claim::new(key.into(), Token::new("test").unwrap(), ttl)
     }
 
     #[test]
@@ -110,7 +152,7 @@ mod tests {
         Memory::shared().acquire(&first);
         let second = claim("every_shared_store_is_the_same", ttl);
         assert!(matches!(Memory::shared().acquire(&second), Answer::Busy { .. }));
-        assert!(matches!(Memory::new().acquire(&second), Answer::Granted { .. }));
-        assert!(Memory::shared().release(&first));
+        assert!(matches!(Memory::new().acquire(&second), Answer::Granted(_)));
+        assert_eq!(Memory::shared().release(&first), Released::Held);
     }
 }

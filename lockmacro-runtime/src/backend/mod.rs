@@ -3,11 +3,14 @@
 mod memory;
 mod redis;
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use crate::clock::Moment;
 use crate::error::LockError;
+use crate::fence::Fence;
 use crate::key::LockKey;
-use crate::lease::Moment;
+use crate::telemetry::Labels;
 use crate::token::Token;
 
 pub(crate) use memory::Memory;
@@ -19,16 +22,62 @@ pub(crate) struct Claim {
     pub(crate) key: LockKey,
     pub(crate) token: Token,
     pub(crate) ttl: Duration,
+    pub(crate) labels: Labels,
+    /// How long the key stays at least, from the grant on.
+    pub(crate) min_hold: Duration,
+    /// Whether the grant is to come with a fence.
+    pub(crate) fenced: bool,
+    granted: OnceLock<Moment>,
+}
+
+impl Claim {
+    pub(crate) fn new(key: LockKey, token: Token, ttl: Duration) -> Self {
+        let labels = Labels { name: "".into(), template: key.made_of() };
+        let (min_hold, fenced) = (Duration::ZERO, false);
+        Self { key, token, ttl, labels, min_hold, fenced, granted: OnceLock::new() }
+    }
+
+    /// Takes note of the grant that a request sent at `sent` brought.
+    pub(crate) fn granted(&self, sent: Moment) {
+        self.granted.get_or_init(|| sent);
+    }
+
+    /// How long the key has to stay when it is released now; zero without a grant.
+    fn keep(&self) -> Duration {
+        let until = self.granted.get().map(|granted| granted.after(self.min_hold));
+        until.map_or(Duration::ZERO, |until| until.since(Moment::now()))
+    }
 }
 
 /// What came of asking for a lock.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// It is held. `sent` is when the request that brought it left; `resent` tells that there was
-    /// an earlier one whose fate is unknown.
-    Granted { sent: Moment, resent: bool },
-    /// Somebody else holds it. `resent` as above.
+    /// It is held.
+    Granted(Grant),
+    /// Somebody else holds it. `resent` as in [`Grant`].
     Busy { owner: Option<String>, left: Option<Duration>, resent: bool },
+}
+
+/// A lock that was granted.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    /// When the request that brought it left.
+    pub(crate) sent: Moment,
+    /// There was an earlier request whose fate is unknown.
+    pub(crate) resent: bool,
+    /// If it was asked for.
+    pub(crate) fence: Option<Fence>,
+}
+
+/// What a release found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Released {
+    /// The lock was still held.
+    Held,
+    /// It was not held any more.
+    NotHeld,
+    /// It is not held now. Whether it was cannot be told: an earlier release had no answer.
+    Unconfirmed,
 }
 
 /// Why there is no answer. `written` tells that the token may have been written all the same.
@@ -62,11 +111,20 @@ impl Backend {
         }
     }
 
-    /// Takes the token away wherever it is; tells whether it held the lock. Idempotent.
-    pub(crate) async fn release(&self, claim: &Claim) -> Result<bool, LockError> {
+    /// Takes the token away, or leaves it for what is left of the claim's `min_hold`; tells what it
+    /// found. Idempotent.
+    pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
         match self {
             Backend::Memory(memory) => Ok(memory.release(claim)),
             Backend::Redis(redis) => redis.release(claim).await,
+        }
+    }
+
+    /// Lets the lock's ttl run anew; tells whether the token still held the lock. Never takes it.
+    pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
+        match self {
+            Backend::Memory(memory) => Ok(memory.renew(claim, ttl)),
+            Backend::Redis(redis) => redis.renew(claim, ttl).await,
         }
     }
 

@@ -1,27 +1,35 @@
 //! Locks on one Redis server: `SET NX PX`, two scripts, and what to do when no answer comes.
 
+mod greeting;
 mod node;
 mod script;
+mod tries;
 mod trouble;
 
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use self::node::{Node, Patience};
-use self::script::{ACQUIRE, RELEASE, Script};
+use self::script::{ACQUIRE, RELEASE, RENEW, Script};
+use self::tries::Tries;
 use self::trouble::{Passing, Trouble};
-use super::{Answer, Claim, Failed};
+use super::{Answer, Claim, Failed, Grant, Released};
+use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
+use crate::fence::Fence;
 use crate::key::LockKey;
-use crate::lease::{Lease, Moment};
+use crate::lease::{Lease, Renewal};
+use crate::side::side;
 use crate::token::label_of;
 
 /// The manager's timeout is good for so many unanswered commands.
 const TRIES: u32 = 4;
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+/// How long a key's last fence is remembered. After that, the server's clock keeps fences growing.
+const FENCE_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// How long the answer to a renewal is waited for at least.
+const RENEWAL_MIN: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Redis {
@@ -32,7 +40,7 @@ pub(crate) struct Redis {
 impl Redis {
     /// Locks on the server at `url`, not connected yet. No call takes longer than `timeout`.
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
-        Ok(Self { node: Node::new(url)?, timeout })
+        Ok(Self { node: Node::new(url, timeout)?, timeout })
     }
 
     pub(crate) fn apart(&self) -> Self {
@@ -43,7 +51,17 @@ impl Redis {
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         // No key is part of what can go wrong here.
         let nothing = LockKey::from("");
-        self.node.ready(self.patience().until).await.map_err(|trouble| trouble.into_error(&nothing))
+        let mut tries = Tries::new(self.patience());
+        loop {
+            let trouble = match self.node.ready(tries.patience.until).await {
+                Ok(()) => return Ok(()),
+                Err(Trouble::Passing(passing)) => tries.after(passing).await.err(),
+                Err(trouble) => Some(trouble),
+            };
+            if let Some(trouble) = trouble {
+                return Err(trouble.into_error(&nothing));
+            }
+        }
     }
 
     pub(crate) fn disconnect(&self) {
@@ -51,76 +69,107 @@ impl Redis {
     }
 
     pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
-        let patience = self.patience();
-        let mut pause = Duration::ZERO;
-        let mut written = false;
-        let mut first = true;
+        let mut tries = Tries::new(self.patience());
         loop {
-            let trouble = match self.ask(claim, first, patience).await {
-                Ok(Reply::Granted { sent }) if late(sent, claim.ttl) => {
+            // A plain SET would not know what an earlier try has set.
+            let first = !tries.unknown;
+            let passing = match self.ask(claim, first, tries.patience).await {
+                Ok(Reply::Granted { sent, .. }) if late(sent, claim.ttl) => {
                     let detail = format!("the ttl is {:?}", claim.ttl);
                     let reason = Unavailability::TooSlow;
-                    Passing { reason, detail, unknown: true, replace: false }
+                    Ok(Passing { reason, detail, unknown: true, replace: false })
                 }
-                Ok(Reply::Granted { sent }) => {
-                    return Ok(Answer::Granted { sent, resent: written });
+                Ok(Reply::Granted { sent, fence }) => {
+                    return Ok(Answer::Granted(Grant { sent, resent: tries.unknown, fence }));
                 }
                 Ok(Reply::Busy { owner, left }) => {
-                    return Ok(Answer::Busy { owner, left, resent: written });
+                    return Ok(Answer::Busy { owner, left, resent: tries.unknown });
                 }
-                Err(Trouble::Passing(passing)) => passing,
-                Err(trouble) => {
-                    return Err(Failed { error: trouble.into_error(&claim.key), written });
-                }
+                Err(Trouble::Passing(passing)) => Ok(passing),
+                Err(trouble) => Err(trouble),
             };
-            first &= !trouble.unknown;
-            written |= trouble.unknown;
-            if Instant::now() + pause >= patience.until {
-                let error = Trouble::Passing(trouble).into_error(&claim.key);
-                return Err(Failed { error, written });
+            let trouble = match passing {
+                Ok(passing) => tries.after(passing).await.err(),
+                Err(trouble) => Some(trouble),
+            };
+            if let Some(trouble) = trouble {
+                let error = trouble.into_error(&claim.key);
+                return Err(Failed { error, written: tries.unknown });
             }
-            sleep(pause).await;
-            pause = next_pause(pause);
         }
     }
 
-    pub(crate) async fn release(&self, claim: &Claim) -> Result<bool, LockError> {
-        // Whoever waits for a release has work to go on with: the janitor has more patience.
-        let patience = Patience { until: Instant::now() + self.timeout / TRIES, ..self.patience() };
-        let args = [claim.token.expose()];
-        let mut reply = self.eval(&RELEASE, claim.key.as_str(), &args, patience).await;
-        let mut gone = false;
-        if let Err(Trouble::Passing(Passing { replace: true, unknown, .. })) = reply {
-            reply = self.eval(&RELEASE, claim.key.as_str(), &args, patience).await;
-            gone = unknown;
+    pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
+        let keep = claim.keep().as_millis().to_string();
+        let (held, resent) = self.own(&RELEASE, claim, &keep, self.patience().brief()).await?;
+        Ok(match held {
+            true => Released::Held,
+            // The first one may have found it.
+            false if resent => Released::Unconfirmed,
+            false => Released::NotHeld,
+        })
+    }
+
+    pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
+        let brief = self.patience().brief();
+        let answer = (ttl / 10).max(RENEWAL_MIN).min(brief.answer);
+        // There is no time to find out twice that a connection is dead.
+        let patience = Patience { answer, strict: true, ..brief };
+        let (held, _) = self.own(&RENEW, claim, &ttl.as_millis().to_string(), patience).await?;
+        Ok(held)
+    }
+
+    /// Calls a script that does something to a lock if it is still the token's own. Tells whether
+    /// it was, and whether an earlier call that may have been applied had no answer.
+    async fn own(
+        &self,
+        script: &Script,
+        claim: &Claim,
+        argument: &str,
+        patience: Patience,
+    ) -> Result<(bool, bool), LockError> {
+        let (keys, args) = ([claim.key.as_str()], [claim.token.expose(), argument]);
+        let mut reply = self.eval(script, &keys, &args, patience).await;
+        let mut resent = false;
+        if let Err(Trouble::Passing(broken @ Passing { replace: true, .. })) = reply {
+            resent = broken.unknown;
+            reply = self.eval(script, &keys, &args, patience).await;
         }
         match reply {
-            Ok(Value::Int(held)) => Ok(held == 1 || gone),
+            Ok(Value::Int(held @ (0 | 1))) => Ok((held == 1, resent)),
             Ok(other) => Err(unexpected(&other).into_error(&claim.key)),
             // Whatever is there now, it is not ours.
-            Err(Trouble::NotALock) => Ok(false),
+            Err(Trouble::NotALock) => Ok((false, resent)),
             Err(trouble) => Err(trouble.into_error(&claim.key)),
         }
     }
 
     /// One round: the plain SET while nothing of this token was ever sent, then the script, which
-    /// knows the token again.
+    /// knows the token again. A fence takes the script from the start.
     async fn ask(&self, claim: &Claim, first: bool, patience: Patience) -> Result<Reply, Trouble> {
         let (key, token) = (claim.key.as_str(), claim.token.expose());
         let ttl = claim.ttl.as_millis().to_string();
-        if first {
+        if first && !claim.fenced {
             let mut set = redis::cmd("SET");
             set.arg(key).arg(token).arg("NX").arg("PX").arg(&ttl);
             let sent = Moment::now();
             match self.node.call(&set, patience).await? {
-                Value::Okay => return Ok(Reply::Granted { sent }),
+                Value::Okay => return Ok(Reply::Granted { sent, fence: None }),
                 Value::Nil => {}
                 other => return Err(unexpected(&other)),
             }
         }
         let sent = Moment::now();
-        match self.eval(&ACQUIRE, key, &[token, &ttl], patience).await? {
-            Value::Int(1) => Ok(Reply::Granted { sent }),
+        let reply = if claim.fenced {
+            let kept = FENCE_KEPT.as_millis().to_string();
+            let keys = [key, &side(key, 'f')];
+            self.eval(&ACQUIRE, &keys, &[token, &ttl, &kept], patience).await?
+        } else {
+            self.eval(&ACQUIRE, &[key], &[token, &ttl], patience).await?
+        };
+        match reply {
+            Value::Int(1) => Ok(Reply::Granted { sent, fence: None }),
+            Value::BulkString(number) => Ok(Reply::Granted { sent, fence: Some(fence(&number)?) }),
             Value::Array(parts) => match parts.as_slice() {
                 [Value::Int(left), Value::BulkString(held)] => Ok(Reply::Busy {
                     owner: label_of(held),
@@ -135,35 +184,36 @@ impl Redis {
     async fn eval(
         &self,
         script: &Script,
-        key: &str,
+        keys: &[&str],
         args: &[&str],
         patience: Patience,
     ) -> Result<Value, Trouble> {
-        match self.node.call(&script.by_hash(key, args), patience).await {
-            Err(Trouble::NoScript) => self.node.call(&script.by_text(key, args), patience).await,
+        match self.node.call(&script.by_hash(keys, args), patience).await {
+            Err(Trouble::NoScript) => self.node.call(&script.by_text(keys, args), patience).await,
             reply => reply,
         }
     }
 
     fn patience(&self) -> Patience {
-        Patience { answer: self.timeout / TRIES, until: Instant::now() + self.timeout }
+        let answer = self.timeout / TRIES;
+        Patience { answer, until: Instant::now() + self.timeout, strict: false }
     }
 }
 
 enum Reply {
-    Granted { sent: Moment },
+    Granted { sent: Moment, fence: Option<Fence> },
     Busy { owner: Option<String>, left: Option<Duration> },
 }
 
 fn late(sent: Moment, ttl: Duration) -> bool {
-    Lease::new(sent, ttl).is_over(Moment::now())
+    Lease::new(sent, ttl, Renewal::Off).remaining(Moment::now()).is_err()
 }
 
-/// A broken connection is replaced at once, then a server is given time: twice as much with each
-/// try, and not the same to everybody.
-fn next_pause(pause: Duration) -> Duration {
-    let longest = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-    longest.mul_f64(0.75 + fastrand::f64() / 4.0)
+fn fence(reply: &[u8]) -> Result<Fence, Trouble> {
+    let number = std::str::from_utf8(reply).ok().and_then(|number| number.parse::<u64>().ok());
+    number
+        .and_then(|number| Fence::try_from(number).ok())
+        .ok_or_else(|| unexpected(&Value::BulkString(Vec::new())))
 }
 
 fn unexpected(reply: &Value) -> Trouble {

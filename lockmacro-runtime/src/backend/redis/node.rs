@@ -12,8 +12,9 @@ use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisError, Value};
 use tokio::time::{Instant, timeout_at};
 
-use super::trouble::{Passing, Trouble};
-use crate::error::LockError;
+use super::greeting::greeting;
+use super::trouble::{Passing, Trouble, full};
+use crate::error::{LockError, Unavailability};
 
 /// Calls in a row without an answer after which a connection is given up.
 const SILENT_CALLS: u32 = 2;
@@ -38,11 +39,21 @@ struct Live {
 pub(super) struct Patience {
     pub(super) answer: Duration,
     pub(super) until: Instant,
+    /// Whether a single silence is enough to give the connection up.
+    pub(super) strict: bool,
+}
+
+impl Patience {
+    /// That of somebody who has other things to do: one answer's time for all.
+    pub(super) fn brief(self) -> Self {
+        Self { until: Instant::now() + self.answer, ..self }
+    }
 }
 
 impl Node {
-    /// A node that is not connected yet.
-    pub(super) fn new(url: &str) -> Result<Self, LockError> {
+    /// A node that is not connected yet. What the network does not take within `unsent` is not sent
+    /// any more, where the system can be told so.
+    pub(super) fn new(url: &str, unsent: Duration) -> Result<Self, LockError> {
         // The library's message could quote the URL, and with it the password.
         let invalid = |_: RedisError| LockError::InvalidUrl {
             detail: "it is not of the form `redis://user:password@host:port/db`".to_owned(),
@@ -51,7 +62,13 @@ impl Node {
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
         // A connection that is silently cut while nobody uses it is noticed before it is needed.
         let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(IDLE / 6);
-        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+        let tcp = TcpSettings::default()
+            .set_nodelay(true)
+            .set_keepalive(keepalive)
+            // What was not sent when a connection is given up must not be sent later.
+            .set_linger_time(Duration::ZERO);
+        #[cfg(any(target_os = "android", target_os = "linux"))]
+        let tcp = tcp.set_user_timeout(unsent);
         let info = info.set_tcp_settings(tcp).set_redis_settings(settings);
         Ok(Self::with(Client::open(info).map_err(invalid)?))
     }
@@ -82,7 +99,8 @@ impl Node {
                 Err(trouble)
             }
             Err(_) => {
-                if live.silent.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT_CALLS {
+                let silent = live.silent.fetch_add(1, Ordering::Relaxed) + 1;
+                if patience.strict || silent >= SILENT_CALLS {
                     self.discard(&live);
                 }
                 Err(Trouble::Passing(Passing::timeout("sent, and not answered", true)))
@@ -119,11 +137,23 @@ impl Node {
     }
 
     async fn open(&self) -> Result<Live, Trouble> {
+        let opened = self.open_and_ask().await;
+        if let Err(Trouble::Passing(Passing { reason: Unavailability::Disconnected, .. })) = opened
+        {
+            let words = greeting(self.client.get_connection_info().addr()).await;
+            if let Some(full) = words.as_deref().and_then(full) {
+                return Err(full);
+            }
+        }
+        opened
+    }
+
+    async fn open_and_ask(&self) -> Result<Live, Trouble> {
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let connection = self.client.get_multiplexed_async_connection_with_config(&config).await;
         let mut connection = connection.map_err(unapplied)?;
-        // A server that is full, or wants a password, says so in answer to the first command.
+        // A server that wants a password says so in answer to the first command.
         let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
         match greeting.and_then(Value::extract_error).map_err(unapplied) {
             Ok(_) | Err(Trouble::Final(LockError::AccessDenied { .. })) => {

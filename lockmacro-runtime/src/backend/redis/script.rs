@@ -21,21 +21,22 @@ macro_rules! script {
 
 pub(super) static ACQUIRE: Script = script!("scripts/acquire.lua");
 pub(super) static RELEASE: Script = script!("scripts/release.lua");
+pub(super) static RENEW: Script = script!("scripts/renew.lua");
 
 impl Script {
     /// The call by hash, which a server that does not know the script answers with NOSCRIPT.
-    pub(super) fn by_hash(&self, key: &str, args: &[&str]) -> Cmd {
-        invocation("EVALSHA", &self.hash, key, args)
+    pub(super) fn by_hash(&self, keys: &[&str], args: &[&str]) -> Cmd {
+        invocation("EVALSHA", &self.hash, keys, args)
     }
 
     /// The call by text. One command, so that no flush comes between loading and calling.
-    pub(super) fn by_text(&self, key: &str, args: &[&str]) -> Cmd {
-        invocation("EVAL", self.code, key, args)
+    pub(super) fn by_text(&self, keys: &[&str], args: &[&str]) -> Cmd {
+        invocation("EVAL", self.code, keys, args)
     }
 }
 
-fn invocation(command: &str, script: &str, key: &str, args: &[&str]) -> Cmd {
+fn invocation(command: &str, script: &str, keys: &[&str], args: &[&str]) -> Cmd {
     let mut cmd = redis::cmd(command);
-    cmd.arg(script).arg(1).arg(key).arg(args);
+    cmd.arg(script).arg(keys.len()).arg(keys).arg(args);
     cmd
 }

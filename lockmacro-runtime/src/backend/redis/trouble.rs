@@ -51,7 +51,25 @@ impl Trouble {
 
 /// Refusals that come without NOPERM: of a command inside a script, and of the SELECT while
 /// connecting.
-const DENIED: [&str; 2] = ["The user executing the script", "has no permissions to run"];
+const DENIED: [&str; 3] = [
+    "The user executing the script",
+    "has no permissions to run",
+    "DENIED Redis is running in protected",
+];
+
+/// A server quotes the arguments of a command that it does not know, and those are somebody's token
+/// or password.
+fn without_arguments(text: &str) -> String {
+    let text = text.split("with args beginning with").next().unwrap_or_default();
+    text.trim_end_matches([',', ' ', ':']).to_owned()
+}
+
+/// What a server that takes no more clients says to every new one, whatever it asks.
+pub(super) fn full(words: &str) -> Option<Trouble> {
+    let detail = words.to_owned();
+    let full = words.contains("max number of clients");
+    full.then_some(Trouble::Final(LockError::ConnectionLimit { detail }))
+}
 
 fn unavailable(reason: Unavailability, detail: impl Into<String>) -> LockError {
     LockError::Unavailable { reason, detail: detail.into() }
@@ -59,10 +77,9 @@ fn unavailable(reason: Unavailability, detail: impl Into<String>) -> LockError {
 
 impl From<RedisError> for Trouble {
     fn from(error: RedisError) -> Self {
-        let detail = error.to_string();
-        if detail.contains("max number of clients reached") {
-            // Told while connecting, whatever was asked.
-            return Trouble::Final(LockError::ConnectionLimit { detail });
+        let detail = without_arguments(&error.to_string());
+        if let Some(full) = full(&detail) {
+            return full;
         }
         if DENIED.iter().any(|text| detail.contains(text)) {
             return Trouble::Final(LockError::AccessDenied { detail });
@@ -97,13 +114,14 @@ impl From<RedisError> for Trouble {
 /// An error reply by its code. Servers before 7.0 wrap what happened inside a script in a text
 /// after `ERR`, where the code is looked for then.
 fn of_reply(code: &str, text: &str) -> Trouble {
-    let inner = (code == "ERR").then(|| {
+    let text = without_arguments(text);
+    let inner = (code == "ERR" && text.contains("Error running script")).then(|| {
         ["WRONGTYPE", "READONLY", "OOM", "NOREPLICAS", "NOPERM", "MASTERDOWN"]
             .into_iter()
             .find(|inner| text.contains(inner))
     });
     let code = inner.flatten().unwrap_or(code);
-    let detail = format!("{code} {text}");
+    let detail = format!("{code} {text}").trim_end().to_owned();
     let passing = |reason, replace| {
         Trouble::Passing(Passing { reason, detail: detail.clone(), unknown: false, replace })
     };
@@ -112,6 +130,7 @@ fn of_reply(code: &str, text: &str) -> Trouble {
         "WRONGTYPE" => Trouble::NotALock,
         "OOM" => Trouble::Final(unavailable(Unavailability::OutOfMemory, detail)),
         "NOREPLICAS" => Trouble::Final(unavailable(Unavailability::NotEnoughReplicas, detail)),
+        "MISCONF" => Trouble::Final(unavailable(Unavailability::NotSaving, detail)),
         "NOAUTH" | "WRONGPASS" => Trouble::Final(LockError::Authentication { detail }),
         "NOPERM" => Trouble::Final(LockError::AccessDenied { detail }),
         // A new connection may find the primary, where a name stands for it.
@@ -143,6 +162,17 @@ mod tests {
         let wrapped = "Error running script: WRONGTYPE Operation against a key holding the wrong \
              kind of value";
         assert_eq!(reply("ERR", wrapped), LockError::KeyNotALock { key: "k".into() });
+    }
+
+    #[test]
+    fn a_code_in_the_name_of_a_key_is_none() {
+        let unknown = "unknown command 'EVALSHA', with args beginning with: 'ROOM:5' 'secret'";
+        let error = reply("ERR", unknown);
+        assert!(
+            matches!(error, LockError::Unavailable { reason: Unavailability::Protocol, .. }),
+            "{error:?}"
+        );
+        assert!(!format!("{error:?} {error}").contains("secret"));
     }
 
     #[test]

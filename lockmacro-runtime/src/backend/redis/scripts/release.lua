@@ -2,12 +2,22 @@
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the token
+-- ARGV[2]  how long the key is to stay all the same, in milliseconds; 0 for not at all
 -- returns  1 when the lock was held by the token, else 0
 --
 -- GETEX without options reads like GET but counts as a write, so a replica refuses the script
 -- (READONLY) where GET and "not yours" would be a lie. Neither GETEX nor DEL needs memory, so a
 -- lock can be given back when the server is full.
-if redis.call('GETEX', KEYS[1]) == ARGV[1] then
+if redis.call('GETEX', KEYS[1]) ~= ARGV[1] then
+  return 0
+end
+if ARGV[2] == '0' then
   return redis.call('DEL', KEYS[1])
 end
-return 0
+-- The label stays, the token does not: a renewal that is still under way finds nothing to renew.
+local kept = string.gsub(ARGV[1], '[^/]*$', string.rep('0', 32))
+local set = redis.pcall('SET', KEYS[1], kept, 'PX', ARGV[2])
+if type(set) == 'table' and set.err then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+return 1

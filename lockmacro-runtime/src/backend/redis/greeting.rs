@@ -1,0 +1,36 @@
+//! Why a server ends a connection before it has answered anything.
+
+use std::io;
+use std::time::Duration;
+
+use redis::ConnectionAddr;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// What a server says by itself to a new connection that says nothing.
+///
+/// One that takes no more clients says so and closes. Who writes a command to it meanwhile gets an
+/// error from the system, and the server's words may never be read.
+pub(super) async fn greeting(address: &ConnectionAddr) -> Option<String> {
+    let words = async {
+        match address {
+            ConnectionAddr::Tcp(host, port) => {
+                read(TcpStream::connect((host.as_str(), *port)).await?).await
+            }
+            #[cfg(unix)]
+            ConnectionAddr::Unix(path) => read(tokio::net::UnixStream::connect(path).await?).await,
+            _ => Ok(None),
+        }
+    };
+    timeout(PATIENCE, words).await.ok()?.ok()?
+}
+
+async fn read(mut stream: impl AsyncRead + Unpin) -> io::Result<Option<String>> {
+    let mut words = [0; 128];
+    let length = stream.read(&mut words).await?;
+    let words = String::from_utf8_lossy(&words[..length]);
+    Ok(words.strip_prefix('-').map(|error| error.trim_end().to_owned()))
+}

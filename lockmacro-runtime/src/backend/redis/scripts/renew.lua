@@ -1,0 +1,16 @@
+-- Lets the ttl of a lock run anew if it is still the token's own. Never takes the lock, and never
+-- shortens what is left: of two renewals the one that arrives late must not undo the other.
+--
+-- KEYS[1]  the lock
+-- ARGV[1]  the token
+-- ARGV[2]  the ttl in milliseconds
+-- returns  1 when the lock was held by the token, else 0
+--
+-- GETEX counts as a write: see release.lua.
+if redis.call('GETEX', KEYS[1]) ~= ARGV[1] then
+  return 0
+end
+if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+return 1

@@ -1,0 +1,51 @@
+//! The clock on which leases are counted.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A moment on a clock that goes on while the machine sleeps, as the server's does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(Duration);
+
+impl Moment {
+    /// The present. Linux' `CLOCK_BOOTTIME` goes on during suspend; macOS' `CLOCK_MONOTONIC` does
+    /// so by itself.
+    pub(crate) fn now() -> Self {
+        use rustix::time::{ClockId, clock_gettime};
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let clock = ClockId::Boottime;
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let clock = ClockId::Monotonic;
+        let time = clock_gettime(clock);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+        Self(Duration::new(seconds, nanos))
+    }
+
+    /// The moment `later` than this one.
+    pub(crate) fn after(self, later: Duration) -> Self {
+        Self(self.0.saturating_add(later))
+    }
+
+    /// How long it is from `earlier` to this moment; zero when that is not earlier.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+#[cfg(test)]
+impl Moment {
+    pub(crate) fn at(since_boot: Duration) -> Self {
+        Self(since_boot)
+    }
+
+    pub(crate) fn micros(self) -> i128 {
+        i128::try_from(self.0.as_micros()).unwrap()
+    }
+}
+
+impl fmt::Debug for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} after boot", self.0)
+    }
+}

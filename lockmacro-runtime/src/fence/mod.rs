@@ -1,0 +1,80 @@
+//! Fences: numbers by which a resource refuses whoever lost the lock and does not know it yet.
+//!
+//! A lock cannot stop a holder that stands still, in a debugger or a swapped-out process, and goes
+//! on after its lease; nor a request that is under way. A resource can: it keeps the largest fence
+//! it has seen, and refuses a write that comes with a smaller one. See Martin Kleppmann, "How to do
+//! distributed locking" (2016).
+//!
+//! In SQL the check is a condition of the write, and the caller looks at the number of rows:
+//!
+//! ```sql
+//! UPDATE stock SET amount = :amount, fence = :fence WHERE id = :id AND fence <= :fence
+//! ```
+//!
+//! In Redis it is a script, [`WRITE`].
+
+use std::fmt;
+
+/// Writes a value that a lock protects into a Redis hash, unless a larger fence was seen there.
+///
+/// A Lua script for `EVAL`: one key, the hash with the fields `value` and `fence`; two arguments,
+/// the fence and the value. It returns 1 when it has written and 0 when the write came too late.
+/// The server needs not be the one that keeps the locks.
+pub const WRITE: &str = include_str!("write.lua");
+
+/// The number of a grant, larger than that of every earlier grant of the same key: see the
+/// [module](self).
+///
+/// ```
+/// use lockmacro_runtime::fence::Fence;
+///
+/// fn write(largest: &mut Option<Fence>, fence: Fence) -> Result<(), &'static str> {
+///     if largest.is_some_and(|largest| fence < largest) {
+///         return Err("somebody else holds the lock by now");
+///     }
+///     *largest = Some(fence);
+///     Ok(())
+/// }
+/// # let _ = write;
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(into = "u64", try_from = "u64"))]
+pub struct Fence(u64);
+
+/// The largest fence: a server's script counts in doubles, which are exact up to here. In
+/// microseconds since 1970 it is the year 2255.
+const MAX: u64 = 1 << 53;
+
+/// A number that no lock gives: fences end at 2^53.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is not a fence: it is larger than 2^53")]
+pub struct NotAFence(u64);
+
+impl TryFrom<u64> for Fence {
+    type Error = NotAFence;
+
+    /// The fence that a resource has stored as a number.
+    fn try_from(number: u64) -> Result<Self, NotAFence> {
+        if number <= MAX { Ok(Self(number)) } else { Err(NotAFence(number)) }
+    }
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl From<Fence> for u64 {
+    fn from(fence: Fence) -> Self {
+        fence.0
+    }
+}
+
+impl From<Fence> for i64 {
+    fn from(fence: Fence) -> Self {
+        // At most 2^53.
+        fence.0.cast_signed()
+    }
+}

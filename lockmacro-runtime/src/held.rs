@@ -1,0 +1,193 @@
+//! A lock that was granted: its hold, and what is known of its lease.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::LockManager;
+use crate::backend::{Claim, Grant, Released};
+use crate::clock::Moment;
+use crate::error::LockError;
+use crate::fence::Fence;
+use crate::hold::Hold;
+use crate::key::LockKey;
+use crate::lease::{Lease, Renewal};
+use crate::loss::{LossCause, Lost};
+use crate::manager::inside_runtime;
+use crate::renewal::Enrolled;
+use crate::telemetry::{self, Counted};
+
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Dropped first: no renewal is sent after the release.
+    renewal: Mutex<Option<Enrolled>>,
+    hold: Hold,
+    lease: Mutex<Lease>,
+    /// The lease was renewed, or lost.
+    changed: Notify,
+    fence: Option<Fence>,
+    released: AtomicBool,
+    since: Moment,
+    /// What the body does is told inside of it.
+    span: tracing::Span,
+    counted: Mutex<Option<Counted>>,
+}
+
+impl Held {
+    /// Takes the lock over, and has it renewed if it is to be.
+    pub(crate) fn new(hold: Hold, grant: Grant, renewal: Renewal) -> Result<Arc<Self>, LockError> {
+        let lease = Lease::new(grant.sent, hold.claim().ttl, renewal);
+        let counted = Counted::held(&hold.claim().labels);
+        let span = telemetry::span(&hold.claim().labels, &hold.claim().key);
+        let first = lease.first_try(grant.sent, fastrand::f64());
+        let held = Arc::new(Self {
+            renewal: Mutex::new(None),
+            hold,
+            lease: Mutex::new(lease),
+            changed: Notify::new(),
+            fence: grant.fence,
+            released: AtomicBool::new(false),
+            since: grant.sent,
+            span,
+            counted: Mutex::new(Some(counted)),
+        });
+        if let Some(due) = first {
+            let enrolled = held.manager().janitor().renew(&held, due)?;
+            *lock(&held.renewal) = Some(enrolled);
+        }
+        Ok(held)
+    }
+
+    pub(crate) fn manager(&self) -> &LockManager {
+        self.hold.manager()
+    }
+
+    pub(crate) fn claim(&self) -> &Claim {
+        self.hold.claim()
+    }
+
+    pub(crate) fn key(&self) -> &LockKey {
+        &self.claim().key
+    }
+
+    pub(crate) fn span(&self) -> &tracing::Span {
+        &self.span
+    }
+
+    pub(crate) fn fence(&self) -> Option<Fence> {
+        self.fence
+    }
+
+    /// How long the lock may still be relied on; an error once it is lost, or given back.
+    pub(crate) fn remaining(&self) -> Result<Duration, Lost> {
+        let remaining = if self.was_released() {
+            Err(LossCause::Released)
+        } else {
+            self.lease().remaining(Moment::now())
+        };
+        remaining.map_err(|cause| Lost::new(self.key(), cause))
+    }
+
+    pub(crate) fn was_released(&self) -> bool {
+        self.released.load(Ordering::Acquire)
+    }
+
+    /// Waits until the lock is lost.
+    pub(crate) async fn lost(&self) -> Lost {
+        loop {
+            // Registered before looking: a change in between is heard.
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let remaining = match self.remaining() {
+                Ok(remaining) => remaining,
+                Err(lost) => return lost,
+            };
+            // A guard that a thread acquired may be used where no tokio timer is.
+            if Handle::try_current().is_ok() {
+                // The timer only says when to look again: it stands still while the machine
+                // sleeps, and the lease does not.
+                let _ = timeout(remaining, changed).await;
+            } else {
+                changed.await;
+            }
+        }
+    }
+
+    /// Asks the server to count `ttl` anew, on the caller's runtime.
+    pub(crate) async fn extend(&self, ttl: Duration) -> Result<(), LockError> {
+        self.remaining()?;
+        inside_runtime()?;
+        let sent = Moment::now();
+        let held = self.manager().backend().renew(self.claim(), ttl).await?;
+        self.answered(held, sent, ttl);
+        self.remaining().map(drop).map_err(LockError::from)
+    }
+
+    /// Takes note of the answer to a renewal sent at `sent`; tells when the next one is due.
+    pub(crate) fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment> {
+        let next = {
+            let mut lease = self.lease();
+            if held {
+                let renewed = lease.renewed(sent, ttl, Moment::now());
+                renewed.ok().and_then(|_| lease.first_try(sent, fastrand::f64()))
+            } else {
+                lease.taken();
+                None
+            }
+        };
+        self.changed.notify_waiters();
+        next
+    }
+
+    /// Takes note that a renewal had no answer; tells when to try again.
+    pub(crate) fn unanswered(&self) -> Option<Moment> {
+        let now = Moment::now();
+        let mut lease = self.lease();
+        lease.remaining(now).is_ok().then(|| lease.next_try(now))
+    }
+
+    /// Ends the renewal and gives the lock back.
+    pub(crate) async fn release(&self) -> Result<Released, LockError> {
+        self.end();
+        self.hold.release().await
+    }
+
+    pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
+        self.end();
+        self.hold.release_blocking()
+    }
+
+    /// Ends the renewal and has the lock given back in the background.
+    pub(crate) fn abandon(&self) {
+        self.end();
+        self.hold.abandon();
+    }
+
+    /// Ends the renewal and tells how the lock ended, once.
+    fn end(&self) {
+        lock(&self.renewal).take();
+        let lost = self.remaining().err();
+        if !self.released.swap(true, Ordering::AcqRel) {
+            lock(&self.counted).take();
+            let labels = &self.claim().labels;
+            telemetry::released(labels, Moment::now().since(self.since));
+            if let Some(lost) = lost {
+                telemetry::lost(labels, &lost);
+            }
+        }
+        self.changed.notify_waiters();
+    }
+
+    fn lease(&self) -> MutexGuard<'_, Lease> {
+        lock(&self.lease)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that runs under these mutexes can panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

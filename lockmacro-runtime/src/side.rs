@@ -1,0 +1,109 @@
+//! Keys beside a lock's key: in its cluster slot whatever its bytes are, and never shared by two.
+
+use std::sync::LazyLock;
+
+const SLOTS: u16 = 16_384;
+
+/// The key of one `kind` of thing beside `key`.
+///
+/// A cluster hashes what stands between the first `{` and the first `}` after it, unless that is
+/// nothing; without such a tag it hashes the whole key. So a key that has a tag keeps it behind a
+/// prefix, one that has none becomes a tag itself, and one that cannot become a tag because of a
+/// `}` gets the smallest number of its slot as a tag. The three prefixes keep the three apart.
+pub(crate) fn side(key: &str, kind: char) -> String {
+    if tag(key).is_some() {
+        format!("lm1:t{kind}:{key}")
+    } else if !key.contains('}') {
+        format!("lm1:w{kind}:{{{key}}}")
+    } else {
+        let number = NUMBERS[usize::from(slot(key))];
+        format!("lm1:x{kind}:{{{number}}}:{key}")
+    }
+}
+
+/// The smallest decimal number of each slot.
+static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
+    let mut numbers = vec![None; usize::from(SLOTS)];
+    let mut missing = numbers.len();
+    for number in 0.. {
+        let of_slot = &mut numbers[usize::from(crc16(number.to_string().as_bytes()) % SLOTS)];
+        if of_slot.is_none() {
+            *of_slot = Some(number);
+            missing -= 1;
+        }
+        if missing == 0 {
+            break;
+        }
+    }
+    numbers.into_iter().flatten().collect()
+});
+
+fn tag(key: &str) -> Option<&str> {
+    let (_, rest) = key.split_once('{')?;
+    let (tag, _) = rest.split_once('}')?;
+    (!tag.is_empty()).then_some(tag)
+}
+
+fn slot(key: &str) -> u16 {
+    crc16(tag(key).unwrap_or(key).as_bytes()) % SLOTS
+}
+
+/// CRC-16/XMODEM, as the Redis cluster specification asks.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_the_one_of_the_specification() {
+        assert_eq!(crc16(b"123456789"), 0x31C3);
+        assert_eq!(slot("foo"), 12182);
+        assert_eq!(slot("{user1000}.following"), slot("user1000"));
+        assert_eq!(slot("foo{}{bar}"), crc16(b"foo{}{bar}") % SLOTS);
+    }
+
+    #[test]
+    fn every_slot_has_a_number() {
+        assert_eq!(NUMBERS.len(), usize::from(SLOTS));
+        for (slot, number) in NUMBERS.iter().enumerate() {
+            assert_eq!(usize::from(super::slot(&number.to_string())), slot);
+        }
+    }
+
+    fn adversarial() -> impl Strategy<Value = String> {
+        let pieces = ["{", "}", "{}", "a", "b", "lm1:", "lm1:tf:", "lm1:wf:{", ":", "0", "7", "订"];
+        prop_oneof![
+            8 => proptest::collection::vec(proptest::sample::select(pieces.to_vec()), 1..7)
+                .prop_map(|pieces| pieces.concat()),
+            1 => "\\PC{1,9}",
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(5_000))]
+
+        #[test]
+        fn a_side_key_is_in_the_slot_of_its_key(key in adversarial()) {
+            prop_assert_eq!(slot(&side(&key, 'f')), slot(&key));
+        }
+
+        #[test]
+        fn no_two_keys_share_a_side_key(
+            one in adversarial(),
+            other in adversarial(),
+            kinds in proptest::sample::select(vec![('f', 'f'), ('f', 'q'), ('q', 'w')]),
+        ) {
+            prop_assume!(one != other || kinds.0 != kinds.1);
+            prop_assert_ne!(side(&one, kinds.0), side(&other, kinds.1));
+        }
+    }
+}

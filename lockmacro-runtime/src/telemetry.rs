@@ -1,0 +1,156 @@
+//! What locks tell about themselves: `tracing` events, and with the feature `metrics` numbers.
+//!
+//! Metrics are labelled with the lock's name and the template of its key, never with the key: there
+//! are as many keys as orders.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use crate::error::LockError;
+use crate::key::LockKey;
+use crate::loss::Lost;
+
+/// Under which labels a lock is counted.
+#[derive(Debug, Clone)]
+pub(crate) struct Labels {
+    pub(crate) name: Cow<'static, str>,
+    pub(crate) template: &'static str,
+}
+
+/// One lock more in a gauge, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    #[cfg(feature = "metrics")]
+    gauge: (&'static str, Labels),
+}
+
+impl Counted {
+    /// A caller that waits for an answer.
+    pub(crate) fn waiting(labels: &Labels) -> Self {
+        Self::new("lockmacro_waiting", labels)
+    }
+
+    /// A lock that is held.
+    pub(crate) fn held(labels: &Labels) -> Self {
+        Self::new("lockmacro_held", labels)
+    }
+
+    #[cfg(feature = "metrics")]
+    fn new(gauge: &'static str, labels: &Labels) -> Self {
+        numbers::gauge(gauge, labels).increment(1);
+        Self { gauge: (gauge, labels.clone()) }
+    }
+
+    #[cfg(not(feature = "metrics"))]
+    fn new(_: &'static str, _: &Labels) -> Self {
+        Self {}
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let (gauge, labels) = &self.gauge;
+        numbers::gauge(gauge, labels).decrement(1);
+    }
+}
+
+/// What surrounds the body of a lock.
+pub(crate) fn span(labels: &Labels, key: &LockKey) -> tracing::Span {
+    tracing::debug_span!("lock", name = %labels.name, template = labels.template, %key)
+}
+
+pub(crate) fn acquired(labels: &Labels, key: &LockKey, waited: Duration) {
+    tracing::debug!(name = %labels.name, template = labels.template, %key, ?waited, "lock acquired");
+    numbers::asked(labels, "acquired", waited);
+}
+
+pub(crate) fn refused(labels: &Labels, key: &LockKey, error: &LockError, waited: Duration) {
+    tracing::debug!(name = %labels.name, template = labels.template, %key, ?waited, %error, "lock refused");
+    numbers::asked(labels, if error.is_busy() { "busy" } else { "error" }, waited);
+}
+
+pub(crate) fn renewed(labels: &Labels, key: &LockKey, answer: Result<bool, &LockError>) {
+    let outcome = match answer {
+        Ok(true) => {
+            tracing::trace!(name = %labels.name, %key, "lock renewed");
+            "renewed"
+        }
+        Ok(false) => "taken",
+        Err(error) => {
+            tracing::debug!(name = %labels.name, %key, %error, "lock not renewed yet");
+            "error"
+        }
+    };
+    numbers::count("lockmacro_renewals_total", labels, ("outcome", outcome));
+}
+
+pub(crate) fn lost(labels: &Labels, lost: &Lost) {
+    tracing::warn!(name = %labels.name, key = %lost.key(), cause = %lost.cause(), "lock lost");
+    numbers::count("lockmacro_lost_total", labels, ("cause", lost.cause().label()));
+}
+
+/// A release that came when the lock was somebody else's already, although nothing had said so.
+pub(crate) fn released_late(labels: &Labels, key: &LockKey) {
+    tracing::warn!(name = %labels.name, %key, "lock was taken away before its release");
+    numbers::count("lockmacro_released_late_total", labels, ("cause", "taken"));
+}
+
+pub(crate) fn release_unconfirmed(labels: &Labels, key: &LockKey, error: &LockError) {
+    tracing::warn!(name = %labels.name, %key, %error, "lock is still being released");
+}
+
+pub(crate) fn released(labels: &Labels, held: Duration) {
+    numbers::held(labels, held);
+}
+
+/// An error that the return type of a function cannot carry.
+pub(crate) fn unreported(labels: &Labels, key: &LockKey, error: &LockError) {
+    let name = &labels.name;
+    tracing::error!(%name, %key, %error, "lock failed in a function that cannot return an error");
+    numbers::count("lockmacro_unreported_total", labels, ("outcome", "error"));
+}
+
+#[cfg(feature = "metrics")]
+mod numbers {
+    use std::time::Duration;
+
+    use metrics::{Gauge, counter, gauge as metric, histogram};
+
+    use super::Labels;
+
+    pub(super) fn gauge(name: &'static str, labels: &Labels) -> Gauge {
+        metric!(name, "name" => labels.name.clone(), "template" => labels.template)
+    }
+
+    pub(super) fn asked(labels: &Labels, outcome: &'static str, waited: Duration) {
+        count("lockmacro_acquisitions_total", labels, ("outcome", outcome));
+        let (name, template) = (labels.name.clone(), labels.template);
+        histogram!("lockmacro_wait_seconds", "name" => name, "template" => template).record(waited);
+    }
+
+    pub(super) fn held(labels: &Labels, held: Duration) {
+        let (name, template) = (labels.name.clone(), labels.template);
+        histogram!("lockmacro_hold_seconds", "name" => name, "template" => template).record(held);
+    }
+
+    pub(super) fn count(
+        counter: &'static str,
+        labels: &Labels,
+        (label, value): (&'static str, &'static str),
+    ) {
+        let (name, template) = (labels.name.clone(), labels.template);
+        counter!(counter, "name" => name, "template" => template, label => value).increment(1);
+    }
+}
+
+#[cfg(not(feature = "metrics"))]
+mod numbers {
+    use std::time::Duration;
+
+    use super::Labels;
+
+    pub(super) fn asked(_: &Labels, _: &str, _: Duration) {}
+    pub(super) fn held(_: &Labels, _: Duration) {}
+    pub(super) fn count(_: &str, _: &Labels, _: (&str, &str)) {}
+}
