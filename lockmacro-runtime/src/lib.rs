@@ -2,11 +2,12 @@
 //! outlive it unnoticed.
 //!
 //! Most programs need two things from here: a [`LockManager`], connected and installed when the
-//! program starts, and the attribute [`distributed_lock`] on the functions that must not run twice
+//! program starts, and the attribute `#[distributed_lock]` on the functions that must not run twice
 //! at once. [`Lock`] is what the attribute expands to, and can be used by hand. [`LockError`] tells
 //! what went wrong.
 //!
-//! ```
+#![cfg_attr(feature = "macros", doc = "```")]
+#![cfg_attr(not(feature = "macros"), doc = "```ignore")]
 //! use lockmacro_runtime::{LockError, LockManager, distributed_lock};
 //!
 //! #[distributed_lock(key = "order:<id>", ttl = "300s")]
@@ -26,11 +27,39 @@
 //!
 //! Two bodies under the same key never overlap as long as the clients' clock *rates* differ by less
 //! than 0.5 % and the server neither loses acknowledged writes nor jumps its clock. Outside that, no
-//! Redis lock can promise exclusion.
+//! Redis lock can promise exclusion; a resource that checks our [fence](mod@fence) is still safe,
+//! because each grant's fence is larger than every earlier one.
 //!
 //! # Features
 //!
 //! - `macros` (on by default): the attribute.
+//! - `serde`: a [`Fence`](fence::Fence) can be stored and sent.
+//! - `metrics`: the numbers below, by the `metrics` crate.
+//!
+//! # Telemetry
+//!
+//! Locks tell what they do by `tracing`: a span `lock` around every body, and the events `lock
+//! acquired`, `lock refused` (DEBUG), `lock renewed` (TRACE), `lock lost`, `lock was taken away before
+//! its release`, `lock is still being released` (WARN), and `lock failed in a function that cannot
+//! return an error` (ERROR). With the feature `metrics` they are counted:
+//!
+//! | metric | kind | labels besides `name` and `template` |
+//! |---|---|---|
+//! | `lockmacro_acquisitions_total` | counter | `outcome`: `acquired`, `busy`, `error` |
+//! | `lockmacro_wait_seconds` | histogram, how long the answer took | |
+//! | `lockmacro_hold_seconds` | histogram, from the request to the release | |
+//! | `lockmacro_waiting` | gauge, callers that wait for an answer | |
+//! | `lockmacro_held` | gauge | |
+//! | `lockmacro_renewals_total` | counter | `outcome`: `renewed`, `taken`, `error` |
+//! | `lockmacro_lost_total` | counter | `cause`: `expired`, `not_renewed`, `taken` |
+//! | `lockmacro_released_late_total` | counter, releases that found somebody else's lock | `cause`: `taken` |
+//! | `lockmacro_unreported_total` | counter, errors that a return type could not carry | `outcome`: `error` |
+//!
+//! `name` is the function and `template` the template of its key: there are as many keys as orders,
+//! so no metric has a key.
+
+#[cfg(not(unix))]
+compile_error!("lockmacro-runtime runs on Linux and other Unix systems: it needs their clocks");
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

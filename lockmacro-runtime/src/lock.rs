@@ -200,6 +200,9 @@ impl Lock {
     /// # Cancellation
     /// Dropping the future at any point leaves no lock behind: if the server was asked already, the
     /// lock is released in the background.
+    ///
+    /// # Panics
+    /// Tokio panics when its runtime was built without `enable_time` and `enable_io`.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
         self.obtain(false).await
     }
@@ -217,7 +220,8 @@ impl Lock {
     }
 
     /// [`acquire`](Lock::acquire) for code that is not async. It blocks the thread for a round trip
-    /// to the server, which a background thread does.
+    /// to the server, which a background thread does; for up to the manager's timeout when the
+    /// server is in trouble.
     ///
     /// # Errors
     /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] wherever the current tokio
