@@ -58,11 +58,11 @@
 //! `name` is the function and `template` the template of its key: there are as many keys as orders,
 //! so no metric has a key.
 
-#[cfg(not(unix))]
-compile_error!("lockmacro-runtime runs on Linux and other Unix systems: it needs their clocks");
-
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
+
+#[cfg(not(unix))]
+compile_error!("lockmacro-runtime runs on Linux and other Unix systems: it needs their clocks");
 
 mod backend;
 mod census;
