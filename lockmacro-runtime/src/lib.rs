@@ -33,7 +33,7 @@
 //! # Features
 //!
 //! - `macros` (on by default): the attribute.
-//! - `serde`: a [`Fence`](fence::Fence) can be stored and sent.
+//! - `serde`: a [`Fence`] can be stored and sent.
 //! - `metrics`: the numbers below, by the `metrics` crate.
 //!
 //! # Telemetry
