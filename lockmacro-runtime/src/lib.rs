@@ -53,7 +53,7 @@
 //! | `lockmacro_renewals_total` | counter | `outcome`: `renewed`, `taken`, `error` |
 //! | `lockmacro_lost_total` | counter | `cause`: `expired`, `not_renewed`, `taken` |
 //! | `lockmacro_released_late_total` | counter, releases that found somebody else's lock | `cause`: `taken` |
-//! | `lockmacro_unreported_total` | counter, errors that a return type could not carry | `outcome`: `error` |
+//! | `lockmacro_unreported_total` | counter, errors that a return type could not carry | only `name` |
 //!
 //! `name` is the function and `template` the template of its key: there are as many keys as orders,
 //! so no metric has a key.

@@ -158,13 +158,13 @@ impl Lock {
         F::Output: SkipOutcome,
     {
         let body = pin!(Some(body));
-        let who = self.told_of::<F::Output>();
+        let name = self.name.clone();
         match self.acquire().await {
             Ok(guard) => {
                 let lock = guard.share();
                 guard.attend(body).await.skippable(lock.held())
             }
-            Err(error) => skipped(who, error),
+            Err(error) => SkipOutcome::refused(&name, error),
         }
     }
 
@@ -179,10 +179,10 @@ impl Lock {
 
     /// [`run_or_skip`](Lock::run_or_skip) for a body that is not async.
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
-        let who = self.told_of::<R>();
+        let name = self.name.clone();
         match self.acquire_blocking() {
             Ok(guard) => guard.run_blocking_or_skip(body),
-            Err(error) => skipped(who, error),
+            Err(error) => SkipOutcome::refused(&name, error),
         }
     }
 
@@ -237,12 +237,6 @@ impl Lock {
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Fence), LockError> {
         fenced(self.obtain_blocking(true)?)
-    }
-
-    /// What an error is logged with that `R` cannot carry.
-    fn told_of<R: SkipOutcome>(&self) -> Option<(Labels, LockKey)> {
-        let labels = || Labels { name: self.name.clone(), template: self.key.made_of() };
-        (!R::CARRIES_ERRORS).then(|| (labels(), self.key.clone()))
     }
 
     async fn obtain(self, fenced: bool) -> Result<LockGuard, LockError> {
@@ -340,16 +334,6 @@ impl Granted {
         telemetry::refused(&labels, &key, &error, waited);
         Err(error)
     }
-}
-
-fn skipped<R: SkipOutcome>(who: Option<(Labels, LockKey)>, error: LockError) -> R {
-    if error.is_busy() {
-        return R::skipped(error);
-    }
-    if let Some((labels, key)) = who {
-        telemetry::unreported(&labels, &key, &error);
-    }
-    R::from_lock_error(error)
 }
 
 fn fenced(guard: LockGuard) -> Result<(LockGuard, Fence), LockError> {

@@ -1,6 +1,7 @@
 //! How a failure of the lock reaches the caller: by the return type of the body.
 
 use crate::error::LockError;
+use crate::telemetry;
 
 /// A return type that can say that the lock could not be had, or was lost.
 ///
@@ -69,6 +70,18 @@ pub trait SkipOutcome: Sized {
 
     /// What the caller gets for every other error.
     fn from_lock_error(error: LockError) -> Self;
+
+    /// What the caller gets when the lock that `name` asked for could not be had: skipped if it was
+    /// busy, else the error, which is logged where it cannot be carried.
+    fn refused(name: &str, error: LockError) -> Self {
+        if error.is_busy() {
+            return Self::skipped(error);
+        }
+        if !Self::CARRIES_ERRORS {
+            telemetry::unreported(name, &error);
+        }
+        Self::from_lock_error(error)
+    }
 
     /// What the caller gets when the body finished with this value after its lock was lost. Keep a
     /// body's own failure.

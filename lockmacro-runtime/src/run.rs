@@ -216,7 +216,7 @@ impl<R> Ended<R> {
             Ended::Stopped(lost) => (None, lost.into()),
         };
         if !R::CARRIES_ERRORS {
-            telemetry::unreported(&held.claim().labels, held.key(), &lost);
+            telemetry::unreported(&held.claim().labels.name, &lost);
         }
         match value {
             Some(value) => value.after_loss(lost),

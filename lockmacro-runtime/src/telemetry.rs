@@ -105,10 +105,9 @@ pub(crate) fn released(labels: &Labels, held: Duration) {
 }
 
 /// An error that the return type of a function cannot carry.
-pub(crate) fn unreported(labels: &Labels, key: &LockKey, error: &LockError) {
-    let name = &labels.name;
-    tracing::error!(%name, %key, %error, "lock failed in a function that cannot return an error");
-    numbers::count("lockmacro_unreported_total", labels, ("outcome", "error"));
+pub(crate) fn unreported(name: &str, error: &LockError) {
+    tracing::error!(%name, %error, "lock failed in a function that cannot return an error");
+    numbers::unreported(name);
 }
 
 #[cfg(feature = "metrics")]
@@ -142,6 +141,10 @@ mod numbers {
         let (name, template) = (labels.name.clone(), labels.template);
         counter!(counter, "name" => name, "template" => template, label => value).increment(1);
     }
+
+    pub(super) fn unreported(name: &str) {
+        counter!("lockmacro_unreported_total", "name" => name.to_owned()).increment(1);
+    }
 }
 
 #[cfg(not(feature = "metrics"))]
@@ -153,4 +156,5 @@ mod numbers {
     pub(super) fn asked(_: &Labels, _: &str, _: Duration) {}
     pub(super) fn held(_: &Labels, _: Duration) {}
     pub(super) fn count(_: &str, _: &Labels, _: (&str, &str)) {}
+    pub(super) fn unreported(_: &str) {}
 }

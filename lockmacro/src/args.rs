@@ -6,25 +6,41 @@ use syn::parse::{Parse, ParseStream};
 use syn::{Error, Expr, Lit, LitStr, Path, Result, Token};
 
 use crate::duration::{self, Time};
+use crate::policy::{self, OnBusy, OnLost, is_path};
 use crate::template::Template;
 
 /// What can be written, each with an example.
-const KNOWN: [(&str, &str); 6] = [
+const KNOWN: [(&str, &str); 12] = [
     ("key", "key = \"order:<id>\""),
     ("ttl", "ttl = \"300s\""),
+    ("renew", "renew"),
+    ("max_hold", "max_hold = \"10m\""),
+    ("min_hold", "min_hold = \"5s\""),
     ("on_busy", "on_busy = skip"),
+    ("on_lost", "on_lost = error"),
+    ("guard", "guard = lock"),
+    ("fence", "fence = fence"),
     ("message", "message = \"order <id> is being audited\""),
     ("manager", "manager = self.locks"),
     ("crate", "crate = my_crate::lockmacro_runtime"),
 ];
 
 /// What belongs to the grammar and has no meaning yet: refused, never ignored.
-const LATER: [&str; 7] = ["renew", "max_hold", "wait", "on_lost", "guard", "fence", "min_hold"];
+const LATER: [&str; 1] = ["wait"];
 
 pub(crate) struct Args {
     pub(crate) key: Key,
-    pub(crate) ttl: Time,
+    /// Without it the lease is the runtime's, which is renewed.
+    pub(crate) ttl: Option<Time>,
+    pub(crate) renew: bool,
+    pub(crate) max_hold: Option<Time>,
+    pub(crate) min_hold: Option<Time>,
     pub(crate) on_busy: OnBusy,
+    pub(crate) on_lost: Option<OnLost>,
+    /// The body's name for the guard.
+    pub(crate) guard: Option<Ident>,
+    /// The body's name for the fence.
+    pub(crate) fence: Option<Ident>,
     pub(crate) message: Option<Template>,
     pub(crate) manager: Option<Expr>,
     /// Where the runtime is, if it is not `::lockmacro_runtime`.
@@ -39,13 +55,6 @@ pub(crate) enum Key {
     Expr(Expr),
 }
 
-/// What a call does when the lock is held by somebody else.
-pub(crate) enum OnBusy {
-    Error,
-    Skip,
-    Fallback(Path),
-}
-
 impl Args {
     /// Every expression that is evaluated before the lock is taken.
     pub(crate) fn exprs(&self) -> impl Iterator<Item = &Expr> {
@@ -53,12 +62,9 @@ impl Args {
             Key::Template(template) => (None, Some(template)),
             Key::Expr(expr) => (Some(expr), None),
         };
-        let ttl = match &self.ttl {
-            Time::Literal(_) => None,
-            Time::Expr(expr) => Some(expr),
-        };
+        let times = [&self.ttl, &self.max_hold, &self.min_hold].into_iter().flatten();
         let values = template.into_iter().chain(&self.message).flat_map(Template::exprs);
-        values.chain(key).chain(ttl).chain(&self.manager)
+        values.chain(key).chain(times.filter_map(Time::expr)).chain(&self.manager)
     }
 
     /// Where an argument was written.
@@ -71,8 +77,10 @@ impl Args {
 impl Parse for Args {
     fn parse(input: ParseStream) -> Result<Self> {
         let mut names: Vec<Ident> = Vec::new();
-        let (mut key, mut ttl, mut on_busy, mut message, mut manager, mut runtime) =
-            (None, None, OnBusy::Error, None, None, None);
+        let (mut key, mut ttl, mut renew, mut max_hold, mut min_hold) =
+            (None, None, false, None, None);
+        let (mut on_busy, mut on_lost, mut guard, mut fence) = (OnBusy::Error, None, None, None);
+        let (mut message, mut manager, mut runtime) = (None, None, None);
         while !input.is_empty() {
             let name = name(input)?;
             if names.contains(&name) {
@@ -84,7 +92,13 @@ impl Parse for Args {
             match name.to_string().as_str() {
                 "key" => key = Some(parse_key(value(input, &name)?)?),
                 "ttl" => ttl = Some(duration::ttl(value(input, &name)?)?),
-                "on_busy" => on_busy = parse_on_busy(value(input, &name)?)?,
+                "renew" => renew = parse_bare(input, &name)?,
+                "max_hold" => max_hold = Some(parse_time(input, &name)?),
+                "min_hold" => min_hold = Some(parse_time(input, &name)?),
+                "on_busy" => on_busy = policy::on_busy(value(input, &name)?)?,
+                "on_lost" => on_lost = Some(policy::on_lost(value(input, &name)?)?),
+                "guard" => guard = Some(parse_binding(input, &name)?),
+                "fence" => fence = Some(parse_binding(input, &name)?),
                 "message" => message = Some(parse_message(value(input, &name)?)?),
                 "manager" => manager = Some(parse_manager(value(input, &name)?)?),
                 "crate" => runtime = Some(parse_runtime(input, &name)?),
@@ -95,16 +109,29 @@ impl Parse for Args {
                 return Err(input.error("expected `,` before the next argument"));
             }
         }
-        let missing = |what: &str, why: &str, write: &str| {
-            Error::new(Span::call_site(), format!("`{what}` is missing{why}: write `{write}`"))
-        };
-        let key = key.ok_or_else(|| match ttl {
-            Some(_) => missing("key", "", "key = \"order:<id>\""),
-            None => missing("key", "", "#[distributed_lock(key = \"order:<id>\", ttl = \"300s\")]"),
+        let key = key.ok_or_else(|| {
+            let write = if names.is_empty() {
+                "#[distributed_lock(key = \"order:<id>\", ttl = \"300s\")]"
+            } else {
+                "key = \"order:<id>\""
+            };
+            Error::new(Span::call_site(), format!("`key` is missing: write `{write}`"))
         })?;
-        let ttl =
-            ttl.ok_or_else(|| missing("ttl", " (renewal is not available yet)", "ttl = \"300s\""))?;
-        Ok(Self { key, ttl, on_busy, message, manager, runtime, names })
+        Ok(Self {
+            key,
+            ttl,
+            renew,
+            max_hold,
+            min_hold,
+            on_busy,
+            on_lost,
+            guard,
+            fence,
+            message,
+            manager,
+            runtime,
+            names,
+        })
     }
 }
 
@@ -134,11 +161,15 @@ fn value(input: ParseStream, name: &Ident) -> Result<Expr> {
 /// `=` and something after it.
 fn equals(input: ParseStream, name: &Ident) -> Result<()> {
     if input.parse::<Token![=]>().is_err() || input.is_empty() || input.peek(Token![,]) {
-        let known = KNOWN.iter().find(|(known, _)| name == known);
-        let example = known.map_or("", |(_, example)| example);
-        return Err(Error::new(name.span(), format!("`{name}` has no value: write `{example}`")));
+        let message = format!("`{name}` has no value: write `{}`", example(name));
+        return Err(Error::new(name.span(), message));
     }
     Ok(())
+}
+
+fn example(name: &Ident) -> &'static str {
+    let known = KNOWN.iter().find(|(known, _)| name == known);
+    known.map_or("", |(_, example)| example)
 }
 
 fn parse_key(value: Expr) -> Result<Key> {
@@ -160,31 +191,52 @@ fn parse_key(value: Expr) -> Result<Key> {
         Expr::Call(call) if is_path(&call.func, "keys") => {
             Err(Error::new_spanned(call, "`keys(..)` is not available yet: write one key"))
         }
+        Expr::MethodCall(call) if is_template(&call.receiver) => Err(Error::new_spanned(
+            call,
+            "placeholders are not filled in here, so every call would have the same key: \
+             write the string alone, `key = \"order:<id>\"`",
+        )),
         other => Ok(Key::Expr(other)),
     }
 }
 
-fn parse_on_busy(value: Expr) -> Result<OnBusy> {
-    let message = match &value {
-        _ if is_path(&value, "error") => return Ok(OnBusy::Error),
-        _ if is_path(&value, "skip") => return Ok(OnBusy::Skip),
-        Expr::Call(call) if is_path(&call.func, "fallback") => match call.args.first() {
-            Some(Expr::Path(path)) if call.args.len() == 1 && path.qself.is_none() => {
-                return Ok(OnBusy::Fallback(path.path.clone()));
-            }
-            _ => {
-                "`fallback` takes the path of one function with the same arguments: write \
-                 `on_busy = fallback(later)`, or `fallback(Self::later)` for a method"
-            }
-        },
-        Expr::Call(call) if is_path(&call.func, "defer") => {
-            "`defer` is not available yet: write `on_busy = fallback(path)` to hand the call over"
+/// Whether this is a string with something like a placeholder in it.
+fn is_template(expr: &Expr) -> bool {
+    match expr {
+        Expr::Lit(syn::ExprLit { lit: Lit::Str(text), .. }) => {
+            text.value().split_once('<').is_some_and(|(_, rest)| rest.contains('>'))
         }
-        _ => {
-            "unknown policy: write `on_busy = error`, `on_busy = skip` or `on_busy = fallback(path)`, without quotes"
-        }
-    };
-    Err(Error::new_spanned(value, message))
+        _ => false,
+    }
+}
+
+fn parse_time(input: ParseStream, name: &Ident) -> Result<Time> {
+    duration::time(&name.to_string(), value(input, name)?)
+}
+
+/// A word that stands alone.
+fn parse_bare(input: ParseStream, name: &Ident) -> Result<bool> {
+    if input.peek(Token![=]) {
+        let message = format!("`{name}` takes no value: write `{name}` alone, or leave it out");
+        return Err(Error::new(name.span(), message));
+    }
+    Ok(true)
+}
+
+/// `= name`
+fn parse_binding(input: ParseStream, name: &Ident) -> Result<Ident> {
+    equals(input, name)?;
+    let start = input.span();
+    match input.parse() {
+        Ok(binding) if input.is_empty() || input.peek(Token![,]) => Ok(binding),
+        _ => Err(Error::new(
+            start,
+            format!(
+                "`{name}` gives a name to use in the body: write one, as in `{}`",
+                example(name)
+            ),
+        )),
+    }
 }
 
 fn parse_message(value: Expr) -> Result<Template> {
@@ -217,10 +269,6 @@ fn parse_runtime(input: ParseStream, name: &Ident) -> Result<Path> {
     input.call(Path::parse_mod_style)
 }
 
-fn is_path(expr: &Expr, name: &str) -> bool {
-    matches!(expr, Expr::Path(path) if path.path.is_ident(name))
-}
-
 /// Why an argument is refused, and what to write instead.
 fn refusal(name: &Ident) -> String {
     let name = name.to_string();
@@ -228,7 +276,7 @@ fn refusal(name: &Ident) -> String {
         return format!("`{name}` is not available yet: remove it");
     }
     let known = KNOWN.iter().map(|(known, _)| *known);
-    if let Some(near) = known.clone().chain(LATER).find(|known| near(&name, known)) {
+    if let Some(near) = known.clone().find(|known| near(&name, known)) {
         return format!("unknown argument `{name}`: did you mean `{near}`?");
     }
     let known: Vec<_> = known.map(|known| format!("`{known}`")).collect();

@@ -1,9 +1,16 @@
 //! Contradictions between the arguments, and between them and the function.
 
+use std::time::Duration;
+
+use humantime::format_duration;
+use proc_macro2::Ident;
+use syn::ext::IdentExt as _;
 use syn::{Error, Result};
 
-use crate::args::{Args, Key, OnBusy};
+use crate::args::{Args, Key};
+use crate::duration::{TTL_DEFAULT, Time};
 use crate::item::Function;
+use crate::policy::{OnBusy, OnLost};
 
 pub(crate) fn check(args: &Args, function: &Function) -> Result<()> {
     let names = function.names();
@@ -12,18 +19,114 @@ pub(crate) fn check(args: &Args, function: &Function) -> Result<()> {
     }
     if let Some(message) = &args.message {
         message.check_names(&names)?;
-        let policy = match args.on_busy {
-            OnBusy::Error => return Ok(()),
-            OnBusy::Skip => "skip",
-            OnBusy::Fallback(_) => "fallback",
-        };
-        return Err(Error::new(
-            args.span_of("message"),
-            format!(
-                "the message belongs to the busy error, which `on_busy = {policy}` does not give: \
-                 remove `message`, or write `on_busy = error`"
-            ),
-        ));
+        check_message(args)?;
+    }
+    check_renewal(args)?;
+    check_min_hold(args)?;
+    check_on_lost(args, function)?;
+    check_bindings(args, &names)
+}
+
+fn check_message(args: &Args) -> Result<()> {
+    let policy = match args.on_busy {
+        OnBusy::Error => return Ok(()),
+        OnBusy::Skip => "skip",
+        OnBusy::Fallback(_) => "fallback",
+    };
+    let message = format!(
+        "the message belongs to the busy error, which `on_busy = {policy}` does not give: \
+         remove `message`, or write `on_busy = error`"
+    );
+    Err(Error::new(args.span_of("message"), message))
+}
+
+fn check_renewal(args: &Args) -> Result<()> {
+    if args.renew && args.ttl.is_none() {
+        let message =
+            "a lock without `ttl` is renewed already: remove `renew`, or give a `ttl` beside it";
+        return Err(Error::new(args.span_of("renew"), message));
+    }
+    let Some(max_hold) = &args.max_hold else {
+        return Ok(());
+    };
+    let fault = |message: String| Err(Error::new(args.span_of("max_hold"), message));
+    if args.ttl.is_some() && !args.renew {
+        return fault(
+            "`max_hold` is the end of renewal, and a lock with `ttl` is not renewed: add `renew`, \
+             or remove `max_hold`, as `ttl` is the longest hold then"
+                .to_owned(),
+        );
+    }
+    match (max_hold.literal(), lease(args)) {
+        (Some(max_hold), Some((lease, its_name))) if max_hold < lease => {
+            let (max_hold, lease) = (format_duration(max_hold), format_duration(lease));
+            fault(format!(
+                "`max_hold` is the end of renewal, so it is at least {its_name}: write a `max_hold` of \
+                 \"{lease}\" or more, or `ttl = \"{max_hold}\"` alone for the longest hold"
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_min_hold(args: &Args) -> Result<()> {
+    let min_hold = args.min_hold.as_ref().and_then(Time::literal);
+    match (min_hold, lease(args)) {
+        (Some(min_hold), Some((lease, its_name))) if min_hold > lease => {
+            let (min_hold, lease) = (format_duration(min_hold), format_duration(lease));
+            let renew = if args.ttl.is_some() { "" } else { " with `renew`" };
+            let message = format!(
+                "`min_hold` is at most {its_name}: write a `min_hold` of \"{lease}\" or less, or a \
+                 `ttl` of \"{min_hold}\" or more{renew}"
+            );
+            Err(Error::new(args.span_of("min_hold"), message))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_on_lost(args: &Args, function: &Function) -> Result<()> {
+    if matches!(args.on_lost, Some(OnLost::Cancel)) && !function.is_async() {
+        let message = "a function that is not async cannot be stopped: write `on_lost = error` to have it \
+                       finish and then fail, or make it an `async fn`";
+        return Err(Error::new(args.span_of("on_lost"), message));
     }
     Ok(())
+}
+
+/// A name for the body that would hide another one from it is a mistake.
+fn check_bindings(args: &Args, names: &[Ident]) -> Result<()> {
+    let bindings = [("guard", &args.guard), ("fence", &args.fence)];
+    for (argument, binding) in bindings {
+        let Some(binding) = binding else { continue };
+        let word = binding.unraw();
+        if names.iter().any(|name| name.unraw() == word) {
+            let message = format!(
+                "`{argument} = {word}` would shadow the function's argument `{word}`: write another \
+                 name, such as `{argument} = {word}_{argument}`"
+            );
+            return Err(Error::new(binding.span(), message));
+        }
+    }
+    match (&args.guard, &args.fence) {
+        (Some(guard), Some(fence)) if guard.unraw() == fence.unraw() => Err(Error::new(
+            fence.span(),
+            format!("`guard` and `fence` are both called `{guard}`: write two names"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// How long the lease is, where that is known here, and in words.
+fn lease(args: &Args) -> Option<(Duration, String)> {
+    match &args.ttl {
+        Some(ttl) => {
+            let ttl = ttl.literal()?;
+            Some((ttl, format!("the `ttl` of {}", format_duration(ttl))))
+        }
+        None => {
+            let lease = format_duration(TTL_DEFAULT);
+            Some((TTL_DEFAULT, format!("the lease of {lease} that a lock without `ttl` has")))
+        }
+    }
 }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use syn::spanned::Spanned as _;
 use syn::{Error, Expr, Lit, LitStr, Result};
 
-/// The shortest and the longest lease, as the engine has them.
+/// The lease of a lock without `ttl`, the shortest and the longest one, as the engine has them.
+pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 const TTL_MIN: Duration = Duration::from_millis(50);
 const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -16,38 +18,56 @@ pub(crate) enum Time {
     Expr(Expr),
 }
 
-/// Reads the value of `ttl`.
+impl Time {
+    pub(crate) fn literal(&self) -> Option<Duration> {
+        match self {
+            Time::Literal(time) => Some(*time),
+            Time::Expr(_) => None,
+        }
+    }
+
+    pub(crate) fn expr(&self) -> Option<&Expr> {
+        match self {
+            Time::Literal(_) => None,
+            Time::Expr(expr) => Some(expr),
+        }
+    }
+}
+
+/// Reads the value of `ttl`, which has bounds.
 pub(crate) fn ttl(value: Expr) -> Result<Time> {
+    let span = value.span();
+    let time = time("ttl", value)?;
+    let message = match time.literal() {
+        Some(ttl) if ttl < TTL_MIN => "this lease is too short: `ttl` is at least \"50ms\"",
+        Some(ttl) if ttl > TTL_MAX => "this lease is too long: `ttl` is at most \"24h\"",
+        _ => return Ok(time),
+    };
+    Err(Error::new(span, message))
+}
+
+/// Reads the value of the argument `name`.
+pub(crate) fn time(name: &str, value: Expr) -> Result<Time> {
     let literal = match &value {
         Expr::Lit(literal) => &literal.lit,
         _ => return Ok(Time::Expr(value)),
     };
-    let text = match literal {
-        Lit::Str(text) => text,
+    match literal {
+        Lit::Str(text) => parse(text).map(Time::Literal),
         Lit::Int(number) => {
             let number = number.base10_digits();
-            return Err(Error::new(
+            Err(Error::new(
                 literal.span(),
-                format!("a duration needs a unit: write `ttl = \"{number}s\"` for seconds"),
-            ));
+                format!("a duration needs a unit: write `{name} = \"{number}s\"` for seconds"),
+            ))
         }
-        other => {
-            return Err(Error::new(
-                other.span(),
-                "`ttl` is a duration: write `ttl = \"300s\"`, or an expression of type `Duration`",
-            ));
-        }
-    };
-    let ttl = parse(text)?;
-    if ttl < TTL_MIN {
-        let message = "this lease is too short: `ttl` is at least \"50ms\"";
-        return Err(Error::new(text.span(), message));
+        other => Err(Error::new(
+            other.span(),
+            format!(
+                "`{name}` is a duration: write `{name} = \"300s\"`, or an expression of type `Duration`"
+            ),
+        )),
     }
-    if ttl > TTL_MAX {
-        let message = "this lease is too long: `ttl` is at most \"24h\"";
-        return Err(Error::new(text.span(), message));
-    }
-    Ok(Time::Literal(ttl))
 }
 
 /// Reads a literal of whole milliseconds, more than none.
@@ -136,6 +156,14 @@ mod tests {
     #[test]
     fn a_bare_number_gets_its_unit_in_the_message() {
         assert!(read(parse_quote!(300)).unwrap_err().contains("`ttl = \"300s\"`"));
+    }
+
+    #[test]
+    fn only_a_lease_has_bounds() {
+        let read = |value| time("max_hold", value).ok()?.literal();
+        assert_eq!(read(parse_quote!("1ms")), Some(Duration::from_millis(1)));
+        assert_eq!(read(parse_quote!("7days")), Some(Duration::from_secs(7 * 86_400)));
+        assert_eq!(read(parse_quote!("0s")), None);
     }
 
     #[test]

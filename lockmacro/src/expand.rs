@@ -4,12 +4,13 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
-use syn::{Expr, ExprReference, Path, Result, Token, parse_quote_spanned};
+use syn::{Expr, ExprPath, ExprReference, Path, Result, Token, parse_quote_spanned};
 
-use crate::args::{Args, Key, OnBusy};
+use crate::args::{Args, Key};
 use crate::check;
 use crate::duration::Time;
-use crate::item::{Function, Shape, braces};
+use crate::item::{Function, braces};
+use crate::policy::{OnBusy, OnLost};
 use crate::template::{Part, Template};
 
 /// The attribute: the function under its lock, or as it was and one error.
@@ -43,7 +44,7 @@ impl<'a> Printer<'a> {
         let site = function.output_span.resolved_at(Span::mixed_site());
         let default = || parse_quote_spanned!(site=> ::lockmacro_runtime);
         let runtime = args.runtime.clone().unwrap_or_else(default);
-        let is_async = !matches!(function.shape, Shape::Blocking);
+        let is_async = function.is_async();
         Self { args, function, is_async, runtime, site }
     }
 
@@ -59,67 +60,125 @@ impl<'a> Printer<'a> {
         } else {
             (Some(quote_spanned!(site=> let lock = #lock;)), quote_spanned!(site=> lock))
         };
-        let call = match &self.args.on_busy {
-            OnBusy::Error => self.call("run", &lock, &self.body()),
-            OnBusy::Skip => self.call("run_or_skip", &lock, &self.body()),
-            OnBusy::Fallback(path) => self.fallback(path, &lock)?,
-        };
+        let call = if self.is_one_call() { self.run(&lock) } else { self.acquire_and_run(&lock)? };
         Ok(quote_spanned!(site=> #binding #call))
     }
 
-    /// Output: `match lock.acquire().await { Ok(guard) => guard.run(body).await, … }`
-    fn fallback(&self, path: &Path, lock: &TokenStream) -> Result<TokenStream> {
+    /// Whether nothing is asked for that stands between acquiring the lock and running the body.
+    fn is_one_call(&self) -> bool {
+        let Args { on_busy, on_lost, guard, fence, .. } = self.args;
+        let is_fallback = matches!(on_busy, OnBusy::Fallback(_));
+        let is_recovery = matches!(on_lost, Some(OnLost::Recover(_)));
+        !is_fallback && !is_recovery && guard.is_none() && fence.is_none()
+    }
+
+    /// Output: `lock.run(body).await`
+    fn run(&self, lock: &TokenStream) -> TokenStream {
+        let method = match self.args.on_busy {
+            OnBusy::Skip => "run_or_skip",
+            OnBusy::Error | OnBusy::Fallback(_) => "run",
+        };
+        match &self.args.on_lost {
+            Some(OnLost::Recover(path)) => {
+                let lock = self.recovering(lock, path);
+                self.call(method, &lock, &self.body())
+            }
+            _ => self.call(method, lock, &self.body()),
+        }
+    }
+
+    /// Output: `lock.recovering(path)`
+    ///
+    /// The path is called in a closure of a known type, so that a function of another one is told
+    /// once, and at its path.
+    fn recovering(&self, lock: &TokenStream, path: &ExprPath) -> TokenStream {
+        let there = path.span().resolved_at(self.site);
+        let output = &self.function.output;
+        let recover = quote_spanned!(there=> |lost, value| #path(lost, value));
+        quote_spanned!(self.site=> #lock.recovering::<#output, _>(#recover))
+    }
+
+    /// Output: `match lock.acquire().await { Ok(lock) => lock.run(body).await, … }`
+    fn acquire_and_run(&self, lock: &TokenStream) -> Result<TokenStream> {
         let (site, runtime) = (self.site, &self.runtime);
-        let acquired = self.call("acquire", lock, &TokenStream::new());
-        let guarded = self.call("run", &quote_spanned!(site=> guard), &self.body());
+        let nothing = TokenStream::new();
+        let (acquired, held) = match &self.args.fence {
+            Some(fence) => {
+                let acquired = self.call("acquire_fenced", lock, &nothing);
+                (acquired, quote_spanned!(site=> (lock, #fence)))
+            }
+            None => (self.call("acquire", lock, &nothing), quote_spanned!(site=> lock)),
+        };
+        let mut run = self.run(&quote_spanned!(site=> lock));
+        if let Some(guard) = &self.args.guard {
+            run = quote_spanned!(site=> { let #guard = &lock.share(); #run });
+        }
+        let busy = match &self.args.on_busy {
+            OnBusy::Error | OnBusy::Skip => None,
+            OnBusy::Fallback(path) => {
+                let instead = self.fallback(path)?;
+                let condition = quote_spanned!(site=> if busy.is_busy());
+                Some(
+                    quote_spanned!(site=> ::core::result::Result::Err(busy) #condition => #instead,),
+                )
+            }
+        };
+        let failed = match &self.args.on_busy {
+            OnBusy::Error | OnBusy::Fallback(_) => {
+                quote_spanned!(site=> #runtime::LockOutcome::from_lock_error(error))
+            }
+            OnBusy::Skip => {
+                let name = self.name();
+                quote_spanned!(site=> #runtime::SkipOutcome::refused(#name, error))
+            }
+        };
+        Ok(quote_spanned! {site=>
+            match #acquired {
+                ::core::result::Result::Ok(#held) => #run,
+                #busy
+                ::core::result::Result::Err(error) => #failed,
+            }
+        })
+    }
+
+    /// Output: `path(id, order).await`
+    fn fallback(&self, path: &Path) -> Result<TokenStream> {
         // An error about the call belongs to the path, not to the arguments of this function.
         let there = path.span();
         let mut arguments = self.function.call_arguments()?;
         for argument in &mut arguments {
             argument.set_span(there.resolved_at(argument.span()));
         }
-        let suffix = self.is_async.then(|| quote_spanned!(there.resolved_at(site)=> .await));
-        let instead = quote_spanned!(there.resolved_at(site)=> #path(#(#arguments),*) #suffix);
-        Ok(quote_spanned! {site=>
-            match #acquired {
-                ::core::result::Result::Ok(guard) => #guarded,
-                ::core::result::Result::Err(error) if error.is_busy() => #instead,
-                ::core::result::Result::Err(error) => #runtime::LockOutcome::from_lock_error(error),
-            }
-        })
+        let there = there.resolved_at(self.site);
+        let suffix = self.is_async.then(|| quote_spanned!(there=> .await));
+        Ok(quote_spanned!(there=> #path(#(#arguments),*) #suffix))
     }
 
     /// Output: `lock.run(argument).await`, or what it is called in a sync function.
     fn call(&self, method: &str, lock: &TokenStream, argument: &TokenStream) -> TokenStream {
-        let method = match (method, self.is_async) {
-            ("run_or_skip", false) => "run_blocking_or_skip".to_owned(),
-            (method, false) => format!("{method}_blocking"),
-            (method, true) => method.to_owned(),
+        let method = match (method, method.strip_prefix("run")) {
+            (method, _) if self.is_async => method.to_owned(),
+            (_, Some(kind)) => format!("run_blocking{kind}"),
+            (method, None) => format!("{method}_blocking"),
         };
         let method = Ident::new(&method, self.site);
         let suffix = self.is_async.then(|| quote_spanned!(self.site=> .await));
         quote_spanned!(self.site=> #lock.#method(#argument) #suffix)
     }
 
-    /// Output: `Lock::new(key).ttl(ttl).name("function")`
+    /// Under which name the lock is held and told of.
+    fn name(&self) -> String {
+        self.function.sig.ident.unraw().to_string()
+    }
+
+    /// Output: `Lock::new(key).ttl(ttl).name("function").message(message).manager(manager)`
     fn lock(&self) -> TokenStream {
         let (site, runtime) = (self.site, &self.runtime);
         let key = match &self.args.key {
             Key::Template(template) => self.key(template),
             Key::Expr(expr) => expr.to_token_stream(),
         };
-        let ttl = match &self.args.ttl {
-            Time::Literal(ttl) if ttl.subsec_millis() == 0 => {
-                let seconds = Literal::u64_unsuffixed(ttl.as_secs());
-                quote_spanned!(site=> ::core::time::Duration::from_secs(#seconds))
-            }
-            Time::Literal(ttl) => {
-                let millis = Literal::u128_unsuffixed(ttl.as_millis());
-                quote_spanned!(site=> ::core::time::Duration::from_millis(#millis))
-            }
-            Time::Expr(expr) => expr.to_token_stream(),
-        };
-        let name = self.function.sig.ident.unraw().to_string();
+        let name = self.name();
         let message = self.args.message.as_ref().map(|template| {
             let message = self.message(template);
             quote_spanned!(site=> .message(#message))
@@ -128,7 +187,48 @@ impl<'a> Printer<'a> {
             let manager = reference(manager, manager.span().resolved_at(site));
             quote_spanned!(site=> .manager(#manager))
         });
-        quote_spanned!(site=> #runtime::Lock::new(#key).ttl(#ttl).name(#name) #message #manager)
+        let lease = self.lease();
+        quote_spanned!(site=> #runtime::Lock::new(#key) #lease.name(#name) #message #manager)
+    }
+
+    /// Output: `.ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold).on_lost(policy)`
+    fn lease(&self) -> TokenStream {
+        let (site, runtime, args) = (self.site, &self.runtime, self.args);
+        let time = |method: &str, time: &Option<Time>| {
+            let time = self.time(time.as_ref()?);
+            let method = Ident::new(method, site);
+            Some(quote_spanned!(site=> .#method(#time)))
+        };
+        let ttl = time("ttl", &args.ttl);
+        let renew = args.renew.then(|| quote_spanned!(site=> .renew()));
+        let max_hold = time("max_hold", &args.max_hold);
+        let min_hold = time("min_hold", &args.min_hold);
+        let on_lost = match args.on_lost {
+            // What happens by itself.
+            None | Some(OnLost::Cancel) => None,
+            Some(OnLost::Error) if !self.is_async => None,
+            Some(OnLost::Error) => Some(quote_spanned!(site=> .on_lost(#runtime::OnLost::Error))),
+            Some(OnLost::Finish) => Some(quote_spanned!(site=> .on_lost(#runtime::OnLost::Finish))),
+            // The body is run in another way.
+            Some(OnLost::Recover(_)) => None,
+        };
+        quote_spanned!(site=> #ttl #renew #max_hold #min_hold #on_lost)
+    }
+
+    /// Output: `Duration::from_secs(300)`
+    fn time(&self, time: &Time) -> TokenStream {
+        let site = self.site;
+        match time {
+            Time::Literal(time) if time.subsec_millis() == 0 => {
+                let seconds = Literal::u64_unsuffixed(time.as_secs());
+                quote_spanned!(site=> ::core::time::Duration::from_secs(#seconds))
+            }
+            Time::Literal(time) => {
+                let millis = Literal::u128_unsuffixed(time.as_millis());
+                quote_spanned!(site=> ::core::time::Duration::from_millis(#millis))
+            }
+            Time::Expr(expr) => expr.to_token_stream(),
+        }
     }
 
     /// Output: `LockKey::template("order:<id>").literal("order:").value(&id)`

@@ -43,6 +43,11 @@ pub(crate) enum Shape {
 }
 
 impl Function {
+    /// Whether the body is awaited, and so can be stopped.
+    pub(crate) fn is_async(&self) -> bool {
+        !matches!(self.shape, Shape::Blocking)
+    }
+
     /// The names a template may start at: `self` and what the arguments' patterns bind.
     pub(crate) fn names(&self) -> Vec<Ident> {
         struct Names(Vec<Ident>);

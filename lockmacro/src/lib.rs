@@ -12,6 +12,7 @@ mod check;
 mod duration;
 mod expand;
 mod item;
+mod policy;
 mod returns;
 mod template;
 
@@ -40,8 +41,14 @@ use proc_macro::TokenStream;
 /// | argument | forms | default |
 /// |---|---|---|
 /// | `key` | `"order:<id>"`, a template · any expression giving `impl Into<LockKey>` | required |
-/// | `ttl` | `"300s"`, `"1m30s"`, `"500ms"`, from 50 ms to 24 h · an expression of type `Duration` | required: the longest time that the body may hold the lock |
+/// | `ttl` | `"300s"`, `"1m30s"`, `"500ms"`, from 50 ms to 24 h · an expression of type `Duration`: the longest time that the body may hold the lock, unless `renew` | a lease of 30 s, renewed while the body runs |
+/// | `renew` | alone: the lease of `ttl` is renewed while the body runs, so that `ttl` is how long after a crash the lock is free again | off when `ttl` is given |
+/// | `max_hold` | a duration, as `ttl`: the end of renewal, after which the lock is lost | none: as long as the body runs |
+/// | `min_hold` | a duration, at most `ttl`: the key stays at least that long, however short the body is | none: the key goes with the body |
 /// | `on_busy` | `error` · `skip` · `fallback(path)`, which calls a function with the same arguments and return type | `error` |
+/// | `on_lost` | `cancel` · `error` · `finish` · the path of a function `fn(Lost, Ret) -> Ret`; see [below](#when-the-lock-is-lost) | `cancel`, and `error` in a function that is not async |
+/// | `guard` | a name, which is a `&LockGuard` in the body | none |
+/// | `fence` | a name, which is a `Fence` in the body: a number that grows from grant to grant | none, and no fence is issued |
 /// | `message` | a template, shown by the busy error | none |
 /// | `manager` | an expression giving `&LockManager`, such as `self.locks` | the installed one |
 /// | `crate` | the path of the runtime | `::lockmacro_runtime` |
@@ -75,6 +82,52 @@ use proc_macro::TokenStream;
 /// In a key, different values never give the same text: a value is percent-encoded where it could
 /// be taken for structure, placeholders do not touch each other, and a literal does not start with
 /// `%` after one. Plain ids stay as they are. In a message values are shown as they are.
+///
+/// # When the lock is lost
+///
+/// A lock is lost when the body takes longer than it may be held, when the server cannot be asked
+/// in time to renew the lease, or when the key is deleted or overwritten. `on_lost` says what
+/// becomes of the body:
+///
+/// | `on_lost` | the body | the caller gets |
+/// |---|---|---|
+/// | `cancel` | is dropped at its next await, before the server can grant the lock to somebody else | `LockError::Lost` |
+/// | `error` | runs on to its end | `LockError::Lost`, or the body's own error |
+/// | `finish` | runs on to its end | the body's value; the loss is logged |
+/// | a path | runs on to its end | what the function makes of the `Lost` and the body's value, which it may undo or keep |
+///
+/// `cancel` stops a body only at an await. Code between two awaits, functions that are not async,
+/// and work that was spawned go on: there the body asks `guard.check()?` before each step that
+/// counts, or has the resource refuse late writes by the `fence`. Only a fence helps against a
+/// process that stood still from a check to its write.
+///
+/// ```
+/// # use lockmacro_runtime::{Fence, LockError, Lost, distributed_lock};
+/// # struct Orders;
+/// # impl Orders {
+/// # async fn reserve(&self, _: u64) -> Result<u32, LockError> { Ok(7) }
+/// # async fn write(&self, _: u64, _: u32, _: Fence) -> Result<(), LockError> { Ok(()) }
+/// #[distributed_lock(key = "order:<id>", ttl = "10s", renew, max_hold = "10m", guard = lock, fence = fence)]
+/// async fn assign(&self, id: u64) -> Result<(), LockError> {
+///     let desk = self.reserve(id).await?;
+///     lock.check()?;
+///     self.write(id, desk, fence).await
+/// }
+///
+/// #[distributed_lock(key = "order:<id>", on_lost = Self::kept_apart)]
+/// async fn audit(&self, id: u64) -> Result<u32, LockError> {
+///     self.reserve(id).await
+/// }
+///
+/// fn kept_apart(lost: Lost, audited: Result<u32, LockError>) -> Result<u32, LockError> {
+///     audited.and(Err(lost.into()))
+/// }
+/// # }
+/// ```
+///
+/// A call under the same key and manager inside of the body joins the lock: it has the same guard
+/// and fence, and only the outer call gives it back. Asking for a `fence` is an error there when the
+/// outer call has none. Work that the body spawns is outside, unless it runs in `guard.scope(..)`.
 ///
 /// # Functions
 ///
@@ -111,9 +164,30 @@ use proc_macro::TokenStream;
 /// # }
 /// ```
 ///
-/// A sync function calls `run_blocking`, `on_busy = skip` calls `run_or_skip`, and
-/// `on_busy = fallback(path)` matches on `acquire`. A line that never runs, `if false { return .. }`,
-/// tells the compiler the body's type.
+/// A sync function calls `run_blocking`, and `on_busy = skip` calls `run_or_skip`. Where `guard`,
+/// `fence`, a fallback or a function for `on_lost` stands between the lock and the body, it is a
+/// `match` on `acquire` or `acquire_fenced`, whose first arm runs the body:
+///
+/// ```
+/// # use lockmacro_runtime::{Fence, LockError};
+/// # async fn write(id: u64, fence: Fence) -> Result<(), LockError> { Ok(()) }
+/// # async fn assign(id: u64) -> Result<(), LockError> {
+/// match ::lockmacro_runtime::Lock::new("order").name("assign").acquire_fenced().await {
+///     ::core::result::Result::Ok((lock, fence)) => {
+///         let guard = &lock.share();
+///         lock.run(async move {
+///             // the body
+/// #           guard.check()?;
+/// #           write(id, fence).await
+///         })
+///         .await
+///     }
+///     ::core::result::Result::Err(error) => ::lockmacro_runtime::LockOutcome::from_lock_error(error),
+/// }
+/// # }
+/// ```
+///
+/// A line that never runs, `if false { return .. }`, tells the compiler the body's type.
 #[proc_macro_attribute]
 pub fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     expand::attribute(args.into(), item.into()).into()

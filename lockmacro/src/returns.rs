@@ -5,22 +5,21 @@ use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
 use syn::{Error, ParenthesizedGenericArguments, PathSegment, Result, TraitBound, Type, TypeFnPtr};
 
-/// Refuses types whose work starts after the function has returned, when the lock is gone.
+/// Refuses types whose work starts after the function has returned, when the lock is gone: traits
+/// that are called something like `TryStream`, and boxes that are called `BoxFuture`. What hides
+/// behind another name cannot be seen here.
 pub(crate) fn check(output: &Type) -> Result<()> {
     struct Lazy(Option<Error>);
     impl Lazy {
         fn refuse(&mut self, segment: &PathSegment, ident: &str) {
-            let mend = match ident {
-                "Future" | "IntoFuture" | "BoxFuture" | "LocalBoxFuture" => {
-                    "write an `async fn` that returns the future's output"
-                }
-                "Stream" | "BoxStream" | "LocalBoxStream" => {
-                    "collect the items in the body and return a `Vec`, or lock the function that reads the stream"
-                }
-                "Iterator" | "IntoIterator" | "DoubleEndedIterator" | "ExactSizeIterator" => {
-                    "collect the items in the body and return a `Vec`"
-                }
-                _ => return,
+            let mend = if ident.ends_with("Future") {
+                "write an `async fn` that returns the future's output"
+            } else if ident.ends_with("Stream") {
+                "collect the items in the body and return a `Vec`, or lock the function that reads the stream"
+            } else if ident.ends_with("Iterator") {
+                "collect the items in the body and return a `Vec`"
+            } else {
+                return;
             };
             let message = format!(
                 "the work of this `{ident}` starts after the function has returned, when the lock would be gone: {mend}"

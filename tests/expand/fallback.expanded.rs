@@ -9,9 +9,8 @@ async fn assign(id: u64, mut warehouse: String) -> Result<(), OrderError> {
         .acquire()
         .await
     {
-        ::core::result::Result::Ok(guard) => {
-            guard
-                .run(async move {
+        ::core::result::Result::Ok(lock) => {
+            lock.run(async move {
                     if false {
                         return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
                             Result<(), OrderError>,
@@ -22,7 +21,7 @@ async fn assign(id: u64, mut warehouse: String) -> Result<(), OrderError> {
                 })
                 .await
         }
-        ::core::result::Result::Err(error) if error.is_busy() => {
+        ::core::result::Result::Err(busy) if busy.is_busy() => {
             queue::later(id, warehouse).await
         }
         ::core::result::Result::Err(error) => {
@@ -40,18 +39,17 @@ fn assign_now(id: u64) -> Result<(), OrderError> {
         .name("assign_now")
         .acquire_blocking()
     {
-        ::core::result::Result::Ok(guard) => {
-            guard
-                .run_blocking(move || {
-                    if false {
-                        return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                            Result<(), OrderError>,
-                        >();
-                    }
-                    store(id)
-                })
+        ::core::result::Result::Ok(lock) => {
+            lock.run_blocking(move || {
+                if false {
+                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                        Result<(), OrderError>,
+                    >();
+                }
+                store(id)
+            })
         }
-        ::core::result::Result::Err(error) if error.is_busy() => queue::later(id),
+        ::core::result::Result::Err(busy) if busy.is_busy() => queue::later(id),
         ::core::result::Result::Err(error) => {
             ::lockmacro_runtime::LockOutcome::from_lock_error(error)
         }

@@ -15,9 +15,8 @@ impl Orders {
             .acquire()
             .await
         {
-            ::core::result::Result::Ok(guard) => {
-                guard
-                    .run(async move {
+            ::core::result::Result::Ok(lock) => {
+                lock.run(async move {
                         if false {
                             return erp::lock::__macro_v0_1_0::outcome::<
                                 Result<_, Error>,
@@ -27,7 +26,7 @@ impl Orders {
                     })
                     .await
             }
-            ::core::result::Result::Err(error) if error.is_busy() => {
+            ::core::result::Result::Err(busy) if busy.is_busy() => {
                 Self::later(self, ids).await
             }
             ::core::result::Result::Err(error) => {

@@ -9,7 +9,7 @@ use syn::visit_mut::VisitMut;
 use syn::{Attribute, ImplItemFn, Item};
 
 /// `name.rs` expands to `name.expanded.rs`.
-const SAMPLES: [&str; 8] = [
+const SAMPLES: [&str; 12] = [
     "audit_order",
     "sync",
     "skip",
@@ -18,6 +18,10 @@ const SAMPLES: [&str; 8] = [
     "async_trait",
     "message",
     "key_expression",
+    "renew",
+    "guard_and_fence",
+    "recovery",
+    "skip_with_a_fence",
 ];
 
 fn folder() -> PathBuf {

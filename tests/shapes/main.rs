@@ -3,13 +3,16 @@
 
 mod blocking;
 mod functions;
+mod guards;
 mod keys;
+mod leases;
+mod losses;
 mod methods;
 mod outcomes;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockManager, LossCause};
 
 /// An application's error.
 #[derive(Debug)]
@@ -56,6 +59,24 @@ fn held_blocking(locks: &LockManager, key: &str) -> bool {
         Err(error) => Err(error),
     };
     std::thread::spawn(other).join().unwrap().unwrap()
+}
+
+/// How the lock was lost that a call failed with.
+fn cause<T>(ended: Result<T, impl Into<OrderError>>) -> LossCause {
+    match ended.map_err(Into::into) {
+        Err(OrderError::Lock(LockError::Lost(lost))) => lost.cause(),
+        Err(error) => panic!("another error: {error:?}"),
+        Ok(_) => panic!("no error"),
+    }
+}
+
+/// Asks again until `condition` holds.
+async fn until(claim: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !condition().await {
+        assert!(start.elapsed() < Duration::from_secs(20), "not in time: {claim}");
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
 }
 
 /// Asserts that a call had the lock while its body ran, and has it no more.

@@ -189,6 +189,10 @@ impl LockOutcome for Response {
     fn from_lock_error(error: LockError) -> Self {
         if error.is_busy() { Self::Locked } else { Self::Failed }
     }
+
+    fn after_loss(self, _: LockError) -> Self {
+        Self::Failed
+    }
 }
 
 #[tokio::test]

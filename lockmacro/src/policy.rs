@@ -1,0 +1,61 @@
+//! What a call does when the lock is busy, and what becomes of the body when it is lost.
+
+use syn::{Error, Expr, ExprPath, Path, Result};
+
+/// What a call does when the lock is held by somebody else.
+pub(crate) enum OnBusy {
+    Error,
+    Skip,
+    Fallback(Path),
+}
+
+/// What becomes of the body when its lock is lost.
+pub(crate) enum OnLost {
+    Cancel,
+    Error,
+    Finish,
+    /// A function that makes the caller's value of the loss and the body's value.
+    Recover(ExprPath),
+}
+
+pub(crate) fn on_busy(value: Expr) -> Result<OnBusy> {
+    let message = match &value {
+        _ if is_path(&value, "error") => return Ok(OnBusy::Error),
+        _ if is_path(&value, "skip") => return Ok(OnBusy::Skip),
+        Expr::Call(call) if is_path(&call.func, "fallback") => match call.args.first() {
+            Some(Expr::Path(path)) if call.args.len() == 1 && path.qself.is_none() => {
+                return Ok(OnBusy::Fallback(path.path.clone()));
+            }
+            _ => {
+                "`fallback` takes the path of one function with the same arguments: write \
+                 `on_busy = fallback(later)`, or `fallback(Self::later)` for a method"
+            }
+        },
+        Expr::Call(call) if is_path(&call.func, "defer") => {
+            "`defer` is not available yet: write `on_busy = fallback(path)` to hand the call over"
+        }
+        _ => {
+            "unknown policy: write `on_busy = error`, `on_busy = skip` or `on_busy = fallback(path)`, without quotes"
+        }
+    };
+    Err(Error::new_spanned(value, message))
+}
+
+pub(crate) fn on_lost(value: Expr) -> Result<OnLost> {
+    match value {
+        _ if is_path(&value, "cancel") => Ok(OnLost::Cancel),
+        _ if is_path(&value, "error") => Ok(OnLost::Error),
+        _ if is_path(&value, "finish") => Ok(OnLost::Finish),
+        Expr::Path(path) => Ok(OnLost::Recover(path)),
+        other => Err(Error::new_spanned(
+            other,
+            "unknown policy: write `on_lost = cancel`, `on_lost = error` or `on_lost = finish`, without quotes, \
+             or the path of a function that gets the `Lost` and the body's value, as in \
+             `on_lost = rollback` or `on_lost = Self::rollback`",
+        )),
+    }
+}
+
+pub(crate) fn is_path(expr: &Expr, name: &str) -> bool {
+    matches!(expr, Expr::Path(path) if path.path.is_ident(name))
+}

@@ -1,0 +1,5 @@
+#[distributed_lock(key = "order:<id>", ttl = "300s", guard = lease, fence = fence)]
+async fn audit(id: u64) -> Result<Receipt, OrderError> {
+    let receipt = compute(id, lease).await?;
+    store(id, receipt, fence).await
+}

@@ -1,0 +1,34 @@
+async fn audit(id: u64) -> Result<Receipt, OrderError> {
+    ::lockmacro_runtime::Lock::new(
+            ::lockmacro_runtime::LockKey::template("order:<id>")
+                .literal("order:")
+                .value(&id),
+        )
+        .ttl(::core::time::Duration::from_secs(10))
+        .renew()
+        .max_hold(::core::time::Duration::from_secs(600))
+        .min_hold(::core::time::Duration::from_millis(1500))
+        .on_lost(::lockmacro_runtime::OnLost::Error)
+        .name("audit")
+        .run(async move {
+            if false {
+                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    Result<Receipt, OrderError>,
+                >();
+            }
+            audit_now(id).await
+        })
+        .await
+}
+fn report(order: &Order) -> Option<Report> {
+    let lock = ::lockmacro_runtime::Lock::new("report")
+        .max_hold(longest(order))
+        .on_lost(::lockmacro_runtime::OnLost::Finish)
+        .name("report");
+    lock.run_blocking_or_skip(move || {
+        if false {
+            return ::lockmacro_runtime::__macro_v0_1_0::outcome::<Option<Report>>();
+        }
+        order.report()
+    })
+}

@@ -1,0 +1,12 @@
+use lockmacro_runtime::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:<id>", ttl = "300s", on_lost = rollback)]
+async fn audit(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+fn rollback(value: Result<u64, LockError>) -> Result<u64, LockError> {
+    value
+}
+
+fn main() {}
