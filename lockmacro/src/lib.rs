@@ -1,4 +1,4 @@
-//! The attribute of [lockmacro](https://docs.rs/lockmacro-runtime): a function's body runs under a
+//! The attribute of lockmacro: a function's body runs under a
 //! lock that every process of a fleet respects.
 //!
 //! Depend on `lockmacro-runtime`, which has the attribute as `lockmacro_runtime::distributed_lock`.

@@ -1,0 +1,104 @@
+//! The service: one locked function, its handler, and how its errors are answered.
+
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use lockmacro_runtime::{LockError, LockManager, distributed_lock};
+use serde::Serialize;
+use tokio::time::sleep;
+
+/// What every handler shares.
+#[derive(Debug, Clone)]
+pub struct Shop {
+    pub locks: LockManager,
+    /// The audit itself is left out, its time is not.
+    pub audit_takes: Duration,
+}
+
+pub fn router(shop: Shop) -> Router {
+    Router::new().route("/orders/{id}/audit", post(audit)).with_state(shop)
+}
+
+async fn audit(
+    State(shop): State<Shop>,
+    Path(id): Path<String>,
+) -> Result<Json<Receipt>, OrderError> {
+    shop.audit_order(&id).await.map(Json)
+}
+
+#[derive(Debug, Serialize)]
+pub struct Receipt {
+    order: String,
+    audited: bool,
+}
+
+impl Shop {
+    /// A client that hangs up drops this future, which gives the lock back.
+    #[distributed_lock(
+        key = "order:<id>",
+        ttl = "300s",
+        message = "order <id> is being processed: within 300 seconds only one request is allowed",
+        manager = self.locks
+    )]
+    async fn audit_order(&self, id: &str) -> Result<Receipt, OrderError> {
+        sleep(self.audit_takes).await;
+        Ok(Receipt { order: id.to_owned(), audited: true })
+    }
+}
+
+/// What a handler may fail with; a real one has more.
+#[derive(Debug, thiserror::Error)]
+pub enum OrderError {
+    #[error(transparent)]
+    Lock(#[from] LockError),
+}
+
+#[derive(Debug, Serialize)]
+struct Fault {
+    error: String,
+}
+
+impl IntoResponse for OrderError {
+    fn into_response(self) -> Response {
+        let OrderError::Lock(error) = self;
+        let status = match error {
+            LockError::Busy { .. } => StatusCode::LOCKED,
+            LockError::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            // The caller's own: an empty order number, or one too long for a key.
+            LockError::InvalidKey { .. } => StatusCode::BAD_REQUEST,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let retry_after = error.retry_after().map(|time| [(RETRY_AFTER, whole_seconds(time))]);
+        let fault = if status.is_client_error() {
+            error.to_string()
+        } else {
+            // What is wrong with our servers is for our log, not for the client.
+            eprintln!("error: {error}");
+            "the order could not be processed, try again later".to_owned()
+        };
+        (status, retry_after, Json(Fault { error: fault })).into_response()
+    }
+}
+
+/// `Retry-After` knows whole seconds only: rounded up, so that nobody comes too early.
+fn whole_seconds(time: Duration) -> String {
+    let more = u64::from(time.subsec_nanos() > 0);
+    time.as_secs().saturating_add(more).max(1).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_rounded_up_and_at_least_one_second() {
+        for (ms, seconds) in [(0, "1"), (1, "1"), (999, "1"), (1_000, "1"), (1_001, "2")] {
+            assert_eq!(whole_seconds(Duration::from_millis(ms)), seconds, "{ms} ms");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! A desk, and what must not happen at two desks at once.
+
+use std::io;
+use std::time::Duration;
+
+use lockmacro_runtime::{LockError, LockManager, distributed_lock};
+use tokio::time::sleep;
+
+use crate::orders::{Request, Task, order_key};
+use crate::record::Record;
+use crate::report::{Refusal, Worker};
+
+/// What a request costs. The work of the ERP system is left out, its time is not.
+pub const WORK: Duration = Duration::from_millis(25);
+
+#[derive(Debug, thiserror::Error)]
+pub enum OrderError {
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error("cannot write the record: {0}")]
+    Record(#[from] io::Error),
+}
+
+/// One worker, with a connection of its own that shows its name to the others.
+#[derive(Debug)]
+pub struct Desk {
+    name: String,
+    locks: LockManager,
+    record: Record,
+}
+
+impl Desk {
+    pub fn new(name: &str, locks: LockManager, record: Record) -> Self {
+        Self { name: name.to_owned(), locks, record }
+    }
+
+    /// Audits an order. The key is made by a function.
+    #[distributed_lock(
+        key = order_key(&request.order_no),
+        ttl = "300s",
+        message = "order <request.order_no> is being processed: within 300 seconds only one request is allowed",
+        manager = self.locks
+    )]
+    async fn audit(&self, request: &Request) -> Result<(), OrderError> {
+        let _presence = self.record.enter(&self.name, request)?;
+        sleep(WORK).await;
+        Ok(())
+    }
+
+    /// Assigns an order to a warehouse. The template gives the same key as the function above, so
+    /// the two exclude each other for the same order.
+    #[distributed_lock(
+        key = "order:<request.order_no>",
+        ttl = "500s",
+        message = "order <request.order_no> is being processed: within 500 seconds only one request is allowed",
+        manager = self.locks
+    )]
+    async fn assign(&self, request: &Request) -> Result<(), OrderError> {
+        let _presence = self.record.enter(&self.name, request)?;
+        sleep(WORK * 2).await;
+        Ok(())
+    }
+
+    /// Gives back what may still be held.
+    pub async fn close(self) -> Result<(), LockError> {
+        self.locks.shutdown(Duration::from_secs(5)).await
+    }
+}
+
+impl Worker for Desk {
+    async fn attempt(&self, request: &Request) -> Result<(), Refusal> {
+        let result = match request.task {
+            Task::Audit => self.audit(request).await,
+            Task::Assign => self.assign(request).await,
+        };
+        result.map_err(|error| match error {
+            OrderError::Lock(LockError::Busy { owner, retry_after, message, .. }) => {
+                Refusal::Busy {
+                    holder: owner.unwrap_or_else(|| "a foreign client".to_owned()),
+                    retry_after,
+                    message: message.unwrap_or_default(),
+                }
+            }
+            error => Refusal::Failed(error.to_string()),
+        })
+    }
+}

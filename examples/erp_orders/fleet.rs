@@ -1,0 +1,189 @@
+//! The desks: tasks of this process, or processes of their own that meet at a server.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::Stdio;
+
+use lockmacro_runtime::{LockError, LockManager};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::mpsc::{self, Sender};
+use tokio::task::JoinSet;
+
+use crate::desk::Desk;
+use crate::orders::{Batch, PHP, Share, shares};
+use crate::php_like::PhpLike;
+use crate::record::Record;
+use crate::report::{Report, work_through};
+use crate::summary::Summary;
+use crate::{Args, StartError, redis_url};
+
+/// What a process says when it is connected, and is told when all are.
+const READY: &str = "ready";
+
+/// Runs every desk as a task with a manager of its own.
+pub async fn tasks(
+    args: &Args,
+    shares: &[Share],
+    record: &Record,
+    summary: &mut Summary<'_>,
+) -> Result<(), StartError> {
+    let (reports, mut received) = mpsc::channel(16);
+    let mut desks = JoinSet::new();
+    for share in shares {
+        let desk = open_desk(args, &share.desk, "memory://", record).await?;
+        desks.spawn(run_desk(desk, share.clone(), args.passes, reports.clone()));
+    }
+    drop(reports);
+    while let Some(report) = received.recv().await {
+        summary.add(report);
+    }
+    while let Some(end) = desks.join_next().await {
+        if let Err(error) = end? {
+            summary.add_fault(error.to_string());
+        }
+    }
+    Ok(())
+}
+
+async fn open_desk(args: &Args, name: &str, url: &str, record: &Record) -> Result<Desk, LockError> {
+    let manager = LockManager::builder().label(name);
+    let locks = if args.no_lock { manager.memory() } else { manager.connect(url).await? };
+    Ok(Desk::new(name, locks, record.clone()))
+}
+
+async fn run_desk(
+    desk: Desk,
+    share: Share,
+    passes: u8,
+    reports: Sender<Report>,
+) -> Result<(), LockError> {
+    work_through(&desk, &share, passes, &reports).await;
+    desk.close().await
+}
+
+/// Starts every desk as a process, and gathers their reports.
+pub async fn processes(
+    args: &Args,
+    url: &str,
+    shares: &[Share],
+    record: &Path,
+    summary: &mut Summary<'_>,
+) -> Result<(), StartError> {
+    // A server that is not there is told once, and not by every process.
+    LockManager::connect(url).await?;
+    let mut starting = Vec::new();
+    for share in shares {
+        starting.push(Process::start(args, &share.desk, record)?);
+    }
+    for process in &mut starting {
+        process.is_ready().await?;
+    }
+    let (reports, mut received) = mpsc::channel(16);
+    let mut running = JoinSet::new();
+    for mut process in starting {
+        process.go().await?;
+        running.spawn(process.forward(reports.clone()));
+    }
+    drop(reports);
+    while let Some(report) = received.recv().await {
+        summary.add(report);
+    }
+    while let Some(end) = running.join_next().await {
+        if let Err(error) = end? {
+            summary.add_fault(error.to_string());
+        }
+    }
+    Ok(())
+}
+
+/// A desk in another process. It is killed when this is dropped before it ended.
+struct Process {
+    name: String,
+    child: Child,
+    orders: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    fn start(args: &Args, name: &str, record: &Path) -> Result<Self, StartError> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--only", name]).arg("--record").arg(record);
+        command.args(["--desks", &args.desks.to_string(), "--passes", &args.passes.to_string()]);
+        command.args(args.no_lock.then_some("--no-lock"));
+        command.args(args.php_like.then_some("--php-like"));
+        command.arg("--").arg(&args.file);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn()?;
+        let (Some(orders), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(format!("{name} has no input and output").into());
+        };
+        let lines = BufReader::new(output).lines();
+        Ok(Self { name: name.to_owned(), child, orders, lines })
+    }
+
+    async fn is_ready(&mut self) -> Result<(), StartError> {
+        match self.lines.next_line().await? {
+            Some(line) if line == READY => Ok(()),
+            _ => Err(format!("{} did not start", self.name).into()),
+        }
+    }
+
+    async fn go(&mut self) -> Result<(), StartError> {
+        Ok(self.orders.write_all(format!("{READY}\n").as_bytes()).await?)
+    }
+
+    async fn forward(mut self, reports: Sender<Report>) -> Result<(), StartError> {
+        while let Some(line) = self.lines.next_line().await? {
+            let report = Report::from_line(&line)
+                .ok_or_else(|| format!("{} says what is no report: {line}", self.name))?;
+            reports.send(report).await?;
+        }
+        let status = self.child.wait().await?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("{} ended with {status}", self.name).into())
+        }
+    }
+}
+
+/// The other side: what such a process does.
+pub async fn be_a_desk(args: &Args, name: &str, record: &Path) -> Result<bool, StartError> {
+    let url = redis_url().ok_or("a desk by itself needs REDIS_URL")?;
+    let batch = Batch::read(&args.file)?;
+    let mut shares = shares(&batch.requests, args.desks, args.php_like);
+    shares.retain(|share| share.desk == name);
+    let share = shares.pop().ok_or_else(|| format!("there is no desk {name}"))?;
+    let record = Record::open(record)?;
+
+    let passes = args.passes;
+    let (reports, mut received) = mpsc::channel(16);
+    let work = if name == PHP {
+        let client = PhpLike::connect(name, &url, record).await?;
+        start_together().await?;
+        tokio::spawn(async move {
+            work_through(&client, &share, passes, &reports).await;
+            Ok(())
+        })
+    } else {
+        let desk = open_desk(args, name, &url, &record).await?;
+        start_together().await?;
+        tokio::spawn(run_desk(desk, share, passes, reports))
+    };
+    while let Some(report) = received.recv().await {
+        writeln!(io::stdout(), "{}", report.to_line()?)?;
+    }
+    work.await??;
+    Ok(true)
+}
+
+/// Waits until every process is connected, so that they do get into each other's way.
+async fn start_together() -> Result<(), StartError> {
+    writeln!(io::stdout(), "{READY}")?;
+    let mut input = BufReader::new(tokio::io::stdin()).lines();
+    match input.next_line().await? {
+        Some(line) if line == READY => Ok(()),
+        _ => Err("the process that started this one is gone".into()),
+    }
+}

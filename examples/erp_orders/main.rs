@@ -1,0 +1,105 @@
+//! Auditing an order and assigning it to a warehouse must not run at once on the same order.
+//!
+//! ```text
+//! cargo run --example erp_orders                                  # no server: tasks of one process
+//! REDIS_URL=redis://127.0.0.1 cargo run --example erp_orders      # worker processes, one per desk
+//! REDIS_URL=… cargo run --example erp_orders -- --php-like        # and a foreign client
+//! cargo run --example erp_orders -- --no-lock                     # see the check fail
+//! ```
+//!
+//! A batch of requests goes through several desks. The same order comes to several of them on
+//! purpose; who comes second is told that it is busy, and the rest go on. Read `desk.rs` first: it
+//! has the locked functions. At the end a record that the bodies wrote themselves is checked.
+//!
+//! Exit code: 0 all is well, 1 a check or a request failed, 2 the run could not start.
+
+mod desk;
+mod fleet;
+mod orders;
+mod php_like;
+mod record;
+mod report;
+mod summary;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::orders::{Batch, shares};
+use crate::record::Record;
+use crate::summary::Summary;
+
+/// What may go wrong before the work begins.
+type StartError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Audits the orders of a batch and assigns them to warehouses, at several desks at once.
+///
+/// With REDIS_URL set, every desk is a process that meets the others at that server.
+#[derive(Debug, Clone, Parser)]
+struct Args {
+    /// A CSV file of order_no,customer,sku,quantity,request,warehouse [default: the sample]
+    #[arg(default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/data/orders.csv"), hide_default_value = true)]
+    file: PathBuf,
+    /// How many desks work at once
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    desks: u8,
+    /// How often a desk goes through what was busy, all in all
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
+    passes: u8,
+    /// Give every desk a lock store of its own, so that no lock excludes anything: the check fails
+    #[arg(long)]
+    no_lock: bool,
+    /// Add a client that knows nothing of lockmacro and locks the same keys (needs REDIS_URL)
+    #[arg(long)]
+    php_like: bool,
+    /// The one desk that this process is, when another one has started it
+    #[arg(long, hide = true, requires = "record")]
+    only: Option<String>,
+    /// Where the bodies write down what they do
+    #[arg(long, hide = true)]
+    record: Option<PathBuf>,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = match (&args.only, &args.record) {
+        (Some(desk), Some(record)) => fleet::be_a_desk(&args, desk, record).await,
+        _ => run(&args).await,
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The server to use, when there is one.
+fn redis_url() -> Option<String> {
+    std::env::var("REDIS_URL").ok().filter(|url| !url.is_empty() && url != "memory://")
+}
+
+/// Runs the whole batch, and tells whether all is well.
+async fn run(args: &Args) -> Result<bool, StartError> {
+    let url = redis_url();
+    if args.php_like && url.is_none() {
+        return Err(
+            "--php-like locks keys on a server: set REDIS_URL, as in redis://127.0.0.1".into()
+        );
+    }
+    let batch = Batch::read(&args.file)?;
+    let shares = shares(&batch.requests, args.desks, args.php_like);
+    let file = tempfile::NamedTempFile::new()?;
+
+    let mut summary = Summary::new(&batch, &shares);
+    match url {
+        Some(url) => fleet::processes(args, &url, &shares, file.path(), &mut summary).await?,
+        None => fleet::tasks(args, &shares, &Record::open(file.path())?, &mut summary).await?,
+    }
+    summary.check(&record::read(file.path())?);
+    Ok(summary.print())
+}

@@ -1,0 +1,114 @@
+//! What desks tell about their requests, within a process or from process to process.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::Sender;
+use tokio::time::sleep;
+
+use crate::desk::WORK;
+use crate::orders::{Request, Share};
+
+/// Who works on requests: a desk, or a foreign client.
+pub trait Worker: Send + Sync {
+    /// Does what was asked, or tells why not.
+    fn attempt(&self, request: &Request) -> impl Future<Output = Result<(), Refusal>> + Send;
+}
+
+/// Why a request was not done.
+#[derive(Debug)]
+pub enum Refusal {
+    Busy { holder: String, retry_after: Option<Duration>, message: String },
+    Failed(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    Done,
+    /// Somebody else is at it; there will be another pass.
+    Busy,
+    /// Somebody else was at it in the last pass too.
+    Refused,
+    Failed,
+}
+
+/// One answer to one request; a row of CSV between processes.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Report {
+    pub desk: String,
+    pub line: u64,
+    pub outcome: Outcome,
+    pub holder: Option<String>,
+    pub retry_after_ms: Option<u64>,
+    pub text: Option<String>,
+}
+
+/// Goes through a share, then again through what was busy, and reports every answer.
+pub async fn work_through(
+    worker: &impl Worker,
+    share: &Share,
+    passes: u8,
+    reports: &Sender<Report>,
+) {
+    let mut left: Vec<&Request> = share.requests.iter().collect();
+    for pass in 1..=passes {
+        let mut busy = Vec::new();
+        for request in left {
+            let answer = worker.attempt(request).await;
+            if matches!(answer, Err(Refusal::Busy { .. })) {
+                busy.push(request);
+            }
+            let report = Report::new(&share.desk, request, answer, pass == passes);
+            if reports.send(report).await.is_err() {
+                // Nobody listens any more: the run is over.
+                return;
+            }
+        }
+        if busy.is_empty() {
+            return;
+        }
+        left = busy;
+        sleep(WORK).await;
+    }
+}
+
+impl Report {
+    fn new(desk: &str, request: &Request, answer: Result<(), Refusal>, last: bool) -> Self {
+        let report = Self {
+            desk: desk.to_owned(),
+            line: request.line,
+            outcome: Outcome::Done,
+            holder: None,
+            retry_after_ms: None,
+            text: None,
+        };
+        match answer {
+            Ok(()) => report,
+            Err(Refusal::Busy { holder, retry_after, message }) => Self {
+                outcome: if last { Outcome::Refused } else { Outcome::Busy },
+                holder: Some(holder),
+                retry_after_ms: retry_after.and_then(|time| u64::try_from(time.as_millis()).ok()),
+                text: Some(message),
+                ..report
+            },
+            Err(Refusal::Failed(why)) => {
+                Self { outcome: Outcome::Failed, text: Some(why), ..report }
+            }
+        }
+    }
+
+    /// The report as one line, for another process.
+    pub fn to_line(&self) -> Result<String, csv::Error> {
+        let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
+        writer.serialize(self)?;
+        let line = writer.into_inner().map_err(|error| error.into_error())?;
+        // A line break within a quoted field would end the line too early.
+        Ok(String::from_utf8_lossy(&line).trim_end().replace(['\n', '\r'], " "))
+    }
+
+    /// Reads what [`to_line`](Report::to_line) wrote; `None` for anything else.
+    pub fn from_line(line: &str) -> Option<Self> {
+        let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line.as_bytes());
+        reader.deserialize().next()?.ok()
+    }
+}

@@ -1,0 +1,170 @@
+//! What is told while the run goes on, and what is checked at its end.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::orders::{Batch, Request, Share, Task};
+use crate::record::Findings;
+use crate::report::{Outcome, Report};
+
+#[derive(Debug)]
+pub struct Summary<'a> {
+    batch: &'a Batch,
+    requests: HashMap<(String, u64), &'a Request>,
+    /// How each request ended, in the order in which they did.
+    ends: Vec<(String, u64, Outcome)>,
+    busy_answers: usize,
+    bodies: u32,
+    faults: Vec<String>,
+    bar: ProgressBar,
+}
+
+impl<'a> Summary<'a> {
+    pub fn new(batch: &'a Batch, shares: &'a [Share]) -> Self {
+        let requests: HashMap<_, _> = shares
+            .iter()
+            .flat_map(|share| {
+                share.requests.iter().map(|request| ((share.desk.clone(), request.line), request))
+            })
+            .collect();
+        // Nothing is drawn where standard error is not a terminal.
+        let bar = ProgressBar::new(u64::try_from(requests.len()).unwrap_or(u64::MAX));
+        if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} requests") {
+            bar.set_style(style);
+        }
+        let summary = Self {
+            batch,
+            requests,
+            ends: Vec::new(),
+            busy_answers: 0,
+            bodies: 0,
+            faults: Vec::new(),
+            bar,
+        };
+        for line in &batch.unreadable {
+            summary.tell(line);
+        }
+        summary
+    }
+
+    /// Tells and keeps one report.
+    pub fn add(&mut self, report: Report) {
+        let Report { desk, line, outcome, holder, retry_after_ms, text } = report;
+        let Some(request) = self.requests.get(&(desk.clone(), line)) else {
+            self.faults.push(format!("{desk} reports on line {line}, which it was not given"));
+            return;
+        };
+        let text = text.unwrap_or_default();
+        match outcome {
+            Outcome::Done => self.tell(&format!("{desk}: {request}")),
+            Outcome::Failed => {
+                self.tell(&format!("{desk}: FAILED {} (line {line}): {text}", request.order_no));
+            }
+            Outcome::Busy | Outcome::Refused => {
+                self.busy_answers += 1;
+                let holder = holder.unwrap_or_default();
+                let retry = retry_after_ms.map_or_else(
+                    || "it has no expiry".to_owned(),
+                    |ms| format!("free in {:.1?} at the latest", Duration::from_millis(ms)),
+                );
+                self.tell(&format!("{desk}: BUSY {text} (held by {holder}; {retry})"));
+            }
+        }
+        if outcome != Outcome::Busy {
+            self.ends.push((desk, line, outcome));
+            self.bar.inc(1);
+        }
+    }
+
+    /// Keeps what else went wrong.
+    pub fn add_fault(&mut self, fault: String) {
+        self.faults.push(fault);
+    }
+
+    fn tell(&self, line: &str) {
+        self.bar.suspend(|| say(line));
+    }
+
+    /// Compares what was reported with what was asked, and with what the bodies wrote down.
+    pub fn check(&mut self, findings: &Findings) {
+        self.faults.extend(findings.faults.iter().cloned());
+        self.bodies = findings.bodies.values().sum();
+        let mut done: HashMap<(String, u64), u32> = HashMap::new();
+        let mut ended = HashSet::new();
+        for (desk, line, outcome) in &self.ends {
+            let id = (desk.clone(), *line);
+            if *outcome == Outcome::Done {
+                *done.entry(id.clone()).or_default() += 1;
+            }
+            if !ended.insert(id) {
+                self.faults.push(format!("line {line} ended twice at {desk}"));
+            }
+        }
+        for (id @ (desk, line), request) in &self.requests {
+            let (ran, done) = (findings.bodies.get(id), done.get(id));
+            if !ended.contains(id) {
+                let order = &request.order_no;
+                self.faults
+                    .push(format!("nobody knows what became of {order} (line {line}) at {desk}"));
+            } else if ran != done && !self.failed(id) {
+                let (ran, done) = (ran.unwrap_or(&0), done.unwrap_or(&0));
+                self.faults.push(format!(
+                    "line {line} at {desk}: {ran} bodies ran and {done} were reported done"
+                ));
+            }
+        }
+        self.faults.sort();
+    }
+
+    fn failed(&self, (desk, line): &(String, u64)) -> bool {
+        let failed = (desk, line, Outcome::Failed);
+        self.ends.iter().any(|(desk, line, outcome)| (desk, line, *outcome) == failed)
+    }
+
+    /// Prints the summary, and tells whether all is well.
+    pub fn print(&self) -> bool {
+        self.bar.finish_and_clear();
+        let orders: HashSet<&str> =
+            self.batch.requests.iter().map(|request| request.order_no.as_str()).collect();
+        let ended = |task: Option<Task>, end: Outcome| {
+            let requests = self.ends.iter().filter(|(desk, line, outcome)| {
+                let request = self.requests.get(&(desk.clone(), *line));
+                *outcome == end && task.is_none_or(|task| request.is_some_and(|r| r.task == task))
+            });
+            requests.count()
+        };
+        let (refused, failed) = (ended(None, Outcome::Refused), ended(None, Outcome::Failed));
+        say(format!("\n{} requests for {} orders", self.requests.len(), orders.len()));
+        for (what, count) in [
+            ("audited", ended(Some(Task::Audit), Outcome::Done)),
+            ("assigned", ended(Some(Task::Assign), Outcome::Done)),
+            ("refused as busy", refused),
+            ("failed", failed),
+            ("unreadable lines", self.batch.unreadable.len()),
+            ("busy answers", self.busy_answers),
+        ] {
+            say(format!("  {what:18} {count:4}"));
+        }
+        for fault in &self.faults {
+            say(format!("FAULT: {fault}"));
+        }
+        if self.faults.is_empty() {
+            say(format!(
+                "checked: every request is accounted for, {} bodies ran, and no order was in two of them at once",
+                self.bodies
+            ));
+        }
+        let well = self.faults.is_empty() && failed == 0 && self.batch.unreadable.is_empty();
+        say(if well { "ok" } else { "NOT OK" });
+        well
+    }
+}
+
+/// Writes a line. A reader that is gone, such as `head`, does not stop the work.
+fn say(line: impl Display) {
+    let _ = writeln!(io::stdout(), "{line}");
+}

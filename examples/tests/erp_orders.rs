@@ -1,0 +1,197 @@
+//! The flagship example, run as a user runs it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+use lockmacro_tests::Server;
+
+/// The example's program as it is now: cargo names no path for examples, and builds them for some
+/// of its ways to run tests only.
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+    let test = std::env::current_exe().unwrap();
+    let built = test.parent().and_then(Path::parent).unwrap();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    // The same selection as in `tests/run`, so that nothing is built twice.
+    let mut build = Command::new(cargo);
+    build.args(["build", "--quiet", "--workspace", "--all-features", "--example", "erp_orders"]);
+    build.arg("--target-dir").arg(built.parent().unwrap());
+    build.args(built.ends_with("release").then_some("--release"));
+    let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
+    assert!(status.success(), "the example does not compile");
+    built.join("examples/erp_orders").with_extension(std::env::consts::EXE_EXTENSION)
+});
+
+/// Runs it on `server`, or on memory.
+fn erp_orders(server: Option<&Server>, arguments: &[&str]) -> Run {
+    let mut command = Command::new(&*PROGRAM);
+    command.args(arguments).env_remove("REDIS_URL");
+    if let Some(server) = server {
+        command.env("REDIS_URL", server.url());
+    }
+    Run(command.output().unwrap())
+}
+
+struct Run(Output);
+
+impl Run {
+    fn code(&self) -> Option<i32> {
+        self.0.status.code()
+    }
+
+    fn out(&self) -> String {
+        String::from_utf8(self.0.stdout.clone()).unwrap()
+    }
+
+    fn err(&self) -> String {
+        String::from_utf8(self.0.stderr.clone()).unwrap()
+    }
+
+    #[track_caller]
+    fn is_well(&self) {
+        assert_eq!(self.code(), Some(0), "{}{}", self.out(), self.err());
+        assert!(self.out().contains("checked: every request is accounted for"), "{}", self.out());
+        assert!(self.out().ends_with("\nok\n"), "{}", self.out());
+        assert_eq!(self.err(), "", "a progress bar is for terminals only");
+    }
+
+    /// A number of the summary.
+    #[track_caller]
+    fn count(&self, what: &str) -> u32 {
+        let out = self.out();
+        let line = out.lines().find_map(|line| line.strip_prefix("  ")?.strip_prefix(what));
+        line.and_then(|count| count.trim().parse().ok())
+            .unwrap_or_else(|| panic!("no {what}: {out}"))
+    }
+
+    /// Every request is in the summary once, and somebody was told that an order is busy.
+    #[track_caller]
+    fn accounts_for(&self, requests: u32) {
+        let ends = ["audited", "assigned", "refused as busy", "failed"];
+        assert_eq!(ends.iter().map(|end| self.count(end)).sum::<u32>(), requests);
+        assert!(self.out().contains(&format!("\n{requests} requests for 24 orders\n")));
+        assert!(self.count("busy answers") > 0, "nobody met: {}", self.out());
+        assert!(self.out().contains("within 300 seconds only one request is allowed (held by "));
+    }
+}
+
+#[test]
+fn on_memory_every_order_is_accounted_for() {
+    let run = erp_orders(None, &[]);
+    run.is_well();
+    run.accounts_for(60);
+    assert!(run.out().contains("订单-2024-0918"), "{}", run.out());
+}
+
+#[test]
+fn what_stays_busy_is_reported_as_refused() {
+    let run = erp_orders(None, &["--passes", "1"]);
+    run.is_well();
+    run.accounts_for(60);
+    assert_eq!(run.count("refused as busy"), run.count("busy answers"));
+}
+
+#[test]
+fn without_the_lock_the_check_fails() {
+    let run = erp_orders(None, &["--no-lock"]);
+    assert_eq!(run.code(), Some(1), "{}", run.out());
+    assert!(run.out().contains("was in two bodies at once"), "{}", run.out());
+    assert!(run.out().ends_with("\nNOT OK\n"), "{}", run.out());
+}
+
+#[test]
+fn on_a_server_processes_exclude_each_other_and_leave_no_key() {
+    let server = Server::start();
+    let run = erp_orders(Some(&server), &[]);
+    run.is_well();
+    run.accounts_for(60);
+    assert_eq!(server.admin().keys(), Vec::<String>::new());
+}
+
+#[test]
+fn on_a_server_a_foreign_client_and_the_desks_exclude_each_other() {
+    let server = Server::start();
+    let run = erp_orders(Some(&server), &["--php-like"]);
+    run.is_well();
+    run.accounts_for(84);
+    // All begin with the same order, so that one side at least finds the other one there.
+    let met = ["(held by a foreign client; free in ", "php: BUSY "];
+    assert!(met.iter().any(|met| run.out().contains(met)), "{}", run.out());
+    assert_eq!(server.admin().keys(), Vec::<String>::new());
+}
+
+#[test]
+fn on_a_server_without_the_lock_the_check_fails() {
+    let server = Server::start();
+    let run = erp_orders(Some(&server), &["--no-lock"]);
+    assert_eq!(run.code(), Some(1), "{}", run.out());
+    assert!(run.out().contains("was in two bodies at once"), "{}", run.out());
+}
+
+#[test]
+fn an_order_that_somebody_keeps_is_refused_and_the_rest_go_on() {
+    let server = Server::start();
+    server.admin().ask::<()>(&["SET", "order:SO-2024-1041", "kept", "EX", "300"]);
+    let run = erp_orders(Some(&server), &[]);
+    run.is_well();
+    run.accounts_for(60);
+    assert_eq!(run.count("refused as busy"), 3, "{}", run.out());
+    assert!(run.out().contains("BUSY order SO-2024-1041 is being processed: within 500 seconds only one request is allowed (held by a foreign client; free in "));
+    assert_eq!(server.admin().keys(), ["order:SO-2024-1041"]);
+}
+
+#[test]
+fn a_bad_line_is_told_with_its_number_and_the_rest_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("batch.csv");
+    let text = "order_no,customer,sku,quantity,request,warehouse\n\
+        A-1,Weber & Sohn,CUP,3,audit,\n\
+        A-2,Weber & Sohn,CUP,many,audit,\n\
+        A-3,Weber & Sohn,CUP,3,assign,\n\
+        A-4,Weber & Sohn\n\
+        A-5,Weber & Sohn,CUP,3,cancel,\n\
+        ,Weber & Sohn,CUP,3,audit,\n\
+        A-6,Weber & Sohn,CUP,3,assign,Rotterdam\n";
+    std::fs::write(&file, text).unwrap();
+    let run = erp_orders(None, &[file.to_str().unwrap()]);
+    assert_eq!(run.code(), Some(1), "{}", run.out());
+    let out = run.out();
+    for (line, why) in [
+        (3, "invalid digit"),
+        (4, "names no warehouse"),
+        (5, "2 fields where 6 are expected"),
+        (6, "unknown variant `cancel`, expected `audit` or `assign`"),
+        (7, "no usable number"),
+    ] {
+        let told = out.lines().find(|told| told.starts_with(&format!("line {line} of ")));
+        assert!(told.is_some_and(|told| told.contains(why)), "line {line}, {why}: {out}");
+    }
+    assert_eq!((run.count("audited"), run.count("assigned")), (1, 1), "{out}");
+    assert_eq!(run.count("unreadable lines"), 5);
+}
+
+#[test]
+fn what_cannot_start_says_why_with_exit_code_2() {
+    let missing = erp_orders(None, &["no-such-file.csv"]);
+    assert_eq!(missing.code(), Some(2));
+    assert!(
+        missing.err().starts_with("error: cannot read no-such-file.csv: "),
+        "{}",
+        missing.err()
+    );
+
+    let foreign = erp_orders(None, &["--php-like"]);
+    assert_eq!(foreign.code(), Some(2));
+    assert!(foreign.err().contains("set REDIS_URL"), "{}", foreign.err());
+
+    let mut typo = Command::new(&*PROGRAM);
+    let typo = Run(typo.env("REDIS_URL", "reds://127.0.0.1").output().unwrap());
+    assert_eq!(typo.code(), Some(2), "a wrong address is not taken for none");
+    assert!(typo.err().contains("not a usable url"), "{}", typo.err());
+
+    let mut server = Server::start();
+    server.kill();
+    let down = erp_orders(Some(&server), &[]);
+    assert_eq!(down.code(), Some(2));
+    assert!(down.err().contains("unavailable"), "{}", down.err());
+}

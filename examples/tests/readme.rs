@@ -1,0 +1,166 @@
+//! What the README says and no other test checks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
+use lockmacro_tests::{Admin, Server, eventually};
+
+const README: &str = include_str!("../../README.md");
+
+/// The words of the README's line that begins with `start`; what is quoted is one word.
+fn words(start: &str) -> Vec<String> {
+    let line = README.lines().find(|line| line.starts_with(start)).expect("the README has it");
+    let mut words = Vec::new();
+    for (nth, part) in line.split('"').enumerate() {
+        if nth % 2 == 1 {
+            words.push(part.to_owned());
+        } else {
+            let part = part.replace("<unique value>", "theirs");
+            words.extend(part.split_whitespace().map(str::to_owned));
+        }
+    }
+    words
+}
+
+fn send<T: redis::FromRedisValue>(admin: &mut Admin, words: &[String]) -> T {
+    admin.ask(&words.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn order(locks: &LockManager) -> Lock {
+    Lock::new("order:42").ttl(Duration::from_secs(30)).name("audit_order").manager(locks)
+}
+
+#[tokio::test]
+async fn the_rights_it_names_are_enough_and_each_is_needed() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let grant = words("ACL SETUSER");
+    send::<()>(&mut admin, &grant);
+    let url = server.url_as("shop", "password");
+    assert_eq!(take_refuse_and_release(&server, &url).await, Ok(()));
+    assert_eq!(admin.ask::<Vec<redis::Value>>(&["ACL", "LOG"]), [], "something was denied");
+
+    for right in grant.iter().filter(|word| word.starts_with('+')) {
+        send::<()>(&mut admin, &grant);
+        let without = right.replace('+', "-");
+        admin.ask::<()>(&["ACL", "SETUSER", "shop", &without]);
+        admin.ask::<()>(&["ACL", "LOG", "RESET"]);
+        // Without `ping` all works, with a line in the server's log for each connection.
+        let result = take_refuse_and_release(&server, &url).await;
+        assert!(!admin.ask::<Vec<redis::Value>>(&["ACL", "LOG"]).is_empty(), "{right} is unused");
+        assert_eq!(result.is_err(), right != "+ping", "{right}: {result:?}");
+        admin.ask::<()>(&["FLUSHALL"]);
+    }
+}
+
+/// Uses every command that locks need.
+async fn take_refuse_and_release(server: &Server, url: &str) -> Result<(), LockError> {
+    server.admin().ask::<()>(&["SCRIPT", "FLUSH"]);
+    let locks = LockManager::connect(url).await?;
+    let guard = order(&locks).acquire().await?;
+    match order(&locks).acquire().await {
+        Err(error) if error.is_busy() => guard.release().await,
+        Err(error) => Err(error),
+        Ok(_) => panic!("the lock was given twice"),
+    }
+}
+
+#[tokio::test]
+async fn the_two_commands_for_other_languages_exclude_and_are_excluded() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let (take, release) = (words("SET order:42"), words("EVAL "));
+    let locks = LockManager::connect(&server.url()).await.unwrap();
+
+    assert_eq!(send::<Option<String>>(&mut admin, &take).as_deref(), Some("OK"));
+    assert!(order(&locks).acquire().await.is_err_and(|error| error.is_busy()));
+    assert_eq!(send::<i64>(&mut admin, &release), 1);
+
+    let ours = order(&locks).acquire().await.unwrap();
+    assert_eq!(send::<Option<String>>(&mut admin, &take), None);
+    assert_eq!(send::<i64>(&mut admin, &release), 0);
+    assert!(ours.release().await.is_ok());
+}
+
+#[tokio::test]
+async fn the_key_looks_as_shown() {
+    let server = Server::start();
+    let locks = LockManager::builder().label("web-3:4711").connect(&server.url()).await.unwrap();
+    let _guard = order(&locks).acquire().await.unwrap();
+    let value = server.admin().get("order:42").unwrap();
+    let shown = README.lines().find(|line| line.starts_with("\"web-3:4711:")).unwrap();
+    let (shown, value) = (shown.trim_matches('"').split_once('/').unwrap(), value.split_once('/'));
+    let (label, random) = value.unwrap();
+    assert_eq!((label, random.len()), (shown.0, shown.1.len()));
+}
+
+#[tokio::test]
+async fn a_socket_is_a_server_too_and_tls_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("redis.sock");
+    let server = Server::with(&["--unixsocket", socket.to_str().unwrap()]);
+    let url = format!("redis+unix://{}", socket.display());
+    let _guard = order(&LockManager::connect(&url).await.unwrap()).acquire().await.unwrap();
+    assert_eq!(server.admin().keys(), ["order:42"]);
+
+    let refused = LockManager::connect("rediss://127.0.0.1").await;
+    assert!(matches!(refused, Err(LockError::InvalidUrl { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_lock_is_not_re_entrant() {
+    #[distributed_lock(key = "order:42", ttl = "30s", manager = locks)]
+    async fn outer(locks: &LockManager) -> Result<bool, LockError> {
+        Ok(inner(locks).await.is_err_and(|error| error.is_busy()))
+    }
+    #[distributed_lock(key = "order:42", ttl = "30s", manager = locks)]
+    async fn inner(locks: &LockManager) -> Result<(), LockError> {
+        Ok(())
+    }
+    assert_eq!(outer(&LockManager::memory()).await, Ok(true));
+}
+
+#[tokio::test]
+async fn a_sync_body_finishes_after_its_lease_and_its_caller_gets_lost() {
+    #[distributed_lock(key = "order:42", ttl = "50ms", manager = locks)]
+    fn audit(locks: &LockManager, finished: &AtomicBool) -> Result<(), LockError> {
+        std::thread::sleep(Duration::from_millis(60));
+        finished.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+    let result = lockmacro_tests::on_a_plain_thread(|| {
+        let finished = AtomicBool::new(false);
+        let result = audit(&LockManager::memory(), &finished);
+        (result, finished.into_inner())
+    })
+    .await;
+    assert!(matches!(result, (Err(LockError::Lost { .. }), true)), "{result:?}");
+}
+
+#[tokio::test]
+async fn spawned_work_outlives_a_body_that_is_stopped() {
+    #[distributed_lock(key = "order:42", ttl = "50ms", manager = locks)]
+    async fn audit(locks: &LockManager, finished: Arc<AtomicBool>) -> Result<(), LockError> {
+        let work = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            finished.store(true, Ordering::SeqCst);
+        });
+        work.await.map_err(|_| LockError::NoRuntime)
+    }
+    let finished = Arc::new(AtomicBool::new(false));
+    let start = Instant::now();
+    let result = audit(&LockManager::memory(), Arc::clone(&finished)).await;
+    assert!(matches!(result, Err(LockError::Lost { .. })), "{result:?}");
+    assert!(start.elapsed() >= Duration::from_millis(40));
+    eventually("the spawned work is done", Duration::from_secs(2), || async {
+        finished.load(Ordering::SeqCst)
+    })
+    .await;
+}
+
+#[test]
+fn it_is_short() {
+    assert!(README.lines().count() <= 310, "{} lines", README.lines().count());
+}

@@ -1,0 +1,75 @@
+//! Keys held by clients of another make.
+
+use std::time::Duration;
+
+use lockmacro_runtime::LockError;
+use lockmacro_tests::Server;
+
+use crate::{KEY, LONG, Locked, lock, manager, works};
+
+const SECRET: &str = "5f2b-php-worker-secret";
+
+/// What `Busy` says while the key holds `value`, as written by `SET` with more words.
+async fn busy(value: &[u8], more: &[&str]) -> (Option<String>, Option<Duration>, String) {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    let client = redis::Client::open(server.url()).expect("a valid address");
+    let mut connection = client.get_connection().expect("the server is there");
+    let mut set = redis::cmd("SET");
+    set.arg(KEY).arg(value).arg(more).exec(&mut connection).expect("set");
+    let error = lock(&manager).acquire().await.expect_err("held");
+    let shown = format!("{error} {error:?}");
+    let LockError::Busy { owner, retry_after, .. } = error else { panic!("{error:?}") };
+    redis::cmd("DEL").arg(KEY).exec(&mut connection).expect("deleted");
+    works(&manager).await;
+    (owner, retry_after, shown)
+}
+
+#[tokio::test]
+async fn a_foreign_lock_without_an_expiry_has_no_end_and_no_owner() {
+    let (owner, retry_after, shown) = busy(SECRET.as_bytes(), &["NX"]).await;
+    assert_eq!((owner, retry_after), (None, None));
+    assert!(!shown.contains(SECRET), "{shown}");
+}
+
+#[tokio::test]
+async fn a_foreign_lock_with_an_expiry_says_when_it_ends() {
+    let (owner, retry_after, shown) = busy(SECRET.as_bytes(), &["NX", "EX", "60"]).await;
+    assert_eq!(owner, None);
+    let left = retry_after.expect("it ends");
+    assert!(left <= LONG && left > LONG / 2, "{left:?}");
+    assert!(!shown.contains(SECRET), "{shown}");
+}
+
+#[tokio::test]
+async fn a_foreign_lock_may_hold_any_bytes() {
+    let large = vec![b'x'; 1 << 20];
+    let values: [&[u8]; 6] = [b"", b"\xff\xfe\0/", b"/", b"a/b", b"{\"id\":1}", &large];
+    for value in values {
+        let (owner, retry_after, shown) = busy(value, &["NX", "PX", "60000"]).await;
+        assert_eq!(owner, None);
+        assert!(retry_after.is_some());
+        assert!(shown.len() < 1_000, "{} bytes of message", shown.len());
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_client_is_excluded_and_frees_only_its_own() {
+    const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    let mut foreign = server.admin();
+    let guard = lock(&manager).acquire().await.expect("free");
+    let refused: Option<String> = foreign.ask(&["SET", KEY, SECRET, "NX", "EX", "60"]);
+    assert_eq!(refused, None);
+    assert_eq!(foreign.ask::<i64>(&["EVAL", COMPARE_AND_DELETE, "1", KEY, SECRET]), 0);
+    assert!(guard.is_held());
+    guard.release().await.expect("released");
+
+    let granted: Option<String> = foreign.ask(&["SET", KEY, SECRET, "NX", "EX", "60"]);
+    assert!(granted.is_some());
+    assert!(lock(&manager).run(async { Locked::Ok(()) }).await.expect_err("held").is_busy());
+    assert_eq!(foreign.get(KEY).as_deref(), Some(SECRET), "it is left alone");
+    assert_eq!(foreign.ask::<i64>(&["EVAL", COMPARE_AND_DELETE, "1", KEY, SECRET]), 1);
+    works(&manager).await;
+}

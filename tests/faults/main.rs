@@ -1,0 +1,90 @@
+//! What goes wrong with a real server and its network, and what the caller is told.
+
+mod access;
+mod foreign;
+mod loading;
+mod network;
+mod outages;
+mod refusals;
+mod secrets;
+mod wire;
+
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
+use lockmacro_tests::{Server, eventually};
+
+/// A ttl that never ends within a test.
+const LONG: Duration = Duration::from_secs(60);
+/// Far below `LONG`, far above what a loaded machine needs.
+const SOON: Duration = Duration::from_secs(5);
+/// What managers are told to wait for a server.
+const TIMEOUT: Duration = Duration::from_millis(400);
+/// What a loaded machine may add to that.
+const SLACK: Duration = Duration::from_millis(400);
+
+const KEY: &str = "order:42";
+
+type Locked<T> = Result<T, LockError>;
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+async fn manager(url: &str) -> LockManager {
+    LockManager::builder().timeout(TIMEOUT).connect(url).await.expect("the server is there")
+}
+
+fn lock(manager: &LockManager) -> Lock {
+    Lock::new(KEY).ttl(LONG).manager(manager)
+}
+
+/// The error of the first use of the server at `url`: of connecting, or else of locking.
+async fn first_error(url: &str) -> LockError {
+    let start = Instant::now();
+    let manager = match LockManager::builder().timeout(TIMEOUT).connect(url).await {
+        Ok(manager) => manager,
+        Err(error) => return error,
+    };
+    let error = refusal(&manager).await;
+    assert!(start.elapsed() < 2 * TIMEOUT + SLACK, "after {:?}", start.elapsed());
+    error
+}
+
+/// The error of a lock that must not be granted, within the manager's timeout, and whose body must
+/// not run. A fault is never reported as a lock that somebody holds.
+async fn refusal(manager: &LockManager) -> LockError {
+    let start = Instant::now();
+    let mut ran = false;
+    let result: Locked<()> = lock(manager)
+        .run(async {
+            ran = true;
+            Ok(())
+        })
+        .await;
+    assert!(start.elapsed() < TIMEOUT + SLACK, "after {:?}", start.elapsed());
+    assert!(!ran, "the body ran");
+    let error = result.expect_err("not granted");
+    assert!(!error.is_busy(), "{error}");
+    error
+}
+
+/// The reason of an error that must be `Unavailable`.
+fn reason(error: LockError) -> Unavailability {
+    match error {
+        LockError::Unavailable { reason, .. } => reason,
+        other => panic!("not `Unavailable`: {other:?}"),
+    }
+}
+
+/// The lock works again on a manager that has seen a fault.
+async fn works(manager: &LockManager) {
+    let result = lock(manager).run(async { Locked::Ok(7) }).await;
+    assert_eq!(result, Ok(7));
+}
+
+/// Waits until the server holds no key at all.
+async fn keeps_nothing(server: &Server) {
+    let mut admin = server.admin();
+    eventually("the server is empty", SOON, || std::future::ready(admin.keys().is_empty())).await;
+}

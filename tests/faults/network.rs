@@ -1,0 +1,266 @@
+//! Networks that lose, delay and cut.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::{Lock, LockManager, Unavailability};
+use lockmacro_tests::{Fault, Proxy, Server};
+
+use crate::{
+    KEY, LONG, Locked, SLACK, SOON, TIMEOUT, keeps_nothing, lock, manager, ms, reason, refusal,
+    works,
+};
+
+/// A server, a proxy in front of it, and a manager that has used the proxy before.
+async fn proxied() -> (Server, Proxy, LockManager) {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let manager = manager(&proxy.url()).await;
+    works(&manager).await;
+    (server, proxy, manager)
+}
+
+#[tokio::test]
+async fn an_acquire_whose_answer_is_lost_recognises_its_own_token() {
+    let faults =
+        [Fault::LoseReply, Fault::CutReply, Fault::CutCommand, Fault::DelayReply(TIMEOUT / 2)];
+    for fault in faults {
+        let (server, proxy, manager) = proxied().await;
+        proxy.on_next("SET", fault);
+        let guard = lock(&manager).acquire().await;
+        let guard = guard.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+        assert!(proxy.orders_are_done());
+        // Believed to be held: then the server holds it, and for longer.
+        let left = server.admin().ttl(KEY).expect("held");
+        assert!(guard.is_held() && left >= guard.remaining(), "{fault:?}");
+        guard.release().await.expect("released");
+        keeps_nothing(&server).await;
+    }
+}
+
+#[tokio::test]
+async fn a_body_runs_once_however_often_its_acquire_is_sent() {
+    for fault in [Fault::LoseReply, Fault::CutReply] {
+        let (server, proxy, manager) = proxied().await;
+        proxy.on_next("SET", fault);
+        proxy.on_next("EVALSHA", fault);
+        let mut runs = 0;
+        let result = lock(&manager).run(async {
+            runs += 1;
+            Locked::Ok(7)
+        });
+        assert_eq!(result.await, Ok(7), "{fault:?}");
+        assert_eq!(runs, 1);
+        keeps_nothing(&server).await;
+    }
+}
+
+#[tokio::test]
+async fn a_busy_answer_that_is_lost_is_still_busy() {
+    for fault in [Fault::LoseReply, Fault::CutReply, Fault::CutCommand] {
+        let (server, proxy, ours) = proxied().await;
+        let theirs = manager(&server.url()).await;
+        let guard = lock(&theirs).acquire().await.expect("free");
+        for word in ["SET", "EVALSHA"] {
+            proxy.on_next(word, fault);
+            let error = lock(&ours).acquire().await.expect_err("held");
+            assert!(error.is_busy(), "{fault:?} of {word}: {error}");
+        }
+        guard.release().await.expect("still theirs");
+        keeps_nothing(&server).await;
+    }
+}
+
+#[tokio::test]
+async fn a_release_whose_answer_is_lost_costs_no_value_and_frees_the_key() {
+    let faults = [Fault::LoseReply, Fault::CutReply, Fault::CutCommand, Fault::DelayReply(TIMEOUT)];
+    for fault in faults {
+        let (server, proxy, manager) = proxied().await;
+        proxy.on_next("EVALSHA", fault);
+        let start = Instant::now();
+        let result = lock(&manager).run(async { Locked::Ok(7) }).await;
+        assert_eq!(result, Ok(7), "{fault:?}");
+        assert!(start.elapsed() < TIMEOUT + SLACK, "{fault:?}: after {:?}", start.elapsed());
+        keeps_nothing(&server).await;
+        works(&manager).await;
+    }
+}
+
+#[tokio::test]
+async fn a_release_that_is_resent_frees_nobody_elses_lock() {
+    let (server, proxy, manager) = proxied().await;
+    let guard = lock(&manager).acquire().await.expect("free");
+    proxy.on_next("EVALSHA", Fault::CutReply);
+    let mut admin = server.admin();
+    let release = tokio::spawn(guard.release());
+    // Somebody else is quick; or the resent release comes before, and finds nothing.
+    let taken = async {
+        while admin.ask::<Option<String>>(&["SET", KEY, "somebody", "NX", "PX", "60000"]).is_none()
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, taken).await.expect("released");
+    release.await.expect("no panic").expect("it was released");
+    tokio::time::sleep(ms(50)).await;
+    assert_eq!(admin.get(KEY).as_deref(), Some("somebody"));
+}
+
+#[tokio::test]
+async fn a_connection_cut_while_idle_is_not_noticed() {
+    let (server, proxy, manager) = proxied().await;
+    for _ in 0..10 {
+        proxy.cut();
+        works(&manager).await;
+    }
+    keeps_nothing(&server).await;
+}
+
+#[tokio::test]
+async fn a_connection_cut_in_mid_body_costs_no_value_and_frees_the_key() {
+    let (server, proxy, manager) = proxied().await;
+    let result = lock(&manager).run(async {
+        proxy.cut();
+        Locked::Ok(7)
+    });
+    assert_eq!(result.await, Ok(7));
+    keeps_nothing(&server).await;
+}
+
+#[tokio::test]
+async fn a_client_killed_by_the_server_reconnects() {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    let mut admin = server.admin();
+    for _ in 0..10 {
+        works(&manager).await;
+        admin.ask::<redis::Value>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    }
+    works(&manager).await;
+}
+
+#[tokio::test]
+async fn a_network_that_stands_still_is_a_timeout_and_leaves_nothing_behind() {
+    let (server, proxy, manager) = proxied().await;
+    proxy.stall(true);
+    assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);
+    proxy.stall(false);
+    keeps_nothing(&server).await;
+    works(&manager).await;
+    keeps_nothing(&server).await;
+}
+
+#[tokio::test]
+async fn a_network_that_cuts_every_connection_is_disconnected() {
+    let (server, proxy, manager) = proxied().await;
+    proxy.refuse(true);
+    proxy.cut();
+    assert_eq!(reason(refusal(&manager).await), Unavailability::Disconnected);
+    proxy.refuse(false);
+    works(&manager).await;
+    keeps_nothing(&server).await;
+}
+
+#[tokio::test]
+async fn a_grant_that_comes_after_its_lease_is_not_believed() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let builder = LockManager::builder().timeout(ms(800));
+    let manager = builder.connect(&proxy.url()).await.expect("the server is there");
+    works(&manager).await;
+    // Each answer comes in time for the manager, and too late for the lease of its request.
+    proxy.on_next("SET", Fault::DelayReply(ms(100)));
+    for _ in 0..20 {
+        proxy.on_next("EVALSHA", Fault::DelayReply(ms(100)));
+    }
+    let late = Lock::new(KEY).ttl(ms(60)).manager(&manager).acquire().await;
+    let reason = reason(late.map(drop).expect_err("it was over before it was known"));
+    assert!(matches!(reason, Unavailability::TooSlow | Unavailability::Timeout), "{reason:?}");
+    keeps_nothing(&server).await;
+}
+
+#[tokio::test]
+async fn a_late_grant_is_asked_for_again_and_believed_when_it_comes_in_time() {
+    let (server, proxy, manager) = proxied().await;
+    proxy.on_next("SET", Fault::DelayReply(ms(80)));
+    let lock = Lock::new(KEY).ttl(ms(75)).manager(&manager);
+    let guard = lock.acquire().await.expect("the second answer is in time");
+    // The server was looked at first, so its key must have more time left.
+    let held = server.admin().ttl(KEY).unwrap_or_default();
+    let remaining = guard.remaining();
+    assert!(held >= remaining, "{remaining:?} of {held:?}");
+    drop(guard);
+    keeps_nothing(&server).await;
+}
+
+#[tokio::test]
+async fn a_dead_connection_is_replaced_after_repeated_timeouts() {
+    let (server, proxy, manager) = proxied().await;
+    let before = proxy.accepted();
+    proxy.on_next("SET", Fault::LoseReply);
+    works(&manager).await;
+    assert!(proxy.accepted() > before, "the same connection is used on");
+    keeps_nothing(&server).await;
+}
+
+#[tokio::test]
+async fn many_tasks_share_one_connection_through_a_cut() {
+    let (server, proxy, manager) = proxied().await;
+    let before = proxy.accepted();
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..50 {
+        let manager = manager.clone();
+        tasks.spawn(async move {
+            for _ in 0..4 {
+                let own = Lock::new(format!("order:{n}")).ttl(LONG).manager(&manager);
+                assert_eq!(own.run(async { Locked::Ok(n) }).await, Ok(n));
+            }
+        });
+    }
+    tokio::time::sleep(ms(2)).await;
+    proxy.cut();
+    while let Some(task) = tasks.join_next().await {
+        task.expect("no lock failed");
+    }
+    // One new connection for all of them, and the one that clears away.
+    assert!(proxy.accepted() <= before + 3, "{} new connections", proxy.accepted() - before);
+    keeps_nothing(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_never_overlap_on_a_network_that_is_cut_all_the_time() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let (inside, runs) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let until = Instant::now() + ms(1_000);
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let manager = manager(&proxy.url()).await;
+        let (inside, runs) = (Arc::clone(&inside), Arc::clone(&runs));
+        tasks.spawn(async move {
+            while Instant::now() < until {
+                let (inside, runs) = (&inside, &runs);
+                let body = async move {
+                    assert_eq!(inside.fetch_add(1, SeqCst), 0, "two bodies at once");
+                    tokio::time::sleep(Duration::from_micros(500)).await;
+                    inside.fetch_sub(1, SeqCst);
+                    runs.fetch_add(1, SeqCst);
+                    Locked::Ok(())
+                };
+                // Busy, or not to be asked; what must not be is an overlap.
+                let _ = lock(&manager).run(body).await;
+                tokio::time::sleep(ms(1)).await;
+            }
+        });
+    }
+    while Instant::now() < until {
+        tokio::time::sleep(ms(7)).await;
+        proxy.cut();
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.expect("no overlap");
+    }
+    assert!(runs.load(SeqCst) > 10, "{runs:?} bodies ran");
+    keeps_nothing(&server).await;
+}

@@ -1,0 +1,296 @@
+//! Servers that answer, and say no.
+
+use std::time::Instant;
+
+use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
+use lockmacro_tests::{Admin, Fault, Proxy, Server, eventually};
+
+use crate::{
+    KEY, LONG, Locked, SOON, TIMEOUT, keeps_nothing, lock, manager, ms, reason, refusal, works,
+};
+
+#[tokio::test]
+async fn a_script_flush_at_any_moment_is_invisible() {
+    let server = Server::start();
+    let (ours, theirs) = (manager(&server.url()).await, manager(&server.url()).await);
+    let mut admin = server.admin();
+    let mut flush = || admin.ask::<()>(&["SCRIPT", "FLUSH"]);
+    for _ in 0..5 {
+        flush();
+        let guard = lock(&ours).acquire().await.expect("free");
+        flush();
+        assert!(lock(&theirs).acquire().await.expect_err("held").is_busy());
+        flush();
+        guard.release().await.expect("released");
+        flush();
+        let result = lock(&theirs).run(async {
+            flush();
+            Locked::Ok(7)
+        });
+        assert_eq!(result.await, Ok(7));
+        keeps_nothing(&server).await;
+    }
+}
+
+#[tokio::test]
+async fn scripts_flushed_all_the_time_are_invisible() {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    let mut admin = server.admin();
+    let flushing = std::thread::spawn(move || {
+        let until = Instant::now() + ms(300);
+        while Instant::now() < until {
+            admin.ask::<()>(&["SCRIPT", "FLUSH"]);
+        }
+    });
+    while !flushing.is_finished() {
+        let guard = lock(&manager).acquire().await.expect("free");
+        assert!(lock(&manager).acquire().await.expect_err("held").is_busy());
+        guard.release().await.expect("released");
+    }
+    flushing.join().expect("flushed");
+}
+
+#[tokio::test]
+async fn a_full_server_is_out_of_memory_and_still_takes_locks_back() {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    let mut admin = server.admin();
+    let guard = Lock::new("held").ttl(LONG).manager(&manager).acquire().await.expect("free");
+    admin.configure("maxmemory", "1");
+    assert_eq!(reason(refusal(&manager).await), Unavailability::OutOfMemory);
+    guard.release().await.expect("released without memory");
+    // The lock that is refused leaves nothing either.
+    assert_eq!(admin.keys(), Vec::<String>::new());
+    admin.configure("maxmemory", "0");
+    works(&manager).await;
+}
+
+#[tokio::test]
+async fn a_full_server_that_lost_its_scripts_takes_locks_back() {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    let mut admin = server.admin();
+    let guard = lock(&manager).acquire().await.expect("free");
+    admin.configure("maxmemory", "1");
+    admin.ask::<()>(&["SCRIPT", "FLUSH"]);
+    guard.release().await.expect("released without memory");
+    assert_eq!(admin.keys(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_held_key_on_a_full_server_is_not_reported_as_busy() {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    let mut admin = server.admin();
+    admin.ask::<()>(&["SET", KEY, "somebody", "PX", "60000"]);
+    admin.configure("maxmemory", "1");
+    assert_eq!(reason(refusal(&manager).await), Unavailability::OutOfMemory);
+}
+
+#[tokio::test]
+async fn a_server_that_misses_replicas_takes_no_locks() {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    let mut admin = server.admin();
+    admin.configure("min-replicas-to-write", "1");
+    assert_eq!(reason(refusal(&manager).await), Unavailability::NotEnoughReplicas);
+    admin.configure("min-replicas-to-write", "0");
+    works(&manager).await;
+}
+
+#[tokio::test]
+async fn a_release_that_misses_replicas_costs_no_value_and_is_made_up_for() {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    let mut admin = server.admin();
+    let result = lock(&manager).run(async {
+        admin.configure("min-replicas-to-write", "1");
+        Locked::Ok(7)
+    });
+    assert_eq!(result.await, Ok(7));
+    admin.configure("min-replicas-to-write", "0");
+    keeps_nothing(&server).await;
+}
+
+#[tokio::test]
+async fn a_replica_is_read_only_to_locks_until_it_is_promoted() {
+    let (primary, replica) = (Server::start(), Server::start());
+    let manager = manager(&replica.url()).await;
+    follow(&replica, primary.port()).await;
+    assert_eq!(reason(refusal(&manager).await), Unavailability::ReadOnly);
+    // A key that the replica shows as held says nothing about who may lock it.
+    primary.admin().ask::<()>(&["SET", KEY, "somebody", "PX", "60000"]);
+    let mut admin = replica.admin();
+    eventually("replicated", SOON, || std::future::ready(admin.get(KEY).is_some())).await;
+    assert_eq!(reason(refusal(&manager).await), Unavailability::ReadOnly);
+    admin.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
+    admin.ask::<()>(&["DEL", KEY]);
+    works(&manager).await;
+}
+
+#[tokio::test]
+async fn a_release_on_a_replica_is_refused_and_not_taken_for_a_lost_lock() {
+    let (primary, server) = (Server::start(), Server::start());
+    let manager = manager(&server.url()).await;
+    let guard = lock(&manager).acquire().await.expect("free");
+    // The key is gone there after the first synchronisation.
+    follow(&server, primary.port()).await;
+    let error = guard.release().await.expect_err("a replica");
+    assert_eq!(reason(error), Unavailability::ReadOnly);
+}
+
+#[tokio::test]
+async fn a_resent_acquire_on_a_server_demoted_meanwhile_is_not_busy() {
+    let (primary, server) = (Server::start(), Server::start());
+    primary.admin().ask::<()>(&["SET", KEY, "somebody", "PX", "60000"]);
+    let proxy = Proxy::to(server.port());
+    let builder = LockManager::builder().timeout(ms(2_400));
+    let manager = builder.connect(&proxy.url()).await.expect("the server is there");
+    proxy.on_next("SET", Fault::LoseReply);
+    let asked = tokio::spawn(lock(&manager).acquire());
+    let mut admin = server.admin();
+    eventually("sent", SOON, || std::future::ready(proxy.orders_are_done())).await;
+    // Before the command is sent again, the key holds somebody else's value, as far as a replica
+    // can tell.
+    follow(&server, primary.port()).await;
+    assert_eq!(admin.get(KEY).as_deref(), Some("somebody"));
+    let error = asked.await.expect("no panic").expect_err("a replica");
+    assert_eq!(reason(error), Unavailability::ReadOnly);
+}
+
+#[tokio::test]
+async fn a_server_demoted_in_mid_body_costs_no_value() {
+    let (primary, server) = (Server::start(), Server::start());
+    let manager = manager(&server.url()).await;
+    let result = lock(&manager).run(async {
+        follow(&server, primary.port()).await;
+        Locked::Ok(7)
+    });
+    assert_eq!(result.await, Ok(7));
+}
+
+async fn follow(replica: &Server, primary: u16) {
+    let mut admin = replica.admin();
+    admin.ask::<()>(&["REPLICAOF", "127.0.0.1", &primary.to_string()]);
+    eventually("synchronised", SOON, || {
+        let info: String = admin.ask(&["INFO", "replication"]);
+        std::future::ready(info.contains("master_link_status:up"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_replica_without_its_primary_serves_no_locks() {
+    let replica = Server::start();
+    let manager = manager(&replica.url()).await;
+    let mut admin = replica.admin();
+    admin.configure("replica-serve-stale-data", "no");
+    // Port 1 of this machine: nobody is there.
+    admin.ask::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
+    let reason = reason(refusal(&manager).await);
+    assert_eq!(reason, Unavailability::PrimaryDown);
+    admin.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
+    works(&manager).await;
+}
+
+#[tokio::test]
+async fn a_cluster_that_does_not_serve_the_key_is_down_until_it_does() {
+    let server = Server::with(&["--cluster-enabled", "yes"]);
+    let manager = manager(&server.url()).await;
+    assert_eq!(reason(refusal(&manager).await), Unavailability::ClusterDown);
+    server.admin().ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    eventually("the cluster is up", SOON, || async {
+        lock(&manager).run(async { Locked::Ok(7) }).await == Ok(7)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_busy_with_a_script_is_waited_for_and_named() {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    let guard = Lock::new("held").ttl(LONG).manager(&manager).acquire().await.expect("free");
+    let mut admin = server.admin();
+    admin.configure("busy-reply-threshold", "5");
+    let mut stuck = server.admin();
+    let endless = std::thread::spawn(move || {
+        stuck.send::<()>(&["EVAL", "while true do end", "0"]).expect_err("killed")
+    });
+    eventually("the script runs", SOON, || {
+        std::future::ready(admin.send::<()>(&["GET", KEY]).is_err_and(|e| e.code() == Some("BUSY")))
+    })
+    .await;
+
+    assert_eq!(reason(refusal(&manager).await), Unavailability::BusyScript);
+    let result = guard.run(async { Locked::Ok(7) }).await;
+    assert_eq!(result, Ok(7), "the release costs no value");
+
+    admin.ask::<()>(&["SCRIPT", "KILL"]);
+    endless.join().expect("the script ends");
+    keeps_nothing(&server).await;
+    works(&manager).await;
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_not_a_lock_and_is_said_so_at_once() {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    let mut admin = server.admin();
+    let fill: [&[&str]; 5] = [
+        &["RPUSH", KEY, "a"],
+        &["HSET", KEY, "a", "b"],
+        &["SADD", KEY, "a"],
+        &["ZADD", KEY, "1", "a"],
+        &["XADD", KEY, "*", "a", "b"],
+    ];
+    for words in fill {
+        admin.ask::<redis::Value>(words);
+        let start = Instant::now();
+        let LockError::KeyNotALock { key, .. } = refusal(&manager).await else {
+            panic!("{words:?} is taken for a lock");
+        };
+        assert_eq!(key.to_string(), KEY);
+        assert!(start.elapsed() < TIMEOUT, "not at once: {:?}", start.elapsed());
+        assert_eq!(admin.keys(), [KEY], "it is left alone");
+        admin.ask::<()>(&["DEL", KEY]);
+    }
+    works(&manager).await;
+}
+
+#[tokio::test]
+async fn a_key_that_becomes_another_type_while_held_costs_no_value() {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    let mut admin = server.admin();
+    let result = lock(&manager).run(async {
+        replace_by_list(&mut admin);
+        Locked::Ok(7)
+    });
+    assert_eq!(result.await, Ok(7));
+    assert_eq!(admin.ask::<i64>(&["LLEN", KEY]), 1, "it is left alone");
+}
+
+fn replace_by_list(admin: &mut Admin) {
+    admin.ask::<()>(&["DEL", KEY]);
+    admin.ask::<i64>(&["RPUSH", KEY, "a"]);
+}
+
+#[tokio::test]
+async fn a_key_taken_away_while_held_costs_no_value_and_frees_nobody_elses_lock() {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    let mut admin = server.admin();
+    let result = lock(&manager).run(async {
+        admin.ask::<()>(&["SET", KEY, "somebody", "PX", "60000"]);
+        Locked::Ok(7)
+    });
+    assert_eq!(result.await, Ok(7));
+    assert_eq!(admin.get(KEY).as_deref(), Some("somebody"));
+    // Told to the one who releases by hand.
+    admin.ask::<()>(&["DEL", KEY]);
+    let guard = lock(&manager).acquire().await.expect("free");
+    admin.ask::<()>(&["DEL", KEY]);
+    let error = guard.release().await.expect_err("taken away");
+    assert!(matches!(error, LockError::Lost { .. }), "{error:?}");
+}

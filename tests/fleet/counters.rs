@@ -1,0 +1,33 @@
+//! Processes that increment a number in a file: read, pause, write.
+
+use lockmacro_tests::Server;
+
+use crate::Worker;
+
+const KEY: &str = "counter";
+
+/// Starts `workers` of each kind and gives the number they arrive at together.
+fn count(kinds: &[&str], workers: usize, times: usize) -> usize {
+    let server = Server::start();
+    let directory = tempfile::tempdir().expect("a directory for the counter");
+    let file = directory.path().join("counter");
+    std::fs::write(&file, "0").expect("the counter is written");
+    let (url, path, times) = (server.url(), file.to_string_lossy().into_owned(), times.to_string());
+    let fleet: Vec<Worker> = (0..workers)
+        .flat_map(|_| kinds.iter().map(|kind| Worker::start(&[kind, &url, KEY, &path, &times])))
+        .collect();
+    fleet.into_iter().for_each(Worker::finish);
+    assert_eq!(server.admin().keys(), Vec::<String>::new(), "left behind");
+    let number = std::fs::read_to_string(&file).expect("the counter is there");
+    number.trim().parse().expect("the counter is a number")
+}
+
+#[test]
+fn a_hundred_and_twenty_five_processes_lose_nothing() {
+    assert_eq!(count(&["count"], 125, 2), 250);
+}
+
+#[test]
+fn a_fleet_and_foreign_clients_exclude_each_other() {
+    assert_eq!(count(&["count", "foreign"], 8, 15), 240);
+}

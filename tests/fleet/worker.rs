@@ -1,0 +1,132 @@
+//! One process of a fleet: what it does is its first argument.
+//!
+//! * `count <url> <key> <file> <times>` – increments the number in a file under the lock
+//! * `foreign <url> <key> <file> <times>` – the same with `SET NX EX` and compare-and-delete alone
+//! * `hold <url> <key> <ttl in ms>` – takes the lock, says `held`, and then writes a line a step
+//!
+//! It says on its standard output what happens, and ends with an error when it starves.
+
+use std::error::Error;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::{Lock, LockError, LockManager};
+
+type Done = Result<(), Box<dyn Error>>;
+
+/// A process that has not come to its turn by now never will.
+const STARVED: Duration = Duration::from_secs(60);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Done {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["count", url, key, file, times] => count(url, key, file.as_ref(), times.parse()?).await,
+        ["foreign", url, key, file, times] => foreign(url, key, file.as_ref(), times.parse()?),
+        ["hold", url, key, ttl] => hold(url, key, Duration::from_millis(ttl.parse()?)).await,
+        _ => Err(format!("not an order: {words:?}").into()),
+    }
+}
+
+async fn count(url: &str, key: &str, file: &Path, times: u32) -> Done {
+    // A hundred processes connect at once: that may take its time.
+    let manager = LockManager::builder().timeout(Duration::from_secs(20)).connect(url).await?;
+    let mut pauses = Pauses::new();
+    for _ in 0..times {
+        loop {
+            let lock = Lock::new(key).ttl(Duration::from_secs(20)).name("count").manager(&manager);
+            let body = async {
+                let number = read(file)?;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                Ok::<_, Box<dyn Error>>(std::fs::write(file, (number + 1).to_string())?)
+            };
+            match lock.run(body).await {
+                Ok(()) => break,
+                Err(error) if is_busy(&*error) => tokio::time::sleep(pauses.next()?).await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    manager.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}
+
+fn is_busy(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref::<LockError>().is_some_and(LockError::is_busy)
+}
+
+fn foreign(url: &str, key: &str, file: &Path, times: u32) -> Done {
+    const COMPARE_AND_DELETE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
+        return redis.call('del', KEYS[1]) else return 0 end";
+    let mut connection = redis::Client::open(url)?.get_connection()?;
+    let mut pauses = Pauses::new();
+    for turn in 0..times {
+        let value = format!("foreign-{}-{turn}", std::process::id());
+        let mut set = redis::cmd("SET");
+        set.arg(key).arg(&value).arg("NX").arg("EX").arg(20);
+        while set.query::<Option<String>>(&mut connection)?.is_none() {
+            std::thread::sleep(pauses.next()?);
+        }
+        let number = read(file)?;
+        std::thread::sleep(Duration::from_millis(1));
+        std::fs::write(file, (number + 1).to_string())?;
+        let mut release = redis::cmd("EVAL");
+        release.arg(COMPARE_AND_DELETE).arg(1).arg(key).arg(&value);
+        if release.query::<i64>(&mut connection)? != 1 {
+            return Err("somebody took the lock of a foreign client".into());
+        }
+    }
+    Ok(())
+}
+
+async fn hold(url: &str, key: &str, ttl: Duration) -> Done {
+    let manager = LockManager::connect(url).await?;
+    let held = Lock::new(key).ttl(ttl).name("hold").manager(&manager);
+    let result: Result<(), LockError> = held
+        .run(async {
+            say("held");
+            loop {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                say("step");
+            }
+        })
+        .await;
+    match result {
+        Err(LockError::Lost { .. }) => say("lost"),
+        other => say(&format!("{other:?}")),
+    }
+    Ok(())
+}
+
+/// Says a line at once. Who listens no longer need not be told.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+fn read(file: &Path) -> Result<u64, Box<dyn Error>> {
+    Ok(std::fs::read_to_string(file)?.trim().parse()?)
+}
+
+/// Pauses of 2 to 40 ms that differ from process to process.
+struct Pauses {
+    start: Instant,
+    state: u64,
+}
+
+impl Pauses {
+    fn new() -> Pauses {
+        Pauses { start: Instant::now(), state: u64::from(std::process::id()) }
+    }
+
+    fn next(&mut self) -> Result<Duration, Box<dyn Error>> {
+        if self.start.elapsed() > STARVED {
+            return Err("starved".into());
+        }
+        // The generator of Knuth's MMIX; its upper bits are the good ones.
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        Ok(Duration::from_micros(2_000 + (self.state >> 33) % 38_000))
+    }
+}

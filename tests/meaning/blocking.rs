@@ -1,0 +1,159 @@
+//! Locks of sync functions, from every place a sync function is called from.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use lockmacro_runtime::{Lock, LockError};
+use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
+use tokio::runtime::Builder;
+
+use crate::{Failure, Locked, SOON, lock, ms};
+
+on_every_backend!(
+    a_plain_thread_locks_and_releases,
+    a_plain_thread_is_refused_a_held_lock,
+    a_blocking_guard_is_released_and_dropped_on_a_plain_thread,
+    a_blocking_lock_works_inside_a_multi_thread_runtime,
+    a_blocking_lock_inside_a_current_thread_runtime_is_refused,
+    a_sync_body_that_panics_frees_the_lock,
+    a_sync_bodys_error_survives_the_loss_of_its_lock,
+    a_sync_body_may_be_skipped,
+    a_sync_body_may_lock_another_key,
+    a_guard_may_be_released_on_another_thread,
+);
+
+async fn a_plain_thread_locks_and_releases(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let name = key.clone();
+    let values = on_a_plain_thread(move || {
+        let own: Result<u32, Failure> = lock(&manager, &name).run_blocking(|| Err(Failure::Own));
+        (lock(&manager, &name).run_blocking(|| Locked::Ok(7)), own)
+    });
+    assert_eq!(values.await, (Ok(7), Err(Failure::Own)));
+    assert!(backend.is_free(&key).await);
+}
+
+async fn a_plain_thread_is_refused_a_held_lock(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let result = on_a_plain_thread(move || lock(&theirs, &key).run_blocking(|| Locked::Ok(7)));
+    assert!(result.await.expect_err("held").is_busy());
+    guard.release().await.expect("released");
+}
+
+async fn a_blocking_guard_is_released_and_dropped_on_a_plain_thread(backend: &Backend) {
+    let manager = backend.manager().await;
+    let (released, dropped) = (backend.key("released"), backend.key("dropped"));
+    let (one, two) = (released.clone(), dropped.clone());
+    let held = on_a_plain_thread(move || {
+        let guard = lock(&manager, &one).acquire_blocking().expect("free");
+        let held = guard.is_held();
+        guard.release_blocking().expect("released");
+        drop(lock(&manager, &two).acquire_blocking().expect("free"));
+        held
+    });
+    assert!(held.await);
+    assert!(backend.is_free(&released).await);
+    backend.becomes_free(&dropped, SOON).await;
+}
+
+async fn a_blocking_lock_works_inside_a_multi_thread_runtime(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let name = key.clone();
+    let values = on_a_plain_thread(move || {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        runtime.expect("a runtime").block_on(async move {
+            let here = lock(&manager, &name).run_blocking(|| Locked::Ok(1));
+            let (in_task, in_pool) = (manager.clone(), manager.clone());
+            let (key, also) = (name.clone(), name.clone());
+            let task =
+                tokio::spawn(async move { lock(&in_task, &key).run_blocking(|| Locked::Ok(2)) });
+            let task = task.await.expect("no panic");
+            let pool = tokio::task::spawn_blocking(move || {
+                lock(&in_pool, &also).run_blocking(|| Locked::Ok(3))
+            });
+            (here, task, pool.await.expect("no panic"))
+        })
+    });
+    assert_eq!(values.await, (Ok(1), Ok(2), Ok(3)));
+    assert!(backend.is_free(&key).await);
+}
+
+async fn a_blocking_lock_inside_a_current_thread_runtime_is_refused(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let name = key.clone();
+    let results = on_a_plain_thread(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async move {
+            let mut ran = false;
+            let run = lock(&manager, &name).run_blocking(|| {
+                ran = true;
+                Locked::Ok(7)
+            });
+            let acquire = lock(&manager, &name).acquire_blocking().map(drop);
+            (ran, run, acquire)
+        })
+    });
+    let refused = LockError::BlockingInAsync;
+    assert_eq!(results.await, (false, Err(refused.clone()), Err(refused)));
+    assert!(backend.is_free(&key).await);
+}
+
+async fn a_sync_body_that_panics_frees_the_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let name = key.clone();
+    let caught = on_a_plain_thread(move || {
+        let body = || lock(&manager, &name).run_blocking(|| -> Locked<()> { panic!("as planned") });
+        catch_unwind(AssertUnwindSafe(body)).is_err()
+    });
+    assert!(caught.await, "the panic reaches the caller");
+    backend.becomes_free(&key, SOON).await;
+}
+
+async fn a_sync_bodys_error_survives_the_loss_of_its_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let result: Result<(), Failure> = on_a_plain_thread(move || {
+        Lock::new(key).ttl(ms(60)).manager(&manager).run_blocking(|| {
+            std::thread::sleep(ms(90));
+            Err(Failure::Own)
+        })
+    })
+    .await;
+    assert_eq!(result, Err(Failure::Own));
+}
+
+async fn a_sync_body_may_be_skipped(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("job");
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let skipped = on_a_plain_thread(move || {
+        let mut ran = false;
+        lock(&theirs, &key).run_blocking_or_skip(|| ran = true);
+        (ran, lock(&theirs, &key).run_blocking_or_skip(|| Some(7)))
+    });
+    assert_eq!(skipped.await, (false, None));
+    guard.release().await.expect("released");
+}
+
+async fn a_sync_body_may_lock_another_key(backend: &Backend) {
+    let manager = backend.manager().await;
+    let (outer, inner) = (backend.key("outer"), backend.key("inner"));
+    let result = on_a_plain_thread(move || {
+        lock(&manager, &outer)
+            .run_blocking(|| lock(&manager, &inner).run_blocking(|| Locked::Ok(7)))
+    });
+    assert_eq!(result.await, Ok(7));
+}
+
+async fn a_guard_may_be_released_on_another_thread(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let guard = lock(&manager, &key).acquire().await.expect("free");
+    on_a_plain_thread(move || guard.release_blocking()).await.expect("released");
+    assert!(backend.is_free(&key).await);
+}

@@ -1,0 +1,125 @@
+//! Whatever is dropped, wherever it was, no lock stays behind.
+
+use std::time::Duration;
+
+use lockmacro_runtime::LockError;
+use lockmacro_tests::{Backend, Polled, drop_after_polls, on_every_backend};
+
+use crate::{LONG, Locked, SOON, lock, ms};
+
+on_every_backend!(
+    an_acquire_dropped_at_any_point_leaves_no_lock,
+    a_refused_acquire_dropped_at_any_point_leaves_the_holder_alone,
+    a_body_dropped_at_any_point_leaves_no_lock,
+    a_release_dropped_at_any_point_leaves_no_lock,
+    a_timeout_around_a_locked_body_leaves_no_lock,
+    a_select_that_drops_a_locked_body_leaves_no_lock,
+    an_aborted_task_leaves_no_lock,
+);
+
+/// More polls than any of these futures needs.
+const ENOUGH: usize = 200;
+
+async fn an_acquire_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    for polls in 0..ENOUGH {
+        let polled = drop_after_polls(lock(&manager, &key).acquire(), polls).await;
+        if let Polled::Completed(guard) = polled {
+            guard.expect("free").release().await.expect("released");
+            return;
+        }
+        backend.becomes_free(&key, SOON).await;
+    }
+    panic!("it never completed");
+}
+
+async fn a_refused_acquire_dropped_at_any_point_leaves_the_holder_alone(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let (key, marker) = (backend.key("order:42"), backend.key("marker"));
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    for polls in 0..ENOUGH {
+        let polled = drop_after_polls(lock(&theirs, &key).acquire(), polls).await;
+        // Dropped after it: once the marker is free, the other drop has been dealt with.
+        drop(lock(&theirs, &marker).acquire().await.expect("free"));
+        backend.becomes_free(&marker, SOON).await;
+        assert!(!backend.is_free(&key).await, "after {polls} polls");
+        if let Polled::Completed(result) = polled {
+            assert!(result.expect_err("held").is_busy());
+            guard.release().await.expect("released");
+            return;
+        }
+    }
+    panic!("it never completed");
+}
+
+async fn a_body_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    for polls in 0..ENOUGH {
+        let body = async {
+            for _ in 0..5 {
+                tokio::task::yield_now().await;
+            }
+            Locked::Ok(())
+        };
+        let polled = drop_after_polls(lock(&manager, &key).run(body), polls).await;
+        if let Polled::Completed(result) = polled {
+            return result.expect("the body ran");
+        }
+        backend.becomes_free(&key, SOON).await;
+    }
+    panic!("it never completed");
+}
+
+async fn a_release_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    for polls in 0..ENOUGH {
+        let guard = lock(&manager, &key).acquire().await.expect("free");
+        if let Polled::Completed(result) = drop_after_polls(guard.release(), polls).await {
+            return result.expect("released");
+        }
+        backend.becomes_free(&key, SOON).await;
+    }
+    panic!("it never completed");
+}
+
+async fn a_timeout_around_a_locked_body_leaves_no_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let body = lock(&manager, &key).run(std::future::pending::<Locked<()>>());
+    tokio::time::timeout(ms(30), body).await.expect_err("too slow");
+    backend.becomes_free(&key, SOON).await;
+}
+
+async fn a_select_that_drops_a_locked_body_leaves_no_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let (started, in_body) = tokio::sync::oneshot::channel();
+    tokio::select! {
+        result = lock(&manager, &key).run::<_>(async {
+            started.send(()).map_err(|()| LockError::ShutDown)?;
+            tokio::time::sleep(LONG / 2).await;
+            Locked::Ok(())
+        }) => panic!("the body ended: {result:?}"),
+        started = in_body => started.expect("the body starts"),
+    }
+    backend.becomes_free(&key, SOON).await;
+}
+
+async fn an_aborted_task_leaves_no_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    // Aborted before it ran, during its acquire, and in its body.
+    for delay in [0, 200, 500, 1_000, 5_000, 20_000] {
+        let (manager, name) = (manager.clone(), key.clone());
+        let task = tokio::spawn(async move {
+            lock(&manager, &name).run(std::future::pending::<Locked<()>>()).await
+        });
+        tokio::time::sleep(Duration::from_micros(delay)).await;
+        task.abort();
+        assert!(task.await.expect_err("aborted").is_cancelled());
+        backend.becomes_free(&key, SOON).await;
+    }
+}

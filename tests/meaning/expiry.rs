@@ -1,0 +1,174 @@
+//! A lease ends at its ttl, for the server and for the body alike, and for the body first.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
+use lockmacro_tests::{Backend, on_every_backend};
+
+use crate::{LONG, Locked, SOON, lock, ms};
+
+on_every_backend!(
+    a_lock_ends_at_its_ttl_and_not_before,
+    a_body_that_outlives_its_lease_is_dropped_before_a_rival_runs,
+    a_lost_body_ends_as_lost_even_when_nobody_wants_its_lock,
+    a_body_that_sleeps_past_its_lease_is_not_polled_again,
+    a_guard_knows_how_long_it_holds,
+    a_lost_guard_stays_lost,
+    a_lost_guard_runs_no_body,
+    loss_ends_only_the_lock_that_was_lost,
+);
+
+/// Asks until the lock is granted.
+async fn next(rival: &LockManager, key: &str) -> LockGuard {
+    let start = Instant::now();
+    loop {
+        match lock(rival, key).acquire().await {
+            Ok(guard) => return guard,
+            Err(error) => assert!(error.is_busy(), "{error}"),
+        }
+        assert!(start.elapsed() < SOON, "the lock never became free");
+        tokio::time::sleep(ms(2)).await;
+    }
+}
+
+async fn a_lock_ends_at_its_ttl_and_not_before(backend: &Backend) {
+    const TTL: Duration = Duration::from_millis(300);
+    let (holder, rival) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let before = Instant::now();
+    let guard = Lock::new(&*key).ttl(TTL).manager(&holder).acquire().await.expect("free");
+    let theirs = next(&rival, &key).await;
+    // The server counts from its own moment, after `before`; it keeps whole milliseconds.
+    assert!(before.elapsed() >= TTL - ms(1), "after {:?}", before.elapsed());
+    assert!(before.elapsed() < TTL + SOON, "after {:?}", before.elapsed());
+    assert!(!guard.is_held());
+    theirs.release().await.expect("released");
+}
+
+async fn a_body_that_outlives_its_lease_is_dropped_before_a_rival_runs(backend: &Backend) {
+    let (holder, rival) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let (started, in_body) = tokio::sync::oneshot::channel();
+    let last_step = Arc::new(Mutex::new(Instant::now()));
+    let body = step_for_ever(started, Arc::clone(&last_step));
+    let holding = tokio::spawn(Lock::new(&*key).ttl(ms(150)).manager(&holder).run(body));
+    in_body.await.expect("the body starts");
+    let theirs = next(&rival, &key).await;
+    let granted = Instant::now();
+    let result = holding.await.expect("no panic");
+    assert!(matches!(result, Err(LockError::Lost { .. })), "{result:?}");
+    assert!(*last_step.lock().expect("the last step") < granted);
+    assert_eq!(Arc::strong_count(&last_step), 1, "the body is dropped");
+    theirs.release().await.expect("released");
+}
+
+async fn step_for_ever(
+    started: tokio::sync::oneshot::Sender<()>,
+    last_step: Arc<Mutex<Instant>>,
+) -> Locked<()> {
+    started.send(()).expect("the test goes on");
+    loop {
+        *last_step.lock().expect("a step") = Instant::now();
+        tokio::time::sleep(ms(1)).await;
+    }
+}
+
+async fn a_lost_body_ends_as_lost_even_when_nobody_wants_its_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let start = Instant::now();
+    let result: Locked<()> =
+        Lock::new(&*key).ttl(ms(100)).manager(&manager).run(std::future::pending()).await;
+    let Err(LockError::Lost { key: lost, .. }) = result else { panic!("{result:?}") };
+    assert_eq!(lost.to_string(), key);
+    assert!(start.elapsed() < SOON);
+}
+
+async fn a_body_that_sleeps_past_its_lease_is_not_polled_again(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let mut went_on = false;
+    let result: Locked<()> = Lock::new(&*key)
+        .ttl(ms(60))
+        .manager(&manager)
+        .run(async {
+            // As a process that was suspended: the lease is over when the next poll is due.
+            std::thread::sleep(ms(90));
+            tokio::task::yield_now().await;
+            went_on = true;
+            Ok(())
+        })
+        .await;
+    assert!(matches!(result, Err(LockError::Lost { .. })), "{result:?}");
+    assert!(!went_on);
+    backend.becomes_free(&key, SOON).await;
+}
+
+async fn a_guard_knows_how_long_it_holds(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let guard = lock(&manager, &key).acquire().await.expect("free");
+    assert!(guard.is_held());
+    let first = guard.remaining();
+    assert!(first <= LONG && first > LONG - ms(20_000), "{first:?}");
+    tokio::time::sleep(ms(5)).await;
+    assert!(guard.remaining() < first);
+    guard.release().await.expect("released");
+}
+
+async fn a_lost_guard_stays_lost(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let guard = Lock::new(&*key).ttl(ms(60)).manager(&manager).acquire().await.expect("free");
+    backend.becomes_free(&key, SOON).await;
+    for _ in 0..3 {
+        assert!(!guard.is_held());
+        assert_eq!(guard.remaining(), Duration::ZERO);
+        tokio::time::sleep(ms(2)).await;
+    }
+}
+
+async fn a_lost_guard_runs_no_body(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let guard = Lock::new(&*key).ttl(ms(60)).manager(&manager).acquire().await.expect("free");
+    backend.becomes_free(&key, SOON).await;
+    let mut ran = false;
+    let result: Locked<()> = guard
+        .run(async {
+            ran = true;
+            Ok(())
+        })
+        .await;
+    assert!(matches!(result, Err(LockError::Lost { .. })), "{result:?}");
+    assert!(!ran);
+}
+
+async fn loss_ends_only_the_lock_that_was_lost(backend: &Backend) {
+    let manager = backend.manager().await;
+    let (outer, inner) = (backend.key("outer"), backend.key("inner"));
+    let result: Locked<u32> = lock(&manager, &outer)
+        .run(async {
+            let lost: Locked<()> =
+                Lock::new(&*inner).ttl(ms(60)).manager(&manager).run(std::future::pending()).await;
+            assert!(matches!(lost, Err(LockError::Lost { .. })), "{lost:?}");
+            Ok(7)
+        })
+        .await;
+    assert_eq!(result, Ok(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_in_memory_follows_paused_time() {
+    let manager = LockManager::memory();
+    let body = |time| {
+        lock(&manager, "order:42").run(async move {
+            tokio::time::sleep(time).await;
+            Locked::Ok(7)
+        })
+    };
+    assert_eq!(body(LONG / 2).await, Ok(7));
+    let lost = body(LONG * 2).await;
+    assert!(matches!(lost, Err(LockError::Lost { .. })), "{lost:?}");
+}

@@ -1,0 +1,108 @@
+//! The default manager of a process, shared by everything that runs in it.
+//!
+//! A test binary of its own, because an installed manager stays for the life of a process.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
+use lockmacro_tests::{Server, eventually, on_a_plain_thread};
+
+static SERVER: LazyLock<Server> = LazyLock::new(|| {
+    let server = Server::start();
+    let url = server.url();
+    // On a thread and a runtime of its own, which is gone when the tests use the manager.
+    let installing = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(install(&url));
+    });
+    installing.join().expect("installed");
+    server
+});
+
+async fn install(url: &str) {
+    assert_eq!(LockManager::installed().map(drop), Err(LockError::NotInstalled));
+    assert_eq!(audit(0).await, Err(LockError::NotInstalled));
+    let manager = LockManager::builder().label("first").connect(url).await.expect("there");
+    manager.install().expect("the first");
+    let second = LockManager::memory();
+    assert_eq!(second.install(), Err(LockError::AlreadyInstalled));
+}
+
+#[distributed_lock(key = "audit:<id>", ttl = "60s")]
+async fn audit(id: u64) -> Result<u64, LockError> {
+    tokio::task::yield_now().await;
+    let holder = SERVER.admin().get(&format!("audit:{id}")).unwrap_or_default();
+    assert!(holder.starts_with("first") && holder.contains("audit"), "{holder}");
+    Ok(id)
+}
+
+#[distributed_lock(key = "count:<id>", ttl = "60s")]
+fn count(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+#[tokio::test]
+async fn the_installed_manager_locks_an_annotated_function() {
+    LazyLock::force(&SERVER);
+    assert_eq!(audit(1).await, Ok(1));
+    assert_eq!(SERVER.admin().get("audit:1"), None);
+}
+
+#[tokio::test]
+async fn a_second_test_shares_the_installed_manager() {
+    LazyLock::force(&SERVER);
+    for _ in 0..3 {
+        assert_eq!(audit(2).await, Ok(2));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_multi_thread_test_shares_the_installed_manager() {
+    LazyLock::force(&SERVER);
+    for _ in 0..3 {
+        assert_eq!(audit(3).await, Ok(3));
+        assert_eq!(count(3), Ok(3));
+    }
+}
+
+#[tokio::test]
+async fn a_sync_function_in_a_current_thread_test_is_refused() {
+    LazyLock::force(&SERVER);
+    assert_eq!(count(4), Err(LockError::BlockingInAsync));
+    assert_eq!(on_a_plain_thread(|| count(4)).await, Ok(4));
+}
+
+#[test]
+fn a_sync_function_works_in_a_test_without_a_runtime() {
+    LazyLock::force(&SERVER);
+    assert_eq!(count(5), Ok(5));
+}
+
+#[tokio::test]
+async fn a_lock_without_a_manager_uses_the_installed_one() {
+    LazyLock::force(&SERVER);
+    let guard = Lock::new("order:6").ttl(Duration::from_secs(60)).acquire().await.expect("free");
+    assert!(SERVER.admin().get("order:6").is_some());
+    guard.release().await.expect("released");
+    assert!(LockManager::installed().is_ok());
+}
+
+#[tokio::test]
+async fn managers_that_are_gone_leave_no_thread() {
+    for _ in 0..20 {
+        let own = LockManager::memory();
+        let lock = Lock::new("order:7").ttl(Duration::from_secs(60)).manager(&own);
+        drop(lock.acquire().await.expect("free"));
+    }
+    // The installed manager keeps its own.
+    let gone = || std::future::ready(background_threads() <= 1);
+    eventually("the threads end", Duration::from_secs(5), gone).await;
+}
+
+fn background_threads() -> usize {
+    let threads = std::fs::read_dir("/proc/self/task").expect("Linux");
+    let names =
+        threads.flatten().filter_map(|t| std::fs::read_to_string(t.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("lockmacro")).count()
+}

@@ -1,0 +1,123 @@
+//! What cannot be locked is refused before anything is asked of the server.
+
+use std::time::Duration;
+
+use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
+use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
+
+use crate::{LONG, Locked, lock, ms};
+
+on_every_backend!(
+    a_ttl_outside_of_its_bounds_is_refused,
+    a_ttl_at_its_bounds_is_accepted,
+    an_unusable_key_is_refused,
+    a_key_at_its_bounds_is_accepted,
+    a_refused_lock_runs_no_body,
+    locks_that_are_never_run_leave_nothing,
+    an_async_lock_outside_of_a_runtime_is_refused,
+);
+
+async fn a_ttl_outside_of_its_bounds_is_refused(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let day = Duration::from_secs(24 * 60 * 60);
+    let bad = [Duration::ZERO, Duration::from_nanos(1), ms(49), day + ms(1), Duration::MAX];
+    for bad in bad {
+        let error = Lock::new(&*key).ttl(bad).manager(&manager).acquire().await;
+        let Err(LockError::InvalidTtl { ttl, .. }) = error else { panic!("{bad:?}: {error:?}") };
+        assert_eq!(ttl, bad);
+    }
+    assert!(backend.is_free(&key).await);
+}
+
+async fn a_ttl_at_its_bounds_is_accepted(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    for good in [ms(50), Duration::from_secs(24 * 60 * 60)] {
+        let guard = Lock::new(&*key).ttl(good).manager(&manager).acquire().await;
+        guard.expect("a good ttl").release().await.expect("released");
+    }
+}
+
+async fn an_unusable_key_is_refused(backend: &Backend) {
+    let manager = backend.manager().await;
+    let empty_value = LockKey::template("order:<id>").literal("order:").value("").into();
+    let bad: [LockKey; 5] = [
+        "".into(),
+        "x".repeat(1025).into(),
+        "lm1:tq:{a}".into(),
+        "订".repeat(342).into(),
+        empty_value,
+    ];
+    for key in bad {
+        let error = Lock::new(&key).ttl(LONG).manager(&manager).acquire().await;
+        assert!(matches!(error, Err(LockError::InvalidKey { .. })), "{key}: {error:?}");
+    }
+}
+
+async fn a_key_at_its_bounds_is_accepted(backend: &Backend) {
+    let manager = backend.manager().await;
+    let prefix = backend.key("");
+    for key in [prefix.clone() + &"x".repeat(1024 - prefix.len()), prefix + "x"] {
+        let guard = lock(&manager, &key).acquire().await.expect("a good key");
+        guard.release().await.expect("released");
+    }
+}
+
+async fn a_refused_lock_runs_no_body(backend: &Backend) {
+    let manager = backend.manager().await;
+    let mut ran = false;
+    let result: Locked<()> = lock(&manager, "")
+        .run(async {
+            ran = true;
+            Ok(())
+        })
+        .await;
+    assert!(matches!(result, Err(LockError::InvalidKey { .. })), "{result:?}");
+    assert!(!ran);
+}
+
+async fn locks_that_are_never_run_leave_nothing(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    drop(lock(&manager, &key));
+    drop(lock(&manager, &key).acquire());
+    drop(lock(&manager, &key).run(async { Locked::Ok(()) }));
+    assert!(backend.is_free(&key).await);
+}
+
+async fn an_async_lock_outside_of_a_runtime_is_refused(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let asked = on_a_plain_thread(move || {
+        futures::executor::block_on(lock(&manager, &key).acquire()).map(drop)
+    });
+    assert_eq!(asked.await, Err(LockError::NoRuntime));
+}
+
+#[test]
+fn connecting_outside_of_a_runtime_is_refused() {
+    let connecting = LockManager::connect("redis://127.0.0.1:1");
+    let error = futures::executor::block_on(connecting).expect_err("no runtime");
+    assert_eq!(error, LockError::NoRuntime);
+}
+
+#[tokio::test]
+async fn an_unusable_url_is_refused_without_its_password() {
+    for url in
+        ["", "order", "http://127.0.0.1:1", "redis://:hunter2@:x", "redis://u:hunter2@h:99999"]
+    {
+        let error = LockManager::connect(url).await.expect_err("no such server");
+        assert!(matches!(error, LockError::InvalidUrl { .. }), "{url}: {error:?}");
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_private_store_is_nobody_elses() {
+    let (ours, other) = (LockManager::memory(), LockManager::memory());
+    let guard = lock(&ours, "order:42").acquire().await.expect("free");
+    let apart = lock(&other, "order:42").acquire().await.expect("another store");
+    guard.release().await.expect("released");
+    apart.release().await.expect("released");
+}

@@ -1,0 +1,113 @@
+//! How a lock that is not granted reaches the caller of each return type.
+
+use lockmacro_runtime::{LockError, LockOutcome, SkipOutcome};
+use lockmacro_tests::{Backend, on_every_backend};
+
+use crate::{Failure, Locked, lock};
+
+on_every_backend!(
+    a_skipped_body_is_nothing_in_every_return_type,
+    a_body_that_is_not_skipped_gives_its_value,
+    skip_does_not_hide_other_errors,
+    a_lock_error_becomes_the_callers_own_error,
+    a_type_of_the_users_own_decides_for_itself,
+);
+
+async fn a_skipped_body_is_nothing_in_every_return_type(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("job");
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let mut runs = 0;
+
+    lock(&theirs, &key).run_or_skip(async { runs += 1 }).await;
+    let option = lock(&theirs, &key).run_or_skip(async {
+        runs += 1;
+        Some(7)
+    });
+    assert_eq!(option.await, None);
+    let result = lock(&theirs, &key).run_or_skip(async {
+        runs += 1;
+        Err::<(), _>(Failure::Own)
+    });
+    assert_eq!(result.await, Ok(()));
+    let both = lock(&theirs, &key).run_or_skip(async {
+        runs += 1;
+        Ok::<_, Failure>(Some(7))
+    });
+    assert_eq!(both.await, Ok(None));
+
+    assert_eq!(runs, 0);
+    guard.release().await.expect("released");
+}
+
+async fn a_body_that_is_not_skipped_gives_its_value(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("job");
+    let mut runs = 0;
+    lock(&manager, &key).run_or_skip(async { runs += 1 }).await;
+    assert_eq!(runs, 1);
+    assert_eq!(lock(&manager, &key).run_or_skip(async { Some(7) }).await, Some(7));
+    let error = lock(&manager, &key).run_or_skip(async { Err::<Option<u32>, _>(Failure::Own) });
+    assert_eq!(error.await, Err(Failure::Own));
+    assert!(backend.is_free(&key).await);
+}
+
+async fn skip_does_not_hide_other_errors(backend: &Backend) {
+    let manager = backend.manager().await;
+    let mut ran = false;
+    let result: Result<Option<u32>, Failure> = lock(&manager, "")
+        .run_or_skip(async {
+            ran = true;
+            Ok(Some(7))
+        })
+        .await;
+    assert!(matches!(result, Err(Failure::Lock(LockError::InvalidKey { .. }))), "{result:?}");
+    lock(&manager, "").run_or_skip(async { ran = true }).await;
+    assert!(!ran);
+}
+
+async fn a_lock_error_becomes_the_callers_own_error(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let typed: Result<(), Failure> = lock(&theirs, &key).run(async { Ok(()) }).await;
+    assert!(matches!(typed, Err(Failure::Lock(LockError::Busy { .. }))), "{typed:?}");
+    type Boxed = Box<dyn std::error::Error + Send + Sync>;
+    let boxed: Result<(), Boxed> = lock(&theirs, &key).run(async { Ok(()) }).await;
+    let error = boxed.expect_err("busy").downcast::<LockError>().expect("a lock error");
+    assert!(error.is_busy());
+    guard.release().await.expect("released");
+}
+
+#[derive(Debug, PartialEq)]
+enum Answer {
+    Done,
+    Later,
+    Broken,
+}
+
+impl LockOutcome for Answer {
+    fn from_lock_error(error: LockError) -> Self {
+        if error.is_busy() { Answer::Later } else { Answer::Broken }
+    }
+}
+
+async fn a_type_of_the_users_own_decides_for_itself(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    assert_eq!(lock(&theirs, &key).run(async { Answer::Done }).await, Answer::Done);
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    assert_eq!(lock(&theirs, &key).run(async { Answer::Done }).await, Answer::Later);
+    assert_eq!(lock(&theirs, "").run(async { Answer::Done }).await, Answer::Broken);
+    guard.release().await.expect("released");
+}
+
+/// The four types that can be skipped, checked by the compiler.
+#[test]
+fn the_standard_types_can_be_skipped() {
+    fn skippable<T: SkipOutcome>() {}
+    skippable::<()>();
+    skippable::<Option<u32>>();
+    skippable::<Locked<()>>();
+    skippable::<Locked<Option<u32>>>();
+}

@@ -1,0 +1,151 @@
+//! Runtimes that end, follow one another, and share a manager.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::LockManager;
+use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{Locked, SOON, lock, ms};
+
+on_every_backend!(
+    a_runtime_that_is_dropped_in_mid_body_leaves_no_lock,
+    a_runtime_that_is_shut_down_in_mid_body_leaves_no_lock,
+    a_runtime_that_ends_holding_a_guard_leaves_no_lock,
+    a_guard_outlives_the_runtime_it_was_acquired_in,
+    one_manager_serves_runtimes_one_after_another,
+    one_manager_serves_runtimes_at_the_same_time,
+);
+
+fn current_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+fn multi_thread() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+/// Runs a body that never ends, and `end`s its runtime when it has started.
+async fn end_in_mid_body(manager: LockManager, key: String, runtime: Runtime, end: fn(Runtime)) {
+    on_a_plain_thread(move || {
+        let (started, in_body) = tokio::sync::oneshot::channel();
+        runtime.spawn(async move {
+            lock(&manager, &key)
+                .run(async {
+                    started.send(()).expect("the test goes on");
+                    std::future::pending::<Locked<()>>().await
+                })
+                .await
+        });
+        runtime.block_on(in_body).expect("the body starts");
+        end(runtime);
+    })
+    .await;
+}
+
+async fn a_runtime_that_is_dropped_in_mid_body_leaves_no_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    for runtime in [current_thread, multi_thread] {
+        let runtime = on_a_plain_thread(runtime).await;
+        end_in_mid_body(manager.clone(), key.clone(), runtime, drop).await;
+        backend.becomes_free(&key, SOON).await;
+    }
+}
+
+async fn a_runtime_that_is_shut_down_in_mid_body_leaves_no_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    for runtime in [current_thread, multi_thread] {
+        let runtime = on_a_plain_thread(runtime).await;
+        let end = Runtime::shutdown_background;
+        end_in_mid_body(manager.clone(), key.clone(), runtime, end).await;
+        backend.becomes_free(&key, SOON).await;
+    }
+}
+
+async fn a_runtime_that_ends_holding_a_guard_leaves_no_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let name = key.clone();
+    on_a_plain_thread(move || {
+        // The guard is dropped as the last thing inside, right before the runtime.
+        current_thread().block_on(async move {
+            let guard = lock(&manager, &name).acquire().await;
+            assert!(guard.expect("free").is_held());
+        });
+    })
+    .await;
+    backend.becomes_free(&key, SOON).await;
+}
+
+async fn a_guard_outlives_the_runtime_it_was_acquired_in(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let name = key.clone();
+    let guard =
+        on_a_plain_thread(move || current_thread().block_on(lock(&manager, &name).acquire()));
+    let guard = guard.await.expect("free");
+    assert!(guard.is_held());
+    assert!(!backend.is_free(&key).await);
+    guard.release().await.expect("released in another runtime");
+    assert!(backend.is_free(&key).await);
+}
+
+async fn one_manager_serves_runtimes_one_after_another(backend: &Backend) {
+    let address = backend.url().to_owned();
+    let key = backend.key("order:42");
+    let name = key.clone();
+    on_a_plain_thread(move || {
+        // Connected in a runtime that is gone when the manager is used.
+        let manager = current_thread().block_on(LockManager::connect(&address)).expect("there");
+        for n in 0..5 {
+            let runtime = if n % 2 == 0 { current_thread() } else { multi_thread() };
+            for _ in 0..2 {
+                let result = runtime.block_on(lock(&manager, &name).run(async { Locked::Ok(n) }));
+                assert_eq!(result, Ok(n));
+            }
+        }
+    })
+    .await;
+    assert!(backend.is_free(&key).await);
+}
+
+async fn one_manager_serves_runtimes_at_the_same_time(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let inside = Arc::new(AtomicU32::new(0));
+    let threads: Vec<_> = (0..3)
+        .map(|_| {
+            let (manager, key, inside) = (manager.clone(), key.clone(), Arc::clone(&inside));
+            on_a_plain_thread(move || current_thread().block_on(count(&manager, &key, &inside)))
+        })
+        .collect();
+    for thread in futures::future::join_all(threads).await {
+        assert_eq!(thread, 10);
+    }
+    assert!(backend.is_free(&key).await);
+}
+
+/// Runs ten bodies, asking again while the lock is busy.
+async fn count(manager: &LockManager, key: &str, inside: &AtomicU32) -> u32 {
+    let start = Instant::now();
+    let mut runs = 0;
+    while runs < 10 {
+        let body = async {
+            assert_eq!(inside.fetch_add(1, SeqCst), 0, "two bodies at once");
+            tokio::time::sleep(Duration::from_micros(200)).await;
+            inside.fetch_sub(1, SeqCst);
+            Locked::Ok(())
+        };
+        match lock(manager, key).run(body).await {
+            Ok(()) => runs += 1,
+            Err(error) => assert!(error.is_busy(), "{error}"),
+        }
+        assert!(start.elapsed() < 2 * SOON, "starved");
+        tokio::time::sleep(ms(2)).await;
+    }
+    runs
+}

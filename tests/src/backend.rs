@@ -1,0 +1,121 @@
+//! One test body for every backend.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use lockmacro_runtime::{Lock, LockManager, LockManagerBuilder};
+
+use tokio::sync::OnceCell;
+
+use crate::{Server, eventually};
+
+/// A store that several managers share, seen only through the public API.
+pub struct Backend {
+    url: String,
+    server: Option<Server>,
+    prefix: String,
+    /// Asks for locks in the name of another process.
+    rival: OnceCell<LockManager>,
+}
+
+impl Backend {
+    /// The in-process store. It is one for the whole process, so keys differ by test.
+    pub fn memory() -> Backend {
+        Backend::at("memory://".to_owned(), None)
+    }
+
+    /// A Redis server of this test's own.
+    pub fn redis() -> Backend {
+        let server = Server::start();
+        Backend::at(server.url(), Some(server))
+    }
+
+    fn at(url: String, server: Option<Server>) -> Backend {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let prefix = format!("t{}:", NEXT.fetch_add(1, Ordering::Relaxed));
+        Backend { url, server, prefix, rival: OnceCell::new() }
+    }
+
+    /// The address managers connect to.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A key no other test uses.
+    pub fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// A new manager on the same store, as another process would have.
+    pub async fn manager(&self) -> LockManager {
+        self.manager_from(LockManager::builder()).await
+    }
+
+    /// A new manager with settings.
+    pub async fn manager_from(&self, builder: LockManagerBuilder) -> LockManager {
+        builder.connect(&self.url).await.expect("the backend is there")
+    }
+
+    /// Whether another process would get the lock now.
+    pub async fn is_free(&self, key: &str) -> bool {
+        let rival = self.rival.get_or_init(|| self.manager()).await;
+        let lock = Lock::new(key).ttl(Duration::from_secs(10)).manager(rival);
+        match lock.acquire().await {
+            Ok(guard) => guard.release().await.map(|()| true).expect("released"),
+            Err(error) if error.is_busy() => false,
+            Err(error) => panic!("neither free nor busy: {error}"),
+        }
+    }
+
+    /// Waits until another process would get the lock.
+    pub async fn becomes_free(&self, key: &str, within: Duration) {
+        eventually("the key is free", within, || self.is_free(key)).await;
+    }
+
+    /// Waits until the store is empty, as it must be after every test.
+    pub async fn keeps_nothing(&self) {
+        let Some(server) = &self.server else { return };
+        let mut admin = server.admin();
+        let start = std::time::Instant::now();
+        while start.elapsed() < Duration::from_secs(2) && !admin.keys().is_empty() {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+        assert_eq!(admin.keys(), Vec::<String>::new(), "left behind");
+    }
+}
+
+/// Makes four tests of each claim, an `async fn claim(backend: &Backend)`: on `memory://` and on a
+/// Redis server, on both kinds of runtime. A claim that is not listed is dead code to the compiler,
+/// and one that hangs fails.
+#[macro_export]
+macro_rules! on_every_backend {
+    ($($claim:ident),+ $(,)?) => {
+        $(mod $claim {
+            #[tokio::test]
+            async fn memory() {
+                let backend = $crate::Backend::memory();
+                $crate::in_time(super::$claim(&backend)).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn memory_multi_thread() {
+                let backend = $crate::Backend::memory();
+                $crate::in_time(super::$claim(&backend)).await;
+            }
+
+            #[tokio::test]
+            async fn redis() {
+                let backend = $crate::Backend::redis();
+                $crate::in_time(super::$claim(&backend)).await;
+                backend.keeps_nothing().await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn redis_multi_thread() {
+                let backend = $crate::Backend::redis();
+                $crate::in_time(super::$claim(&backend)).await;
+                backend.keeps_nothing().await;
+            }
+        })+
+    };
+}

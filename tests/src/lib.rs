@@ -1,0 +1,25 @@
+//! What the end-to-end tests stand on.
+//!
+//! * [`Server`] – a redis-server of the test's own, which can be paused, killed and restarted
+//! * [`Admin`] – a plain connection that looks at the server from outside
+//! * [`Proxy`] – a network that delays, loses and cuts, by order
+//! * [`Backend`] and [`on_every_backend!`] – one test body for `memory://` and for Redis
+//! * [`eventually`], [`drop_after_polls`] – bounded waiting, and a future that goes at its k-th poll
+//!
+//! The servers are started by our own code and not by `redis-test`, because that crate does not
+//! wait until a server answers, cannot pause it or start it again on its port, and leaves it
+//! running when the test process is killed.
+
+mod admin;
+mod backend;
+mod polls;
+mod proxy;
+mod server;
+mod wait;
+
+pub use admin::Admin;
+pub use backend::Backend;
+pub use polls::{Polled, drop_after_polls};
+pub use proxy::{Fault, Proxy};
+pub use server::Server;
+pub use wait::{eventually, in_time, on_a_plain_thread};

@@ -1,0 +1,211 @@
+//! A network between a client and a server that delays, loses and cuts, by order.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+/// What happens to one command on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The server carries it out; its reply, and everything after it on that connection, never
+    /// comes. (On TCP a reply cannot be missing and a later one arrive.)
+    LoseReply,
+    /// The server carries it out; the connection is cut instead of the reply.
+    CutReply,
+    /// The connection is cut before the server sees the command.
+    CutCommand,
+    /// The reply comes that much later.
+    DelayReply(Duration),
+}
+
+/// A TCP proxy in front of a server, on a runtime of its own.
+pub struct Proxy {
+    address: SocketAddr,
+    state: Arc<State>,
+    runtime: Option<Runtime>,
+}
+
+struct State {
+    server: SocketAddr,
+    /// What to do with the next command whose bytes contain the word.
+    orders: Mutex<Vec<(String, Fault)>>,
+    /// While true, bytes wait in both directions.
+    stalled: watch::Sender<bool>,
+    /// A change cuts every connection there is.
+    cuts: watch::Sender<()>,
+    refusing: AtomicBool,
+    accepted: AtomicUsize,
+}
+
+impl Proxy {
+    /// A faultless proxy to `127.0.0.1:port`.
+    pub fn to(port: u16) -> Proxy {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port for the proxy");
+        listener.set_nonblocking(true).expect("a listener that does not block");
+        let address = listener.local_addr().expect("a bound address");
+        let state = Arc::new(State {
+            server: SocketAddr::from(([127, 0, 0, 1], port)),
+            orders: Mutex::default(),
+            stalled: watch::Sender::new(false),
+            cuts: watch::Sender::new(()),
+            refusing: AtomicBool::new(false),
+            accepted: AtomicUsize::new(0),
+        });
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("proxy")
+            .enable_all()
+            .build()
+            .expect("a runtime for the proxy");
+        runtime.spawn(serve(listener, Arc::clone(&state)));
+        Proxy { address, state, runtime: Some(runtime) }
+    }
+
+    /// The address for a client.
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address)
+    }
+
+    /// Orders a fault for the next command that contains `word`, such as `"SET"`.
+    pub fn on_next(&self, word: &str, fault: Fault) {
+        let mut orders = self.state.orders.lock().expect("orders");
+        orders.push((format!("\r\n{word}\r\n"), fault));
+    }
+
+    /// Whether every ordered fault has happened.
+    pub fn orders_are_done(&self) -> bool {
+        self.state.orders.lock().expect("orders").is_empty()
+    }
+
+    /// Stops or continues the forwarding of bytes; connections stay open.
+    pub fn stall(&self, stalled: bool) {
+        self.state.stalled.send_replace(stalled);
+    }
+
+    /// Cuts every connection there is; new ones are accepted.
+    pub fn cut(&self) {
+        self.state.cuts.send_replace(());
+    }
+
+    /// Cuts new connections at once, or no longer.
+    pub fn refuse(&self, refusing: bool) {
+        self.state.refusing.store(refusing, Ordering::SeqCst);
+    }
+
+    /// How many connections clients have opened so far.
+    pub fn accepted(&self) -> usize {
+        self.state.accepted.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // A plain drop would block, which is not allowed inside a runtime.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+async fn serve(listener: std::net::TcpListener, state: Arc<State>) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    loop {
+        let (client, _) = listener.accept().await?;
+        state.accepted.fetch_add(1, Ordering::SeqCst);
+        if !state.refusing.load(Ordering::SeqCst) {
+            tokio::spawn(connect(client, Arc::clone(&state)));
+        }
+    }
+}
+
+/// Forwards both directions until either ends or the connection is cut.
+async fn connect(client: TcpStream, state: Arc<State>) -> io::Result<()> {
+    let mut cuts = state.cuts.subscribe();
+    let server = TcpStream::connect(state.server).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let pending = Mutex::new(None);
+    tokio::select! {
+        _ = cuts.changed() => Ok(()),
+        end = commands(from_client, to_server, &state, &pending) => end,
+        end = replies(from_server, to_client, &state, &pending) => end,
+    }
+}
+
+type Pending = Mutex<Option<Fault>>;
+
+async fn commands(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    state: &State,
+    pending: &Pending,
+) -> io::Result<()> {
+    let mut stalled = state.stalled.subscribe();
+    let mut bytes = vec![0; 64 * 1024];
+    loop {
+        let length = from.read(&mut bytes).await?;
+        if length == 0 {
+            return Ok(());
+        }
+        let fault = state.fault_for(&bytes[..length]);
+        if fault == Some(Fault::CutCommand) {
+            return Ok(());
+        }
+        if fault.is_some() {
+            *pending.lock().expect("the pending fault") = fault;
+        }
+        wait_while_stalled(&mut stalled).await;
+        to.write_all(&bytes[..length]).await?;
+    }
+}
+
+async fn replies(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    state: &State,
+    pending: &Pending,
+) -> io::Result<()> {
+    let mut stalled = state.stalled.subscribe();
+    let mut bytes = vec![0; 64 * 1024];
+    loop {
+        let length = from.read(&mut bytes).await?;
+        if length == 0 {
+            return Ok(());
+        }
+        let fault = pending.lock().expect("the pending fault").take();
+        match fault {
+            Some(Fault::LoseReply) => std::future::pending().await,
+            Some(Fault::CutReply | Fault::CutCommand) => return Ok(()),
+            Some(Fault::DelayReply(time)) => tokio::time::sleep(time).await,
+            None => {}
+        }
+        wait_while_stalled(&mut stalled).await;
+        to.write_all(&bytes[..length]).await?;
+    }
+}
+
+impl State {
+    fn fault_for(&self, bytes: &[u8]) -> Option<Fault> {
+        let mut orders = self.orders.lock().expect("orders");
+        let found = orders.iter().position(|(word, _)| {
+            let mut parts = bytes.windows(word.len());
+            parts.any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
+        })?;
+        Some(orders.remove(found).1)
+    }
+}
+
+async fn wait_while_stalled(stalled: &mut watch::Receiver<bool>) {
+    // An error means that the proxy is gone, and with it the stall.
+    let _ = stalled.wait_for(|stalled| !stalled).await;
+}

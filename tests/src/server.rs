@@ -1,0 +1,214 @@
+//! A redis-server of the test's own.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{LazyLock, mpsc};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::Admin;
+
+/// Below the range of ports the system gives to outgoing connections, so that a server that is
+/// down for a moment gets its port back.
+const FIRST_PORT: u16 = 20_000;
+const PORTS: u16 = 12_000;
+const READY_WITHIN: Duration = Duration::from_secs(10);
+
+/// A redis-server on a free port of 127.0.0.1 with a directory of its own.
+///
+/// It is killed when dropped, and by the system when the test process dies before that.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    port: u16,
+    password: Option<String>,
+    arguments: Vec<String>,
+    directory: TempDir,
+}
+
+impl Server {
+    /// Starts a server that saves nothing and waits until it answers.
+    pub fn start() -> Server {
+        Server::with(&[])
+    }
+
+    /// Starts a server with more arguments, such as `["--requirepass", "secret"]`.
+    pub fn with(arguments: &[&str]) -> Server {
+        let directory = tempfile::tempdir().expect("a directory for redis-server");
+        let arguments: Vec<String> = arguments.iter().map(|a| (*a).to_owned()).collect();
+        let password = arguments
+            .windows(2)
+            .find(|pair| pair[0] == "--requirepass")
+            .map(|pair| pair[1].clone());
+        for _ in 0..20 {
+            let port = free_port();
+            if let Some(child) = launch(port, &arguments, &directory) {
+                return Server { child, port, password, arguments, directory };
+            }
+        }
+        panic!("redis-server did not start: {}", log(&directory));
+    }
+
+    /// The port it listens on, the same after a restart.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The address for a client, with the password of `--requirepass` when there is one.
+    pub fn url(&self) -> String {
+        match &self.password {
+            Some(password) => self.url_as("", password),
+            None => format!("redis://127.0.0.1:{}", self.port),
+        }
+    }
+
+    /// The address for a client that logs in as `user`.
+    pub fn url_as(&self, user: &str, password: &str) -> String {
+        format!("redis://{user}:{password}@127.0.0.1:{}", self.port)
+    }
+
+    /// A connection to look at the server with.
+    pub fn admin(&self) -> Admin {
+        Admin::connect(&self.url())
+    }
+
+    /// Stops the process (SIGSTOP): connections stay open, nothing is answered.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets a paused process go on.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills the process. The port then refuses connections until [`Server::restart`].
+    pub fn kill(&mut self) {
+        self.child.kill().expect("redis-server can be killed");
+        self.child.wait().expect("redis-server can be waited for");
+    }
+
+    /// Starts it again on the same port, with what it has saved in its directory.
+    pub fn restart(&mut self) {
+        self.restart_with(&[]);
+    }
+
+    /// Starts it again with further arguments, and waits until it answers anything at all.
+    pub fn restart_with(&mut self, more: &[&str]) {
+        self.arguments.extend(more.iter().map(|a| (*a).to_owned()));
+        let until = Instant::now() + READY_WITHIN;
+        while Instant::now() < until {
+            if let Some(child) = launch(self.port, &self.arguments, &self.directory) {
+                self.child = child;
+                return;
+            }
+        }
+        panic!("redis-server did not come back: {}", log(&self.directory));
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).expect("redis-server is there");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Killed already by the test, perhaps: then there is nothing to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        // Test processes that run at once start at different places.
+        let start = (std::process::id() % u32::from(PORTS)) as u16;
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST_PORT + start.wrapping_mul(37).wrapping_add(step) % PORTS;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// Starts the process and waits for its first answer; `None` when it ended instead, as it does
+/// when another process took the port first.
+fn launch(port: u16, arguments: &[String], directory: &TempDir) -> Option<Child> {
+    // setpriv (util-linux) lets the kernel kill the server when the test process dies.
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "KILL", "redis-server"])
+        .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
+        .args(["--save", "", "--appendonly", "no", "--logfile", "redis.log"])
+        .args(["--repl-diskless-sync-delay", "0"])
+        .arg("--dir")
+        .arg(directory.path())
+        .args(arguments)
+        .current_dir(directory.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut child = spawn_from_a_lasting_thread(command);
+    let until = Instant::now() + READY_WITHIN;
+    while Instant::now() < until {
+        if let Some(status) = child.try_wait().expect("redis-server can be waited for") {
+            assert!(status.code() != Some(127), "{NOT_INSTALLED}");
+            return None;
+        }
+        if answers(port) && matches!(child.try_wait(), Ok(None)) {
+            return Some(child);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    None
+}
+
+const NOT_INSTALLED: &str =
+    "redis-server is not installed: run `sh tests/run`, or apt-get install redis-server";
+
+/// The kernel's "parent" is the thread that started the process, not the process: a server started
+/// by a thread of a runtime would die with that thread.
+fn spawn_from_a_lasting_thread(command: Command) -> Child {
+    type Order = (Command, mpsc::Sender<std::io::Result<Child>>);
+    static SPAWNER: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
+        let (orders, received) = mpsc::channel::<Order>();
+        std::thread::spawn(move || {
+            for (mut command, answer) in received {
+                let _ = answer.send(command.spawn());
+            }
+        });
+        orders
+    });
+    let (answer, child) = mpsc::channel();
+    SPAWNER.send((command, answer)).expect("the spawner lives on");
+    match child.recv().expect("the spawner answers") {
+        Ok(child) => child,
+        Err(error) => panic!("setpriv of util-linux is needed to start redis-server: {error}"),
+    }
+}
+
+/// Whether anything answers there; an error such as LOADING or NOAUTH is an answer too.
+fn answers(port: u16) -> bool {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) else {
+        return false;
+    };
+    let patience = Some(Duration::from_millis(500));
+    let mut reply = [0; 1];
+    stream.set_read_timeout(patience).is_ok()
+        && stream.write_all(b"PING\r\n").is_ok()
+        && stream.read_exact(&mut reply).is_ok()
+}
+
+fn log(directory: &TempDir) -> String {
+    std::fs::read_to_string(directory.path().join("redis.log"))
+        .unwrap_or_else(|_| NOT_INSTALLED.to_owned())
+}
