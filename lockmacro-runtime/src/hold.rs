@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::LockManager;
-use crate::backend::{Answer, Backend, Claim, Failed, Grant, Released};
+use crate::backend::{Answer, Backend, Claim, Failed, Grant, Line, Released};
 use crate::census::Member;
 use crate::error::LockError;
 use crate::manager::inside_runtime;
@@ -29,7 +29,7 @@ struct State {
 /// Why there is no lock.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    Busy { owner: Option<String>, left: Option<Duration> },
+    Busy { owner: Option<String>, left: Option<Duration>, line: Line },
     Failed(LockError),
 }
 
@@ -117,9 +117,11 @@ impl Hold {
                 self.state().settled = !grant.resent;
                 Ok((self, grant))
             }
-            Ok(Answer::Busy { owner, left, resent }) => {
-                self.forget_unless(resent);
-                Err(Refusal::Busy { owner, left })
+            Ok(Answer::Busy { owner, left, line, resent }) => {
+                self.state().settled = !resent;
+                // Who gives up waiting is taken out of the line by dropping the hold.
+                self.forget_unless(resent || matches!(line, Line::Left(_)));
+                Err(Refusal::Busy { owner, left, line })
             }
             Err(Failed { error, written }) => {
                 self.forget_unless(written);

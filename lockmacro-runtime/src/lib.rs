@@ -86,6 +86,7 @@ mod scope;
 mod side;
 mod telemetry;
 mod token;
+mod waiting;
 
 pub use error::{LockError, Unavailability};
 pub use fence::Fence;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::LockManager;
-use crate::backend::{Claim, Grant};
+use crate::backend::{Claim, Grant, Line};
 use crate::clock::Moment;
 use crate::error::LockError;
 use crate::fence::Fence;
@@ -26,7 +26,7 @@ use crate::token::{Token, label};
 /// A lock to be had: what `#[distributed_lock]` expands to, and what to use where an attribute
 /// does not fit.
 ///
-/// Every attempt asks once. When somebody else holds the lock, the answer is
+/// Without [`wait`](Lock::wait) it asks once: when somebody else holds the lock, the answer is
 /// [`LockError::Busy`], at once.
 ///
 /// ```
@@ -52,6 +52,7 @@ pub struct Lock {
     max_hold: Option<Duration>,
     min_hold: Duration,
     on_lost: OnLost,
+    wait: Option<Duration>,
     name: Cow<'static, str>,
     message: Option<String>,
     manager: Option<LockManager>,
@@ -68,6 +69,7 @@ impl Lock {
             max_hold: None,
             min_hold: Duration::ZERO,
             on_lost: OnLost::default(),
+            wait: None,
             name: Cow::Borrowed(""),
             message: None,
             manager: None,
@@ -109,6 +111,20 @@ impl Lock {
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
         self.on_lost = on_lost;
         self
+    }
+
+    /// How long to wait in line when somebody else holds the lock; without it the answer is
+    /// [`LockError::Busy`], at once. Who waits gets the lock in the order of asking, handed over
+    /// directly by its holder's release. When the time is over the answer is
+    /// [`LockError::TimedOut`].
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// [`wait`](Lock::wait) without an end.
+    pub fn wait_forever(self) -> Self {
+        self.wait(Duration::MAX)
     }
 
     /// The name that others see in [`LockError::Busy`] and in the key's value, behind the manager's
@@ -275,6 +291,7 @@ impl Lock {
         claim.labels.name = self.name;
         claim.min_hold = self.min_hold.min(ttl);
         claim.fenced = fenced;
+        claim.wait = self.wait;
         let granted = Granted {
             asked: Moment::now(),
             labels: claim.labels.clone(),
@@ -326,8 +343,15 @@ impl Granted {
                 let held = Held::new(hold, grant, renewal)?;
                 return Ok(LockGuard::owning(held, self.on_lost));
             }
-            Err(Refusal::Busy { owner, left: retry_after }) => {
-                LockError::Busy { key: key.clone(), owner, retry_after, message }
+            Err(Refusal::Busy { owner, left: retry_after, line }) => {
+                let key = key.clone();
+                match line {
+                    Line::Outside => LockError::Busy { key, owner, retry_after, message },
+                    Line::Left(position) => {
+                        LockError::TimedOut { key, owner, retry_after, position, message }
+                    }
+                    Line::Full => LockError::QueueFull { key },
+                }
             }
             Err(Refusal::Failed(error)) => error,
         };

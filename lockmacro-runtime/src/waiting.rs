@@ -13,10 +13,8 @@ use crate::fence::Fence;
 
 /// How long a place in line is kept without a word from its waiter.
 pub(crate) const PLACE: Duration = Duration::from_secs(10);
-/// For how long a lock is handed over until its new holder has confirmed it.
-pub(crate) const CLAIM: Duration = Duration::from_secs(5);
 /// How many may wait for one key.
-pub(crate) const PLACES: u32 = 10_000;
+pub(crate) const PLACES: usize = 10_000;
 
 /// How often a waiter asks again, and refreshes its place.
 const TICK: Duration = Duration::from_secs(2);
@@ -25,7 +23,7 @@ const TICK_UNHEARD: Duration = Duration::from_millis(100);
 /// Shortest pause between two questions.
 const TICK_MIN: Duration = Duration::from_millis(2);
 /// So many first ones in line also ask when the lock expires, in case its holder is dead.
-const HEIRS: u64 = 3;
+const HEIRS: u32 = 3;
 
 /// The waiters of one connection, by their numbers.
 #[derive(Debug, Default)]
@@ -98,12 +96,14 @@ impl Waiters {
         Waiter { waiters: Arc::clone(self), place, number }
     }
 
-    /// Passes a grant on. One that nobody waits for any more is released by who has left.
-    pub(crate) fn grant(&self, number: u64, handover: Handover) {
+    /// Passes a grant on, and tells whether somebody was there for it. One that nobody waits for
+    /// any more is released by who has left.
+    pub(crate) fn grant(&self, number: u64, handover: Handover) -> bool {
         let place = self.places().get(&number).map(Arc::clone);
-        if let Some(place) = place {
+        if let Some(place) = &place {
             place.tell(News::Granted(handover));
         }
+        place.is_some()
     }
 
     /// Has everybody ask again.
@@ -151,10 +151,10 @@ impl Drop for Waiter {
 
 /// How long to wait for news before asking again: by the place in line, what is left of the
 /// holder's lease, and whether grants can be heard. `jitter` (0 to 1) spreads it by ± 20 %.
-pub(crate) fn tick(rank: u64, left: Option<Duration>, heard: bool, jitter: f64) -> Duration {
+pub(crate) fn tick(rank: u32, left: Option<Duration>, heard: bool, jitter: f64) -> Duration {
     let tick = if heard { TICK } else { TICK_UNHEARD };
     let tick = tick.mul_f64(0.8 + 0.4 * jitter.clamp(0.0, 1.0));
-    let expiry = left.filter(|_| rank < HEIRS).map(|left| left + TICK_MIN * (rank as u32 + 1));
+    let expiry = left.filter(|_| rank < HEIRS).map(|left| left + TICK_MIN * (rank + 1));
     expiry.map_or(tick, |expiry| tick.min(expiry)).max(TICK_MIN)
 }
 

@@ -66,7 +66,7 @@ pub(crate) enum Line {
     /// It was not to wait.
     Outside,
     /// It waited in vain, and so many were before it.
-    Left(u64),
+    Left(u32),
     /// There was no place any more.
     Full,
 }

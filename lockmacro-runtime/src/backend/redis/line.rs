@@ -99,6 +99,10 @@ impl Redis {
     /// A server in trouble is given as long as the caller waits anyway.
     fn patience_while_waiting(&self, until: Option<Instant>) -> Patience {
         let patience = self.patience();
-        Patience { until: until.map_or(patience.until, |until| until.max(Instant::now() + patience.answer)), ..patience }
+        Patience {
+            until: until
+                .map_or(patience.until, |until| until.max(Instant::now() + patience.answer)),
+            ..patience
+        }
     }
 }

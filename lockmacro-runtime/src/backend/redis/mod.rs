@@ -28,7 +28,7 @@ use crate::waiting::Sample;
 
 /// The manager's timeout is good for so many unanswered commands.
 const TRIES: u32 = 4;
-/// [`CLAIM`] as the scripts take it.
+/// For how long a lock is handed over until its new holder has confirmed it, in milliseconds.
 const CLAIM_MS: &str = "5000";
 /// How long the answer to a renewal is waited for at least.
 const RENEWAL_MIN: Duration = Duration::from_millis(50);
@@ -193,7 +193,7 @@ impl Redis {
                     place: match place {
                         [Value::Int(rank), Value::BulkString(time)] => {
                             let server = number(time).ok_or_else(|| unexpected(&place[1]))?;
-                            Some((u64::try_from(*rank).ok(), Sample { sent, server }))
+                            Some((u32::try_from(*rank).ok(), Sample { sent, server }))
                         }
                         _ => None,
                     },
@@ -230,10 +230,17 @@ impl Redis {
 }
 
 enum Reply {
-    Granted { sent: Moment, fence: Option<Fence> },
+    Granted {
+        sent: Moment,
+        fence: Option<Fence>,
+    },
     /// `place` is for who waits: how many are before it, `None` when too many wait, and what the
     /// server's clock showed.
-    Busy { owner: Option<String>, left: Option<Duration>, place: Option<(Option<u64>, Sample)> },
+    Busy {
+        owner: Option<String>,
+        left: Option<Duration>,
+        place: Option<(Option<u32>, Sample)>,
+    },
 }
 
 fn late(sent: Moment, ttl: Duration) -> bool {

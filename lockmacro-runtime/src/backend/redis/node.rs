@@ -193,8 +193,10 @@ impl Node {
     }
 
     async fn open_and_ask(&self) -> Result<Live, Trouble> {
-        let config =
-            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_push_sender(pushes(Arc::clone(&self.waiters)));
         let connection = self.client.get_multiplexed_async_connection_with_config(&config).await;
         let mut connection = connection.map_err(unapplied)?;
         // A server that wants a password says so in answer to the first command.
