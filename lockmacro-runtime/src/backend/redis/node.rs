@@ -2,7 +2,7 @@
 //! is of no more use. No call waits longer than its caller allows.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,8 +28,19 @@ const SILENT_CALLS: u32 = 2;
 /// How long a connection is idle before the system looks whether it is still there.
 const IDLE: Duration = Duration::from_secs(30);
 
+/// How a connection talks: without messages, with them, or without them for good.
+const PLAIN: u8 = 0;
+const HEARING: u8 = 1;
+const DEAF: u8 = 2;
+
 pub(super) struct Node {
     client: Client,
+    /// The same server by RESP3: messages come by the connection of the commands, and never before
+    /// the replies to what was sent earlier.
+    hearing: Client,
+    /// Which of the two new connections are made with. The second one from the first waiter on, if
+    /// the server speaks it.
+    dialect: AtomicU8,
     /// Who waits for grants, which come by a channel of this node's own.
     waiters: Arc<Waiters>,
     channel: String,
@@ -72,8 +83,6 @@ impl Node {
         };
         let info = url.into_connection_info().map_err(invalid)?;
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
-        // With it, messages come by the connection of the commands, and never before their replies.
-        let settings = settings.set_protocol(ProtocolVersion::RESP3);
         // A connection that is silently cut while nobody uses it is noticed before it is needed.
         let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(IDLE / 6);
         let tcp = TcpSettings::default()
@@ -83,19 +92,28 @@ impl Node {
             .set_linger_time(Duration::ZERO);
         #[cfg(any(target_os = "android", target_os = "linux"))]
         let tcp = tcp.set_user_timeout(unsent);
-        let info = info.set_tcp_settings(tcp).set_redis_settings(settings);
-        Ok(Self::with(Client::open(info).map_err(invalid)?))
+        let info = info.set_tcp_settings(tcp);
+        let hearing = settings.clone().set_protocol(ProtocolVersion::RESP3);
+        let client = Client::open(info.clone().set_redis_settings(settings)).map_err(invalid)?;
+        let hearing = Client::open(info.set_redis_settings(hearing)).map_err(invalid)?;
+        Ok(Self::with(client, hearing))
     }
 
     /// The same server through a connection of its own.
     pub(super) fn apart(&self) -> Self {
-        Self::with(self.client.clone())
+        Self::with(self.client.clone(), self.hearing.clone())
     }
 
-    fn with(client: Client) -> Self {
-        let channel = format!("lm1:{:032x}", fastrand::u128(..));
-        let (waiters, live) = (Arc::default(), Mutex::new(None));
-        Self { client, waiters, channel, live, connecting: tokio::sync::Mutex::new(()) }
+    fn with(client: Client, hearing: Client) -> Self {
+        Self {
+            client,
+            hearing,
+            dialect: AtomicU8::new(PLAIN),
+            waiters: Arc::default(),
+            channel: format!("lm1:{:032x}", fastrand::u128(..)),
+            live: Mutex::new(None),
+            connecting: tokio::sync::Mutex::new(()),
+        }
     }
 
     /// Who waits for grants on [`channel`](Self::channel).
@@ -109,17 +127,25 @@ impl Node {
 
     /// Sees to it that grants can be heard; tells whether they can.
     pub(super) async fn listen(&self, patience: Patience) -> Result<bool, Trouble> {
+        let until = patience.until.min(Instant::now() + patience.answer);
+        if self
+            .dialect
+            .compare_exchange(PLAIN, HEARING, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+        {
+            // Whoever has sent something by the old connection still gets the answer by it.
+            self.disconnect();
+        }
         let live = self.connect(patience.until).await?;
         let mut connection = live.connection.clone();
         let subscribe = live.hears.get_or_try_init(|| async {
             match connection.subscribe(&self.channel).await.map_err(Trouble::from) {
                 Ok(()) => Ok(true),
                 Err(Trouble::Passing(passing)) => Err(Trouble::Passing(passing)),
-                // It may not be allowed, or not be known: then one has to ask more often.
+                // It is not allowed: then one has to ask more often.
                 Err(_) => Ok(false),
             }
         });
-        let until = patience.until.min(Instant::now() + patience.answer);
         match timeout_at(until, subscribe).await {
             Ok(heard) => heard.copied(),
             Err(_) => Err(Trouble::Passing(Passing::timeout("subscribing", false))),
@@ -193,20 +219,16 @@ impl Node {
     }
 
     async fn open_and_ask(&self) -> Result<Live, Trouble> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_push_sender(pushes(Arc::clone(&self.waiters)));
-        let connection = self.client.get_multiplexed_async_connection_with_config(&config).await;
-        let mut connection = connection.map_err(unapplied)?;
-        // A server that wants a password says so in answer to the first command.
-        let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
-        match greeting.and_then(Value::extract_error).map_err(unapplied) {
-            Ok(_) | Err(Trouble::Final(LockError::AccessDenied { .. })) => {
-                Ok(Live { connection, silent: Arc::default(), hears: Arc::default() })
+        if self.dialect.load(Ordering::Relaxed) == HEARING {
+            let pushes = pushes(Arc::clone(&self.waiters));
+            let config = AsyncConnectionConfig::new().set_push_sender(pushes);
+            match opened(&self.hearing, config, OnceCell::new()).await {
+                // The server does not speak it, or this user may not: grants are not heard then.
+                Err(Trouble::Final(_)) => self.dialect.store(DEAF, Ordering::Relaxed),
+                opened => return opened,
             }
-            Err(trouble) => Err(trouble),
         }
+        opened(&self.client, AsyncConnectionConfig::new(), OnceCell::new_with(Some(false))).await
     }
 
     /// Gives a connection up, unless another caller has replaced it already.
@@ -219,6 +241,24 @@ impl Node {
     fn live(&self) -> MutexGuard<'_, Option<Live>> {
         // Nothing that runs under this mutex can panic.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes a connection and asks for a first answer: a server that wants a password says so then.
+async fn opened(
+    client: &Client,
+    config: AsyncConnectionConfig,
+    hears: OnceCell<bool>,
+) -> Result<Live, Trouble> {
+    let config = config.set_connection_timeout(None).set_response_timeout(None);
+    let connection = client.get_multiplexed_async_connection_with_config(&config).await;
+    let mut connection = connection.map_err(unapplied)?;
+    let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
+    match greeting.and_then(Value::extract_error).map_err(unapplied) {
+        Ok(_) | Err(Trouble::Final(LockError::AccessDenied { .. })) => {
+            Ok(Live { connection, silent: Arc::default(), hears: Arc::new(hears) })
+        }
+        Err(trouble) => Err(trouble),
     }
 }
 
