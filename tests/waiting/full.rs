@@ -1,0 +1,65 @@
+//! More waiters than a line has places.
+
+use std::time::{Duration, Instant};
+
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use lockmacro_runtime::LockError;
+use lockmacro_tests::{Backend, Server, in_time};
+
+use crate::line::Line;
+use crate::{KEY, LONG, Locked, keeps_only_fences, lock, manager, ms, served, waiting};
+
+const PLACES: usize = 10_000;
+
+/// Fills the line, has one come too late and one go, and drops the others.
+async fn fill(ours: lockmacro_runtime::LockManager, key: &str, mut line: Line) {
+    let guard = lock(&ours, key).acquire().await.expect("free");
+    let mut waiters: FuturesUnordered<_> =
+        (0..PLACES).map(|_| waiting(&ours, key).acquire()).collect();
+    let full = async {
+        let start = Instant::now();
+        while line.length().is_some_and(|length| length < PLACES) {
+            assert!(start.elapsed() < LONG / 2, "{:?} in line", line.length());
+            tokio::time::sleep(ms(5)).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        Some(early) = waiters.next() => panic!("not in line: {early:?}"),
+        () = full => {}
+    }
+    let start = Instant::now();
+    let error = waiting(&ours, key).acquire().await.expect_err("there is no place");
+    assert!(matches!(&error, LockError::QueueFull { key: told, .. } if told.as_str() == key));
+    assert!(error.is_busy());
+    assert!(error.to_string().contains(key), "{error}");
+    assert!(start.elapsed() < LONG / 12, "after {:?}", start.elapsed());
+    let skipped: Option<u32> = waiting(&ours, key).run_or_skip(async { Some(7) }).await;
+    assert_eq!(skipped, None);
+    let once: Locked<_> = lock(&ours, key).acquire().await;
+    assert!(matches!(once, Err(LockError::Busy { .. })), "{once:?}");
+    // One is served, and there is a place again.
+    guard.release().await.expect("still held");
+    let first = waiters.next().await.expect("ten thousand").expect("served");
+    let last = line.join(waiting(&ours, key).acquire()).await;
+    drop(waiters);
+    first.release().await.expect("still held");
+    served(LONG / 4, last).await;
+}
+
+#[tokio::test]
+async fn a_full_line_of_the_memory_is_told() {
+    let backend = Backend::memory();
+    let key = backend.key("full");
+    let ours = backend.manager().await;
+    in_time(fill(ours, &key, Line::of(&backend, &key))).await;
+    backend.becomes_free(&key, Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_full_line_of_a_server_is_told() {
+    let server = Server::start();
+    let ours = manager(&server).await;
+    in_time(fill(ours, KEY, Line::at(&server, KEY))).await;
+    keeps_only_fences(&server, LONG / 4).await;
+}
