@@ -158,13 +158,13 @@ impl Lock {
         F::Output: SkipOutcome,
     {
         let body = pin!(Some(body));
-        let name = self.name.clone();
+        let who = self.who::<F::Output>();
         match self.acquire().await {
             Ok(guard) => {
                 let lock = guard.share();
                 guard.attend(body).await.skippable(lock.held())
             }
-            Err(error) => SkipOutcome::refused(&name, error),
+            Err(error) => skipped(who, error),
         }
     }
 
@@ -179,10 +179,10 @@ impl Lock {
 
     /// [`run_or_skip`](Lock::run_or_skip) for a body that is not async.
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
-        let name = self.name.clone();
+        let who = self.who::<R>();
         match self.acquire_blocking() {
             Ok(guard) => guard.run_blocking_or_skip(body),
-            Err(error) => SkipOutcome::refused(&name, error),
+            Err(error) => skipped(who, error),
         }
     }
 
@@ -237,6 +237,11 @@ impl Lock {
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Fence), LockError> {
         fenced(self.obtain_blocking(true)?)
+    }
+
+    /// Whose error is logged because an `R` cannot carry it.
+    fn who<R: SkipOutcome>(&self) -> Option<(Cow<'static, str>, LockKey)> {
+        (!R::CARRIES_ERRORS).then(|| (self.name.clone(), self.key.clone()))
     }
 
     async fn obtain(self, fenced: bool) -> Result<LockGuard, LockError> {
@@ -334,6 +339,16 @@ impl Granted {
         telemetry::refused(&labels, &key, &error, waited);
         Err(error)
     }
+}
+
+fn skipped<R: SkipOutcome>(who: Option<(Cow<'static, str>, LockKey)>, error: LockError) -> R {
+    if error.is_busy() {
+        return R::skipped(error);
+    }
+    if let Some((name, key)) = who {
+        telemetry::unreported(&name, Some(&key), &error);
+    }
+    R::from_lock_error(error)
 }
 
 fn fenced(guard: LockGuard) -> Result<(LockGuard, Fence), LockError> {

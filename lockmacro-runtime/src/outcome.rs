@@ -78,7 +78,7 @@ pub trait SkipOutcome: Sized {
             return Self::skipped(error);
         }
         if !Self::CARRIES_ERRORS {
-            telemetry::unreported(name, &error);
+            telemetry::unreported(name, None, &error);
         }
         Self::from_lock_error(error)
     }

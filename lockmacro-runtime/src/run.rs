@@ -216,7 +216,7 @@ impl<R> Ended<R> {
             Ended::Stopped(lost) => (None, lost.into()),
         };
         if !R::CARRIES_ERRORS {
-            telemetry::unreported(&held.claim().labels.name, &lost);
+            telemetry::unreported(&held.claim().labels.name, Some(held.key()), &lost);
         }
         match value {
             Some(value) => value.after_loss(lost),

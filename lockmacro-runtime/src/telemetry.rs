@@ -105,8 +105,9 @@ pub(crate) fn released(labels: &Labels, held: Duration) {
 }
 
 /// An error that the return type of a function cannot carry.
-pub(crate) fn unreported(name: &str, error: &LockError) {
-    tracing::error!(%name, %error, "lock failed in a function that cannot return an error");
+pub(crate) fn unreported(name: &str, key: Option<&LockKey>, error: &LockError) {
+    let key = key.map(tracing::field::display);
+    tracing::error!(%name, key, %error, "lock failed in a function that cannot return an error");
     numbers::unreported(name);
 }
 
