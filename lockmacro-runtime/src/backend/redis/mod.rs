@@ -131,8 +131,11 @@ impl Redis {
         let (keys, args) = ([claim.key.as_str()], [claim.token.expose(), argument]);
         let mut reply = self.eval(script, &keys, &args, patience).await;
         let mut resent = false;
-        if let Err(Trouble::Passing(broken @ Passing { replace: true, .. })) = reply {
-            resent = broken.unknown;
+        // A renewal is sent again only while it is wanted, which is for its table to say.
+        if let Err(Trouble::Passing(Passing { replace: true, unknown, .. })) = reply
+            && !std::ptr::eq(script, &RENEW)
+        {
+            resent = unknown;
             reply = self.eval(script, &keys, &args, patience).await;
         }
         match reply {
