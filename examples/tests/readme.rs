@@ -283,5 +283,5 @@ async fn spawned_work_outlives_a_body_that_is_stopped() {
 
 #[test]
 fn it_is_short() {
-    assert!(README.lines().count() <= 320, "{} lines", README.lines().count());
+    assert!(README.lines().count() <= 400, "{} lines", README.lines().count());
 }
