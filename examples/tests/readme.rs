@@ -62,11 +62,14 @@ async fn take_refuse_and_release(server: &Server, url: &str) -> Result<(), LockE
     server.admin().ask::<()>(&["SCRIPT", "FLUSH"]);
     let locks = LockManager::connect(url).await?;
     let guard = order(&locks).acquire().await?;
+    guard.extend(Duration::from_secs(40)).await?;
     match order(&locks).acquire().await {
-        Err(error) if error.is_busy() => guard.release().await,
-        Err(error) => Err(error),
+        Err(error) if error.is_busy() => guard.release().await?,
+        Err(error) => return Err(error),
         Ok(_) => panic!("the lock was given twice"),
     }
+    let (guard, _) = order(&locks).acquire_fenced().await?;
+    guard.release().await
 }
 
 #[tokio::test]
