@@ -3,12 +3,13 @@
 use std::io;
 use std::time::Duration;
 
-use lockmacro_runtime::{LockError, LockManager, distributed_lock};
+use lockmacro_runtime::{LockError, LockManager, Lost, distributed_lock};
 use tokio::time::sleep;
 
 use crate::orders::{Request, Task, order_key};
 use crate::record::Record;
 use crate::report::{Refusal, Worker};
+use crate::rollback::Mishaps;
 
 /// What a request costs. The work of the ERP system is left out, its time is not.
 pub const WORK: Duration = Duration::from_millis(25);
@@ -19,19 +20,23 @@ pub enum OrderError {
     Lock(#[from] LockError),
     #[error("cannot write the record: {0}")]
     Record(#[from] io::Error),
+    #[error("rolled back: {0}")]
+    RolledBack(Lost),
 }
 
 /// One worker, with a connection of its own that shows its name to the others.
 #[derive(Debug)]
 pub struct Desk {
-    name: String,
-    locks: LockManager,
-    record: Record,
+    pub name: String,
+    pub locks: LockManager,
+    pub record: Record,
+    /// With `--lose`.
+    mishaps: Option<Mishaps>,
 }
 
 impl Desk {
-    pub fn new(name: &str, locks: LockManager, record: Record) -> Self {
-        Self { name: name.to_owned(), locks, record }
+    pub fn new(name: &str, locks: LockManager, record: Record, mishaps: Option<Mishaps>) -> Self {
+        Self { name: name.to_owned(), locks, record, mishaps }
     }
 
     /// Audits an order. The key is made by a function.
@@ -69,9 +74,10 @@ impl Desk {
 
 impl Worker for Desk {
     async fn attempt(&self, request: &Request) -> Result<(), Refusal> {
-        let result = match request.task {
-            Task::Audit => self.audit(request).await,
-            Task::Assign => self.assign(request).await,
+        let result = match (request.task, &self.mishaps) {
+            (Task::Audit, _) => self.audit(request).await,
+            (Task::Assign, None) => self.assign(request).await,
+            (Task::Assign, Some(mishaps)) => self.assign_and_book(request, mishaps).await.map(drop),
         };
         result.map_err(|error| match error {
             OrderError::Lock(LockError::Busy { owner, retry_after, message, .. }) => {
@@ -81,6 +87,7 @@ impl Worker for Desk {
                     message: message.unwrap_or_default(),
                 }
             }
+            OrderError::RolledBack(lost) => Refusal::RolledBack(lost.to_string()),
             error => Refusal::Failed(error.to_string()),
         })
     }

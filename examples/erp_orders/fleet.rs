@@ -15,6 +15,7 @@ use crate::orders::{Batch, PHP, Share, shares};
 use crate::php_like::PhpLike;
 use crate::record::Record;
 use crate::report::{Report, work_through};
+use crate::rollback::Mishaps;
 use crate::summary::Summary;
 use crate::{Args, StartError, redis_url};
 
@@ -31,7 +32,7 @@ pub async fn tasks(
     let (reports, mut received) = mpsc::channel(16);
     let mut desks = JoinSet::new();
     for share in shares {
-        let desk = open_desk(args, &share.desk, "memory://", record).await?;
+        let desk = open_desk(args, &share.desk, None, record).await?;
         desks.spawn(run_desk(desk, share.clone(), args.passes, reports.clone()));
     }
     drop(reports);
@@ -46,10 +47,20 @@ pub async fn tasks(
     Ok(())
 }
 
-async fn open_desk(args: &Args, name: &str, url: &str, record: &Record) -> Result<Desk, LockError> {
+async fn open_desk(
+    args: &Args,
+    name: &str,
+    url: Option<&str>,
+    record: &Record,
+) -> Result<Desk, StartError> {
     let manager = LockManager::builder().label(name);
-    let locks = if args.no_lock { manager.memory() } else { manager.connect(url).await? };
-    Ok(Desk::new(name, locks, record.clone()))
+    let locks = if args.no_lock {
+        manager.memory()
+    } else {
+        manager.connect(url.unwrap_or("memory://")).await?
+    };
+    let mishaps = if args.lose { Some(Mishaps::on(url).await?) } else { None };
+    Ok(Desk::new(name, locks, record.clone(), mishaps))
 }
 
 async fn run_desk(
@@ -112,6 +123,7 @@ impl Process {
         command.args(["--desks", &args.desks.to_string(), "--passes", &args.passes.to_string()]);
         command.args(args.no_lock.then_some("--no-lock"));
         command.args(args.php_like.then_some("--php-like"));
+        command.args(args.lose.then_some("--lose"));
         command.arg("--").arg(&args.file);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn()?;
@@ -167,7 +179,7 @@ pub async fn be_a_desk(args: &Args, name: &str, record: &Path) -> Result<bool, S
             Ok(())
         })
     } else {
-        let desk = open_desk(args, name, &url, &record).await?;
+        let desk = open_desk(args, name, Some(&url), &record).await?;
         start_together().await?;
         tokio::spawn(run_desk(desk, share, passes, reports))
     };

@@ -4,12 +4,13 @@
 //! cargo run --example erp_orders                                  # no server: tasks of one process
 //! REDIS_URL=redis://127.0.0.1 cargo run --example erp_orders      # worker processes, one per desk
 //! REDIS_URL=… cargo run --example erp_orders -- --php-like        # and a foreign client
+//! cargo run --example erp_orders -- --lose                        # locks get lost: see the rollback
 //! cargo run --example erp_orders -- --no-lock                     # see the check fail
 //! ```
 //!
 //! A batch of requests goes through several desks. The same order comes to several of them on
 //! purpose; who comes second is told that it is busy, and the rest go on. Read `desk.rs` first: it
-//! has the locked functions. At the end a record that the bodies wrote themselves is checked.
+//! has the locked functions; `rollback.rs` one that undoes what it did when its lock is lost. At the end a record that the bodies wrote themselves is checked.
 //!
 //! Exit code: 0 all is well, 1 a check or a request failed, 2 the run could not start.
 
@@ -19,6 +20,7 @@ mod orders;
 mod php_like;
 mod record;
 mod report;
+mod rollback;
 mod summary;
 
 use std::path::PathBuf;
@@ -53,6 +55,10 @@ struct Args {
     /// Add a client that knows nothing of lockmacro and locks the same keys (needs REDIS_URL)
     #[arg(long)]
     php_like: bool,
+    /// Book assigned goods out of stock, and have the lock of some orders get lost half-way: these
+    /// bookings are rolled back
+    #[arg(long, conflicts_with = "no_lock")]
+    lose: bool,
     /// The one desk that this process is, when another one has started it
     #[arg(long, hide = true, requires = "record")]
     only: Option<String>,
@@ -95,7 +101,7 @@ async fn run(args: &Args) -> Result<bool, StartError> {
     let shares = shares(&batch.requests, args.desks, args.php_like);
     let file = tempfile::NamedTempFile::new()?;
 
-    let mut summary = Summary::new(&batch, &shares);
+    let mut summary = Summary::new(&batch, &shares, args.lose);
     match url {
         Some(url) => fleet::processes(args, &url, &shares, file.path(), &mut summary).await?,
         None => fleet::tasks(args, &shares, &Record::open(file.path())?, &mut summary).await?,

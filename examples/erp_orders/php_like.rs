@@ -1,14 +1,14 @@
 //! A client that knows nothing of lockmacro, as an older system in PHP might be: it locks the same
 //! keys with the commands that every Redis client has, and is excluded and excludes all the same.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis::RedisError;
 use redis::aio::MultiplexedConnection;
 use tokio::time::sleep;
 
 use crate::desk::WORK;
-use crate::orders::Request;
+use crate::orders::{Request, order_key};
 use crate::record::Record;
 use crate::report::{Refusal, Worker};
 
@@ -66,13 +66,63 @@ impl PhpLike {
 
 impl Worker for PhpLike {
     async fn attempt(&self, request: &Request) -> Result<(), Refusal> {
-        // Only ours among all values: the process, and one line of its file.
-        let value = format!("php-{}-{}", std::process::id(), request.line);
-        let key = format!("order:{}", request.order_no);
-        self.locked(&key, &value, request).await.unwrap_or_else(|error| Err(failed(error)))
+        // The key as the desks spell it, whatever is in the order's number.
+        let key = order_key(&request.order_no);
+        let locked = self.locked(key.as_str(), &new_value(), request).await;
+        locked.unwrap_or_else(|error| Err(failed(error)))
     }
+}
+
+/// A value that no other acquisition has, as `uniqid` gives it: the process, and the time.
+fn new_value() -> String {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("php-{}-{}", std::process::id(), time.as_nanos())
 }
 
 fn failed(error: impl std::fmt::Display) -> Refusal {
     Refusal::Failed(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use lockmacro_runtime::{Lock, LockManager};
+    use lockmacro_tests::Server;
+
+    use super::*;
+    use crate::orders::Task;
+
+    fn request(order_no: &str) -> Request {
+        Request {
+            line: 2,
+            order_no: order_no.to_owned(),
+            customer: String::new(),
+            sku: String::new(),
+            quantity: 1,
+            task: Task::Audit,
+            warehouse: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn it_meets_the_desks_under_the_same_key_whatever_the_order_is_called() {
+        let server = Server::start();
+        let record = tempfile::NamedTempFile::new().unwrap();
+        let record = Record::open(record.path()).unwrap();
+        let php = PhpLike::connect("php", &server.url(), record).await.unwrap();
+        let locks = LockManager::connect(&server.url()).await.unwrap();
+        for order_no in ["SO-2024-1041", "订单7", "A:1 {%}"] {
+            let request = request(order_no);
+            let held = Lock::new(order_key(order_no)).manager(&locks).acquire().await.unwrap();
+            let refused = php.attempt(&request).await;
+            assert!(matches!(refused, Err(Refusal::Busy { .. })), "{order_no}: {refused:?}");
+            held.release().await.unwrap();
+            assert!(php.attempt(&request).await.is_ok(), "{order_no}");
+        }
+        assert_eq!(server.admin().keys(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn no_two_acquisitions_have_the_same_value() {
+        assert_ne!(new_value(), new_value());
+    }
 }

@@ -2,9 +2,10 @@
 //!
 //! Every body appends a line when it enters an order and one when it leaves. The system puts
 //! appended lines of all processes into one sequence, so two bodies that were in the same order at
-//! once cannot but show as two entries without a leave between them.
+//! once cannot but show as two entries without a leave between them. Bookings out of a warehouse's
+//! stock are lines as well: what counts is a request's bookings less those that were taken back.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
@@ -23,14 +24,38 @@ impl Record {
 
     /// Notes that a body is in an order, until what this gives is dropped.
     pub fn enter(&self, desk: &str, request: &Request) -> io::Result<Presence> {
-        let event = format!("{desk}\t{}\t{}\n", request.line, request.order_no);
+        let event = event(desk, request);
         self.append(&format!("enter\t{event}"))?;
         Ok(Presence { record: self.clone(), event })
+    }
+
+    /// Books the goods of an order out of stock.
+    pub fn book(&self, desk: &str, request: &Request) -> io::Result<Booking> {
+        let event = event(desk, request);
+        self.append(&format!("book\t{event}"))?;
+        Ok(Booking { record: self.clone(), event })
     }
 
     fn append(&self, line: &str) -> io::Result<()> {
         // One write for one line: that is what makes a line whole.
         (&*self.0).write_all(line.as_bytes())
+    }
+}
+
+fn event(desk: &str, request: &Request) -> String {
+    format!("{desk}\t{}\t{}\n", request.line, request.order_no)
+}
+
+/// Goods that are booked out of stock, and stay so unless they are taken back.
+#[derive(Debug)]
+pub struct Booking {
+    record: Record,
+    event: String,
+}
+
+impl Booking {
+    pub fn take_back(self) -> io::Result<()> {
+        self.record.append(&format!("unbook\t{}", self.event))
     }
 }
 
@@ -53,6 +78,10 @@ impl Drop for Presence {
 pub struct Findings {
     /// How often a body ran for a request, by desk and line.
     pub bodies: HashMap<(String, u64), u32>,
+    /// What is booked out of stock for a request, less what was taken back.
+    pub bookings: HashMap<(String, u64), i32>,
+    /// How often a body whose lock was lost had another one beside it.
+    pub beside_lost: u32,
     /// What must not be there: orders in two bodies at once, bodies that never left.
     pub faults: Vec<String>,
 }
@@ -65,6 +94,7 @@ pub fn read(path: &Path) -> io::Result<Findings> {
 fn examine(text: &str) -> Findings {
     let mut findings = Findings::default();
     let mut inside: HashMap<&str, Vec<(&str, u64)>> = HashMap::new();
+    let (mut together, mut rolled_back) = (Vec::new(), HashSet::new());
     for line in text.lines() {
         let mut fields = line.splitn(4, '\t');
         let mut field = || fields.next().unwrap_or_default();
@@ -73,18 +103,33 @@ fn examine(text: &str) -> Findings {
             findings.faults.push(format!("the record has an unreadable line: {line:?}"));
             continue;
         };
+        let (body, id) = ((desk, number), (desk.to_owned(), number));
         let bodies = inside.entry(order).or_default();
-        if event == "enter" {
-            if let Some((other, other_number)) = bodies.last() {
-                findings.faults.push(format!(
-                    "order {order} was in two bodies at once: of {other} (line {other_number}) and of {desk} (line {number})"
-                ));
+        match event {
+            "enter" => {
+                together.extend(bodies.iter().map(|other| (order, *other, body)));
+                bodies.push(body);
+                *findings.bodies.entry(id).or_default() += 1;
             }
-            bodies.push((desk, number));
-            *findings.bodies.entry((desk.to_owned(), number)).or_default() += 1;
-        } else {
-            bodies.retain(|body| *body != (desk, number));
+            "leave" => bodies.retain(|other| *other != body),
+            "book" => *findings.bookings.entry(id).or_default() += 1,
+            "unbook" => {
+                *findings.bookings.entry(id).or_default() -= 1;
+                rolled_back.insert(body);
+            }
+            _ => findings.faults.push(format!("the record has an unknown event: {line:?}")),
         }
+    }
+    for (order, one, other) in together {
+        // Without its lock a body keeps nobody out; that is why it is rolled back.
+        if rolled_back.contains(&one) || rolled_back.contains(&other) {
+            findings.beside_lost += 1;
+            continue;
+        }
+        let ((desk, number), (other_desk, other_number)) = (one, other);
+        findings.faults.push(format!(
+            "order {order} was in two bodies at once: of {desk} (line {number}) and of {other_desk} (line {other_number})"
+        ));
     }
     for (order, bodies) in inside {
         for (desk, number) in bodies {
@@ -112,6 +157,15 @@ mod tests {
         let findings = examine("enter\ta\t2\tX\nenter\tb\t3\tX\nleave\ta\t2\tX\nleave\tb\t3\tX\n");
         assert_eq!(findings.faults.len(), 1, "{findings:?}");
         assert!(findings.faults[0].contains("order X was in two bodies at once"));
+    }
+
+    #[test]
+    fn a_body_beside_one_that_was_rolled_back_is_no_fault() {
+        let text = "enter\ta\t2\tX\nbook\ta\t2\tX\nenter\tb\t3\tX\nbook\tb\t3\tX\nleave\ta\t2\tX\nunbook\ta\t2\tX\nleave\tb\t3\tX\n";
+        let findings = examine(text);
+        assert_eq!((findings.faults, findings.beside_lost), (Vec::new(), 1));
+        let booked = |desk: &str, line| findings.bookings[&(desk.to_owned(), line)];
+        assert_eq!((booked("a", 2), booked("b", 3)), (0, 1));
     }
 
     #[test]

@@ -18,7 +18,13 @@ pub trait Worker: Send + Sync {
 /// Why a request was not done.
 #[derive(Debug)]
 pub enum Refusal {
-    Busy { holder: String, retry_after: Option<Duration>, message: String },
+    Busy {
+        holder: String,
+        retry_after: Option<Duration>,
+        message: String,
+    },
+    /// The lock was lost half-way, and what was done is undone.
+    RolledBack(String),
     Failed(String),
 }
 
@@ -29,6 +35,7 @@ pub enum Outcome {
     Busy,
     /// Somebody else was at it in the last pass too.
     Refused,
+    RolledBack,
     Failed,
 }
 
@@ -91,6 +98,9 @@ impl Report {
                 text: Some(message),
                 ..report
             },
+            Err(Refusal::RolledBack(why)) => {
+                Self { outcome: Outcome::RolledBack, text: Some(why), ..report }
+            }
             Err(Refusal::Failed(why)) => {
                 Self { outcome: Outcome::Failed, text: Some(why), ..report }
             }

@@ -18,13 +18,16 @@ pub struct Summary<'a> {
     /// How each request ended, in the order in which they did.
     ends: Vec<(String, u64, Outcome)>,
     busy_answers: usize,
+    /// With `--lose`, assigned goods are booked out of stock.
+    lose: bool,
     bodies: u32,
+    beside_lost: u32,
     faults: Vec<String>,
     bar: ProgressBar,
 }
 
 impl<'a> Summary<'a> {
-    pub fn new(batch: &'a Batch, shares: &'a [Share]) -> Self {
+    pub fn new(batch: &'a Batch, shares: &'a [Share], lose: bool) -> Self {
         let requests: HashMap<_, _> = shares
             .iter()
             .flat_map(|share| {
@@ -41,7 +44,9 @@ impl<'a> Summary<'a> {
             requests,
             ends: Vec::new(),
             busy_answers: 0,
+            lose,
             bodies: 0,
+            beside_lost: 0,
             faults: Vec::new(),
             bar,
         };
@@ -61,6 +66,12 @@ impl<'a> Summary<'a> {
         let text = text.unwrap_or_default();
         match outcome {
             Outcome::Done => self.tell(&format!("{desk}: {request}")),
+            Outcome::RolledBack => {
+                self.tell(&format!(
+                    "{desk}: ROLLED BACK {} (line {line}): {text}",
+                    request.order_no
+                ));
+            }
             Outcome::Failed => {
                 self.tell(&format!("{desk}: FAILED {} (line {line}): {text}", request.order_no));
             }
@@ -93,11 +104,12 @@ impl<'a> Summary<'a> {
     pub fn check(&mut self, findings: &Findings) {
         self.faults.extend(findings.faults.iter().cloned());
         self.bodies = findings.bodies.values().sum();
+        self.beside_lost = findings.beside_lost;
         let mut done: HashMap<(String, u64), u32> = HashMap::new();
         let mut ended = HashSet::new();
         for (desk, line, outcome) in &self.ends {
             let id = (desk.clone(), *line);
-            if *outcome == Outcome::Done {
+            if matches!(outcome, Outcome::Done | Outcome::RolledBack) {
                 *done.entry(id.clone()).or_default() += 1;
             }
             if !ended.insert(id) {
@@ -110,19 +122,27 @@ impl<'a> Summary<'a> {
                 let order = &request.order_no;
                 self.faults
                     .push(format!("nobody knows what became of {order} (line {line}) at {desk}"));
-            } else if ran != done && !self.failed(id) {
+            } else if ran != done && !self.ended_as(id, Outcome::Failed) {
                 let (ran, done) = (ran.unwrap_or(&0), done.unwrap_or(&0));
                 self.faults.push(format!(
                     "line {line} at {desk}: {ran} bodies ran and {done} were reported done"
+                ));
+            }
+            let assigned = request.task == Task::Assign && self.ended_as(id, Outcome::Done);
+            let booked = *findings.bookings.get(id).unwrap_or(&0);
+            if booked != i32::from(self.lose && assigned) {
+                let order = &request.order_no;
+                self.faults.push(format!(
+                    "{order} (line {line}) is booked out of stock {booked} times at {desk}"
                 ));
             }
         }
         self.faults.sort();
     }
 
-    fn failed(&self, (desk, line): &(String, u64)) -> bool {
-        let failed = (desk, line, Outcome::Failed);
-        self.ends.iter().any(|(desk, line, outcome)| (desk, line, *outcome) == failed)
+    fn ended_as(&self, (desk, line): &(String, u64), end: Outcome) -> bool {
+        let end = (desk, line, end);
+        self.ends.iter().any(|(desk, line, outcome)| (desk, line, *outcome) == end)
     }
 
     /// Prints the summary, and tells whether all is well.
@@ -149,14 +169,24 @@ impl<'a> Summary<'a> {
         ] {
             say(format!("  {what:18} {count:4}"));
         }
+        if self.lose {
+            let rolled_back = ended(None, Outcome::RolledBack);
+            say(format!("  {:18} {rolled_back:4}", "lost, rolled back"));
+        }
         for fault in &self.faults {
             say(format!("FAULT: {fault}"));
         }
         if self.faults.is_empty() {
-            say(format!(
-                "checked: every request is accounted for, {} bodies ran, and no order was in two of them at once",
-                self.bodies
-            ));
+            let bodies = self.bodies;
+            let checked = format!("checked: every request is accounted for, {bodies} bodies ran, ");
+            say(if self.lose {
+                let beside = self.beside_lost;
+                format!(
+                    "{checked}no order was in two of them at once but where a lock was lost ({beside} times), and what is out of stock is what was assigned"
+                )
+            } else {
+                format!("{checked}and no order was in two of them at once")
+            });
         }
         let well = self.faults.is_empty() && failed == 0 && self.batch.unreadable.is_empty();
         say(if well { "ok" } else { "NOT OK" });

@@ -195,3 +195,37 @@ fn what_cannot_start_says_why_with_exit_code_2() {
     assert_eq!(down.code(), Some(2));
     assert!(down.err().contains("unavailable"), "{}", down.err());
 }
+
+/// Every assignment in a third line of the file loses its lock. On a machine that stands still for a
+/// lease others may do so too, and are rolled back all the same.
+#[track_caller]
+fn is_rolled_back(run: &Run, requests: u32, how: &str) {
+    run.is_well();
+    let lost = run.count("lost, rolled back");
+    assert!((9..15).contains(&lost), "{}", run.out());
+    let ends = ["audited", "assigned", "refused as busy", "failed"];
+    assert_eq!(ends.iter().map(|end| run.count(end)).sum::<u32>() + lost, requests);
+    let told = "ROLLED BACK SO-2024-1042 (line 6): the lock `order:SO-2024-1042` was lost: ";
+    assert!(run.out().contains(&format!("{told}{how}\n")), "{}", run.out());
+    assert!(run.out().contains("what is out of stock is what was assigned"), "{}", run.out());
+}
+
+#[test]
+fn on_memory_an_assignment_that_loses_its_lock_is_rolled_back() {
+    let run = erp_orders(None, &["--lose", "--passes", "50"]);
+    is_rolled_back(&run, 60, "it was held for longer than it may be");
+}
+
+#[test]
+fn on_a_server_an_assignment_whose_key_is_deleted_is_rolled_back() {
+    let server = Server::start();
+    let run = erp_orders(Some(&server), &["--lose", "--php-like", "--passes", "50"]);
+    is_rolled_back(&run, 84, "the server says that it is not ours");
+    assert_eq!(server.admin().keys(), Vec::<String>::new());
+}
+
+#[test]
+fn only_what_is_to_be_lost_is_rolled_back() {
+    let run = erp_orders(None, &[]);
+    assert!(!run.out().contains("ROLLED BACK") && !run.out().contains("rolled back"));
+}

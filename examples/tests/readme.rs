@@ -1,11 +1,13 @@
 //! What the README says and no other test checks.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
-use lockmacro_tests::{Admin, Server, eventually};
+use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, distributed_lock};
+use lockmacro_tests::{Admin, Server, eventually, on_a_plain_thread};
 
 const README: &str = include_str!("../../README.md");
 
@@ -60,11 +62,14 @@ async fn take_refuse_and_release(server: &Server, url: &str) -> Result<(), LockE
     server.admin().ask::<()>(&["SCRIPT", "FLUSH"]);
     let locks = LockManager::connect(url).await?;
     let guard = order(&locks).acquire().await?;
+    guard.extend(Duration::from_secs(40)).await?;
     match order(&locks).acquire().await {
-        Err(error) if error.is_busy() => guard.release().await,
-        Err(error) => Err(error),
+        Err(error) if error.is_busy() => guard.release().await?,
+        Err(error) => return Err(error),
         Ok(_) => panic!("the lock was given twice"),
     }
+    let (guard, _) = order(&locks).acquire_fenced().await?;
+    guard.release().await
 }
 
 #[tokio::test]
@@ -110,16 +115,135 @@ async fn a_socket_is_a_server_too_and_tls_is_refused() {
 }
 
 #[tokio::test]
-async fn a_lock_is_not_re_entrant() {
+async fn a_body_joins_its_own_lock_and_what_it_spawns_does_not() {
     #[distributed_lock(key = "order:42", ttl = "30s", manager = locks)]
     async fn outer(locks: &LockManager) -> Result<bool, LockError> {
-        Ok(inner(locks).await.is_err_and(|error| error.is_busy()))
+        inner(locks).await?;
+        // Still held: the function inside has given nothing back.
+        let locks = locks.clone();
+        let spawned = tokio::spawn(async move { inner(&locks).await });
+        let spawned = spawned.await.map_err(|_| LockError::NoRuntime)?;
+        Ok(spawned.is_err_and(|error| error.is_busy()))
     }
     #[distributed_lock(key = "order:42", ttl = "30s", manager = locks)]
     async fn inner(locks: &LockManager) -> Result<(), LockError> {
         Ok(())
     }
     assert_eq!(outer(&LockManager::memory()).await, Ok(true));
+}
+
+#[tokio::test]
+async fn of_two_attributes_the_lower_one_locks_first() {
+    #[distributed_lock(key = "upper", ttl = "30s", manager = locks)]
+    #[distributed_lock(key = "lower", ttl = "30s", manager = locks)]
+    async fn both(locks: &LockManager) -> Result<Option<String>, LockError> {
+        Ok(LockGuard::current().map(|last| last.key().to_string()))
+    }
+    let locks = LockManager::memory();
+    assert_eq!(both(&locks).await, Ok(Some("upper".to_owned())));
+    // Refused by the lower one, it has not taken the upper one either.
+    let held = Lock::new("lower").manager(&locks).acquire().await.unwrap();
+    assert!(both(&locks).await.is_err_and(|error| error.to_string().starts_with("`lower`")));
+    held.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_const_or_concat_key_is_literal_text() {
+    const KEY: &str = "order:<id>";
+    #[distributed_lock(key = KEY, ttl = "30s", manager = locks)]
+    async fn constant(locks: &LockManager, id: u64) -> Result<(u64, Option<String>), LockError> {
+        Ok((id, LockGuard::current().map(|lock| lock.key().to_string())))
+    }
+    #[distributed_lock(key = concat!("order:<", "id>"), ttl = "30s", manager = locks)]
+    async fn joined(locks: &LockManager, id: u64) -> Result<(u64, Option<String>), LockError> {
+        Ok((id, LockGuard::current().map(|lock| lock.key().to_string())))
+    }
+    let locks = LockManager::memory();
+    for key in [constant(&locks, 42).await, joined(&locks, 42).await] {
+        assert_eq!(key, Ok((42, Some(KEY.to_owned()))));
+    }
+}
+
+#[test]
+fn a_sync_lock_is_refused_in_spawn_blocking_of_a_current_thread_runtime() {
+    #[distributed_lock(key = "order:42", ttl = "30s", manager = locks)]
+    fn audit(locks: &LockManager) -> Result<(), LockError> {
+        Ok(())
+    }
+    let call = || async {
+        let blocking = tokio::task::spawn_blocking(|| audit(&LockManager::memory()));
+        blocking.await.unwrap()
+    };
+    let here = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    assert_eq!(here.block_on(call()), Err(LockError::BlockingInAsync));
+    let many = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    assert_eq!(many.block_on(call()), Ok(()));
+}
+
+#[tokio::test]
+async fn a_sync_lock_waits_for_a_server_in_trouble_up_to_the_timeout() {
+    let server = Server::start();
+    let timeout = Duration::from_millis(300);
+    let builder = LockManager::builder().timeout(timeout);
+    let locks = builder.connect(&server.url()).await.unwrap();
+    let held = order(&locks).acquire().await.unwrap();
+    server.pause();
+    let start = Instant::now();
+    let after = on_a_plain_thread(move || held.run_blocking(|| Ok::<_, LockError>(7))).await;
+    assert_eq!(after, Ok(7));
+    let quarter = timeout / 4;
+    assert!(start.elapsed() >= quarter && start.elapsed() < timeout, "{:?}", start.elapsed());
+    let start = Instant::now();
+    let result =
+        on_a_plain_thread(move || order(&locks).run_blocking(|| Ok::<_, LockError>(()))).await;
+    assert!(matches!(result, Err(LockError::Unavailable { .. })), "{result:?}");
+    assert!(start.elapsed() >= timeout && start.elapsed() < 3 * timeout, "{:?}", start.elapsed());
+    server.resume();
+}
+
+#[test]
+fn a_runtime_without_a_timer_panics_as_tokio_does() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let locked = || {
+        runtime.block_on(order(&LockManager::memory()).run(async {
+            tokio::task::yield_now().await;
+            Ok::<_, LockError>(())
+        }))
+    };
+    assert!(catch_unwind(AssertUnwindSafe(locked)).is_err());
+}
+
+#[test]
+fn a_future_is_send_if_its_output_is() {
+    /// Has the method of its own when `T` is `Send`, and else the one of the trait.
+    struct Probe<T>(std::marker::PhantomData<T>);
+    impl<T> Probe<T> {
+        fn of(_: &T) -> Self {
+            Self(std::marker::PhantomData)
+        }
+    }
+    impl<T: Send> Probe<T> {
+        fn is_send(&self) -> bool {
+            true
+        }
+    }
+    trait NotSend {
+        fn is_send(&self) -> bool {
+            false
+        }
+    }
+    impl<T> NotSend for Probe<T> {}
+
+    #[distributed_lock(key = "order:42", ttl = "30s")]
+    async fn sent(name: String) -> Result<String, LockError> {
+        Ok(name)
+    }
+    #[distributed_lock(key = "order:42", ttl = "30s")]
+    async fn kept(name: String) -> Result<Rc<str>, LockError> {
+        Ok(name.into())
+    }
+    assert!(Probe::of(&sent(String::new())).is_send());
+    assert!(!Probe::of(&kept(String::new())).is_send());
 }
 
 #[tokio::test]
@@ -130,13 +254,13 @@ async fn a_sync_body_finishes_after_its_lease_and_its_caller_gets_lost() {
         finished.store(true, Ordering::SeqCst);
         Ok(())
     }
-    let result = lockmacro_tests::on_a_plain_thread(|| {
+    let result = on_a_plain_thread(|| {
         let finished = AtomicBool::new(false);
         let result = audit(&LockManager::memory(), &finished);
         (result, finished.into_inner())
     })
     .await;
-    assert!(matches!(result, (Err(LockError::Lost { .. }), true)), "{result:?}");
+    assert!(matches!(result, (Err(LockError::Lost(_)), true)), "{result:?}");
 }
 
 #[tokio::test]
@@ -152,7 +276,7 @@ async fn spawned_work_outlives_a_body_that_is_stopped() {
     let finished = Arc::new(AtomicBool::new(false));
     let start = Instant::now();
     let result = audit(&LockManager::memory(), Arc::clone(&finished)).await;
-    assert!(matches!(result, Err(LockError::Lost { .. })), "{result:?}");
+    assert!(matches!(result, Err(LockError::Lost(_))), "{result:?}");
     assert!(start.elapsed() >= Duration::from_millis(40));
     eventually("the spawned work is done", Duration::from_secs(2), || async {
         finished.load(Ordering::SeqCst)
@@ -162,5 +286,5 @@ async fn spawned_work_outlives_a_body_that_is_stopped() {
 
 #[test]
 fn it_is_short() {
-    assert!(README.lines().count() <= 310, "{} lines", README.lines().count());
+    assert!(README.lines().count() <= 400, "{} lines", README.lines().count());
 }

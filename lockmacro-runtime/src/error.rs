@@ -87,7 +87,8 @@ pub enum LockError {
         key: LockKey,
     },
     /// The server knows the user and refuses the command. Grant it `+ping +set +evalsha +eval +getex
-    /// +del +pttl` on the lock's keys, and `+select` when the URL names a database.
+    /// +del +pttl +pexpire` on the lock's keys; `+get +time` and the keys `lm1:*` for fences; and
+    /// `+select` when the URL names a database.
     #[error("the lock server refuses access: {detail}")]
     #[non_exhaustive]
     AccessDenied {

@@ -42,7 +42,14 @@ impl Hold {
         let hold = Self::new(manager, claim)?;
         let answer = {
             let _waiting = Counted::waiting(&hold.claim.labels);
-            hold.manager.backend().acquire(&hold.claim).await
+            let ask = hold.manager.backend().acquire(&hold.claim);
+            match hold.claim.wait {
+                None => ask.await,
+                // Boxed: it is for those who wait anyway.
+                Some(_) => {
+                    Box::pin(hold.manager.unless_closed(ask)).await.map_err(Refusal::Failed)?
+                }
+            }
         };
         hold.settle(answer)
     }
@@ -54,10 +61,17 @@ impl Hold {
     ) -> Result<(Self, Grant), Refusal> {
         let hold = Self::new(manager, claim)?;
         let claim = Arc::clone(&hold.claim);
-        let ask = move |backend: Arc<Backend>| async move { backend.acquire(&claim).await };
+        let manager = hold.manager.clone();
+        let ask = move |backend: Arc<Backend>| async move {
+            manager.unless_closed(backend.acquire(&claim)).await
+        };
         let answer = {
             let _waiting = Counted::waiting(&hold.claim.labels);
-            hold.manager.janitor().block_on(ask).map_err(Refusal::Failed)?
+            hold.manager
+                .janitor()
+                .block_on(ask)
+                .and_then(|answer| answer)
+                .map_err(Refusal::Failed)?
         };
         hold.settle(answer)
     }

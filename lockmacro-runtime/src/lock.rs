@@ -93,7 +93,8 @@ impl Lock {
     }
 
     /// The end of renewal: the lock is lost that long after it was asked for, so that a body that
-    /// hangs does not hold it for ever.
+    /// hangs does not hold it for ever. Says nothing to a lock that is not renewed, which ends with
+    /// its ttl.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.max_hold = Some(max_hold);
         self

@@ -1,11 +1,15 @@
 //! Where locks come from: a server, and how this process shows itself there.
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::backend::{Backend, Memory, Redis};
@@ -51,6 +55,8 @@ struct Inner {
     label: String,
     census: Census,
     closed: AtomicBool,
+    /// Told to those who wait when the manager is shut down.
+    closing: Notify,
 }
 
 /// Settings of a [`LockManager`], see [`LockManager::builder`].
@@ -116,6 +122,7 @@ impl LockManager {
     /// Dropping the future leaves the manager closed, and what it would have waited for goes on.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
         self.0.closed.store(true, Ordering::SeqCst);
+        self.0.closing.notify_waiters();
         inside_runtime()?;
         let empty = self::timeout(timeout, self.0.census.empty()).await;
         let held = self.0.census.count();
@@ -125,6 +132,27 @@ impl LockManager {
         self.0.backend.disconnect();
         self.0.janitor.stop();
         Ok(())
+    }
+
+    /// Waits for `answer`, or until the manager is shut down.
+    pub(crate) async fn unless_closed<T>(
+        &self,
+        answer: impl Future<Output = T>,
+    ) -> Result<T, LockError> {
+        let mut answer = pin!(answer);
+        let mut closing = pin!(self.0.closing.notified());
+        // From here on it is heard.
+        closing.as_mut().enable();
+        poll_fn(|cx| {
+            if self.0.closed.load(Ordering::SeqCst) {
+                return Poll::Ready(Err(LockError::ShutDown));
+            }
+            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+                return Poll::Ready(Ok(answer));
+            }
+            closing.as_mut().poll(cx).map(|()| Err(LockError::ShutDown))
+        })
+        .await
     }
 
     /// Whether this and the other are one manager.
@@ -203,6 +231,7 @@ impl LockManagerBuilder {
             label: self.label.unwrap_or_else(default_label),
             census: Census::default(),
             closed: AtomicBool::new(false),
+            closing: Notify::new(),
         }))
     }
 }

@@ -77,8 +77,13 @@ pub(crate) fn renewed(labels: &Labels, key: &LockKey, answer: Result<bool, &Lock
             "renewed"
         }
         Ok(false) => "taken",
-        Err(error) => {
+        Err(error @ LockError::Unavailable { .. }) => {
             tracing::debug!(name = %labels.name, %key, %error, "lock not renewed yet");
+            "error"
+        }
+        // It will not get better by itself.
+        Err(error) => {
+            tracing::warn!(name = %labels.name, %key, %error, "lock not renewed");
             "error"
         }
     };

@@ -3,7 +3,9 @@
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::{Server, eventually};
 
-use crate::{KEY, LONG, Locked, SOON, first_error, keeps_nothing, lock, manager, refusal, works};
+use crate::{
+    KEY, LONG, Locked, SOON, TIMEOUT, first_error, keeps_nothing, lock, manager, refusal, works,
+};
 
 const PASSWORD: &str = "hunter2";
 
@@ -90,19 +92,6 @@ async fn scripts_need_not_be_loaded_to_be_used() {
 }
 
 #[tokio::test]
-async fn the_documented_rights_are_enough() {
-    let rights = ["~order:*", "+set", "+evalsha", "+eval", "+getex", "+del", "+pttl"];
-    let (server, ours) = with_user(&rights).await;
-    let theirs = manager(&server.url()).await;
-    works(&ours).await;
-    let guard = lock(&theirs).acquire().await.expect("free");
-    assert!(lock(&ours).acquire().await.expect_err("held").is_busy());
-    guard.release().await.expect("released");
-    drop(lock(&ours).acquire().await.expect("free"));
-    keeps_nothing(&server).await;
-}
-
-#[tokio::test]
 async fn a_user_who_may_not_select_the_database_is_denied() {
     let server = Server::start();
     grant(&server, &["~*", "+@all", "-select"]);
@@ -158,6 +147,28 @@ async fn a_server_with_too_many_clients_is_a_connection_limit() {
     assert!(matches!(error, LockError::ConnectionLimit { .. }), "{error:?}");
     last.configure("maxclients", "100");
     works(&manager(&server.url()).await).await;
+}
+
+/// Who writes to a server that closes the connection may miss what it says.
+async fn the_limit_is_told_every_time() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    admin.configure("maxclients", "1");
+    for round in 0..50 {
+        let builder = LockManager::builder().timeout(TIMEOUT);
+        let error = builder.connect(&server.url()).await.expect_err("full");
+        assert!(matches!(error, LockError::ConnectionLimit { .. }), "round {round}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_limit_is_told_every_time() {
+    the_limit_is_told_every_time().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_limit_is_told_every_time_on_many_threads() {
+    the_limit_is_told_every_time().await;
 }
 
 #[tokio::test]

@@ -2,11 +2,14 @@
 
 mod access;
 mod foreign;
+mod late;
 mod loading;
+mod log;
 mod network;
 mod outages;
 mod refusals;
 mod secrets;
+mod taken;
 mod wire;
 
 use std::time::{Duration, Instant};
@@ -27,7 +30,7 @@ const KEY: &str = "order:42";
 
 type Locked<T> = Result<T, LockError>;
 
-fn ms(milliseconds: u64) -> Duration {
+const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 

@@ -1,70 +1,13 @@
-//! No token and no password in any log line.
+//! No token and no password in any log line or error, and no error that nobody is told.
 
-use std::fmt::{Debug, Write as _};
-use std::sync::{LazyLock, Mutex};
-
-use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
 use lockmacro_tests::{Server, in_time};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
-use crate::{KEY, LONG, Locked, TIMEOUT, lock, ms};
-
-static LOG: LazyLock<Mutex<String>> = LazyLock::new(Mutex::default);
-
-/// Writes every event and span of this process to `LOG`.
-struct ToLog;
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let _ = write!(self.0, " {}={value:?}", field.name());
-    }
-}
-
-impl Line {
-    fn end(self) {
-        let mut log = LOG.lock().expect("the log");
-        log.push_str(&self.0);
-        log.push('\n');
-    }
-}
-
-impl Subscriber for ToLog {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        let mut line = Line(span.metadata().name().to_owned());
-        span.record(&mut line);
-        line.end();
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, values: &Record<'_>) {
-        let mut line = Line(String::new());
-        values.record(&mut line);
-        line.end();
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(event.metadata().level().to_string());
-        event.record(&mut line);
-        line.end();
-    }
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
+use crate::{KEY, LONG, Locked, TIMEOUT, lock, log, manager, ms};
 
 #[tokio::test]
 async fn no_log_line_shows_a_token_or_a_password() {
-    // The other tests of this process are logged as well, for as long as this one runs.
-    tracing::subscriber::set_global_default(ToLog).expect("nobody else logs here");
+    log::start();
     let mut server = Server::with(&["--requirepass", "hunter2"]);
     let builder = LockManager::builder().timeout(TIMEOUT).label("log-3");
     let manager = builder.connect(&server.url()).await.expect("there");
@@ -85,7 +28,7 @@ async fn no_log_line_shows_a_token_or_a_password() {
     lock(&manager).run_or_skip(async {}).await;
     drop(LockManager::builder().timeout(TIMEOUT).connect(&server.url()).await);
 
-    let log = LOG.lock().expect("the log").clone();
+    let log = log::so_far();
     // The server that is down is logged at ERROR, for a function that cannot return it.
     assert!(log.contains("ERROR"), "{log}");
     for token in [token, second] {
@@ -94,4 +37,77 @@ async fn no_log_line_shows_a_token_or_a_password() {
         assert!(!log.contains(random), "{log}");
     }
     assert!(!log.contains("hunter2") && !log.contains("foreign-secret"), "{log}");
+}
+
+/// Something as long as the random part of a token.
+fn shows_a_token(text: &str) -> bool {
+    text.split(|c: char| !c.is_ascii_hexdigit()).any(|word| word.len() >= 32)
+}
+
+fn assert_discreet(error: &LockError) {
+    let shown = format!("{error} {error:?}");
+    assert!(!shows_a_token(&shown) && !shown.contains("hunter2"), "{shown}");
+    let LockError::Unavailable { detail, .. } = error else { return };
+    assert!(detail.contains("unknown command"), "{detail}");
+}
+
+/// A server quotes the arguments of a command that it does not know.
+#[tokio::test]
+async fn a_server_without_a_command_shows_no_token() {
+    log::start();
+    for command in ["SET", "EVALSHA", "EVAL"] {
+        let server = Server::with(&["--rename-command", command, ""]);
+        let manager = manager(&server.url()).await;
+        // The server knows no script at first, so EVAL is called as well.
+        let error = match lock(&manager).acquire().await {
+            Ok(guard) => guard.release().await.expect_err(command),
+            Err(error) => error,
+        };
+        assert_discreet(&error);
+        // What could not be released is still there, and asked about.
+        assert_discreet(&lock(&manager).acquire().await.expect_err(command));
+        lock(&manager).run_or_skip(async {}).await;
+    }
+    let log = log::so_far();
+    let line = log.lines().find(|line| shows_a_token(line) || line.contains("with args"));
+    assert_eq!(line, None);
+}
+
+#[tokio::test]
+async fn a_server_without_a_login_shows_no_password() {
+    log::start();
+    for (command, query) in [("AUTH", ""), ("HELLO", "/?protocol=resp3")] {
+        let server = Server::with(&["--requirepass", "hunter2", "--rename-command", command, ""]);
+        for url in [server.url(), server.url_as("clerk", "hunter2")] {
+            let url = format!("{url}{query}");
+            let error = LockManager::builder().timeout(TIMEOUT).connect(&url).await;
+            assert_discreet(&error.map(drop).expect_err(command));
+        }
+    }
+    assert!(!log::so_far().contains("hunter2"));
+}
+
+#[tokio::test]
+async fn an_error_that_a_function_cannot_return_is_logged_with_its_name_and_key() {
+    #[distributed_lock(key = "night:<id>", ttl = "60s", on_busy = skip, manager = locks)]
+    async fn nightly_report(locks: &LockManager, id: u64) {}
+
+    #[distributed_lock(key = "night:<id>", ttl = "60s", on_busy = skip, manager = locks)]
+    async fn nightly_count(locks: &LockManager, id: u64) -> Option<u64> {
+        Some(id)
+    }
+
+    log::start();
+    let mut server = Server::start();
+    let manager = manager(&server.url()).await;
+    server.kill();
+    nightly_report(&manager, 7).await;
+    assert_eq!(nightly_count(&manager, 8).await, None);
+    let log = log::so_far();
+    for (name, key) in [("nightly_report", "night:7"), ("nightly_count", "night:8")] {
+        let told = |line: &str| line.starts_with("ERROR") && line.contains(name);
+        let lines: Vec<_> = log.lines().filter(|line| told(line)).collect();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains(key) && lines[0].contains("connection refused"), "{lines:?}");
+    }
 }

@@ -94,7 +94,7 @@ async fn hold(url: &str, key: &str, ttl: Duration) -> Done {
         })
         .await;
     match result {
-        Err(LockError::Lost { .. }) => say("lost"),
+        Err(LockError::Lost(_)) => say("lost"),
         other => say(&format!("{other:?}")),
     }
     Ok(())

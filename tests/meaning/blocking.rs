@@ -1,8 +1,10 @@
 //! Locks of sync functions, from every place a sync function is called from.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use lockmacro_runtime::{Lock, LockError};
+use lockmacro_runtime::{Lock, LockError, LossCause, Lost};
 use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
 use tokio::runtime::Builder;
 
@@ -19,6 +21,8 @@ on_every_backend!(
     a_sync_body_may_be_skipped,
     a_sync_body_may_lock_another_key,
     a_guard_may_be_released_on_another_thread,
+    a_lost_guard_runs_no_sync_body_and_recovers_nothing,
+    a_guard_of_a_plain_thread_works_on_an_executor_of_another_kind,
 );
 
 async fn a_plain_thread_locks_and_releases(backend: &Backend) {
@@ -155,5 +159,62 @@ async fn a_guard_may_be_released_on_another_thread(backend: &Backend) {
     let key = backend.key("order:42");
     let guard = lock(&manager, &key).acquire().await.expect("free");
     on_a_plain_thread(move || guard.release_blocking()).await.expect("released");
+    assert!(backend.is_free(&key).await);
+}
+
+async fn a_lost_guard_runs_no_sync_body_and_recovers_nothing(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let (ran, recovered) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
+    let run = || {
+        ran.store(true, SeqCst);
+        Locked::Ok(())
+    };
+    let recover = |recovered: Arc<AtomicBool>| {
+        move |_: Lost, value: Locked<()>| {
+            recovered.store(true, SeqCst);
+            value
+        }
+    };
+    for way in 0..6 {
+        let guard = Lock::new(&*key).ttl(ms(60)).manager(&manager).acquire().await.expect("free");
+        backend.becomes_free(&key, SOON).await;
+        let recover = recover(Arc::clone(&recovered));
+        let result = match way {
+            0 => guard.run_blocking(run),
+            1 => guard.run_blocking_or_skip(run),
+            2 => guard.recovering(recover).run_blocking(run),
+            3 => guard.recovering(recover).run_blocking_or_skip(run),
+            4 => guard.recovering(recover).run(async { run() }).await,
+            _ => guard.recovering(recover).run_or_skip(async { run() }).await,
+        };
+        let Err(LockError::Lost(lost)) = result else { panic!("way {way}: {result:?}") };
+        assert_eq!(lost.cause(), LossCause::Expired);
+    }
+    assert!(!ran.into_inner() && !recovered.load(SeqCst));
+}
+
+async fn a_guard_of_a_plain_thread_works_on_an_executor_of_another_kind(backend: &Backend) {
+    use futures::executor::block_on;
+
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let name = key.clone();
+    let values = on_a_plain_thread(move || {
+        let acquire = || lock(&manager, &name).acquire_blocking().expect("free");
+        let (answer, asked) = futures::channel::oneshot::channel();
+        let answering = std::thread::spawn(move || {
+            std::thread::sleep(ms(10));
+            answer.send(7)
+        });
+        let value = block_on(acquire().run(async { Locked::Ok(asked.await.expect("answered")) }));
+        answering.join().expect("no panic").expect("asked");
+        let own: Result<(), Failure> = block_on(acquire().run(async { Err(Failure::Own) }));
+        // Free after each: the next one is granted at once.
+        block_on(acquire().release()).expect("released");
+        acquire().release_blocking().expect("released");
+        (value, own)
+    });
+    assert_eq!(values.await, (Ok(7), Err(Failure::Own)));
     assert!(backend.is_free(&key).await);
 }

@@ -14,6 +14,7 @@ on_every_backend!(
     keys_that_differ_in_one_byte_do_not_exclude_each_other,
     a_busy_body_does_not_run,
     busy_tells_who_holds_the_lock_and_for_how_long,
+    an_empty_label_is_none,
     busy_shows_the_message,
     no_error_shows_the_random_part_of_a_token,
     bodies_of_many_managers_never_overlap,
@@ -113,6 +114,19 @@ async fn busy_tells_who_holds_the_lock_and_for_how_long(backend: &Backend) {
     let left = retry_after.expect("it has a ttl");
     assert!(left <= LONG && left > LONG - ms(20_000), "{left:?}");
     assert_eq!(message, None);
+    guard.release().await.expect("released");
+}
+
+async fn an_empty_label_is_none(backend: &Backend) {
+    let ours = backend.manager_from(LockManager::builder().label("")).await;
+    let theirs = backend.manager().await;
+    let key = backend.key("order:42");
+    let guard = lock(&ours, &key).name("audit_order").acquire().await.expect("free");
+    let error = lock(&theirs, &key).acquire().await.expect_err("held");
+    let LockError::Busy { owner, .. } = error else { panic!("not busy: {error}") };
+    // Of `host:pid:function`.
+    let process = format!(":{}:audit_order", std::process::id());
+    assert!(owner.as_ref().is_some_and(|owner| owner.ends_with(&process)), "{owner:?}");
     guard.release().await.expect("released");
 }
 

@@ -1,9 +1,9 @@
 //! A lease ends at its ttl, for the server and for the body alike, and for the body first.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use lockmacro_tests::{Backend, on_every_backend};
 
 use crate::{LONG, Locked, SOON, lock, ms};
@@ -47,30 +47,37 @@ async fn a_lock_ends_at_its_ttl_and_not_before(backend: &Backend) {
 }
 
 async fn a_body_that_outlives_its_lease_is_dropped_before_a_rival_runs(backend: &Backend) {
+    // 1 % of it is what a loaded machine has to run the drop.
+    const TTL: Duration = Duration::from_secs(3);
     let (holder, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let (started, in_body) = tokio::sync::oneshot::channel();
-    let last_step = Arc::new(Mutex::new(Instant::now()));
-    let body = step_for_ever(started, Arc::clone(&last_step));
-    let holding = tokio::spawn(Lock::new(&*key).ttl(ms(150)).manager(&holder).run(body));
+    let dropped = Arc::new(OnceLock::new());
+    let leaving = Leaving(Arc::clone(&dropped));
+    let body = async move {
+        let _leaving = leaving;
+        started.send(()).expect("the test goes on");
+        std::future::pending::<Locked<()>>().await
+    };
+    let holding = tokio::spawn(Lock::new(&*key).ttl(TTL).manager(&holder).run(body));
     in_body.await.expect("the body starts");
+    tokio::time::sleep(TTL - ms(100)).await;
+    assert_eq!(dropped.get(), None, "its lease is not over yet");
     let theirs = next(&rival, &key).await;
     let granted = Instant::now();
+    let dropped = dropped.get().copied().expect("dropped before the rival is told");
+    assert!(dropped < granted, "{:?} too late", dropped - granted);
     let result = holding.await.expect("no panic");
-    assert!(matches!(result, Err(LockError::Lost { .. })), "{result:?}");
-    assert!(*last_step.lock().expect("the last step") < granted);
-    assert_eq!(Arc::strong_count(&last_step), 1, "the body is dropped");
+    assert!(matches!(result, Err(LockError::Lost(_))), "{result:?}");
     theirs.release().await.expect("released");
 }
 
-async fn step_for_ever(
-    started: tokio::sync::oneshot::Sender<()>,
-    last_step: Arc<Mutex<Instant>>,
-) -> Locked<()> {
-    started.send(()).expect("the test goes on");
-    loop {
-        *last_step.lock().expect("a step") = Instant::now();
-        tokio::time::sleep(ms(1)).await;
+/// Says when it is dropped.
+struct Leaving(Arc<OnceLock<Instant>>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.get_or_init(Instant::now);
     }
 }
 
@@ -80,8 +87,8 @@ async fn a_lost_body_ends_as_lost_even_when_nobody_wants_its_lock(backend: &Back
     let start = Instant::now();
     let result: Locked<()> =
         Lock::new(&*key).ttl(ms(100)).manager(&manager).run(std::future::pending()).await;
-    let Err(LockError::Lost { key: lost, .. }) = result else { panic!("{result:?}") };
-    assert_eq!(lost.to_string(), key);
+    let Err(LockError::Lost(lost)) = result else { panic!("{result:?}") };
+    assert_eq!((lost.key().as_str(), lost.cause()), (&*key, LossCause::Expired));
     assert!(start.elapsed() < SOON);
 }
 
@@ -100,7 +107,7 @@ async fn a_body_that_sleeps_past_its_lease_is_not_polled_again(backend: &Backend
             Ok(())
         })
         .await;
-    assert!(matches!(result, Err(LockError::Lost { .. })), "{result:?}");
+    assert!(matches!(result, Err(LockError::Lost(_))), "{result:?}");
     assert!(!went_on);
     backend.becomes_free(&key, SOON).await;
 }
@@ -141,7 +148,7 @@ async fn a_lost_guard_runs_no_body(backend: &Backend) {
             Ok(())
         })
         .await;
-    assert!(matches!(result, Err(LockError::Lost { .. })), "{result:?}");
+    assert!(matches!(result, Err(LockError::Lost(_))), "{result:?}");
     assert!(!ran);
 }
 
@@ -152,23 +159,27 @@ async fn loss_ends_only_the_lock_that_was_lost(backend: &Backend) {
         .run(async {
             let lost: Locked<()> =
                 Lock::new(&*inner).ttl(ms(60)).manager(&manager).run(std::future::pending()).await;
-            assert!(matches!(lost, Err(LockError::Lost { .. })), "{lost:?}");
+            assert!(matches!(lost, Err(LockError::Lost(_))), "{lost:?}");
             Ok(7)
         })
         .await;
     assert_eq!(result, Ok(7));
 }
 
+/// A runtime whose time stands still, or jumps, says nothing about what a server counts.
 #[tokio::test(start_paused = true)]
-async fn a_lock_in_memory_follows_paused_time() {
+async fn a_lease_ends_by_the_real_clock_and_not_by_paused_time() {
     let manager = LockManager::memory();
-    let body = |time| {
-        lock(&manager, "order:42").run(async move {
-            tokio::time::sleep(time).await;
-            Locked::Ok(7)
-        })
-    };
-    assert_eq!(body(LONG / 2).await, Ok(7));
-    let lost = body(LONG * 2).await;
-    assert!(matches!(lost, Err(LockError::Lost { .. })), "{lost:?}");
+    let long = lock(&manager, "order:42").run(async {
+        tokio::time::sleep(LONG * 2).await;
+        Locked::Ok(7)
+    });
+    assert_eq!(long.await, Ok(7));
+    let short = Lock::new("order:42").ttl(ms(60)).manager(&manager).run(async {
+        std::thread::sleep(ms(90));
+        tokio::task::yield_now().await;
+        Locked::Ok(7)
+    });
+    let lost = short.await;
+    assert!(matches!(lost, Err(LockError::Lost(_))), "{lost:?}");
 }

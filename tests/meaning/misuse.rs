@@ -15,6 +15,7 @@ on_every_backend!(
     a_refused_lock_runs_no_body,
     locks_that_are_never_run_leave_nothing,
     an_async_lock_outside_of_a_runtime_is_refused,
+    a_timeout_of_any_length_is_one_that_can_be_waited_for,
 );
 
 async fn a_ttl_outside_of_its_bounds_is_refused(backend: &Backend) {
@@ -84,6 +85,23 @@ async fn locks_that_are_never_run_leave_nothing(backend: &Backend) {
     drop(lock(&manager, &key).acquire());
     drop(lock(&manager, &key).run(async { Locked::Ok(()) }));
     assert!(backend.is_free(&key).await);
+}
+
+async fn a_timeout_of_any_length_is_one_that_can_be_waited_for(backend: &Backend) {
+    let key = backend.key("order:42");
+    let lazy = backend.manager_from(LockManager::builder().timeout(Duration::MAX)).await;
+    assert_eq!(lock(&lazy, &key).run(async { Locked::Ok(7) }).await, Ok(7));
+    for timeout in [Duration::ZERO, Duration::from_nanos(1)] {
+        let hasty = LockManager::builder().timeout(timeout).connect(backend.url()).await;
+        let result = match hasty {
+            Ok(hasty) => lock(&hasty, &key).run(async { Locked::Ok(7) }).await,
+            Err(error) => Err(error),
+        };
+        // On a loaded machine 20 ms may be too short for a server.
+        let answered = matches!(result, Ok(7) | Err(LockError::Unavailable { .. }));
+        assert!(answered, "{result:?}");
+        backend.becomes_free(&key, LONG / 2).await;
+    }
 }
 
 async fn an_async_lock_outside_of_a_runtime_is_refused(backend: &Backend) {

@@ -1,9 +1,9 @@
 //! How a lock that is not granted reaches the caller of each return type.
 
-use lockmacro_runtime::{LockError, LockOutcome, SkipOutcome};
+use lockmacro_runtime::{Lock, LockError, LockOutcome, SkipOutcome};
 use lockmacro_tests::{Backend, on_every_backend};
 
-use crate::{Failure, Locked, lock};
+use crate::{Failure, Locked, lock, ms};
 
 on_every_backend!(
     a_skipped_body_is_nothing_in_every_return_type,
@@ -11,6 +11,7 @@ on_every_backend!(
     skip_does_not_hide_other_errors,
     a_lock_error_becomes_the_callers_own_error,
     a_type_of_the_users_own_decides_for_itself,
+    a_skippable_value_that_comes_after_the_loss_is_not_given,
 );
 
 async fn a_skipped_body_is_nothing_in_every_return_type(backend: &Backend) {
@@ -84,11 +85,16 @@ enum Answer {
     Done,
     Later,
     Broken,
+    TooLate,
 }
 
 impl LockOutcome for Answer {
     fn from_lock_error(error: LockError) -> Self {
         if error.is_busy() { Answer::Later } else { Answer::Broken }
+    }
+
+    fn after_loss(self, _: LockError) -> Self {
+        Answer::TooLate
     }
 }
 
@@ -100,6 +106,39 @@ async fn a_type_of_the_users_own_decides_for_itself(backend: &Backend) {
     assert_eq!(lock(&theirs, &key).run(async { Answer::Done }).await, Answer::Later);
     assert_eq!(lock(&theirs, "").run(async { Answer::Done }).await, Answer::Broken);
     guard.release().await.expect("released");
+    // It finishes after its lease, and is asked what becomes of its value.
+    let short = Lock::new(&*key).ttl(ms(60)).manager(&ours);
+    assert_eq!(short.run(async { late(Answer::Done) }).await, Answer::TooLate);
+}
+
+async fn a_skippable_value_that_comes_after_the_loss_is_not_given(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("job");
+    let short = || Lock::new(&*key).ttl(ms(60)).manager(&manager);
+    let option = short().run_or_skip(async { late(Some(7)) }).await;
+    assert_eq!(option, None);
+    let result: Locked<()> = short().run_or_skip(async { late(Ok(())) }).await;
+    assert!(matches!(result, Err(LockError::Lost(_))), "{result:?}");
+    let both: Locked<Option<u32>> = short().run_or_skip(async { late(Ok(Some(7))) }).await;
+    assert!(matches!(both, Err(LockError::Lost(_))), "{both:?}");
+    let own = short().run_or_skip(async { late(Err::<(), _>(Failure::Own)) }).await;
+    assert_eq!(own, Err(Failure::Own));
+}
+
+/// The value of a body that outlasts a lease of 60 ms.
+fn late<T>(value: T) -> T {
+    std::thread::sleep(ms(90));
+    value
+}
+
+/// Only where an error cannot be carried it is logged instead.
+#[test]
+fn the_types_that_carry_no_error_say_so() {
+    fn carries<T: SkipOutcome>() -> bool {
+        T::CARRIES_ERRORS
+    }
+    assert!(!carries::<()>() && !carries::<Option<u32>>());
+    assert!(carries::<Locked<()>>() && carries::<Locked<Option<u32>>>());
 }
 
 /// The four types that can be skipped, checked by the compiler.

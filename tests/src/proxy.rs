@@ -24,6 +24,9 @@ pub enum Fault {
     CutCommand,
     /// The reply comes that much later.
     DelayReply(Duration),
+    /// The command, and all after it on that connection, reaches the server that much later, also
+    /// when the client has given the connection up. Other connections are not held up.
+    HoldCommand(Duration),
 }
 
 /// A TCP proxy in front of a server, on a runtime of its own.
@@ -161,8 +164,10 @@ async fn commands(
         if fault == Some(Fault::CutCommand) {
             return Ok(());
         }
-        if fault.is_some() {
-            *pending.lock().expect("the pending fault") = fault;
+        match fault {
+            Some(Fault::HoldCommand(time)) => tokio::time::sleep(time).await,
+            Some(_) => *pending.lock().expect("the pending fault") = fault,
+            None => {}
         }
         wait_while_stalled(&mut stalled).await;
         to.write_all(&bytes[..length]).await?;
@@ -187,7 +192,7 @@ async fn replies(
             Some(Fault::LoseReply) => std::future::pending().await,
             Some(Fault::CutReply | Fault::CutCommand) => return Ok(()),
             Some(Fault::DelayReply(time)) => tokio::time::sleep(time).await,
-            None => {}
+            Some(Fault::HoldCommand(_)) | None => {}
         }
         wait_while_stalled(&mut stalled).await;
         to.write_all(&bytes[..length]).await?;

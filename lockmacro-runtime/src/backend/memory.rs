@@ -77,12 +77,12 @@ impl Memory {
                 return answer;
             };
             let pause = tick(*rank, *left, true, fastrand::f64());
-            let rest = until.map_or(pause, |until| until.saturating_duration_since(Instant::now()));
-            match timeout(pause.min(rest), waiter.news()).await {
+            let rest = until.map(|until| until.saturating_duration_since(Instant::now()));
+            match timeout(rest.map_or(pause, |rest| rest.min(pause)), waiter.news()).await {
                 Ok(News::Granted(Handover { heard: sent, ttl, fence, .. })) => {
                     return Answer::Granted(Grant { sent, ttl, resent: false, fence });
                 }
-                Err(_) if rest <= pause => return answer,
+                Err(_) if rest.is_some_and(|rest| rest <= pause) => return answer,
                 Ok(News::Unknown) | Err(_) => {}
             }
         }

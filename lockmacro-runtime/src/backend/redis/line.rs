@@ -53,8 +53,8 @@ impl Redis {
                 return Ok(Answer::Busy { owner, left, line: Line::Full, resent });
             };
             let pause = tick(rank, left, heard, fastrand::f64());
-            let rest = until.map_or(pause, |until| until.saturating_duration_since(Instant::now()));
-            match timeout(pause.min(rest), waiter.news()).await {
+            let rest = until.map(|until| until.saturating_duration_since(Instant::now()));
+            match timeout(rest.map_or(pause, |rest| rest.min(pause)), waiter.news()).await {
                 Ok(News::Granted(handover)) => {
                     let sent = handover.counts_from(sample);
                     let used = Moment::now().since(sent);
@@ -65,7 +65,7 @@ impl Redis {
                     // Too little is left of it: the next question confirms it, or stands in line.
                 }
                 Ok(News::Unknown) => {}
-                Err(_) if rest <= pause => {
+                Err(_) if rest.is_some_and(|rest| rest <= pause) => {
                     return Ok(Answer::Busy { owner, left, line: Line::Left(rank), resent });
                 }
                 Err(_) => {}

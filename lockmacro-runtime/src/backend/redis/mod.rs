@@ -10,7 +10,7 @@ mod trouble;
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use self::node::{Node, Patience};
 use self::script::{ACQUIRE, RELEASE, RENEW, Script};
@@ -37,16 +37,18 @@ const RENEWAL_MIN: Duration = Duration::from_millis(50);
 pub(crate) struct Redis {
     node: Node,
     timeout: Duration,
+    /// Held while a script is loaded.
+    loading: tokio::sync::Mutex<()>,
 }
 
 impl Redis {
     /// Locks on the server at `url`, not connected yet. No call takes longer than `timeout`.
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
-        Ok(Self { node: Node::new(url, timeout)?, timeout })
+        Ok(Self { node: Node::new(url, timeout)?, timeout, loading: Default::default() })
     }
 
     pub(crate) fn apart(&self) -> Self {
-        Self { node: self.node.apart(), timeout: self.timeout }
+        Self { node: self.node.apart(), timeout: self.timeout, loading: Default::default() }
     }
 
     /// Connects, or says why not.
@@ -72,7 +74,8 @@ impl Redis {
 
     pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
         match claim.wait {
-            Some(wait) => self.wait(claim, wait).await,
+            // Boxed: it is large, and who does not wait must not carry it.
+            Some(wait) => Box::pin(self.wait(claim, wait)).await,
             None => self.attempt(claim).await,
         }
     }
@@ -143,8 +146,11 @@ impl Redis {
     ) -> Result<(bool, bool), LockError> {
         let mut reply = self.eval(script, claim, args, patience).await;
         let mut resent = false;
-        if let Err(Trouble::Passing(broken @ Passing { replace: true, .. })) = reply {
-            resent = broken.unknown;
+        // A renewal is sent again only while it is wanted, which is for its table to say.
+        if let Err(Trouble::Passing(Passing { replace: true, unknown, .. })) = reply
+            && !std::ptr::eq(script, &RENEW)
+        {
+            resent = unknown;
             reply = self.eval(script, claim, args, patience).await;
         }
         match reply {
@@ -218,7 +224,16 @@ impl Redis {
             _ => &[key, &line, &places, &last_fence],
         };
         match self.node.call(&script.by_hash(keys, args), patience).await {
-            Err(Trouble::NoScript) => self.node.call(&script.by_text(keys, args), patience).await,
+            Err(Trouble::NoScript) => {
+                // One sends the text; who comes at the same time finds it loaded.
+                let _one_at_a_time = timeout_at(patience.until, self.loading.lock()).await;
+                match self.node.call(&script.by_hash(keys, args), patience).await {
+                    Err(Trouble::NoScript) => {
+                        self.node.call(&script.by_text(keys, args), patience).await
+                    }
+                    reply => reply,
+                }
+            }
             reply => reply,
         }
     }

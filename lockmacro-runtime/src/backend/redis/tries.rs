@@ -17,7 +17,7 @@ pub(super) struct Tries {
     /// An earlier call may have been applied.
     pub(super) unknown: bool,
     pause: Duration,
-    /// What the server itself said last, which tells more than the silence after it.
+    /// The last of what told most: silence at the end tells less than a server's words before it.
     told: Option<Passing>,
 }
 
@@ -29,15 +29,11 @@ impl Tries {
     /// Waits before the next try, or gives what to tell the caller when there is no time for one.
     pub(super) async fn after(&mut self, trouble: Passing) -> Result<(), Trouble> {
         self.unknown |= trouble.unknown;
-        let is_silence = matches!(
-            trouble.reason,
-            Unavailability::Timeout | Unavailability::Disconnected | Unavailability::TooSlow
-        );
         if Instant::now() + self.pause >= self.patience.until {
-            let told = self.told.take().filter(|_| is_silence);
+            let told = self.told.take().filter(|told| weight(told) > weight(&trouble));
             return Err(Trouble::Passing(told.unwrap_or(trouble)));
         }
-        if !is_silence {
+        if self.told.as_ref().is_none_or(|told| weight(&trouble) >= weight(told)) {
             self.told = Some(trouble);
         }
         sleep(self.pause).await;
@@ -45,5 +41,14 @@ impl Tries {
         let longest = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         self.pause = longest.mul_f64(0.75 + fastrand::f64() / 4.0);
         Ok(())
+    }
+}
+
+/// How much a failed try tells: nothing in time, that the network is broken, or the server's words.
+fn weight(trouble: &Passing) -> u8 {
+    match trouble.reason {
+        Unavailability::Timeout | Unavailability::TooSlow => 0,
+        Unavailability::Disconnected => 1,
+        _ => 2,
     }
 }

@@ -32,11 +32,10 @@ local function stand_in_line()
   return true
 end
 
-local function grant()
-  leave(token)
+local function grant(again)
   local fence
   if fenced == '1' then
-    fence = redis.call('GET', KEYS[1]) == token and redis.call('GET', KEYS[4]) or next_fence()
+    fence = again and redis.call('GET', KEYS[4]) or next_fence()
   end
   redis.call('SET', KEYS[1], token, 'PX', ttl)
   return fence or 1
@@ -44,7 +43,7 @@ end
 
 local held = redis.call('GETEX', KEYS[1])
 if held == token then
-  return grant()
+  return grant(true)
 end
 local in_line
 if not held then

@@ -17,7 +17,7 @@ if ARGV[2] == '0' then
   return 1
 end
 -- The label stays, the token does not: a renewal that is still under way finds nothing to renew.
-local kept = string.gsub(ARGV[1], '[^/]*$', string.rep('0', 32))
+local kept = string.gsub(ARGV[1], '[^/]+$', string.rep('0', 32))
 local set = redis.pcall('SET', KEYS[1], kept, 'PX', ARGV[2])
 if type(set) == 'table' and set.err then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])

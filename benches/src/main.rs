@@ -1,0 +1,62 @@
+//! What a lock costs.
+//!
+//! ```text
+//! cargo run --release -p lockmacro-benches             # all, on redis-servers of its own
+//! cargo run --release -p lockmacro-benches -- floor    # beside the bare commands
+//! cargo run --release -p lockmacro-benches -- leases   # 10,000 leases renewed by one manager
+//! ```
+
+mod floor;
+mod leases;
+mod measure;
+
+use std::error::Error;
+use std::process::Command;
+
+use clap::{Parser, Subcommand};
+use lockmacro_tests::Server;
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    bench: Option<Bench>,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// `Lock::run` beside `SET NX PX` and a compare-and-delete script on one connection
+    Floor {
+        /// How often everything is measured
+        #[arg(long, default_value_t = 15)]
+        rounds: u32,
+    },
+    /// Many leases, renewed by one manager in memory and by one on a server
+    Leases(leases::Args),
+    /// One such manager, in a process whose memory is its own
+    #[command(hide = true)]
+    Manager {
+        url: String,
+        #[command(flatten)]
+        args: leases::Args,
+    },
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    match Args::parse().bench {
+        None => {
+            for bench in ["floor", "leases"] {
+                let status = Command::new(std::env::current_exe()?).arg(bench).status()?;
+                if !status.success() {
+                    return Err(format!("{bench} ended with {status}").into());
+                }
+            }
+            Ok(())
+        }
+        Some(Bench::Floor { rounds }) => floor::run(&Server::start().url(), rounds).await,
+        Some(Bench::Leases(args)) => leases::run(&Server::start().url(), &args),
+        Some(Bench::Manager { url, args }) => leases::manage(&url, &args).await,
+    }
+}

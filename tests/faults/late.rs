@@ -1,0 +1,86 @@
+//! Commands that reach the server when nobody wants them any more, and answers that come too late
+//! to be the last word.
+
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::Unavailability;
+use lockmacro_tests::{Fault, Proxy, Server, eventually};
+
+use crate::refusals::follow;
+use crate::{KEY, SLACK, SOON, TIMEOUT, keeps_nothing, lock, manager, ms, reason, works};
+
+/// How long the network keeps a command: longer than the lock is held.
+const HELD_UP: Duration = ms(800);
+
+#[tokio::test]
+async fn a_set_that_arrives_after_its_release_is_taken_back_soon() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let manager = manager(&proxy.url()).await;
+    works(&manager).await;
+    proxy.on_next("SET", Fault::HoldCommand(HELD_UP));
+    let start = Instant::now();
+    // Granted by a second request, which overtakes the first one.
+    let guard = lock(&manager).acquire().await.expect("free");
+    guard.release().await.expect("released");
+    assert!(start.elapsed() < HELD_UP, "the first request is still on its way");
+    let mut admin = server.admin();
+    eventually("the first request arrives", SOON, || std::future::ready(admin.get(KEY).is_some()))
+        .await;
+    eventually("the key is free", SOON, || std::future::ready(admin.get(KEY).is_none())).await;
+}
+
+#[tokio::test]
+async fn a_set_that_arrives_after_its_acquire_was_given_up_is_taken_back_soon() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let manager = manager(&proxy.url()).await;
+    works(&manager).await;
+    proxy.on_next("SET", Fault::HoldCommand(HELD_UP));
+    tokio::time::timeout(ms(30), lock(&manager).acquire()).await.expect_err("no answer");
+    let mut admin = server.admin();
+    eventually("the request arrives", SOON, || std::future::ready(admin.get(KEY).is_some())).await;
+    eventually("the key is free", SOON, || std::future::ready(admin.get(KEY).is_none())).await;
+    drop(manager);
+    keeps_nothing(&server).await;
+}
+
+/// The reason that is told when a replica refuses once, with an error of that name, and does not
+/// answer any more after that. `prepare` makes a refusing replica of a server.
+async fn told_of(error: &str, prepare: impl AsyncFnOnce(&Server)) -> Unavailability {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let manager = manager(&proxy.url()).await;
+    works(&manager).await;
+    prepare(&server).await;
+    let mut admin = server.admin();
+    admin.forget_calls();
+    let start = Instant::now();
+    let asked = tokio::spawn(lock(&manager).acquire());
+    eventually("refused once", SOON, || {
+        let errors: String = admin.ask(&["INFO", "errorstats"]);
+        std::future::ready(errors.contains(error))
+    })
+    .await;
+    // Its answer is under way. What comes after it is not.
+    tokio::time::sleep(ms(20)).await;
+    proxy.stall(true);
+    let error = asked.await.expect("no panic").expect_err("refused");
+    assert!(start.elapsed() < TIMEOUT + SLACK, "after {:?}", start.elapsed());
+    reason(error)
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_when_no_answer_follows_it() {
+    let primary = Server::start();
+    let read_only = async |server: &Server| follow(server, primary.port()).await;
+    assert_eq!(told_of("errorstat_READONLY", read_only).await, Unavailability::ReadOnly);
+
+    let alone = async |server: &Server| {
+        let mut admin = server.admin();
+        admin.configure("replica-serve-stale-data", "no");
+        // Port 1 of this machine: nobody is there.
+        admin.ask::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
+    };
+    assert_eq!(told_of("errorstat_MASTERDOWN", alone).await, Unavailability::PrimaryDown);
+}

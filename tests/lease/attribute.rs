@@ -1,0 +1,190 @@
+//! The life of a lease as a user writes it: from the attribute.
+
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::{
+    Lock, LockError, LockGuard, LockManager, LossCause, Lost, distributed_lock,
+};
+use lockmacro_tests::{Backend, on_a_plain_thread};
+
+use crate::{Locked, cause, left, ms, on_memory_and_redis};
+
+on_memory_and_redis!(
+    renew_keeps_the_lock_for_the_body,
+    a_function_without_a_ttl_is_renewed,
+    max_hold_ends_the_body,
+    min_hold_keeps_the_key,
+    cancel_is_what_happens_when_nothing_is_said,
+    error_and_finish_let_the_body_end,
+    a_handler_can_roll_back,
+    the_body_has_its_guard_and_its_fence,
+    a_function_that_calls_itself_is_one_lock,
+    sync_functions_have_the_same_arguments,
+);
+
+#[distributed_lock(key = key, ttl = "600ms", renew, manager = manager)]
+async fn work(manager: &LockManager, key: &str, time: Duration) -> Locked<u32> {
+    tokio::time::sleep(time).await;
+    Ok(7)
+}
+
+async fn renew_keeps_the_lock_for_the_body(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    assert_eq!(work(&manager, &key, ms(1_500)).await, Ok(7));
+    assert!(backend.is_free(&key).await);
+}
+
+#[distributed_lock(key = key, guard = lock, manager = manager)]
+async fn remaining(manager: &LockManager, key: &str) -> Locked<Duration> {
+    Ok(lock.remaining())
+}
+
+async fn a_function_without_a_ttl_is_renewed(backend: &Backend) {
+    let manager = backend.manager().await;
+    let remaining = remaining(&manager, &backend.key("order:42")).await.expect("free");
+    assert!(remaining > ms(29_000) && remaining < ms(30_000), "{remaining:?}");
+}
+
+#[distributed_lock(key = key, ttl = "600ms", renew, max_hold = "1400ms", manager = manager)]
+async fn hang(manager: &LockManager, key: &str) -> Locked<()> {
+    std::future::pending().await
+}
+
+async fn max_hold_ends_the_body(backend: &Backend) {
+    let manager = backend.manager().await;
+    let start = Instant::now();
+    let result = hang(&manager, &backend.key("order:42")).await;
+    assert_eq!(cause(result), LossCause::Expired);
+    assert!(start.elapsed() > ms(1_350) && start.elapsed() < ms(1_900), "{:?}", start.elapsed());
+}
+
+#[distributed_lock(key = key, ttl = "60s", min_hold = "400ms", manager = manager)]
+async fn job(manager: &LockManager, key: &str) -> Locked<()> {
+    Ok(())
+}
+
+async fn min_hold_keeps_the_key(backend: &Backend) {
+    let (manager, rival) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("job");
+    job(&manager, &key).await.expect("free");
+    let kept = left(&rival, &key).await.expect("kept");
+    assert!(kept > ms(250) && kept <= ms(400), "{kept:?}");
+    backend.becomes_free(&key, ms(700)).await;
+}
+
+const LATER: Duration = Duration::from_millis(130);
+
+#[distributed_lock(key = key, ttl = "100ms", manager = manager)]
+async fn cancelled(manager: &LockManager, key: &str, ended: &mut bool) -> Locked<u32> {
+    tokio::time::sleep(LATER).await;
+    *ended = true;
+    Ok(7)
+}
+
+async fn cancel_is_what_happens_when_nothing_is_said(backend: &Backend) {
+    let manager = backend.manager().await;
+    let mut ended = false;
+    let result = cancelled(&manager, &backend.key("order:42"), &mut ended).await;
+    assert_eq!(cause(result), LossCause::Expired);
+    assert!(!ended);
+}
+
+#[distributed_lock(key = key, ttl = "100ms", on_lost = error, manager = manager)]
+async fn ending(manager: &LockManager, key: &str, ended: &mut bool) -> Locked<u32> {
+    tokio::time::sleep(LATER).await;
+    *ended = true;
+    Ok(7)
+}
+
+#[distributed_lock(key = key, ttl = "100ms", on_lost = finish, manager = manager)]
+async fn finishing(manager: &LockManager, key: &str) -> Locked<u32> {
+    tokio::time::sleep(LATER).await;
+    Ok(7)
+}
+
+async fn error_and_finish_let_the_body_end(backend: &Backend) {
+    let manager = backend.manager().await;
+    let mut ended = false;
+    let result = ending(&manager, &backend.key("error"), &mut ended).await;
+    assert_eq!(cause(result), LossCause::Expired);
+    assert!(ended);
+    assert_eq!(finishing(&manager, &backend.key("finish")).await, Ok(7));
+}
+
+fn roll_back(lost: Lost, written: Locked<Vec<String>>) -> Locked<Vec<String>> {
+    let mut written = written?;
+    written.push(format!("rolled back, {:?}", lost.cause()));
+    Ok(written)
+}
+
+#[distributed_lock(key = key, ttl = "100ms", on_lost = roll_back, manager = manager)]
+async fn book(manager: &LockManager, key: &str, time: Duration) -> Locked<Vec<String>> {
+    tokio::time::sleep(time).await;
+    Ok(vec!["booked".to_owned()])
+}
+
+async fn a_handler_can_roll_back(backend: &Backend) {
+    let manager = backend.manager().await;
+    let late = book(&manager, &backend.key("late"), LATER).await.expect("it recovers");
+    assert_eq!(late, ["booked", "rolled back, Expired"]);
+    let in_time = book(&manager, &backend.key("in time"), ms(1)).await.expect("held");
+    assert_eq!(in_time, ["booked"]);
+}
+
+#[distributed_lock(key = key, ttl = "60s", guard = lock, fence = fence, manager = manager)]
+async fn fenced(manager: &LockManager, key: &str) -> Locked<u64> {
+    lock.check()?;
+    lock.extend(ms(90_000)).await?;
+    assert!(lock.remaining() > ms(80_000));
+    assert_eq!((lock.key().as_str(), lock.fence()), (key, Some(fence)));
+    Ok(u64::from(fence))
+}
+
+async fn the_body_has_its_guard_and_its_fence(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let first = fenced(&manager, &key).await.expect("free");
+    let second = fenced(&manager, &key).await.expect("free");
+    assert!(second > first);
+}
+
+#[distributed_lock(key = key, ttl = "60s", fence = fence, manager = manager)]
+async fn recurse(manager: &LockManager, key: &str, depth: u32) -> Locked<Vec<u64>> {
+    let mut fences = vec![u64::from(fence)];
+    if depth > 1 {
+        fences.extend(Box::pin(recurse(manager, key, depth - 1)).await?);
+    }
+    Ok(fences)
+}
+
+async fn a_function_that_calls_itself_is_one_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let fences = recurse(&manager, &key, 5).await.expect("it enters its own lock");
+    assert!(fences.len() == 5 && fences.iter().all(|fence| *fence == fences[0]), "{fences:?}");
+    assert!(backend.is_free(&key).await);
+}
+
+#[distributed_lock(
+    key = key, ttl = "600ms", renew, max_hold = "1500ms", min_hold = "100ms",
+    on_lost = roll_back, guard = lock, fence = fence, manager = manager
+)]
+fn book_blocking(manager: &LockManager, key: &str, time: Duration) -> Locked<Vec<String>> {
+    std::thread::sleep(time);
+    let joined = Lock::new(key).manager(manager).acquire_blocking();
+    Ok(vec![format!("{} {}", lock.fence() == Some(fence), joined.is_ok())])
+}
+
+async fn sync_functions_have_the_same_arguments(backend: &Backend) {
+    let manager = backend.manager().await;
+    let (late, in_time) = (backend.key("late"), backend.key("in time"));
+    let written = on_a_plain_thread(move || {
+        assert!(LockGuard::current().is_none());
+        let in_time = book_blocking(&manager, &in_time, ms(900))?;
+        Ok::<_, LockError>((in_time, book_blocking(&manager, &late, ms(1_600))?))
+    });
+    let (in_time, late) = written.await.expect("both end");
+    assert_eq!(in_time, ["true true"]);
+    assert_eq!(late, ["true false", "rolled back, Expired"]);
+}

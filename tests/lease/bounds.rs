@@ -1,0 +1,293 @@
+//! The longest and the shortest time that a lock is held, and asking for more or less of it.
+
+use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use lockmacro_runtime::{Lock, LockError, LossCause};
+use lockmacro_tests::{Backend, Polled, drop_after_polls, eventually, on_a_plain_thread};
+
+use crate::{Locked, SOON, cause, left, lock, ms, on_memory_and_redis, renewed};
+
+on_memory_and_redis!(
+    max_hold_ends_a_lock_that_is_renewed,
+    a_body_shorter_than_max_hold_is_left_alone,
+    a_short_body_leaves_the_key_for_the_rest_of_min_hold,
+    min_hold_holds_for_a_body_that_panics_or_fails,
+    min_hold_holds_for_a_body_that_is_dropped,
+    min_hold_holds_for_a_guard_and_for_sync_code,
+    a_body_longer_than_min_hold_frees_the_key_at_once,
+    min_hold_is_never_longer_than_the_ttl,
+    min_hold_is_nothing_to_an_attempt_that_was_refused,
+    an_extension_lengthens_a_lease,
+    an_extension_never_shortens_a_lease,
+    an_extension_of_a_renewed_lock_is_not_cut_by_a_renewal,
+    a_ttl_that_is_no_ttl_extends_nothing,
+    lost_wakes_at_the_end_of_the_lease,
+    lost_wakes_at_the_release,
+    check_fails_after_the_loss,
+);
+
+async fn max_hold_ends_a_lock_that_is_renewed(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let start = Instant::now();
+    let lock = renewed(&manager, &key, ms(600)).max_hold(ms(1_400));
+    let result = lock.run(std::future::pending::<Locked<()>>()).await;
+    let held = start.elapsed();
+    assert_eq!(cause(result), LossCause::Expired);
+    assert!(held >= ms(1_350) && held < ms(1_400) + ms(400), "{held:?}");
+    assert!(backend.is_free(&key).await, "it is given back, not left to its ttl");
+}
+
+async fn a_body_shorter_than_max_hold_is_left_alone(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let lock = renewed(&manager, &key, ms(600)).max_hold(SOON);
+    let result = lock.run(async {
+        tokio::time::sleep(ms(1_300)).await;
+        Locked::Ok(7)
+    });
+    assert_eq!(result.await, Ok(7));
+}
+
+const MIN_HOLD: Duration = Duration::from_millis(500);
+
+/// The key stays from now until `MIN_HOLD` after `start`, and no longer.
+async fn stays(backend: &Backend, key: &str, start: Instant) {
+    let rival = backend.manager().await;
+    let asked = start.elapsed();
+    let kept = left(&rival, key).await.expect("still held");
+    let (earliest, latest) = (asked + kept, start.elapsed() + kept);
+    // From when the lock was asked for; what a release takes on its way comes on top.
+    assert!(latest > MIN_HOLD - ms(2) && earliest < MIN_HOLD + ms(100), "{earliest:?}, {latest:?}");
+    backend.becomes_free(key, SOON).await;
+    let free = start.elapsed();
+    assert!(free >= MIN_HOLD - ms(2) && free < MIN_HOLD + ms(400), "free after {free:?}");
+}
+
+fn job(manager: &lockmacro_runtime::LockManager, key: &str) -> Lock {
+    lock(manager, key).min_hold(MIN_HOLD)
+}
+
+async fn a_short_body_leaves_the_key_for_the_rest_of_min_hold(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("job");
+    let start = Instant::now();
+    let result = job(&manager, &key).run(async {
+        tokio::time::sleep(ms(100)).await;
+        Locked::Ok(7)
+    });
+    assert_eq!(result.await, Ok(7));
+    assert!(start.elapsed() < MIN_HOLD, "the caller does not wait for it");
+    stays(backend, &key, start).await;
+    // Renewed or not: nobody renews it once it is given back.
+    let start = Instant::now();
+    let renewed = renewed(&manager, &key, ms(900)).min_hold(MIN_HOLD);
+    renewed.run(async { Locked::Ok(7) }).await.expect("free again");
+    stays(backend, &key, start).await;
+}
+
+async fn min_hold_holds_for_a_body_that_panics_or_fails(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("job");
+    let start = Instant::now();
+    let body = job(&manager, &key).run(async {
+        assert!(key.is_empty(), "as planned");
+        Locked::Ok(())
+    });
+    AssertUnwindSafe(body).catch_unwind().await.expect_err("it panics");
+    tokio::time::sleep(ms(30)).await;
+    stays(backend, &key, start).await;
+    let start = Instant::now();
+    let body = job(&manager, &key).run(async { Err::<(), _>(LockError::NotInstalled) });
+    assert_eq!(body.await, Err(LockError::NotInstalled));
+    stays(backend, &key, start).await;
+}
+
+async fn min_hold_holds_for_a_body_that_is_dropped(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("job");
+    let start = Instant::now();
+    let (begun, began) = tokio::sync::oneshot::channel();
+    let body = job(&manager, &key).run(async {
+        begun.send(()).expect("the test goes on");
+        std::future::pending::<Locked<()>>().await
+    });
+    tokio::select! {
+        _ = body => panic!("it ended"),
+        began = began => began.expect("the body begins"),
+    }
+    tokio::time::sleep(ms(30)).await;
+    stays(backend, &key, start).await;
+    // Dropped while it is given back, at each point.
+    for polls in 1..20 {
+        let start = Instant::now();
+        let guard = job(&manager, &key).acquire().await.expect("free");
+        let polled = drop_after_polls(guard.release(), polls).await;
+        tokio::time::sleep(ms(30)).await;
+        stays(backend, &key, start).await;
+        if polled != Polled::Dropped {
+            return;
+        }
+    }
+    panic!("it never completed");
+}
+
+async fn min_hold_holds_for_a_guard_and_for_sync_code(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("job");
+    let start = Instant::now();
+    drop(job(&manager, &key).acquire().await.expect("free"));
+    tokio::time::sleep(ms(30)).await;
+    stays(backend, &key, start).await;
+    let start = Instant::now();
+    let lock = job(&manager, &key);
+    let result = on_a_plain_thread(|| lock.run_blocking(|| Locked::Ok(7))).await;
+    assert_eq!(result, Ok(7));
+    stays(backend, &key, start).await;
+}
+
+async fn a_body_longer_than_min_hold_frees_the_key_at_once(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("job");
+    let result = lock(&manager, &key).min_hold(ms(50)).run(async {
+        tokio::time::sleep(ms(60)).await;
+        Locked::Ok(7)
+    });
+    assert_eq!(result.await, Ok(7));
+    assert!(backend.is_free(&key).await);
+}
+
+async fn min_hold_is_never_longer_than_the_ttl(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("job");
+    let start = Instant::now();
+    let long = Lock::new(&*key).ttl(MIN_HOLD).min_hold(SOON).manager(&manager);
+    long.run(async { Locked::Ok(()) }).await.expect("free");
+    stays(backend, &key, start).await;
+}
+
+async fn min_hold_is_nothing_to_an_attempt_that_was_refused(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("job");
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let refused = job(&theirs, &key).acquire().await.expect_err("held");
+    assert!(refused.is_busy());
+    guard.release().await.expect("ours");
+    assert!(backend.is_free(&key).await);
+}
+
+async fn an_extension_lengthens_a_lease(backend: &Backend) {
+    let (manager, rival) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let guard = Lock::new(&*key).ttl(ms(300)).manager(&manager).acquire().await.expect("free");
+    let start = Instant::now();
+    guard.extend(ms(900)).await.expect("ours");
+    let remaining = guard.remaining();
+    assert!(remaining > ms(800) && remaining < ms(890), "{remaining:?}");
+    assert!(left(&rival, &key).await.expect("held") > remaining - ms(100));
+    let body = guard.run(async {
+        tokio::time::sleep(ms(500)).await;
+        Locked::Ok(7)
+    });
+    assert_eq!(body.await, Ok(7));
+    assert!(start.elapsed() > ms(300));
+}
+
+async fn an_extension_never_shortens_a_lease(backend: &Backend) {
+    let (manager, rival) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let guard = lock(&manager, &key).acquire().await.expect("free");
+    guard.extend(ms(50)).await.expect("ours");
+    tokio::time::sleep(ms(80)).await;
+    assert!(guard.remaining() > crate::LONG - SOON);
+    assert!(left(&rival, &key).await.expect("held") > crate::LONG - SOON);
+    guard.release().await.expect("ours");
+}
+
+async fn an_extension_of_a_renewed_lock_is_not_cut_by_a_renewal(backend: &Backend) {
+    let (manager, rival) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let guard = renewed(&manager, &key, ms(600)).acquire().await.expect("free");
+    guard.extend(ms(5_000)).await.expect("ours");
+    let start = Instant::now();
+    while start.elapsed() < ms(800) {
+        let (left, remaining) = (left(&rival, &key).await.expect("held"), guard.remaining());
+        assert!(left > ms(4_000) && remaining > ms(3_900), "{left:?}, {remaining:?}");
+        tokio::time::sleep(ms(20)).await;
+    }
+    guard.release().await.expect("ours");
+    let guard = renewed(&manager, &key, ms(3_000)).acquire().await.expect("free");
+    // Shorter than the time until the next renewal.
+    guard.extend(ms(400)).await.expect("ours");
+    tokio::time::sleep(ms(900)).await;
+    guard.check().expect("it is a renewed lock");
+    guard.release().await.expect("ours");
+}
+
+async fn a_ttl_that_is_no_ttl_extends_nothing(backend: &Backend) {
+    let manager = backend.manager().await;
+    let guard = lock(&manager, &backend.key("order:42")).acquire().await.expect("free");
+    for ttl in [Duration::ZERO, ms(1), 24 * 61 * crate::LONG] {
+        let result = guard.extend(ttl).await;
+        assert!(matches!(result, Err(LockError::InvalidTtl { .. })), "{result:?}");
+        assert!(guard.remaining() > crate::LONG / 2);
+    }
+}
+
+async fn lost_wakes_at_the_end_of_the_lease(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let start = Instant::now();
+    let guard = Lock::new(&*key).ttl(ms(150)).manager(&manager).acquire().await.expect("free");
+    guard.extend(ms(300)).await.expect("ours");
+    let others: Vec<_> = (0..3).map(|_| guard.share()).collect();
+    let all = futures::future::join_all(others.iter().map(|guard| guard.lost())).await;
+    assert!(all.iter().all(|lost| lost.cause() == LossCause::Expired), "{all:?}");
+    assert!(all.iter().all(|lost| lost.key().to_string() == key));
+    assert!(start.elapsed() >= ms(290) && start.elapsed() < ms(500), "{:?}", start.elapsed());
+}
+
+async fn lost_wakes_at_the_release(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    for dropped in [false, true] {
+        let guard = lock(&manager, &key).acquire().await.expect("free");
+        let shared = guard.share();
+        let waiting = tokio::spawn(async move { (shared.lost().await, shared.check()) });
+        // Time to begin to wait, on another thread perhaps.
+        tokio::time::sleep(ms(20)).await;
+        if dropped {
+            drop(guard)
+        } else {
+            guard.release().await.expect("ours")
+        }
+        let (lost, checked) = waiting.await.expect("no panic");
+        assert_eq!(lost.cause(), LossCause::Released);
+        assert_eq!(cause(checked), LossCause::Released);
+        backend.becomes_free(&key, SOON).await;
+    }
+}
+
+async fn check_fails_after_the_loss(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let name = key.clone();
+    let lock = Lock::new(&*name).ttl(ms(200)).manager(&manager);
+    let steps = on_a_plain_thread(move || {
+        let mut steps = 0_u32;
+        let result: Locked<()> = lock.run_blocking(|| {
+            let guard = lockmacro_runtime::LockGuard::current().expect("held");
+            loop {
+                guard.check()?;
+                steps += 1;
+                std::thread::sleep(ms(10));
+            }
+        });
+        assert_eq!(cause(result), LossCause::Expired);
+        steps
+    });
+    assert!((1..=20).contains(&steps.await));
+    eventually("it is free", SOON, || backend.is_free(&key)).await;
+}

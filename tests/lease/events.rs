@@ -1,0 +1,191 @@
+//! What locks tell by `tracing`.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{LazyLock, Mutex, Once};
+
+use lockmacro_runtime::{Lock, LockKey, LockManager, LossCause, OnLost};
+use lockmacro_tests::{Server, eventually, in_time};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use crate::{Locked, SOON, ms};
+
+/// An event as text, with the text of each field.
+#[derive(Clone, Debug)]
+struct Told {
+    level: Level,
+    fields: BTreeMap<&'static str, String>,
+}
+
+static LOG: LazyLock<Mutex<Vec<Told>>> = LazyLock::new(Mutex::default);
+
+/// Keeps the events that have a key. A renewal is told on a thread of the manager's own, so this is
+/// for the whole process; tests differ by key.
+struct ToLog;
+
+impl Visit for Told {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.fields.insert(field.name(), value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.fields.insert(field.name(), format!("{value:?}"));
+    }
+}
+
+impl Subscriber for ToLog {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("lockmacro_runtime")
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut told = Told { level: *event.metadata().level(), fields: BTreeMap::new() };
+        event.record(&mut told);
+        if told.fields.get("key").is_some_and(|key| key.starts_with("events:")) {
+            LOG.lock().expect("the log").push(told);
+        }
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+fn listen() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| tracing::subscriber::set_global_default(ToLog).expect("nobody else logs"));
+}
+
+fn told(key: &str) -> Vec<Told> {
+    let log = LOG.lock().expect("the log");
+    log.iter().filter(|told| told.fields["key"] == key).cloned().collect()
+}
+
+fn messages(key: &str) -> Vec<(Level, String)> {
+    told(key).into_iter().map(|told| (told.level, told.fields["message"].clone())).collect()
+}
+
+fn event(level: Level, message: &str) -> (Level, String) {
+    (level, message.to_owned())
+}
+
+fn named(manager: &LockManager, key: &str) -> Lock {
+    Lock::new(LockKey::template("events:<id>").literal("events:").value(&key))
+        .name("audit_order")
+        .manager(manager)
+}
+
+#[tokio::test]
+async fn an_acquired_and_a_busy_lock_are_told_with_name_and_template() {
+    listen();
+    let (ours, theirs) = (LockManager::memory(), LockManager::memory());
+    let guard = named(&ours, "acquired").acquire().await.expect("free");
+    assert!(named(&ours, "acquired").acquire().await.is_err());
+    guard.release().await.expect("ours");
+    drop(theirs);
+    let events = told("events:acquired");
+    let expected = [event(Level::DEBUG, "lock acquired"), event(Level::DEBUG, "lock refused")];
+    assert_eq!(messages("events:acquired"), expected);
+    for told in &events {
+        assert_eq!(told.fields["name"], "audit_order");
+        assert_eq!(told.fields["template"], "events:<id>");
+        assert!(told.fields.contains_key("waited"), "{told:?}");
+    }
+    assert!(events[1].fields["error"].contains("is locked by"), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_renewal_is_told() {
+    listen();
+    let manager = LockManager::memory();
+    let guard = named(&manager, "renewed").ttl(ms(90)).renew().acquire().await.expect("free");
+    let renewed = event(Level::TRACE, "lock renewed");
+    let told = async || messages("events:renewed").contains(&renewed);
+    eventually("a renewal is told", SOON, told).await;
+    guard.release().await.expect("ours");
+}
+
+#[tokio::test]
+async fn a_loss_is_told_with_its_cause_under_every_policy() {
+    listen();
+    let manager = LockManager::memory();
+    for on_lost in [OnLost::Cancel, OnLost::Error, OnLost::Finish] {
+        let key = format!("lost-{on_lost:?}");
+        let lock = named(&manager, &key).ttl(ms(60)).on_lost(on_lost);
+        let _ = lock
+            .run(async {
+                tokio::time::sleep(ms(80)).await;
+                Locked::Ok(())
+            })
+            .await;
+        let key = format!("events:{key}");
+        let lost = event(Level::WARN, "lock lost");
+        assert_eq!(messages(&key).iter().filter(|told| **told == lost).count(), 1, "{on_lost:?}");
+        let told = told(&key).pop().expect("told");
+        assert_eq!(told.fields["cause"], LossCause::Expired.to_string());
+    }
+}
+
+#[tokio::test]
+async fn a_lost_guard_is_told_too() {
+    listen();
+    let manager = LockManager::memory();
+    for released in [true, false] {
+        let key = format!("guard-{released}");
+        let guard = named(&manager, &key).ttl(ms(60)).acquire().await.expect("free");
+        guard.lost().await;
+        if released {
+            guard.release().await.expect_err("lost");
+        } else {
+            drop(guard);
+        }
+        let lost = event(Level::WARN, "lock lost");
+        let told = async || messages(&format!("events:{key}")).contains(&lost);
+        eventually("the loss is told", SOON, told).await;
+    }
+}
+
+#[tokio::test]
+async fn a_lock_taken_away_before_its_release_is_told() {
+    listen();
+    let server = Server::start();
+    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let value = in_time(named(&manager, "taken").run(async {
+        server.admin().ask::<()>(&["DEL", "events:taken"]);
+        Locked::Ok(7)
+    }));
+    assert_eq!(value.await, Ok(7), "nothing had said so while the body ran");
+    let late = event(Level::WARN, "lock was taken away before its release");
+    assert_eq!(messages("events:taken").last(), Some(&late));
+}
+
+#[tokio::test]
+async fn a_release_without_an_answer_is_told() {
+    listen();
+    let mut server = Server::start();
+    let builder = LockManager::builder().timeout(ms(400));
+    let manager = builder.connect(&server.url()).await.expect("there");
+    let value = in_time(named(&manager, "unconfirmed").ttl(SOON).run(async {
+        server.kill();
+        Locked::Ok(7)
+    }));
+    assert_eq!(value.await, Ok(7));
+    let warned = event(Level::WARN, "lock is still being released");
+    assert!(messages("events:unconfirmed").contains(&warned));
+}
+
+#[tokio::test]
+async fn entering_again_is_not_told() {
+    listen();
+    let manager = LockManager::memory();
+    let inner = || named(&manager, "inner").run(async { Locked::Ok(7) });
+    named(&manager, "inner").run(async { inner().await }).await.expect("free");
+    assert_eq!(messages("events:inner"), [event(Level::DEBUG, "lock acquired")]);
+}

@@ -1,0 +1,216 @@
+//! Fences are unique and grow, whoever is granted the lock, and whatever the server forgets.
+
+use std::sync::{Arc, Mutex};
+
+use lockmacro_runtime::fence::{Fence, WRITE};
+use lockmacro_runtime::{LockError, LockManager};
+use lockmacro_tests::{Backend, Fault, Proxy, Server};
+
+use crate::{Locked, SOON, lock, ms, on_memory_and_redis, renewed};
+
+on_memory_and_redis!(
+    every_fence_is_larger_than_all_before,
+    a_lock_acquired_without_a_fence_has_none,
+    a_blocking_lock_has_a_fence_too,
+    an_expired_lease_leaves_a_larger_fence,
+);
+
+async fn every_fence_is_larger_than_all_before(backend: &Backend) {
+    const TASKS: usize = 4;
+    const TURNS: usize = 50;
+    let key = backend.key("order:42");
+    let fences = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..TASKS {
+        let manager = backend.manager().await;
+        let (key, fences) = (key.clone(), Arc::clone(&fences));
+        tasks.spawn(async move {
+            let mut turns = 0;
+            while turns < TURNS {
+                match lock(&manager, &key).acquire_fenced().await {
+                    Ok((guard, fence)) => {
+                        // In the order of the grants, because it is done under the lock.
+                        fences.lock().expect("the fences").push(fence);
+                        guard.release().await.expect("released");
+                        turns += 1;
+                    }
+                    Err(error) => assert!(error.is_busy(), "{error}"),
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.expect("no panic");
+    }
+    let fences = fences.lock().expect("the fences");
+    assert_eq!(fences.len(), TASKS * TURNS);
+    assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{fences:?}");
+}
+
+async fn a_lock_acquired_without_a_fence_has_none(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let guard = lock(&manager, &key).acquire().await.expect("free");
+    assert_eq!(guard.fence(), None);
+    let inner = async {
+        let error = lock(&manager, &key).acquire_fenced().await.expect_err("none to give");
+        assert!(matches!(error, LockError::NoFence { .. }), "{error:?}");
+        Locked::Ok(())
+    };
+    guard.run(inner).await.expect("the outer lock is as it was");
+    assert!(backend.is_free(&key).await);
+}
+
+async fn a_blocking_lock_has_a_fence_too(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let (guard, first) = lock(&manager, &key).acquire_fenced().await.expect("free");
+    assert_eq!(guard.fence(), Some(first));
+    guard.release().await.expect("released");
+    let second = lockmacro_tests::on_a_plain_thread(move || {
+        let (guard, fence) = lock(&manager, &key).acquire_fenced_blocking().expect("free");
+        guard.release_blocking().expect("released");
+        fence
+    });
+    assert!(second.await > first);
+}
+
+async fn an_expired_lease_leaves_a_larger_fence(backend: &Backend) {
+    let (late, next) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let short = lockmacro_runtime::Lock::new(&*key).ttl(ms(60)).manager(&late);
+    let (guard, first) = short.acquire_fenced().await.expect("free");
+    backend.becomes_free(&key, SOON).await;
+    let (theirs, second) = lock(&next, &key).acquire_fenced().await.expect("free");
+    assert!(second > first);
+    assert_eq!(guard.fence(), Some(first), "a lost guard still knows its fence");
+    theirs.release().await.expect("theirs");
+}
+
+#[tokio::test]
+async fn fences_grow_whatever_the_server_forgets() {
+    const LAST: &str = "lm1:wf:{order:42}";
+    let deeds: [&[&str]; 7] = [
+        &["PING"],
+        &["SCRIPT", "FLUSH"],
+        &["FLUSHALL"],
+        &["DEL", LAST],
+        // As after a clock that was an hour ahead and was set back.
+        &["INCRBY", LAST, "3600000000"],
+        &["SCRIPT", "FLUSH"],
+        &["PERSIST", LAST],
+    ];
+    let server = Server::start();
+    let mut admin = server.admin();
+    let mut last = None;
+    for deed in deeds {
+        let manager = LockManager::connect(&server.url()).await.expect("there");
+        for turn in 0..6 {
+            if turn == 3 {
+                admin.ask::<redis::Value>(deed);
+            }
+            let kept: u64 = admin.get(LAST).map_or(0, |kept| kept.parse().expect("a number"));
+            let (guard, fence) = lock(&manager, "order:42").acquire_fenced().await.expect("free");
+            assert!(Some(fence) > last, "{deed:?}: {fence} after {last:?}");
+            assert!(u64::from(fence) > kept, "{deed:?}: {fence} after {kept}");
+            last = Some(fence);
+            guard.release().await.expect("released");
+        }
+    }
+    assert!(admin.ttl(LAST).is_some(), "it has an end again");
+}
+
+#[tokio::test]
+async fn the_last_fence_is_kept_for_a_week_and_the_lock_for_its_ttl() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let (guard, fence) = lock(&manager, "order:42").acquire_fenced().await.expect("free");
+    for key in admin.keys() {
+        assert!(admin.ttl(&key).is_some(), "{key} has no end");
+    }
+    guard.release().await.expect("released");
+    let [kept] = <[String; 1]>::try_from(admin.keys()).expect("the fence alone");
+    assert_eq!(admin.get(&kept), Some(fence.to_string()));
+    assert!(admin.ttl(&kept).expect("an end") > 6 * 24 * 60 * crate::LONG);
+}
+
+#[tokio::test]
+async fn a_grant_that_is_asked_for_again_keeps_its_fence() {
+    for fault in [Fault::LoseReply, Fault::CutReply, Fault::CutCommand] {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port());
+        let builder = LockManager::builder().timeout(ms(800));
+        let manager = builder.connect(&proxy.url()).await.expect("there");
+        let (guard, first) = lock(&manager, "order:42").acquire_fenced().await.expect("free");
+        guard.release().await.expect("released");
+        let mut admin = server.admin();
+
+        proxy.on_next("EVALSHA", fault);
+        let acquiring = tokio::spawn(lock(&manager, "order:42").acquire_fenced());
+        // The fence that the server has written down, before it is asked for again.
+        let key = "lm1:wf:{order:42}";
+        let start = std::time::Instant::now();
+        let granted = loop {
+            let fence: u64 = admin.get(key).expect("kept").parse().expect("a number");
+            if fence > u64::from(first) {
+                break fence;
+            }
+            assert!(start.elapsed() < SOON, "never granted");
+            tokio::task::yield_now().await;
+        };
+        let (guard, second) = acquiring.await.expect("no panic").expect("free");
+        assert!(proxy.orders_are_done());
+        assert_eq!(u64::from(second), granted, "{fault:?}");
+        assert_eq!(admin.get(key), Some(second.to_string()));
+        guard.release().await.expect("released");
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_keeps_the_fence() {
+    let server = Server::start();
+    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let (guard, fence) =
+        renewed(&manager, "order:42", ms(600)).acquire_fenced().await.expect("free");
+    tokio::time::sleep(ms(1_000)).await;
+    assert_eq!(guard.fence(), Some(fence));
+    assert_eq!(server.admin().get("lm1:wf:{order:42}"), Some(fence.to_string()));
+    guard.release().await.expect("released");
+}
+
+#[tokio::test]
+async fn a_fence_is_issued_only_when_it_is_asked_for() {
+    let server = Server::start();
+    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let mut admin = server.admin();
+    lock(&manager, "order:42").run(async { Locked::Ok(()) }).await.expect("free");
+    admin.forget_calls();
+    lock(&manager, "order:42").run(async { Locked::Ok(()) }).await.expect("free");
+    let calls = admin.calls();
+    let count = |name: &str| calls.iter().find(|(call, _)| call == name).map_or(0, |call| call.1);
+    assert_eq!((count("set"), count("evalsha")), (1, 1), "{calls:?}");
+    assert_eq!(admin.keys(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_redis_resource_refuses_a_write_with_a_smaller_fence() {
+    let server = Server::start();
+    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let mut admin = server.admin();
+    let mut write = |fence: Fence, value: &str| -> i64 {
+        admin.ask(&["EVAL", WRITE, "1", "stock:7", &fence.to_string(), value])
+    };
+    let (guard, old) = lock(&manager, "order:42").acquire_fenced().await.expect("free");
+    guard.release().await.expect("released");
+    let (guard, new) = lock(&manager, "order:42").acquire_fenced().await.expect("free");
+    assert_eq!(write(old, "old"), 1);
+    assert_eq!(write(old, "old again"), 1, "one holder may write often");
+    assert_eq!(write(new, "new"), 1);
+    assert_eq!(write(old, "stale"), 0);
+    assert_eq!(write(new, "newer"), 1);
+    guard.release().await.expect("released");
+    let kept: (String, String) = admin.ask(&["HMGET", "stock:7", "value", "fence"]);
+    assert_eq!(kept, ("newer".to_owned(), new.to_string()));
+}

@@ -1,0 +1,189 @@
+//! The life of a lease: renewal, the deadline, loss, fences, and entering a lock again.
+//!
+//! The tests of server and process faults need what is in Debian's `redis-server`, `util-linux` and
+//! `faketime`. `LEASE_ROUNDS` is the number of races between a holder and a rival, 50 by default.
+
+mod attribute;
+mod bounds;
+mod clock;
+mod crowd;
+mod events;
+mod fences;
+mod foreign;
+mod holder_process;
+mod lateness;
+#[cfg(feature = "metrics")]
+mod numbers;
+mod outages;
+mod policies;
+mod quiet;
+mod reentry;
+mod renewal;
+mod restart;
+mod stopped;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
+use lockmacro_tests::{Admin, Backend};
+
+/// A ttl that never ends within a test.
+const LONG: Duration = Duration::from_secs(60);
+/// Far below `LONG`, far above what a loaded machine needs.
+const SOON: Duration = Duration::from_secs(5);
+
+type Locked<T> = Result<T, LockError>;
+
+/// An error of a body's own.
+#[derive(Debug, PartialEq, thiserror::Error)]
+enum Failure {
+    #[error("the body's own error")]
+    Own,
+    #[error(transparent)]
+    Lock(#[from] LockError),
+}
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// A lock that is not renewed and does not end within a test.
+fn lock(manager: &LockManager, key: &str) -> Lock {
+    Lock::new(key).ttl(LONG).manager(manager)
+}
+
+/// A lock that is renewed.
+fn renewed(manager: &LockManager, key: &str, ttl: Duration) -> Lock {
+    Lock::new(key).ttl(ttl).renew().manager(manager)
+}
+
+/// How a lock was lost whose caller must have been told so.
+fn cause<T: std::fmt::Debug>(result: Locked<T>) -> LossCause {
+    match result {
+        Err(LockError::Lost(lost)) => lost.cause(),
+        other => panic!("not lost: {other:?}"),
+    }
+}
+
+/// Has the server learn its scripts, so that the next call of each is one command.
+async fn warm_up(manager: &LockManager) {
+    let guard = lock(manager, "warm").acquire().await.expect("free");
+    guard.extend(LONG).await.expect("ours");
+    guard.release().await.expect("ours");
+}
+
+/// Asks until the lock is granted.
+async fn next(rival: &LockManager, key: &str) -> LockGuard {
+    let start = Instant::now();
+    loop {
+        match lock(rival, key).acquire().await {
+            Ok(guard) => return guard,
+            Err(error) => assert!(error.is_busy(), "{error}"),
+        }
+        assert!(start.elapsed() < 2 * SOON, "the lock never became free");
+        tokio::time::sleep(ms(2)).await;
+    }
+}
+
+/// How long the server or the store keeps the key, as a rival is told; `None` when it is free.
+async fn left(rival: &LockManager, key: &str) -> Option<Duration> {
+    match lock(rival, key).acquire().await {
+        Ok(guard) => {
+            guard.release().await.expect("released");
+            None
+        }
+        Err(error) => Some(error.retry_after().unwrap_or_else(|| panic!("not busy: {error}"))),
+    }
+}
+
+/// When a body took its last step, seen by the process that sees its rival too.
+#[derive(Clone, Default)]
+struct Steps(Arc<Mutex<Vec<Instant>>>);
+
+impl Steps {
+    /// A body that takes a step every millisecond, for ever.
+    async fn for_ever<T>(self) -> T {
+        loop {
+            self.take();
+            tokio::time::sleep(ms(1)).await;
+        }
+    }
+
+    fn take(&self) {
+        self.0.lock().expect("the steps").push(Instant::now());
+    }
+
+    fn last(&self) -> Option<Instant> {
+        self.0.lock().expect("the steps").last().copied()
+    }
+
+    async fn begin(&self) {
+        lockmacro_tests::eventually("the body begins", SOON, async || self.last().is_some()).await;
+    }
+
+    /// How long before a rival's grant the last step was. The body must be gone by now, so that it
+    /// is known to be the last.
+    fn ended_before(&self, granted: Instant) -> Duration {
+        assert_eq!(Arc::strong_count(&self.0), 1, "the body is still there");
+        let last = self.last().expect("it began");
+        assert!(last < granted, "a step {:?} after the grant to a rival", last - granted);
+        granted - last
+    }
+}
+
+/// A rival on a thread and a connection of its own, that asks as fast as the server answers. It
+/// gives the moment of its grant, which it keeps for 10 ms.
+fn rival(url: &str, key: &str) -> std::thread::JoinHandle<Instant> {
+    let (mut admin, key) = (Admin::connect(url), key.to_owned());
+    std::thread::spawn(move || {
+        let start = Instant::now();
+        while admin.ask::<Option<String>>(&["SET", &key, "rival", "NX", "PX", "10"]).is_none() {
+            assert!(start.elapsed() < 2 * SOON, "the lock never became free");
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        Instant::now()
+    })
+}
+
+/// Waits for a thread without blocking the runtime.
+async fn joined<T: Send + 'static>(thread: std::thread::JoinHandle<T>) -> T {
+    lockmacro_tests::on_a_plain_thread(|| thread.join().expect("no panic")).await
+}
+
+/// A connection that looks at the backend's server, where there is one.
+fn admin(backend: &Backend) -> Option<Admin> {
+    backend.url().starts_with("redis").then(|| Admin::connect(backend.url()))
+}
+
+/// Deletes the last fences, which a server keeps for a week.
+fn forget_fences(backend: &Backend) {
+    if let Some(mut admin) = admin(backend) {
+        for key in admin.keys().iter().filter(|key| key.starts_with("lm1:")) {
+            admin.ask::<()>(&["DEL", key]);
+        }
+    }
+}
+
+/// Makes two tests of each claim: in memory on one thread, on a Redis server on two. For claims
+/// that take their time; the others are in `on_every_backend!`.
+macro_rules! on_memory_and_redis {
+    ($($claim:ident),+ $(,)?) => {
+        $(mod $claim {
+            #[tokio::test]
+            async fn memory() {
+                let backend = lockmacro_tests::Backend::memory();
+                lockmacro_tests::in_time(super::$claim(&backend)).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn redis() {
+                let backend = lockmacro_tests::Backend::redis();
+                lockmacro_tests::in_time(super::$claim(&backend)).await;
+                crate::forget_fences(&backend);
+                backend.keeps_nothing().await;
+            }
+        })+
+    };
+}
+use on_memory_and_redis;

@@ -1,0 +1,65 @@
+//! A server that stands still for longer than a lease: the body ends before anybody else begins.
+
+use std::future::ready;
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::{LockManager, LossCause};
+use lockmacro_tests::{Server, eventually, in_time};
+
+use crate::{Locked, SOON, Steps, cause, joined, ms, renewed, rival};
+
+const TTL: Duration = Duration::from_millis(120);
+const KEY: &str = "order:42";
+
+fn rounds() -> u64 {
+    let asked = std::env::var("LEASE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    asked.unwrap_or(50)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_whose_server_stands_still_ends_before_a_rival_is_granted() {
+    let server = Server::start();
+    let builder = LockManager::builder().timeout(ms(400));
+    let manager = builder.connect(&server.url()).await.expect("there");
+    let mut admin = server.admin();
+    let mut closest = Duration::MAX;
+    for round in 0..rounds() {
+        let free = || ready(admin.get(KEY).is_none());
+        eventually("the last rival is gone", SOON, free).await;
+        let steps = Steps::default();
+        let body = steps.clone().for_ever::<Locked<()>>();
+        let holding = tokio::spawn(renewed(&manager, KEY, TTL).run(body));
+        steps.begin().await;
+        let rival = rival(&server.url(), KEY);
+        // At another moment between two renewals in each round.
+        tokio::time::sleep(ms(round * 13 % 90)).await;
+        server.pause();
+        // Past the end of the last renewal that it may have carried out, and a little longer.
+        tokio::time::sleep(TTL + ms(round * 7 % 25)).await;
+        server.resume();
+        let granted = joined(rival).await;
+        let result = in_time(holding).await.expect("no panic");
+        assert_eq!(cause(result), LossCause::NotRenewed, "round {round}");
+        closest = closest.min(steps.ended_before(granted));
+    }
+    println!("closest: {closest:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_come_back_ends_the_body_at_its_deadline() {
+    let mut server = Server::start();
+    let builder = LockManager::builder().timeout(ms(400));
+    let manager = builder.connect(&server.url()).await.expect("there");
+    let steps = Steps::default();
+    let start = Instant::now();
+    let body = steps.clone().for_ever::<Locked<()>>();
+    let result = renewed(&manager, KEY, ms(500)).run(async {
+        server.kill();
+        body.await
+    });
+    assert_eq!(cause(in_time(result).await), LossCause::NotRenewed);
+    let last = steps.last().expect("it began") - start;
+    assert!(last > ms(400) && last < ms(500), "{last:?}");
+    // The release has not found the server either, and costs a quarter of the manager's timeout.
+    assert!(start.elapsed() < ms(500) + ms(400), "{:?}", start.elapsed());
+}

@@ -1,0 +1,294 @@
+//! What becomes of a body whose lock is lost: four policies, for async and sync bodies.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use lockmacro_runtime::{Lock, LockManager, LossCause, Lost, OnLost};
+use lockmacro_tests::{
+    Backend, Fault, Proxy, Server, eventually, in_time, on_a_plain_thread, on_every_backend,
+};
+
+use crate::{Failure, Locked, SOON, cause, ms, next, on_memory_and_redis, warm_up};
+
+on_memory_and_redis!(under_cancel_the_body_is_dropped_before_a_rival_is_granted);
+on_every_backend!(
+    under_error_the_body_ends_and_its_value_does_not_count,
+    under_finish_the_body_ends_and_its_value_counts,
+    a_handler_gets_the_loss_and_the_value,
+    a_handler_of_a_lock_that_was_not_lost_is_not_called,
+    a_lock_that_is_lost_before_the_body_has_nothing_to_recover,
+    a_bodys_own_error_is_kept_under_every_policy,
+    a_skipped_function_has_the_policies_too,
+    a_sync_body_ends_first_whatever_the_policy,
+    a_handler_recovers_a_sync_body,
+    a_body_that_spawned_work_is_told_to_wait_for_it,
+);
+
+const TTL: Duration = Duration::from_millis(80);
+const LATER: Duration = Duration::from_millis(120);
+
+fn short(manager: &LockManager, key: &str, on_lost: OnLost) -> Lock {
+    Lock::new(key).ttl(TTL).on_lost(on_lost).manager(manager)
+}
+
+/// Tells when it is dropped.
+struct Told(Arc<AtomicBool>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+async fn under_cancel_the_body_is_dropped_before_a_rival_is_granted(backend: &Backend) {
+    let (manager, rival) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let dropped = Arc::new(AtomicBool::new(false));
+    let told = Told(Arc::clone(&dropped));
+    let (begun, began) = tokio::sync::oneshot::channel();
+    let body = async move {
+        let _told = told;
+        begun.send(()).expect("the test goes on");
+        std::future::pending::<Locked<()>>().await
+    };
+    // Its lease ends 22 ms before the key does: time enough for this machine to drop the body.
+    let long = Lock::new(&*key).ttl(ms(2_000)).manager(&manager);
+    let holding = tokio::spawn(long.run(body));
+    began.await.expect("the body begins");
+    let guard = next(&rival, &key).await;
+    assert!(dropped.load(SeqCst), "granted to a rival, and the body is still there");
+    assert_eq!(cause(in_time(holding).await.expect("no panic")), LossCause::Expired);
+    guard.release().await.expect("the rival's");
+}
+
+async fn under_error_the_body_ends_and_its_value_does_not_count(backend: &Backend) {
+    let manager = backend.manager().await;
+    let mut ended = false;
+    let result = short(&manager, &backend.key("order:42"), OnLost::Error)
+        .run(async {
+            tokio::time::sleep(LATER).await;
+            ended = true;
+            Locked::Ok(7)
+        })
+        .await;
+    assert_eq!(cause(result), LossCause::Expired);
+    assert!(ended);
+}
+
+async fn under_finish_the_body_ends_and_its_value_counts(backend: &Backend) {
+    let manager = backend.manager().await;
+    let result = short(&manager, &backend.key("order:42"), OnLost::Finish).run(async {
+        tokio::time::sleep(LATER).await;
+        Locked::Ok(7)
+    });
+    assert_eq!(result.await, Ok(7));
+}
+
+/// What a business does with a loss: it keeps the value and says what it did about it.
+fn roll_back(lost: Lost, written: Locked<Vec<String>>) -> Locked<Vec<String>> {
+    let mut written = written?;
+    written.push(format!("rolled back: {} {:?}", lost.key(), lost.cause()));
+    Ok(written)
+}
+
+async fn book(time: Duration) -> Locked<Vec<String>> {
+    tokio::time::sleep(time).await;
+    Ok(vec!["written".to_owned()])
+}
+
+async fn a_handler_gets_the_loss_and_the_value(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let guard = short(&manager, &key, OnLost::Cancel).acquire().await.expect("free");
+    let written = guard.recovering(roll_back).run(book(LATER)).await.expect("it recovers");
+    assert_eq!(written, ["written".to_owned(), format!("rolled back: {key} Expired")]);
+    assert!(backend.is_free(&key).await);
+
+    let guard = short(&manager, &key, OnLost::Cancel).acquire().await.expect("free");
+    let failed = async {
+        tokio::time::sleep(LATER).await;
+        Err(Failure::Own)
+    };
+    let recover = |_: Lost, result: Result<(), Failure>| {
+        assert_eq!(result, Err(Failure::Own), "the body's own");
+        result
+    };
+    assert_eq!(guard.recovering(recover).run(failed).await, Err(Failure::Own));
+}
+
+async fn a_handler_of_a_lock_that_was_not_lost_is_not_called(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let guard = crate::lock(&manager, &key).acquire().await.expect("free");
+    let written = guard.recovering(roll_back).run(book(ms(1))).await;
+    assert_eq!(written, Ok(vec!["written".to_owned()]));
+    assert!(backend.is_free(&key).await);
+}
+
+async fn a_lock_that_is_lost_before_the_body_has_nothing_to_recover(backend: &Backend) {
+    let manager = backend.manager().await;
+    for on_lost in [OnLost::Cancel, OnLost::Error, OnLost::Finish] {
+        let key = backend.key(&format!("{on_lost:?}"));
+        for recovering in [false, true] {
+            let guard = short(&manager, &key, on_lost).acquire().await.expect("free");
+            guard.lost().await;
+            let mut ran = false;
+            let body = async {
+                ran = true;
+                Locked::Ok(())
+            };
+            let never = |_, _| panic!("nothing was done");
+            let result = if recovering {
+                guard.recovering(never).run(body).await
+            } else {
+                guard.run(body).await
+            };
+            assert_eq!(cause(result), LossCause::Expired);
+            assert!(!ran, "{on_lost:?}");
+            backend.becomes_free(&key, SOON).await;
+        }
+    }
+}
+
+async fn a_bodys_own_error_is_kept_under_every_policy(backend: &Backend) {
+    let manager = backend.manager().await;
+    for on_lost in [OnLost::Cancel, OnLost::Error, OnLost::Finish] {
+        let key = backend.key(&format!("{on_lost:?}"));
+        let result: Result<(), Failure> = short(&manager, &key, on_lost)
+            .run(async {
+                // One poll that outlasts the lease: there is no await at which to stop it.
+                std::thread::sleep(LATER);
+                Err(Failure::Own)
+            })
+            .await;
+        assert_eq!(result, Err(Failure::Own), "{on_lost:?}");
+    }
+}
+
+async fn a_skipped_function_has_the_policies_too(backend: &Backend) {
+    let manager = backend.manager().await;
+    let late = async || tokio::time::sleep(LATER).await;
+    let lock = |name: &str, on_lost| short(&manager, &backend.key(name), on_lost);
+
+    let cancelled: Result<Option<u32>, Failure> = lock("one", OnLost::Cancel)
+        .run_or_skip(async {
+            late().await;
+            Ok(Some(7))
+        })
+        .await;
+    assert!(matches!(cancelled, Err(Failure::Lock(_))), "{cancelled:?}");
+    let option = lock("two", OnLost::Error).run_or_skip(async {
+        late().await;
+        Some(7)
+    });
+    assert_eq!(option.await, None, "it cannot carry the error, which is logged");
+    let option = lock("three", OnLost::Finish).run_or_skip(async {
+        late().await;
+        Some(7)
+    });
+    assert_eq!(option.await, Some(7));
+    let own: Result<(), Failure> = lock("four", OnLost::Error)
+        .run_or_skip(async {
+            late().await;
+            Err(Failure::Own)
+        })
+        .await;
+    assert_eq!(own, Err(Failure::Own));
+    let mut ended = false;
+    let nothing = lock("five", OnLost::Cancel).run_or_skip(async {
+        late().await;
+        ended = true;
+    });
+    nothing.await;
+    assert!(!ended);
+}
+
+async fn a_sync_body_ends_first_whatever_the_policy(backend: &Backend) {
+    let manager = backend.manager().await;
+    for (on_lost, counts) in
+        [(OnLost::Cancel, false), (OnLost::Error, false), (OnLost::Finish, true)]
+    {
+        let lock = short(&manager, &backend.key(&format!("{on_lost:?}")), on_lost);
+        let (result, ended) = on_a_plain_thread(move || {
+            let mut ended = false;
+            let result = lock.run_blocking(|| {
+                std::thread::sleep(LATER);
+                ended = true;
+                Locked::Ok(7)
+            });
+            (result, ended)
+        })
+        .await;
+        assert!(ended);
+        if counts {
+            assert_eq!(result, Ok(7));
+        } else {
+            assert_eq!(cause(result), LossCause::Expired);
+        }
+    }
+}
+
+async fn a_handler_recovers_a_sync_body(backend: &Backend) {
+    let manager = backend.manager().await;
+    let lock = short(&manager, &backend.key("order:42"), OnLost::Error);
+    let value = on_a_plain_thread(move || {
+        let guard = lock.acquire_blocking().expect("free");
+        guard
+            .recovering(|lost: Lost, value: Locked<u32>| {
+                assert_eq!(lost.cause(), LossCause::Expired);
+                value.map(|value| value + 1)
+            })
+            .run_blocking(|| {
+                std::thread::sleep(LATER);
+                Ok(1)
+            })
+    });
+    assert_eq!(value.await, Ok(2));
+}
+
+/// The limit of every policy: only awaits are stopped. Spawned work watches the lock by itself.
+async fn a_body_that_spawned_work_is_told_to_wait_for_it(backend: &Backend) {
+    let manager = backend.manager().await;
+    let guard = short(&manager, &backend.key("order:42"), OnLost::Cancel).acquire().await;
+    let guard = guard.expect("free");
+    let watched = guard.share();
+    let work = tokio::spawn(async move {
+        tokio::select! {
+            () = tokio::time::sleep(LATER * 10) => None,
+            lost = watched.lost() => Some(lost.cause()),
+        }
+    });
+    let result = guard.run(std::future::pending::<Locked<()>>()).await;
+    assert_eq!(cause(result), LossCause::Expired);
+    let seen = work.await.expect("no panic");
+    assert!(matches!(seen, Some(LossCause::Expired | LossCause::Released)), "{seen:?}");
+    tokio::time::sleep(ms(1)).await;
+}
+
+#[tokio::test]
+async fn a_body_is_dropped_before_its_release_is_sent() {
+    for lost in [false, true] {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port());
+        let manager = LockManager::connect(&proxy.url()).await.expect("there");
+        warm_up(&manager).await;
+        // The server frees the key, and the holder does not know it for a while.
+        proxy.on_next("EVALSHA", Fault::DelayReply(ms(200)));
+        let dropped = Arc::new(AtomicBool::new(false));
+        let told = Told(Arc::clone(&dropped));
+        let body = async move {
+            let _told = &told;
+            if lost {
+                std::future::pending::<()>().await;
+            }
+            Locked::Ok(())
+        };
+        let holding = tokio::spawn(short(&manager, "order:42", OnLost::Cancel).run(body));
+        let free = async || proxy.orders_are_done();
+        eventually("the release is sent", SOON, free).await;
+        assert!(dropped.load(SeqCst), "the body is still there");
+        assert!(!holding.is_finished());
+        assert_eq!(holding.await.expect("no panic").is_err(), lost);
+    }
+}

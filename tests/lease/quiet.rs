@@ -1,0 +1,156 @@
+//! Renewal ends with the lock, however that ends.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt;
+use lockmacro_runtime::LockManager;
+use lockmacro_tests::{Admin, Fault, Proxy, Server, eventually, in_time, on_a_plain_thread};
+
+use crate::{LONG, Locked, SOON, ms, renewed, warm_up};
+
+const TTL: Duration = Duration::from_millis(900);
+
+/// No script runs any more for longer than a renewal would take to come, and nothing is left.
+async fn is_quiet(server: &Server, how: &str) {
+    let mut admin = server.admin();
+    let free = || std::future::ready(admin.keys().is_empty());
+    eventually("the key is given back", SOON, free).await;
+    admin.forget_calls();
+    tokio::time::sleep(TTL / 2).await;
+    let calls: Vec<_> =
+        admin.calls().into_iter().filter(|(name, _)| name.starts_with("eval")).collect();
+    assert_eq!(calls, [], "after a {how}");
+}
+
+/// Waits until the key was renewed once.
+async fn renewal(admin: &mut Admin, key: &str) {
+    let near = |admin: &mut Admin, least| admin.ttl(key).is_some_and(|left| left > least);
+    let later = || std::future::ready(!near(admin, TTL * 3 / 4));
+    eventually("time goes by", SOON, later).await;
+    let full = || std::future::ready(near(admin, TTL * 4 / 5));
+    eventually("it is renewed", SOON, full).await;
+}
+
+#[tokio::test]
+async fn nothing_is_renewed_after_a_release_a_drop_or_a_panic() {
+    let server = Server::start();
+    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let mut admin = server.admin();
+    let lock = || renewed(&manager, "order:42", TTL);
+
+    let guard = lock().acquire().await.expect("free");
+    renewal(&mut admin, "order:42").await;
+    guard.release().await.expect("ours");
+    is_quiet(&server, "release").await;
+
+    let guard = lock().acquire().await.expect("free");
+    renewal(&mut admin, "order:42").await;
+    let shared = guard.share();
+    drop(guard);
+    is_quiet(&server, "drop").await;
+    assert!(!shared.is_held(), "one that looks at it does not keep it");
+
+    let body = lock().run(async {
+        renewal(&mut server.admin(), "order:42").await;
+        assert!(TTL > LONG, "as planned");
+        Locked::Ok(())
+    });
+    AssertUnwindSafe(body).catch_unwind().await.expect_err("it panics");
+    is_quiet(&server, "panic").await;
+
+    let body = lock().run(std::future::pending::<Locked<()>>());
+    tokio::select! {
+        _ = body => panic!("it ended"),
+        () = renewal(&mut admin, "order:42") => {}
+    }
+    is_quiet(&server, "cancelled body").await;
+}
+
+#[tokio::test]
+async fn nothing_is_renewed_after_a_runtime_or_a_manager_has_ended() {
+    let server = Server::start();
+    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let mut admin = server.admin();
+    for multi in [false, true] {
+        let lock = renewed(&manager, "order:42", TTL);
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let living = on_a_plain_thread(move || {
+            let mut builder = if multi {
+                tokio::runtime::Builder::new_multi_thread()
+            } else {
+                tokio::runtime::Builder::new_current_thread()
+            };
+            let runtime = builder.enable_all().build().expect("a runtime");
+            runtime.spawn(lock.run(std::future::pending::<Locked<()>>()));
+            let _ = runtime.block_on(ended);
+            runtime.shutdown_background();
+        });
+        let ending = async {
+            let held = || std::future::ready(admin.ttl("order:42").is_some());
+            eventually("the body begins", SOON, held).await;
+            renewal(&mut admin, "order:42").await;
+            end.send(()).expect("the runtime lives");
+        };
+        tokio::join!(living, ending);
+        is_quiet(&server, "runtime's end").await;
+    }
+    let guard = renewed(&manager, "order:42", TTL).acquire().await.expect("free");
+    drop(manager);
+    renewal(&mut admin, "order:42").await;
+    guard.check().expect("a guard outlives the last handle of its manager");
+    drop(guard);
+    is_quiet(&server, "manager's end").await;
+}
+
+#[tokio::test]
+async fn a_manager_that_is_shut_down_renews_what_is_still_held() {
+    let server = Server::start();
+    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let guard = renewed(&manager, "order:42", TTL).acquire().await.expect("free");
+    manager.shutdown(ms(10)).await.expect_err("it is still held");
+    tokio::time::sleep(TTL * 2).await;
+    guard.check().expect("renewed");
+    guard.release().await.expect("ours");
+    is_quiet(&server, "shutdown").await;
+}
+
+/// A key that is kept by `min_hold`, while a renewal of it waits for an answer that does not come.
+async fn given_back_during_a_renewal() -> (Server, Proxy, LockManager) {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let manager = LockManager::connect(&proxy.url()).await.expect("there");
+    warm_up(&manager).await;
+    let job = renewed(&manager, "job", ms(2_500)).min_hold(ms(1_800));
+    proxy.on_next("EVALSHA", Fault::LoseReply);
+    let done = in_time(job.run(async {
+        eventually("a renewal is on its way", SOON, async || proxy.orders_are_done()).await;
+        Locked::Ok(())
+    }));
+    done.await.expect("held");
+    (server, proxy, manager)
+}
+
+#[tokio::test]
+async fn a_renewal_that_was_under_way_does_not_lift_what_was_given_back() {
+    let (server, proxy, _manager) = given_back_during_a_renewal().await;
+    let mut admin = server.admin();
+    let kept = admin.ttl("job").expect("kept for the rest of min_hold");
+    assert!(kept < ms(1_200), "{kept:?}");
+    // The renewal learns that its connection is gone, and there is a new one to be had.
+    proxy.cut();
+    tokio::time::sleep(ms(100)).await;
+    let after = admin.ttl("job");
+    assert!(after.is_some_and(|after| after < kept), "{after:?} after {kept:?}");
+}
+
+#[tokio::test]
+async fn a_renewal_that_was_under_way_is_not_sent_again_after_the_release() {
+    let (server, proxy, _manager) = given_back_during_a_renewal().await;
+    let mut admin = server.admin();
+    admin.forget_calls();
+    proxy.cut();
+    tokio::time::sleep(ms(100)).await;
+    let calls = admin.calls();
+    assert!(!calls.iter().any(|(name, _)| name.starts_with("eval")), "{calls:?}");
+}

@@ -1,0 +1,412 @@
+//! Entering a lock that one holds already, and who is inside and who is not.
+
+use std::panic::AssertUnwindSafe;
+use std::task::{Context, Poll, Waker};
+
+use futures::FutureExt;
+use lockmacro_runtime::{LockError, LockGuard, LockManager, LossCause, OnLost};
+use lockmacro_tests::{Backend, Server, in_time, on_a_plain_thread, on_every_backend};
+
+use crate::{Locked, SOON, cause, forget_fences, lock, ms, on_memory_and_redis, renewed};
+
+on_every_backend!(
+    a_recursive_body_enters_its_lock_again,
+    the_inner_release_frees_nothing,
+    joined_calls_are_inside,
+    a_spawned_task_is_outside_until_it_is_handed_the_lock,
+    an_inner_panic_leaves_the_outer_lock_held_and_then_released,
+    another_key_and_another_manager_are_other_locks,
+    a_lock_inside_of_another_finds_the_outer_one_again,
+    a_body_that_is_over_is_not_entered_again,
+    nested_sync_bodies_are_one_lock,
+    current_is_the_innermost_lock,
+    a_guard_that_runs_no_body_is_not_entered,
+    an_inner_skip_is_not_skipped,
+);
+on_memory_and_redis!(an_outer_loss_reaches_the_inner_body, a_scope_does_not_keep_a_lost_lock);
+
+async fn recurse(manager: &LockManager, key: &str, depth: u32) -> Locked<Vec<u64>> {
+    let inner = async {
+        let fence = LockGuard::current().and_then(|guard| guard.fence()).expect("a fence");
+        let mut fences = vec![u64::from(fence)];
+        if depth > 1 {
+            fences.extend(Box::pin(recurse(manager, key, depth - 1)).await?);
+        }
+        Ok(fences)
+    };
+    let (guard, _) = lock(manager, key).acquire_fenced().await?;
+    guard.run(inner).await
+}
+
+async fn a_recursive_body_enters_its_lock_again(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let fences = recurse(&manager, &key, 5).await.expect("it enters its own lock");
+    assert_eq!(fences.len(), 5);
+    assert!(fences.iter().all(|fence| *fence == fences[0]), "{fences:?}");
+    assert!(backend.is_free(&key).await);
+    forget_fences(backend);
+}
+
+async fn the_inner_release_frees_nothing(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let outer = async {
+        let inner = lock(&manager, &key).acquire().await?;
+        assert!(inner.is_joined());
+        inner.release().await?;
+        assert!(!backend.is_free(&key).await);
+        drop(lock(&manager, &key).acquire().await?);
+        lock(&manager, &key).run(async { Locked::Ok(()) }).await?;
+        // A drop in the background would be through by then.
+        tokio::time::sleep(ms(10)).await;
+        assert!(!backend.is_free(&key).await);
+        assert!(LockGuard::current().is_some_and(|guard| guard.is_held()));
+        Locked::Ok(7)
+    };
+    assert_eq!(lock(&manager, &key).run(outer).await, Ok(7));
+    assert!(backend.is_free(&key).await);
+}
+
+async fn joined_calls_are_inside(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let inner = || {
+        lock(&manager, &key).run(async {
+            tokio::task::yield_now().await;
+            Locked::Ok(1)
+        })
+    };
+    let outer = async {
+        let (one, two) = tokio::join!(inner(), inner());
+        let many: u32 = futures::future::try_join_all((0..5).map(|_| inner())).await?.iter().sum();
+        let either = tokio::select! { value = inner() => value, value = inner() => value };
+        Locked::Ok(one? + two? + many + either?)
+    };
+    assert_eq!(lock(&manager, &key).run(outer).await, Ok(8));
+    assert!(backend.is_free(&key).await);
+}
+
+async fn a_spawned_task_is_outside_until_it_is_handed_the_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let outer = async {
+        let again = lock(&manager, &key);
+        let spawned = tokio::spawn(async {
+            assert!(LockGuard::current().is_none());
+            again.run(async { Locked::Ok(()) }).await
+        });
+        assert!(spawned.await.expect("no panic").expect_err("outside").is_busy());
+
+        let (guard, again) = (LockGuard::current().expect("held"), lock(&manager, &key));
+        let spawned = tokio::spawn(async move {
+            let inside = guard.scope(async {
+                tokio::task::yield_now().await;
+                again.clone().run(async { Locked::Ok(7) }).await
+            });
+            let value = inside.await?;
+            // Only the work of the scope is inside.
+            assert!(again.acquire().await.expect_err("outside").is_busy());
+            Locked::Ok(value)
+        });
+        spawned.await.expect("no panic")
+    };
+    assert_eq!(lock(&manager, &key).run(outer).await, Ok(7));
+    assert!(backend.is_free(&key).await);
+}
+
+async fn an_inner_panic_leaves_the_outer_lock_held_and_then_released(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let panics = |after: usize| {
+        let key = &key;
+        lock(&manager, key).run(async move {
+            for _ in 0..after {
+                tokio::task::yield_now().await;
+            }
+            assert!(key.is_empty(), "as planned");
+            Locked::Ok(())
+        })
+    };
+    let outer = async {
+        for after in 0..2 {
+            AssertUnwindSafe(panics(after)).catch_unwind().await.expect_err("it panics");
+            assert!(!backend.is_free(&key).await);
+            assert!(lock(&manager, &key).acquire().await?.is_joined(), "still inside");
+        }
+        Locked::Ok(7)
+    };
+    assert_eq!(lock(&manager, &key).run(outer).await, Ok(7));
+    assert!(backend.is_free(&key).await);
+    assert!(LockGuard::current().is_none(), "the panic left no trace in this thread");
+
+    let outer = lock(&manager, &key).run(panics(1));
+    AssertUnwindSafe(outer).catch_unwind().await.expect_err("it panics");
+    backend.becomes_free(&key, SOON).await;
+}
+
+async fn another_key_and_another_manager_are_other_locks(backend: &Backend) {
+    let (manager, other) = (backend.manager().await, backend.manager().await);
+    let (key, second) = (backend.key("order:42"), backend.key("order:43"));
+    let outer = async {
+        let error = lock(&other, &key).acquire().await.expect_err("held");
+        assert!(error.is_busy(), "{error}");
+        let inner = lock(&manager, &second).acquire().await?;
+        assert!(!inner.is_joined());
+        assert!(!backend.is_free(&second).await);
+        inner.release().await?;
+        assert!(backend.is_free(&second).await);
+        // A clone is the same manager.
+        assert!(lock(&manager.clone(), &key).acquire().await?.is_joined());
+        Locked::Ok(())
+    };
+    lock(&manager, &key).run(outer).await.expect("held");
+}
+
+async fn a_lock_inside_of_another_finds_the_outer_one_again(backend: &Backend) {
+    let manager = backend.manager().await;
+    let (one, two) = (backend.key("one"), backend.key("two"));
+    let innermost = async {
+        assert!(lock(&manager, &one).acquire().await?.is_joined());
+        assert!(lock(&manager, &two).acquire().await?.is_joined());
+        Locked::Ok(7)
+    };
+    let inner = lock(&manager, &two).run(innermost);
+    assert_eq!(lock(&manager, &one).run(inner).await, Ok(7));
+    assert!(backend.is_free(&one).await && backend.is_free(&two).await);
+}
+
+async fn a_body_that_is_over_is_not_entered_again(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let outer = async { Locked::Ok(LockGuard::current().expect("held")) };
+    let kept = lock(&manager, &key).run(outer).await.expect("free");
+    assert!(!kept.is_held(), "it was given back");
+    assert_eq!(kept.lost().await.cause(), LossCause::Released);
+    let result = kept
+        .scope(async {
+            let guard = lock(&manager, &key).acquire().await?;
+            assert!(!guard.is_joined(), "a lock of its own");
+            guard.release().await
+        })
+        .await;
+    assert_eq!(result, Ok(()));
+    assert!(backend.is_free(&key).await);
+}
+
+async fn nested_sync_bodies_are_one_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let name = key.clone();
+    let value = on_a_plain_thread(move || {
+        let inner = || lock(&manager, &name).run_blocking(|| Locked::Ok(7));
+        let value = lock(&manager, &name).run_blocking(|| {
+            let value = inner()?;
+            assert!(
+                std::panic::catch_unwind(AssertUnwindSafe(|| {
+                    lock(&manager, &name).run_blocking(|| -> Locked<()> { panic!("as planned") })
+                }))
+                .is_err()
+            );
+            assert_eq!(inner()?, 7, "still inside");
+            // Another thread is outside.
+            let (manager, name) = (manager.clone(), name.clone());
+            let outside = std::thread::spawn(move || lock(&manager, &name).acquire_blocking());
+            let error = outside.join().expect("no panic").expect_err("held");
+            assert!(error.is_busy(), "{error}");
+            Locked::Ok(value)
+        });
+        assert!(LockGuard::current().is_none());
+        value
+    });
+    assert_eq!(value.await, Ok(7));
+    assert!(backend.is_free(&key).await);
+}
+
+async fn current_is_the_innermost_lock(backend: &Backend) {
+    fn here() -> Option<String> {
+        LockGuard::current().map(|guard| guard.key().to_string())
+    }
+    let manager = backend.manager().await;
+    let (one, two) = (backend.key("one"), backend.key("two"));
+    assert_eq!(here(), None);
+    let outer = async {
+        assert_eq!(here().as_ref(), Some(&one));
+        let inner = async {
+            tokio::task::yield_now().await;
+            Locked::Ok(here())
+        };
+        assert_eq!(lock(&manager, &two).run(inner).await?.as_ref(), Some(&two));
+        assert_eq!(here().as_ref(), Some(&one));
+        Locked::Ok(())
+    };
+    let (_, beside) = tokio::join!(lock(&manager, &one).run(outer), async {
+        tokio::task::yield_now().await;
+        here()
+    });
+    assert_eq!(beside, None, "only the body is inside");
+    assert_eq!(here(), None);
+}
+
+async fn a_guard_that_runs_no_body_is_not_entered(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let guard = lock(&manager, &key).acquire().await.expect("free");
+    assert!(LockGuard::current().is_none());
+    let error = lock(&manager, &key).acquire().await.expect_err("held");
+    assert!(error.is_busy(), "{error}");
+    let again = guard.scope(async { lock(&manager, &key).run(async { Locked::Ok(7) }).await });
+    assert_eq!(again.await, Ok(7));
+    guard.release().await.expect("released");
+}
+
+async fn an_inner_skip_is_not_skipped(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let inner = || lock(&manager, &key).run_or_skip(async { Some(7) });
+    let outer = async { Locked::Ok(inner().await) };
+    assert_eq!(lock(&manager, &key).run(outer).await, Ok(Some(7)));
+}
+
+async fn an_outer_loss_reaches_the_inner_body(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    // The outer body goes on, so that it can see what becomes of the inner one.
+    let outer = lockmacro_runtime::Lock::new(&*key).ttl(ms(150)).on_lost(OnLost::Finish);
+    let result = outer.manager(&manager).run(async {
+        let inner = lock(&manager, &key).run(std::future::pending::<Locked<()>>());
+        assert_eq!(cause(inner.await), LossCause::Expired);
+        let mut ran = false;
+        let again: Locked<()> = lock(&manager, &key)
+            .run(async {
+                ran = true;
+                Ok(())
+            })
+            .await;
+        assert_eq!(cause(again), LossCause::Expired);
+        assert!(!ran, "nothing new begins under a lost lock");
+        let blocking = lock(&manager, &key).run_blocking(|| Locked::Ok(()));
+        assert_eq!(cause(blocking), LossCause::Expired);
+        let guard = LockGuard::current().expect("still inside");
+        assert_eq!(cause(guard.check()), LossCause::Expired);
+        Locked::Ok(7)
+    });
+    assert_eq!(result.await, Ok(7));
+}
+
+async fn a_scope_does_not_keep_a_lost_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let short = lockmacro_runtime::Lock::new(&*key).ttl(ms(100)).manager(&manager);
+    let guard = short.acquire().await.expect("free");
+    let work = guard.scope(async {
+        guard.lost().await;
+        lock(&manager, &key).run(async { Locked::Ok(()) }).await
+    });
+    assert_eq!(cause(work.await), LossCause::Expired);
+}
+
+#[tokio::test]
+async fn entering_again_is_no_traffic() {
+    let server = Server::start();
+    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let mut admin = server.admin();
+    let outer = async {
+        admin.forget_calls();
+        recurse(&manager, "order:42", 5).await?;
+        lock(&manager, "order:42").run_or_skip(async { Some(()) }).await;
+        lock(&manager, "order:42").acquire().await?.release().await?;
+        drop(lock(&manager, "order:42").acquire().await?);
+        tokio::time::sleep(ms(20)).await;
+        Locked::Ok(admin.calls())
+    };
+    let (guard, _) = lock(&manager, "order:42").acquire_fenced().await.expect("free");
+    assert_eq!(guard.run(outer).await, Ok(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_task_that_moves_between_threads_stays_inside() {
+    let manager = LockManager::memory();
+    let mut task = Box::pin(async move {
+        let outer = async {
+            let mut threads = std::collections::HashSet::new();
+            for _ in 0..50 {
+                threads.insert(std::thread::current().id());
+                tokio::task::yield_now().await;
+                let inner = lock(&manager, "order:42").run(async {
+                    tokio::task::yield_now().await;
+                    Locked::Ok(())
+                });
+                inner.await?;
+            }
+            Locked::Ok(threads.len())
+        };
+        lock(&manager, "order:42").run(outer).await
+    });
+    // Each poll on a thread of its own, as no scheduler does it and any may.
+    let runtime = tokio::runtime::Handle::current();
+    let threads = loop {
+        let poll = || {
+            let _inside = runtime.enter();
+            assert!(LockGuard::current().is_none());
+            task.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        };
+        let polled = std::thread::scope(|scope| scope.spawn(poll).join());
+        if let Poll::Ready(threads) = polled.expect("no panic") {
+            break threads.expect("always inside");
+        }
+    };
+    assert!(threads > 10, "it was on {threads} threads");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sync_function_inside_an_async_one_is_inside() {
+    let server = Server::start();
+    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let outer = async {
+        let value = lock(&manager, "order:42").run_blocking(|| Locked::Ok(7))?;
+        let moved = lock(&manager, "order:42");
+        let outside = tokio::task::spawn_blocking(move || moved.run_blocking(|| Locked::Ok(7)));
+        let error = outside.await.expect("no panic").expect_err("outside");
+        assert!(error.is_busy(), "{error}");
+        Locked::Ok(value)
+    };
+    assert_eq!(lock(&manager, "order:42").run(outer).await, Ok(7));
+}
+
+#[tokio::test]
+async fn a_sync_function_inside_an_async_one_needs_no_second_thread() {
+    let manager = LockManager::memory();
+    // Nothing is asked for, so there is nothing to block on.
+    let outer = async { lock(&manager, "order:42").run_blocking(|| Locked::Ok(7)) };
+    assert_eq!(lock(&manager, "order:42").run(outer).await, Ok(7));
+    let apart = lock(&manager, "order:42").run_blocking(|| Locked::Ok(7));
+    assert_eq!(apart, Err(LockError::BlockingInAsync));
+}
+
+#[tokio::test]
+async fn an_async_function_inside_a_sync_one_is_inside() {
+    let value = on_a_plain_thread(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let manager = LockManager::memory();
+        lock(&manager, "order:42").run_blocking(|| {
+            runtime
+                .block_on(async { lock(&manager, "order:42").run(async { Locked::Ok(7) }).await })
+        })
+    });
+    assert_eq!(value.await, Ok(7));
+}
+
+#[tokio::test]
+async fn a_lock_that_is_taken_away_stops_the_inner_body_too() {
+    let server = Server::start();
+    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let outer = renewed(&manager, "order:42", ms(600)).on_lost(OnLost::Error).run(async {
+        server.admin().ask::<()>(&["DEL", "order:42"]);
+        let inner = lock(&manager, "order:42").run(std::future::pending::<Locked<()>>());
+        assert_eq!(cause(inner.await), LossCause::Taken);
+        Locked::Ok(7)
+    });
+    assert_eq!(cause(in_time(outer).await), LossCause::Taken);
+}

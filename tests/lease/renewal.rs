@@ -1,0 +1,179 @@
+//! A renewed lock lasts as long as its body, and a fault shorter than the lease does not end it.
+
+use std::future::ready;
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_tests::{Backend, Fault, Proxy, Server, eventually, in_time};
+
+use crate::{LONG, Locked, SOON, cause, left, ms, on_memory_and_redis, renewed, warm_up};
+
+on_memory_and_redis!(
+    a_renewed_key_never_falls_under_half_its_ttl,
+    a_lock_without_a_ttl_is_renewed,
+    a_lock_with_a_ttl_is_not_renewed,
+    a_renewed_sync_body_keeps_its_lock,
+    a_body_that_blocks_its_runtime_is_renewed_all_the_same,
+);
+
+const TTL: Duration = Duration::from_millis(1_500);
+
+async fn a_renewed_key_never_falls_under_half_its_ttl(backend: &Backend) {
+    let (manager, rival) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let result = renewed(&manager, &key, TTL).run(async {
+        let start = Instant::now();
+        let mut least = TTL;
+        while start.elapsed() < 3 * TTL {
+            least = least.min(left(&rival, &key).await.expect("held"));
+            tokio::time::sleep(ms(7)).await;
+        }
+        Locked::Ok(least)
+    });
+    let least = result.await.expect("held for three times its ttl");
+    // Not all the time full either: then it would be renewed more often than is of use.
+    assert!(least >= TTL / 2 && least < TTL * 3 / 4, "{least:?}");
+    assert!(backend.is_free(&key).await);
+}
+
+async fn a_lock_without_a_ttl_is_renewed(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let guard = Lock::new(&*key).manager(&manager).acquire().await.expect("free");
+    assert!(guard.remaining() > ms(29_000) && guard.remaining() < ms(30_000));
+    // 30 s are too long to watch; a shorter lease shows that somebody renews it.
+    let short = renewed(&manager, &backend.key("short"), ms(600)).acquire().await.expect("free");
+    tokio::time::sleep(ms(1_500)).await;
+    assert!(short.is_held());
+    short.release().await.expect("still ours");
+    guard.release().await.expect("still ours");
+}
+
+async fn a_lock_with_a_ttl_is_not_renewed(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let body = Lock::new(&*key).ttl(ms(200)).manager(&manager);
+    let start = Instant::now();
+    let result = body.run(std::future::pending::<Locked<()>>()).await;
+    assert_eq!(cause(result), lockmacro_runtime::LossCause::Expired);
+    assert!(start.elapsed() >= ms(190), "{:?}", start.elapsed());
+}
+
+async fn a_renewed_sync_body_keeps_its_lock(backend: &Backend) {
+    let (manager, rival) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let name = key.clone();
+    let (begun, began) = tokio::sync::oneshot::channel();
+    let working = lockmacro_tests::on_a_plain_thread(move || {
+        renewed(&manager, &name, ms(600)).run_blocking(|| {
+            begun.send(()).expect("the test goes on");
+            std::thread::sleep(ms(1_800));
+            Locked::Ok(7)
+        })
+    });
+    let watching = async {
+        began.await.expect("the body begins");
+        tokio::time::sleep(ms(1_200)).await;
+        assert!(left(&rival, &key).await.is_some());
+    };
+    assert_eq!(tokio::join!(working, watching).0, Ok(7));
+}
+
+async fn a_body_that_blocks_its_runtime_is_renewed_all_the_same(backend: &Backend) {
+    let manager = backend.manager().await;
+    let result = renewed(&manager, &backend.key("order:42"), ms(600)).run(async {
+        tokio::task::yield_now().await;
+        // Nothing else of this thread runs meanwhile.
+        std::thread::sleep(ms(1_800));
+        tokio::task::yield_now().await;
+        Locked::Ok(7)
+    });
+    assert_eq!(result.await, Ok(7));
+}
+
+#[tokio::test]
+async fn a_renewal_that_fails_once_keeps_the_lock() {
+    const TTL: Duration = Duration::from_millis(1_200);
+    let server = Server::start();
+    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let result = in_time(renewed(&manager, "order:42", TTL).run(async {
+        // The first renewal is due after 400 ms and has 300 ms for its answer.
+        tokio::time::sleep(ms(200)).await;
+        server.pause();
+        tokio::time::sleep(ms(650)).await;
+        server.resume();
+        let mut admin = server.admin();
+        let full = || ready(admin.ttl("order:42").is_some_and(|left| left > TTL * 3 / 4));
+        eventually("it is renewed after all", TTL, full).await;
+        tokio::time::sleep(TTL).await;
+        Locked::Ok(7)
+    }));
+    assert_eq!(result.await, Ok(7));
+    assert_eq!(server.admin().keys(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn renewals_whose_answers_are_lost_are_tried_again_until_the_deadline() {
+    for fault in [Fault::LoseReply, Fault::CutReply, Fault::CutCommand] {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port());
+        let manager = LockManager::connect(&proxy.url()).await.expect("there");
+        warm_up(&manager).await;
+        proxy.on_next("EVALSHA", fault);
+        let result = in_time(renewed(&manager, "order:42", ms(600)).run(async {
+            eventually("a renewal fails", SOON, async || proxy.orders_are_done()).await;
+            tokio::time::sleep(ms(900)).await;
+            Locked::Ok(7)
+        }));
+        assert_eq!(result.await, Ok(7), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_its_scripts_renews_all_the_same() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let result = in_time(renewed(&manager, "order:42", ms(600)).run(async {
+        let start = Instant::now();
+        while start.elapsed() < ms(1_800) {
+            admin.ask::<()>(&["SCRIPT", "FLUSH"]);
+            tokio::time::sleep(ms(20)).await;
+        }
+        Locked::Ok(7)
+    }));
+    assert_eq!(result.await, Ok(7));
+}
+
+#[tokio::test]
+async fn one_answer_that_does_not_come_costs_no_other_lease() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let manager = LockManager::connect(&proxy.url()).await.expect("there");
+    warm_up(&manager).await;
+    let mut guards = Vec::new();
+    for nth in 0..50 {
+        let key = format!("order:{nth}");
+        guards.push(renewed(&manager, &key, TTL).acquire().await.expect("free"));
+    }
+    // All that is on its way on that connection waits behind it, and is sent again on another.
+    proxy.on_next("EVALSHA", Fault::LoseReply);
+    eventually("a renewal fails", SOON, async || proxy.orders_are_done()).await;
+    tokio::time::sleep(TTL + ms(300)).await;
+    for guard in guards {
+        assert!(guard.is_held(), "{}", guard.key());
+        guard.release().await.expect("still ours");
+    }
+}
+
+#[tokio::test]
+async fn a_long_lease_delays_no_short_one() {
+    let manager = LockManager::memory();
+    let long = Lock::new("long").ttl(LONG).renew().manager(&manager);
+    let long = long.acquire().await.expect("free");
+    // The task that renews sleeps until 20 s from now, unless it is woken.
+    tokio::time::sleep(ms(50)).await;
+    let short = renewed(&manager, "short", ms(600)).acquire().await.expect("free");
+    tokio::time::sleep(ms(1_500)).await;
+    assert!(short.is_held() && long.is_held());
+}

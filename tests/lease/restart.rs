@@ -1,0 +1,84 @@
+//! A server that comes back empty.
+
+use std::future::ready;
+use std::time::Duration;
+
+use lockmacro_runtime::{LockManager, LossCause};
+use lockmacro_tests::{Server, eventually, in_time};
+
+use crate::{Locked, SOON, cause, lock, ms, renewed};
+
+const KEY: &str = "order:42";
+
+async fn manager(server: &Server) -> LockManager {
+    LockManager::builder().timeout(ms(400)).connect(&server.url()).await.expect("there")
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_empty_is_a_lock_taken_away() {
+    let mut server = Server::start();
+    let manager = manager(&server).await;
+    let result: Locked<()> = in_time(renewed(&manager, KEY, ms(1_500)).run(async {
+        server.kill();
+        server.restart();
+        std::future::pending().await
+    }))
+    .await;
+    assert_eq!(cause(result), LossCause::Taken);
+    let value = lock(&manager, KEY).run(async { Locked::Ok(7) }).await;
+    assert_eq!(value, Ok(7), "the next lock works");
+}
+
+#[tokio::test]
+async fn a_rival_on_an_empty_server_is_left_alone_by_the_old_holder() {
+    let mut server = Server::start();
+    let (old, new) = (manager(&server).await, manager(&server).await);
+    let guard = renewed(&old, KEY, ms(1_500)).acquire().await.expect("free");
+    server.kill();
+    server.restart();
+    let theirs = lock(&new, KEY).acquire().await.expect("free");
+    assert_eq!(in_time(guard.lost()).await.cause(), LossCause::Taken);
+    drop(guard);
+    tokio::time::sleep(ms(50)).await;
+    theirs.check().expect("theirs");
+    theirs.release().await.expect("still theirs");
+}
+
+#[tokio::test]
+async fn fences_grow_on_a_server_that_comes_back_empty() {
+    let mut server = Server::start();
+    let mut last = None;
+    for round in 0..4 {
+        let manager = manager(&server).await;
+        for _ in 0..20 {
+            let (guard, fence) = lock(&manager, KEY).acquire_fenced().await.expect("free");
+            assert!(Some(fence) > last, "round {round}: {fence} after {last:?}");
+            last = Some(fence);
+            guard.release().await.expect("released");
+        }
+        if round == 2 {
+            // Only the last fence is forgotten.
+            server.admin().ask::<()>(&["FLUSHALL"]);
+        } else {
+            server.kill();
+            server.restart();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_manager_that_was_connected_before_the_restart_goes_on() {
+    let mut server = Server::start();
+    let manager = manager(&server).await;
+    let (guard, first) = lock(&manager, KEY).acquire_fenced().await.expect("free");
+    server.kill();
+    server.restart();
+    // Its answer could have been lost with the connection: nobody can know what was released.
+    let _ = guard.release().await;
+    let (guard, second) = lock(&manager, KEY).acquire_fenced().await.expect("free");
+    assert!(second > first);
+    guard.release().await.expect("released");
+    let mut admin = server.admin();
+    let free = || ready(admin.get(KEY).is_none());
+    eventually("it is free", SOON.min(Duration::from_secs(1)), free).await;
+}

@@ -1,0 +1,122 @@
+//! A client process that stands still past its lease, and one that dies.
+
+use std::time::Instant;
+
+use lockmacro_runtime::LockManager;
+use lockmacro_tests::Server;
+use rusqlite::Connection;
+
+use crate::holder_process::Holder;
+use crate::{lock, ms, next};
+
+const KEY: &str = "order:42";
+
+#[tokio::test]
+async fn a_process_that_stood_still_past_its_lease_takes_no_further_step() {
+    let server = Server::start();
+    let rival = LockManager::connect(&server.url()).await.expect("there");
+    // Once it stands still in the middle of its lease, once just before a renewal, …
+    for pause in [0, 70, 140, 210] {
+        let holder = Holder::start(&["step", &server.url(), KEY, "600"]);
+        assert_eq!(holder.next_line(), "held");
+        std::thread::sleep(ms(pause));
+        // A step takes 100 ms of waiting: right after one it stands still in the middle of that.
+        assert_eq!(holder.next_line(), "step");
+        holder.stop();
+        let guard = next(&rival, KEY).await;
+        let before = holder.lines();
+        assert!(before.iter().all(|line| line == "step"), "{before:?}");
+        holder.go_on();
+        assert_eq!(holder.next_line(), "lost NotRenewed", "its first word after going on");
+        guard.check().expect("nobody took it away");
+        guard.release().await.expect("still ours");
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_stood_still_for_less_than_its_lease_goes_on() {
+    let server = Server::start();
+    let holder = Holder::start(&["step", &server.url(), KEY, "3000"]);
+    assert_eq!(holder.next_line(), "held");
+    for _ in 0..3 {
+        holder.stop();
+        tokio::time::sleep(ms(1_200)).await;
+        holder.go_on();
+        for _ in 0..3 {
+            assert_eq!(holder.next_line(), "step");
+        }
+        // What was due meanwhile is renewed soon.
+        let left = server.admin().ttl(KEY).expect("held");
+        assert!(left > ms(2_300), "{left:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_stood_still_past_its_lease_writes_nothing_any_more() {
+    let server = Server::start();
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("stock.sqlite");
+    let database = Connection::open(&path).expect("a database");
+    database
+        .execute_batch(
+            "CREATE TABLE stock (id INTEGER PRIMARY KEY, value TEXT, fence INTEGER NOT NULL);
+             INSERT INTO stock VALUES (7, 'none', 0);",
+        )
+        .expect("a table");
+    let rival = LockManager::connect(&server.url()).await.expect("there");
+    let mut admin = server.admin();
+
+    let path = path.to_str().expect("a path that is text");
+    let mut holder = Holder::start(&["write", &server.url(), KEY, "500", path]);
+    let held = holder.next_line();
+    let old: u64 = held.strip_prefix("held ").expect("held").parse().expect("a fence");
+    holder.tell("first");
+    assert_eq!(holder.next_line(), "1 1", "written while it was held");
+
+    holder.stop();
+    let (guard, fence) = {
+        drop(next(&rival, KEY).await);
+        loop {
+            // The drop above is carried out in the background.
+            match lock(&rival, KEY).acquire_fenced().await {
+                Ok(granted) => break granted,
+                Err(error) => assert!(error.is_busy(), "{error}"),
+            }
+            tokio::time::sleep(ms(2)).await;
+        }
+    };
+    assert!(u64::from(fence) > old);
+    let number = fence.to_string();
+    let script = lockmacro_runtime::fence::WRITE;
+    assert_eq!(admin.ask::<u32>(&["EVAL", script, "1", "stock:7", &number, "rival"]), 1);
+    let update = "UPDATE stock SET value = 'rival', fence = ?1 WHERE id = 7 AND fence <= ?1";
+    assert_eq!(database.execute(update, [i64::from(fence)]), Ok(1));
+
+    holder.go_on();
+    holder.tell("stale");
+    assert_eq!(holder.next_line(), "0 0", "refused by both");
+    assert_eq!(admin.ask::<String>(&["HGET", "stock:7", "value"]), "rival");
+    let value: String = database
+        .query_row("SELECT value FROM stock WHERE id = 7", [], |row| row.get(0))
+        .expect("a row");
+    assert_eq!(value, "rival");
+    guard.release().await.expect("still ours");
+}
+
+#[tokio::test]
+async fn a_killed_process_frees_its_renewed_lock_at_its_ttl() {
+    let server = Server::start();
+    let rival = LockManager::connect(&server.url()).await.expect("there");
+    let mut holder = Holder::start(&["step", &server.url(), KEY, "700"]);
+    assert_eq!(holder.next_line(), "held");
+    // Past its first ttl: it is renewed.
+    for _ in 0..8 {
+        assert_eq!(holder.next_line(), "step");
+    }
+    holder.kill();
+    let (killed, left) = (Instant::now(), server.admin().ttl(KEY).expect("held, with an end"));
+    let guard = next(&rival, KEY).await;
+    let free = killed.elapsed();
+    assert!(free + ms(2) >= left && free < left + ms(300), "{free:?} of {left:?}");
+    guard.release().await.expect("released");
+}
