@@ -127,7 +127,7 @@ impl Hold {
     fn settle(self, answer: Result<Answer, Failed>) -> Result<(Self, Grant), Refusal> {
         match answer {
             Ok(Answer::Granted(grant)) => {
-                self.claim.granted(grant.sent);
+                self.claim.granted(grant.at);
                 self.state().settled = !grant.resent;
                 Ok((self, grant))
             }

@@ -13,6 +13,8 @@ use crate::fence::Fence;
 
 /// How long a place in line is kept without a word from its waiter.
 pub(crate) const PLACE: Duration = Duration::from_secs(10);
+/// For how long a lock is handed over until its new holder has confirmed it.
+pub(crate) const CLAIM: Duration = Duration::from_secs(5);
 /// How many may wait for one key.
 pub(crate) const PLACES: usize = 10_000;
 

@@ -154,7 +154,7 @@ const MUTANTS: &[Mutant] = &[
         "a new fence for an old grant",
         Idempotent,
         Acquire,
-        "redis.call('GET', KEYS[1]) == token and redis.call('GET', KEYS[4]) or next_fence()",
+        "again and redis.call('GET', KEYS[4]) or next_fence()",
         "next_fence()",
     ),
     (

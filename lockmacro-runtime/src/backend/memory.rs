@@ -10,7 +10,7 @@ use super::{Answer, Claim, Grant, Line, Released};
 use crate::clock::Moment;
 use crate::fence::Fence;
 use crate::token::{Token, label_of};
-use crate::waiting::{Handover, News, PLACES, Waiters, tick};
+use crate::waiting::{CLAIM, Handover, News, PLACES, Waiters, tick};
 
 /// Below this many keys nobody looks for expired ones.
 const SWEEP_FROM: usize = 64;
@@ -80,7 +80,16 @@ impl Memory {
             let rest = until.map(|until| until.saturating_duration_since(Instant::now()));
             match timeout(rest.map_or(pause, |rest| rest.min(pause)), waiter.news()).await {
                 Ok(News::Granted(Handover { heard: sent, ttl, fence, .. })) => {
-                    return Answer::Granted(Grant { sent, ttl, resent: false, fence });
+                    if Moment::now().since(sent) < ttl / 2 {
+                        return Answer::Granted(Grant {
+                            sent,
+                            at: sent,
+                            ttl,
+                            resent: false,
+                            fence,
+                        });
+                    }
+                    // Too little is left of it: asking again confirms it, or stands in line.
                 }
                 Err(_) if rest.is_some_and(|rest| rest <= pause) => return answer,
                 Ok(News::Unknown) | Err(_) => {}
@@ -115,7 +124,7 @@ impl Memory {
         let held = Held { token: claim.token.clone(), expires: now.after(claim.ttl) };
         store.held.insert(key.to_owned(), held);
         let fence = claim.fenced.then(|| store.fence()).flatten();
-        Answer::Granted(Grant { sent: now, ttl: claim.ttl, resent: false, fence })
+        Answer::Granted(Grant { sent: now, at: now, ttl: claim.ttl, resent: false, fence })
     }
 
     pub(crate) fn renew(&self, claim: &Claim, ttl: Duration) -> bool {
@@ -194,6 +203,8 @@ impl Store {
                 return;
             };
             let fence = fenced.then(|| self.fence()).flatten();
+            // Until it is confirmed: who stands still must not keep it for the whole ttl.
+            let ttl = ttl.min(CLAIM);
             self.held.insert(key.to_owned(), Held { token, expires: now.after(ttl) });
             if waiters.grant(number, Handover { heard: now, at: 0, ttl, fence }) {
                 return;

@@ -76,6 +76,8 @@ pub(crate) enum Line {
 pub(crate) struct Grant {
     /// When the request that brought it left.
     pub(crate) sent: Moment,
+    /// When it was there, as far as the caller knows.
+    pub(crate) at: Moment,
     /// For how long. A lock that was handed over has less than was asked for until it is renewed.
     pub(crate) ttl: Duration,
     /// There was an earlier request whose fate is unknown.

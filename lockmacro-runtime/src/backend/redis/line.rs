@@ -12,7 +12,7 @@ use super::{CLAIM_MS, Redis, Reply, late};
 use crate::backend::{Answer, Claim, Failed, Grant, Line};
 use crate::clock::Moment;
 use crate::error::Unavailability;
-use crate::waiting::{News, PLACE, PLACES, Waiter, tick};
+use crate::waiting::{Handover, News, PLACE, PLACES, Waiter, tick};
 
 impl Redis {
     /// Waits in line for at most `wait`.
@@ -45,7 +45,8 @@ impl Redis {
             resent |= tries.unknown;
             let (owner, left, place) = match reply {
                 Reply::Granted { sent, fence } => {
-                    return Ok(Answer::Granted(Grant { sent, ttl: claim.ttl, resent, fence }));
+                    let ttl = claim.ttl;
+                    return Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fence }));
                 }
                 Reply::Busy { owner, left, place } => (owner, left, place),
             };
@@ -59,8 +60,8 @@ impl Redis {
                     let sent = handover.counts_from(sample);
                     let used = Moment::now().since(sent);
                     if used < handover.ttl / 2 {
-                        let (ttl, fence) = (handover.ttl, handover.fence);
-                        return Ok(Answer::Granted(Grant { sent, ttl, resent, fence }));
+                        let Handover { heard: at, ttl, fence, .. } = handover;
+                        return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fence }));
                     }
                     // Too little is left of it: the next question confirms it, or stands in line.
                 }

@@ -28,7 +28,7 @@ use crate::waiting::Sample;
 
 /// The manager's timeout is good for so many unanswered commands.
 const TRIES: u32 = 4;
-/// For how long a lock is handed over until its new holder has confirmed it, in milliseconds.
+/// [`CLAIM`](crate::waiting::CLAIM) as the scripts take it.
 const CLAIM_MS: &str = "5000";
 /// How long the answer to a renewal is waited for at least.
 const RENEWAL_MIN: Duration = Duration::from_millis(50);
@@ -93,7 +93,7 @@ impl Redis {
                 }
                 Ok(Reply::Granted { sent, fence }) => {
                     let (ttl, resent) = (claim.ttl, tries.unknown);
-                    return Ok(Answer::Granted(Grant { sent, ttl, resent, fence }));
+                    return Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fence }));
                 }
                 Ok(Reply::Busy { owner, left, .. }) => {
                     let (line, resent) = (Line::Outside, tries.unknown);
