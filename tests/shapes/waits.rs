@@ -101,12 +101,17 @@ async fn a_wait_that_runs_out_tells_the_holder_and_the_place() {
     let start = Instant::now();
     assert_eq!(told(book(&locks).await), ("desk:holder".to_owned(), 0));
     assert!(start.elapsed() >= Duration::from_millis(80), "{:?}", start.elapsed());
+    guard.release().await.unwrap();
+    assert!(!held(&locks, "account").await);
     // Another one in line counts.
+    let locks = LockManager::memory();
+    let guard = hold(&locks, "account").await;
     let mut first = Box::pin(probe(&locks, "account").wait_forever().acquire());
     assert!(futures::poll!(&mut first).is_pending());
     assert_eq!(told(book(&locks).await).1, 1);
-    drop(first);
-    guard.release().await.unwrap();
+    let (first, released) = tokio::join!(first, guard.release());
+    released.unwrap();
+    first.unwrap().release().await.unwrap();
     assert!(!held(&locks, "account").await);
 }
 

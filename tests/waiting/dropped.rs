@@ -156,9 +156,8 @@ async fn a_panicking_body_hands_the_lock_over(backend: &Backend) {
     let key = backend.key("order:42");
     let mut line = Line::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let body = async { panic!("as planned") };
-    let first = line.join(waiting(&ours, &key).run::<_>(async { Locked::<()>::Ok(body.await) }));
-    let first = tokio::spawn(first.await);
+    let body = async || -> Locked<()> { panic!("as planned") };
+    let first = tokio::spawn(line.join(waiting(&ours, &key).run(body())).await);
     let next = line.join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
     assert!(first.await.expect_err("it panicked").is_panic());

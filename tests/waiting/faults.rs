@@ -231,3 +231,45 @@ async fn a_grant_that_comes_late_is_not_believed_longer_than_it_lasts() {
     guard.release().await.expect("still held");
     served(SOON, next).await;
 }
+
+/// Has a waiter polled so many times and then no more, and asks for another lock meanwhile.
+async fn others_are_served_beside_one_that_is_not_polled(prepare: impl Fn(&mut Admin)) {
+    let server = Server::start();
+    let mut admin = server.admin();
+    for polls in 0..12 {
+        let manager = manager(&server).await;
+        prepare(&mut admin);
+        let mut idle = Box::pin(waiting(&manager, "idle").acquire());
+        for _ in 0..polls {
+            if futures::poll!(&mut idle).is_ready() {
+                break;
+            }
+            tokio::time::sleep(ms(2)).await;
+        }
+        let start = Instant::now();
+        served(SOON, waiting(&manager, KEY).acquire()).await;
+        // Below the time that a single answer is waited for.
+        assert!(start.elapsed() < ms(350), "after {polls} polls: {:?}", start.elapsed());
+        drop(idle);
+    }
+    keeps_only_fences(&server, TICK).await;
+}
+
+#[tokio::test]
+async fn a_future_that_is_not_polled_delays_nobody_else() {
+    others_are_served_beside_one_that_is_not_polled(|_| ()).await;
+}
+
+#[tokio::test]
+async fn a_future_that_is_not_polled_delays_nobody_else_who_needs_the_scripts() {
+    let flush = |admin: &mut Admin| admin.ask::<()>(&["SCRIPT", "FLUSH"]);
+    others_are_served_beside_one_that_is_not_polled(flush).await;
+}
+
+#[tokio::test]
+async fn a_future_that_is_not_polled_delays_nobody_else_who_needs_a_connection() {
+    let kill = |admin: &mut Admin| {
+        let _: i64 = admin.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    };
+    others_are_served_beside_one_that_is_not_polled(kill).await;
+}
