@@ -19,6 +19,8 @@ pub(crate) const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The ttl of a lock that was given none.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 
+/// The unit in which a server counts.
+const TTL_STEP: Duration = Duration::from_millis(1);
 /// Shortest pause before a failed renewal is tried again.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 
@@ -89,6 +91,14 @@ impl Lease {
             Renewal::Off => None,
             Renewal::Until(limit) if self.ends >= limit => None,
             Renewal::On | Renewal::Until(_) => Some(due),
+        }
+    }
+
+    /// What of `ttl` may be asked for at `now`: nothing beyond the limit.
+    pub(crate) fn allowed(&self, ttl: Duration, now: Moment) -> Duration {
+        match self.renewal {
+            Renewal::Until(limit) => ttl.min(limit.since(now)).max(TTL_STEP),
+            Renewal::On | Renewal::Off => ttl,
         }
     }
 
@@ -192,6 +202,14 @@ mod tests {
         let short = Lease::new(at(0), ms(100), Renewal::On);
         assert_eq!(short.next_try(at(33)), at(83));
         assert_eq!(Lease::new(at(0), SECOND, Renewal::Off).first_try(at(0), 0.5), None);
+    }
+
+    #[test]
+    fn nothing_is_asked_for_beyond_the_limit() {
+        let lease = Lease::new(at(0), SECOND, Renewal::Until(at(1_500)));
+        assert_eq!(lease.allowed(SECOND, at(100)), SECOND);
+        assert_eq!(lease.allowed(60 * SECOND, at(100)), ms(1_400));
+        assert_eq!(lease.allowed(SECOND, at(2_000)), TTL_STEP);
     }
 
     #[test]

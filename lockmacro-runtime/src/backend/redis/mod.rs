@@ -229,8 +229,11 @@ fn unexpected(reply: &Value) -> Trouble {
         Value::Array(_) => "an array",
         _ => "something else",
     };
-    Trouble::Final(LockError::Unavailable {
+    // Whatever it means, something may have been written.
+    Trouble::Passing(Passing {
         reason: Unavailability::Protocol,
         detail: format!("the server answered {kind}"),
+        unknown: true,
+        replace: false,
     })
 }
