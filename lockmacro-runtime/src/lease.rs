@@ -19,8 +19,6 @@ pub(crate) const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The ttl of a lock that was given none.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 
-/// The unit in which a server counts.
-const TTL_STEP: Duration = Duration::from_millis(1);
 /// Shortest pause before a failed renewal is tried again.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 
@@ -94,10 +92,10 @@ impl Lease {
         }
     }
 
-    /// What of `ttl` may be asked for at `now`: nothing beyond the limit.
+    /// What of `ttl` may be asked for at `now`: beyond the limit no more than a renewal asks for.
     pub(crate) fn allowed(&self, ttl: Duration, now: Moment) -> Duration {
         match self.renewal {
-            Renewal::Until(limit) => ttl.min(limit.since(now)).max(TTL_STEP),
+            Renewal::Until(limit) => ttl.min(limit.since(now) + self.ttl),
             Renewal::On | Renewal::Off => ttl,
         }
     }
@@ -205,11 +203,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_asked_for_beyond_the_limit() {
+    fn little_is_asked_for_beyond_the_limit() {
         let lease = Lease::new(at(0), SECOND, Renewal::Until(at(1_500)));
         assert_eq!(lease.allowed(SECOND, at(100)), SECOND);
-        assert_eq!(lease.allowed(60 * SECOND, at(100)), ms(1_400));
-        assert_eq!(lease.allowed(SECOND, at(2_000)), TTL_STEP);
+        assert_eq!(lease.allowed(60 * SECOND, at(100)), ms(2_400));
+        assert_eq!(lease.allowed(SECOND, at(2_000)), SECOND);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::task::{Context, Poll, Waker};
 
 use futures::FutureExt;
-use lockmacro_runtime::{LockError, LockGuard, LockManager, LossCause, OnLost};
+use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause, OnLost};
 use lockmacro_tests::{Backend, Server, in_time, on_a_plain_thread, on_every_backend};
 
 use crate::{Locked, SOON, cause, forget_fences, lock, ms, on_memory_and_redis, renewed};
@@ -20,6 +20,8 @@ on_every_backend!(
     a_body_that_is_over_is_not_entered_again,
     nested_sync_bodies_are_one_lock,
     current_is_the_innermost_lock,
+    a_task_within_a_body_that_blocks_is_outside,
+    a_lock_is_found_by_its_key_while_it_is_held,
     a_guard_that_runs_no_body_is_not_entered,
     an_inner_skip_is_not_skipped,
 );
@@ -409,4 +411,49 @@ async fn a_lock_that_is_taken_away_stops_the_inner_body_too() {
         Locked::Ok(7)
     });
     assert_eq!(cause(in_time(outer).await), LossCause::Taken);
+}
+
+/// What a current-thread runtime polls while a body blocks on it shares the body's thread, and is
+/// outside of its lock all the same.
+async fn a_task_within_a_body_that_blocks_is_outside(backend: &Backend) {
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
+    let joined = on_a_plain_thread(move || {
+        lock(&manager, &key).run_blocking(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.expect("a runtime");
+            Locked::Ok(runtime.block_on(async {
+                let inside = lock(&manager, &key).acquire().await.is_ok_and(|g| g.is_joined());
+                let asked = lock(&manager, &key);
+                let task = tokio::spawn(async move { asked.acquire().await.map(drop) });
+                (inside, task.await.expect("no panic"))
+            }))
+        })
+    })
+    .await;
+    let (inside, task) = joined.expect("free");
+    assert!(inside, "the future that the body blocks on is the body");
+    assert!(task.is_err_and(|error| error.is_busy()), "a spawned task joined the lock");
+}
+
+async fn a_lock_is_found_by_its_key_while_it_is_held(backend: &Backend) {
+    let manager = backend.manager().await;
+    let (outer, inner) = (backend.key("order:42"), backend.key("stock:7"));
+    let found = || [&outer, &inner].map(|key| LockGuard::of(key).is_some());
+    assert_eq!(found(), [false, false]);
+    let body = async {
+        assert_eq!(found(), [true, false]);
+        let within = async { Locked::Ok(assert_eq!(found(), [true, true])) };
+        lock(&manager, &inner).run(within).await?;
+        assert_eq!(found(), [true, false]);
+        Locked::Ok(())
+    };
+    lock(&manager, &outer).run(body).await.expect("free");
+    let lost = Lock::new(&outer).ttl(ms(100)).on_lost(OnLost::Finish).manager(&manager);
+    let body = async {
+        while LockGuard::current().is_some_and(|guard| guard.is_held()) {
+            tokio::time::sleep(ms(5)).await;
+        }
+        Locked::Ok(assert_eq!(found(), [false, false]))
+    };
+    lost.run(body).await.expect("its value stands");
 }
