@@ -113,7 +113,9 @@ impl LockGuard {
         !self.remaining().is_zero()
     }
 
-    /// Waits until the lock is lost, or given back by the guard that owns it, for a `select!` beside work that an await does not stop.
+    /// Waits until the lock is lost, or given back by the guard that owns it, for a `select!` beside
+    /// work that an await does not stop. Without a tokio runtime around it only a loss that the
+    /// server tells of wakes it: ask [`is_held`](LockGuard::is_held) there.
     ///
     /// # Cancellation
     /// Nothing is lost by dropping the future.
@@ -121,7 +123,8 @@ impl LockGuard {
         self.held.lost().await
     }
 
-    /// Fails once the lock is lost, or given back by the guard that owns it: for a long computation to ask before each step that counts.
+    /// Fails once the lock is lost, or given back by the guard that owns it: for a long computation
+    /// to ask before each step that counts.
     ///
     /// # Errors
     /// [`LockError::Lost`].
