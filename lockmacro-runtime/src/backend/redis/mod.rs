@@ -1,4 +1,4 @@
-//! Locks on one Redis server: `SET NX PX`, two scripts, and what to do when no answer comes.
+//! Locks on one Redis server: `SET NX PX`, three scripts, and what to do when no answer comes.
 
 mod greeting;
 mod node;
