@@ -9,7 +9,8 @@ pub(crate) struct Moment(Duration);
 
 impl Moment {
     /// The present. Linux' `CLOCK_BOOTTIME` goes on during suspend; macOS' `CLOCK_MONOTONIC` does
-    /// so by itself.
+    /// so by itself. On other Unix systems it may stand still, and a machine that sleeps must not
+    /// hold locks there.
     pub(crate) fn now() -> Self {
         use rustix::time::{ClockId, clock_gettime};
         #[cfg(any(target_os = "linux", target_os = "android"))]

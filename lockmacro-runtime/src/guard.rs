@@ -50,26 +50,33 @@ impl LockGuard {
         Ok(Self { held, on_lost, joined: true })
     }
 
-    /// The guard of the innermost lock that the running code is under: for a function that is only
-    /// right under a lock, to check that it is.
+    /// The guard of the innermost lock that the running code is under, lost or not.
     ///
     /// `None` outside of a body, and in what a body spawned: see [`scope`](LockGuard::scope).
+    pub fn current() -> Option<Self> {
+        Scope::innermost().map(|held| Self { held, on_lost: OnLost::default(), joined: true })
+    }
+
+    /// The guard of the lock on `key` that the running code is under and that is held now: for a
+    /// function that is only right under a lock, to check that it is. The manager may be any.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockGuard, LockManager, LockError};
-    /// fn book_stock() {
-    ///     assert!(LockGuard::current().is_some_and(|lock| lock.key().as_str().starts_with("stock:")));
+    /// fn book_stock(id: u64) {
+    ///     assert!(LockGuard::of(format!("stock:{id}")).is_some());
     /// }
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::memory();
     /// Lock::new("stock:7").manager(&locks).run(async {
-    ///     book_stock();
+    ///     book_stock(7);
     ///     Ok(())
     /// }).await
     /// # }
     /// ```
-    pub fn current() -> Option<Self> {
-        Scope::innermost().map(|held| Self { held, on_lost: OnLost::default(), joined: true })
+    pub fn of(key: impl Into<LockKey>) -> Option<Self> {
+        let key = key.into();
+        let held = Scope::find(|held| held.key() == &key && held.remaining().is_ok())?;
+        Some(Self { held, on_lost: OnLost::default(), joined: true })
     }
 
     /// Another guard of the same lock, which does not give it back.
@@ -106,7 +113,9 @@ impl LockGuard {
         !self.remaining().is_zero()
     }
 
-    /// Waits until the lock is lost, or given back by the guard that owns it, for a `select!` beside work that an await does not stop.
+    /// Waits until the lock is lost, or given back by the guard that owns it, for a `select!` beside
+    /// work that an await does not stop. Without a tokio runtime around it only a loss that the
+    /// server tells of wakes it: ask [`is_held`](LockGuard::is_held) there.
     ///
     /// # Cancellation
     /// Nothing is lost by dropping the future.
@@ -114,7 +123,8 @@ impl LockGuard {
         self.held.lost().await
     }
 
-    /// Fails once the lock is lost, or given back by the guard that owns it: for a long computation to ask before each step that counts.
+    /// Fails once the lock is lost, or given back by the guard that owns it: for a long computation
+    /// to ask before each step that counts.
     ///
     /// # Errors
     /// [`LockError::Lost`].
@@ -123,12 +133,13 @@ impl LockGuard {
         Ok(())
     }
 
-    /// Asks the server to hold the lock for at least `ttl` from now on. What is left of the lease is
-    /// never shortened, and a lock that is lost is never taken again.
+    /// Asks the server to hold the lock for at least `ttl` from now on, or up to the end that
+    /// [`max_hold`](crate::Lock::max_hold) set. What is left of the lease is never shortened, and a
+    /// lock that is lost is never taken again.
     ///
     /// # Errors
-    /// [`LockError::Lost`]; [`LockError::InvalidTtl`]; or what is wrong with the server, and then
-    /// the lease is as long as it was.
+    /// [`LockError::Lost`]; [`LockError::InvalidTtl`]; [`LockError::NoRuntime`]; or what is wrong
+    /// with the server, and then the lease is as long as it was.
     ///
     /// # Cancellation
     /// Dropping the future leaves open whether the server was asked; the guard believes in the

@@ -21,6 +21,9 @@ use crate::manager::inside_runtime;
 use crate::renewal::Enrolled;
 use crate::telemetry::{self, Counted};
 
+/// How often a lease is looked at that nobody polls for.
+const LOOK: Duration = Duration::from_secs(5);
+
 #[derive(Debug)]
 pub(crate) struct Held {
     /// Dropped first: no renewal is sent after the release.
@@ -31,6 +34,8 @@ pub(crate) struct Held {
     changed: Notify,
     fence: Option<Fence>,
     released: AtomicBool,
+    /// Whether a loss was told to who watches.
+    told: AtomicBool,
     since: Moment,
     /// What the body does is told inside of it.
     span: tracing::Span,
@@ -57,6 +62,7 @@ impl Held {
             changed: Notify::new(),
             fence: grant.fence,
             released: AtomicBool::new(false),
+            told: AtomicBool::new(false),
             since: grant.sent,
             span,
             counted: Mutex::new(Some(counted)),
@@ -95,7 +101,18 @@ impl Held {
         } else {
             self.lease().remaining(Moment::now())
         };
-        remaining.map_err(|cause| Lost::new(self.key(), cause))
+        remaining.map_err(|cause| {
+            let lost = Lost::new(self.key(), cause);
+            if cause != LossCause::Released && !self.told.swap(true, Ordering::AcqRel) {
+                telemetry::lost(&self.claim().labels, &lost);
+            }
+            lost
+        })
+    }
+
+    /// What of `ttl` a renewal may ask for now.
+    pub(crate) fn allowed(&self, ttl: Duration) -> Duration {
+        self.lease().allowed(ttl, Moment::now())
     }
 
     pub(crate) fn was_released(&self) -> bool {
@@ -116,7 +133,7 @@ impl Held {
             if Handle::try_current().is_ok() {
                 // The timer only says when to look again: it stands still while the machine
                 // sleeps, and the lease does not.
-                let _ = timeout(remaining, changed).await;
+                let _ = timeout(remaining.min(LOOK), changed).await;
             } else {
                 changed.await;
             }
@@ -127,7 +144,8 @@ impl Held {
     pub(crate) async fn extend(&self, ttl: Duration) -> Result<(), LockError> {
         self.remaining()?;
         inside_runtime()?;
-        let sent = Moment::now();
+        let (ttl, sent) = (self.allowed(ttl), Moment::now());
+        self.claim().lengthened(sent.after(ttl));
         let held = self.manager().backend().renew(self.claim(), ttl).await?;
         self.answered(held, sent, ttl);
         self.remaining().map(drop).map_err(LockError::from)
@@ -145,15 +163,19 @@ impl Held {
                 None
             }
         };
+        // Has a loss told at once, also when the body is long.
+        let _ = self.remaining();
         self.changed.notify_waiters();
         next
     }
 
     /// Takes note that a renewal had no answer; tells when to try again.
     pub(crate) fn unanswered(&self) -> Option<Moment> {
-        let now = Moment::now();
-        let mut lease = self.lease();
-        lease.remaining(now).is_ok().then(|| lease.next_try(now))
+        if self.remaining().is_err() {
+            self.changed.notify_waiters();
+            return None;
+        }
+        Some(self.lease().next_try(Moment::now()))
     }
 
     /// Ends the renewal and gives the lock back.
@@ -176,14 +198,12 @@ impl Held {
     /// Ends the renewal and tells how the lock ended, once.
     fn end(&self) {
         lock(&self.renewal).take();
-        let lost = self.remaining().err();
+        // The last look at the lease, so that a loss is told.
+        let _ = self.remaining();
         if !self.released.swap(true, Ordering::AcqRel) {
             lock(&self.counted).take();
             let labels = &self.claim().labels;
             telemetry::released(labels, Moment::now().since(self.since));
-            if let Some(lost) = lost {
-                telemetry::lost(labels, &lost);
-            }
         }
         self.changed.notify_waiters();
     }

@@ -6,7 +6,7 @@
 
 use std::pin::Pin;
 use std::sync::mpsc as std_mpsc;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -38,7 +38,8 @@ pub(crate) struct Janitor {
     backend: Arc<Backend>,
     jobs: Mutex<Option<mpsc::UnboundedSender<Job>>>,
     renewals: Arc<Renewals>,
-    renewing: OnceLock<()>,
+    /// Whether the task that renews was started; there is one at most.
+    renewing: Mutex<bool>,
     leftovers: Arc<Semaphore>,
     at_once: Arc<Semaphore>,
 }
@@ -50,7 +51,7 @@ impl Janitor {
             backend: Arc::new(backend.apart()),
             jobs: Mutex::new(None),
             renewals: Arc::default(),
-            renewing: OnceLock::new(),
+            renewing: Mutex::new(false),
             leftovers: Arc::new(Semaphore::new(LEFTOVERS)),
             at_once: Arc::new(Semaphore::new(AT_ONCE)),
         }
@@ -58,12 +59,13 @@ impl Janitor {
 
     /// Has the lease of `held` renewed from `due` on, until what this returns is dropped.
     pub(crate) fn renew(&self, held: &Arc<Held>, due: Moment) -> Result<Enrolled, LockError> {
-        if self.renewing.get().is_none() {
-            // Two at once start two tasks, which share the table.
+        let mut renewing = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*renewing {
             let renewals = Arc::clone(&self.renewals);
             self.run(move |backend| renewals.work(backend))?;
-            self.renewing.get_or_init(|| ());
+            *renewing = true;
         }
+        drop(renewing);
         Ok(self.renewals.enroll(held, due))
     }
 
@@ -175,7 +177,7 @@ async fn clear_away(
     member: Member,
     at_once: &Semaphore,
 ) {
-    let started = Instant::now();
+    let (started, lasts) = (Instant::now(), claim.lasts());
     let mut member = Some(member);
     let mut pause = FIRST_PAUSE;
     loop {
@@ -198,7 +200,7 @@ async fn clear_away(
             }
             Err(_) => pause = pause.min(LONGEST_PAUSE),
         }
-        if started.elapsed() + pause > claim.ttl {
+        if started.elapsed() + pause > lasts {
             if let Err(error) = released {
                 tracing::warn!(key = %claim.key, %error, "a dropped lock was left to its ttl");
             }

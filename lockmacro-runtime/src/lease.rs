@@ -102,6 +102,14 @@ impl Lease {
         }
     }
 
+    /// What of `ttl` may be asked for at `now`: beyond the limit no more than a renewal asks for.
+    pub(crate) fn allowed(&self, ttl: Duration, now: Moment) -> Duration {
+        match self.renewal {
+            Renewal::Until(limit) => ttl.min(limit.since(now) + self.ttl),
+            Renewal::On | Renewal::Off => ttl,
+        }
+    }
+
     /// When a renewal that failed at `now` is tried again.
     pub(crate) fn next_try(&self, now: Moment) -> Moment {
         now.after((self.ttl / 20).max(RETRY_MIN))
@@ -202,6 +210,14 @@ mod tests {
         let short = Lease::new(at(0), ms(100), Renewal::On);
         assert_eq!(short.next_try(at(33)), at(83));
         assert_eq!(Lease::new(at(0), SECOND, Renewal::Off).first_try(at(0), 0.5), None);
+    }
+
+    #[test]
+    fn little_is_asked_for_beyond_the_limit() {
+        let lease = Lease::new(at(0), SECOND, Renewal::Until(at(1_500)));
+        assert_eq!(lease.allowed(SECOND, at(100)), SECOND);
+        assert_eq!(lease.allowed(60 * SECOND, at(100)), ms(2_400));
+        assert_eq!(lease.allowed(SECOND, at(2_000)), SECOND);
     }
 
     #[test]

@@ -28,7 +28,8 @@
 //! Two bodies under the same key never overlap as long as the clients' clock *rates* differ by less
 //! than 0.5 % and the server neither loses acknowledged writes nor jumps its clock. Outside that, no
 //! Redis lock can promise exclusion; a resource that checks our [fence](mod@fence) is still safe,
-//! because each grant's fence is larger than every earlier one.
+//! because each grant's fence is larger than every earlier one, as long as the server has not both
+//! lost the last one and set its clock back.
 //!
 //! # Features
 //!
@@ -39,7 +40,7 @@
 //! # Telemetry
 //!
 //! Locks tell what they do by `tracing`: a span `lock` around every body, and the events `lock
-//! acquired`, `lock refused` (DEBUG), `lock renewed` (TRACE), `lock lost`, `lock was taken away before
+//! acquired` (DEBUG), `lock refused` (DEBUG when busy, else WARN), `lock renewed` (TRACE), `lock lost`, `lock was taken away before
 //! its release`, `lock is still being released` (WARN), and `lock failed in a function that cannot
 //! return an error` (ERROR). With the feature `metrics` they are counted:
 //!

@@ -289,7 +289,8 @@ impl Lock {
         self.key.check()?;
         let ttl = check_ttl(self.ttl)?;
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
-        if let Some(held) = Scope::find(&manager, &self.key) {
+        let ours = |held: &Held| held.key() == &self.key && held.manager().is(&manager);
+        if let Some(held) = Scope::find(ours) {
             return LockGuard::joining(held, self.on_lost).map(Prepared::Joined);
         }
         let token = Token::new(&label(manager.label(), &self.name))?;

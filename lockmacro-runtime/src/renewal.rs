@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::backend::Backend;
 use crate::clock::Moment;
@@ -69,7 +69,14 @@ impl Renewals {
     /// one delays no other; those that are due together leave together.
     pub(crate) async fn work(self: Arc<Self>, backend: Arc<Backend>) {
         let mut under_way = JoinSet::new();
+        let mut clocks = (Moment::now(), Instant::now());
         while let Some((due, next)) = self.take_due(Moment::now()) {
+            let now = (Moment::now(), Instant::now());
+            if now.0.since(clocks.0) > now.1.duration_since(clocks.1) + BEAT {
+                // The machine has slept: whatever is believed is confirmed at once.
+                self.all_due(now.0);
+            }
+            clocks = now;
             for (id, held) in due {
                 under_way.spawn(renew(Arc::clone(&self), Arc::clone(&backend), id, held));
             }
@@ -85,6 +92,9 @@ impl Renewals {
     #[expect(clippy::type_complexity, reason = "a pair of what and when")]
     fn take_due(&self, now: Moment) -> Option<(Vec<(u64, Arc<Held>)>, Option<Duration>)> {
         let mut table = self.table();
+        if table.closed {
+            return None;
+        }
         let mut renewed = Vec::new();
         while let Some((_, id)) = table.due.first().copied().filter(|(due, _)| *due <= now) {
             table.due.pop_first();
@@ -95,7 +105,20 @@ impl Renewals {
         }
         let pause = table.due.first().map(|(due, _)| due.since(now).min(BEAT));
         table.wakes = pause.map(|pause| now.after(pause));
-        (!table.closed).then_some((renewed, pause))
+        Some((renewed, pause))
+    }
+
+    fn all_due(&self, now: Moment) {
+        let mut table = self.table();
+        let Table { leases, due, .. } = &mut *table;
+        due.clear();
+        for (id, entry) in leases {
+            if entry.due.is_some() {
+                entry.due = Some(now);
+                due.insert((now, *id));
+            }
+        }
+        self.sooner.notify_one();
     }
 
     fn reschedule(&self, id: u64, due: Moment) {
@@ -137,15 +160,19 @@ async fn renew(renewals: Arc<Renewals>, backend: Arc<Backend>, id: u64, held: Ar
     if !renewals.is_enrolled(id) {
         return;
     }
-    let sent = Moment::now();
     let claim = held.claim();
-    let answer = backend.renew(claim, claim.ttl).await;
-    telemetry::renewed(&claim.labels, &claim.key, answer.as_ref().copied());
+    let (ttl, sent) = (held.allowed(claim.ttl), Moment::now());
+    let answer = backend.renew(claim, ttl).await;
+    if !renewals.is_enrolled(id) {
+        // Given back meanwhile: a "not yours" is no news.
+        return;
+    }
     let next = match answer {
-        Ok(ours) => held.answered(ours, sent, claim.ttl),
+        Ok(ours) => held.answered(ours, sent, ttl),
         Err(_) => held.unanswered(),
     };
     if let Some(due) = next {
         renewals.reschedule(id, due);
     }
+    telemetry::renewed(&claim.labels, &claim.key, answer.as_ref().copied());
 }

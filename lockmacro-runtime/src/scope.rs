@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::LockManager;
+use tokio::task::{Id, try_id};
+
 use crate::held::Held;
-use crate::key::LockKey;
 
 tokio::task_local! {
-    static INNERMOST: Scope;
+    /// The innermost scope, and the task that is in it. A task that is polled from within another
+    /// one's poll, as under a `block_on` or in a `LocalSet`, is outside.
+    static INNERMOST: (Scope, Option<Id>);
 }
 
 /// A held lock and those around it. Belongs to one task: what is spawned inside is outside of it.
@@ -28,7 +30,8 @@ impl Scope {
 
     /// Runs `work` inside.
     pub(crate) fn enter<R>(&self, work: impl FnOnce() -> R) -> R {
-        self.0.held.span().in_scope(|| INNERMOST.sync_scope(self.clone(), work))
+        let here = (self.clone(), try_id());
+        self.0.held.span().in_scope(|| INNERMOST.sync_scope(here, work))
     }
 
     /// The innermost lock here.
@@ -36,12 +39,12 @@ impl Scope {
         Self::current().map(|scope| Arc::clone(&scope.0.held))
     }
 
-    /// The lock on `key` here, if there is one that was not given back.
-    pub(crate) fn find(manager: &LockManager, key: &LockKey) -> Option<Arc<Held>> {
+    /// The innermost lock here that is `wanted`, if it was not given back.
+    pub(crate) fn find(wanted: impl Fn(&Held) -> bool) -> Option<Arc<Held>> {
         let mut next = Self::current();
         while let Some(scope) = next {
             let held = &scope.0.held;
-            if held.key() == key && held.manager().is(manager) && !held.was_released() {
+            if wanted(held) && !held.was_released() {
                 return Some(Arc::clone(held));
             }
             next = scope.0.outer.clone();
@@ -50,6 +53,7 @@ impl Scope {
     }
 
     fn current() -> Option<Self> {
-        INNERMOST.try_with(Clone::clone).ok()
+        let innermost = INNERMOST.try_with(Clone::clone).ok();
+        innermost.filter(|(_, task)| *task == try_id()).map(|(scope, _)| scope)
     }
 }

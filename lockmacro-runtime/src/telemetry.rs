@@ -66,8 +66,14 @@ pub(crate) fn acquired(labels: &Labels, key: &LockKey, waited: Duration) {
 }
 
 pub(crate) fn refused(labels: &Labels, key: &LockKey, error: &LockError, waited: Duration) {
-    tracing::debug!(name = %labels.name, template = labels.template, %key, ?waited, %error, "lock refused");
-    numbers::asked(labels, if error.is_busy() { "busy" } else { "error" }, waited);
+    let Labels { name, template } = labels;
+    if error.is_busy() {
+        tracing::debug!(%name, template, %key, ?waited, %error, "lock refused");
+        numbers::asked(labels, "busy", waited);
+    } else {
+        tracing::warn!(%name, template, %key, ?waited, %error, "lock refused");
+        numbers::asked(labels, "error", waited);
+    }
 }
 
 pub(crate) fn renewed(labels: &Labels, key: &LockKey, answer: Result<bool, &LockError>) {

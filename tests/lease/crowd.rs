@@ -10,7 +10,7 @@ use crate::{SOON, on_memory_and_redis, renewed};
 on_memory_and_redis!(ten_thousand_leases_are_renewed);
 
 const LEASES: usize = 10_000;
-const TTL: Duration = Duration::from_secs(6);
+const TTL: Duration = Duration::from_secs(9);
 
 async fn ten_thousand_leases_are_renewed(backend: &Backend) {
     let manager = backend.manager_from(LockManager::builder().timeout(4 * SOON)).await;
@@ -34,7 +34,7 @@ async fn ten_thousand_leases_are_renewed(backend: &Backend) {
     let lost = guards.iter().filter(|guard| !guard.is_held()).count();
     assert_eq!(lost, 0, "of {LEASES}");
     // Renewed at a third of the ttl, most of the rest is there at any time.
-    assert!(least > TTL / 3, "{least:?}");
+    assert!(least > TTL / 4, "{least:?}");
     for hundred in 0..LEASES / 100 {
         let released = guards.split_off(guards.len() - 100).into_iter().map(LockGuard::release);
         for released in futures::future::join_all(released).await {

@@ -21,6 +21,7 @@ mod reentry;
 mod renewal;
 mod restart;
 mod stopped;
+mod threads;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

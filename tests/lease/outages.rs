@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lockmacro_runtime::{LockManager, LossCause};
 use lockmacro_tests::{Server, eventually, in_time};
 
-use crate::{Locked, SOON, Steps, cause, joined, ms, renewed, rival};
+use crate::{Locked, SOON, Steps, cause, joined, lock, ms, renewed, rival};
 
 const TTL: Duration = Duration::from_millis(120);
 const KEY: &str = "order:42";
@@ -62,4 +62,20 @@ async fn a_server_that_does_not_come_back_ends_the_body_at_its_deadline() {
     assert!(last > ms(400) && last < ms(500), "{last:?}");
     // The release has not found the server either, and costs a quarter of the manager's timeout.
     assert!(start.elapsed() < ms(500) + ms(400), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_lock_that_was_extended_is_released_after_an_outage_longer_than_its_ttl() {
+    let server = Server::start();
+    let manager = LockManager::builder().timeout(ms(200)).connect(&server.url()).await;
+    let manager = manager.expect("there");
+    let guard = lock(&manager, KEY).ttl(ms(300)).acquire().await.expect("free");
+    guard.extend(Duration::from_secs(600)).await.expect("held");
+    server.pause();
+    drop(guard);
+    // Longer than the ttl that the lock began with.
+    tokio::time::sleep(ms(1_500)).await;
+    server.resume();
+    let mut admin = server.admin();
+    eventually("the key is free", SOON, || ready(admin.get(KEY).is_none())).await;
 }

@@ -25,8 +25,8 @@ on_every_backend!(
     a_body_that_spawned_work_is_told_to_wait_for_it,
 );
 
-const TTL: Duration = Duration::from_millis(80);
-const LATER: Duration = Duration::from_millis(120);
+const TTL: Duration = Duration::from_millis(300);
+const LATER: Duration = Duration::from_millis(360);
 
 fn short(manager: &LockManager, key: &str, on_lost: OnLost) -> Lock {
     Lock::new(key).ttl(TTL).on_lost(on_lost).manager(manager)

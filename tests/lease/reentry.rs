@@ -1,11 +1,10 @@
 //! Entering a lock that one holds already, and who is inside and who is not.
 
 use std::panic::AssertUnwindSafe;
-use std::task::{Context, Poll, Waker};
 
 use futures::FutureExt;
-use lockmacro_runtime::{LockError, LockGuard, LockManager, LossCause, OnLost};
-use lockmacro_tests::{Backend, Server, in_time, on_a_plain_thread, on_every_backend};
+use lockmacro_runtime::{Lock, LockGuard, LockManager, LossCause, OnLost};
+use lockmacro_tests::{Backend, Server, in_time, on_every_backend};
 
 use crate::{Locked, SOON, cause, forget_fences, lock, ms, on_memory_and_redis, renewed};
 
@@ -18,8 +17,8 @@ on_every_backend!(
     another_key_and_another_manager_are_other_locks,
     a_lock_inside_of_another_finds_the_outer_one_again,
     a_body_that_is_over_is_not_entered_again,
-    nested_sync_bodies_are_one_lock,
     current_is_the_innermost_lock,
+    a_lock_is_found_by_its_key_while_it_is_held,
     a_guard_that_runs_no_body_is_not_entered,
     an_inner_skip_is_not_skipped,
 );
@@ -194,35 +193,6 @@ async fn a_body_that_is_over_is_not_entered_again(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-async fn nested_sync_bodies_are_one_lock(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
-    let name = key.clone();
-    let value = on_a_plain_thread(move || {
-        let inner = || lock(&manager, &name).run_blocking(|| Locked::Ok(7));
-        let value = lock(&manager, &name).run_blocking(|| {
-            let value = inner()?;
-            assert!(
-                std::panic::catch_unwind(AssertUnwindSafe(|| {
-                    lock(&manager, &name).run_blocking(|| -> Locked<()> { panic!("as planned") })
-                }))
-                .is_err()
-            );
-            assert_eq!(inner()?, 7, "still inside");
-            // Another thread is outside.
-            let (manager, name) = (manager.clone(), name.clone());
-            let outside = std::thread::spawn(move || lock(&manager, &name).acquire_blocking());
-            let error = outside.join().expect("no panic").expect_err("held");
-            assert!(error.is_busy(), "{error}");
-            Locked::Ok(value)
-        });
-        assert!(LockGuard::current().is_none());
-        value
-    });
-    assert_eq!(value.await, Ok(7));
-    assert!(backend.is_free(&key).await);
-}
-
 async fn current_is_the_innermost_lock(backend: &Backend) {
     fn here() -> Option<String> {
         LockGuard::current().map(|guard| guard.key().to_string())
@@ -325,80 +295,6 @@ async fn entering_again_is_no_traffic() {
 }
 
 #[tokio::test]
-async fn a_task_that_moves_between_threads_stays_inside() {
-    let manager = LockManager::memory();
-    let mut task = Box::pin(async move {
-        let outer = async {
-            let mut threads = std::collections::HashSet::new();
-            for _ in 0..50 {
-                threads.insert(std::thread::current().id());
-                tokio::task::yield_now().await;
-                let inner = lock(&manager, "order:42").run(async {
-                    tokio::task::yield_now().await;
-                    Locked::Ok(())
-                });
-                inner.await?;
-            }
-            Locked::Ok(threads.len())
-        };
-        lock(&manager, "order:42").run(outer).await
-    });
-    // Each poll on a thread of its own, as no scheduler does it and any may.
-    let runtime = tokio::runtime::Handle::current();
-    let threads = loop {
-        let poll = || {
-            let _inside = runtime.enter();
-            assert!(LockGuard::current().is_none());
-            task.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-        };
-        let polled = std::thread::scope(|scope| scope.spawn(poll).join());
-        if let Poll::Ready(threads) = polled.expect("no panic") {
-            break threads.expect("always inside");
-        }
-    };
-    assert!(threads > 10, "it was on {threads} threads");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sync_function_inside_an_async_one_is_inside() {
-    let server = Server::start();
-    let manager = LockManager::connect(&server.url()).await.expect("there");
-    let outer = async {
-        let value = lock(&manager, "order:42").run_blocking(|| Locked::Ok(7))?;
-        let moved = lock(&manager, "order:42");
-        let outside = tokio::task::spawn_blocking(move || moved.run_blocking(|| Locked::Ok(7)));
-        let error = outside.await.expect("no panic").expect_err("outside");
-        assert!(error.is_busy(), "{error}");
-        Locked::Ok(value)
-    };
-    assert_eq!(lock(&manager, "order:42").run(outer).await, Ok(7));
-}
-
-#[tokio::test]
-async fn a_sync_function_inside_an_async_one_needs_no_second_thread() {
-    let manager = LockManager::memory();
-    // Nothing is asked for, so there is nothing to block on.
-    let outer = async { lock(&manager, "order:42").run_blocking(|| Locked::Ok(7)) };
-    assert_eq!(lock(&manager, "order:42").run(outer).await, Ok(7));
-    let apart = lock(&manager, "order:42").run_blocking(|| Locked::Ok(7));
-    assert_eq!(apart, Err(LockError::BlockingInAsync));
-}
-
-#[tokio::test]
-async fn an_async_function_inside_a_sync_one_is_inside() {
-    let value = on_a_plain_thread(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.expect("a runtime");
-        let manager = LockManager::memory();
-        lock(&manager, "order:42").run_blocking(|| {
-            runtime
-                .block_on(async { lock(&manager, "order:42").run(async { Locked::Ok(7) }).await })
-        })
-    });
-    assert_eq!(value.await, Ok(7));
-}
-
-#[tokio::test]
 async fn a_lock_that_is_taken_away_stops_the_inner_body_too() {
     let server = Server::start();
     let manager = LockManager::connect(&server.url()).await.expect("there");
@@ -409,4 +305,31 @@ async fn a_lock_that_is_taken_away_stops_the_inner_body_too() {
         Locked::Ok(7)
     });
     assert_eq!(cause(in_time(outer).await), LossCause::Taken);
+}
+
+async fn a_lock_is_found_by_its_key_while_it_is_held(backend: &Backend) {
+    let manager = backend.manager().await;
+    let (outer, inner) = (backend.key("order:42"), backend.key("stock:7"));
+    let found = || [&outer, &inner].map(|key| LockGuard::of(key).is_some());
+    assert_eq!(found(), [false, false]);
+    let body = async {
+        assert_eq!(found(), [true, false]);
+        let within = async {
+            assert_eq!(found(), [true, true]);
+            Locked::Ok(())
+        };
+        lock(&manager, &inner).run(within).await?;
+        assert_eq!(found(), [true, false]);
+        Locked::Ok(())
+    };
+    lock(&manager, &outer).run(body).await.expect("free");
+    let lost = Lock::new(&outer).ttl(ms(100)).on_lost(OnLost::Finish).manager(&manager);
+    let body = async {
+        while LockGuard::current().is_some_and(|guard| guard.is_held()) {
+            tokio::time::sleep(ms(5)).await;
+        }
+        assert_eq!(found(), [false, false]);
+        Locked::Ok(())
+    };
+    lost.run(body).await.expect("its value stands");
 }

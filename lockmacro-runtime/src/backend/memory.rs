@@ -214,7 +214,7 @@ impl Store {
     }
 
     /// The next fence. It is the time, as on a server, so that a resource which outlives the
-    /// process never meets a smaller one.
+    /// process meets no smaller one unless the clock was set back.
     fn fence(&mut self) -> Option<Fence> {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let micros = u64::try_from(since_1970.unwrap_or_default().as_micros()).unwrap_or(0);

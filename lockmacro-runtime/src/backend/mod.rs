@@ -3,7 +3,7 @@
 mod memory;
 mod redis;
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Moment;
@@ -30,18 +30,42 @@ pub(crate) struct Claim {
     /// How long to wait in line; `None` for not at all, `Duration::MAX` for ever.
     pub(crate) wait: Option<Duration>,
     granted: OnceLock<Moment>,
+    /// Until when the server may count at most, if it was asked for more than the ttl.
+    longest: Mutex<Option<Moment>>,
 }
 
 impl Claim {
     pub(crate) fn new(key: LockKey, token: Token, ttl: Duration) -> Self {
         let labels = Labels { name: "".into(), template: key.made_of() };
         let (min_hold, fenced, wait) = (Duration::ZERO, false, None);
-        Self { key, token, ttl, labels, min_hold, fenced, wait, granted: OnceLock::new() }
+        Self {
+            key,
+            token,
+            ttl,
+            labels,
+            min_hold,
+            fenced,
+            wait,
+            granted: OnceLock::new(),
+            longest: Mutex::new(None),
+        }
     }
 
     /// Takes note of the grant that a request sent at `sent` brought.
     pub(crate) fn granted(&self, sent: Moment) {
         self.granted.get_or_init(|| sent);
+    }
+
+    /// Takes note that the server is asked to count until `end`.
+    pub(crate) fn lengthened(&self, end: Moment) {
+        let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
+        *longest = (*longest).max(Some(end));
+    }
+
+    /// For how long the key may be there without a release.
+    pub(crate) fn lasts(&self) -> Duration {
+        let longest = *self.longest.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ttl.max(longest.map_or(Duration::ZERO, |end| end.since(Moment::now())))
     }
 
     /// How long the key has to stay when it is released now; zero without a grant.

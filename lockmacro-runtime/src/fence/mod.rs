@@ -78,3 +78,30 @@ impl From<Fence> for i64 {
         fence.0.cast_signed()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fence_prints_orders_and_becomes_a_number() {
+        let (early, late) = (Fence::try_from(9).unwrap(), Fence::try_from(10).unwrap());
+        assert!(early < late);
+        assert_eq!((late.to_string(), u64::from(late), i64::from(late)), ("10".into(), 10, 10));
+        assert_eq!(i64::from(Fence::try_from(MAX).unwrap()), 1 << 53);
+        assert_eq!(Fence::try_from(MAX + 1), Err(NotAFence(MAX + 1)));
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn a_fence_is_stored_as_its_number_and_checked_when_it_is_read() {
+        use serde::Deserialize as _;
+        use serde::de::IntoDeserializer as _;
+        use serde::de::value::{Error, U64Deserializer};
+
+        let number: U64Deserializer<Error> = 10_u64.into_deserializer();
+        assert_eq!(Fence::deserialize(number).unwrap(), Fence(10));
+        let number: U64Deserializer<Error> = (MAX + 1).into_deserializer();
+        assert!(Fence::deserialize(number).unwrap_err().to_string().contains("2^53"));
+    }
+}

@@ -1,4 +1,4 @@
-//! Locks on one Redis server: `SET NX PX`, two scripts, and what to do when no answer comes.
+//! Locks on one Redis server: `SET NX PX`, three scripts, and what to do when no answer comes.
 
 mod greeting;
 mod line;
@@ -281,8 +281,11 @@ fn unexpected(reply: &Value) -> Trouble {
         Value::Array(_) => "an array",
         _ => "something else",
     };
-    Trouble::Final(LockError::Unavailable {
+    // Whatever it means, something may have been written.
+    Trouble::Passing(Passing {
         reason: Unavailability::Protocol,
         detail: format!("the server answered {kind}"),
+        unknown: true,
+        replace: false,
     })
 }
