@@ -216,6 +216,15 @@ impl World {
         new.then_some(holder)
     }
 
+    /// Who is first in line when a lock is given back that stays for a while, if that one hears.
+    pub fn told_to_ask(&self, step: &Step) -> Option<usize> {
+        let Event::Release { client, keep, .. } = step.event else { return None };
+        let held = step.before.held.as_ref() == Some(&self.clients[client].token);
+        let (first, _) = step.before.line.first().filter(|_| held && keep > 0)?;
+        let first = self.clients.iter().position(|client| client.token == *first)?;
+        (self.reachable(first) && !self.muted).then_some(first)
+    }
+
     /// Takes note of what has happened. `lost`: what was pushed got lost on its way.
     pub fn apply(&mut self, step: &Step, lost: bool) {
         let granted = self.holder(&step.after).filter(|_| step.before.held != step.after.held);
@@ -232,6 +241,7 @@ impl World {
                 && client.stage == Stage::Waiting
                 && !client.crashed
                 && !lost
+                && push.px > 0
             {
                 client.stage = Stage::Holding;
             }

@@ -27,7 +27,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     ("a release that leaves the lock", Once, Release, "redis.call('DEL', KEYS[1])\n", "\n"),
     ("a release without a hand-off", GoesOn, Release, "promote(ARGV[3])", ""),
-    ("a release that stays in line", Once, Release, "leave(ARGV[1])", ""),
+    ("a release that stays in line", Once, Release, "  leave(ARGV[1])\n", ""),
     ("a release that keeps the token", Owned, Release, "kept, 'PX'", "ARGV[1], 'PX'"),
     ("a kept lock that is handed over", Owned, Release, "if ARGV[2] == '0' then", "do"),
     (
@@ -90,7 +90,15 @@ const MUTANTS: &[Mutant] = &[
     ),
     ("one dead waiter at once", GoesOn, Queue, "DEAD_AT_ONCE = 128", "DEAD_AT_ONCE = 1"),
     ("a message to who is answered", GoesOn, Queue, "if head == caller then", "if false then"),
-    ("a hand-off to the last", InOrder, Queue, "KEYS[2], 0, 0)[1]", "KEYS[2], -1, -1)[1]"),
+    ("a kept lock that nobody is told of", GoesOn, Release, "tell(id, channel, '0', 0)", ""),
+    (
+        "a kept lock that is told as a grant",
+        GoesOn,
+        Release,
+        "tell(id, channel, '0', 0)",
+        "tell(id, channel, '0', 5)",
+    ),
+    ("a hand-off to the last", InOrder, Queue, "KEYS[2], 0, 0)[1]\n", "KEYS[2], -1, -1)[1]\n"),
     ("a hand-off without an end", Ends, Queue, "head, 'PX', px)", "head)"),
     (
         "a hand-off for the whole ttl",

@@ -295,6 +295,10 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
             claim(told, format!("c{number} was told {push:?}"))?;
         }
     }
+    if let Some(number) = world.told_to_ask(step) {
+        let told: Vec<_> = step.pushes.iter().map(|push| (push.number, push.px)).collect();
+        claim(told == [(number, 0)], format!("c{number} was told {told:?}"))?;
+    }
     Ok(())
 }
 

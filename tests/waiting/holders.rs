@@ -19,11 +19,6 @@ on_every_backend!(
     a_short_lease_that_is_handed_over_is_not_stretched,
 );
 
-/// Waits until somebody holds the key.
-pub(crate) async fn until_held(backend: &Backend, key: &str) {
-    eventually("it is held", LONG / 4, || async { !backend.is_free(key).await }).await;
-}
-
 /// What a process that dies leaves: a lock that nobody releases.
 fn die(guard: LockGuard) {
     mem::forget(guard);

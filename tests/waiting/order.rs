@@ -84,12 +84,14 @@ async fn a_body_that_returns_hands_the_lock_over(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let mut line = Line::of(backend, &key);
+    let (begin, begun) = tokio::sync::oneshot::channel::<()>();
     let (end, may_end) = tokio::sync::oneshot::channel::<()>();
     let body = tokio::spawn(lock(&ours, &key).run(async move {
+        begin.send(()).expect("the test waits");
         may_end.await.expect("the test goes on");
         Locked::Ok(1)
     }));
-    crate::holders::until_held(backend, &key).await;
+    begun.await.expect("the body runs");
     let next = waiting(&theirs, &key).run(async { Locked::Ok(2) });
     let mut next = line.join(next).await;
     timeout(ms(60), &mut next).await.expect_err("the body runs");

@@ -1,6 +1,7 @@
 //! Waiting for a lock: a place in line, a grant that comes by itself, and a question once in a
 //! while in case that something was lost.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
@@ -16,7 +17,18 @@ use crate::waiting::{Handover, News, PLACE, PLACES, Waiter, tick};
 
 impl Redis {
     /// Waits in line for at most `wait`.
-    pub(super) async fn wait(&self, claim: &Claim, wait: Duration) -> Result<Answer, Failed> {
+    ///
+    /// Boxed: it is large, and who does not wait must not carry it. Without its type: that would be
+    /// too deep for the compiler's default `recursion_limit` in a caller's program.
+    pub(super) fn wait<'a>(
+        &'a self,
+        claim: &'a Claim,
+        wait: Duration,
+    ) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>> {
+        Box::pin(self.stand_in_line(claim, wait))
+    }
+
+    async fn stand_in_line(&self, claim: &Claim, wait: Duration) -> Result<Answer, Failed> {
         let until = Instant::now().checked_add(wait);
         let waiter = self.node.waiters().join();
         let mut resent = false;

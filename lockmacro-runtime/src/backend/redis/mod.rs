@@ -1,5 +1,7 @@
 //! Locks on one Redis server: `SET NX PX`, three scripts, and what to do when no answer comes.
 
+mod connection;
+mod errand;
 mod greeting;
 mod line;
 mod node;
@@ -10,7 +12,7 @@ mod trouble;
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use self::node::{Node, Patience};
 use self::script::{ACQUIRE, RELEASE, RENEW, Script};
@@ -37,18 +39,16 @@ const RENEWAL_MIN: Duration = Duration::from_millis(50);
 pub(crate) struct Redis {
     node: Node,
     timeout: Duration,
-    /// Held while a script is loaded.
-    loading: tokio::sync::Mutex<()>,
 }
 
 impl Redis {
     /// Locks on the server at `url`, not connected yet. No call takes longer than `timeout`.
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
-        Ok(Self { node: Node::new(url, timeout)?, timeout, loading: Default::default() })
+        Ok(Self { node: Node::new(url, timeout)?, timeout })
     }
 
     pub(crate) fn apart(&self) -> Self {
-        Self { node: self.node.apart(), timeout: self.timeout, loading: Default::default() }
+        Self { node: self.node.apart(), timeout: self.timeout }
     }
 
     /// Connects, or says why not.
@@ -74,8 +74,7 @@ impl Redis {
 
     pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
         match claim.wait {
-            // Boxed: it is large, and who does not wait must not carry it.
-            Some(wait) => Box::pin(self.wait(claim, wait)).await,
+            Some(wait) => self.wait(claim, wait).await,
             None => self.attempt(claim).await,
         }
     }
@@ -223,19 +222,7 @@ impl Redis {
             script if std::ptr::eq(script, &RENEW) => &[key],
             _ => &[key, &line, &places, &last_fence],
         };
-        match self.node.call(&script.by_hash(keys, args), patience).await {
-            Err(Trouble::NoScript) => {
-                // One sends the text; who comes at the same time finds it loaded.
-                let _one_at_a_time = timeout_at(patience.until, self.loading.lock()).await;
-                match self.node.call(&script.by_hash(keys, args), patience).await {
-                    Err(Trouble::NoScript) => {
-                        self.node.call(&script.by_text(keys, args), patience).await
-                    }
-                    reply => reply,
-                }
-            }
-            reply => reply,
-        }
+        self.node.eval(script, keys, args, patience).await
     }
 
     fn patience(&self) -> Patience {

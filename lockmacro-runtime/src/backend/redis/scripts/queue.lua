@@ -35,18 +35,31 @@ local function leave(token)
   end
 end
 
+local function first()
+  return redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+end
+
+local function record_of(token)
+  local record = redis.call('HGET', KEYS[3], token) or ''
+  return string.match(record, '^(%d+)|(%d+)|(%d)|(%d)|(%d+)|(.*)$')
+end
+
+-- Tells a waiter that it has the lock for `px` milliseconds from now on; with none, to ask again.
+local function tell(id, channel, fence, px)
+  local word = id .. '|' .. fence .. '|' .. micros(now_us()) .. '|' .. px
+  return redis.pcall('PUBLISH', channel, word)
+end
+
 -- Hands the free lock to who has waited longest and still lives, for at most `claim` milliseconds
 -- until that one has confirmed it. `caller` needs no message: it gets the answer.
 local function promote(claim, caller)
   for _ = 1, DEAD_AT_ONCE do
-    local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+    local head = first()
     if not head then
       return nil
     end
-    local record = redis.call('HGET', KEYS[3], head) or ''
+    local deadline, ttl, fenced, probe, id, channel = record_of(head)
     leave(head)
-    local deadline, ttl, fenced, probe, id, channel =
-      string.match(record, '^(%d+)|(%d+)|(%d)|(%d)|(%d+)|(.*)$')
     if head == caller then
       return head
     end
@@ -54,8 +67,7 @@ local function promote(claim, caller)
       local px = math.min(tonumber(ttl), tonumber(claim))
       local fence = fenced == '1' and next_fence() or '0'
       redis.call('SET', KEYS[1], head, 'PX', px)
-      local grant = id .. '|' .. fence .. '|' .. micros(now_us()) .. '|' .. px
-      local heard = redis.pcall('PUBLISH', channel, grant)
+      local heard = tell(id, channel, fence, px)
       -- Nobody listens: that one is dead, and the next is asked. An error tells nothing.
       if probe == '0' or type(heard) ~= 'number' or heard > 0 then
         return head
@@ -65,3 +77,4 @@ local function promote(claim, caller)
   end
   return nil
 end
+

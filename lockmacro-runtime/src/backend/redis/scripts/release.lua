@@ -7,8 +7,8 @@
 -- returns  1 when the lock was held by the token, else 0
 --
 -- Neither GETEX nor DEL needs memory, so a lock can be given back when the server is full.
-leave(ARGV[1])
 if redis.call('GETEX', KEYS[1]) ~= ARGV[1] then
+  leave(ARGV[1])
   return 0
 end
 if ARGV[2] == '0' then
@@ -21,5 +21,13 @@ local kept = string.gsub(ARGV[1], '[^/]+$', string.rep('0', 32))
 local set = redis.pcall('SET', KEYS[1], kept, 'PX', ARGV[2])
 if type(set) == 'table' and set.err then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+-- Who is first asks again, and learns when that is over.
+local head = first()
+if head then
+  local _, _, _, _, id, channel = record_of(head)
+  if id then
+    tell(id, channel, '0', 0)
+  end
 end
 return 1
