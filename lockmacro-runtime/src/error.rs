@@ -86,9 +86,10 @@ pub enum LockError {
         /// The key that is something else.
         key: LockKey,
     },
-    /// The server knows the user and refuses the command. Grant it `+ping +set +evalsha +eval +getex
-    /// +del +pttl +pexpire` on the lock's keys; `+get +time` and the keys `lm1:*` for fences; and
-    /// `+select` when the URL names a database.
+    /// The server knows the user and refuses the command. On the lock's keys and on `lm1:*` grant it
+    /// `+ping +set +get +getex +del +pttl +pexpire +exists +time +evalsha +eval +zadd +zrem +zrange
+    /// +zrank +zscore +zcard +hset +hget +hdel`; for waiting also `+subscribe +publish` and the
+    /// channels `&lm1:*`; and `+select` when the URL names a database.
     #[error("the lock server refuses access: {detail}")]
     #[non_exhaustive]
     AccessDenied {

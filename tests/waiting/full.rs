@@ -3,16 +3,16 @@
 use std::time::{Duration, Instant};
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use lockmacro_runtime::LockError;
+use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::{Backend, Server, in_time};
 
 use crate::line::Line;
-use crate::{KEY, LONG, Locked, keeps_only_fences, lock, manager, ms, served, waiting};
+use crate::{KEY, LONG, Locked, keeps_only_fences, lock, ms, served, waiting};
 
 const PLACES: usize = 10_000;
 
 /// Fills the line, has one come too late and one go, and drops the others.
-async fn fill(ours: lockmacro_runtime::LockManager, key: &str, mut line: Line) {
+async fn fill(ours: LockManager, key: &str, mut line: Line) {
     let guard = lock(&ours, key).acquire().await.expect("free");
     let mut waiters: FuturesUnordered<_> =
         (0..PLACES).map(|_| waiting(&ours, key).acquire()).collect();
@@ -59,7 +59,9 @@ async fn a_full_line_of_the_memory_is_told() {
 #[tokio::test]
 async fn a_full_line_of_a_server_is_told() {
     let server = Server::start();
-    let ours = manager(&server).await;
+    // Ten thousand questions at once may take a small machine a while.
+    let builder = LockManager::builder().timeout(LONG);
+    let ours = builder.connect(&server.url()).await.expect("the server is there");
     in_time(fill(ours, KEY, Line::at(&server, KEY))).await;
     keeps_only_fences(&server, LONG / 4).await;
 }

@@ -97,11 +97,8 @@ async fn nobody_polls_while_waiting() {
     Line::at(&server, KEY).reaches(WAITERS).await;
     let mut admin = server.admin();
     admin.forget_calls();
-    // Nobody has been in line for as long as a tick yet.
-    tokio::time::sleep(ms(1_000)).await;
-    assert_eq!(admin.calls(), []);
     // With ticks it is one command each in about two seconds.
-    tokio::time::sleep(ms(2_000)).await;
+    tokio::time::sleep(ms(3_000)).await;
     let ticks = commands(&mut admin);
     assert!((WAITERS..3 * WAITERS).contains(&ticks), "{ticks} commands");
     guard.release().await.expect("still held");

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::connection::{Connection, Connector, Hearing};
 use super::errand::Errand;
-use super::script::{self, Script};
+use super::script::Script;
 use super::trouble::{Passing, Trouble};
 use crate::error::LockError;
 use crate::waiting::Waiters;
@@ -128,23 +129,20 @@ impl Node {
             Err(Trouble::NoScript) => {}
             reply => return reply,
         }
-        // A crowd that comes to a new server sends the texts once.
-        let node = self.clone();
-        let load = || async move { node.load(patience.answer).await };
-        self.0.loading.done(load, patience.until).await;
+        // Of a crowd that comes to a new server one sends the text.
+        let (answer, mut answered) = oneshot::channel();
+        let (node, text) = (self.clone(), script.by_text(keys, args));
+        let send = || async move {
+            // Its caller may have gone meanwhile.
+            let _ = answer.send(node.call(&text, patience).await);
+        };
+        self.0.loading.done(send, patience.until).await;
+        if let Ok(reply) = answered.try_recv() {
+            return reply;
+        }
         match self.call(&script.by_hash(keys, args), patience).await {
             Err(Trouble::NoScript) => self.call(&script.by_text(keys, args), patience).await,
             reply => reply,
-        }
-    }
-
-    /// Has the server know all scripts, unless the user may not: then each is sent with its call.
-    async fn load(&self, answer: Duration) {
-        for script in script::ALL {
-            let patience = Patience { answer, until: Instant::now() + answer, strict: false };
-            if self.call(&script.load(), patience).await.is_err() {
-                return;
-            }
         }
     }
 

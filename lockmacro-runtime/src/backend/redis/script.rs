@@ -25,18 +25,10 @@ pub(super) static ACQUIRE: Script = script!("scripts/queue.lua", "scripts/acquir
 pub(super) static RELEASE: Script = script!("scripts/queue.lua", "scripts/release.lua");
 pub(super) static RENEW: Script = script!("scripts/renew.lua");
 
-pub(super) static ALL: [&Script; 3] = [&ACQUIRE, &RELEASE, &RENEW];
-
 impl Script {
     /// The call by hash, which a server that does not know the script answers with NOSCRIPT.
     pub(super) fn by_hash(&self, keys: &[&str], args: &[&str]) -> Cmd {
         invocation("EVALSHA", &self.hash, keys, args)
-    }
-
-    pub(super) fn load(&self) -> Cmd {
-        let mut cmd = redis::cmd("SCRIPT");
-        cmd.arg("LOAD").arg(self.code);
-        cmd
     }
 
     /// The call by text. One command, so that no flush comes between loading and calling.
