@@ -296,8 +296,3 @@ async fn spawned_work_outlives_a_body_that_is_stopped() {
     })
     .await;
 }
-
-#[test]
-fn it_is_short() {
-    assert!(README.lines().count() <= 400, "{} lines", README.lines().count());
-}

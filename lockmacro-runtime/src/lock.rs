@@ -117,7 +117,8 @@ impl Lock {
     /// How long to wait in line when somebody else holds the lock; without it the answer is
     /// [`LockError::Busy`], at once. Who waits gets the lock in the order of asking, handed over
     /// directly by its holder's release. When the time is over the answer is
-    /// [`LockError::TimedOut`].
+    /// [`LockError::TimedOut`], and [`LockError::QueueFull`] when 10,000 wait already. Dropping the
+    /// future leaves the line.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self

@@ -69,7 +69,8 @@ pub(crate) fn refused(labels: &Labels, key: &LockKey, error: &LockError, waited:
     let Labels { name, template } = labels;
     if error.is_busy() {
         tracing::debug!(%name, template, %key, ?waited, %error, "lock refused");
-        numbers::asked(labels, "busy", waited);
+        let timed_out = matches!(error, LockError::TimedOut { .. });
+        numbers::asked(labels, if timed_out { "timed_out" } else { "busy" }, waited);
     } else {
         tracing::warn!(%name, template, %key, ?waited, %error, "lock refused");
         numbers::asked(labels, "error", waited);
