@@ -90,10 +90,11 @@ impl Schedule<'_> {
         let numbers = [asking.ttl, CLAIM, places as u64, lease, client as u64];
         let [ttl, claim, places, lease_ms, number] = numbers.map(|number| number.to_string());
         let flag = |flag: bool| if flag { "1" } else { "0" };
-        let waiting = [&lease_ms, flag(heard), &number, &channel];
-        let mut args = vec![asking.token.as_str(), &ttl, flag(asking.fenced), &claim, &places];
+        let fenced = flag(asking.fenced);
+        let record = format!("{ttl}|{fenced}|{}|{number}|{channel}", flag(heard));
+        let mut args = vec![asking.token.as_str(), &ttl, fenced, &claim, &places];
         if places != "0" {
-            args.extend(waiting);
+            args.extend([lease_ms.as_str(), &record]);
         }
         // As if only this one's place were about to lapse, and not everybody's.
         let more: Vec<Cmd> = match lease {

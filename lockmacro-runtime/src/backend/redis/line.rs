@@ -95,16 +95,16 @@ impl Redis {
         // Before the question: a grant may be on its way as soon as that is answered.
         let heard = self.node.listen(patience).await?;
         let ttl = claim.ttl.as_millis().to_string();
+        let (fenced, probe) = (u8::from(claim.fenced), u8::from(heard));
+        let (number, channel) = (waiter.number, self.node.channel());
         let args = [
             claim.token.expose(),
             &ttl,
-            if claim.fenced { "1" } else { "0" },
+            &fenced.to_string(),
             CLAIM_MS,
             &PLACES.to_string(),
             &PLACE.as_millis().to_string(),
-            if heard { "1" } else { "0" },
-            &waiter.number.to_string(),
-            self.node.channel(),
+            &format!("{ttl}|{fenced}|{probe}|{number}|{channel}"),
         ];
         Ok((self.question(claim, &args, patience).await?, heard))
     }

@@ -8,28 +8,28 @@
 -- ARGV[4]  for how long a lock is handed over until it is confirmed, in milliseconds
 -- ARGV[5]  how many may wait; 0 to be refused when busy. What follows is for waiting only
 -- ARGV[6]  for how long a place in line is kept, in milliseconds
--- ARGV[7]  1 when the waiter's channel has a listener while it lives, else 0
--- ARGV[8]  the waiter's number on its channel
--- ARGV[9]  its channel
+-- ARGV[7]  how it waits: "ttl|fenced|probe|id|channel", see queue.lua
 -- returns  1 when granted, or the fence; else { time left in milliseconds, -1 without expiry; the
 --          value held }, and for who waits also { rank, -1 when too many wait; the time in
 --          microseconds }
 local token, ttl, fenced, claim, places = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
+-- Takes a place, or refreshes the one it has; returns its rank.
 local function stand_in_line()
-  if not redis.call('ZSCORE', KEYS[2], token) then
-    if redis.call('ZCARD', KEYS[2]) >= places then
-      return false
+  local rank = redis.call('ZRANK', KEYS[2], token)
+  if not rank then
+    rank = redis.call('ZCARD', KEYS[2])
+    if rank >= places then
+      return -1
     end
     local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
     redis.call('ZADD', KEYS[2], (tonumber(last) or 0) + 1, token)
   end
   local deadline = micros(math.floor(now_us() / 1000) + ARGV[6])
-  local record = { deadline, ttl, fenced, ARGV[7], ARGV[8], ARGV[9] }
-  redis.call('HSET', KEYS[3], token, table.concat(record, '|'))
+  redis.call('HSET', KEYS[3], token, deadline .. '|' .. ARGV[7])
   redis.call('PEXPIRE', KEYS[2], ARGV[6] * 4)
   redis.call('PEXPIRE', KEYS[3], ARGV[6] * 4)
-  return true
+  return rank
 end
 
 local function grant(again)
@@ -45,11 +45,12 @@ local held = redis.call('GETEX', KEYS[1])
 if held == token then
   return grant(true)
 end
-local in_line
 if not held then
-  in_line = places > 0 and redis.call('EXISTS', KEYS[2]) == 1 and stand_in_line()
+  if places > 0 and redis.call('ZCARD', KEYS[2]) > 0 then
+    stand_in_line()
+  end
   held = promote(claim, token)
-  if held == token or not held and redis.call('EXISTS', KEYS[2]) == 0 then
+  if held == token or held == nil then
     return grant()
   end
 end
@@ -57,8 +58,7 @@ end
 -- Nobody holds it and somebody waits: too many dead ones were in front, and asking again gets on.
 local busy = { held and redis.call('PTTL', KEYS[1]) or 0, string.sub(held or '', 1, 256) }
 if places > 0 then
-  in_line = in_line or stand_in_line()
-  busy[3] = in_line and redis.call('ZRANK', KEYS[2], token) or -1
+  busy[3] = stand_in_line()
   busy[4] = micros(now_us())
 end
 return busy

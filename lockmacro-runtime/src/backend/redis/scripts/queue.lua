@@ -35,10 +35,6 @@ local function leave(token)
   end
 end
 
-local function first()
-  return redis.call('ZRANGE', KEYS[2], 0, 0)[1]
-end
-
 local function record_of(token)
   local record = redis.call('HGET', KEYS[3], token) or ''
   return string.match(record, '^(%d+)|(%d+)|(%d)|(%d)|(%d+)|(.*)$')
@@ -50,16 +46,17 @@ local function tell(id, channel, fence, px)
   return redis.pcall('PUBLISH', channel, word)
 end
 
--- Hands the free lock to who has waited longest and still lives, for at most `claim` milliseconds
--- until that one has confirmed it. `caller` needs no message: it gets the answer.
+-- Hands the lock to who has waited longest and still lives, for at most `claim` milliseconds until
+-- that one has confirmed it; returns its token. nil when nobody waits, false when too many dead ones
+-- were in front. `caller` needs no message: it gets the answer.
 local function promote(claim, caller)
   for _ = 1, DEAD_AT_ONCE do
-    local head = first()
+    local head = redis.call('ZPOPMIN', KEYS[2])[1]
     if not head then
       return nil
     end
     local deadline, ttl, fenced, probe, id, channel = record_of(head)
-    leave(head)
+    redis.call('HDEL', KEYS[3], head)
     if head == caller then
       return head
     end
@@ -75,6 +72,6 @@ local function promote(claim, caller)
       redis.call('DEL', KEYS[1])
     end
   end
-  return nil
+  return false
 end
 

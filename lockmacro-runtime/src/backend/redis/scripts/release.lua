@@ -6,14 +6,16 @@
 -- ARGV[3]  for how long a lock is handed over until it is confirmed, in milliseconds
 -- returns  1 when the lock was held by the token, else 0
 --
--- Neither GETEX nor DEL needs memory, so a lock can be given back when the server is full.
+-- Neither GETEX nor DEL needs memory, so a lock can be given back when the server is full; and after
+-- a first write a script may go on to write.
 if redis.call('GETEX', KEYS[1]) ~= ARGV[1] then
   leave(ARGV[1])
   return 0
 end
 if ARGV[2] == '0' then
-  redis.call('DEL', KEYS[1])
-  promote(ARGV[3])
+  if not promote(ARGV[3]) then
+    redis.call('DEL', KEYS[1])
+  end
   return 1
 end
 -- The label stays, the token does not: a renewal that is still under way finds nothing to renew.
@@ -23,7 +25,7 @@ if type(set) == 'table' and set.err then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
 -- Who is first asks again, and learns when that is over.
-local head = first()
+local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
 if head then
   local _, _, _, _, id, channel = record_of(head)
   if id then
