@@ -6,7 +6,7 @@ use crate::oracles::Invariant::{
     self, Ends, Fenced, GoesOn, Idempotent, InOrder, Once, Owned, Paired,
 };
 use crate::schedule::{Stop, run};
-use crate::scripts::File::{self, Acquire, Queue, Release, Renew};
+use crate::scripts::File::{self, Acquire, Alone, Queue, Release, Renew};
 use crate::scripts::Scripts;
 use crate::store::Store;
 
@@ -21,11 +21,20 @@ const MUTANTS: &[Mutant] = &[
     (
         "a release without the compare",
         Owned,
-        Release,
-        "if redis.call('GETEX', KEYS[1]) ~= ARGV[1] then",
-        "if not redis.call('GETEX', KEYS[1]) then",
+        Alone,
+        "redis.call('GETEX', KEYS[1]) == ARGV[1]",
+        "redis.call('GETEX', KEYS[1])",
     ),
     ("a release that leaves the lock", Once, Release, "redis.call('DEL', KEYS[1])\n", "\n"),
+    ("a release alone that leaves the lock", Once, Alone, "redis.call('DEL', KEYS[1])\n", "\n"),
+    (
+        "a release that overlooks who waits",
+        GoesOn,
+        Alone,
+        " and redis.call('ZCARD', KEYS[2]) == 0",
+        "",
+    ),
+    ("a kept lock that is let go when alone", Owned, Alone, " and ARGV[2] == '0'", ""),
     ("a release without a hand-off", GoesOn, Release, "promote(ARGV[3])", "false"),
     ("a release that stays in line", Once, Release, "  leave(ARGV[1])\n", ""),
     ("a release that keeps the token", Owned, Release, "kept, 'PX'", "ARGV[1], 'PX'"),

@@ -1,6 +1,7 @@
 //! The scripts as the engine sends them, and changed ones.
 
 const QUEUE: &str = include_str!("../../lockmacro-runtime/src/backend/redis/scripts/queue.lua");
+const ALONE: &str = include_str!("../../lockmacro-runtime/src/backend/redis/scripts/alone.lua");
 const ACQUIRE: &str = include_str!("../../lockmacro-runtime/src/backend/redis/scripts/acquire.lua");
 const RELEASE: &str = include_str!("../../lockmacro-runtime/src/backend/redis/scripts/release.lua");
 const RENEW: &str = include_str!("../../lockmacro-runtime/src/backend/redis/scripts/renew.lua");
@@ -16,6 +17,7 @@ pub struct Scripts {
 /// A file of the scripts.
 #[derive(Debug, Clone, Copy)]
 pub enum File {
+    Alone,
     Queue,
     Acquire,
     Release,
@@ -25,7 +27,7 @@ pub enum File {
 impl Scripts {
     /// Those of the engine.
     pub fn real() -> Scripts {
-        Scripts::of(QUEUE, ACQUIRE, RELEASE, RENEW)
+        Scripts::of(ALONE, QUEUE, ACQUIRE, RELEASE, RENEW)
     }
 
     /// Those of the engine with a passage of one file replaced, which must occur there once.
@@ -35,17 +37,18 @@ impl Scripts {
             text.replace(old, new)
         };
         match file {
-            File::Queue => Scripts::of(&change(QUEUE), ACQUIRE, RELEASE, RENEW),
-            File::Acquire => Scripts::of(QUEUE, &change(ACQUIRE), RELEASE, RENEW),
-            File::Release => Scripts::of(QUEUE, ACQUIRE, &change(RELEASE), RENEW),
-            File::Renew => Scripts::of(QUEUE, ACQUIRE, RELEASE, &change(RENEW)),
+            File::Alone => Scripts::of(&change(ALONE), QUEUE, ACQUIRE, RELEASE, RENEW),
+            File::Queue => Scripts::of(ALONE, &change(QUEUE), ACQUIRE, RELEASE, RENEW),
+            File::Acquire => Scripts::of(ALONE, QUEUE, &change(ACQUIRE), RELEASE, RENEW),
+            File::Release => Scripts::of(ALONE, QUEUE, ACQUIRE, &change(RELEASE), RENEW),
+            File::Renew => Scripts::of(ALONE, QUEUE, ACQUIRE, RELEASE, &change(RENEW)),
         }
     }
 
-    fn of(queue: &str, acquire: &str, release: &str, renew: &str) -> Scripts {
+    fn of(alone: &str, queue: &str, acquire: &str, release: &str, renew: &str) -> Scripts {
         Scripts {
             acquire: format!("{queue}{acquire}"),
-            release: format!("{queue}{release}"),
+            release: format!("{alone}{queue}{release}"),
             renew: renew.to_owned(),
         }
     }

@@ -22,7 +22,8 @@ macro_rules! script {
 }
 
 pub(super) static ACQUIRE: Script = script!("scripts/queue.lua", "scripts/acquire.lua");
-pub(super) static RELEASE: Script = script!("scripts/queue.lua", "scripts/release.lua");
+pub(super) static RELEASE: Script =
+    script!("scripts/alone.lua", "scripts/queue.lua", "scripts/release.lua");
 pub(super) static RENEW: Script = script!("scripts/renew.lua");
 
 impl Script {

@@ -5,10 +5,7 @@
 -- ARGV[2]  how long the key is to stay all the same, in milliseconds; 0 for not at all
 -- ARGV[3]  for how long a lock is handed over until it is confirmed, in milliseconds
 -- returns  1 when the lock was held by the token, else 0
---
--- Neither GETEX nor DEL needs memory, so a lock can be given back when the server is full; and after
--- a first write a script may go on to write.
-if redis.call('GETEX', KEYS[1]) ~= ARGV[1] then
+if not held then
   leave(ARGV[1])
   return 0
 end
