@@ -15,15 +15,8 @@ use crate::telemetry::Counted;
 pub(crate) struct Hold {
     manager: LockManager,
     claim: Arc<Claim>,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
     /// `None` when nothing is left to release.
-    member: Option<Member>,
-    /// The fate of every request with this token is known.
-    settled: bool,
+    member: Mutex<Option<Member>>,
 }
 
 /// Why there is no lock.
@@ -108,31 +101,27 @@ impl Hold {
 
     /// Has the lock given back in the background, unless that was done already.
     pub(crate) fn abandon(&self) {
-        let (member, settled) = {
-            let mut state = self.state();
-            (state.member.take(), state.settled)
-        };
+        let member = self.member().take();
         if let Some(member) = member {
-            self.manager.janitor().clear_away(Arc::clone(&self.claim), settled, member);
+            self.manager.janitor().clear_away(Arc::clone(&self.claim), member);
         }
     }
 
     /// The hold is there before anything is sent, and so before anything can be dropped.
     fn new(manager: LockManager, claim: Claim) -> Result<Self, Refusal> {
         let member = manager.enter().map_err(Refusal::Failed)?;
-        let state = State { member: Some(member), settled: false };
-        Ok(Self { manager, claim: Arc::new(claim), state: Mutex::new(state) })
+        Ok(Self { manager, claim: Arc::new(claim), member: Mutex::new(Some(member)) })
     }
 
     fn settle(self, answer: Result<Answer, Failed>) -> Result<(Self, Grant), Refusal> {
         match answer {
             Ok(Answer::Granted(grant)) => {
                 self.claim.granted(grant.at);
-                self.state().settled = !grant.resent;
+                self.claim.settle(!grant.resent);
                 Ok((self, grant))
             }
             Ok(Answer::Busy { owner, left, line, resent }) => {
-                self.state().settled = !resent;
+                self.claim.settle(!resent);
                 // Who gives up waiting is taken out of the line by dropping the hold.
                 self.forget_unless(resent || matches!(line, Line::Left(_)));
                 Err(Refusal::Busy { owner, left, line })
@@ -146,7 +135,7 @@ impl Hold {
 
     fn released(&self, released: Result<Released, LockError>) -> Result<Released, LockError> {
         let found = released?;
-        let on_its_way = !self.state().settled;
+        let on_its_way = !self.claim.is_settled();
         self.forget_unless(on_its_way);
         Ok(found)
     }
@@ -154,13 +143,13 @@ impl Hold {
     /// Nothing is left to release, unless a request of ours may still arrive at the server.
     fn forget_unless(&self, on_its_way: bool) {
         if !on_its_way {
-            self.state().member = None;
+            *self.member() = None;
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn member(&self) -> MutexGuard<'_, Option<Member>> {
         // Nothing that runs under this mutex can panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.member.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

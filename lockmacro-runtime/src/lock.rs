@@ -92,8 +92,8 @@ impl Lock {
         self
     }
 
-    /// The end of renewal: the lock is lost that long after it was asked for, so that a body that
-    /// hangs does not hold it for ever. Says nothing to a lock that is not renewed, which ends with
+    /// The end of renewal: the lock is lost that long after its grant, so that a body that hangs
+    /// does not hold it for ever. Says nothing to a lock that is not renewed, which ends with
     /// its ttl.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.max_hold = Some(max_hold);
@@ -124,7 +124,7 @@ impl Lock {
         self
     }
 
-    /// [`wait`](Lock::wait) without an end.
+    /// [`wait`](Lock::wait) without an end, also while the server cannot be asked.
     pub fn wait_forever(self) -> Self {
         self.wait(Duration::MAX)
     }
@@ -136,7 +136,7 @@ impl Lock {
         self
     }
 
-    /// The text of [`LockError::Busy`], for the person who asked.
+    /// The text of [`LockError::Busy`] and [`LockError::TimedOut`], for the person who asked.
     pub fn message(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
         self
@@ -204,16 +204,17 @@ impl Lock {
         }
     }
 
-    /// Acquires the lock, or says at once why not.
+    /// Acquires the lock, or says why not: at once, or when the [`wait`](Lock::wait) has run out.
     ///
-    /// A server in trouble is asked again for as long as the manager's timeout allows, always with
-    /// the same token, so that a lost reply neither locks the caller out nor counts twice. Inside
+    /// A server in trouble is asked again for as long as the manager's timeout or the wait allows,
+    /// always with the same token, so that a lost reply neither locks the caller out nor counts twice. Inside
     /// of a body under the same key and manager the guard joins the outer lock, without traffic;
     /// the settings are those of the outer one.
     ///
     /// # Errors
-    /// [`LockError::Busy`] when somebody else holds it, [`LockError::Lost`] when it would join a
-    /// lock that is lost, and every other [`LockError`].
+    /// [`LockError::Busy`] when somebody else holds it, [`LockError::TimedOut`] when somebody still
+    /// did when the wait was over, [`LockError::QueueFull`] when too many wait,
+    /// [`LockError::Lost`] when it would join a lock that is lost, and every other [`LockError`].
     ///
     /// # Cancellation
     /// Dropping the future at any point leaves no lock behind: if the server was asked already, the
@@ -238,8 +239,8 @@ impl Lock {
     }
 
     /// [`acquire`](Lock::acquire) for code that is not async. It blocks the thread for a round trip
-    /// to the server, which a background thread does; for up to the manager's timeout when the
-    /// server is in trouble.
+    /// to the server, which a background thread does; for up to the [`wait`](Lock::wait) when the
+    /// lock is busy, and for up to the manager's timeout when the server is in trouble.
     ///
     /// # Errors
     /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] wherever the current tokio

@@ -198,7 +198,8 @@ impl LockManagerBuilder {
         self
     }
 
-    /// How long a caller waits at most for a server in trouble, 2 s by default. One command that is
+    /// How long a caller waits at most for a server in trouble, 2 s by default; one that waits for
+    /// its lock anyway, as long as that. One command that is
     /// not answered is given a quarter of it. At least 20 ms, at most an hour.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.clamp(TIMEOUT_MIN, TIMEOUT_MAX);

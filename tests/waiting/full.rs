@@ -17,9 +17,13 @@ async fn fill(ours: LockManager, key: &str, mut line: Line) {
     let mut waiters: FuturesUnordered<_> =
         (0..PLACES).map(|_| waiting(&ours, key).acquire()).collect();
     let full = async {
-        let start = Instant::now();
-        while line.length().is_some_and(|length| length < PLACES) {
-            assert!(start.elapsed() < LONG / 2, "{:?} in line", line.length());
+        let (mut longest, mut grown) = (0, Instant::now());
+        while let Some(length) = line.length().filter(|length| *length < PLACES) {
+            if length > longest {
+                (longest, grown) = (length, Instant::now());
+            }
+            // A small machine with other work takes its time.
+            assert!(grown.elapsed() < LONG / 6, "no more than {length} in line");
             tokio::time::sleep(ms(5)).await;
         }
     };

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::{Answer, Claim, Grant, Line, Released};
 use crate::clock::Moment;
@@ -72,27 +72,26 @@ impl Memory {
         let waiter = self.waiters.join();
         let until = Instant::now().checked_add(wait);
         loop {
+            let over = until.is_some_and(|until| until <= Instant::now());
             let answer = self.ask(claim, Some(waiter.number));
+            // Nothing is on its way: who is dropped now is out with one release.
+            claim.settle(true);
             let Answer::Busy { left, line: Line::Left(rank), .. } = &answer else {
                 return answer;
             };
-            let pause = tick(*rank, *left, true, fastrand::f64());
-            let rest = until.map(|until| until.saturating_duration_since(Instant::now()));
-            match timeout(rest.map_or(pause, |rest| rest.min(pause)), waiter.news()).await {
-                Ok(News::Granted(Handover { heard: sent, ttl, fence, .. })) => {
-                    if Moment::now().since(sent) < ttl / 2 {
-                        return Answer::Granted(Grant {
-                            sent,
-                            at: sent,
-                            ttl,
-                            resent: false,
-                            fence,
-                        });
-                    }
-                    // Too little is left of it: asking again confirms it, or stands in line.
+            if over {
+                return answer;
+            }
+            let pause = Instant::now() + tick(*rank, *left, true, fastrand::f64());
+            match timeout_at(until.map_or(pause, |until| until.min(pause)), waiter.news()).await {
+                Ok(News::Granted(Handover { heard: sent, ttl, fence, .. }))
+                    if Moment::now().since(sent) < ttl / 2 =>
+                {
+                    let (at, resent) = (sent, false);
+                    return Answer::Granted(Grant { sent, at, ttl, resent, fence });
                 }
-                Err(_) if rest.is_some_and(|rest| rest <= pause) => return answer,
-                Ok(News::Unknown) | Err(_) => {}
+                // Too little may be left of it: asking again confirms it, or stands in line.
+                Ok(_) | Err(_) => {}
             }
         }
     }
@@ -153,6 +152,10 @@ impl Memory {
         if was_held && !keep.is_zero() {
             held.expires = now.after(keep);
             held.token = held.token.spent();
+            // Who is first asks again, and learns when that is over.
+            if let Some(first) = store.lines.get(key).and_then(VecDeque::front) {
+                self.waiters.alarm(first.number);
+            }
         } else {
             store.held.remove(key);
             store.hand_over(key, now, &self.waiters);

@@ -3,6 +3,7 @@
 mod memory;
 mod redis;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub(crate) struct Claim {
     /// How long to wait in line; `None` for not at all, `Duration::MAX` for ever.
     pub(crate) wait: Option<Duration>,
     granted: OnceLock<Moment>,
+    /// The fate of every request with this token is known.
+    settled: AtomicBool,
     /// Until when the server may count at most, if it was asked for more than the ttl.
     longest: Mutex<Option<Moment>>,
 }
@@ -47,6 +50,7 @@ impl Claim {
             fenced,
             wait,
             granted: OnceLock::new(),
+            settled: AtomicBool::new(false),
             longest: Mutex::new(None),
         }
     }
@@ -54,6 +58,15 @@ impl Claim {
     /// Takes note of the grant that a request sent at `sent` brought.
     pub(crate) fn granted(&self, sent: Moment) {
         self.granted.get_or_init(|| sent);
+    }
+
+    /// Takes note of whether a request with this token may still arrive at the server.
+    pub(crate) fn settle(&self, settled: bool) {
+        self.settled.store(settled, Ordering::Release);
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
     }
 
     /// Takes note that the server is asked to count until `end`.

@@ -134,16 +134,23 @@ impl Connector {
     }
 
     async fn open_and_ask(&self) -> Result<Connection, Trouble> {
-        if *self.hearing() == Hearing::Yes {
+        let mut hearing = *self.hearing();
+        if hearing == Hearing::Yes {
             let pushes = pushes(Arc::clone(&self.waiters));
             let config = AsyncConnectionConfig::new().set_push_sender(pushes);
             match opened(&self.resp3, config).await {
-                // The server does not speak it, or this user may not.
-                Err(Trouble::Final(_)) => *self.hearing() = Hearing::Refused,
-                opened => return self.subscribe(opened?).await,
+                Ok(inner) => return self.subscribe(inner).await,
+                Err(Trouble::Final(LockError::Unavailable {
+                    reason: Unavailability::Protocol,
+                    ..
+                })) => {
+                    // The server does not know HELLO, or not this version.
+                    hearing = Hearing::Refused;
+                    *self.hearing() = hearing;
+                }
+                Err(trouble) => return Err(trouble),
             }
         }
-        let hearing = *self.hearing();
         let inner = opened(&self.plain, AsyncConnectionConfig::new()).await?;
         Ok(Connection::new(inner, hearing))
     }
@@ -203,7 +210,7 @@ fn pushes(waiters: Arc<Waiters>) -> impl AsyncPushSender {
                     waiters.grant(number, handover);
                 }
             }
-            (PushKind::Disconnection, _) => waiters.alarm(),
+            (PushKind::Disconnection, _) => waiters.alarm_all(),
             _ => {}
         }
         Ok(())

@@ -4,7 +4,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::node::Patience;
 use super::tries::Tries;
@@ -14,6 +14,9 @@ use crate::backend::{Answer, Claim, Failed, Grant, Line};
 use crate::clock::Moment;
 use crate::error::Unavailability;
 use crate::waiting::{Handover, News, PLACE, PLACES, Waiter, tick};
+
+/// An instant that far away stands for none.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 impl Redis {
     /// Waits in line for at most `wait`.
@@ -33,28 +36,17 @@ impl Redis {
         let waiter = self.node.waiters().join();
         let mut resent = false;
         loop {
-            let mut tries = Tries::new(self.patience_while_waiting(until));
-            let (reply, heard) = loop {
-                let passing = match self.ask_in_line(claim, &waiter, tries.patience).await {
-                    Ok((Reply::Granted { sent, .. }, _)) if late(sent, claim.ttl) => {
-                        let detail = format!("the ttl is {:?}", claim.ttl);
-                        let reason = Unavailability::TooSlow;
-                        Ok(Passing { reason, detail, unknown: true, replace: false })
-                    }
-                    Ok(answered) => break answered,
-                    Err(Trouble::Passing(passing)) => Ok(passing),
-                    Err(trouble) => Err(trouble),
-                };
-                let trouble = match passing {
-                    Ok(passing) => tries.after(passing).await.err(),
-                    Err(trouble) => Some(trouble),
-                };
-                if let Some(trouble) = trouble {
-                    // It may stand in line since an earlier question.
-                    return Err(Failed { error: trouble.into_error(&claim.key), written: true });
+            let over = until.is_some_and(|until| until <= Instant::now());
+            // Boxed: it is large, and most of the time is spent without it.
+            let asked = Box::pin(self.ask_until_answered(claim, &waiter, until, &mut resent)).await;
+            let (reply, heard) = match asked {
+                Ok(answered) => answered,
+                // It may stand in line since an earlier question.
+                Err(trouble) => {
+                    let error = trouble.into_error(&claim.key);
+                    return Err(Failed { error, written: true });
                 }
             };
-            resent |= tries.unknown;
             let (owner, left, place) = match reply {
                 Reply::Granted { sent, fence } => {
                     let ttl = claim.ttl;
@@ -65,24 +57,52 @@ impl Redis {
             let Some((Some(rank), sample)) = place else {
                 return Ok(Answer::Busy { owner, left, line: Line::Full, resent });
             };
-            let pause = tick(rank, left, heard, fastrand::f64());
-            let rest = until.map(|until| until.saturating_duration_since(Instant::now()));
-            match timeout(rest.map_or(pause, |rest| rest.min(pause)), waiter.news()).await {
-                Ok(News::Granted(handover)) => {
-                    let sent = handover.counts_from(sample);
-                    let used = Moment::now().since(sent);
-                    if used < handover.ttl / 2 {
-                        let Handover { heard: at, ttl, fence, .. } = handover;
-                        return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fence }));
-                    }
-                    // Too little is left of it: the next question confirms it, or stands in line.
-                }
-                Ok(News::Unknown) => {}
-                Err(_) if rest.is_some_and(|rest| rest <= pause) => {
-                    return Ok(Answer::Busy { owner, left, line: Line::Left(rank), resent });
-                }
-                Err(_) => {}
+            if over {
+                return Ok(Answer::Busy { owner, left, line: Line::Left(rank), resent });
             }
+            drop(owner);
+            let pause = Instant::now() + tick(rank, left, heard, fastrand::f64());
+            let news = timeout_at(until.map_or(pause, |until| until.min(pause)), waiter.news());
+            if let Ok(News::Granted(handover)) = news.await {
+                let Handover { heard: at, ttl, fence, .. } = handover;
+                if let Some(sent) = handover.counts_from(sample)
+                    && Moment::now().since(sent) < ttl / 2
+                {
+                    return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fence }));
+                }
+                // Too little may be left: the next question confirms it, or stands in line.
+            }
+        }
+    }
+
+    /// Asks, again and again while the server is in trouble and there is time. `resent` tells then
+    /// that there was a question whose fate is unknown.
+    async fn ask_until_answered(
+        &self,
+        claim: &Claim,
+        waiter: &Waiter,
+        until: Option<Instant>,
+        resent: &mut bool,
+    ) -> Result<(Reply, bool), Trouble> {
+        let mut tries = Tries::new(self.patience_while_waiting(until));
+        claim.settle(false);
+        loop {
+            let passing = match self.ask_in_line(claim, waiter, tries.patience).await {
+                Ok((Reply::Granted { sent, .. }, _)) if late(sent, claim.ttl) => {
+                    let detail = format!("the ttl is {:?}", claim.ttl);
+                    let reason = Unavailability::TooSlow;
+                    Passing { reason, detail, unknown: true, replace: false }
+                }
+                Ok(answered) => {
+                    *resent |= tries.unknown;
+                    // Who is dropped while nothing is on its way is out with one release.
+                    claim.settle(!*resent);
+                    return Ok(answered);
+                }
+                Err(Trouble::Passing(passing)) => passing,
+                Err(trouble) => return Err(trouble),
+            };
+            tries.after(passing).await?;
         }
     }
 
@@ -112,10 +132,7 @@ impl Redis {
     /// A server in trouble is given as long as the caller waits anyway.
     fn patience_while_waiting(&self, until: Option<Instant>) -> Patience {
         let patience = self.patience();
-        Patience {
-            until: until
-                .map_or(patience.until, |until| until.max(Instant::now() + patience.answer)),
-            ..patience
-        }
+        let until = until.unwrap_or_else(|| Instant::now() + FOR_EVER);
+        Patience { until: until.max(Instant::now() + patience.answer), ..patience }
     }
 }

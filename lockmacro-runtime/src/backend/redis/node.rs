@@ -126,9 +126,20 @@ impl Node {
         patience: Patience,
     ) -> Result<Value, Trouble> {
         match self.call(&script.by_hash(keys, args), patience).await {
-            Err(Trouble::NoScript) => {}
-            reply => return reply,
+            // Boxed, as is all that is rare: a future that waits for a lock must not carry it.
+            Err(Trouble::NoScript) => Box::pin(self.teach(script, keys, args, patience)).await,
+            reply => reply,
         }
+    }
+
+    /// Calls a script that the server does not know yet.
+    async fn teach(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        args: &[&str],
+        patience: Patience,
+    ) -> Result<Value, Trouble> {
         // Of a crowd that comes to a new server one sends the text.
         let (answer, mut answered) = oneshot::channel();
         let (node, text) = (self.clone(), script.by_text(keys, args));
@@ -161,8 +172,10 @@ impl Node {
             return Ok(live.clone());
         }
         let node = self.clone();
-        let opened = self.0.connecting.done(|| async move { node.open().await }, until).await;
-        opened.unwrap_or_else(|| Err(Trouble::Passing(Passing::timeout("connecting", false))))
+        let opened = self.0.connecting.done(|| async move { node.open().await }, until);
+        Box::pin(opened)
+            .await
+            .unwrap_or_else(|| Err(Trouble::Passing(Passing::timeout("connecting", false))))
     }
 
     async fn open(&self) -> Result<Connection, Trouble> {
@@ -177,7 +190,7 @@ impl Node {
     /// Gives a connection up, unless another caller has replaced it already.
     fn discard(&self, dead: &Connection) {
         if self.live().take_if(|live| live.is(dead)).is_some() {
-            self.waiters().alarm();
+            self.waiters().alarm_all();
         }
     }
 
