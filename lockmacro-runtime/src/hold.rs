@@ -35,14 +35,7 @@ impl Hold {
         let hold = Self::new(manager, claim)?;
         let answer = {
             let _waiting = Counted::waiting(&hold.claim.labels);
-            let ask = hold.manager.backend().acquire(&hold.claim);
-            match hold.claim.wait {
-                None => ask.await,
-                // Boxed: it is for those who wait anyway.
-                Some(_) => {
-                    Box::pin(hold.manager.unless_closed(ask)).await.map_err(Refusal::Failed)?
-                }
-            }
+            ask(&hold.manager, hold.manager.backend(), &hold.claim).await
         };
         hold.settle(answer)
     }
@@ -53,18 +46,11 @@ impl Hold {
         claim: Claim,
     ) -> Result<(Self, Grant), Refusal> {
         let hold = Self::new(manager, claim)?;
-        let claim = Arc::clone(&hold.claim);
-        let manager = hold.manager.clone();
-        let ask = move |backend: Arc<Backend>| async move {
-            manager.unless_closed(backend.acquire(&claim)).await
-        };
+        let (manager, claim) = (hold.manager.clone(), Arc::clone(&hold.claim));
+        let job = move |backend: Arc<Backend>| async move { ask(&manager, &backend, &claim).await };
         let answer = {
             let _waiting = Counted::waiting(&hold.claim.labels);
-            hold.manager
-                .janitor()
-                .block_on(ask)
-                .and_then(|answer| answer)
-                .map_err(Refusal::Failed)?
+            hold.manager.janitor().block_on(job).map_err(Refusal::Failed)?
         };
         hold.settle(answer)
     }
@@ -150,6 +136,13 @@ impl Hold {
     fn member(&self) -> MutexGuard<'_, Option<Member>> {
         // Nothing that runs under this mutex can panic.
         self.member.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn ask(manager: &LockManager, backend: &Backend, claim: &Claim) -> Result<Answer, Failed> {
+    match claim.wait {
+        None => backend.acquire(claim).await,
+        Some(wait) => manager.unless_closed(backend.wait(claim, wait)).await,
     }
 }
 

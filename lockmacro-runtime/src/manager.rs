@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::backend::{Backend, Memory, Redis};
+use crate::backend::{Answer, Asked, Backend, Failed, Memory, Redis};
 use crate::census::{Census, Member};
 use crate::error::LockError;
 use crate::janitor::Janitor;
@@ -134,23 +134,23 @@ impl LockManager {
         Ok(())
     }
 
-    /// Waits for `answer`, or until the manager is shut down.
-    pub(crate) async fn unless_closed<T>(
+    /// Waits for the answer, or until the manager is shut down.
+    pub(crate) async fn unless_closed(
         &self,
-        answer: impl Future<Output = T>,
-    ) -> Result<T, LockError> {
-        let mut answer = pin!(answer);
+        mut waiting: Asked<'_, Result<Answer, Failed>>,
+    ) -> Result<Answer, Failed> {
         let mut closing = pin!(self.0.closing.notified());
         // From here on it is heard.
         closing.as_mut().enable();
+        let closed = || Failed { error: LockError::ShutDown, written: true };
         poll_fn(|cx| {
             if self.0.closed.load(Ordering::SeqCst) {
-                return Poll::Ready(Err(LockError::ShutDown));
+                return Poll::Ready(Err(closed()));
             }
-            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
-                return Poll::Ready(Ok(answer));
+            if let Poll::Ready(answer) = waiting.as_mut().poll(cx) {
+                return Poll::Ready(answer);
             }
-            closing.as_mut().poll(cx).map(|()| Err(LockError::ShutDown))
+            closing.as_mut().poll(cx).map(|()| Err(closed()))
         })
         .await
     }

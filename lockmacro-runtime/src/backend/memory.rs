@@ -65,10 +65,11 @@ impl Memory {
         SHARED.clone()
     }
 
-    pub(crate) async fn acquire(&self, claim: &Claim) -> Answer {
-        let Some(wait) = claim.wait else {
-            return self.ask(claim, None);
-        };
+    pub(crate) fn acquire(&self, claim: &Claim) -> Answer {
+        self.ask(claim, None)
+    }
+
+    pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Answer {
         let waiter = self.waiters.join();
         let until = Instant::now().checked_add(wait);
         loop {

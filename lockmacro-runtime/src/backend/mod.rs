@@ -3,6 +3,7 @@
 mod memory;
 mod redis;
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -141,6 +142,11 @@ pub(crate) struct Failed {
     pub(crate) written: bool,
 }
 
+/// A question to a backend. Boxed: it takes kilobytes, and a future that waits for a lock, or holds
+/// it, must not carry them. Without its type, which would be too deep for the compiler's default
+/// `recursion_limit` in a caller's program.
+pub(crate) type Asked<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
 #[derive(Debug)]
 pub(crate) enum Backend {
     Memory(Memory),
@@ -156,29 +162,49 @@ impl Backend {
         }
     }
 
-    /// Asks for a lock, once or in line. Idempotent for a token. When it is dropped, the token may have been
+    /// Asks for a lock once. Idempotent for a token. When it is dropped, the token may have been
     /// written all the same.
-    pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
+    pub(crate) fn acquire<'a>(&'a self, claim: &'a Claim) -> Asked<'a, Result<Answer, Failed>> {
         match self {
-            Backend::Memory(memory) => Ok(memory.acquire(claim).await),
-            Backend::Redis(redis) => redis.acquire(claim).await,
+            Backend::Memory(memory) => Box::pin(async move { Ok(memory.acquire(claim)) }),
+            Backend::Redis(redis) => Box::pin(redis.acquire(claim)),
+        }
+    }
+
+    /// Asks for a lock, and waits in line for at most `wait`; `Duration::MAX` is for ever. What is
+    /// dropped may have been written, and may stand in line.
+    pub(crate) fn wait<'a>(
+        &'a self,
+        claim: &'a Claim,
+        wait: Duration,
+    ) -> Asked<'a, Result<Answer, Failed>> {
+        match self {
+            Backend::Memory(memory) => Box::pin(async move { Ok(memory.wait(claim, wait).await) }),
+            Backend::Redis(redis) => Box::pin(redis.wait(claim, wait)),
         }
     }
 
     /// Takes the token away, or leaves it for what is left of the claim's `min_hold`; tells what it
     /// found. Idempotent.
-    pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
+    pub(crate) fn release<'a>(
+        &'a self,
+        claim: &'a Claim,
+    ) -> Asked<'a, Result<Released, LockError>> {
         match self {
-            Backend::Memory(memory) => Ok(memory.release(claim)),
-            Backend::Redis(redis) => redis.release(claim).await,
+            Backend::Memory(memory) => Box::pin(async move { Ok(memory.release(claim)) }),
+            Backend::Redis(redis) => Box::pin(redis.release(claim)),
         }
     }
 
     /// Lets the lock's ttl run anew; tells whether the token still held the lock. Never takes it.
-    pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
+    pub(crate) fn renew<'a>(
+        &'a self,
+        claim: &'a Claim,
+        ttl: Duration,
+    ) -> Asked<'a, Result<bool, LockError>> {
         match self {
-            Backend::Memory(memory) => Ok(memory.renew(claim, ttl)),
-            Backend::Redis(redis) => redis.renew(claim, ttl).await,
+            Backend::Memory(memory) => Box::pin(async move { Ok(memory.renew(claim, ttl)) }),
+            Backend::Redis(redis) => Box::pin(redis.renew(claim, ttl)),
         }
     }
 

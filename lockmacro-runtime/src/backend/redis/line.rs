@@ -1,7 +1,6 @@
 //! Waiting for a lock: a place in line, a grant that comes by itself, and a question once in a
 //! while in case that something was lost.
 
-use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
@@ -20,18 +19,7 @@ const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 impl Redis {
     /// Waits in line for at most `wait`.
-    ///
-    /// Boxed: it is large, and who does not wait must not carry it. Without its type: that would be
-    /// too deep for the compiler's default `recursion_limit` in a caller's program.
-    pub(super) fn wait<'a>(
-        &'a self,
-        claim: &'a Claim,
-        wait: Duration,
-    ) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>> {
-        Box::pin(self.stand_in_line(claim, wait))
-    }
-
-    async fn stand_in_line(&self, claim: &Claim, wait: Duration) -> Result<Answer, Failed> {
+    pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Result<Answer, Failed> {
         let until = Instant::now().checked_add(wait);
         let waiter = self.node.waiters().join();
         let mut resent = false;

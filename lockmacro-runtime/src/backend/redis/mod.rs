@@ -73,13 +73,6 @@ impl Redis {
     }
 
     pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
-        match claim.wait {
-            Some(wait) => self.wait(claim, wait).await,
-            None => self.attempt(claim).await,
-        }
-    }
-
-    async fn attempt(&self, claim: &Claim) -> Result<Answer, Failed> {
         let mut tries = Tries::new(self.patience());
         loop {
             // A plain SET would not know what an earlier try has set.
