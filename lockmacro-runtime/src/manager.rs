@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -150,7 +150,8 @@ impl LockManager {
             if let Poll::Ready(answer) = waiting.as_mut().poll(cx) {
                 return Poll::Ready(answer);
             }
-            closing.as_mut().poll(cx).map(|()| Err(closed()))
+            ready!(closing.as_mut().poll(cx));
+            Poll::Ready(Err(closed()))
         })
         .await
     }
