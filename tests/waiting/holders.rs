@@ -9,7 +9,7 @@ use lockmacro_tests::{Backend, eventually, on_every_backend};
 use tokio::time::timeout;
 
 use crate::line::Line;
-use crate::{CLAIM, LONG, Locked, SOON, lock, ms, served, waiting};
+use crate::{CLAIM, LONG, Locked, SOON, TICK, lock, ms, served, waiting};
 
 on_every_backend!(
     a_dead_holder_is_succeeded_at_its_ttl,
@@ -17,6 +17,7 @@ on_every_backend!(
     a_handed_over_lock_is_worth_its_whole_ttl_soon,
     a_renewed_lock_is_handed_over_and_renewed,
     a_short_lease_that_is_handed_over_is_not_stretched,
+    a_waiter_that_is_not_polled_costs_the_others_the_claim_and_not_the_ttl,
 );
 
 /// What a process that dies leaves: a lock that nobody releases.
@@ -138,4 +139,18 @@ async fn a_short_lease_that_is_handed_over_is_not_stretched(backend: &Backend) {
     assert!(guard.remaining() <= ms(200), "{:?}", guard.remaining());
     timeout(SOON, guard.lost()).await.expect("its lease is over");
     backend.becomes_free(&key, SOON).await;
+}
+
+async fn a_waiter_that_is_not_polled_costs_the_others_the_claim_and_not_the_ttl(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let mut line = Line::of(backend, &key);
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let idle = line.join(waiting(&theirs, &key).acquire()).await;
+    let next = line.join(waiting(&theirs, &key).acquire()).await;
+    let handed_over = Instant::now();
+    guard.release().await.expect("still held");
+    served(CLAIM + TICK, next).await;
+    assert!(handed_over.elapsed() >= CLAIM - ms(60), "after {:?}", handed_over.elapsed());
+    drop(idle);
 }
