@@ -270,3 +270,20 @@ async fn a_future_that_is_not_polled_delays_nobody_else_who_needs_a_connection()
     };
     others_are_served_beside_one_that_is_not_polled(kill).await;
 }
+
+#[tokio::test]
+async fn many_futures_that_are_not_polled_delay_nobody_else() {
+    let server = Server::start();
+    let manager = manager(&server).await;
+    // It listens from here on.
+    lock(&manager, KEY).wait(LONG).run(async { Locked::Ok(()) }).await.expect("free");
+    let keys: Vec<String> = (0..500).map(|nth| format!("stock:{nth}")).collect();
+    let mut idle = Vec::new();
+    for key in &keys {
+        let mut asking = Box::pin(waiting(&manager, key).acquire());
+        assert!(futures::poll!(&mut asking).is_pending());
+        idle.push(asking);
+    }
+    served(SOON, lock(&manager, KEY).acquire()).await;
+    drop(idle);
+}

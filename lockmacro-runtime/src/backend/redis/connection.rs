@@ -22,6 +22,10 @@ use crate::waiting::{Handover, Waiters};
 /// How long a connection is idle before the system looks whether it is still there.
 const IDLE: Duration = Duration::from_secs(30);
 
+/// So many calls may be under way at once: more than there ever are. Who had to wait for room could
+/// be given it while nobody polls it, and keep it from the others.
+const ROOM: usize = 1 << 24;
+
 /// Whether grants come by a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hearing {
@@ -182,7 +186,10 @@ async fn opened(
     client: &Client,
     config: AsyncConnectionConfig,
 ) -> Result<MultiplexedConnection, Trouble> {
-    let config = config.set_connection_timeout(None).set_response_timeout(None);
+    let config = config
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(ROOM);
     let connection = client.get_multiplexed_async_connection_with_config(&config).await;
     let mut connection = connection.map_err(unapplied)?;
     let greeting = connection.send_packed_command(&redis::cmd("PING")).await;

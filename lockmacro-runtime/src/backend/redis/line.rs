@@ -12,7 +12,7 @@ use super::{CLAIM_MS, Redis, Reply, late};
 use crate::backend::{Answer, Claim, Failed, Grant, Line};
 use crate::clock::Moment;
 use crate::error::Unavailability;
-use crate::waiting::{Handover, News, PLACE, PLACES, Waiter, tick};
+use crate::waiting::{Handover, News, PLACE, PLACES, Sample, Waiter, tick};
 
 /// An instant that far away stands for none.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -24,34 +24,13 @@ impl Redis {
         let waiter = self.node.waiters().join();
         let mut resent = false;
         loop {
-            let over = until.is_some_and(|until| until <= Instant::now());
             // Boxed: it is large, and most of the time is spent without it.
-            let asked = Box::pin(self.ask_until_answered(claim, &waiter, until, &mut resent)).await;
-            let (reply, heard) = match asked {
-                Ok(answered) => answered,
-                // It may stand in line since an earlier question.
-                Err(trouble) => {
-                    let error = trouble.into_error(&claim.key);
-                    return Err(Failed { error, written: true });
-                }
+            let told = Box::pin(self.ask_until_told(claim, &waiter, until, &mut resent));
+            let (sample, pause) = match told.await {
+                Told::Answer(answer) => return answer,
+                Told::InLine { sample, pause } => (sample, pause),
             };
-            let (owner, left, place) = match reply {
-                Reply::Granted { sent, fence } => {
-                    let ttl = claim.ttl;
-                    return Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fence }));
-                }
-                Reply::Busy { owner, left, place } => (owner, left, place),
-            };
-            let Some((Some(rank), sample)) = place else {
-                return Ok(Answer::Busy { owner, left, line: Line::Full, resent });
-            };
-            if over {
-                return Ok(Answer::Busy { owner, left, line: Line::Left(rank), resent });
-            }
-            drop(owner);
-            let pause = Instant::now() + tick(rank, left, heard, fastrand::f64());
-            let news = timeout_at(until.map_or(pause, |until| until.min(pause)), waiter.news());
-            if let Ok(News::Granted(handover)) = news.await {
+            if let Ok(News::Granted(handover)) = timeout_at(pause, waiter.news()).await {
                 let Handover { heard: at, ttl, fence, .. } = handover;
                 if let Some(sent) = handover.counts_from(sample)
                     && Moment::now().since(sent) < ttl / 2
@@ -63,17 +42,61 @@ impl Redis {
         }
     }
 
-    /// Asks, again and again while the server is in trouble and there is time. `resent` tells then
-    /// that there was a question whose fate is unknown.
-    async fn ask_until_answered(
+    /// Asks once more. `resent` tells whether there was a question whose fate is unknown.
+    async fn ask_until_told(
         &self,
         claim: &Claim,
         waiter: &Waiter,
         until: Option<Instant>,
         resent: &mut bool,
-    ) -> Result<(Reply, bool), Trouble> {
+    ) -> Told {
+        let over = until.is_some_and(|until| until <= Instant::now());
         let mut tries = Tries::new(self.patience_while_waiting(until));
         claim.settle(false);
+        let (reply, heard) = match self.ask_until_answered(claim, waiter, &mut tries).await {
+            Ok(answered) => answered,
+            Err(trouble) => {
+                // It may stand in line since an earlier question.
+                let error = trouble.into_error(&claim.key);
+                return Told::Answer(Err(Failed { error, written: true }));
+            }
+        };
+        *resent |= tries.unknown;
+        let resent = *resent;
+        // Who is dropped while nothing is on its way is out with one release.
+        claim.settle(!resent);
+        let (owner, left, place) = match reply {
+            Reply::Granted { sent, fence } => {
+                let ttl = claim.ttl;
+                return Told::Answer(Ok(Answer::Granted(Grant {
+                    sent,
+                    at: sent,
+                    ttl,
+                    resent,
+                    fence,
+                })));
+            }
+            Reply::Busy { owner, left, place } => (owner, left, place),
+        };
+        let line = match place {
+            Some((Some(rank), sample)) if !over => {
+                let pause = Instant::now() + tick(rank, left, heard, fastrand::f64());
+                let pause = until.map_or(pause, |until| until.min(pause));
+                return Told::InLine { sample, pause };
+            }
+            Some((Some(rank), _)) => Line::Left(rank),
+            _ => Line::Full,
+        };
+        Told::Answer(Ok(Answer::Busy { owner, left, line, resent }))
+    }
+
+    /// Asks, again and again while the server is in trouble and there is time.
+    async fn ask_until_answered(
+        &self,
+        claim: &Claim,
+        waiter: &Waiter,
+        tries: &mut Tries,
+    ) -> Result<(Reply, bool), Trouble> {
         loop {
             let passing = match self.ask_in_line(claim, waiter, tries.patience).await {
                 Ok((Reply::Granted { sent, .. }, _)) if late(sent, claim.ttl) => {
@@ -81,14 +104,8 @@ impl Redis {
                     let reason = Unavailability::TooSlow;
                     Passing { reason, detail, unknown: true, replace: false }
                 }
-                Ok(answered) => {
-                    *resent |= tries.unknown;
-                    // Who is dropped while nothing is on its way is out with one release.
-                    claim.settle(!*resent);
-                    return Ok(answered);
-                }
                 Err(Trouble::Passing(passing)) => passing,
-                Err(trouble) => return Err(trouble),
+                answered => return answered,
             };
             tries.after(passing).await?;
         }
@@ -123,4 +140,14 @@ impl Redis {
         let until = until.unwrap_or_else(|| Instant::now() + FOR_EVER);
         Patience { until: until.max(Instant::now() + patience.answer), ..patience }
     }
+}
+
+/// What came of a question in line.
+enum Told {
+    Answer(Result<Answer, Failed>),
+    /// There is a place, and the next question is due at `pause`.
+    InLine {
+        sample: Sample,
+        pause: Instant,
+    },
 }
