@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::{Backend, Server, in_time};
+use tokio::time::timeout;
 
 use crate::line::Line;
 use crate::{KEY, LONG, Locked, keeps_only_fences, lock, ms, served, waiting};
@@ -66,6 +67,7 @@ async fn a_full_line_of_a_server_is_told() {
     // Ten thousand questions at once may take a small machine a while.
     let builder = LockManager::builder().timeout(LONG);
     let ours = builder.connect(&server.url()).await.expect("the server is there");
-    in_time(fill(ours, KEY, Line::at(&server, KEY))).await;
+    let test = fill(ours, KEY, Line::at(&server, KEY));
+    timeout(4 * LONG, test).await.expect("a test that hangs is a test that fails");
     keeps_only_fences(&server, LONG / 4).await;
 }
