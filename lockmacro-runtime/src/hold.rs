@@ -30,7 +30,7 @@ impl Hold {
     /// Asks for the lock on the caller's runtime.
     pub(crate) async fn acquire(
         manager: LockManager,
-        claim: Claim,
+        claim: Arc<Claim>,
     ) -> Result<(Self, Grant), Refusal> {
         let hold = Self::new(manager, claim)?;
         let answer = {
@@ -43,7 +43,7 @@ impl Hold {
     /// Asks for the lock in the background and blocks until the answer is there.
     pub(crate) fn acquire_blocking(
         manager: LockManager,
-        claim: Claim,
+        claim: Arc<Claim>,
     ) -> Result<(Self, Grant), Refusal> {
         let hold = Self::new(manager, claim)?;
         let (manager, claim) = (hold.manager.clone(), Arc::clone(&hold.claim));
@@ -94,9 +94,9 @@ impl Hold {
     }
 
     /// The hold is there before anything is sent, and so before anything can be dropped.
-    fn new(manager: LockManager, claim: Claim) -> Result<Self, Refusal> {
+    fn new(manager: LockManager, claim: Arc<Claim>) -> Result<Self, Refusal> {
         let member = manager.enter().map_err(Refusal::Failed)?;
-        Ok(Self { manager, claim: Arc::new(claim), member: Mutex::new(Some(member)) })
+        Ok(Self { manager, claim, member: Mutex::new(Some(member)) })
     }
 
     fn settle(self, answer: Result<Answer, Failed>) -> Result<(Self, Grant), Refusal> {

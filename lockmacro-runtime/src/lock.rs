@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -20,8 +21,8 @@ use crate::loss::OnLost;
 use crate::manager::inside_runtime;
 use crate::outcome::{LockOutcome, SkipOutcome};
 use crate::scope::Scope;
-use crate::telemetry::{self, Labels};
-use crate::token::{Token, label};
+use crate::telemetry;
+use crate::token::Token;
 
 /// A lock to be had: what `#[distributed_lock]` expands to, and what to use where an attribute
 /// does not fit.
@@ -162,7 +163,7 @@ impl Lock {
         F::Output: LockOutcome,
     {
         let body = pin!(Some(body));
-        match self.acquire().await {
+        match obtain(self.prepare(false)).await {
             Ok(guard) => guard.attend(body).await.reported(),
             Err(error) => LockOutcome::from_lock_error(error),
         }
@@ -177,7 +178,7 @@ impl Lock {
     {
         let body = pin!(Some(body));
         let who = self.who::<F::Output>();
-        match self.acquire().await {
+        match obtain(self.prepare(false)).await {
             Ok(guard) => {
                 let lock = guard.share();
                 guard.attend(body).await.skippable(lock.held())
@@ -223,7 +224,7 @@ impl Lock {
     /// # Panics
     /// Tokio panics when its runtime was built without `enable_time` and `enable_io`.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
-        self.obtain(false).await
+        obtain(self.prepare(false)).await
     }
 
     /// [`acquire`](Lock::acquire) with a [`Fence`] for the resource behind the lock.
@@ -235,7 +236,7 @@ impl Lock {
     /// # Cancellation
     /// As [`acquire`](Lock::acquire).
     pub async fn acquire_fenced(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(self.obtain(true).await?)
+        fenced(obtain(self.prepare(true)).await?)
     }
 
     /// [`acquire`](Lock::acquire) for code that is not async. It blocks the thread for a round trip
@@ -246,7 +247,7 @@ impl Lock {
     /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] wherever the current tokio
     /// runtime is a current-thread one, its `spawn_blocking` threads included.
     pub fn acquire_blocking(self) -> Result<LockGuard, LockError> {
-        self.obtain_blocking(false)
+        obtain_blocking(self.prepare(false))
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
@@ -255,7 +256,7 @@ impl Lock {
     /// As [`acquire_fenced`](Lock::acquire_fenced) and
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(self.obtain_blocking(true)?)
+        fenced(obtain_blocking(self.prepare(true))?)
     }
 
     /// Whose error is logged because an `R` cannot carry it.
@@ -263,30 +264,8 @@ impl Lock {
         (!R::CARRIES_ERRORS).then(|| (self.name.clone(), self.key.clone()))
     }
 
-    async fn obtain(self, fenced: bool) -> Result<LockGuard, LockError> {
-        let asked = match self.prepare(fenced)? {
-            Prepared::Joined(guard) => return Ok(guard),
-            Prepared::Asked(asked) => asked,
-        };
-        inside_runtime()?;
-        let Asked { manager, claim, granted } = *asked;
-        granted.guard(Hold::acquire(manager, claim).await)
-    }
-
-    fn obtain_blocking(self, fenced: bool) -> Result<LockGuard, LockError> {
-        let asked = match self.prepare(fenced)? {
-            Prepared::Joined(guard) => return Ok(guard),
-            Prepared::Asked(asked) => asked,
-        };
-        let current = Handle::try_current().map(|runtime| runtime.runtime_flavor());
-        if matches!(current, Ok(RuntimeFlavor::CurrentThread)) {
-            return Err(LockError::BlockingInAsync);
-        }
-        let Asked { manager, claim, granted } = *asked;
-        granted.guard(Hold::acquire_blocking(manager, claim))
-    }
-
-    /// Does everything that can be done without a server.
+    /// Does everything that can be done without a server: a future that waits for it carries what
+    /// comes of this, and no longer the lock's description.
     fn prepare(self, fenced: bool) -> Result<Prepared, LockError> {
         self.key.check()?;
         let ttl = check_ttl(self.ttl)?;
@@ -295,54 +274,77 @@ impl Lock {
         if let Some(held) = Scope::find(ours) {
             return LockGuard::joining(held, self.on_lost).map(Prepared::Joined);
         }
-        let token = Token::new(&label(manager.label(), &self.name))?;
-        let mut claim = Claim::new(self.key.clone(), token, ttl);
+        let asked = Moment::now();
+        let token = Token::new(manager.label(), &self.name, asked)?;
+        let mut claim = Claim::new(self.key, token, ttl);
         claim.labels.name = self.name;
         claim.min_hold = self.min_hold.min(ttl);
         claim.fenced = fenced;
         claim.wait = self.wait;
-        let granted = Granted {
-            asked: Moment::now(),
-            labels: claim.labels.clone(),
+        let wanted = Wanted {
+            asked,
             renewed: self.renewed.unwrap_or(true),
             max_hold: self.max_hold,
             on_lost: self.on_lost,
-            key: self.key,
             message: self.message,
         };
-        Ok(Prepared::Asked(Box::new(Asked { manager, claim, granted })))
+        Ok(Prepared::ToAsk(Box::new(ToAsk { manager, claim: Arc::new(claim), wanted })))
     }
 }
 
 enum Prepared {
     Joined(LockGuard),
-    Asked(Box<Asked>),
+    ToAsk(Box<ToAsk>),
 }
 
-struct Asked {
+struct ToAsk {
     manager: LockManager,
-    claim: Claim,
-    granted: Granted,
+    claim: Arc<Claim>,
+    wanted: Wanted,
+}
+
+async fn obtain(prepared: Result<Prepared, LockError>) -> Result<LockGuard, LockError> {
+    let ToAsk { manager, claim, wanted } = match prepared? {
+        Prepared::Joined(guard) => return Ok(guard),
+        Prepared::ToAsk(to_ask) => *to_ask,
+    };
+    inside_runtime()?;
+    let answer = Hold::acquire(manager, Arc::clone(&claim)).await;
+    wanted.guard(&claim, answer)
+}
+
+fn obtain_blocking(prepared: Result<Prepared, LockError>) -> Result<LockGuard, LockError> {
+    let ToAsk { manager, claim, wanted } = match prepared? {
+        Prepared::Joined(guard) => return Ok(guard),
+        Prepared::ToAsk(to_ask) => *to_ask,
+    };
+    let current = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+    if matches!(current, Ok(RuntimeFlavor::CurrentThread)) {
+        return Err(LockError::BlockingInAsync);
+    }
+    let answer = Hold::acquire_blocking(manager, Arc::clone(&claim));
+    wanted.guard(&claim, answer)
 }
 
 /// What to make of the server's answer.
-struct Granted {
+struct Wanted {
     asked: Moment,
-    labels: Labels,
     renewed: bool,
     max_hold: Option<Duration>,
     on_lost: OnLost,
-    key: LockKey,
     message: Option<String>,
 }
 
-impl Granted {
-    fn guard(self, answer: Result<(Hold, Grant), Refusal>) -> Result<LockGuard, LockError> {
-        let waited = Moment::now().since(self.asked);
-        let Self { labels, key, message, .. } = self;
+impl Wanted {
+    fn guard(
+        self,
+        claim: &Claim,
+        answer: Result<(Hold, Grant), Refusal>,
+    ) -> Result<LockGuard, LockError> {
+        let Claim { key, labels, .. } = claim;
         let error = match answer {
             Ok((hold, grant)) => {
-                telemetry::acquired(&labels, &key, waited);
+                telemetry::acquired(labels, key, self.asked);
                 let limit = self.max_hold.map(|max_hold| grant.sent.after(max_hold));
                 let renewal = match limit {
                     _ if !self.renewed => Renewal::Off,
@@ -353,7 +355,7 @@ impl Granted {
                 return Ok(LockGuard::owning(held, self.on_lost));
             }
             Err(Refusal::Busy { owner, left: retry_after, line }) => {
-                let key = key.clone();
+                let (key, message) = (key.clone(), self.message);
                 match line {
                     Line::Outside => LockError::Busy { key, owner, retry_after, message },
                     Line::Left(position) => {
@@ -364,7 +366,7 @@ impl Granted {
             }
             Err(Refusal::Failed(error)) => error,
         };
-        telemetry::refused(&labels, &key, &error, waited);
+        telemetry::refused(labels, key, &error, self.asked);
         Err(error)
     }
 }

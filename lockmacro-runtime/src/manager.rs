@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::task::try_id;
 use tokio::time::timeout;
 
 use crate::backend::{Answer, Asked, Backend, Failed, Memory, Redis};
 use crate::census::{Census, Member};
 use crate::error::LockError;
 use crate::janitor::Janitor;
-use crate::token::default_label;
+use crate::token::{default_label, label};
 
 /// How long a caller waits for a server in trouble.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -230,7 +231,7 @@ impl LockManagerBuilder {
         LockManager(Arc::new(Inner {
             janitor: Janitor::new(&backend),
             backend,
-            label: self.label.unwrap_or_else(default_label),
+            label: label(&self.label.unwrap_or_else(default_label)),
             census: Census::default(),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
@@ -240,5 +241,10 @@ impl LockManagerBuilder {
 
 /// Whether there is a tokio runtime to wait on.
 pub(crate) fn inside_runtime() -> Result<(), LockError> {
-    Handle::try_current().map(drop).map_err(|_| LockError::NoRuntime)
+    // A task is inside of one, and that is known without touching what all threads share.
+    if try_id().is_some() || Handle::try_current().is_ok() {
+        Ok(())
+    } else {
+        Err(LockError::NoRuntime)
+    }
 }

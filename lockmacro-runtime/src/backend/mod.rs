@@ -56,9 +56,11 @@ impl Claim {
         }
     }
 
-    /// Takes note of the grant that a request sent at `sent` brought.
+    /// Takes note of the grant that a request sent at `sent` brought, if that matters later.
     pub(crate) fn granted(&self, sent: Moment) {
-        self.granted.get_or_init(|| sent);
+        if !self.min_hold.is_zero() {
+            self.granted.get_or_init(|| sent);
+        }
     }
 
     /// Takes note of whether a request with this token may still arrive at the server.

@@ -21,7 +21,6 @@ use crate::waiting::{Handover, Waiters};
 
 /// How long a connection is idle before the system looks whether it is still there.
 const IDLE: Duration = Duration::from_secs(30);
-
 /// So many calls may be under way at once: more than there ever are. Who had to wait for room could
 /// be given it while nobody polls it, and keep it from the others.
 const ROOM: usize = 1 << 24;
@@ -63,7 +62,10 @@ impl Connection {
     }
 
     pub(super) fn answered(&self) {
-        self.silent.store(0, Ordering::Relaxed);
+        // Mostly it is, and then no other thread is to be made to look again.
+        if self.silent.load(Ordering::Relaxed) != 0 {
+            self.silent.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Takes note of a call that was not answered; tells how many there were in a row.

@@ -11,8 +11,7 @@ mod trouble;
 
 use std::time::Duration;
 
-use redis::Value;
-use tokio::time::Instant;
+use redis::{Cmd, Value};
 
 use self::node::{Node, Patience};
 use self::script::{ACQUIRE, RELEASE, RENEW, Script};
@@ -24,7 +23,6 @@ use crate::error::{LockError, Unavailability};
 use crate::fence::Fence;
 use crate::key::LockKey;
 use crate::lease::{Lease, Renewal};
-use crate::side::side;
 use crate::token::label_of;
 use crate::waiting::Sample;
 
@@ -108,7 +106,7 @@ impl Redis {
     pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
         let keep = claim.keep().as_millis().to_string();
         let args = [claim.token.expose(), &keep, CLAIM_MS];
-        let (held, resent) = self.own(&RELEASE, claim, &args, self.patience().brief()).await?;
+        let (held, resent) = self.own(&RELEASE, claim, &args, self.brief()).await?;
         Ok(match held {
             true => Released::Held,
             // The first one may have found it.
@@ -118,7 +116,7 @@ impl Redis {
     }
 
     pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
-        let brief = self.patience().brief();
+        let brief = self.brief();
         let answer = (ttl / 10).max(RENEWAL_MIN).min(brief.answer);
         // There is no time to find out twice that a connection is dead.
         let patience = Patience { answer, strict: true, ..brief };
@@ -136,14 +134,15 @@ impl Redis {
         args: &[&str],
         patience: Patience,
     ) -> Result<(bool, bool), LockError> {
-        let mut reply = self.eval(script, claim, args, patience).await;
+        let key = claim.key.as_str();
+        let mut reply = self.node.eval(script, key, args, patience).await;
         let mut resent = false;
         // A renewal is sent again only while it is wanted, which is for its table to say.
         if let Err(Trouble::Passing(Passing { replace: true, unknown, .. })) = reply
             && !std::ptr::eq(script, &RENEW)
         {
             resent = unknown;
-            reply = self.eval(script, claim, args, patience).await;
+            reply = self.node.eval(script, key, args, patience).await;
         }
         match reply {
             Ok(Value::Int(held @ (0 | 1))) => Ok((held == 1, resent)),
@@ -158,10 +157,10 @@ impl Redis {
     /// knows the token again. A fence takes the script from the start.
     async fn ask(&self, claim: &Claim, first: bool, patience: Patience) -> Result<Reply, Trouble> {
         let (key, token) = (claim.key.as_str(), claim.token.expose());
-        let ttl = claim.ttl.as_millis().to_string();
+        let ttl = claim.ttl.as_millis();
         if first && !claim.fenced {
-            let mut set = redis::cmd("SET");
-            set.arg(key).arg(token).arg("NX").arg("PX").arg(&ttl);
+            let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
+            set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl);
             let sent = Moment::now();
             match self.node.call(&set, patience).await? {
                 Value::Okay => return Ok(Reply::Granted { sent, fence: None }),
@@ -170,7 +169,8 @@ impl Redis {
             }
         }
         let fenced = if claim.fenced { "1" } else { "0" };
-        self.question(claim, &[token, &ttl, fenced, CLAIM_MS, "0"], patience).await
+        let args = [token, &ttl.to_string(), fenced, CLAIM_MS, "0"];
+        self.question(claim, &args, patience).await
     }
 
     /// Calls the script that asks for a lock.
@@ -181,7 +181,7 @@ impl Redis {
         patience: Patience,
     ) -> Result<Reply, Trouble> {
         let sent = Moment::now();
-        match self.eval(&ACQUIRE, claim, args, patience).await? {
+        match self.node.eval(&ACQUIRE, claim.key.as_str(), args, patience).await? {
             Value::Int(1) => Ok(Reply::Granted { sent, fence: None }),
             Value::BulkString(number) => Ok(Reply::Granted { sent, fence: Some(fence(&number)?) }),
             Value::Array(parts) => match parts.as_slice() {
@@ -202,25 +202,14 @@ impl Redis {
         }
     }
 
-    async fn eval(
-        &self,
-        script: &Script,
-        claim: &Claim,
-        args: &[&str],
-        patience: Patience,
-    ) -> Result<Value, Trouble> {
-        let key = claim.key.as_str();
-        let (line, places, last_fence) = (side(key, 'q'), side(key, 'w'), side(key, 'f'));
-        let keys: &[&str] = match script {
-            script if std::ptr::eq(script, &RENEW) => &[key],
-            _ => &[key, &line, &places, &last_fence],
-        };
-        self.node.eval(script, keys, args, patience).await
+    fn patience(&self) -> Patience {
+        Patience::new(self.timeout / TRIES, self.timeout)
     }
 
-    fn patience(&self) -> Patience {
+    /// The patience of somebody who has other things to do: one answer's time for all.
+    fn brief(&self) -> Patience {
         let answer = self.timeout / TRIES;
-        Patience { answer, until: Instant::now() + self.timeout, strict: false }
+        Patience::new(answer, answer)
     }
 }
 

@@ -41,9 +41,9 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// That of somebody who has other things to do: one answer's time for all.
-    pub(super) fn brief(self) -> Self {
-        Self { until: Instant::now() + self.answer, ..self }
+    /// From now on: up to `answer` for each command, and `all` for everything.
+    pub(super) fn new(answer: Duration, all: Duration) -> Self {
+        Self { answer, until: Instant::now() + all, strict: false }
     }
 }
 
@@ -121,13 +121,13 @@ impl Node {
     pub(super) async fn eval(
         &self,
         script: &Script,
-        keys: &[&str],
+        key: &str,
         args: &[&str],
         patience: Patience,
     ) -> Result<Value, Trouble> {
-        match self.call(&script.by_hash(keys, args), patience).await {
+        match self.call(&script.by_hash(key, args), patience).await {
             // Boxed, as is all that is rare: a future that waits for a lock must not carry it.
-            Err(Trouble::NoScript) => Box::pin(self.teach(script, keys, args, patience)).await,
+            Err(Trouble::NoScript) => Box::pin(self.teach(script, key, args, patience)).await,
             reply => reply,
         }
     }
@@ -136,13 +136,13 @@ impl Node {
     async fn teach(
         &self,
         script: &Script,
-        keys: &[&str],
+        key: &str,
         args: &[&str],
         patience: Patience,
     ) -> Result<Value, Trouble> {
         // Of a crowd that comes to a new server one sends the text.
         let (answer, mut answered) = oneshot::channel();
-        let (node, text) = (self.clone(), script.by_text(keys, args));
+        let (node, text) = (self.clone(), script.by_text(key, args));
         let send = || async move {
             // Its caller may have gone meanwhile.
             let _ = answer.send(node.call(&text, patience).await);
@@ -151,8 +151,8 @@ impl Node {
         if let Ok(reply) = answered.try_recv() {
             return reply;
         }
-        match self.call(&script.by_hash(keys, args), patience).await {
-            Err(Trouble::NoScript) => self.call(&script.by_text(keys, args), patience).await,
+        match self.call(&script.by_hash(key, args), patience).await {
+            Err(Trouble::NoScript) => self.call(&script.by_text(key, args), patience).await,
             reply => reply,
         }
     }
