@@ -42,6 +42,28 @@ pub enum LockError {
         /// The `message` of the lock, for the person who asked.
         message: Option<String>,
     },
+    /// Somebody else held the lock for as long as the caller was willing to wait.
+    #[error("{}", timed_out(key, owner.as_deref(), *position, message.as_deref()))]
+    #[non_exhaustive]
+    TimedOut {
+        /// The key that is held.
+        key: LockKey,
+        /// The holder's label, as in [`Busy`](LockError::Busy).
+        owner: Option<String>,
+        /// When the holder's lease ends, as in [`Busy`](LockError::Busy).
+        retry_after: Option<Duration>,
+        /// How many were before the caller in line.
+        position: u32,
+        /// The `message` of the lock, for the person who asked.
+        message: Option<String>,
+    },
+    /// So many wait for the lock that there is no place in line any more.
+    #[error("too many wait for `{key}`")]
+    #[non_exhaustive]
+    QueueFull {
+        /// The key that is held.
+        key: LockKey,
+    },
     /// The lock was lost while it was held, so somebody else may hold it now. What the body did up
     /// to then stands: check it, or roll it back.
     #[error(transparent)]
@@ -64,9 +86,10 @@ pub enum LockError {
         /// The key that is something else.
         key: LockKey,
     },
-    /// The server knows the user and refuses the command. Grant it `+ping +set +evalsha +eval +getex
-    /// +del +pttl +pexpire` on the lock's keys; `+get +time` and the keys `lm1:*` for fences; and
-    /// `+select` when the URL names a database.
+    /// The server knows the user and refuses the command. On the lock's keys and on `lm1:*` grant it
+    /// `+ping +set +get +getex +del +pttl +pexpire +time +evalsha +eval +zadd +zrem +zrange
+    /// +zrank +zcard +zpopmin +hset +hget +hdel`; for waiting also `+subscribe +publish` and the
+    /// channels `&lm1:*`; and `+select` when the URL names a database.
     #[error("the lock server refuses access: {detail}")]
     #[non_exhaustive]
     AccessDenied {
@@ -151,18 +174,23 @@ pub enum LockError {
 }
 
 impl LockError {
-    /// Whether somebody else holds the lock; everything else is a fault or a mistake.
+    /// Whether the lock could not be had because somebody else holds it: `Busy`, `TimedOut` and
+    /// `QueueFull`. Everything else is a fault or a mistake.
     pub fn is_busy(&self) -> bool {
-        matches!(self, LockError::Busy { .. })
+        use LockError::{Busy, QueueFull, TimedOut};
+        matches!(self, Busy { .. } | TimedOut { .. } | QueueFull { .. })
     }
 
     /// How long the holder's lease still runs, for a `Retry-After` header: the lock may be free
     /// earlier, and is held longer when its holder renews it.
     ///
-    /// `None` for every error but [`Busy`](LockError::Busy), and for a foreign lock without expiry.
+    /// `None` for every error but [`Busy`](LockError::Busy) and [`TimedOut`](LockError::TimedOut),
+    /// and for a foreign lock without expiry.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            LockError::Busy { retry_after, .. } => *retry_after,
+            LockError::Busy { retry_after, .. } | LockError::TimedOut { retry_after, .. } => {
+                *retry_after
+            }
             _ => None,
         }
     }
@@ -230,4 +258,12 @@ fn busy(
         Some(left) => format!("`{key}` is locked by {owner} for another {left:.1?}"),
         None => format!("`{key}` is locked by {owner} without an expiry"),
     }
+}
+
+fn timed_out(key: &LockKey, owner: Option<&str>, position: u32, message: Option<&str>) -> String {
+    if let Some(message) = message {
+        return message.to_owned();
+    }
+    let owner = owner.unwrap_or("a foreign client");
+    format!("timed out waiting for `{key}`, which {owner} holds: {position} were before in line")
 }

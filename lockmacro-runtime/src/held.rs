@@ -45,10 +45,16 @@ pub(crate) struct Held {
 impl Held {
     /// Takes the lock over, and has it renewed if it is to be.
     pub(crate) fn new(hold: Hold, grant: Grant, renewal: Renewal) -> Result<Arc<Self>, LockError> {
-        let lease = Lease::new(grant.sent, hold.claim().ttl, renewal);
+        let ttl = hold.claim().ttl;
+        let lease = Lease::handed_over(grant.sent, grant.ttl, ttl, renewal);
         let counted = Counted::held(&hold.claim().labels);
         let span = telemetry::span(&hold.claim().labels, &hold.claim().key);
-        let first = lease.first_try(grant.sent, fastrand::f64());
+        let first = if grant.ttl < ttl {
+            // A lock that was handed over is confirmed beside the body.
+            Some(Moment::now())
+        } else {
+            lease.first_try(grant.sent, fastrand::f64())
+        };
         let held = Arc::new(Self {
             renewal: Mutex::new(None),
             hold,
@@ -191,14 +197,15 @@ impl Held {
 
     /// Ends the renewal and tells how the lock ended, once.
     fn end(&self) {
+        if self.was_released() {
+            return;
+        }
         lock(&self.renewal).take();
         // The last look at the lease, so that a loss is told.
         let _ = self.remaining();
-        if !self.released.swap(true, Ordering::AcqRel) {
-            lock(&self.counted).take();
-            let labels = &self.claim().labels;
-            telemetry::released(labels, Moment::now().since(self.since));
-        }
+        self.released.store(true, Ordering::Release);
+        lock(&self.counted).take();
+        telemetry::released(&self.claim().labels, self.since);
         self.changed.notify_waiters();
     }
 

@@ -30,8 +30,12 @@ pub struct LockKey {
     text: String,
     template: &'static str,
     /// What went wrong while the key was made; told when it is locked.
-    fault: Option<Box<str>>,
+    fault: Option<Box<Fault>>,
 }
+
+/// What is wrong with a key.
+#[derive(Debug, Clone)]
+struct Fault(String);
 
 impl LockKey {
     /// Starts a key that is made of literals and values, as `key = "order:<id>"` in the attribute.
@@ -60,7 +64,7 @@ impl LockKey {
     /// Checks the key before its first use.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         let detail = if let Some(fault) = &self.fault {
-            fault.to_string()
+            fault.0.clone()
         } else if self.text.is_empty() {
             "it is empty".to_owned()
         } else if self.text.len() > KEY_MAX {
@@ -204,7 +208,7 @@ impl From<LockTemplate> for LockKey {
         Self {
             text: template.text,
             template: template.template,
-            fault: template.fault.map(String::into_boxed_str),
+            fault: template.fault.map(Fault).map(Box::new),
         }
     }
 }
@@ -311,7 +315,7 @@ mod tests {
                     template = template.literal(literals.get(nth).unwrap_or(&last));
                 }
                 let key = LockKey::from(template);
-                prop_assert_eq!(&key.fault, &None);
+                prop_assert!(key.fault.is_none());
                 if let Some(earlier) = seen.insert(key.text, values.clone()) {
                     prop_assert_eq!(earlier, values);
                 }

@@ -31,6 +31,12 @@
 //! because each grant's fence is larger than every earlier one, as long as the server has not both
 //! lost the last one and set its clock back.
 //!
+//! # Waiting
+//!
+//! A busy lock is refused at once, or [waited for](Lock::wait) in line: in the order of asking,
+//! without polling. A holder's release hands the lock over to who has waited longest, in the same
+//! script, and the server pushes the grant to that one process.
+//!
 //! # Features
 //!
 //! - `macros` (on by default): the attribute.
@@ -46,7 +52,7 @@
 //!
 //! | metric | kind | labels besides `name` and `template` |
 //! |---|---|---|
-//! | `lockmacro_acquisitions_total` | counter | `outcome`: `acquired`, `busy`, `error` |
+//! | `lockmacro_acquisitions_total` | counter | `outcome`: `acquired`, `busy`, `timed_out`, `error` |
 //! | `lockmacro_wait_seconds` | histogram, how long the answer took | |
 //! | `lockmacro_hold_seconds` | histogram, from the request to the release | |
 //! | `lockmacro_waiting` | gauge, callers that wait for an answer | |
@@ -87,6 +93,7 @@ mod scope;
 mod side;
 mod telemetry;
 mod token;
+mod waiting;
 
 pub use error::{LockError, Unavailability};
 pub use fence::Fence;

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::LockManager;
-use crate::backend::{Claim, Grant};
+use crate::backend::{Claim, Grant, Line};
 use crate::clock::Moment;
 use crate::error::LockError;
 use crate::fence::Fence;
@@ -20,13 +21,13 @@ use crate::loss::OnLost;
 use crate::manager::inside_runtime;
 use crate::outcome::{LockOutcome, SkipOutcome};
 use crate::scope::Scope;
-use crate::telemetry::{self, Labels};
-use crate::token::{Token, label};
+use crate::telemetry;
+use crate::token::Token;
 
 /// A lock to be had: what `#[distributed_lock]` expands to, and what to use where an attribute
 /// does not fit.
 ///
-/// Every attempt asks once. When somebody else holds the lock, the answer is
+/// Without [`wait`](Lock::wait) it asks once: when somebody else holds the lock, the answer is
 /// [`LockError::Busy`], at once.
 ///
 /// ```
@@ -52,6 +53,7 @@ pub struct Lock {
     max_hold: Option<Duration>,
     min_hold: Duration,
     on_lost: OnLost,
+    wait: Option<Duration>,
     name: Cow<'static, str>,
     message: Option<String>,
     manager: Option<LockManager>,
@@ -68,6 +70,7 @@ impl Lock {
             max_hold: None,
             min_hold: Duration::ZERO,
             on_lost: OnLost::default(),
+            wait: None,
             name: Cow::Borrowed(""),
             message: None,
             manager: None,
@@ -90,8 +93,8 @@ impl Lock {
         self
     }
 
-    /// The end of renewal: the lock is lost that long after it was asked for, so that a body that
-    /// hangs does not hold it for ever. Says nothing to a lock that is not renewed, which ends with
+    /// The end of renewal: the lock is lost that long after its grant, so that a body that hangs
+    /// does not hold it for ever. Says nothing to a lock that is not renewed, which ends with
     /// its ttl.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.max_hold = Some(max_hold);
@@ -112,6 +115,21 @@ impl Lock {
         self
     }
 
+    /// How long to wait in line when somebody else holds the lock; without it the answer is
+    /// [`LockError::Busy`], at once. Who waits gets the lock in the order of asking, handed over
+    /// directly by its holder's release. When the time is over the answer is
+    /// [`LockError::TimedOut`], and [`LockError::QueueFull`] when 10,000 wait already. Dropping the
+    /// future leaves the line.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// [`wait`](Lock::wait) without an end, also while the server cannot be asked.
+    pub fn wait_forever(self) -> Self {
+        self.wait(Duration::MAX)
+    }
+
     /// The name that others see in [`LockError::Busy`] and in the key's value, behind the manager's
     /// label. The attribute gives the function's name.
     pub fn name(mut self, name: impl Into<Cow<'static, str>>) -> Self {
@@ -119,7 +137,7 @@ impl Lock {
         self
     }
 
-    /// The text of [`LockError::Busy`], for the person who asked.
+    /// The text of [`LockError::Busy`] and [`LockError::TimedOut`], for the person who asked.
     pub fn message(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
         self
@@ -145,7 +163,7 @@ impl Lock {
         F::Output: LockOutcome,
     {
         let body = pin!(Some(body));
-        match self.acquire().await {
+        match obtain(self.prepare(false)).await {
             Ok(guard) => guard.attend(body).await.reported(),
             Err(error) => LockOutcome::from_lock_error(error),
         }
@@ -160,7 +178,7 @@ impl Lock {
     {
         let body = pin!(Some(body));
         let who = self.who::<F::Output>();
-        match self.acquire().await {
+        match obtain(self.prepare(false)).await {
             Ok(guard) => {
                 let lock = guard.share();
                 guard.attend(body).await.skippable(lock.held())
@@ -187,16 +205,17 @@ impl Lock {
         }
     }
 
-    /// Acquires the lock, or says at once why not.
+    /// Acquires the lock, or says why not: at once, or when the [`wait`](Lock::wait) has run out.
     ///
-    /// A server in trouble is asked again for as long as the manager's timeout allows, always with
-    /// the same token, so that a lost reply neither locks the caller out nor counts twice. Inside
+    /// A server in trouble is asked again for as long as the manager's timeout or the wait allows,
+    /// always with the same token, so that a lost reply neither locks the caller out nor counts twice. Inside
     /// of a body under the same key and manager the guard joins the outer lock, without traffic;
     /// the settings are those of the outer one.
     ///
     /// # Errors
-    /// [`LockError::Busy`] when somebody else holds it, [`LockError::Lost`] when it would join a
-    /// lock that is lost, and every other [`LockError`].
+    /// [`LockError::Busy`] when somebody else holds it, [`LockError::TimedOut`] when somebody still
+    /// did when the wait was over, [`LockError::QueueFull`] when too many wait,
+    /// [`LockError::Lost`] when it would join a lock that is lost, and every other [`LockError`].
     ///
     /// # Cancellation
     /// Dropping the future at any point leaves no lock behind: if the server was asked already, the
@@ -205,7 +224,7 @@ impl Lock {
     /// # Panics
     /// Tokio panics when its runtime was built without `enable_time` and `enable_io`.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
-        self.obtain(false).await
+        obtain(self.prepare(false)).await
     }
 
     /// [`acquire`](Lock::acquire) with a [`Fence`] for the resource behind the lock.
@@ -217,18 +236,18 @@ impl Lock {
     /// # Cancellation
     /// As [`acquire`](Lock::acquire).
     pub async fn acquire_fenced(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(self.obtain(true).await?)
+        fenced(obtain(self.prepare(true)).await?)
     }
 
     /// [`acquire`](Lock::acquire) for code that is not async. It blocks the thread for a round trip
-    /// to the server, which a background thread does; for up to the manager's timeout when the
-    /// server is in trouble.
+    /// to the server, which a background thread does; for up to the [`wait`](Lock::wait) when the
+    /// lock is busy, and for up to the manager's timeout when the server is in trouble.
     ///
     /// # Errors
     /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] wherever the current tokio
     /// runtime is a current-thread one, its `spawn_blocking` threads included.
     pub fn acquire_blocking(self) -> Result<LockGuard, LockError> {
-        self.obtain_blocking(false)
+        obtain_blocking(self.prepare(false))
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
@@ -237,7 +256,7 @@ impl Lock {
     /// As [`acquire_fenced`](Lock::acquire_fenced) and
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(self.obtain_blocking(true)?)
+        fenced(obtain_blocking(self.prepare(true))?)
     }
 
     /// Whose error is logged because an `R` cannot carry it.
@@ -245,30 +264,8 @@ impl Lock {
         (!R::CARRIES_ERRORS).then(|| (self.name.clone(), self.key.clone()))
     }
 
-    async fn obtain(self, fenced: bool) -> Result<LockGuard, LockError> {
-        let asked = match self.prepare(fenced)? {
-            Prepared::Joined(guard) => return Ok(guard),
-            Prepared::Asked(asked) => asked,
-        };
-        inside_runtime()?;
-        let Asked { manager, claim, granted } = *asked;
-        granted.guard(Hold::acquire(manager, claim).await)
-    }
-
-    fn obtain_blocking(self, fenced: bool) -> Result<LockGuard, LockError> {
-        let asked = match self.prepare(fenced)? {
-            Prepared::Joined(guard) => return Ok(guard),
-            Prepared::Asked(asked) => asked,
-        };
-        let current = Handle::try_current().map(|runtime| runtime.runtime_flavor());
-        if matches!(current, Ok(RuntimeFlavor::CurrentThread)) {
-            return Err(LockError::BlockingInAsync);
-        }
-        let Asked { manager, claim, granted } = *asked;
-        granted.guard(Hold::acquire_blocking(manager, claim))
-    }
-
-    /// Does everything that can be done without a server.
+    /// Does everything that can be done without a server: a future that waits for it carries what
+    /// comes of this, and no longer the lock's description.
     fn prepare(self, fenced: bool) -> Result<Prepared, LockError> {
         self.key.check()?;
         let ttl = check_ttl(self.ttl)?;
@@ -277,53 +274,77 @@ impl Lock {
         if let Some(held) = Scope::find(ours) {
             return LockGuard::joining(held, self.on_lost).map(Prepared::Joined);
         }
-        let token = Token::new(&label(manager.label(), &self.name))?;
-        let mut claim = Claim::new(self.key.clone(), token, ttl);
+        let asked = Moment::now();
+        let token = Token::new(manager.label(), &self.name, asked)?;
+        let mut claim = Claim::new(self.key, token, ttl);
         claim.labels.name = self.name;
         claim.min_hold = self.min_hold.min(ttl);
         claim.fenced = fenced;
-        let granted = Granted {
-            asked: Moment::now(),
-            labels: claim.labels.clone(),
+        claim.wait = self.wait;
+        let wanted = Wanted {
+            asked,
             renewed: self.renewed.unwrap_or(true),
             max_hold: self.max_hold,
             on_lost: self.on_lost,
-            key: self.key,
             message: self.message,
         };
-        Ok(Prepared::Asked(Box::new(Asked { manager, claim, granted })))
+        Ok(Prepared::ToAsk(Box::new(ToAsk { manager, claim: Arc::new(claim), wanted })))
     }
 }
 
 enum Prepared {
     Joined(LockGuard),
-    Asked(Box<Asked>),
+    ToAsk(Box<ToAsk>),
 }
 
-struct Asked {
+struct ToAsk {
     manager: LockManager,
-    claim: Claim,
-    granted: Granted,
+    claim: Arc<Claim>,
+    wanted: Wanted,
+}
+
+async fn obtain(prepared: Result<Prepared, LockError>) -> Result<LockGuard, LockError> {
+    let ToAsk { manager, claim, wanted } = match prepared? {
+        Prepared::Joined(guard) => return Ok(guard),
+        Prepared::ToAsk(to_ask) => *to_ask,
+    };
+    inside_runtime()?;
+    let answer = Hold::acquire(manager, Arc::clone(&claim)).await;
+    wanted.guard(&claim, answer)
+}
+
+fn obtain_blocking(prepared: Result<Prepared, LockError>) -> Result<LockGuard, LockError> {
+    let ToAsk { manager, claim, wanted } = match prepared? {
+        Prepared::Joined(guard) => return Ok(guard),
+        Prepared::ToAsk(to_ask) => *to_ask,
+    };
+    let current = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+    if matches!(current, Ok(RuntimeFlavor::CurrentThread)) {
+        return Err(LockError::BlockingInAsync);
+    }
+    let answer = Hold::acquire_blocking(manager, Arc::clone(&claim));
+    wanted.guard(&claim, answer)
 }
 
 /// What to make of the server's answer.
-struct Granted {
+struct Wanted {
     asked: Moment,
-    labels: Labels,
     renewed: bool,
     max_hold: Option<Duration>,
     on_lost: OnLost,
-    key: LockKey,
     message: Option<String>,
 }
 
-impl Granted {
-    fn guard(self, answer: Result<(Hold, Grant), Refusal>) -> Result<LockGuard, LockError> {
-        let waited = Moment::now().since(self.asked);
-        let Self { labels, key, message, .. } = self;
+impl Wanted {
+    fn guard(
+        self,
+        claim: &Claim,
+        answer: Result<(Hold, Grant), Refusal>,
+    ) -> Result<LockGuard, LockError> {
+        let Claim { key, labels, .. } = claim;
         let error = match answer {
             Ok((hold, grant)) => {
-                telemetry::acquired(&labels, &key, waited);
+                telemetry::acquired(labels, key, self.asked);
                 let limit = self.max_hold.map(|max_hold| grant.sent.after(max_hold));
                 let renewal = match limit {
                     _ if !self.renewed => Renewal::Off,
@@ -333,12 +354,19 @@ impl Granted {
                 let held = Held::new(hold, grant, renewal)?;
                 return Ok(LockGuard::owning(held, self.on_lost));
             }
-            Err(Refusal::Busy { owner, left: retry_after }) => {
-                LockError::Busy { key: key.clone(), owner, retry_after, message }
+            Err(Refusal::Busy { owner, left: retry_after, line }) => {
+                let (key, message) = (key.clone(), self.message);
+                match line {
+                    Line::Outside => LockError::Busy { key, owner, retry_after, message },
+                    Line::Left(position) => {
+                        LockError::TimedOut { key, owner, retry_after, position, message }
+                    }
+                    Line::Full => LockError::QueueFull { key },
+                }
             }
             Err(Refusal::Failed(error)) => error,
         };
-        telemetry::refused(&labels, &key, &error, waited);
+        telemetry::refused(labels, key, &error, self.asked);
         Err(error)
     }
 }

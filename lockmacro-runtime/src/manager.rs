@@ -1,18 +1,23 @@
 //! Where locks come from: a server, and how this process shows itself there.
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::try_id;
 use tokio::time::timeout;
 
-use crate::backend::{Backend, Memory, Redis};
+use crate::backend::{Answer, Asked, Backend, Failed, Memory, Redis};
 use crate::census::{Census, Member};
 use crate::error::LockError;
 use crate::janitor::Janitor;
-use crate::token::default_label;
+use crate::token::{default_label, label};
 
 /// How long a caller waits for a server in trouble.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -51,6 +56,8 @@ struct Inner {
     label: String,
     census: Census,
     closed: AtomicBool,
+    /// Told to those who wait when the manager is shut down.
+    closing: Notify,
 }
 
 /// Settings of a [`LockManager`], see [`LockManager::builder`].
@@ -116,6 +123,7 @@ impl LockManager {
     /// Dropping the future leaves the manager closed, and what it would have waited for goes on.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
         self.0.closed.store(true, Ordering::SeqCst);
+        self.0.closing.notify_waiters();
         inside_runtime()?;
         let empty = self::timeout(timeout, self.0.census.empty()).await;
         let held = self.0.census.count();
@@ -125,6 +133,28 @@ impl LockManager {
         self.0.backend.disconnect();
         self.0.janitor.stop();
         Ok(())
+    }
+
+    /// Waits for the answer, or until the manager is shut down.
+    pub(crate) async fn unless_closed(
+        &self,
+        mut waiting: Asked<'_, Result<Answer, Failed>>,
+    ) -> Result<Answer, Failed> {
+        let mut closing = pin!(self.0.closing.notified());
+        // From here on it is heard.
+        closing.as_mut().enable();
+        let closed = || Failed { error: LockError::ShutDown, written: true };
+        poll_fn(|cx| {
+            if self.0.closed.load(Ordering::SeqCst) {
+                return Poll::Ready(Err(closed()));
+            }
+            if let Poll::Ready(answer) = waiting.as_mut().poll(cx) {
+                return Poll::Ready(answer);
+            }
+            ready!(closing.as_mut().poll(cx));
+            Poll::Ready(Err(closed()))
+        })
+        .await
     }
 
     /// Whether this and the other are one manager.
@@ -170,7 +200,8 @@ impl LockManagerBuilder {
         self
     }
 
-    /// How long a caller waits at most for a server in trouble, 2 s by default. One command that is
+    /// How long a caller waits at most for a server in trouble, 2 s by default; one that waits for
+    /// its lock anyway, as long as that. One command that is
     /// not answered is given a quarter of it. At least 20 ms, at most an hour.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.clamp(TIMEOUT_MIN, TIMEOUT_MAX);
@@ -200,14 +231,20 @@ impl LockManagerBuilder {
         LockManager(Arc::new(Inner {
             janitor: Janitor::new(&backend),
             backend,
-            label: self.label.unwrap_or_else(default_label),
+            label: label(&self.label.unwrap_or_else(default_label)),
             census: Census::default(),
             closed: AtomicBool::new(false),
+            closing: Notify::new(),
         }))
     }
 }
 
 /// Whether there is a tokio runtime to wait on.
 pub(crate) fn inside_runtime() -> Result<(), LockError> {
-    Handle::try_current().map(drop).map_err(|_| LockError::NoRuntime)
+    // A task is inside of one, and that is known without touching what all threads share.
+    if try_id().is_some() || Handle::try_current().is_ok() {
+        Ok(())
+    } else {
+        Err(LockError::NoRuntime)
+    }
 }

@@ -4,8 +4,8 @@
 //! are as many keys as orders.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
+use crate::clock::Moment;
 use crate::error::LockError;
 use crate::key::LockKey;
 use crate::loss::Lost;
@@ -60,19 +60,22 @@ pub(crate) fn span(labels: &Labels, key: &LockKey) -> tracing::Span {
     tracing::debug_span!("lock", name = %labels.name, template = labels.template, %key)
 }
 
-pub(crate) fn acquired(labels: &Labels, key: &LockKey, waited: Duration) {
-    tracing::debug!(name = %labels.name, template = labels.template, %key, ?waited, "lock acquired");
-    numbers::asked(labels, "acquired", waited);
+pub(crate) fn acquired(labels: &Labels, key: &LockKey, asked: Moment) {
+    let Labels { name, template } = labels;
+    tracing::debug!(%name, template, %key, waited = ?asked.elapsed(), "lock acquired");
+    numbers::asked(labels, "acquired", asked);
 }
 
-pub(crate) fn refused(labels: &Labels, key: &LockKey, error: &LockError, waited: Duration) {
+pub(crate) fn refused(labels: &Labels, key: &LockKey, error: &LockError, asked: Moment) {
     let Labels { name, template } = labels;
+    let waited = asked.elapsed();
     if error.is_busy() {
         tracing::debug!(%name, template, %key, ?waited, %error, "lock refused");
-        numbers::asked(labels, "busy", waited);
+        let timed_out = matches!(error, LockError::TimedOut { .. });
+        numbers::asked(labels, if timed_out { "timed_out" } else { "busy" }, asked);
     } else {
         tracing::warn!(%name, template, %key, ?waited, %error, "lock refused");
-        numbers::asked(labels, "error", waited);
+        numbers::asked(labels, "error", asked);
     }
 }
 
@@ -111,8 +114,8 @@ pub(crate) fn release_unconfirmed(labels: &Labels, key: &LockKey, error: &LockEr
     tracing::warn!(name = %labels.name, %key, %error, "lock is still being released");
 }
 
-pub(crate) fn released(labels: &Labels, held: Duration) {
-    numbers::held(labels, held);
+pub(crate) fn released(labels: &Labels, since: Moment) {
+    numbers::held(labels, since);
 }
 
 /// An error that the return type of a function cannot carry.
@@ -124,25 +127,26 @@ pub(crate) fn unreported(name: &str, key: Option<&LockKey>, error: &LockError) {
 
 #[cfg(feature = "metrics")]
 mod numbers {
-    use std::time::Duration;
-
     use metrics::{Gauge, counter, gauge as metric, histogram};
 
     use super::Labels;
+    use crate::clock::Moment;
 
     pub(super) fn gauge(name: &'static str, labels: &Labels) -> Gauge {
         metric!(name, "name" => labels.name.clone(), "template" => labels.template)
     }
 
-    pub(super) fn asked(labels: &Labels, outcome: &'static str, waited: Duration) {
+    pub(super) fn asked(labels: &Labels, outcome: &'static str, asked: Moment) {
         count("lockmacro_acquisitions_total", labels, ("outcome", outcome));
         let (name, template) = (labels.name.clone(), labels.template);
-        histogram!("lockmacro_wait_seconds", "name" => name, "template" => template).record(waited);
+        histogram!("lockmacro_wait_seconds", "name" => name, "template" => template)
+            .record(asked.elapsed());
     }
 
-    pub(super) fn held(labels: &Labels, held: Duration) {
+    pub(super) fn held(labels: &Labels, since: Moment) {
         let (name, template) = (labels.name.clone(), labels.template);
-        histogram!("lockmacro_hold_seconds", "name" => name, "template" => template).record(held);
+        histogram!("lockmacro_hold_seconds", "name" => name, "template" => template)
+            .record(since.elapsed());
     }
 
     pub(super) fn count(
@@ -161,12 +165,11 @@ mod numbers {
 
 #[cfg(not(feature = "metrics"))]
 mod numbers {
-    use std::time::Duration;
-
     use super::Labels;
+    use crate::clock::Moment;
 
-    pub(super) fn asked(_: &Labels, _: &str, _: Duration) {}
-    pub(super) fn held(_: &Labels, _: Duration) {}
+    pub(super) fn asked(_: &Labels, _: &str, _: Moment) {}
+    pub(super) fn held(_: &Labels, _: Moment) {}
     pub(super) fn count(_: &str, _: &Labels, _: (&str, &str)) {}
     pub(super) fn unreported(_: &str) {}
 }

@@ -5,17 +5,18 @@ use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Expr, Lit, LitStr, Path, Result, Token};
 
-use crate::duration::{self, Time};
+use crate::duration::{self, Time, Wait};
 use crate::policy::{self, OnBusy, OnLost, is_path};
 use crate::template::Template;
 
 /// What can be written, each with an example.
-const KNOWN: [(&str, &str); 12] = [
+const KNOWN: [(&str, &str); 13] = [
     ("key", "key = \"order:<id>\""),
     ("ttl", "ttl = \"300s\""),
     ("renew", "renew"),
     ("max_hold", "max_hold = \"10m\""),
     ("min_hold", "min_hold = \"5s\""),
+    ("wait", "wait = \"5s\""),
     ("on_busy", "on_busy = skip"),
     ("on_lost", "on_lost = error"),
     ("guard", "guard = lock"),
@@ -25,9 +26,6 @@ const KNOWN: [(&str, &str); 12] = [
     ("crate", "crate = my_crate::lockmacro_runtime"),
 ];
 
-/// What belongs to the grammar and has no meaning yet: refused, never ignored.
-const LATER: [&str; 1] = ["wait"];
-
 pub(crate) struct Args {
     pub(crate) key: Key,
     /// Without it the lease is the runtime's, which is renewed.
@@ -35,6 +33,8 @@ pub(crate) struct Args {
     pub(crate) renew: bool,
     pub(crate) max_hold: Option<Time>,
     pub(crate) min_hold: Option<Time>,
+    /// Without it the lock is asked for once.
+    pub(crate) wait: Option<Wait>,
     pub(crate) on_busy: OnBusy,
     pub(crate) on_lost: Option<OnLost>,
     /// The body's name for the guard.
@@ -62,7 +62,8 @@ impl Args {
             Key::Template(template) => (None, Some(template)),
             Key::Expr(expr) => (Some(expr), None),
         };
-        let times = [&self.ttl, &self.max_hold, &self.min_hold].into_iter().flatten();
+        let wait = self.wait.as_ref().and_then(Wait::limit);
+        let times = [&self.ttl, &self.max_hold, &self.min_hold].into_iter().flatten().chain(wait);
         let values = template.into_iter().chain(&self.message).flat_map(Template::exprs);
         values.chain(key).chain(times.filter_map(Time::expr)).chain(&self.manager)
     }
@@ -79,7 +80,8 @@ impl Parse for Args {
         let mut names: Vec<Ident> = Vec::new();
         let (mut key, mut ttl, mut renew, mut max_hold, mut min_hold) =
             (None, None, false, None, None);
-        let (mut on_busy, mut on_lost, mut guard, mut fence) = (OnBusy::Error, None, None, None);
+        let (mut wait, mut on_busy, mut on_lost) = (None, OnBusy::Error, None);
+        let (mut guard, mut fence) = (None, None);
         let (mut message, mut manager, mut runtime) = (None, None, None);
         while !input.is_empty() {
             let name = name(input)?;
@@ -95,6 +97,7 @@ impl Parse for Args {
                 "renew" => renew = parse_bare(input, &name)?,
                 "max_hold" => max_hold = Some(parse_time(input, &name)?),
                 "min_hold" => min_hold = Some(parse_time(input, &name)?),
+                "wait" => wait = Some(duration::wait(value(input, &name)?)?),
                 "on_busy" => on_busy = policy::on_busy(value(input, &name)?)?,
                 "on_lost" => on_lost = Some(policy::on_lost(value(input, &name)?)?),
                 "guard" => guard = Some(parse_binding(input, &name)?),
@@ -123,6 +126,7 @@ impl Parse for Args {
             renew,
             max_hold,
             min_hold,
+            wait,
             on_busy,
             on_lost,
             guard,
@@ -272,9 +276,6 @@ fn parse_runtime(input: ParseStream, name: &Ident) -> Result<Path> {
 /// Why an argument is refused, and what to write instead.
 fn refusal(name: &Ident) -> String {
     let name = name.to_string();
-    if LATER.contains(&name.as_str()) {
-        return format!("`{name}` is not available yet: remove it");
-    }
     let known = KNOWN.iter().map(|(known, _)| *known);
     if let Some(near) = known.clone().find(|known| near(&name, known)) {
         return format!("unknown argument `{name}`: did you mean `{near}`?");

@@ -8,7 +8,7 @@ use syn::ext::IdentExt as _;
 use syn::{Error, Result};
 
 use crate::args::{Args, Key};
-use crate::duration::{TTL_DEFAULT, Time};
+use crate::duration::{TTL_DEFAULT, Time, Wait};
 use crate::item::Function;
 use crate::policy::{OnBusy, OnLost};
 
@@ -23,6 +23,7 @@ pub(crate) fn check(args: &Args, function: &Function) -> Result<()> {
     }
     check_renewal(args)?;
     check_min_hold(args)?;
+    check_wait(args)?;
     check_on_lost(args, function)?;
     check_bindings(args, &names)
 }
@@ -83,6 +84,19 @@ fn check_min_hold(args: &Args) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+fn check_wait(args: &Args) -> Result<()> {
+    let policy = match (&args.wait, &args.on_busy) {
+        (Some(Wait::Forever), OnBusy::Skip) => "skip",
+        (Some(Wait::Forever), OnBusy::Fallback(_)) => "fallback",
+        _ => return Ok(()),
+    };
+    let message = format!(
+        "`on_busy` is for when the wait is over, and `wait = forever` never is: remove `on_busy`, \
+         or write how long to wait before `{policy}`, as in `wait = \"5s\"`"
+    );
+    Err(Error::new(args.span_of("on_busy"), message))
 }
 
 fn check_on_lost(args: &Args, function: &Function) -> Result<()> {

@@ -5,10 +5,14 @@ use std::time::Duration;
 use syn::spanned::Spanned as _;
 use syn::{Error, Expr, Lit, LitStr, Result};
 
+use crate::policy::is_path;
+
 /// The lease of a lock without `ttl`, the shortest and the longest one, as the engine has them.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 const TTL_MIN: Duration = Duration::from_millis(50);
 const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Longest wait that has an end.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A span of time, as written in the attribute.
 pub(crate) enum Time {
@@ -16,6 +20,22 @@ pub(crate) enum Time {
     Literal(Duration),
     /// An expression of type `Duration`.
     Expr(Expr),
+}
+
+/// How long to wait for a busy lock.
+pub(crate) enum Wait {
+    For(Time),
+    Forever,
+}
+
+impl Wait {
+    /// The longest wait.
+    pub(crate) fn limit(&self) -> Option<&Time> {
+        match self {
+            Wait::For(limit) => Some(limit),
+            Wait::Forever => None,
+        }
+    }
 }
 
 impl Time {
@@ -46,6 +66,29 @@ pub(crate) fn ttl(value: Expr) -> Result<Time> {
     Err(Error::new(span, message))
 }
 
+/// Reads the value of `wait`, which may be without an end.
+pub(crate) fn wait(value: Expr) -> Result<Wait> {
+    if is_path(&value, "forever") {
+        return Ok(Wait::Forever);
+    }
+    let span = value.span();
+    let literal = match &value {
+        Expr::Lit(syn::ExprLit { lit: Lit::Str(text), .. }) => text.value(),
+        _ => String::new(),
+    };
+    if literal.trim() == "forever" {
+        return Err(Error::new(span, "write it without quotes: `wait = forever`"));
+    }
+    let limit = time("wait", value)?;
+    match limit.literal() {
+        Some(limit) if limit > WAIT_MAX => Err(Error::new(
+            span,
+            "this wait is too long: `wait` is at most \"24h\", or write `wait = forever`",
+        )),
+        _ => Ok(Wait::For(limit)),
+    }
+}
+
 /// Reads the value of the argument `name`.
 pub(crate) fn time(name: &str, value: Expr) -> Result<Time> {
     let literal = match &value {
@@ -53,7 +96,7 @@ pub(crate) fn time(name: &str, value: Expr) -> Result<Time> {
         _ => return Ok(Time::Expr(value)),
     };
     match literal {
-        Lit::Str(text) => parse(text).map(Time::Literal),
+        Lit::Str(text) => parse(name, text).map(Time::Literal),
         Lit::Int(number) => {
             let number = number.base10_digits();
             Err(Error::new(
@@ -71,7 +114,7 @@ pub(crate) fn time(name: &str, value: Expr) -> Result<Time> {
 }
 
 /// Reads a literal of whole milliseconds, more than none.
-fn parse(literal: &LitStr) -> Result<Duration> {
+fn parse(name: &str, literal: &LitStr) -> Result<Duration> {
     let text = literal.value();
     let fault = |message: String| Err(Error::new(literal.span(), message));
     if !text.trim().is_empty() && text.trim().chars().all(|c| c.is_ascii_digit()) {
@@ -94,6 +137,9 @@ fn parse(literal: &LitStr) -> Result<Duration> {
             "`{text}` is not a duration: write a number and a unit, as in \"300s\", \"1m30s\" or \"500ms\""
         ));
     };
+    if duration.is_zero() && name == "wait" {
+        return fault("a wait of zero: remove `wait` to ask once".to_owned());
+    }
     if duration.is_zero() {
         return fault("a duration of zero: write a longer one, as in \"300s\"".to_owned());
     }
@@ -164,6 +210,28 @@ mod tests {
         assert_eq!(read(parse_quote!("1ms")), Some(Duration::from_millis(1)));
         assert_eq!(read(parse_quote!("7days")), Some(Duration::from_secs(7 * 86_400)));
         assert_eq!(read(parse_quote!("0s")), None);
+    }
+
+    #[test]
+    fn a_wait_is_a_millisecond_to_a_day_or_has_no_end() {
+        let read = |value| match wait(value) {
+            Ok(Wait::For(limit)) => Ok(limit.literal()),
+            Ok(Wait::Forever) => Ok(Some(Duration::MAX)),
+            Err(error) => Err(error.to_string()),
+        };
+        assert_eq!(read(parse_quote!("1ms")), Ok(Some(Duration::from_millis(1))));
+        assert_eq!(read(parse_quote!("24h")), Ok(Some(WAIT_MAX)));
+        assert_eq!(read(parse_quote!(forever)), Ok(Some(Duration::MAX)));
+        assert_eq!(read(parse_quote!(self.patience)), Ok(None));
+        for (value, word) in [
+            ("24h 1ms", "`wait = forever`"),
+            ("forever", "without quotes"),
+            ("0s", "ask once"),
+            ("999us", "whole milliseconds"),
+        ] {
+            let error = read(parse_quote!(#value)).unwrap_err();
+            assert!(error.contains(word), "{value:?}: {error}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use syn::{Expr, ExprPath, ExprReference, Path, Result, Token, parse_quote_spanne
 
 use crate::args::{Args, Key};
 use crate::check;
-use crate::duration::Time;
+use crate::duration::{Time, Wait};
 use crate::item::{Function, braces};
 use crate::policy::{OnBusy, OnLost};
 use crate::template::{Part, Template};
@@ -191,7 +191,7 @@ impl<'a> Printer<'a> {
         quote_spanned!(site=> #runtime::Lock::new(#key) #lease.name(#name) #message #manager)
     }
 
-    /// Output: `.ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold).on_lost(policy)`
+    /// Output: `.ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold).wait(wait).on_lost(policy)`
     fn lease(&self) -> TokenStream {
         let (site, runtime, args) = (self.site, &self.runtime, self.args);
         let time = |method: &str, time: &Option<Time>| {
@@ -203,6 +203,13 @@ impl<'a> Printer<'a> {
         let renew = args.renew.then(|| quote_spanned!(site=> .renew()));
         let max_hold = time("max_hold", &args.max_hold);
         let min_hold = time("min_hold", &args.min_hold);
+        let wait = args.wait.as_ref().map(|wait| match wait {
+            Wait::For(limit) => {
+                let limit = self.time(limit);
+                quote_spanned!(site=> .wait(#limit))
+            }
+            Wait::Forever => quote_spanned!(site=> .wait_forever()),
+        });
         let on_lost = match args.on_lost {
             // What happens by itself.
             None | Some(OnLost::Cancel) => None,
@@ -212,7 +219,7 @@ impl<'a> Printer<'a> {
             // The body is run in another way.
             Some(OnLost::Recover(_)) => None,
         };
-        quote_spanned!(site=> #ttl #renew #max_hold #min_hold #on_lost)
+        quote_spanned!(site=> #ttl #renew #max_hold #min_hold #wait #on_lost)
     }
 
     /// Output: `Duration::from_secs(300)`

@@ -45,7 +45,8 @@ use proc_macro::TokenStream;
 /// | `renew` | alone: the lease of `ttl` is renewed while the body runs, so that `ttl` is how long after a crash the lock is free again | off when `ttl` is given |
 /// | `max_hold` | a duration, as `ttl`: the end of renewal, after which the lock is lost | none: as long as the body runs |
 /// | `min_hold` | a duration, at most `ttl`: the key stays at least that long, however short the body is | none: the key goes with the body |
-/// | `on_busy` | `error` · `skip` · `fallback(path)`, which calls a function with the same arguments and return type | `error` |
+/// | `wait` | a duration of 1 ms to 24 h, as `ttl`: how long to wait in line while somebody else holds the lock · `forever`; see [below](#waiting) | none: the lock is asked for once |
+/// | `on_busy` | `error` · `skip` · `fallback(path)`, which calls a function with the same arguments and return type: what happens when somebody else holds the lock, or still does after the `wait` | `error` |
 /// | `on_lost` | `cancel` · `error` · `finish` · the path of a function `fn(Lost, Ret) -> Ret`; see [below](#when-the-lock-is-lost) | `cancel`, and `error` in a function that is not async |
 /// | `guard` | a name, which is a `&LockGuard` in the body | none |
 /// | `fence` | a name, which is a `Fence` in the body: a number that grows from grant to grant | none, and no fence is issued |
@@ -82,6 +83,29 @@ use proc_macro::TokenStream;
 /// In a key, different values never give the same text: a value is percent-encoded where it could
 /// be taken for structure, placeholders do not touch each other, and a literal does not start with
 /// `%` after one. Plain ids stay as they are. In a message values are shown as they are.
+///
+/// # Waiting
+///
+/// Who waits gets the lock in the order of asking, handed over by the holder's release. When the
+/// `wait` has run out, `on_busy` says what happens; its error is `LockError::TimedOut` then, which
+/// is busy too, with the holder and the place in line. Dropping the call leaves the line.
+///
+/// ```
+/// # use lockmacro_runtime::{LockError, distributed_lock};
+/// #[distributed_lock(key = "account:<id>", ttl = "10s", wait = "5s")]
+/// async fn book(id: u64, cents: i64) -> Result<(), LockError> {
+/// #   let _ = cents;
+///     Ok(())
+/// }
+///
+/// #[distributed_lock(key = "mailbox:<id>", ttl = "1m", wait = "500ms", on_busy = skip)]
+/// async fn tidy_up(id: u64) {}
+///
+/// #[distributed_lock(key = "import", wait = forever)]
+/// fn import() -> Result<(), LockError> {
+///     Ok(())
+/// }
+/// ```
 ///
 /// # When the lock is lost
 ///
@@ -144,7 +168,7 @@ use proc_macro::TokenStream;
 ///
 /// | `on_busy` | return type | when busy |
 /// |---|---|---|
-/// | `error`, `fallback` | `Result<T, E>` with `E: From<LockError>`, or a type that is `LockOutcome` | `Err(LockError::Busy { .. })`, or what the other function gives |
+/// | `error`, `fallback` | `Result<T, E>` with `E: From<LockError>`, or a type that is `LockOutcome` | `Err(LockError::Busy { .. })`, or `TimedOut` after a `wait`, or what the other function gives |
 /// | `skip` | `()`, `Option<T>`, `Result<(), E>`, `Result<Option<T>, E>`, or a type that is `SkipOutcome` | `()`, `None`, `Ok(())`, `Ok(None)` |
 ///
 /// # What it expands to

@@ -9,7 +9,7 @@ use syn::visit_mut::VisitMut;
 use syn::{Attribute, ImplItemFn, Item};
 
 /// `name.rs` expands to `name.expanded.rs`.
-const SAMPLES: [&str; 12] = [
+const SAMPLES: [&str; 13] = [
     "audit_order",
     "sync",
     "skip",
@@ -22,6 +22,7 @@ const SAMPLES: [&str; 12] = [
     "guard_and_fence",
     "recovery",
     "skip_with_a_fence",
+    "wait",
 ];
 
 fn folder() -> PathBuf {

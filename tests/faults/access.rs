@@ -38,7 +38,7 @@ async fn a_user_without_set_is_denied() {
 
 #[tokio::test]
 async fn a_user_without_the_key_is_denied() {
-    let (server, manager) = with_user(&["~invoice:*", "+@all"]).await;
+    let (server, manager) = with_user(&["~invoice:*", "~lm1:*", "+@all"]).await;
     assert_denied(&refusal(&manager).await);
     let allowed = Lock::new("invoice:1").ttl(LONG).manager(&manager);
     assert_eq!(allowed.run(async { Locked::Ok(7) }).await, Ok(7));

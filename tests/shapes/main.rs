@@ -9,6 +9,7 @@ mod leases;
 mod losses;
 mod methods;
 mod outcomes;
+mod waits;
 
 use std::time::{Duration, Instant};
 

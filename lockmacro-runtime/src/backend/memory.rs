@@ -1,14 +1,16 @@
 //! `memory://`: the locks of one process, with the meaning of a server and nothing to install.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::{Answer, Claim, Grant, Released};
+use tokio::time::{Instant, timeout_at};
+
+use super::{Answer, Claim, Grant, Line, Released};
 use crate::clock::Moment;
 use crate::fence::Fence;
 use crate::token::{Token, label_of};
+use crate::waiting::{CLAIM, Handover, News, PLACES, Waiters, tick};
 
 /// Below this many keys nobody looks for expired ones.
 const SWEEP_FROM: usize = 64;
@@ -17,11 +19,16 @@ const SWEEP_FROM: usize = 64;
 static SHARED: LazyLock<Memory> = LazyLock::new(Memory::new);
 
 #[derive(Debug, Clone)]
-pub(crate) struct Memory(Arc<Mutex<Store>>);
+pub(crate) struct Memory {
+    store: Arc<Mutex<Store>>,
+    waiters: Arc<Waiters>,
+}
 
 #[derive(Debug)]
 struct Store {
     held: HashMap<String, Held>,
+    /// Who waits, the longest first. No key has an empty line.
+    lines: HashMap<String, VecDeque<Waiting>>,
     /// The number of keys at which expired ones are thrown out next.
     sweep_at: usize,
     last_fence: u64,
@@ -33,14 +40,24 @@ struct Held {
     expires: Moment,
 }
 
+#[derive(Debug)]
+struct Waiting {
+    token: Token,
+    ttl: Duration,
+    fenced: bool,
+    number: u64,
+}
+
 impl Memory {
     /// A store of its own.
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Store {
+        let store = Store {
             held: HashMap::new(),
+            lines: HashMap::new(),
             sweep_at: SWEEP_FROM,
             last_fence: 0,
-        })))
+        };
+        Self { store: Arc::new(Mutex::new(store)), waiters: Arc::default() }
     }
 
     /// The store of the process.
@@ -49,23 +66,65 @@ impl Memory {
     }
 
     pub(crate) fn acquire(&self, claim: &Claim) -> Answer {
+        self.ask(claim, None)
+    }
+
+    pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Answer {
+        let waiter = self.waiters.join();
+        let until = Instant::now().checked_add(wait);
+        loop {
+            let over = until.is_some_and(|until| until <= Instant::now());
+            let answer = self.ask(claim, Some(waiter.number));
+            // Nothing is on its way: who is dropped now is out with one release.
+            claim.settle(true);
+            let Answer::Busy { left, line: Line::Left(rank), .. } = &answer else {
+                return answer;
+            };
+            if over {
+                return answer;
+            }
+            let pause = Instant::now() + tick(*rank, *left, true, fastrand::f64());
+            match timeout_at(until.map_or(pause, |until| until.min(pause)), waiter.news()).await {
+                Ok(News::Granted(Handover { heard: sent, ttl, fence, .. }))
+                    if Moment::now().since(sent) < ttl / 2 =>
+                {
+                    let (at, resent) = (sent, false);
+                    return Answer::Granted(Grant { sent, at, ttl, resent, fence });
+                }
+                // Too little may be left of it: asking again confirms it, or stands in line.
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Asks once, and stands in line as `waiter` if the lock is busy.
+    fn ask(&self, claim: &Claim, waiter: Option<u64>) -> Answer {
         let now = Moment::now();
         let mut store = self.store();
-        if let Some(held) = store.held.get(claim.key.as_str())
+        let key = claim.key.as_str();
+        if store.held.get(key).is_none_or(|held| held.expires <= now) {
+            if let Some(number) = waiter {
+                store.stand_in_line(claim, number);
+            }
+            store.hand_over(key, now, &self.waiters);
+        }
+        if let Some(held) = store.held.get(key)
             && held.expires > now
             && held.token != claim.token
         {
-            return Answer::Busy {
-                owner: label_of(held.token.expose().as_bytes()),
-                left: Some(held.expires.since(now)),
-                resent: false,
+            let (owner, left) = (label_of(held.token.expose().as_bytes()), held.expires.since(now));
+            let line = match waiter {
+                Some(number) => store.stand_in_line(claim, number),
+                None => Line::Outside,
             };
+            return Answer::Busy { owner, left: Some(left), line, resent: false };
         }
+        store.leave_line(claim);
         store.sweep(now);
         let held = Held { token: claim.token.clone(), expires: now.after(claim.ttl) };
-        store.held.insert(claim.key.as_str().to_owned(), held);
+        store.held.insert(key.to_owned(), held);
         let fence = claim.fenced.then(|| store.fence()).flatten();
-        Answer::Granted(Grant { sent: now, resent: false, fence })
+        Answer::Granted(Grant { sent: now, at: now, ttl: claim.ttl, resent: false, fence })
     }
 
     pub(crate) fn renew(&self, claim: &Claim, ttl: Duration) -> bool {
@@ -85,30 +144,79 @@ impl Memory {
     pub(crate) fn release(&self, claim: &Claim) -> Released {
         let now = Moment::now();
         let mut store = self.store();
-        let Entry::Occupied(mut entry) = store.held.entry(claim.key.as_str().to_owned()) else {
+        store.leave_line(claim);
+        let key = claim.key.as_str();
+        let Some(held) = store.held.get_mut(key).filter(|held| held.token == claim.token) else {
             return Released::NotHeld;
         };
-        let held = entry.get_mut();
-        if held.token != claim.token {
-            return Released::NotHeld;
-        }
         let (was_held, keep) = (held.expires > now, claim.keep());
         if was_held && !keep.is_zero() {
             held.expires = now.after(keep);
             held.token = held.token.spent();
+            // Who is first asks again, and learns when that is over.
+            if let Some(first) = store.lines.get(key).and_then(VecDeque::front) {
+                self.waiters.alarm(first.number);
+            }
         } else {
-            entry.remove();
+            store.held.remove(key);
+            store.hand_over(key, now, &self.waiters);
         }
         if was_held { Released::Held } else { Released::NotHeld }
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {
         // Nothing that runs under this mutex leaves the map half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Store {
+    /// Takes a place, or keeps the one it has.
+    fn stand_in_line(&mut self, claim: &Claim, number: u64) -> Line {
+        let line = self.lines.entry(claim.key.as_str().to_owned()).or_default();
+        let place = line.iter().position(|waiting| waiting.token == claim.token);
+        let rank = match place {
+            Some(rank) => rank,
+            None if line.len() >= PLACES => return Line::Full,
+            None => {
+                let (token, ttl, fenced) = (claim.token.clone(), claim.ttl, claim.fenced);
+                line.push_back(Waiting { token, ttl, fenced, number });
+                line.len() - 1
+            }
+        };
+        Line::Left(u32::try_from(rank).unwrap_or(u32::MAX))
+    }
+
+    fn leave_line(&mut self, claim: &Claim) {
+        if let Some(line) = self.lines.get_mut(claim.key.as_str()) {
+            line.retain(|waiting| waiting.token != claim.token);
+            if line.is_empty() {
+                self.lines.remove(claim.key.as_str());
+            }
+        }
+    }
+
+    /// Hands a free lock to who has waited longest and is still there.
+    fn hand_over(&mut self, key: &str, now: Moment, waiters: &Waiters) {
+        while let Some(line) = self.lines.get_mut(key) {
+            let next = line.pop_front();
+            if line.is_empty() {
+                self.lines.remove(key);
+            }
+            let Some(Waiting { token, ttl, fenced, number }) = next else {
+                return;
+            };
+            let fence = fenced.then(|| self.fence()).flatten();
+            // Until it is confirmed: who stands still must not keep it for the whole ttl.
+            let ttl = ttl.min(CLAIM);
+            self.held.insert(key.to_owned(), Held { token, expires: now.after(ttl) });
+            if waiters.grant(number, Handover { heard: now, at: 0, ttl, fence }) {
+                return;
+            }
+            self.held.remove(key);
+        }
+    }
+
     /// The next fence. It is the time, as on a server, so that a resource which outlives the
     /// process meets no smaller one unless the clock was set back.
     fn fence(&mut self) -> Option<Fence> {
@@ -133,14 +241,14 @@ mod tests {
     use super::*;
 
     fn claim(key: &str, ttl: Duration) -> Claim {
-        Claim::new(key.into(), Token::new("test").unwrap(), ttl)
+        Claim::new(key.into(), Token::new("test", "", Moment::now()).unwrap(), ttl)
     }
 
     #[test]
     fn expired_keys_do_not_pile_up() {
         let memory = Memory::new();
         for nth in 0..10_000 {
-            memory.acquire(&claim(&nth.to_string(), Duration::ZERO));
+            memory.ask(&claim(&nth.to_string(), Duration::ZERO), None);
         }
         assert!(memory.store().held.len() <= SWEEP_FROM);
     }
@@ -149,10 +257,10 @@ mod tests {
     fn every_shared_store_is_the_same_and_a_new_one_is_not() {
         let ttl = Duration::from_secs(1);
         let first = claim("every_shared_store_is_the_same", ttl);
-        Memory::shared().acquire(&first);
+        Memory::shared().ask(&first, None);
         let second = claim("every_shared_store_is_the_same", ttl);
-        assert!(matches!(Memory::shared().acquire(&second), Answer::Busy { .. }));
-        assert!(matches!(Memory::new().acquire(&second), Answer::Granted(_)));
+        assert!(matches!(Memory::shared().ask(&second, None), Answer::Busy { .. }));
+        assert!(matches!(Memory::new().ask(&second, None), Answer::Granted(_)));
         assert_eq!(Memory::shared().release(&first), Released::Held);
     }
 }

@@ -3,6 +3,8 @@
 mod memory;
 mod redis;
 
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -27,7 +29,11 @@ pub(crate) struct Claim {
     pub(crate) min_hold: Duration,
     /// Whether the grant is to come with a fence.
     pub(crate) fenced: bool,
+    /// How long to wait in line; `None` for not at all, `Duration::MAX` for ever.
+    pub(crate) wait: Option<Duration>,
     granted: OnceLock<Moment>,
+    /// The fate of every request with this token is known.
+    settled: AtomicBool,
     /// Until when the server may count at most, if it was asked for more than the ttl.
     longest: Mutex<Option<Moment>>,
 }
@@ -35,7 +41,7 @@ pub(crate) struct Claim {
 impl Claim {
     pub(crate) fn new(key: LockKey, token: Token, ttl: Duration) -> Self {
         let labels = Labels { name: "".into(), template: key.made_of() };
-        let (min_hold, fenced) = (Duration::ZERO, false);
+        let (min_hold, fenced, wait) = (Duration::ZERO, false, None);
         Self {
             key,
             token,
@@ -43,14 +49,27 @@ impl Claim {
             labels,
             min_hold,
             fenced,
+            wait,
             granted: OnceLock::new(),
+            settled: AtomicBool::new(false),
             longest: Mutex::new(None),
         }
     }
 
-    /// Takes note of the grant that a request sent at `sent` brought.
+    /// Takes note of the grant that a request sent at `sent` brought, if that matters later.
     pub(crate) fn granted(&self, sent: Moment) {
-        self.granted.get_or_init(|| sent);
+        if !self.min_hold.is_zero() {
+            self.granted.get_or_init(|| sent);
+        }
+    }
+
+    /// Takes note of whether a request with this token may still arrive at the server.
+    pub(crate) fn settle(&self, settled: bool) {
+        self.settled.store(settled, Ordering::Release);
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
     }
 
     /// Takes note that the server is asked to count until `end`.
@@ -78,7 +97,18 @@ pub(crate) enum Answer {
     /// It is held.
     Granted(Grant),
     /// Somebody else holds it. `resent` as in [`Grant`].
-    Busy { owner: Option<String>, left: Option<Duration>, resent: bool },
+    Busy { owner: Option<String>, left: Option<Duration>, line: Line, resent: bool },
+}
+
+/// What a caller that got no lock has to do with the line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// It was not to wait.
+    Outside,
+    /// It waited in vain, and so many were before it.
+    Left(u32),
+    /// There was no place any more.
+    Full,
 }
 
 /// A lock that was granted.
@@ -86,6 +116,10 @@ pub(crate) enum Answer {
 pub(crate) struct Grant {
     /// When the request that brought it left.
     pub(crate) sent: Moment,
+    /// When it was there, as far as the caller knows.
+    pub(crate) at: Moment,
+    /// For how long. A lock that was handed over has less than was asked for until it is renewed.
+    pub(crate) ttl: Duration,
     /// There was an earlier request whose fate is unknown.
     pub(crate) resent: bool,
     /// If it was asked for.
@@ -110,6 +144,11 @@ pub(crate) struct Failed {
     pub(crate) written: bool,
 }
 
+/// A question to a backend. Boxed: it takes kilobytes, and a future that waits for a lock, or holds
+/// it, must not carry them. Without its type, which would be too deep for the compiler's default
+/// `recursion_limit` in a caller's program.
+pub(crate) type Asked<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
 #[derive(Debug)]
 pub(crate) enum Backend {
     Memory(Memory),
@@ -125,29 +164,49 @@ impl Backend {
         }
     }
 
-    /// Asks once for a lock. Idempotent for a token. When it is dropped, the token may have been
+    /// Asks for a lock once. Idempotent for a token. When it is dropped, the token may have been
     /// written all the same.
-    pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
+    pub(crate) fn acquire<'a>(&'a self, claim: &'a Claim) -> Asked<'a, Result<Answer, Failed>> {
         match self {
-            Backend::Memory(memory) => Ok(memory.acquire(claim)),
-            Backend::Redis(redis) => redis.acquire(claim).await,
+            Backend::Memory(memory) => Box::pin(async move { Ok(memory.acquire(claim)) }),
+            Backend::Redis(redis) => Box::pin(redis.acquire(claim)),
+        }
+    }
+
+    /// Asks for a lock, and waits in line for at most `wait`; `Duration::MAX` is for ever. What is
+    /// dropped may have been written, and may stand in line.
+    pub(crate) fn wait<'a>(
+        &'a self,
+        claim: &'a Claim,
+        wait: Duration,
+    ) -> Asked<'a, Result<Answer, Failed>> {
+        match self {
+            Backend::Memory(memory) => Box::pin(async move { Ok(memory.wait(claim, wait).await) }),
+            Backend::Redis(redis) => Box::pin(redis.wait(claim, wait)),
         }
     }
 
     /// Takes the token away, or leaves it for what is left of the claim's `min_hold`; tells what it
     /// found. Idempotent.
-    pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
+    pub(crate) fn release<'a>(
+        &'a self,
+        claim: &'a Claim,
+    ) -> Asked<'a, Result<Released, LockError>> {
         match self {
-            Backend::Memory(memory) => Ok(memory.release(claim)),
-            Backend::Redis(redis) => redis.release(claim).await,
+            Backend::Memory(memory) => Box::pin(async move { Ok(memory.release(claim)) }),
+            Backend::Redis(redis) => Box::pin(redis.release(claim)),
         }
     }
 
     /// Lets the lock's ttl run anew; tells whether the token still held the lock. Never takes it.
-    pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
+    pub(crate) fn renew<'a>(
+        &'a self,
+        claim: &'a Claim,
+        ttl: Duration,
+    ) -> Asked<'a, Result<bool, LockError>> {
         match self {
-            Backend::Memory(memory) => Ok(memory.renew(claim, ttl)),
-            Backend::Redis(redis) => redis.renew(claim, ttl).await,
+            Backend::Memory(memory) => Box::pin(async move { Ok(memory.renew(claim, ttl)) }),
+            Backend::Redis(redis) => Box::pin(redis.renew(claim, ttl)),
         }
     }
 

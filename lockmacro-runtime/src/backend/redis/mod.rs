@@ -1,6 +1,9 @@
 //! Locks on one Redis server: `SET NX PX`, three scripts, and what to do when no answer comes.
 
+mod connection;
+mod errand;
 mod greeting;
+mod line;
 mod node;
 mod script;
 mod tries;
@@ -8,26 +11,25 @@ mod trouble;
 
 use std::time::Duration;
 
-use redis::Value;
-use tokio::time::Instant;
+use redis::{Cmd, Value};
 
 use self::node::{Node, Patience};
 use self::script::{ACQUIRE, RELEASE, RENEW, Script};
 use self::tries::Tries;
 use self::trouble::{Passing, Trouble};
-use super::{Answer, Claim, Failed, Grant, Released};
+use super::{Answer, Claim, Failed, Grant, Line, Released};
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
 use crate::fence::Fence;
 use crate::key::LockKey;
 use crate::lease::{Lease, Renewal};
-use crate::side::side;
 use crate::token::label_of;
+use crate::waiting::Sample;
 
 /// The manager's timeout is good for so many unanswered commands.
 const TRIES: u32 = 4;
-/// How long a key's last fence is remembered. After that, the server's clock keeps fences growing.
-const FENCE_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// [`CLAIM`](crate::waiting::CLAIM) as the scripts take it.
+const CLAIM_MS: &str = "5000";
 /// How long the answer to a renewal is waited for at least.
 const RENEWAL_MIN: Duration = Duration::from_millis(50);
 
@@ -80,10 +82,12 @@ impl Redis {
                     Ok(Passing { reason, detail, unknown: true, replace: false })
                 }
                 Ok(Reply::Granted { sent, fence }) => {
-                    return Ok(Answer::Granted(Grant { sent, resent: tries.unknown, fence }));
+                    let (ttl, resent) = (claim.ttl, tries.unknown);
+                    return Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fence }));
                 }
-                Ok(Reply::Busy { owner, left }) => {
-                    return Ok(Answer::Busy { owner, left, resent: tries.unknown });
+                Ok(Reply::Busy { owner, left, .. }) => {
+                    let (line, resent) = (Line::Outside, tries.unknown);
+                    return Ok(Answer::Busy { owner, left, line, resent });
                 }
                 Err(Trouble::Passing(passing)) => Ok(passing),
                 Err(trouble) => Err(trouble),
@@ -101,7 +105,8 @@ impl Redis {
 
     pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
         let keep = claim.keep().as_millis().to_string();
-        let (held, resent) = self.own(&RELEASE, claim, &keep, self.patience().brief()).await?;
+        let args = [claim.token.expose(), &keep, CLAIM_MS];
+        let (held, resent) = self.own(&RELEASE, claim, &args, self.brief()).await?;
         Ok(match held {
             true => Released::Held,
             // The first one may have found it.
@@ -111,11 +116,12 @@ impl Redis {
     }
 
     pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
-        let brief = self.patience().brief();
+        let brief = self.brief();
         let answer = (ttl / 10).max(RENEWAL_MIN).min(brief.answer);
         // There is no time to find out twice that a connection is dead.
         let patience = Patience { answer, strict: true, ..brief };
-        let (held, _) = self.own(&RENEW, claim, &ttl.as_millis().to_string(), patience).await?;
+        let args = [claim.token.expose(), &ttl.as_millis().to_string()];
+        let (held, _) = self.own(&RENEW, claim, &args, patience).await?;
         Ok(held)
     }
 
@@ -125,18 +131,18 @@ impl Redis {
         &self,
         script: &Script,
         claim: &Claim,
-        argument: &str,
+        args: &[&str],
         patience: Patience,
     ) -> Result<(bool, bool), LockError> {
-        let (keys, args) = ([claim.key.as_str()], [claim.token.expose(), argument]);
-        let mut reply = self.eval(script, &keys, &args, patience).await;
+        let key = claim.key.as_str();
+        let mut reply = self.node.eval(script, key, args, patience).await;
         let mut resent = false;
         // A renewal is sent again only while it is wanted, which is for its table to say.
         if let Err(Trouble::Passing(Passing { replace: true, unknown, .. })) = reply
             && !std::ptr::eq(script, &RENEW)
         {
             resent = unknown;
-            reply = self.eval(script, &keys, &args, patience).await;
+            reply = self.node.eval(script, key, args, patience).await;
         }
         match reply {
             Ok(Value::Int(held @ (0 | 1))) => Ok((held == 1, resent)),
@@ -151,10 +157,10 @@ impl Redis {
     /// knows the token again. A fence takes the script from the start.
     async fn ask(&self, claim: &Claim, first: bool, patience: Patience) -> Result<Reply, Trouble> {
         let (key, token) = (claim.key.as_str(), claim.token.expose());
-        let ttl = claim.ttl.as_millis().to_string();
+        let ttl = claim.ttl.as_millis();
         if first && !claim.fenced {
-            let mut set = redis::cmd("SET");
-            set.arg(key).arg(token).arg("NX").arg("PX").arg(&ttl);
+            let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
+            set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl);
             let sent = Moment::now();
             match self.node.call(&set, patience).await? {
                 Value::Okay => return Ok(Reply::Granted { sent, fence: None }),
@@ -162,21 +168,33 @@ impl Redis {
                 other => return Err(unexpected(&other)),
             }
         }
+        let fenced = if claim.fenced { "1" } else { "0" };
+        let args = [token, &ttl.to_string(), fenced, CLAIM_MS, "0"];
+        self.question(claim, &args, patience).await
+    }
+
+    /// Calls the script that asks for a lock.
+    async fn question(
+        &self,
+        claim: &Claim,
+        args: &[&str],
+        patience: Patience,
+    ) -> Result<Reply, Trouble> {
         let sent = Moment::now();
-        let reply = if claim.fenced {
-            let kept = FENCE_KEPT.as_millis().to_string();
-            let keys = [key, &side(key, 'f')];
-            self.eval(&ACQUIRE, &keys, &[token, &ttl, &kept], patience).await?
-        } else {
-            self.eval(&ACQUIRE, &[key], &[token, &ttl], patience).await?
-        };
-        match reply {
+        match self.node.eval(&ACQUIRE, claim.key.as_str(), args, patience).await? {
             Value::Int(1) => Ok(Reply::Granted { sent, fence: None }),
             Value::BulkString(number) => Ok(Reply::Granted { sent, fence: Some(fence(&number)?) }),
             Value::Array(parts) => match parts.as_slice() {
-                [Value::Int(left), Value::BulkString(held)] => Ok(Reply::Busy {
+                [Value::Int(left), Value::BulkString(held), place @ ..] => Ok(Reply::Busy {
                     owner: label_of(held),
                     left: u64::try_from(*left).ok().map(Duration::from_millis),
+                    place: match place {
+                        [Value::Int(rank), Value::BulkString(time)] => {
+                            let server = number(time).ok_or_else(|| unexpected(&place[1]))?;
+                            Some((u32::try_from(*rank).ok(), Sample { sent, server }))
+                        }
+                        _ => None,
+                    },
                 }),
                 _ => Err(unexpected(&Value::Array(parts))),
             },
@@ -184,39 +202,42 @@ impl Redis {
         }
     }
 
-    async fn eval(
-        &self,
-        script: &Script,
-        keys: &[&str],
-        args: &[&str],
-        patience: Patience,
-    ) -> Result<Value, Trouble> {
-        match self.node.call(&script.by_hash(keys, args), patience).await {
-            Err(Trouble::NoScript) => self.node.call(&script.by_text(keys, args), patience).await,
-            reply => reply,
-        }
+    fn patience(&self) -> Patience {
+        Patience::new(self.timeout / TRIES, self.timeout)
     }
 
-    fn patience(&self) -> Patience {
+    /// The patience of somebody who has other things to do: one answer's time for all.
+    fn brief(&self) -> Patience {
         let answer = self.timeout / TRIES;
-        Patience { answer, until: Instant::now() + self.timeout, strict: false }
+        Patience::new(answer, answer)
     }
 }
 
 enum Reply {
-    Granted { sent: Moment, fence: Option<Fence> },
-    Busy { owner: Option<String>, left: Option<Duration> },
+    Granted {
+        sent: Moment,
+        fence: Option<Fence>,
+    },
+    /// `place` is for who waits: how many are before it, `None` when too many wait, and what the
+    /// server's clock showed.
+    Busy {
+        owner: Option<String>,
+        left: Option<Duration>,
+        place: Option<(Option<u32>, Sample)>,
+    },
 }
 
 fn late(sent: Moment, ttl: Duration) -> bool {
     Lease::new(sent, ttl, Renewal::Off).remaining(Moment::now()).is_err()
 }
 
+fn number(reply: &[u8]) -> Option<u64> {
+    std::str::from_utf8(reply).ok()?.parse().ok()
+}
+
 fn fence(reply: &[u8]) -> Result<Fence, Trouble> {
-    let number = std::str::from_utf8(reply).ok().and_then(|number| number.parse::<u64>().ok());
-    number
-        .and_then(|number| Fence::try_from(number).ok())
-        .ok_or_else(|| unexpected(&Value::BulkString(Vec::new())))
+    let fence = number(reply).and_then(|number| Fence::try_from(number).ok());
+    fence.ok_or_else(|| unexpected(&Value::BulkString(Vec::new())))
 }
 
 fn unexpected(reply: &Value) -> Trouble {

@@ -2,36 +2,33 @@
 //! is of no more use. No call waits longer than its caller allows.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisError, Value};
+use redis::{Cmd, Value};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::greeting::greeting;
-use super::trouble::{Passing, Trouble, full};
-use crate::error::{LockError, Unavailability};
+use super::connection::{Connection, Connector, Hearing};
+use super::errand::Errand;
+use super::script::Script;
+use super::trouble::{Passing, Trouble};
+use crate::error::LockError;
+use crate::waiting::Waiters;
 
 /// Calls in a row without an answer after which a connection is given up.
 const SILENT_CALLS: u32 = 2;
-/// How long a connection is idle before the system looks whether it is still there.
-const IDLE: Duration = Duration::from_secs(30);
 
-pub(super) struct Node {
-    client: Client,
-    live: Mutex<Option<Live>>,
-    /// Held while connecting, so that many callers make one connection.
-    connecting: tokio::sync::Mutex<()>,
-}
-
+/// Clones are the same node.
 #[derive(Clone)]
-struct Live {
-    connection: MultiplexedConnection,
-    silent: Arc<AtomicU32>,
+pub(super) struct Node(Arc<Inner>);
+
+struct Inner {
+    connector: Connector,
+    live: Mutex<Option<Connection>>,
+    timeout: Duration,
+    connecting: Errand<Result<Connection, Trouble>>,
+    loading: Errand<()>,
 }
 
 /// How long a call may take: the command by itself, and all that it needs.
@@ -44,51 +41,64 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// That of somebody who has other things to do: one answer's time for all.
-    pub(super) fn brief(self) -> Self {
-        Self { until: Instant::now() + self.answer, ..self }
+    /// From now on: up to `answer` for each command, and `all` for everything.
+    pub(super) fn new(answer: Duration, all: Duration) -> Self {
+        Self { answer, until: Instant::now() + all, strict: false }
     }
 }
 
 impl Node {
-    /// A node that is not connected yet. What the network does not take within `unsent` is not sent
-    /// any more, where the system can be told so.
-    pub(super) fn new(url: &str, unsent: Duration) -> Result<Self, LockError> {
-        // The library's message could quote the URL, and with it the password.
-        let invalid = |_: RedisError| LockError::InvalidUrl {
-            detail: "it is not of the form `redis://user:password@host:port/db`".to_owned(),
-        };
-        let info = url.into_connection_info().map_err(invalid)?;
-        let settings = info.redis_settings().clone().set_skip_set_lib_name();
-        // A connection that is silently cut while nobody uses it is noticed before it is needed.
-        let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(IDLE / 6);
-        let tcp = TcpSettings::default()
-            .set_nodelay(true)
-            .set_keepalive(keepalive)
-            // What was not sent when a connection is given up must not be sent later.
-            .set_linger_time(Duration::ZERO);
-        #[cfg(any(target_os = "android", target_os = "linux"))]
-        let tcp = tcp.set_user_timeout(unsent);
-        let info = info.set_tcp_settings(tcp).set_redis_settings(settings);
-        Ok(Self::with(Client::open(info).map_err(invalid)?))
+    /// A node that is not connected yet. Connecting takes no longer than `timeout`, and what the
+    /// network has not taken by then is not sent any more.
+    pub(super) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
+        Ok(Self::with(Connector::new(url, timeout)?, timeout))
     }
 
     /// The same server through a connection of its own.
     pub(super) fn apart(&self) -> Self {
-        Self::with(self.client.clone())
+        Self::with(self.0.connector.apart(), self.0.timeout)
     }
 
-    fn with(client: Client) -> Self {
-        Self { client, live: Mutex::new(None), connecting: tokio::sync::Mutex::new(()) }
+    fn with(connector: Connector, timeout: Duration) -> Self {
+        Self(Arc::new(Inner {
+            connector,
+            live: Mutex::new(None),
+            timeout,
+            connecting: Errand::new(timeout),
+            loading: Errand::new(timeout),
+        }))
+    }
+
+    /// Who waits for grants on [`channel`](Self::channel).
+    pub(super) fn waiters(&self) -> &Arc<Waiters> {
+        &self.0.connector.waiters
+    }
+
+    pub(super) fn channel(&self) -> &str {
+        &self.0.connector.channel
+    }
+
+    /// Sees to it that grants can be heard; tells whether they can.
+    pub(super) async fn listen(&self, patience: Patience) -> Result<bool, Trouble> {
+        self.0.connector.hear();
+        loop {
+            let live = self.connect(patience.until).await?;
+            match live.hearing {
+                Hearing::Yes => return Ok(true),
+                Hearing::Refused => return Ok(false),
+                // Whoever has sent something by the old one still gets the answer by it.
+                Hearing::NotAsked => self.discard(&live),
+            }
+        }
     }
 
     /// Sends a command and waits for its reply.
     pub(super) async fn call(&self, command: &Cmd, patience: Patience) -> Result<Value, Trouble> {
         let mut live = self.connect(patience.until).await?;
         let until = patience.until.min(Instant::now() + patience.answer);
-        match timeout_at(until, live.connection.send_packed_command(command)).await {
+        match timeout_at(until, live.inner.send_packed_command(command)).await {
             Ok(reply) => {
-                live.silent.store(0, Ordering::Relaxed);
+                live.answered();
                 let trouble = match reply.and_then(Value::extract_error) {
                     Ok(value) => return Ok(value),
                     Err(error) => Trouble::from(error),
@@ -99,12 +109,51 @@ impl Node {
                 Err(trouble)
             }
             Err(_) => {
-                let silent = live.silent.fetch_add(1, Ordering::Relaxed) + 1;
-                if patience.strict || silent >= SILENT_CALLS {
+                if live.unanswered() >= SILENT_CALLS || patience.strict {
                     self.discard(&live);
                 }
                 Err(Trouble::Passing(Passing::timeout("sent, and not answered", true)))
             }
+        }
+    }
+
+    /// Calls a script by its hash, and by its text where the server does not know it.
+    pub(super) async fn eval(
+        &self,
+        script: &Script,
+        key: &str,
+        args: &[&str],
+        patience: Patience,
+    ) -> Result<Value, Trouble> {
+        match self.call(&script.by_hash(key, args), patience).await {
+            // Boxed, as is all that is rare: a future that waits for a lock must not carry it.
+            Err(Trouble::NoScript) => Box::pin(self.teach(script, key, args, patience)).await,
+            reply => reply,
+        }
+    }
+
+    /// Calls a script that the server does not know yet.
+    async fn teach(
+        &self,
+        script: &Script,
+        key: &str,
+        args: &[&str],
+        patience: Patience,
+    ) -> Result<Value, Trouble> {
+        // Of a crowd that comes to a new server one sends the text.
+        let (answer, mut answered) = oneshot::channel();
+        let (node, text) = (self.clone(), script.by_text(key, args));
+        let send = || async move {
+            // Its caller may have gone meanwhile.
+            let _ = answer.send(node.call(&text, patience).await);
+        };
+        self.0.loading.done(send, patience.until).await;
+        if let Ok(reply) = answered.try_recv() {
+            return reply;
+        }
+        match self.call(&script.by_hash(key, args), patience).await {
+            Err(Trouble::NoScript) => self.call(&script.by_text(key, args), patience).await,
+            reply => reply,
         }
     }
 
@@ -118,74 +167,42 @@ impl Node {
         self.live().take();
     }
 
-    async fn connect(&self, until: Instant) -> Result<Live, Trouble> {
+    async fn connect(&self, until: Instant) -> Result<Connection, Trouble> {
         if let Some(live) = &*self.live() {
             return Ok(live.clone());
         }
-        let connecting = async {
-            let _one_at_a_time = self.connecting.lock().await;
-            if let Some(live) = &*self.live() {
-                return Ok(live.clone());
-            }
-            let live = self.open().await?;
-            *self.live() = Some(live.clone());
-            Ok(live)
-        };
-        timeout_at(until, connecting)
+        let node = self.clone();
+        let opened = self.0.connecting.done(|| async move { node.open().await }, until);
+        Box::pin(opened)
             .await
-            .unwrap_or_else(|_| Err(Trouble::Passing(Passing::timeout("connecting", false))))
+            .unwrap_or_else(|| Err(Trouble::Passing(Passing::timeout("connecting", false))))
     }
 
-    async fn open(&self) -> Result<Live, Trouble> {
-        let opened = self.open_and_ask().await;
-        if let Err(Trouble::Passing(Passing { reason: Unavailability::Disconnected, .. })) = opened
-        {
-            let words = greeting(self.client.get_connection_info().addr()).await;
-            if let Some(full) = words.as_deref().and_then(full) {
-                return Err(full);
-            }
+    async fn open(&self) -> Result<Connection, Trouble> {
+        if let Some(live) = &*self.live() {
+            return Ok(live.clone());
         }
-        opened
-    }
-
-    async fn open_and_ask(&self) -> Result<Live, Trouble> {
-        let config =
-            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        let connection = self.client.get_multiplexed_async_connection_with_config(&config).await;
-        let mut connection = connection.map_err(unapplied)?;
-        // A server that wants a password says so in answer to the first command.
-        let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
-        match greeting.and_then(Value::extract_error).map_err(unapplied) {
-            Ok(_) | Err(Trouble::Final(LockError::AccessDenied { .. })) => {
-                Ok(Live { connection, silent: Arc::default() })
-            }
-            Err(trouble) => Err(trouble),
-        }
+        let opened = self.0.connector.open().await?;
+        *self.live() = Some(opened.clone());
+        Ok(opened)
     }
 
     /// Gives a connection up, unless another caller has replaced it already.
-    fn discard(&self, dead: &Live) {
-        self.live().take_if(|live| Arc::ptr_eq(&live.silent, &dead.silent));
+    fn discard(&self, dead: &Connection) {
+        if self.live().take_if(|live| live.is(dead)).is_some() {
+            self.waiters().alarm_all();
+        }
     }
 
-    fn live(&self) -> MutexGuard<'_, Option<Live>> {
+    fn live(&self) -> MutexGuard<'_, Option<Connection>> {
         // Nothing that runs under this mutex can panic.
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Trouble while connecting: the caller's own command was not sent yet.
-fn unapplied(error: RedisError) -> Trouble {
-    let mut trouble = Trouble::from(error);
-    if let Trouble::Passing(passing) = &mut trouble {
-        passing.unknown = false;
-    }
-    trouble
 }
 
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the client, which knows the password.
+        // Not the connector, which knows the password.
         f.debug_struct("Node").field("connected", &self.live().is_some()).finish_non_exhaustive()
     }
 }

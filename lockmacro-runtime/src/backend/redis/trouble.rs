@@ -7,7 +7,7 @@ use crate::error::{LockError, Unavailability};
 use crate::key::LockKey;
 
 /// A call that brought no answer to its question.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Trouble {
     /// The server does not know the script; nothing was applied.
     NoScript,
@@ -19,7 +19,7 @@ pub(super) enum Trouble {
     Passing(Passing),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Passing {
     pub(super) reason: Unavailability,
     pub(super) detail: String,

@@ -1,31 +1,64 @@
--- Asks once for a lock: when the plain SET said no, when its answer never came, or when the grant
--- is to come with a fence. Idempotent for a token: a lock that is already its own is granted again,
--- with the whole ttl and the same fence.
+-- Asks for a lock: when the plain SET said no, when its answer never came, when the grant is to
+-- come with a fence, and to stand in line. Idempotent for a token: a lock that is already its own
+-- is granted again, with the whole ttl and the same fence; a place in line is kept and refreshed.
 --
--- KEYS[1]  the lock
--- KEYS[2]  the lock's last fence; only when a fence is asked for
 -- ARGV[1]  the token
 -- ARGV[2]  the ttl in milliseconds
--- ARGV[3]  how long the last fence is kept, in milliseconds; with KEYS[2]
--- returns  1 when granted, or the fence; else { time left in milliseconds, -1 without expiry;
---          the value held }
---
--- GETEX without options reads like GET but counts as a write, so a replica refuses the script
--- (READONLY) where GET would answer from old data.
-local held = redis.call('GETEX', KEYS[1])
-if held and held ~= ARGV[1] then
-  return { redis.call('PTTL', KEYS[1]), string.sub(held, 1, 256) }
-end
+-- ARGV[3]  1 when the grant is to come with a fence, else 0
+-- ARGV[4]  for how long a lock is handed over until it is confirmed, in milliseconds
+-- ARGV[5]  how many may wait; 0 to be refused when busy. What follows is for waiting only
+-- ARGV[6]  for how long a place in line is kept, in milliseconds
+-- ARGV[7]  how it waits: "ttl|fenced|probe|id|channel", see queue.lua
+-- returns  1 when granted, or the fence; else { time left in milliseconds, -1 without expiry; the
+--          value held }, and for who waits also { rank, -1 when too many wait; the time in
+--          microseconds }
+local token, ttl, fenced, claim, places = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
-if KEYS[2] then
-  local last = tonumber(redis.call('GET', KEYS[2])) or 0
-  if not held or last == 0 then
-    -- The server's time, so that fences go on growing when the last one is forgotten.
-    local time = redis.call('TIME')
-    last = math.max(last + 1, time[1] * 1000000 + time[2])
+-- Takes a place, or refreshes the one it has; returns its rank.
+local function stand_in_line()
+  local rank = redis.call('ZRANK', KEYS[2], token)
+  if not rank then
+    rank = redis.call('ZCARD', KEYS[2])
+    if rank >= places then
+      return -1
+    end
+    local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
+    redis.call('ZADD', KEYS[2], (tonumber(last) or 0) + 1, token)
   end
-  redis.call('SET', KEYS[2], string.format('%.0f', last), 'PX', ARGV[3])
+  local deadline = micros(math.floor(now_us() / 1000) + ARGV[6])
+  redis.call('HSET', KEYS[3], token, deadline .. '|' .. ARGV[7])
+  redis.call('PEXPIRE', KEYS[2], ARGV[6] * 4)
+  redis.call('PEXPIRE', KEYS[3], ARGV[6] * 4)
+  return rank
 end
 
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return KEYS[2] and redis.call('GET', KEYS[2]) or 1
+local function grant(again)
+  local fence
+  if fenced == '1' then
+    fence = again and redis.call('GET', KEYS[4]) or next_fence()
+  end
+  redis.call('SET', KEYS[1], token, 'PX', ttl)
+  return fence or 1
+end
+
+local held = redis.call('GETEX', KEYS[1])
+if held == token then
+  return grant(true)
+end
+if not held then
+  if places > 0 and redis.call('ZCARD', KEYS[2]) > 0 then
+    stand_in_line()
+  end
+  held = promote(claim, token)
+  if held == token or held == nil then
+    return grant()
+  end
+end
+
+-- Nobody holds it and somebody waits: too many dead ones were in front, and asking again gets on.
+local busy = { held and redis.call('PTTL', KEYS[1]) or 0, string.sub(held or '', 1, 256) }
+if places > 0 then
+  busy[3] = stand_in_line()
+  busy[4] = micros(now_us())
+end
+return busy

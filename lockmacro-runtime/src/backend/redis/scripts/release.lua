@@ -1,23 +1,32 @@
--- Gives a lock back if it is still the token's own. Idempotent.
+-- Gives a lock back if it is still the token's own, and hands it to who waits longest; takes the
+-- token out of the line if it waits. Idempotent.
 --
--- KEYS[1]  the lock
 -- ARGV[1]  the token
 -- ARGV[2]  how long the key is to stay all the same, in milliseconds; 0 for not at all
+-- ARGV[3]  for how long a lock is handed over until it is confirmed, in milliseconds
 -- returns  1 when the lock was held by the token, else 0
---
--- GETEX without options reads like GET but counts as a write, so a replica refuses the script
--- (READONLY) where GET and "not yours" would be a lie. Neither GETEX nor DEL needs memory, so a
--- lock can be given back when the server is full.
-if redis.call('GETEX', KEYS[1]) ~= ARGV[1] then
+if not held then
+  leave(ARGV[1])
   return 0
 end
 if ARGV[2] == '0' then
-  return redis.call('DEL', KEYS[1])
+  if not promote(ARGV[3]) then
+    redis.call('DEL', KEYS[1])
+  end
+  return 1
 end
 -- The label stays, the token does not: a renewal that is still under way finds nothing to renew.
 local kept = string.gsub(ARGV[1], '[^/]+$', string.rep('0', 32))
 local set = redis.pcall('SET', KEYS[1], kept, 'PX', ARGV[2])
 if type(set) == 'table' and set.err then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+-- Who is first asks again, and learns when that is over.
+local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+if head then
+  local _, _, _, _, id, channel = record_of(head)
+  if id then
+    tell(id, channel, '0', 0)
+  end
 end
 return 1

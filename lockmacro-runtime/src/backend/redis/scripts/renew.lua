@@ -6,7 +6,7 @@
 -- ARGV[2]  the ttl in milliseconds
 -- returns  1 when the lock was held by the token, else 0
 --
--- GETEX counts as a write: see release.lua.
+-- GETEX without options reads like GET but counts as a write, so that a replica refuses the script.
 if redis.call('GETEX', KEYS[1]) ~= ARGV[1] then
   return 0
 end

@@ -1,6 +1,6 @@
 use lockmacro_runtime::{LockError, distributed_lock};
 
-#[distributed_lock(key = "order:<id>", ttl = "300s", wait = "5s")]
+#[distributed_lock(key = "order:<id>", wait)]
 async fn audit(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }

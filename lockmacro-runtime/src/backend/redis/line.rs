@@ -1,0 +1,153 @@
+//! Waiting for a lock: a place in line, a grant that comes by itself, and a question once in a
+//! while in case that something was lost.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::node::Patience;
+use super::tries::Tries;
+use super::trouble::{Passing, Trouble};
+use super::{CLAIM_MS, Redis, Reply, late};
+use crate::backend::{Answer, Claim, Failed, Grant, Line};
+use crate::clock::Moment;
+use crate::error::Unavailability;
+use crate::waiting::{Handover, News, PLACE, PLACES, Sample, Waiter, tick};
+
+/// An instant that far away stands for none.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+impl Redis {
+    /// Waits in line for at most `wait`.
+    pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Result<Answer, Failed> {
+        let until = Instant::now().checked_add(wait);
+        let waiter = self.node.waiters().join();
+        let mut resent = false;
+        loop {
+            // Boxed: it is large, and most of the time is spent without it.
+            let told = Box::pin(self.ask_until_told(claim, &waiter, until, &mut resent));
+            let (sample, pause) = match told.await {
+                Told::Answer(answer) => return answer,
+                Told::InLine { sample, pause } => (sample, pause),
+            };
+            if let Ok(News::Granted(handover)) = timeout_at(pause, waiter.news()).await {
+                let Handover { heard: at, ttl, fence, .. } = handover;
+                if let Some(sent) = handover.counts_from(sample)
+                    && Moment::now().since(sent) < ttl / 2
+                {
+                    return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fence }));
+                }
+                // Too little may be left: the next question confirms it, or stands in line.
+            }
+        }
+    }
+
+    /// Asks once more. `resent` tells whether there was a question whose fate is unknown.
+    async fn ask_until_told(
+        &self,
+        claim: &Claim,
+        waiter: &Waiter,
+        until: Option<Instant>,
+        resent: &mut bool,
+    ) -> Told {
+        let over = until.is_some_and(|until| until <= Instant::now());
+        let mut tries = Tries::new(self.patience_while_waiting(until));
+        claim.settle(false);
+        let (reply, heard) = match self.ask_until_answered(claim, waiter, &mut tries).await {
+            Ok(answered) => answered,
+            Err(trouble) => {
+                // It may stand in line since an earlier question.
+                let error = trouble.into_error(&claim.key);
+                return Told::Answer(Err(Failed { error, written: true }));
+            }
+        };
+        *resent |= tries.unknown;
+        let resent = *resent;
+        // Who is dropped while nothing is on its way is out with one release.
+        claim.settle(!resent);
+        let (owner, left, place) = match reply {
+            Reply::Granted { sent, fence } => {
+                let ttl = claim.ttl;
+                return Told::Answer(Ok(Answer::Granted(Grant {
+                    sent,
+                    at: sent,
+                    ttl,
+                    resent,
+                    fence,
+                })));
+            }
+            Reply::Busy { owner, left, place } => (owner, left, place),
+        };
+        let line = match place {
+            Some((Some(rank), sample)) if !over => {
+                let pause = Instant::now() + tick(rank, left, heard, fastrand::f64());
+                let pause = until.map_or(pause, |until| until.min(pause));
+                return Told::InLine { sample, pause };
+            }
+            Some((Some(rank), _)) => Line::Left(rank),
+            _ => Line::Full,
+        };
+        Told::Answer(Ok(Answer::Busy { owner, left, line, resent }))
+    }
+
+    /// Asks, again and again while the server is in trouble and there is time.
+    async fn ask_until_answered(
+        &self,
+        claim: &Claim,
+        waiter: &Waiter,
+        tries: &mut Tries,
+    ) -> Result<(Reply, bool), Trouble> {
+        loop {
+            let passing = match self.ask_in_line(claim, waiter, tries.patience).await {
+                Ok((Reply::Granted { sent, .. }, _)) if late(sent, claim.ttl) => {
+                    let detail = format!("the ttl is {:?}", claim.ttl);
+                    let reason = Unavailability::TooSlow;
+                    Passing { reason, detail, unknown: true, replace: false }
+                }
+                Err(Trouble::Passing(passing)) => passing,
+                answered => return answered,
+            };
+            tries.after(passing).await?;
+        }
+    }
+
+    async fn ask_in_line(
+        &self,
+        claim: &Claim,
+        waiter: &Waiter,
+        patience: Patience,
+    ) -> Result<(Reply, bool), Trouble> {
+        // Before the question: a grant may be on its way as soon as that is answered.
+        let heard = self.node.listen(patience).await?;
+        let ttl = claim.ttl.as_millis().to_string();
+        let (fenced, probe) = (u8::from(claim.fenced), u8::from(heard));
+        let (number, channel) = (waiter.number, self.node.channel());
+        let args = [
+            claim.token.expose(),
+            &ttl,
+            &fenced.to_string(),
+            CLAIM_MS,
+            &PLACES.to_string(),
+            &PLACE.as_millis().to_string(),
+            &format!("{ttl}|{fenced}|{probe}|{number}|{channel}"),
+        ];
+        Ok((self.question(claim, &args, patience).await?, heard))
+    }
+
+    /// A server in trouble is given as long as the caller waits anyway.
+    fn patience_while_waiting(&self, until: Option<Instant>) -> Patience {
+        let patience = self.patience();
+        let until = until.unwrap_or_else(|| Instant::now() + FOR_EVER);
+        Patience { until: until.max(Instant::now() + patience.answer), ..patience }
+    }
+}
+
+/// What came of a question in line.
+enum Told {
+    Answer(Result<Answer, Failed>),
+    /// There is a place, and the next question is due at `pause`.
+    InLine {
+        sample: Sample,
+        pause: Instant,
+    },
+}

@@ -1,0 +1,77 @@
+-- The queue of a lock: put before the scripts that work on it.
+--
+-- KEYS[1]  the lock: its holder's token, and nothing else
+-- KEYS[2]  who waits: a sorted set of tokens by ticket
+-- KEYS[3]  how: a hash of "deadline|ttl|fenced|probe|id|channel" by token
+-- KEYS[4]  the last fence given for this lock, in microseconds
+--
+-- All times are the server's. GETEX without options reads like GET but counts as a write, so a
+-- replica refuses a script that begins with it (READONLY) where GET would answer from old data.
+local FENCE_KEPT = 7 * 24 * 60 * 60 * 1000
+local DEAD_AT_ONCE = 128
+
+local clock
+local function now_us()
+  clock = clock or redis.call('TIME')
+  return clock[1] * 1000000 + clock[2]
+end
+
+local function micros(number)
+  return string.format('%.0f', number)
+end
+
+-- A number larger than every earlier one of this lock: the server's time keeps it so when the last
+-- one is forgotten.
+local function next_fence()
+  local last = tonumber(redis.call('GET', KEYS[4])) or 0
+  local fence = micros(math.max(last + 1, now_us()))
+  redis.call('SET', KEYS[4], fence, 'PX', FENCE_KEPT)
+  return fence
+end
+
+local function leave(token)
+  if redis.call('ZREM', KEYS[2], token) == 1 then
+    redis.call('HDEL', KEYS[3], token)
+  end
+end
+
+local function record_of(token)
+  local record = redis.call('HGET', KEYS[3], token) or ''
+  return string.match(record, '^(%d+)|(%d+)|(%d)|(%d)|(%d+)|(.*)$')
+end
+
+-- Tells a waiter that it has the lock for `px` milliseconds from now on; with none, to ask again.
+local function tell(id, channel, fence, px)
+  local word = id .. '|' .. fence .. '|' .. micros(now_us()) .. '|' .. px
+  return redis.pcall('PUBLISH', channel, word)
+end
+
+-- Hands the lock to who has waited longest and still lives, for at most `claim` milliseconds until
+-- that one has confirmed it; returns its token. nil when nobody waits, false when too many dead ones
+-- were in front. `caller` needs no message: it gets the answer.
+local function promote(claim, caller)
+  for _ = 1, DEAD_AT_ONCE do
+    local head = redis.call('ZPOPMIN', KEYS[2])[1]
+    if not head then
+      return nil
+    end
+    local deadline, ttl, fenced, probe, id, channel = record_of(head)
+    redis.call('HDEL', KEYS[3], head)
+    if head == caller then
+      return head
+    end
+    if deadline and tonumber(deadline) * 1000 > now_us() then
+      local px = math.min(tonumber(ttl), tonumber(claim))
+      local fence = fenced == '1' and next_fence() or '0'
+      redis.call('SET', KEYS[1], head, 'PX', px)
+      local heard = tell(id, channel, fence, px)
+      -- Nobody listens: that one is dead, and the next is asked. An error tells nothing.
+      if probe == '0' or type(heard) ~= 'number' or heard > 0 then
+        return head
+      end
+      redis.call('DEL', KEYS[1])
+    end
+  end
+  return false
+end
+

@@ -1,0 +1,226 @@
+//! Waiting in line: a grant comes by itself to whoever is first, so nobody polls. What can get lost
+//! on the way is found again by asking once in a while.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::clock::Moment;
+use crate::fence::Fence;
+
+/// How long a place in line is kept without a word from its waiter.
+pub(crate) const PLACE: Duration = Duration::from_secs(10);
+/// For how long a lock is handed over until its new holder has confirmed it.
+pub(crate) const CLAIM: Duration = Duration::from_secs(5);
+/// How many may wait for one key.
+pub(crate) const PLACES: usize = 10_000;
+
+/// How often a waiter asks again, and refreshes its place.
+const TICK: Duration = Duration::from_secs(2);
+/// The same when no grant can be heard, for each who is before it and itself.
+const TICK_UNHEARD: Duration = Duration::from_millis(100);
+/// Shortest pause between two questions.
+const TICK_MIN: Duration = Duration::from_millis(2);
+/// So many first ones in line also ask when the lock expires, in case its holder is dead.
+const HEIRS: u32 = 3;
+
+/// The waiters of one connection, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    last: AtomicU64,
+    places: Mutex<HashMap<u64, Arc<Place>>>,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    news: Mutex<Option<News>>,
+    changed: Notify,
+}
+
+/// What a waiter hears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    /// It has the lock.
+    Granted(Handover),
+    /// What was said since the last question may be lost: ask again.
+    Unknown,
+}
+
+/// A lock that was handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Handover {
+    /// When it was heard of.
+    pub(crate) heard: Moment,
+    /// When it was done, in microseconds of the server.
+    pub(crate) at: u64,
+    /// For how long.
+    pub(crate) ttl: Duration,
+    pub(crate) fence: Option<Fence>,
+}
+
+/// What the server said about its clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sample {
+    /// When the question was sent.
+    pub(crate) sent: Moment,
+    /// What the server's clock showed when it answered, in microseconds.
+    pub(crate) server: u64,
+}
+
+impl Handover {
+    /// From when on the lease counts that this brought; `None` when it is older than the sample,
+    /// whose answer knew better.
+    ///
+    /// The server's clock gives how long after the sample the handover was; with the drift taken
+    /// off, and never after the message was heard. A message that came late is worth less by as
+    /// much, where counting from its receipt would believe in a dead lock.
+    pub(crate) fn counts_from(&self, sample: Sample) -> Option<Moment> {
+        let later = Duration::from_micros(self.at.checked_sub(sample.server)?);
+        Some(sample.sent.after(later - later / 100).min(self.heard))
+    }
+}
+
+/// One waiter's number; dropping it leaves.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    waiters: Arc<Waiters>,
+    place: Arc<Place>,
+    pub(crate) number: u64,
+}
+
+impl Waiters {
+    pub(crate) fn join(self: &Arc<Self>) -> Waiter {
+        let number = self.last.fetch_add(1, Ordering::Relaxed);
+        let place = Arc::new(Place::default());
+        self.places().insert(number, Arc::clone(&place));
+        Waiter { waiters: Arc::clone(self), place, number }
+    }
+
+    /// Passes a grant on, and tells whether somebody was there for it. One that nobody waits for
+    /// any more is released by who has left.
+    pub(crate) fn grant(&self, number: u64, handover: Handover) -> bool {
+        let place = self.places().get(&number).map(Arc::clone);
+        if let Some(place) = &place {
+            place.tell(News::Granted(handover));
+        }
+        place.is_some()
+    }
+
+    /// Has one ask again.
+    pub(crate) fn alarm(&self, number: u64) {
+        if let Some(place) = self.places().get(&number) {
+            place.tell(News::Unknown);
+        }
+    }
+
+    /// Has everybody ask again.
+    pub(crate) fn alarm_all(&self) {
+        for place in self.places().values() {
+            place.tell(News::Unknown);
+        }
+    }
+
+    fn places(&self) -> MutexGuard<'_, HashMap<u64, Arc<Place>>> {
+        // Nothing that runs under this mutex can panic.
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    fn tell(&self, news: News) {
+        let mut heard = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        // A grant is not forgotten for an alarm.
+        if !matches!((&*heard, news), (Some(News::Granted(_)), News::Unknown)) {
+            *heard = Some(news);
+        }
+        self.changed.notify_one();
+    }
+}
+
+impl Waiter {
+    /// Waits for news.
+    pub(crate) async fn news(&self) -> News {
+        loop {
+            let news = self.place.news.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(news) = news {
+                return news;
+            }
+            self.place.changed.notified().await;
+        }
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.waiters.places().remove(&self.number);
+    }
+}
+
+/// How long to wait for news before asking again: by the place in line, what is left of the
+/// holder's lease, and whether grants can be heard. `jitter` (0 to 1) spreads it by ± 20 %.
+pub(crate) fn tick(rank: u32, left: Option<Duration>, heard: bool, jitter: f64) -> Duration {
+    let tick = if heard { TICK } else { TICK.min(TICK_UNHEARD * rank.saturating_add(1)) };
+    let tick = tick.mul_f64(0.8 + 0.4 * jitter.clamp(0.0, 1.0));
+    let expiry = left.filter(|_| rank < HEIRS).map(|left| left + TICK_MIN * (rank + 1));
+    expiry.map_or(tick, |expiry| tick.min(expiry)).max(TICK_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn handover(heard_ms: u64, at_ms: u64) -> Handover {
+        let heard = Moment::at(ms(heard_ms));
+        Handover { heard, at: at_ms * 1_000, ttl: ms(5_000), fence: None }
+    }
+
+    #[test]
+    fn a_handover_counts_by_the_server_and_never_from_after_its_receipt() {
+        let sample = Sample { sent: Moment::at(ms(1_000)), server: 70_000_000 };
+        // A second after the sample on the server's clock; the message took four.
+        let late = handover(6_000, 71_000);
+        assert_eq!(late.counts_from(sample), Some(Moment::at(ms(1_990))));
+        // The server's clock has jumped ahead.
+        let ahead = handover(1_500, 99_000);
+        assert_eq!(ahead.counts_from(sample), Some(Moment::at(ms(1_500))));
+        // It was on its way while the question was answered.
+        let stale = handover(1_500, 69_999);
+        assert_eq!(stale.counts_from(sample), None);
+    }
+
+    #[test]
+    fn the_first_in_line_ask_when_the_lock_expires() {
+        assert_eq!(tick(0, Some(ms(300)), true, 0.5), ms(302));
+        assert_eq!(tick(1, Some(ms(300)), true, 0.5), ms(304));
+        assert_eq!(tick(3, Some(ms(300)), true, 0.5), TICK);
+        assert_eq!(tick(0, Some(ms(60_000)), true, 0.5), TICK);
+        assert_eq!(tick(0, None, true, 0.0), ms(1_600));
+        assert_eq!(tick(0, None, false, 0.5), ms(100));
+        assert_eq!(tick(9, None, false, 0.5), ms(1_000));
+        assert_eq!(tick(u32::MAX, None, false, 0.5), TICK);
+        assert_eq!(tick(0, Some(Duration::ZERO), true, 0.5), TICK_MIN);
+    }
+
+    #[tokio::test]
+    async fn a_grant_is_heard_even_when_an_alarm_comes_after_it() {
+        let waiters = Arc::new(Waiters::default());
+        let waiter = waiters.join();
+        waiters.grant(waiter.number, handover(0, 0));
+        waiters.alarm_all();
+        assert_eq!(waiter.news().await, News::Granted(handover(0, 0)));
+    }
+
+    #[test]
+    fn who_has_left_is_forgotten() {
+        let waiters = Arc::new(Waiters::default());
+        drop(waiters.join());
+        assert!(waiters.places().is_empty());
+    }
+}

@@ -1,0 +1,247 @@
+//! Mistakes that the schedules must find, each by the judge of the invariant that it breaks.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::oracles::Invariant::{
+    self, Ends, Fenced, GoesOn, Idempotent, InOrder, Once, Owned, Paired,
+};
+use crate::schedule::{Stop, run};
+use crate::scripts::File::{self, Acquire, Alone, Queue, Release, Renew};
+use crate::scripts::Scripts;
+use crate::store::Store;
+
+/// So many schedules are enough to find any of them.
+const WITHIN: u64 = 400;
+const WORKERS: usize = 4;
+
+/// What it does, the invariant it breaks, the file, a passage of it, and what comes instead.
+type Mutant = (&'static str, Invariant, File, &'static str, &'static str);
+
+const MUTANTS: &[Mutant] = &[
+    (
+        "a release without the compare",
+        Owned,
+        Alone,
+        "redis.call('GETEX', KEYS[1]) == ARGV[1]",
+        "redis.call('GETEX', KEYS[1])",
+    ),
+    ("a release that leaves the lock", Once, Release, "redis.call('DEL', KEYS[1])\n", "\n"),
+    ("a release alone that leaves the lock", Once, Alone, "redis.call('DEL', KEYS[1])\n", "\n"),
+    (
+        "a release that overlooks who waits",
+        GoesOn,
+        Alone,
+        " and redis.call('ZCARD', KEYS[2]) == 0",
+        "",
+    ),
+    ("a kept lock that is let go when alone", Owned, Alone, " and ARGV[2] == '0'", ""),
+    ("a release without a hand-off", GoesOn, Release, "promote(ARGV[3])", "false"),
+    ("a release that stays in line", Once, Release, "  leave(ARGV[1])\n", ""),
+    ("a release that keeps the token", Owned, Release, "kept, 'PX'", "ARGV[1], 'PX'"),
+    ("a kept lock that is handed over", Owned, Release, "if ARGV[2] == '0' then", "do"),
+    (
+        "a lock that is kept under another name",
+        Owned,
+        Release,
+        "string.rep('0', 32)",
+        "string.rep('0', 31)",
+    ),
+    (
+        "a cancel that deletes the lock",
+        Owned,
+        Release,
+        "return 0",
+        "redis.call('DEL', KEYS[1]) return 0",
+    ),
+    ("leaving without the record", Paired, Queue, "redis.call('HDEL', KEYS[3], token)", ""),
+    (
+        "leaving without the line",
+        Paired,
+        Queue,
+        "if redis.call('ZREM', KEYS[2], token) == 1 then",
+        "if redis.call('ZSCORE', KEYS[2], token) then",
+    ),
+    (
+        "a hand-off to who has lapsed",
+        Once,
+        Queue,
+        "if deadline and tonumber(deadline) * 1000 > now_us() then",
+        "if deadline then",
+    ),
+    (
+        "a hand-off to who cannot hear",
+        Once,
+        Queue,
+        "if probe == '0' or type(heard) ~= 'number' or heard > 0 then",
+        "do",
+    ),
+    (
+        "a probe of who hears nothing anyway",
+        InOrder,
+        Queue,
+        "if probe == '0' or type(heard)",
+        "if type(heard)",
+    ),
+    (
+        "silence and a refusal taken for the same",
+        InOrder,
+        Queue,
+        "type(heard) ~= 'number' or heard > 0",
+        "type(heard) == 'number' and heard > 0",
+    ),
+    ("a lock left to the last of the dead", Once, Queue, "      redis.call('DEL', KEYS[1])\n", ""),
+    (
+        "two taken out of the line",
+        InOrder,
+        Queue,
+        "redis.call('HDEL', KEYS[3], head)\n",
+        "redis.call('HDEL', KEYS[3], head) leave(redis.call('ZRANGE', KEYS[2], 0, 0)[1] or '')\n",
+    ),
+    ("one dead waiter at once", GoesOn, Queue, "DEAD_AT_ONCE = 128", "DEAD_AT_ONCE = 1"),
+    ("a message to who is answered", GoesOn, Queue, "if head == caller then", "if false then"),
+    ("a kept lock that nobody is told of", GoesOn, Release, "tell(id, channel, '0', 0)", ""),
+    (
+        "a kept lock that is told as a grant",
+        GoesOn,
+        Release,
+        "tell(id, channel, '0', 0)",
+        "tell(id, channel, '0', 5)",
+    ),
+    ("a hand-off to the last", InOrder, Queue, "'ZPOPMIN'", "'ZPOPMAX'"),
+    ("a hand-off without an end", Ends, Queue, "head, 'PX', px)", "head)"),
+    (
+        "a hand-off for the whole ttl",
+        GoesOn,
+        Queue,
+        "math.min(tonumber(ttl), tonumber(claim))",
+        "tonumber(ttl)",
+    ),
+    ("a hand-off to another number", GoesOn, Queue, "id .. '|' .. fence", "'0|' .. fence"),
+    ("a hand-off of the last fence", Fenced, Queue, "next_fence() or '0'", "'7' or '0'"),
+    ("fences that are counted", Fenced, Queue, "math.max(last + 1, now_us())", "last + 1"),
+    ("fences by the clock alone", Fenced, Queue, "math.max(last + 1, now_us())", "now_us()"),
+    ("fences that stand still", Fenced, Queue, "math.max(last + 1,", "math.max(last,"),
+    ("a fence without an end", Ends, Queue, "fence, 'PX', FENCE_KEPT)", "fence)"),
+    ("a fence that is not kept", Fenced, Queue, "'PX', FENCE_KEPT)", "'PX', 60000)"),
+    (
+        "a line that begins at its end",
+        InOrder,
+        Acquire,
+        "(tonumber(last) or 0) + 1",
+        "-redis.call('ZCARD', KEYS[2])",
+    ),
+    (
+        "a refreshed place at the end",
+        InOrder,
+        Acquire,
+        "if not rank then",
+        "if not rank or redis.call('ZCARD', KEYS[2]) < places then",
+    ),
+    (
+        "another ticket for who asks again",
+        Idempotent,
+        Acquire,
+        "if not rank then",
+        "if not rank or redis.call('ZCARD', KEYS[2]) < places then",
+    ),
+    ("a place that is not refreshed", InOrder, Acquire, "'HSET', KEYS[3]", "'HSETNX', KEYS[3]"),
+    ("a place for too short", Ends, Acquire, "1000) + ARGV[6])", "1000) + ARGV[6] / 1000)"),
+    ("a line without an end", Ends, Acquire, "redis.call('PEXPIRE', KEYS[2], ARGV[6] * 4)", ""),
+    ("records without an end", Ends, Acquire, "redis.call('PEXPIRE', KEYS[3], ARGV[6] * 4)", ""),
+    ("a line that ends too soon", Ends, Acquire, "KEYS[2], ARGV[6] * 4)", "KEYS[2], ARGV[6] / 4)"),
+    ("a line without a bound", Ends, Acquire, "rank >= places then", "rank < 0 then"),
+    ("a bound that is too low", GoesOn, Acquire, ">= places then", ">= places - 1 then"),
+    ("a direct grant without an end", Ends, Acquire, "token, 'PX', ttl)", "token)"),
+    (
+        "a hand-off to who stays in line",
+        Paired,
+        Queue,
+        "redis.call('ZPOPMIN', KEYS[2])[1]",
+        "redis.call('ZRANGE', KEYS[2], 0, 0)[1]",
+    ),
+    ("a hand-off whose record stays", Paired, Queue, "    redis.call('HDEL', KEYS[3], head)\n", ""),
+    (
+        "a direct grant over a held lock",
+        Owned,
+        Acquire,
+        "if held == token then\n  return",
+        "if held then\n  return",
+    ),
+    (
+        "an own lock that is busy",
+        Idempotent,
+        Acquire,
+        "if held == token then\n  return",
+        "if held == token and places < 0 then\n  return",
+    ),
+    (
+        "a new fence for an old grant",
+        Idempotent,
+        Acquire,
+        "again and redis.call('GET', KEYS[4]) or next_fence()",
+        "next_fence()",
+    ),
+    (
+        "an attempt that overtakes the line",
+        InOrder,
+        Acquire,
+        "held = promote(claim, token)",
+        "held = places > 0 and promote(claim, token) or token",
+    ),
+    (
+        "an attempt that overtakes who comes after many dead",
+        InOrder,
+        Acquire,
+        "or held == nil then",
+        "or not held then",
+    ),
+    ("a free lock that nobody is given", GoesOn, Acquire, "held = promote(claim, token)", ""),
+    (
+        "a renewal by SET",
+        Owned,
+        Renew,
+        "if redis.call('GETEX', KEYS[1]) ~= ARGV[1] then\n  return 0",
+        "if redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) == 0 then\n  return 0",
+    ),
+    (
+        "a renewal that shortens",
+        Owned,
+        Renew,
+        "redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2])",
+        "true",
+    ),
+    (
+        "a renewal that does nothing",
+        Owned,
+        Renew,
+        "'PEXPIRE', KEYS[1], ARGV[2])",
+        "'GET', KEYS[1])",
+    ),
+];
+
+#[test]
+fn every_mutant_is_found_by_the_judge_of_what_it_breaks() {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut store = Store::start(Scripts::real());
+        let mut survivors = Vec::new();
+        while let Some(&mutant) = MUTANTS.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (name, invariant, file, old, new) = mutant;
+            store.know(Scripts::changed(file, old, new));
+            match (0..WITHIN).find(|seed| found(&mut store, invariant, *seed)) {
+                Some(seed) => println!("{name}: by {invariant} in schedule {}", seed + 1),
+                None => survivors.push(format!("{name}: not by {invariant}")),
+            }
+        }
+        survivors
+    };
+    let survivors: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..WORKERS).map(|_| scope.spawn(worker)).collect();
+        threads.into_iter().flat_map(|t| t.join().expect("schedules that run")).collect()
+    });
+    assert!(survivors.is_empty(), "{}", survivors.join("\n"));
+}
+
+fn found(store: &mut Store, invariant: Invariant, seed: u64) -> bool {
+    matches!(run(store, &[invariant], seed), Err(Stop::Violated { .. }))
+}

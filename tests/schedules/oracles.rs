@@ -1,0 +1,360 @@
+//! One judge for each invariant of the queue. Each sees one step, and what was known before it.
+
+use std::fmt;
+
+use crate::model::{CLAIM, Event, Reply, Stage, Step, World};
+use crate::store::{FENCE, LINE, LOCK, Look, PLACES};
+
+/// Dead waiters that one call passes.
+const DEAD_AT_ONCE: usize = 128;
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+/// The server's clock shows microseconds, its expiries milliseconds.
+const ROUNDING_MS: i64 = 1;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Invariant {
+    /// The lock is absent or one acquisition's; only a grant, its owner, its expiry or a foreign
+    /// client changes it; who was told that it is its own has it.
+    Owned,
+    /// Who is in line has a record and the other way round; who has the lock is not in line.
+    Paired,
+    /// Every fence is larger than every earlier one.
+    Fenced,
+    /// Nobody gets the lock twice, or after it has left or its place has lapsed, or where it cannot
+    /// hear of it. Who stands in line again after a grant that ran out before it heard of it may
+    /// be granted again.
+    Once,
+    /// First come, first served among the living, and nobody living is dropped.
+    InOrder,
+    /// While somebody living waits, the lock goes on within the bound.
+    GoesOn,
+    /// Acquire and release are idempotent for a token.
+    Idempotent,
+    /// Every key has an end, a place is kept for its lease, and the line has its bound; after all
+    /// is quiet there is nothing but the fence.
+    Ends,
+}
+
+pub const INVARIANTS: [Invariant; 8] = [
+    Invariant::Owned,
+    Invariant::Paired,
+    Invariant::Fenced,
+    Invariant::Once,
+    Invariant::InOrder,
+    Invariant::GoesOn,
+    Invariant::Idempotent,
+    Invariant::Ends,
+];
+
+type Verdict = Result<(), String>;
+
+impl Invariant {
+    pub fn judge(self, world: &World, step: &Step) -> Verdict {
+        match self {
+            Invariant::Owned => owned(world, step),
+            Invariant::Paired => paired(step),
+            Invariant::Fenced => fenced(world, step),
+            Invariant::Once => once(world, step),
+            Invariant::InOrder => in_order(world, step),
+            Invariant::GoesOn => goes_on(world, step),
+            Invariant::Idempotent => idempotent(world, step),
+            Invariant::Ends => ends(world, step),
+        }
+    }
+}
+
+impl fmt::Display for Invariant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Invariant::Owned => "I1",
+            Invariant::Paired => "I2",
+            Invariant::Fenced => "I3",
+            Invariant::Once => "I4",
+            Invariant::InOrder => "I5",
+            Invariant::GoesOn => "I6",
+            Invariant::Idempotent => "I7",
+            Invariant::Ends => "I10",
+        };
+        write!(f, "{name} ({self:?})")
+    }
+}
+
+fn claim(holds: bool, otherwise: impl Into<String>) -> Verdict {
+    if holds { Ok(()) } else { Err(otherwise.into()) }
+}
+
+/// Whether a lease of `ms` that began during the step ends then.
+fn ends_after(step: &Step, ms: u64, expiry: i64) -> bool {
+    let at = |look: &Look| (look.at / 1_000 + ms) as i64;
+    (at(&step.before) - ROUNDING_MS..=at(&step.after) + ROUNDING_MS).contains(&expiry)
+}
+
+fn owned(world: &World, step: &Step) -> Verdict {
+    let (before, after) = (step.before.held.as_deref(), step.after.held.as_deref());
+    let (expired, expires) = (step.before.expiry(LOCK), step.after.expiry(LOCK));
+    let token = step.event.actor().map(|actor| world.clients[actor].token.as_str());
+    let own = before.is_some() && before == token;
+    let untouched = before == after && expired == expires;
+    let waited = after.is_some_and(|after| step.before.waits(after) && Some(after) != token);
+    match step.event {
+        Event::Ask { client, .. } => {
+            let ttl = world.clients[client].ttl;
+            let granted = matches!(step.reply, Reply::Granted(_));
+            claim(granted == (after == token), "the answer is not what is true")?;
+            claim(!granted || ends_after(step, ttl, expires), "granted for another time")?;
+            match before {
+                Some(_) if own => claim(before == after, "an own lock was lost by asking")?,
+                Some(_) => claim(untouched, "a held lock was changed by who asked")?,
+                None => claim(granted || waited || after.is_none(), "a grant to nobody")?,
+            }
+            if let Reply::Busy(left, holder, _) = &step.reply {
+                claim(holder == after.unwrap_or_default(), "busy with another holder")?;
+                let left_at = |look: &Look| expires - (look.at / 1_000) as i64;
+                let left_then = left_at(&step.after) - 1..=left_at(&step.before) + 1;
+                claim(after.is_none() || left_then.contains(left), "busy for another time")?;
+            }
+        }
+        Event::Set { .. } => {
+            claim((step.reply == Reply::Own(true)) == before.is_none(), "a SET that lies")?;
+            claim(untouched || before.is_none() && after == token, "a SET over a lock")?;
+        }
+        Event::Release { keep, .. } => {
+            claim(step.reply == Reply::Own(own), "the answer is not what is true")?;
+            let spent = own && keep > 0;
+            match after {
+                _ if !own => claim(untouched, "a lock of another one was changed")?,
+                Some(after) if spent => {
+                    // The label stays, so that it is known for one of ours.
+                    let label = token.and_then(|token| token.split('/').next()).unwrap_or_default();
+                    claim(after == format!("{label}/{:032}", 0), "kept under another name")?;
+                    claim(ends_after(step, keep, expires), "kept for another time")?;
+                }
+                _ => claim(!spent && (after.is_none() || waited), "released, and whose now?")?,
+            }
+        }
+        Event::Renew { ttl, .. } => {
+            claim(step.reply == Reply::Own(own), "the answer is not what is true")?;
+            claim(own || untouched, "a lock of another one was renewed")?;
+            let at_least = expired.max((step.before.at / 1_000 + ttl) as i64 - ROUNDING_MS);
+            let as_told = expires == expired || ends_after(step, ttl, expires);
+            claim(!own || before == after && as_told, "renewed to something else")?;
+            claim(!own || expires >= at_least, "renewed for too short")?;
+        }
+        Event::Expire => claim(after.is_none(), "an expired lock is there")?,
+        Event::ForeignSet => claim(untouched || before.is_none(), "set over a lock")?,
+        Event::ForeignDelete => {
+            claim(untouched || world.holder(&step.before).is_none(), "deleted by a stranger")?;
+        }
+        _ => claim(untouched, "a lock was changed by nobody")?,
+    }
+    // Who goes on by what it was told must have it still.
+    let gone = |client: usize| {
+        matches!(step.event, Event::Release { client: actor, .. } if actor == client)
+            || step.event == Event::Expire
+    };
+    let deceived = world.clients.iter().enumerate().find(|(number, client)| {
+        let told = client.stage == Stage::Holding && !client.lost;
+        told && !gone(*number) && after != Some(client.token.as_str())
+    });
+    match deceived {
+        Some((client, _)) => Err(format!("c{client} was told that the lock is its own")),
+        None => Ok(()),
+    }
+}
+
+fn paired(step: &Step) -> Verdict {
+    let mut line: Vec<&String> = step.after.line.iter().map(|(token, _)| token).collect();
+    line.sort();
+    let records = step.after.records.iter().map(|(token, _)| token);
+    claim(line.into_iter().eq(records), "not the same are in line and have a record")?;
+    let holder_waits = step.after.held.as_ref().is_some_and(|held| step.after.waits(held));
+    claim(!holder_waits, "the holder is in line")
+}
+
+fn fenced(world: &World, step: &Step) -> Verdict {
+    if matches!(step.event, Event::FenceForgotten | Event::FenceAhead(_)) {
+        return Ok(());
+    }
+    let told = match step.reply {
+        Reply::Granted(fence) => Some(fence),
+        _ => step.pushes.first().map(|push| Some(push.fence).filter(|fence| *fence > 0)),
+    };
+    let holder = world.holder(&step.after);
+    if let (Some(told), Some(holder)) = (told, holder) {
+        claim(told.is_some() == world.clients[holder].fenced, "a fence as it was asked for")?;
+        claim(told.is_none() || told == step.after.fence, "not the fence that is kept")?;
+    }
+    let granted = holder.filter(|_| step.before.held != step.after.held);
+    match granted {
+        Some(client) if world.clients[client].fenced => {
+            let new = step.after.fence.unwrap_or(0);
+            claim(new > world.last_fence, format!("{new} after {}", world.last_fence))?;
+            let kept = step.after.expiry(FENCE) - (step.after.at / 1_000) as i64;
+            claim(kept > 6 * DAY_MS, "a fence is kept for too short")
+        }
+        _ => claim(step.after.fence.unwrap_or(0) >= step.before.fence.unwrap_or(0), "a fence back"),
+    }
+}
+
+fn once(world: &World, step: &Step) -> Verdict {
+    let new = world.holder(&step.after).filter(|_| step.before.held != step.after.held);
+    if let Some(number) = new {
+        let client = &world.clients[number];
+        let again = client.lost
+            && client.stage != Stage::Holding
+            && (client.asked_since_lost || step.event.actor() == Some(number));
+        claim(client.grants == 0 || again, format!("c{number} is granted again"))?;
+        claim(client.stage != Stage::Gone, format!("c{number} is granted, and gone"))?;
+    }
+    if let Some(number) = world.handed(step) {
+        let Some(place) = world.clients[number].place else {
+            return Err(format!("c{number} is granted, and did not wait"));
+        };
+        claim(place.until.1 > step.before.at, format!("c{number} is granted, and had lapsed"))?;
+        let hears = !place.probe || world.muted || world.reachable(number);
+        claim(hears, format!("c{number} cannot hear"))?;
+    }
+    if let Event::Release { client, .. } = step.event {
+        let token = &world.clients[client].token;
+        claim(!step.after.waits(token), "in line after its release")?;
+        claim(step.after.held.as_ref() != Some(token), "the holder after its release")?;
+    }
+    Ok(())
+}
+
+fn in_order(world: &World, step: &Step) -> Verdict {
+    let actor = step.event.actor();
+    let waits = |client: usize| step.after.waits(&world.clients[client].token);
+    let mut expected: Vec<usize> = world.line.iter().copied().filter(|c| waits(*c)).collect();
+    if let (Event::Ask { .. }, Some(actor)) = (&step.event, actor)
+        && waits(actor)
+        && !world.line.contains(&actor)
+    {
+        expected.push(actor);
+    }
+    let line: Vec<usize> =
+        step.after.line.iter().filter_map(|(token, _)| world.by_token(token)).collect();
+    claim(line == expected, format!("in line: {line:?} and not {expected:?}"))?;
+
+    let granted = world.holder(&step.after).filter(|_| step.before.held != step.after.held);
+    let left = |client: usize| {
+        Some(client) == granted
+            || Some(client) == actor && !matches!(step.event, Event::Renew { .. })
+    };
+    let dropped = world.line.iter().find(|c| !waits(**c) && !left(**c) && world.lives(**c, step));
+    claim(dropped.is_none(), format!("{dropped:?} lives, and is in line no more"))?;
+
+    // A plain SET may come first in the moment after an expiry.
+    if let (Some(granted), false) = (granted, matches!(step.event, Event::Set { .. })) {
+        let ahead = world.line.iter().take_while(|client| **client != granted);
+        let leaves =
+            |client: usize| matches!(step.event, Event::Release { .. }) && Some(client) == actor;
+        let passed = ahead.copied().find(|c| !leaves(*c) && world.lives(*c, step));
+        claim(passed.is_none(), format!("c{granted} was granted before {passed:?}"))?;
+    }
+    Ok(())
+}
+
+fn goes_on(world: &World, step: &Step) -> Verdict {
+    let own = |client: usize| world.holder(&step.before) == Some(client);
+    let hands_over = match step.event {
+        Event::Ask { .. } => true,
+        Event::Release { client, keep: 0 } => own(client),
+        _ => false,
+    };
+    if hands_over && step.after.held.is_none() {
+        let passed = step.before.line.len().saturating_sub(step.after.line.len()) + 1;
+        let waits = step.after.line.iter().filter_map(|(token, _)| world.by_token(token));
+        let waits = waits.filter(|client| world.lives(*client, step)).count();
+        let asked = matches!(step.event, Event::Ask { .. }) && step.after.line.is_empty();
+        claim(passed >= DEAD_AT_ONCE || waits == 0 && !asked, "free, and somebody waits")?;
+    }
+    if let Event::Ask { client, places, .. } = step.event
+        && places > 0
+        && let Reply::Busy(_, _, place) = &step.reply
+    {
+        let token = &world.clients[client].token;
+        let rank = step.after.rank(token).map_or(-1, |rank| rank as i64);
+        let full = !step.before.waits(token) && step.before.line.len() >= places;
+        claim(rank >= 0 || full, "it waits, and is not in line")?;
+        let Some((told, at)) = place else { return Err("no rank".to_owned()) };
+        claim(*told == rank, format!("rank {told}, and is {rank}"))?;
+        let during = step.before.at..=step.after.at;
+        claim(during.contains(at), "not the server's time")?;
+    }
+    if let Some(number) = world.handed(step) {
+        let px = world.clients[number].ttl.min(CLAIM);
+        let expires = step.after.expiry(LOCK);
+        claim(ends_after(step, px, expires), format!("handed over until {expires}"))?;
+        if world.reachable(number) && !world.muted {
+            let [push] = &step.pushes[..] else {
+                return Err(format!("c{number} was told {:?}", step.pushes));
+            };
+            let during = step.before.at..=step.after.at;
+            let told = push.number == number && push.px == px && during.contains(&push.at);
+            claim(told, format!("c{number} was told {push:?}"))?;
+        }
+    }
+    if let Some(number) = world.told_to_ask(step) {
+        let told: Vec<_> = step.pushes.iter().map(|push| (push.number, push.px)).collect();
+        claim(told == [(number, 0)], format!("c{number} was told {told:?}"))?;
+    }
+    Ok(())
+}
+
+fn idempotent(world: &World, step: &Step) -> Verdict {
+    let (before, after) = (&step.before, &step.after);
+    let same_line = before.line == after.line && before.records == after.records;
+    match step.event {
+        Event::Ask { client, .. } => {
+            let asking = &world.clients[client];
+            if before.held.as_ref() == Some(&asking.token) {
+                let fence = Reply::Granted(asking.fence);
+                claim(step.reply == fence, format!("not granted the same: {fence:?}"))?;
+                claim(after.held == before.held, "another holder")?;
+                claim(after.fence == before.fence && same_line, "more changed than a ttl")?;
+            }
+            let ticket = |look: &Look| {
+                look.line.iter().find(|(token, _)| *token == asking.token).map(|(_, at)| *at)
+            };
+            let tickets = (ticket(before), ticket(after));
+            let kept = !matches!(tickets, (Some(old), Some(new)) if old != new);
+            claim(kept, format!("another ticket: {tickets:?}"))
+        }
+        Event::Release { client, .. } if world.clients[client].stage == Stage::Gone => {
+            let nothing = before.held == after.held && before.keys == after.keys && same_line;
+            claim(nothing && before.fence == after.fence, "released twice, and it shows")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn ends(world: &World, step: &Step) -> Verdict {
+    for (key, expiry) in &step.after.keys {
+        claim([LOCK, LINE, PLACES, FENCE].contains(&key.as_str()), format!("what is {key}?"))?;
+        claim(*expiry >= 0, format!("{key} has no end"))?;
+    }
+    if let Event::Ask { client, lease, places, .. } = step.event
+        && places > 0
+    {
+        let asked = step.after.waits(&world.clients[client].token);
+        let until = (step.before.at / 1_000 + lease) as i64;
+        for key in [LINE, PLACES] {
+            claim(!asked || step.after.expiry(key) >= until, format!("{key} ends too soon"))?;
+        }
+        let record =
+            step.after.records.iter().find(|(token, _)| *token == world.clients[client].token);
+        if let Some((_, deadline)) = record {
+            claim(ends_after(step, lease, *deadline as i64), "a place of another lease")?;
+        }
+        let bound = places.max(step.before.line.len());
+        claim(step.after.line.len() <= bound, "the line is too long")?;
+    }
+    Ok(())
+}
+
+/// What is left when nobody lives any more, or has given back all it had.
+pub fn quiet(after: &Look) -> Verdict {
+    let more: Vec<_> = after.keys.iter().filter(|(key, _)| key != FENCE).collect();
+    claim(more.is_empty(), format!("left behind: {more:?}"))
+}

@@ -1,0 +1,148 @@
+//! What each event is on the server.
+
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use crate::model::{CLAIM, Event, Reply};
+use crate::schedule::{LAST, Schedule, Stop};
+use crate::store::{FENCE, LINE, LOCK, Look, PLACES, Which};
+
+impl Schedule<'_> {
+    /// Does it, and looks at what is there then.
+    pub fn perform(&mut self, event: &Event) -> Result<(Reply, Look), Stop> {
+        match *event {
+            Event::Ask { client, places, lease, .. } => {
+                return self.perform_ask(client, places, lease);
+            }
+            Event::Set { client, .. } => {
+                let client = &self.world.clients[client];
+                let (replies, look) = self.store.run(&[set(&client.token, client.ttl)]);
+                return Ok((Reply::Own(replies[0] == Value::Okay), look));
+            }
+            Event::Release { client, keep } => {
+                let token = &self.world.clients[client].token;
+                let (keep, claim) = (keep.to_string(), CLAIM.to_string());
+                let args = [token.as_str(), &keep, &claim];
+                let (replies, look) = self.store.call(Which::Release, &args, &[]);
+                return Ok((Reply::Own(one(&replies[0])), look));
+            }
+            Event::Renew { client, ttl } => {
+                let args = [self.world.clients[client].token.as_str(), &ttl.to_string()];
+                let (replies, look) = self.store.call(Which::Renew, &args, &[]);
+                return Ok((Reply::Own(one(&replies[0])), look));
+            }
+            Event::CrashProcess { process } | Event::Down { process } => {
+                self.store.unsubscribe(process);
+            }
+            Event::Up { process } => {
+                let channel = self.world.channel(process);
+                self.store.subscribe(process, &channel);
+            }
+            _ => {}
+        }
+        let commands: &[Cmd] = match event {
+            Event::Expire if self.rng.u8(..4) > 0 => &[words(&["DEL", LOCK])],
+            Event::Expire => {
+                self.store.run(&[words(&["PEXPIRE", LOCK, "1"])]);
+                std::thread::sleep(Duration::from_micros(2_200));
+                &[]
+            }
+            Event::ForeignSet => &[set("a stranger", 20_000)],
+            Event::ForeignDelete => {
+                let compare = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
+                               return redis.call('DEL', KEYS[1]) end return 0";
+                &[words(&["EVAL", compare, "1", LOCK, "a stranger"])]
+            }
+            Event::FenceForgotten => &[words(&["DEL", FENCE])],
+            Event::FenceAhead(fence) => {
+                &[words(&["SET", FENCE, &fence.to_string(), "PX", "604800000"])]
+            }
+            Event::Silence => {
+                let over = |key| words(&["PEXPIRE", key, "1"]);
+                self.store.run(&[over(LINE), over(PLACES)]);
+                std::thread::sleep(Duration::from_micros(2_200));
+                &[]
+            }
+            Event::Publish(may) => {
+                let may = if *may { "+publish" } else { "-publish" };
+                &[words(&["ACL", "SETUSER", "default", may])]
+            }
+            Event::Memory(left) => {
+                let most = if *left { "0" } else { "1" };
+                &[words(&["CONFIG", "SET", "maxmemory", most])]
+            }
+            Event::Flush => &[words(&["SCRIPT", "FLUSH"])],
+            _ => &[],
+        };
+        Ok((Reply::None, self.store.run(commands).1))
+    }
+
+    fn perform_ask(
+        &mut self,
+        client: usize,
+        places: usize,
+        lease: u64,
+    ) -> Result<(Reply, Look), Stop> {
+        let channel = self.world.channel(self.world.clients[client].process);
+        let heard = self.world.reachable(client);
+        let asking = &self.world.clients[client];
+        let numbers = [asking.ttl, CLAIM, places as u64, lease, client as u64];
+        let [ttl, claim, places, lease_ms, number] = numbers.map(|number| number.to_string());
+        let flag = |flag: bool| if flag { "1" } else { "0" };
+        let fenced = flag(asking.fenced);
+        let record = format!("{ttl}|{fenced}|{}|{number}|{channel}", flag(heard));
+        let mut args = vec![asking.token.as_str(), &ttl, fenced, &claim, &places];
+        if places != "0" {
+            args.extend([lease_ms.as_str(), &record]);
+        }
+        // As if only this one's place were about to lapse, and not everybody's.
+        let more: Vec<Cmd> = match lease {
+            LAST => [LINE, PLACES].map(|key| words(&["PEXPIRE", key, "40000"])).into(),
+            _ => Vec::new(),
+        };
+        let (replies, look) = self.store.call(Which::Acquire, &args, &more);
+        let reply = answer(&replies[0]);
+        let waits = matches!(&reply, Reply::Busy(_, _, Some((0.., _))));
+        if waits && replies[1..].iter().any(|reply| !one(reply)) {
+            return Err(Stop::Stalled);
+        }
+        Ok((reply, look))
+    }
+}
+
+fn words(words: &[&str]) -> Cmd {
+    let mut cmd = redis::cmd(words[0]);
+    cmd.arg(&words[1..]);
+    cmd
+}
+
+fn set(value: &str, ttl: u64) -> Cmd {
+    words(&["SET", LOCK, value, "NX", "PX", &ttl.to_string()])
+}
+
+fn one(reply: &Value) -> bool {
+    match reply {
+        Value::Int(number @ (0 | 1)) => *number == 1,
+        other => panic!("neither 0 nor 1: {other:?}"),
+    }
+}
+
+fn answer(reply: &Value) -> Reply {
+    let number = |text: &[u8]| String::from_utf8_lossy(text).parse().expect("a number");
+    match reply {
+        Value::Int(1) => Reply::Granted(None),
+        Value::BulkString(fence) => Reply::Granted(Some(number(fence))),
+        Value::Array(parts) => match &parts[..] {
+            [Value::Int(left), Value::BulkString(holder), place @ ..] => {
+                let place = match place {
+                    [Value::Int(rank), Value::BulkString(at)] => Some((*rank, number(at))),
+                    _ => None,
+                };
+                Reply::Busy(*left, String::from_utf8_lossy(holder).into_owned(), place)
+            }
+            _ => panic!("an answer: {parts:?}"),
+        },
+        other => panic!("an answer: {other:?}"),
+    }
+}

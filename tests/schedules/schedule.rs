@@ -1,0 +1,335 @@
+//! A random schedule: forty events, then the faults end, everybody gets the lock, and all is quiet.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+
+use crate::model::{CLAIM, Client, Event, PLACE, Stage, Step, World};
+use crate::oracles::{Invariant, quiet};
+use crate::store::{LOCK, Look, PROCESSES, Store};
+
+const EVENTS: usize = 40;
+/// The lease of a place that is about to lapse, in milliseconds.
+pub const LAST: u64 = 2;
+/// The ttls asked for: less than the claim window and more.
+const TTLS: [u64; 3] = [3_000, 9_000, 60_000];
+/// A schedule that was stopped for so long by the machine proves nothing: leases ran out that
+/// should not.
+const STALLED: Duration = Duration::from_millis(2_500);
+/// For how long a lock is kept after its release, in milliseconds.
+const KEPT: u64 = 4_000;
+const CROWD: usize = 131;
+
+/// Why a schedule ended early.
+#[derive(Debug)]
+pub enum Stop {
+    Violated { invariant: Invariant, why: String, log: Vec<String> },
+    Stalled,
+}
+
+pub struct Schedule<'a> {
+    pub store: &'a mut Store,
+    judges: &'a [Invariant],
+    pub world: World,
+    pub rng: Rng,
+    look: Look,
+    began: Instant,
+    log: Vec<String>,
+    /// How many may wait.
+    places: usize,
+    faults: bool,
+    /// The last fence was once ahead of the clock, so it must not be forgotten.
+    ahead: bool,
+}
+
+/// Runs the schedule of a seed; tells how many steps it had.
+pub fn run(store: &mut Store, judges: &[Invariant], seed: u64) -> Result<usize, Stop> {
+    let mut rng = Rng::with_seed(seed);
+    let look = store.clear();
+    let places = if rng.u8(..8) == 0 { 3 } else { 10_000 };
+    let began = Instant::now();
+    let (world, log) = (World::default(), Vec::new());
+    let (faults, ahead) = (true, false);
+    let mut schedule =
+        Schedule { store, judges, world, rng, look, began, log, places, faults, ahead };
+    for process in 0..PROCESSES {
+        schedule.step(Event::Up { process })?;
+    }
+    if schedule.rng.u8(..50) == 0 {
+        schedule.crowd()?;
+    }
+    for _ in 0..EVENTS {
+        schedule.any()?;
+    }
+    schedule.settle()?;
+    Ok(schedule.log.len())
+}
+
+impl Schedule<'_> {
+    /// One random event.
+    fn any(&mut self) -> Result<(), Stop> {
+        let heard = self.rng.u8(..8) > 0;
+        let process = self.rng.usize(..PROCESSES);
+        loop {
+            let waits = |c: &Client| c.stage == Stage::Waiting;
+            let event = match self.rng.u8(..100) {
+                0..20 => {
+                    let client = self.join(self.places);
+                    Some(self.question(client, heard))
+                }
+                20..32 => self.pick(waits).map(|client| self.question(client, heard)),
+                32..38 => {
+                    let client = self.join(0);
+                    let plain = !self.world.clients[client].fenced && !self.world.full;
+                    match plain && self.rng.bool() {
+                        true => Some(Event::Set { client, heard }),
+                        false => Some(self.question(client, heard)),
+                    }
+                }
+                38..50 => {
+                    let keep = if self.rng.u8(..8) == 0 { KEPT } else { 0 };
+                    let holder = self.pick(|c| c.stage == Stage::Holding);
+                    holder.map(|client| Event::Release { client, keep })
+                }
+                50..54 => self.pick(waits).map(|client| Event::Release { client, keep: 0 }),
+                54..56 => {
+                    let unanswered = self.pick(|c| c.stage == Stage::Unanswered);
+                    unanswered.map(|client| Event::Release { client, keep: 0 })
+                }
+                56..58 => {
+                    let gone = self.pick(|c| c.stage == Stage::Gone);
+                    gone.map(|client| Event::Release { client, keep: 0 })
+                }
+                58..62 => {
+                    // The question again, as when its answer did not come.
+                    let holder = self.pick(|c| c.stage == Stage::Holding && !c.lost);
+                    holder.map(|client| self.question(client, heard))
+                }
+                62..64 => {
+                    self.pick(|c| c.stage == Stage::Unanswered).map(|c| self.question(c, heard))
+                }
+                64..67 => {
+                    self.pick(|c| c.stage != Stage::Gone).map(|client| Event::Crash { client })
+                }
+                67..69 => Some(Event::CrashProcess { process }),
+                69..73 => return self.lapse(),
+                73..79 => Some(Event::Expire),
+                79..81 => (!self.world.full).then_some(Event::ForeignSet),
+                81..83 => Some(Event::ForeignDelete),
+                83..86 => Some(Event::Down { process }),
+                86..90 => Some(Event::Up { process }),
+                90..91 => Some(Event::Flush),
+                91..95 => {
+                    let ttl = TTLS[self.rng.usize(..TTLS.len())];
+                    let renews = |c: &Client| c.stage != Stage::Waiting;
+                    self.pick(renews).map(|client| Event::Renew { client, ttl })
+                }
+                95..98 => self.fence_fault(),
+                98..99 => match self.rng.u8(..4) {
+                    0 => Some(Event::Silence),
+                    _ => Some(Event::Publish(self.world.muted)),
+                },
+                _ => Some(Event::Memory(self.world.full)),
+            };
+            if let Some(event) = event {
+                return self.step(event);
+            }
+        }
+    }
+
+    fn join(&mut self, places: usize) -> usize {
+        let process = self.rng.usize(..PROCESSES);
+        let ttl = TTLS[self.rng.usize(..TTLS.len())];
+        let fenced = self.rng.bool();
+        self.world.join(process, fenced, ttl, places)
+    }
+
+    /// Some client that still acts.
+    fn pick(&mut self, which: impl Fn(&Client) -> bool) -> Option<usize> {
+        let clients = self.world.clients.iter().enumerate();
+        let fit: Vec<usize> =
+            clients.filter(|(_, c)| !c.crashed && which(c)).map(|(number, _)| number).collect();
+        self.rng.choice(fit)
+    }
+
+    fn question(&self, client: usize, heard: bool) -> Event {
+        Event::Ask { client, places: self.world.clients[client].places, lease: PLACE, heard }
+    }
+
+    fn ask(&mut self, client: usize) -> Result<(), Stop> {
+        self.step(self.question(client, true))
+    }
+
+    /// Somebody in line gives no sign of life for as long as its place is kept.
+    fn lapse(&mut self) -> Result<(), Stop> {
+        let Some(client) = self.pick(|c| c.place.is_some()) else { return Ok(()) };
+        let places = self.world.clients[client].places;
+        self.step(Event::Ask { client, places, lease: LAST, heard: true })?;
+        while let Some(place) = self.world.clients[client].place
+            && place.until.1 >= self.look.at
+        {
+            std::thread::sleep(Duration::from_micros(place.until.1 - self.look.at + 200));
+            self.look = self.store.run(&[]).1;
+        }
+        if self.rng.bool() { self.step(Event::Crash { client }) } else { Ok(()) }
+    }
+
+    /// The last fence is lost, or was given by a clock that was ahead. Not while a fenced grant is
+    /// there, which would be told another fence then.
+    fn fence_fault(&mut self) -> Option<Event> {
+        let holder = self.world.holder(&self.look);
+        if holder.is_some_and(|holder| self.world.clients[holder].fenced) {
+            return None;
+        }
+        if !self.ahead && self.rng.u8(..4) > 0 {
+            return Some(Event::FenceForgotten);
+        }
+        self.ahead = true;
+        let ahead = self.look.at.max(self.world.last_fence) + 60_000_000;
+        (!self.world.full).then_some(Event::FenceAhead(ahead))
+    }
+
+    /// More waiters of one process than one call passes, and then it dies.
+    fn crowd(&mut self) -> Result<(), Stop> {
+        let first = self.world.join(1, false, TTLS[1], self.places);
+        self.ask(first)?;
+        for _ in 0..CROWD {
+            let client = self.world.join(0, false, TTLS[0], self.places);
+            self.ask(client)?;
+        }
+        self.step(Event::CrashProcess { process: 0 })?;
+        let heir = self.world.join(1, false, TTLS[1], self.places);
+        self.ask(heir)?;
+        if self.rng.bool() {
+            return self.step(Event::Release { client: first, keep: 0 });
+        }
+        self.step(Event::Expire)?;
+        let other = self.join(0);
+        self.ask(other)
+    }
+
+    /// The faults end and everybody asks; then the lock goes from one to the next, in so many
+    /// steps at most, until nobody waits and nothing is left.
+    fn settle(&mut self) -> Result<(), Stop> {
+        self.faults = false;
+        self.step(Event::Memory(true))?;
+        self.step(Event::Publish(true))?;
+        for process in 0..PROCESSES {
+            self.step(Event::Up { process })?;
+        }
+        while let Some(client) = self.pick(|c| c.stage == Stage::Unanswered) {
+            self.step(Event::Release { client, keep: 0 })?;
+        }
+        while let Some(client) = self.pick(|c| c.stage == Stage::Holding && c.lost) {
+            self.step(Event::Release { client, keep: 0 })?;
+        }
+        let everybody: Vec<usize> = (0..self.world.clients.len())
+            .filter(|c| {
+                let client = &self.world.clients[*c];
+                client.stage == Stage::Waiting && !client.crashed
+            })
+            .collect();
+        for client in everybody {
+            if self.world.clients[client].stage == Stage::Waiting {
+                self.ask(client)?;
+            }
+        }
+        let rounds = 4 * self.world.clients.len() + 8;
+        for _ in 0..rounds {
+            let waits = self.pick(|c| c.stage == Stage::Waiting);
+            match self.world.holder(&self.look) {
+                Some(client) if self.acts(client) => {
+                    if self.world.clients[client].stage == Stage::Waiting {
+                        self.ask(client)?;
+                    }
+                    self.step(Event::Release { client, keep: 0 })?;
+                }
+                _ if self.look.held.is_some() => {
+                    let left = self.look.expiry(LOCK) - (self.look.at / 1_000) as i64;
+                    let longest = TTLS.into_iter().max().unwrap_or(CLAIM);
+                    if left > longest as i64 + 1 {
+                        self.violated(Invariant::GoesOn, format!("held for {left} ms"))?;
+                    }
+                    self.step(Event::Expire)?;
+                }
+                // Nobody has it: the first who lives asks, or somebody who comes by.
+                _ => match self.world.line.iter().copied().find(|c| self.acts(*c)).or(waits) {
+                    Some(client) => self.ask(client)?,
+                    None if self.look.line.is_empty() => break,
+                    None => {
+                        let client = self.join(0);
+                        self.ask(client)?;
+                    }
+                },
+            }
+        }
+        if let Some(client) = self.pick(|c| c.stage == Stage::Waiting) {
+            self.violated(Invariant::GoesOn, format!("c{client} waits for ever"))?;
+        }
+        if let Err(why) = quiet(&self.look) {
+            self.violated(Invariant::Ends, why)?;
+        }
+        let stray: Vec<_> = (0..PROCESSES).flat_map(|p| self.store.pushes(p)).collect();
+        if !stray.is_empty() {
+            self.violated(Invariant::GoesOn, format!("pushed to nobody: {stray:?}"))?;
+        }
+        Ok(())
+    }
+
+    fn acts(&self, client: usize) -> bool {
+        let client = &self.world.clients[client];
+        !client.crashed && client.stage != Stage::Gone
+    }
+
+    fn violated(&mut self, invariant: Invariant, why: String) -> Result<(), Stop> {
+        if !self.judges.contains(&invariant) {
+            return Ok(());
+        }
+        if self.began.elapsed() > STALLED {
+            return Err(Stop::Stalled);
+        }
+        Err(Stop::Violated { invariant, why, log: std::mem::take(&mut self.log) })
+    }
+
+    /// Makes an event happen, has it judged and takes note.
+    fn step(&mut self, event: Event) -> Result<(), Stop> {
+        let before = self.look.clone();
+        let (reply, after) = self.perform(&event)?;
+        let mut step = Step { event, reply, pushes: Vec::new(), before, after };
+        if let Some(handed) = self.world.handed(&step).or(self.world.told_to_ask(&step)) {
+            step.pushes = self.store.pushes(self.world.clients[handed].process);
+        }
+        if self.began.elapsed() > STALLED {
+            return Err(Stop::Stalled);
+        }
+        self.log.push(Line(&step).to_string());
+        for invariant in self.judges {
+            if let Err(why) = invariant.judge(&self.world, &step) {
+                let log = std::mem::take(&mut self.log);
+                return Err(Stop::Violated { invariant: *invariant, why, log });
+            }
+        }
+        let lost = self.faults && self.rng.u8(..6) == 0;
+        self.world.apply(&step, lost);
+        self.look = step.after;
+        Ok(())
+    }
+}
+
+/// A step in a line of the log.
+struct Line<'a>(&'a Step);
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Step { event, reply, pushes, after, .. } = self.0;
+        let name = |token: &str| token.split('/').next().unwrap_or_default().to_owned();
+        let line: Vec<String> = after.line.iter().map(|(token, _)| name(token)).collect();
+        let held = after.held.as_deref().map(name).unwrap_or_default();
+        write!(f, "{event:?} -> {reply:?}; held [{held}], in line {line:?}")?;
+        if let [push, ..] = &pushes[..] {
+            write!(f, ", pushed to c{}", push.number)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,12 @@
+use lockmacro_runtime::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:<id>", wait = forever, on_busy = fallback(later))]
+async fn audit(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+async fn later(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+fn main() {}

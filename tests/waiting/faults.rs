@@ -1,0 +1,290 @@
+//! What happens to a line when connections, scripts and servers go.
+
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_tests::{Admin, Fault, Proxy, Server};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::line::Line;
+use crate::{KEY, LONG, Locked, SOON, TICK, keeps_only_fences, lock, manager, ms, served, waiting};
+
+/// Starts waiters of two managers whose bodies take a while, and gives their ends.
+async fn crowd(server: &Server, waiters: usize, body: Duration) -> JoinSet<Locked<()>> {
+    let managers = [manager(server).await, manager(server).await];
+    let mut tasks = JoinSet::new();
+    for nth in 0..waiters {
+        let lock = Lock::new(KEY).ttl(ms(2_000)).manager(&managers[nth % 2]).wait(LONG);
+        tasks.spawn(lock.run(async move {
+            tokio::time::sleep(body).await;
+            Locked::Ok(())
+        }));
+    }
+    tasks
+}
+
+/// Has 40 waiters served while `fault` strikes again and again.
+async fn everybody_is_served_despite(fault: impl Fn(&mut Admin)) {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let mut tasks = crowd(&server, 40, ms(10)).await;
+    let start = Instant::now();
+    for _ in 0..12 {
+        fault(&mut admin);
+        tokio::time::sleep(ms(25)).await;
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("no panic").expect("served");
+    }
+    assert!(start.elapsed() < 4 * TICK, "after {:?}", start.elapsed());
+    keeps_only_fences(&server, TICK).await;
+}
+
+#[tokio::test]
+async fn everybody_is_served_when_subscribers_are_killed() {
+    everybody_is_served_despite(|admin| {
+        let _: i64 = admin.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn everybody_is_served_when_all_connections_are_killed() {
+    everybody_is_served_despite(|admin| {
+        let _: i64 = admin.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        let _: i64 = admin.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn everybody_is_served_when_the_scripts_are_flushed() {
+    everybody_is_served_despite(|admin| admin.ask::<()>(&["SCRIPT", "FLUSH"])).await;
+}
+
+#[tokio::test]
+async fn a_waiter_whose_subscription_is_killed_hears_of_its_grant_again() {
+    let server = Server::start();
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let guard = lock(&ours, KEY).acquire().await.expect("free");
+    let waiter = Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+    let waiter = tokio::spawn(waiter);
+    let mut admin = server.admin();
+    let killed: i64 = admin.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    assert_eq!(killed, 1);
+    let subscribed = || {
+        let channels: Vec<String> = admin.ask(&["PUBSUB", "CHANNELS"]);
+        std::future::ready(channels.len() == 1)
+    };
+    lockmacro_tests::eventually("it subscribes again by itself", SOON, subscribed).await;
+    // And asks again, so that nothing in between was missed.
+    tokio::time::sleep(ms(30)).await;
+    guard.release().await.expect("still held");
+    served(SOON, async { waiter.await.expect("no panic") }).await;
+}
+
+#[tokio::test]
+async fn a_grant_that_went_to_a_killed_connection_is_found_again() {
+    let server = Server::start();
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    for _ in 0..10 {
+        let guard = lock(&ours, KEY).acquire().await.expect("free");
+        let waiter = Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+        // In one transaction: nobody listens when the lock is handed over, or has just been killed.
+        let killed = server.admin().ask::<i64>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        assert_eq!(killed, 1);
+        guard.release().await.expect("still held");
+        served(SOON, waiter).await;
+    }
+    keeps_only_fences(&server, SOON).await;
+}
+
+#[tokio::test]
+async fn a_server_restarted_empty_serves_its_waiters_or_tells_them() {
+    let mut server = Server::start();
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let guard = lock(&ours, KEY).acquire().await.expect("free");
+    let mut line = Line::at(&server, KEY);
+    let mut tasks = JoinSet::new();
+    for nth in 0..6 {
+        let manager = if nth % 2 == 0 { &ours } else { &theirs };
+        let waiter = line.join(waiting(manager, KEY).run(async { Locked::Ok(()) })).await;
+        tasks.spawn(waiter);
+    }
+    server.kill();
+    server.restart();
+    let start = Instant::now();
+    let mut served = 0;
+    while let Some(ended) = timeout(2 * TICK, tasks.join_next()).await.expect("nobody is stuck") {
+        match ended.expect("no panic") {
+            Ok(()) => served += 1,
+            Err(LockError::Unavailable { .. }) => {}
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    assert!(served > 0 && start.elapsed() < 2 * TICK, "{served} after {:?}", start.elapsed());
+    drop(guard);
+    keeps_only_fences(&server, TICK).await;
+}
+
+#[tokio::test]
+async fn a_server_that_stays_down_is_told_to_its_waiters() {
+    let mut server = Server::start();
+    let url = server.url();
+    let impatient = LockManager::builder().timeout(ms(400)).connect(&url);
+    let impatient = impatient.await.expect("the server is there");
+    let guard = lock(&impatient, KEY).acquire().await.expect("free");
+    let mut line = Line::at(&server, KEY);
+    let limited = lock(&impatient, KEY).wait(ms(900)).acquire();
+    let limited = tokio::spawn(line.join(limited).await);
+    server.kill();
+    let error = timeout(TICK + SOON, limited).await.expect("nobody is stuck");
+    let error = error.expect("no panic").expect_err("the server is down");
+    assert!(matches!(error, LockError::Unavailable { .. }), "{error:?}");
+    drop(guard);
+}
+
+#[tokio::test]
+async fn a_server_stopped_shortly_costs_its_waiters_that_time() {
+    let server = Server::start();
+    let mut tasks = crowd(&server, 20, ms(20)).await;
+    for _ in 0..3 {
+        tokio::time::sleep(ms(40)).await;
+        server.pause();
+        tokio::time::sleep(ms(200)).await;
+        server.resume();
+    }
+    let start = Instant::now();
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("no panic").expect("served");
+    }
+    assert!(start.elapsed() < 2 * TICK, "after {:?}", start.elapsed());
+    keeps_only_fences(&server, TICK).await;
+}
+
+#[tokio::test]
+async fn a_waiters_own_deadline_is_kept_when_the_server_stands_still() {
+    let server = Server::start();
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let guard = lock(&ours, KEY).acquire().await.expect("free");
+    let start = Instant::now();
+    let waiter = lock(&theirs, KEY).wait(ms(300)).acquire();
+    let waiter = Line::at(&server, KEY).join(waiter).await;
+    server.pause();
+    let error = waiter.await.expect_err("held, or silent");
+    server.resume();
+    assert!(
+        matches!(error, LockError::TimedOut { .. } | LockError::Unavailable { .. }),
+        "{error:?}"
+    );
+    // One more question may be waited for: a quarter of the manager's timeout.
+    assert!(start.elapsed() < ms(300) + ms(500) + SOON, "after {:?}", start.elapsed());
+    guard.release().await.expect("still held");
+    keeps_only_fences(&server, TICK).await;
+}
+
+#[tokio::test]
+async fn a_question_whose_answer_is_lost_takes_one_place() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let ours = manager(&server).await;
+    for fault in [Fault::CutReply, Fault::LoseReply, Fault::CutCommand] {
+        let theirs = LockManager::connect(&proxy.url()).await.expect("there");
+        let guard = lock(&ours, KEY).acquire().await.expect("free");
+        let mut line = Line::at(&server, KEY);
+        proxy.on_next("EVALSHA", fault);
+        let waiter = tokio::spawn(waiting(&theirs, KEY).acquire());
+        let done = || std::future::ready(proxy.orders_are_done());
+        lockmacro_tests::eventually("the fault has happened", SOON, done).await;
+        line.reaches(1).await;
+        let next = line.join(waiting(&ours, KEY).acquire()).await;
+        guard.release().await.expect("still held");
+        served(TICK, async { waiter.await.expect("no panic") }).await;
+        served(SOON, next).await;
+    }
+    // A question that never arrived is looked for until its ttl is over, but leaves nothing.
+    keeps_only_fences(&server, TICK).await;
+}
+
+#[tokio::test]
+async fn a_grant_that_comes_late_is_not_believed_longer_than_it_lasts() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let (ours, theirs) =
+        (manager(&server).await, LockManager::connect(&proxy.url()).await.expect("there"));
+    let mut line = Line::at(&server, KEY);
+    let guard = lock(&ours, KEY).acquire().await.expect("free");
+    let late = Lock::new(KEY).ttl(ms(600)).manager(&theirs).wait_forever();
+    let late = tokio::spawn(line.join(late.acquire()).await);
+    let next = line.join(waiting(&ours, KEY).acquire()).await;
+    proxy.stall(true);
+    guard.release().await.expect("still held");
+    tokio::time::sleep(ms(250)).await;
+    proxy.stall(false);
+    let guard = timeout(TICK, late).await.expect("in time").expect("no panic").expect("served");
+    let left = server.admin().ttl(KEY).expect("held, with an end");
+    assert!(guard.remaining() <= left, "{:?} believed of {left:?}", guard.remaining());
+    guard.release().await.expect("still held");
+    served(SOON, next).await;
+}
+
+/// Has a waiter polled so many times and then no more, and asks for another lock meanwhile.
+async fn others_are_served_beside_one_that_is_not_polled(prepare: impl Fn(&mut Admin)) {
+    let server = Server::start();
+    let mut admin = server.admin();
+    for polls in 0..12 {
+        let manager = manager(&server).await;
+        prepare(&mut admin);
+        let mut idle = Box::pin(waiting(&manager, "idle").acquire());
+        for _ in 0..polls {
+            if futures::poll!(&mut idle).is_ready() {
+                break;
+            }
+            tokio::time::sleep(ms(2)).await;
+        }
+        let start = Instant::now();
+        served(SOON, waiting(&manager, KEY).acquire()).await;
+        // Below the time that a single answer is waited for.
+        assert!(start.elapsed() < ms(350), "after {polls} polls: {:?}", start.elapsed());
+        drop(idle);
+    }
+    keeps_only_fences(&server, TICK).await;
+}
+
+#[tokio::test]
+async fn a_future_that_is_not_polled_delays_nobody_else() {
+    others_are_served_beside_one_that_is_not_polled(|_| ()).await;
+}
+
+#[tokio::test]
+async fn a_future_that_is_not_polled_delays_nobody_else_who_needs_the_scripts() {
+    let flush = |admin: &mut Admin| admin.ask::<()>(&["SCRIPT", "FLUSH"]);
+    others_are_served_beside_one_that_is_not_polled(flush).await;
+}
+
+#[tokio::test]
+async fn a_future_that_is_not_polled_delays_nobody_else_who_needs_a_connection() {
+    let kill = |admin: &mut Admin| {
+        let _: i64 = admin.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    };
+    others_are_served_beside_one_that_is_not_polled(kill).await;
+}
+
+#[tokio::test]
+async fn many_futures_that_are_not_polled_delay_nobody_else() {
+    let server = Server::start();
+    let manager = manager(&server).await;
+    // It listens from here on.
+    lock(&manager, KEY).wait(LONG).run(async { Locked::Ok(()) }).await.expect("free");
+    let keys: Vec<String> = (0..500).map(|nth| format!("stock:{nth}")).collect();
+    let mut idle = Vec::new();
+    for key in &keys {
+        let mut asking = Box::pin(waiting(&manager, key).acquire());
+        assert!(futures::poll!(&mut asking).is_pending());
+        idle.push(asking);
+    }
+    // Before a call is given up as unanswered, after 500 ms.
+    served(SOON / 3, lock(&manager, KEY).acquire()).await;
+    drop(idle);
+}

@@ -1,0 +1,164 @@
+//! Processes that wait for the same keys while subscribers are killed, scripts are flushed, and
+//! processes die and stand still. How long is `WAITING_SECONDS`, 4 if nothing is said.
+
+mod record;
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockmacro_tests::{Admin, Server};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{CLAIM, LONG, SOON, TICK, keeps_only_fences, ms};
+
+const PROCESSES: usize = 5;
+const TASKS: &str = "40";
+/// Below the claim, so that a lock of a process that was killed is free again within the test; far
+/// above the time for which one stands still.
+const TTL: &str = "2000";
+/// Above the claim: these have to confirm what is handed over to them.
+const TTL_LONG: &str = "30000";
+const STANDSTILL: Duration = Duration::from_millis(300);
+
+/// One process. It is killed when dropped.
+struct Worker {
+    name: String,
+    child: Child,
+    said: Receiver<String>,
+}
+
+impl Worker {
+    fn start(server: &Server, record: &Path, name: String, ttl: &str) -> Worker {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_waiting-worker"))
+            .args([&server.url()])
+            .arg(record)
+            .args([&name, TASKS, ttl])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the worker starts");
+        let lines = BufReader::new(child.stdout.take().expect("it was piped")).lines();
+        let (say, said) = channel();
+        thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| say.send(line)));
+        let worker = Worker { name, child, said };
+        assert_eq!(worker.said.recv_timeout(LONG / 4).as_deref(), Ok("ready"));
+        worker
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the worker is there");
+    }
+
+    /// Kills it, and notes in the record that its bodies are over.
+    fn kill(mut self, mut record: &File) {
+        self.signal(Signal::KILL);
+        self.child.wait().expect("it can be waited for");
+        // One write, as the bodies do it.
+        let line = format!("dead\t\t{}/\t0\n", self.name);
+        record.write_all(line.as_bytes()).expect("the record can be written");
+    }
+
+    /// Tells it to end, when all of its tasks have been served. Gives what it said.
+    fn end(&mut self) {
+        drop(self.child.stdin.take());
+    }
+
+    /// What it said until its end, which must come in time.
+    fn ended(&mut self, until: Instant) -> Vec<String> {
+        let mut said = Vec::new();
+        loop {
+            match self.said.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) => said.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("{} is stuck: {said:?}", self.name),
+            }
+        }
+        assert!(self.child.wait().expect("it ends").success(), "{}: {said:?}", self.name);
+        said
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Ended already, as a rule.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What strikes while they work. A long lease is not worth a killed process, as it would outlast
+/// the test: the first two live.
+fn strike(
+    nth: usize,
+    admin: &mut Admin,
+    workers: &mut Vec<Worker>,
+    server: &Server,
+    record: &Path,
+) {
+    match nth % 8 {
+        0 | 3 => {
+            let _: i64 = admin.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        }
+        1 | 5 => admin.ask::<()>(&["SCRIPT", "FLUSH"]),
+        2 | 6 => {
+            let worker = &workers[nth / 2 % PROCESSES];
+            worker.signal(Signal::STOP);
+            thread::sleep(STANDSTILL);
+            worker.signal(Signal::CONT);
+        }
+        4 => {
+            let _: i64 = admin.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        }
+        _ => {
+            let dying = workers.remove(2);
+            dying.kill(&OpenOptions::new().append(true).open(record).expect("the record"));
+            workers.push(Worker::start(server, record, format!("late-{nth}"), TTL));
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_hundred_tasks_of_five_processes_never_overlap_and_nobody_is_stuck() {
+    let seconds = std::env::var("WAITING_SECONDS").map_or(4, |text| text.parse().expect("seconds"));
+    let server = Server::start();
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("record");
+    File::create(&path).expect("a record");
+    let mut workers: Vec<Worker> = (0..PROCESSES)
+        .map(|nth| {
+            let ttl = if nth < 2 { TTL_LONG } else { TTL };
+            Worker::start(&server, &path, format!("worker-{nth}"), ttl)
+        })
+        .collect();
+    let mut admin = server.admin();
+    let start = Instant::now();
+    for nth in 0.. {
+        thread::sleep(ms(120));
+        if start.elapsed() > Duration::from_secs(seconds) {
+            break;
+        }
+        strike(nth, &mut admin, &mut workers, &server, &path);
+    }
+    let faults_ended = Instant::now();
+    workers.iter_mut().for_each(Worker::end);
+    let mut bodies = 0;
+    let mut errors = Vec::new();
+    for worker in &mut workers {
+        for line in worker.ended(faults_ended + CLAIM + TICK + SOON) {
+            match line.strip_prefix("done ") {
+                Some(number) => bodies += number.parse::<u32>().expect("a number"),
+                None => errors.push(line),
+            }
+        }
+    }
+    let found = record::read(&path);
+    assert_eq!(found.faults, Vec::<String>::new());
+    assert_eq!(errors, Vec::<String>::new());
+    assert!(bodies > 200 && found.bodies >= bodies, "{bodies} of {} bodies", found.bodies);
+    keeps_only_fences(&server, TICK).await;
+}

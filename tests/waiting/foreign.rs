@@ -1,0 +1,167 @@
+//! Clients of another make on the same key, and people who delete it.
+
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::LockError;
+use lockmacro_tests::{Admin, Server};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::line::Line;
+use crate::{KEY, LONG, Locked, SOON, TICK, keeps_only_fences, lock, manager, ms, served, waiting};
+
+const SECRET: &str = "5f2b-php-worker-secret";
+const COMPARE_AND_DELETE: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+
+fn takes(foreign: &mut Admin, px: &str) -> bool {
+    foreign.ask::<Option<String>>(&["SET", KEY, SECRET, "NX", "PX", px]).is_some()
+}
+
+fn gives_back(foreign: &mut Admin) -> bool {
+    foreign.ask::<i64>(&["EVAL", COMPARE_AND_DELETE, "1", KEY, SECRET]) == 1
+}
+
+#[tokio::test]
+async fn a_foreign_holder_is_succeeded_within_a_tick_of_its_release() {
+    let server = Server::start();
+    let manager = manager(&server).await;
+    let mut foreign = server.admin();
+    assert!(takes(&mut foreign, "60000"));
+    let mut line = Line::at(&server, KEY);
+    let first = line.join(waiting(&manager, KEY).acquire()).await;
+    let mut first = tokio::spawn(first);
+    let second = tokio::spawn(line.join(waiting(&manager, KEY).acquire()).await);
+    timeout(ms(100), &mut first).await.expect_err("it is held");
+    assert!(gives_back(&mut foreign));
+    served(TICK, async { first.await.expect("no panic") }).await;
+    served(SOON, async { second.await.expect("no panic") }).await;
+    keeps_only_fences(&server, SOON).await;
+}
+
+#[tokio::test]
+async fn a_foreign_holder_that_dies_is_succeeded_at_its_expiry() {
+    let server = Server::start();
+    let manager = manager(&server).await;
+    let mut foreign = server.admin();
+    let start = Instant::now();
+    assert!(takes(&mut foreign, "500"));
+    let waiter = Line::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
+    let guard = timeout(ms(500) + SOON, waiter).await.expect("in time").expect("served");
+    assert!(start.elapsed() >= ms(499), "after {:?}", start.elapsed());
+    guard.release().await.expect("still held");
+}
+
+#[tokio::test]
+async fn a_foreign_holder_is_told_to_who_waited_in_vain() {
+    let server = Server::start();
+    let manager = manager(&server).await;
+    server.admin().ask::<()>(&["SET", KEY, SECRET]);
+    let error = lock(&manager, KEY).wait(ms(50)).acquire().await.expect_err("held");
+    assert!(!format!("{error} {error:?}").contains(SECRET), "{error:?}");
+    let LockError::TimedOut { owner, retry_after, position, .. } = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!((owner, retry_after, position), (None, None, 0));
+}
+
+#[tokio::test]
+async fn a_foreign_client_is_excluded_while_the_line_moves() {
+    let server = Server::start();
+    let manager = manager(&server).await;
+    let guard = lock(&manager, KEY).acquire().await.expect("free");
+    let mut tasks = JoinSet::new();
+    for _ in 0..100 {
+        tasks.spawn(waiting(&manager, KEY).run(async { Locked::Ok(()) }));
+    }
+    Line::at(&server, KEY).reaches(100).await;
+    let mut foreign = server.admin();
+    let turns = tokio::task::spawn_blocking(move || {
+        let mut refused = 0;
+        while !takes(&mut foreign, "60000") {
+            refused += 1;
+        }
+        // The key is never absent while somebody waits.
+        let waiting: usize = foreign.ask(&["ZCARD", &format!("lm1:wq:{{{KEY}}}")]);
+        (refused, waiting, gives_back(&mut foreign))
+    });
+    guard.release().await.expect("still held");
+    let (refused, waiting, given_back) = turns.await.expect("no panic");
+    assert!(refused > 0);
+    assert_eq!((waiting, given_back), (0, true), "(left in line, held to its end)");
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("no panic").expect("served");
+    }
+    keeps_only_fences(&server, SOON).await;
+}
+
+#[tokio::test]
+async fn a_key_deleted_under_a_line_lets_the_line_go_on_within_a_tick() {
+    let server = Server::start();
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let guard = lock(&ours, KEY).acquire().await.expect("free");
+    let mut line = Line::at(&server, KEY);
+    let mut waiters = Vec::new();
+    for _ in 0..5 {
+        waiters.push(tokio::spawn(line.join(waiting(&theirs, KEY).acquire()).await));
+    }
+    server.admin().ask::<()>(&["DEL", KEY]);
+    let start = Instant::now();
+    for waiter in waiters {
+        served(TICK, async { waiter.await.expect("no panic") }).await;
+    }
+    // Only the first one had to ask.
+    assert!(start.elapsed() < TICK + SOON, "after {:?}", start.elapsed());
+    let error = guard.release().await.expect_err("somebody has deleted it");
+    assert!(matches!(error, LockError::Lost(_)), "{error:?}");
+    keeps_only_fences(&server, SOON).await;
+}
+
+#[tokio::test]
+async fn a_line_deleted_under_its_waiters_is_stood_in_again() {
+    let server = Server::start();
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let mut admin = server.admin();
+    for flushed in [false, true] {
+        let guard = lock(&ours, KEY).acquire().await.expect("free");
+        let mut line = Line::at(&server, KEY);
+        let mut waiters = JoinSet::new();
+        for _ in 0..3 {
+            waiters.spawn(line.join(waiting(&theirs, KEY).run(async { Locked::Ok(()) })).await);
+        }
+        if flushed {
+            admin.ask::<()>(&["FLUSHALL"]);
+            drop(guard);
+        } else {
+            for key in admin.keys().iter().filter(|key| *key != KEY) {
+                admin.ask::<()>(&["DEL", key]);
+            }
+            guard.release().await.expect("still held");
+        }
+        // In the order in which they ask again, whichever that is.
+        while let Some(ended) = timeout(TICK, waiters.join_next()).await.expect("in time") {
+            ended.expect("no panic").expect("served");
+        }
+        keeps_only_fences(&server, SOON).await;
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_ends_the_wait() {
+    let server = Server::start();
+    let manager = manager(&server).await;
+    let mut admin = server.admin();
+    admin.ask::<()>(&["RPUSH", KEY, "not a lock"]);
+    let asked = timeout(SOON, lock(&manager, KEY).wait(LONG).acquire()).await.expect("at once");
+    assert!(matches!(asked.map(drop), Err(LockError::KeyNotALock { .. })));
+    admin.ask::<()>(&["DEL", KEY]);
+    let guard = lock(&manager, KEY).acquire().await.expect("free");
+    let waiter = Line::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
+    admin.ask::<()>(&["DEL", KEY]);
+    admin.ask::<()>(&["RPUSH", KEY, "not a lock"]);
+    let asked: Locked<()> = timeout(TICK, waiter).await.expect("within a tick").map(drop);
+    assert!(matches!(asked, Err(LockError::KeyNotALock { .. })), "{asked:?}");
+    drop(guard);
+    admin.ask::<()>(&["DEL", KEY]);
+    keeps_only_fences(&server, Duration::from_secs(5)).await;
+}

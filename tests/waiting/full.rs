@@ -1,0 +1,73 @@
+//! More waiters than a line has places.
+
+use std::time::{Duration, Instant};
+
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use lockmacro_runtime::{LockError, LockManager};
+use lockmacro_tests::{Backend, Server, in_time};
+use tokio::time::timeout;
+
+use crate::line::Line;
+use crate::{KEY, LONG, Locked, keeps_only_fences, lock, ms, served, waiting};
+
+const PLACES: usize = 10_000;
+
+/// Fills the line, has one come too late and one go, and drops the others.
+async fn fill(ours: LockManager, key: &str, mut line: Line) {
+    let guard = lock(&ours, key).acquire().await.expect("free");
+    let mut waiters: FuturesUnordered<_> =
+        (0..PLACES).map(|_| waiting(&ours, key).acquire()).collect();
+    let full = async {
+        let (mut longest, mut grown) = (0, Instant::now());
+        while let Some(length) = line.length().filter(|length| *length < PLACES) {
+            if length > longest {
+                (longest, grown) = (length, Instant::now());
+            }
+            // A small machine with other work takes its time.
+            assert!(grown.elapsed() < LONG / 6, "no more than {length} in line");
+            tokio::time::sleep(ms(5)).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        Some(early) = waiters.next() => panic!("not in line: {early:?}"),
+        () = full => {}
+    }
+    let start = Instant::now();
+    let error = waiting(&ours, key).acquire().await.expect_err("there is no place");
+    assert!(matches!(&error, LockError::QueueFull { key: told, .. } if told.as_str() == key));
+    assert!(error.is_busy());
+    assert!(error.to_string().contains(key), "{error}");
+    assert!(start.elapsed() < LONG / 12, "after {:?}", start.elapsed());
+    let skipped: Option<u32> = waiting(&ours, key).run_or_skip(async { Some(7) }).await;
+    assert_eq!(skipped, None);
+    let once: Locked<_> = lock(&ours, key).acquire().await;
+    assert!(matches!(once, Err(LockError::Busy { .. })), "{once:?}");
+    // One is served, and there is a place again.
+    guard.release().await.expect("still held");
+    let first = waiters.next().await.expect("ten thousand").expect("served");
+    let last = line.join(waiting(&ours, key).acquire()).await;
+    drop(waiters);
+    first.release().await.expect("still held");
+    served(LONG / 4, last).await;
+}
+
+#[tokio::test]
+async fn a_full_line_of_the_memory_is_told() {
+    let backend = Backend::memory();
+    let key = backend.key("full");
+    let ours = backend.manager().await;
+    in_time(fill(ours, &key, Line::of(&backend, &key))).await;
+    backend.becomes_free(&key, Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_full_line_of_a_server_is_told() {
+    let server = Server::start();
+    // Ten thousand questions at once may take a small machine a while.
+    let builder = LockManager::builder().timeout(LONG);
+    let ours = builder.connect(&server.url()).await.expect("the server is there");
+    let test = fill(ours, KEY, Line::at(&server, KEY));
+    timeout(4 * LONG, test).await.expect("a test that hangs is a test that fails");
+    keeps_only_fences(&server, LONG / 4).await;
+}

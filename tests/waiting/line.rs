@@ -1,0 +1,79 @@
+//! The line of a key, seen from outside.
+
+use std::pin::Pin;
+
+use lockmacro_tests::{Admin, Backend, Server, eventually};
+
+use crate::{LONG, ms};
+
+/// Who waits for a key.
+pub(crate) struct Line {
+    /// `memory://` shows nothing, and needs not: there one poll is one place in line.
+    admin: Option<Admin>,
+    name: String,
+}
+
+impl Line {
+    pub(crate) fn of(backend: &Backend, key: &str) -> Line {
+        let admin = backend.url().starts_with("redis").then(|| Admin::connect(backend.url()));
+        Line { admin, name: line_of(key) }
+    }
+
+    pub(crate) fn at(server: &Server, key: &str) -> Line {
+        Line { admin: Some(server.admin()), name: line_of(key) }
+    }
+
+    /// How many wait, where that can be seen.
+    pub(crate) fn length(&mut self) -> Option<usize> {
+        Some(self.admin.as_mut()?.ask(&["ZCARD", &self.name]))
+    }
+
+    /// Who waits, where that can be seen.
+    fn members(&mut self) -> Option<Vec<String>> {
+        Some(self.admin.as_mut()?.ask(&["ZRANGE", &self.name, "0", "-1"]))
+    }
+
+    /// Waits until so many wait, where that can be seen.
+    pub(crate) async fn reaches(&mut self, length: usize) {
+        let claim = format!("{length} in line");
+        let reached = || std::future::ready(self.length().is_none_or(|now| now == length));
+        eventually(&claim, LONG / 4, reached).await;
+    }
+
+    /// Polls a future until it stands in line, behind everybody who does already.
+    pub(crate) async fn join<F: Future>(&mut self, waiter: F) -> Pin<Box<F>> {
+        let mut waiter = Box::pin(waiter);
+        let before = self.members();
+        for _ in 0..5_000 {
+            assert!(futures::poll!(&mut waiter).is_pending(), "it does not have to wait");
+            // Others may leave meanwhile.
+            let now = self.members().unwrap_or_default();
+            if before.as_ref().is_none_or(|before| now.iter().any(|one| !before.contains(one))) {
+                return waiter;
+            }
+            tokio::time::sleep(ms(1)).await;
+        }
+        panic!("it never stood in line");
+    }
+}
+
+/// Deletes the fences that a test has left, which stay for a week otherwise.
+pub(crate) fn forget_fences(backend: &Backend) {
+    if backend.url().starts_with("redis") {
+        let mut admin = Admin::connect(backend.url());
+        for key in admin.keys().iter().filter(|key| is_fence(key)) {
+            let left = admin.ttl(key).expect("every key has an end");
+            assert!(left > ms(0));
+            admin.ask::<()>(&["DEL", key]);
+        }
+    }
+}
+
+pub(crate) fn is_fence(key: &str) -> bool {
+    key.starts_with("lm1:wf:")
+}
+
+/// Where the waiters of a key without braces stand.
+fn line_of(key: &str) -> String {
+    format!("lm1:wq:{{{key}}}")
+}

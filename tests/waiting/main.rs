@@ -1,0 +1,77 @@
+//! Waiting in line, claim by claim: on `memory://` and on a Redis server where both can have it,
+//! and what only a server can do to a line.
+
+mod access;
+mod dropped;
+mod faults;
+mod fleet;
+mod foreign;
+mod full;
+mod holders;
+mod late;
+mod line;
+mod order;
+mod outcomes;
+mod runtimes;
+mod shutdown;
+mod threads;
+mod traffic;
+
+use std::time::Duration;
+
+use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
+use lockmacro_tests::Server;
+use tokio::time::timeout;
+
+/// A ttl that never ends within a test.
+const LONG: Duration = Duration::from_secs(60);
+/// Far below a tick, far above what a loaded machine needs: who is served within it was told.
+const SOON: Duration = Duration::from_millis(1_200);
+/// After so long the slowest waiter has asked again: 2 s and 20 %, and what a loaded machine adds.
+const TICK: Duration = Duration::from_millis(3_400);
+/// For how long a lock is handed over until its new holder confirms it.
+const CLAIM: Duration = Duration::from_secs(5);
+
+const KEY: &str = "order:42";
+
+type Locked<T> = Result<T, LockError>;
+
+/// A lock that is asked for once.
+fn lock(manager: &LockManager, key: &str) -> Lock {
+    Lock::new(key).ttl(LONG).manager(manager)
+}
+
+/// A lock that is waited for.
+fn waiting(manager: &LockManager, key: &str) -> Lock {
+    lock(manager, key).wait_forever()
+}
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+async fn manager(server: &Server) -> LockManager {
+    LockManager::connect(&server.url()).await.expect("the server is there")
+}
+
+/// Awaits a grant that must come within `time`, and gives the lock back.
+async fn served(within: Duration, grant: impl Future<Output = Locked<LockGuard>>) {
+    let guard = timeout(within, grant).await.expect("served in time").expect("served");
+    assert!(guard.is_held());
+    guard.release().await.expect("still held");
+}
+
+/// Waits until the server keeps nothing but fences.
+async fn keeps_only_fences(server: &Server, within: Duration) {
+    let mut admin = server.admin();
+    let mut others = || {
+        let mut keys = admin.keys();
+        keys.retain(|key| !line::is_fence(key));
+        keys
+    };
+    let start = std::time::Instant::now();
+    while start.elapsed() < within && !others().is_empty() {
+        tokio::time::sleep(ms(3)).await;
+    }
+    assert_eq!(others(), Vec::<String>::new(), "left behind");
+}

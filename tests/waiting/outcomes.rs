@@ -1,0 +1,175 @@
+//! Waits that run out: what the caller is told, when, and what stays in line.
+
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
+
+use crate::line::Line;
+use crate::{LONG, Locked, SOON, lock, ms, served, waiting};
+
+on_every_backend!(
+    a_wait_that_runs_out_is_not_busy_but_timed_out,
+    a_wait_that_runs_out_tells_how_many_were_before,
+    a_wait_runs_out_in_time,
+    a_wait_of_nothing_runs_out_at_once,
+    a_wait_that_runs_out_leaves_the_line,
+    a_busy_body_does_not_run_when_the_wait_runs_out,
+    many_waits_that_run_out_leave_nothing,
+    a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on,
+    a_body_is_skipped_after_the_wait,
+);
+
+/// How much later than its end a wait may be over on a loaded machine.
+const MARGIN: Duration = Duration::from_millis(400);
+
+/// Waits for a held lock in vain.
+async fn timed_out(lock: Lock) -> (Option<String>, Option<Duration>, u32) {
+    match lock.acquire().await.map(drop) {
+        Err(LockError::TimedOut { owner, retry_after, position, .. }) => {
+            (owner, retry_after, position)
+        }
+        other => panic!("not timed out: {other:?}"),
+    }
+}
+
+async fn a_wait_that_runs_out_is_not_busy_but_timed_out(backend: &Backend) {
+    let ours = backend.manager_from(LockManager::builder().label("desk-1")).await;
+    let theirs = backend.manager_from(LockManager::builder().label("desk-2")).await;
+    let key = backend.key("order:42");
+    let guard = lock(&ours, &key).name("audit").acquire().await.expect("free");
+    let error = lock(&theirs, &key).acquire().await.expect_err("held");
+    assert!(matches!(error, LockError::Busy { .. }), "{error:?}");
+    let error = lock(&theirs, &key).wait(ms(50)).acquire().await.expect_err("held");
+    assert!(error.is_busy());
+    assert!(error.retry_after().is_some_and(|left| left > LONG / 2 && left <= LONG));
+    assert!(error.to_string().contains("desk-1:audit"), "{error}");
+    let LockError::TimedOut { key: told, owner, position, message, .. } = error else {
+        panic!("not timed out: {error:?}");
+    };
+    assert_eq!((told.as_str(), owner.as_deref()), (key.as_str(), Some("desk-1:audit")));
+    assert_eq!((position, message), (0, None));
+    let error = lock(&theirs, &key).wait(ms(1)).message("later, please").acquire().await;
+    assert_eq!(error.expect_err("held").to_string(), "later, please");
+    guard.release().await.expect("still held");
+}
+
+async fn a_wait_that_runs_out_tells_how_many_were_before(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let mut line = Line::of(backend, &key);
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let mut waiters = Vec::new();
+    for _ in 0..5 {
+        waiters.push(line.join(waiting(&ours, &key).acquire()).await);
+    }
+    assert_eq!(timed_out(lock(&theirs, &key).wait(ms(50))).await.2, 5);
+    guard.release().await.expect("still held");
+    for waiter in waiters {
+        served(SOON, waiter).await;
+    }
+}
+
+async fn a_wait_runs_out_in_time(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    // Less than a tick, and a bit more than one.
+    let waits = [ms(20), ms(300), ms(2_600)].map(async |wait| {
+        let start = Instant::now();
+        timed_out(lock(&theirs, &key).wait(wait)).await;
+        let took = start.elapsed();
+        assert!(took >= wait && took < wait + MARGIN, "{wait:?}: after {took:?}");
+    });
+    futures::future::join_all(waits).await;
+    guard.release().await.expect("still held");
+}
+
+async fn a_wait_of_nothing_runs_out_at_once(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let start = Instant::now();
+    timed_out(lock(&theirs, &key).wait(Duration::ZERO)).await;
+    assert!(start.elapsed() < MARGIN);
+    guard.release().await.expect("still held");
+}
+
+async fn a_wait_that_runs_out_leaves_the_line(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let mut line = Line::of(backend, &key);
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    timed_out(lock(&theirs, &key).wait(ms(30))).await;
+    line.reaches(0).await;
+    let next = line.join(waiting(&ours, &key).acquire()).await;
+    guard.release().await.expect("still held");
+    served(SOON, next).await;
+}
+
+async fn a_busy_body_does_not_run_when_the_wait_runs_out(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let mut ran = false;
+    let body = async {
+        ran = true;
+        Locked::Ok(())
+    };
+    lock(&theirs, &key).wait(ms(30)).run(body).await.expect_err("held");
+    assert!(!ran);
+    guard.release().await.expect("still held");
+}
+
+async fn many_waits_that_run_out_leave_nothing(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let waits = (0..200).map(|nth| timed_out(lock(&theirs, &key).wait(ms(20 + nth % 40))));
+    futures::future::join_all(waits).await;
+    Line::of(backend, &key).reaches(0).await;
+    guard.release().await.expect("still held");
+    backend.becomes_free(&key, SOON).await;
+}
+
+async fn a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    for nth in 0..20 {
+        let mut line = Line::of(backend, &key);
+        let guard = lock(&ours, &key).acquire().await.expect("free");
+        let first = line.join(lock(&theirs, &key).wait(ms(40)).acquire()).await;
+        let queued = Instant::now();
+        let first = tokio::spawn(first);
+        let next = line.join(waiting(&theirs, &key).acquire()).await;
+        // Around the end of the wait, before and after it.
+        let pause = (ms(35) + Duration::from_micros(500 * nth)).saturating_sub(queued.elapsed());
+        tokio::time::sleep(pause).await;
+        guard.release().await.expect("still held");
+        match first.await.expect("no panic") {
+            Ok(guard) => guard.release().await.expect("still held"),
+            Err(error) => assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}"),
+        }
+        served(SOON, next).await;
+    }
+}
+
+async fn a_body_is_skipped_after_the_wait(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("job");
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let start = Instant::now();
+    let skipped = lock(&theirs, &key).wait(ms(60)).run_or_skip(async { Some(7) }).await;
+    assert_eq!(skipped, None);
+    assert!(start.elapsed() >= ms(60));
+    let (manager, name) = (theirs.clone(), key.clone());
+    let skipped = on_a_plain_thread(move || {
+        lock(&manager, &name).wait(ms(60)).run_blocking_or_skip(|| Some(7))
+    });
+    assert_eq!(skipped.await, None);
+    let mut line = Line::of(backend, &key);
+    line.reaches(0).await;
+    let next = line.join(waiting(&theirs, &key).run_or_skip(async { Some(7) })).await;
+    guard.release().await.expect("still held");
+    assert_eq!(next.await, Some(7));
+}

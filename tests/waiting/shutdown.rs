@@ -1,0 +1,48 @@
+//! A manager that ends while somebody waits.
+
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::LockError;
+use lockmacro_tests::{Backend, on_every_backend};
+use tokio::time::timeout;
+
+use crate::line::Line;
+use crate::{LONG, SOON, lock, ms, served, waiting};
+
+on_every_backend!(
+    a_shutdown_sends_the_waiters_away,
+    a_shutdown_leaves_the_waiters_of_other_managers_alone,
+);
+
+/// No lock is given any more, so whoever waits for one waits in vain.
+async fn a_shutdown_sends_the_waiters_away(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let guard = lock(&theirs, &key).acquire().await.expect("free");
+    let waiter = Line::of(backend, &key).join(waiting(&ours, &key).acquire()).await;
+    let waiter = tokio::spawn(waiter);
+    // It has been polled by then, and is only woken by what it is told.
+    tokio::time::sleep(ms(20)).await;
+    let start = Instant::now();
+    let shutdown = ours.shutdown(LONG / 20).await;
+    let took = start.elapsed();
+    let told = timeout(Duration::ZERO, waiter).await;
+    guard.release().await.expect("still held");
+    shutdown.expect("nothing is held");
+    assert!(took < SOON, "after {took:?}");
+    let told = told.expect("told by then").expect("no panic");
+    assert_eq!(told.map(drop), Err(LockError::ShutDown));
+}
+
+async fn a_shutdown_leaves_the_waiters_of_other_managers_alone(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let waiter = Line::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
+    let closing = ours.clone();
+    let closing = tokio::spawn(async move { closing.shutdown(LONG).await });
+    tokio::time::sleep(ms(20)).await;
+    guard.release().await.expect("still held");
+    served(SOON, waiter).await;
+    closing.await.expect("no panic").expect("drained");
+}

@@ -1,0 +1,97 @@
+//! Waiters that are not async: threads in line.
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Instant;
+
+use lockmacro_runtime::{Lock, LockError};
+use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
+
+use crate::line::Line;
+use crate::{LONG, Locked, SOON, lock, ms, served, waiting};
+
+on_every_backend!(
+    waiting_threads_are_served_one_at_a_time,
+    a_thread_gets_the_lock_from_an_async_holder_and_gives_it_back_to_an_async_waiter,
+    a_thread_whose_wait_runs_out_is_told,
+    a_thread_succeeds_a_dead_holder,
+);
+
+async fn waiting_threads_are_served_one_at_a_time(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let mut line = Line::of(backend, &key);
+    let guard = lock(&manager, &key).acquire().await.expect("free");
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let inside = Arc::new(Mutex::new(()));
+    let mut threads = Vec::new();
+    for nth in 0..12 {
+        let lock = waiting(&manager, &key);
+        let (served, inside) = (Arc::clone(&served), Arc::clone(&inside));
+        threads.push(thread::spawn(move || {
+            lock.run_blocking(|| {
+                let _alone = inside.try_lock().expect("two bodies at once");
+                served.lock().unwrap().push(nth);
+                thread::sleep(ms(2));
+                Locked::Ok(())
+            })
+        }));
+        line.reaches(nth + 1).await;
+    }
+    guard.release().await.expect("still held");
+    let ended =
+        on_a_plain_thread(|| threads.into_iter().map(|thread| thread.join().unwrap()).collect());
+    let ended: Vec<Locked<()>> = ended.await;
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+    let mut served = Arc::into_inner(served).unwrap().into_inner().unwrap();
+    if line.length().is_none() {
+        // The order in which threads asked is not known here.
+        served.sort_unstable();
+    }
+    assert_eq!(served, (0..12).collect::<Vec<_>>());
+}
+
+async fn a_thread_gets_the_lock_from_an_async_holder_and_gives_it_back_to_an_async_waiter(
+    backend: &Backend,
+) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let mut line = Line::of(backend, &key);
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let blocking = waiting(&theirs, &key);
+    let mut thread = tokio::spawn(on_a_plain_thread(move || {
+        blocking.run_blocking(|| Locked::Ok(Instant::now()))
+    }));
+    tokio::time::timeout(ms(50), &mut thread).await.expect_err("it has to wait");
+    line.reaches(1).await;
+    let next = line.join(waiting(&ours, &key).acquire()).await;
+    let freed = Instant::now();
+    guard.release().await.expect("still held");
+    assert!(thread.await.expect("no panic").expect("served") >= freed);
+    served(SOON, next).await;
+}
+
+async fn a_thread_whose_wait_runs_out_is_told(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let blocking = lock(&theirs, &key).wait(ms(80));
+    let start = Instant::now();
+    let result = on_a_plain_thread(move || blocking.run_blocking(|| Locked::Ok(()))).await;
+    assert!(matches!(result, Err(LockError::TimedOut { position: 0, .. })), "{result:?}");
+    assert!(start.elapsed() >= ms(80) && start.elapsed() < ms(80) + SOON);
+    Line::of(backend, &key).reaches(0).await;
+    guard.release().await.expect("still held");
+}
+
+async fn a_thread_succeeds_a_dead_holder(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let dying = Lock::new(&*key).ttl(ms(300)).manager(&ours).acquire().await.expect("free");
+    std::mem::forget(dying);
+    let blocking = lock(&theirs, &key).wait(LONG);
+    let start = Instant::now();
+    let result = on_a_plain_thread(move || blocking.run_blocking(|| Locked::Ok(7))).await;
+    assert_eq!(result, Ok(7));
+    assert!(start.elapsed() < ms(300) + SOON, "after {:?}", start.elapsed());
+}

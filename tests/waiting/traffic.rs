@@ -1,0 +1,143 @@
+//! What waiting costs a server: a place in line and a release, however many wait.
+
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::Lock;
+use lockmacro_tests::{Admin, Server};
+use tokio::task::JoinSet;
+
+use crate::line::Line;
+use crate::{CLAIM, KEY, LONG, Locked, keeps_only_fences, lock, manager, ms, waiting};
+
+const WAITERS: usize = 200;
+
+/// What clients were asking for since the counting began: the scripts' own calls are not counted.
+fn commands(admin: &mut Admin) -> usize {
+    let calls = admin.calls();
+    let scripts: u64 = calls
+        .iter()
+        .filter(|(name, _)| ["eval", "evalsha", "subscribe"].contains(&name.as_str()))
+        .map(|(_, count)| count)
+        .sum();
+    scripts as usize
+}
+
+/// How many commands an acquisition with `ttl` costs when 200 wait in `processes` managers.
+async fn commands_per_acquisition(ttl: Duration, processes: usize) -> f64 {
+    for _ in 0..5 {
+        let start = Instant::now();
+        let commands = measured_once(ttl, processes).await;
+        // On a machine so loaded that they also had to refresh their places it is another measure.
+        if start.elapsed() < ms(1_500) {
+            return commands;
+        }
+    }
+    panic!("200 hand-overs take longer than a tick here");
+}
+
+async fn measured_once(ttl: Duration, processes: usize) -> f64 {
+    let server = Server::start();
+    let mut managers = Vec::new();
+    for _ in 0..processes {
+        managers.push(manager(&server).await);
+    }
+    // The first hand-over has the server load the scripts.
+    let guard = lock(&managers[0], KEY).acquire().await.expect("free");
+    let first = Line::at(&server, KEY).join(waiting(&managers[0], KEY).acquire()).await;
+    guard.release().await.expect("still held");
+    let guard = first.await.expect("served");
+    let mut admin = server.admin();
+    admin.forget_calls();
+    let mut tasks = JoinSet::new();
+    for nth in 0..WAITERS {
+        let lock = Lock::new(KEY).ttl(ttl).manager(&managers[nth % processes]).wait_forever();
+        tasks.spawn(lock.run(async { Locked::Ok(()) }));
+    }
+    Line::at(&server, KEY).reaches(WAITERS).await;
+    guard.release().await.expect("still held");
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("no panic").expect("served");
+    }
+    let commands = commands(&mut admin);
+    keeps_only_fences(&server, LONG).await;
+    commands as f64 / WAITERS as f64
+}
+
+#[tokio::test]
+async fn an_acquisition_costs_two_commands_however_many_wait() {
+    for (ttl, processes) in [(CLAIM, 1), (ms(2_000), 4)] {
+        let commands = commands_per_acquisition(ttl, processes).await;
+        assert!(commands <= 2.1, "{commands} with a ttl of {ttl:?} in {processes} processes");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acquisition_costs_two_commands_on_several_threads() {
+    let commands = commands_per_acquisition(CLAIM, 2).await;
+    assert!(commands <= 2.1, "{commands}");
+}
+
+#[tokio::test]
+async fn an_acquisition_longer_than_the_claim_costs_three() {
+    for (ttl, processes) in [(LONG, 1), (LONG, 4)] {
+        let commands = commands_per_acquisition(ttl, processes).await;
+        assert!(commands <= 3.1, "{commands} with a ttl of {ttl:?} in {processes} processes");
+    }
+}
+
+#[tokio::test]
+async fn nobody_polls_while_waiting() {
+    let server = Server::start();
+    let manager = manager(&server).await;
+    let guard = lock(&manager, KEY).acquire().await.expect("free");
+    let mut tasks = JoinSet::new();
+    for _ in 0..WAITERS {
+        tasks.spawn(lock(&manager, KEY).wait(LONG).run(async { Locked::Ok(()) }));
+    }
+    Line::at(&server, KEY).reaches(WAITERS).await;
+    let mut admin = server.admin();
+    admin.forget_calls();
+    // With ticks it is one command each in about two seconds.
+    tokio::time::sleep(ms(3_000)).await;
+    let ticks = commands(&mut admin);
+    assert!((WAITERS..3 * WAITERS).contains(&ticks), "{ticks} commands");
+    guard.release().await.expect("still held");
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("no panic").expect("served");
+    }
+    keeps_only_fences(&server, LONG).await;
+}
+
+#[tokio::test]
+async fn a_free_lock_that_would_be_waited_for_costs_two_commands() {
+    let server = Server::start();
+    let manager = manager(&server).await;
+    lock(&manager, KEY).wait(LONG).run(async { Locked::Ok(()) }).await.expect("free");
+    let mut admin = server.admin();
+    admin.forget_calls();
+    for _ in 0..50 {
+        lock(&manager, KEY).wait(LONG).run(async { Locked::Ok(()) }).await.expect("free");
+    }
+    let commands = commands(&mut admin);
+    assert!(commands <= 100, "{commands} commands for 50");
+}
+
+#[tokio::test]
+async fn a_process_subscribes_once() {
+    let server = Server::start();
+    let manager = manager(&server).await;
+    let before: Vec<String> = server.admin().ask(&["PUBSUB", "CHANNELS"]);
+    assert_eq!(before, Vec::<String>::new(), "who never waits does not subscribe");
+    for round in 0..3 {
+        let mut tasks = JoinSet::new();
+        for key in 0..20 {
+            let key = format!("order:{round}:{}", key % 5);
+            tasks.spawn(lock(&manager, &key).wait(LONG).run(async { Locked::Ok(()) }));
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended.expect("no panic").expect("served");
+        }
+        let channels: Vec<String> = server.admin().ask(&["PUBSUB", "CHANNELS"]);
+        assert_eq!(channels.len(), 1, "{channels:?}");
+    }
+}
