@@ -79,6 +79,7 @@ mod lease;
 mod lock;
 mod loss;
 mod manager;
+mod many;
 mod outcome;
 mod recovering;
 mod renewal;

@@ -1,6 +1,7 @@
 //! What to lock, and how.
 
 use std::borrow::Cow;
+use std::marker::PhantomData;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -14,10 +15,11 @@ use crate::fence::Fence;
 use crate::guard::LockGuard;
 use crate::held::Held;
 use crate::hold::{Hold, Refusal};
-use crate::key::LockKey;
+use crate::key::{Listed, LockKey};
 use crate::lease::{Renewal, TTL_DEFAULT, check_ttl};
 use crate::loss::OnLost;
 use crate::manager::inside_runtime;
+use crate::many::{around, in_order};
 use crate::outcome::{LockOutcome, SkipOutcome};
 use crate::scope::Scope;
 use crate::telemetry::{self, Labels};
@@ -42,10 +44,15 @@ use crate::token::{Token, label};
 /// assert_eq!(audited, "audited");
 /// # Ok(()) }
 /// ```
+///
+/// `F` is what [`acquire_fenced`](Lock::acquire_fenced) gives: the fence, or those of
+/// [several keys](Lock::many).
 #[derive(Debug, Clone)]
 #[must_use = "a lock does nothing until it is run or acquired"]
-pub struct Lock {
-    key: LockKey,
+pub struct Lock<F = Fence> {
+    pub(crate) key: LockKey,
+    /// Further keys, as they were given.
+    pub(crate) more: Vec<LockKey>,
     ttl: Duration,
     /// As asked for; without it a lock that was given no ttl is renewed.
     renewed: Option<bool>,
@@ -56,14 +63,43 @@ pub struct Lock {
     name: Cow<'static, str>,
     message: Option<String>,
     manager: Option<LockManager>,
+    fences: PhantomData<fn() -> F>,
 }
 
 impl Lock {
     /// A lock on `key` from the installed manager. Its lease is 30 s and is renewed while it is
     /// held.
     pub fn new(key: impl Into<LockKey>) -> Self {
+        Self::on(key.into(), Vec::new())
+    }
+
+    /// [`acquire`](Lock::acquire) with a [`Fence`] for the resource behind the lock.
+    ///
+    /// # Errors
+    /// As [`acquire`](Lock::acquire), and [`LockError::NoFence`] when it would join a lock that was
+    /// acquired without one.
+    ///
+    /// # Cancellation
+    /// As [`acquire`](Lock::acquire).
+    pub async fn acquire_fenced(self) -> Result<(LockGuard, Fence), LockError> {
+        fenced(self.obtain(true).await?)
+    }
+
+    /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
+    ///
+    /// # Errors
+    /// As [`acquire_fenced`](Lock::acquire_fenced) and
+    /// [`acquire_blocking`](Lock::acquire_blocking).
+    pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Fence), LockError> {
+        fenced(self.obtain_blocking(true)?)
+    }
+}
+
+impl<F> Lock<F> {
+    pub(crate) fn on(key: LockKey, more: Vec<LockKey>) -> Self {
         Self {
-            key: key.into(),
+            key,
+            more,
             ttl: TTL_DEFAULT,
             renewed: None,
             max_hold: None,
@@ -73,6 +109,7 @@ impl Lock {
             name: Cow::Borrowed(""),
             message: None,
             manager: None,
+            fences: PhantomData,
         }
     }
 
@@ -156,10 +193,10 @@ impl Lock {
     ///
     /// # Cancellation
     /// Dropping the future at any point drops the body and leaves no lock behind.
-    pub async fn run<F>(self, body: F) -> F::Output
+    pub async fn run<B>(self, body: B) -> B::Output
     where
-        F: Future,
-        F::Output: LockOutcome,
+        B: Future,
+        B::Output: LockOutcome,
     {
         let body = pin!(Some(body));
         match self.acquire().await {
@@ -170,13 +207,13 @@ impl Lock {
 
     /// [`run`](Lock::run), but when somebody else holds the lock the body is left out and the
     /// return type's "nothing" is given: `()`, `None`, `Ok(())` or `Ok(None)`.
-    pub async fn run_or_skip<F>(self, body: F) -> F::Output
+    pub async fn run_or_skip<B>(self, body: B) -> B::Output
     where
-        F: Future,
-        F::Output: SkipOutcome,
+        B: Future,
+        B::Output: SkipOutcome,
     {
         let body = pin!(Some(body));
-        let who = self.who::<F::Output>();
+        let who = self.who::<B::Output>();
         match self.acquire().await {
             Ok(guard) => {
                 let lock = guard.share();
@@ -225,18 +262,6 @@ impl Lock {
         self.obtain(false).await
     }
 
-    /// [`acquire`](Lock::acquire) with a [`Fence`] for the resource behind the lock.
-    ///
-    /// # Errors
-    /// As [`acquire`](Lock::acquire), and [`LockError::NoFence`] when it would join a lock that was
-    /// acquired without one.
-    ///
-    /// # Cancellation
-    /// As [`acquire`](Lock::acquire).
-    pub async fn acquire_fenced(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(self.obtain(true).await?)
-    }
-
     /// [`acquire`](Lock::acquire) for code that is not async. It blocks the thread for a round trip
     /// to the server, which a background thread does; for up to the manager's timeout when the
     /// server is in trouble.
@@ -248,21 +273,12 @@ impl Lock {
         self.obtain_blocking(false)
     }
 
-    /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
-    ///
-    /// # Errors
-    /// As [`acquire_fenced`](Lock::acquire_fenced) and
-    /// [`acquire_blocking`](Lock::acquire_blocking).
-    pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(self.obtain_blocking(true)?)
-    }
-
     /// Whose error is logged because an `R` cannot carry it.
-    fn who<R: SkipOutcome>(&self) -> Option<(Cow<'static, str>, LockKey)> {
-        (!R::CARRIES_ERRORS).then(|| (self.name.clone(), self.key.clone()))
+    fn who<R: SkipOutcome>(&self) -> Option<(Cow<'static, str>, Keys)> {
+        (!R::CARRIES_ERRORS).then(|| (self.name.clone(), (self.key.clone(), self.more.clone())))
     }
 
-    async fn obtain(self, fenced: bool) -> Result<LockGuard, LockError> {
+    pub(crate) async fn obtain(self, fenced: bool) -> Result<LockGuard, LockError> {
         let asked = match self.prepare(fenced)? {
             Prepared::Joined(guard) => return Ok(guard),
             Prepared::Asked(asked) => asked,
@@ -272,7 +288,7 @@ impl Lock {
         granted.guard(Hold::acquire(manager, claim).await)
     }
 
-    fn obtain_blocking(self, fenced: bool) -> Result<LockGuard, LockError> {
+    pub(crate) fn obtain_blocking(self, fenced: bool) -> Result<LockGuard, LockError> {
         let asked = match self.prepare(fenced)? {
             Prepared::Joined(guard) => return Ok(guard),
             Prepared::Asked(asked) => asked,
@@ -288,15 +304,23 @@ impl Lock {
     /// Does everything that can be done without a server.
     fn prepare(self, fenced: bool) -> Result<Prepared, LockError> {
         self.key.check()?;
+        let several = in_order(&self.key, &self.more)?;
         let ttl = check_ttl(self.ttl)?;
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
-        let ours = |held: &Held| held.key() == &self.key && held.manager().is(&manager);
-        if let Some(held) = Scope::find(ours) {
-            return LockGuard::joining(held, self.on_lost).map(Prepared::Joined);
+        let ours = |held: &Held| held.manager().is(&manager);
+        if several.is_empty() {
+            if let Some(held) = Scope::find(|held| ours(held) && held.nth(&self.key).is_some()) {
+                let nth = held.nth(&self.key);
+                return LockGuard::joining(held, nth, self.on_lost).map(Prepared::Joined);
+            }
+        } else if let Some(held) = around(&several, ours)? {
+            return LockGuard::joining(held, None, self.on_lost).map(Prepared::Joined);
         }
         let token = Token::new(&label(manager.label(), &self.name))?;
-        let mut claim = Claim::new(self.key.clone(), token, ttl);
-        claim.labels.name = self.name;
+        let first = several.first().unwrap_or(&self.key).clone();
+        let mut claim = Claim::new(first, token, ttl);
+        claim.several = several;
+        claim.labels = Labels { name: self.name, template: self.key.made_of() };
         claim.min_hold = self.min_hold.min(ttl);
         claim.fenced = fenced;
         claim.wait = self.wait;
@@ -307,6 +331,7 @@ impl Lock {
             max_hold: self.max_hold,
             on_lost: self.on_lost,
             key: self.key,
+            more: self.more,
             message: self.message,
         };
         Ok(Prepared::Asked(Box::new(Asked { manager, claim, granted })))
@@ -332,16 +357,18 @@ struct Granted {
     max_hold: Option<Duration>,
     on_lost: OnLost,
     key: LockKey,
+    more: Vec<LockKey>,
     message: Option<String>,
 }
 
 impl Granted {
     fn guard(self, answer: Result<(Hold, Grant), Refusal>) -> Result<LockGuard, LockError> {
         let waited = Moment::now().since(self.asked);
-        let Self { labels, key, message, .. } = self;
+        let Self { labels, key, more, message, .. } = self;
+        let keys = Listed { first: &key, more: &more };
         let error = match answer {
             Ok((hold, grant)) => {
-                telemetry::acquired(&labels, &key, waited);
+                telemetry::acquired(&labels, keys, waited);
                 let limit = self.max_hold.map(|max_hold| grant.sent.after(max_hold));
                 let renewal = match limit {
                     _ if !self.renewed => Renewal::Off,
@@ -351,29 +378,30 @@ impl Granted {
                 let held = Held::new(hold, grant, renewal)?;
                 return Ok(LockGuard::owning(held, self.on_lost));
             }
-            Err(Refusal::Busy { owner, left: retry_after, line }) => {
-                let key = key.clone();
-                match line {
-                    Line::Outside => LockError::Busy { key, owner, retry_after, message },
-                    Line::Left(position) => {
-                        LockError::TimedOut { key, owner, retry_after, position, message }
-                    }
-                    Line::Full => LockError::QueueFull { key },
+            Err(Refusal::Busy { key, owner, left: retry_after, line }) => match line {
+                Line::Outside => LockError::Busy { key, owner, retry_after, message },
+                Line::Left(position) => {
+                    LockError::TimedOut { key, owner, retry_after, position, message }
                 }
-            }
+                Line::Full => LockError::QueueFull { key },
+            },
             Err(Refusal::Failed(error)) => error,
         };
-        telemetry::refused(&labels, &key, &error, waited);
+        telemetry::refused(&labels, keys, &error, waited);
         Err(error)
     }
 }
 
-fn skipped<R: SkipOutcome>(who: Option<(Cow<'static, str>, LockKey)>, error: LockError) -> R {
+/// The first, and the others.
+type Keys = (LockKey, Vec<LockKey>);
+
+fn skipped<R: SkipOutcome>(who: Option<(Cow<'static, str>, Keys)>, error: LockError) -> R {
     if error.is_busy() {
         return R::skipped(error);
     }
-    if let Some((name, key)) = who {
-        telemetry::unreported(&name, Some(&key), &error);
+    if let Some((name, (first, more))) = who {
+        let keys = Listed { first: &first, more: &more };
+        telemetry::unreported(&name, Some(keys), &error);
     }
     R::from_lock_error(error)
 }

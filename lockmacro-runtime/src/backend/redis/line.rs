@@ -56,14 +56,14 @@ impl Redis {
             };
             resent |= tries.unknown;
             let (owner, left, place) = match reply {
-                Reply::Granted { sent, fence } => {
+                Reply::Granted { sent, fences } => {
                     let ttl = claim.ttl;
-                    return Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fence }));
+                    return Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences }));
                 }
-                Reply::Busy { owner, left, place } => (owner, left, place),
+                Reply::Busy { owner, left, place, .. } => (owner, left, place),
             };
             let Some((Some(rank), sample)) = place else {
-                return Ok(Answer::Busy { owner, left, line: Line::Full, resent });
+                return Ok(Answer::Busy { nth: 0, owner, left, line: Line::Full, resent });
             };
             let pause = tick(rank, left, heard, fastrand::f64());
             let rest = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -73,13 +73,15 @@ impl Redis {
                     let used = Moment::now().since(sent);
                     if used < handover.ttl / 2 {
                         let Handover { heard: at, ttl, fence, .. } = handover;
-                        return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fence }));
+                        let fences = fence.into_iter().collect();
+                        return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fences }));
                     }
                     // Too little is left of it: the next question confirms it, or stands in line.
                 }
                 Ok(News::Unknown) => {}
                 Err(_) if rest.is_some_and(|rest| rest <= pause) => {
-                    return Ok(Answer::Busy { owner, left, line: Line::Left(rank), resent });
+                    let line = Line::Left(rank);
+                    return Ok(Answer::Busy { nth: 0, owner, left, line, resent });
                 }
                 Err(_) => {}
             }

@@ -26,6 +26,20 @@ pub(super) static RELEASE: Script =
     script!("scripts/alone.lua", "scripts/queue.lua", "scripts/release.lua");
 pub(super) static RENEW: Script = script!("scripts/renew.lua");
 
+/// What is for several locks: `each.lua` does with each of them what stands before it.
+pub(super) static ACQUIRE_ALL: Script =
+    script!("scripts/several.lua", "scripts/queue.lua", "scripts/acquire_all.lua");
+pub(super) static RELEASE_EACH: Script = script!(
+    "scripts/several.lua",
+    "scripts/one.lua",
+    "scripts/alone.lua",
+    "scripts/queue.lua",
+    "scripts/release.lua",
+    "scripts/each.lua"
+);
+pub(super) static RENEW_EACH: Script =
+    script!("scripts/several.lua", "scripts/one.lua", "scripts/renew.lua", "scripts/each.lua");
+
 impl Script {
     /// The call by hash, which a server that does not know the script answers with NOSCRIPT.
     pub(super) fn by_hash(&self, keys: &[&str], args: &[&str]) -> Cmd {
