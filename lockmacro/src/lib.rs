@@ -12,6 +12,7 @@ mod check;
 mod duration;
 mod expand;
 mod item;
+mod key;
 mod policy;
 mod returns;
 mod template;

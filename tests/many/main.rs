@@ -2,6 +2,7 @@
 //! the keys of a script in one slot.
 
 mod all_or_nothing;
+mod attribute;
 mod dropped;
 mod fences;
 mod losses;
