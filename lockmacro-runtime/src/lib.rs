@@ -31,6 +31,11 @@
 //! because each grant's fence is larger than every earlier one, as long as the server has not both
 //! lost the last one and set its clock back.
 //!
+//! # Several keys
+//!
+//! `key = ["account:<from>", "account:<to>"]` and `key = keys(iterator)` lock several keys, all or
+//! none of them; so does [`Lock::many`], where it is said how such a lock waits without a deadlock.
+//!
 //! # Features
 //!
 //! - `macros` (on by default): the attribute.

@@ -250,7 +250,7 @@ impl<F> Lock<F> {
     ///
     /// # Errors
     /// [`LockError::Busy`] when somebody else holds it, [`LockError::Lost`] when it would join a
-    /// lock that is lost, and every other [`LockError`].
+    /// lock that is lost, or keeps losing keys that it waits with, and every other [`LockError`].
     ///
     /// # Cancellation
     /// Dropping the future at any point leaves no lock behind: if the server was asked already, the

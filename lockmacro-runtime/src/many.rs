@@ -15,7 +15,44 @@ use crate::scope::Scope;
 const KEYS_MAX: usize = 128;
 
 impl Lock<Vec<Fence>> {
-    /// A lock on all of `keys`, or on none: 1 to 128 different ones, where doubles do not count.
+    /// A lock on all of `keys`, or on none of them: for work that touches several things at once.
+    ///
+    /// In any order, 1 to 128 of them; what is given twice counts once. No keys at all are
+    /// [`LockError::InvalidKey`], because a body under them would run beside every other one: who
+    /// has nothing to lock needs no lock. What is said of a lock holds for all its keys together:
+    /// they are renewed, extended and given back together, and the lock is lost with any of them.
+    /// [`LockError::Busy`] and [`LockError::TimedOut`] name the key that somebody else holds.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Fence, Lock, LockManager, LockError};
+    /// # async fn book(_: u64, _: i64, _: Fence) -> Result<(), LockError> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let (from, to) = (7, 3);
+    /// let accounts = [from, to].map(|id| format!("account:{id}"));
+    /// let both = Lock::many(accounts).wait(Duration::from_secs(5)).manager(&locks);
+    /// let (guard, fences) = both.acquire_fenced().await?;
+    /// book(from, -100, fences[0]).await?;
+    /// book(to, 100, fences[1]).await?;
+    /// guard.release().await
+    /// # }
+    /// ```
+    ///
+    /// # Waiting
+    /// When all keys are free they are taken at once. Whoever has to [`wait`](Lock::wait) takes them
+    /// in the order of their bytes, and waits for each in its own line while holding those before
+    /// it. So two callers that name the same keys in opposite orders never wait for each other, and
+    /// nobody is overtaken for ever. The price is that keys may be busy without a body under them:
+    /// if their waiter dies, for 5 s at most. That is so for the keys of one lock. For a lock inside
+    /// of another one's body it is for you to keep to one order.
+    ///
+    /// # Inside of a body
+    /// A lock on keys that one lock around the call has, all of them, joins that one. When only some
+    /// are held, or by several locks, it is [`LockError::PartlyHeld`].
+    ///
+    /// # Cancellation
+    /// Dropping any of its futures at any point leaves none of the keys behind.
     pub fn many(keys: impl IntoIterator<Item: Into<LockKey>>) -> Self {
         let mut keys = keys.into_iter().map(Into::into);
         Self::on(keys.next().unwrap_or_else(LockKey::none), keys.collect())
