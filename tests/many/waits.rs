@@ -196,7 +196,7 @@ async fn what_a_waiter_holds_it_holds_for_as_long_as_it_waits(backend: &Backend)
     let waiter = many(&ours, &keys).wait_forever().acquire();
     let mut waiter = until_it_holds(backend, &keys[0], waiter).await;
     let start = Instant::now();
-    while start.elapsed() < CLAIM + SOON {
+    while start.elapsed() < CLAIM + ms(2_000) {
         timeout(ms(100), &mut waiter).await.expect_err("one is busy");
         assert!(!backend.is_free(&keys[0]).await, "after {:?}", start.elapsed());
     }
@@ -216,12 +216,33 @@ async fn a_waiter_that_stands_still_holds_nothing_for_long_and_begins_again(back
     let other = lock(&theirs, &keys[0]).acquire().await.expect("free");
     guard.release().await.expect("still held");
     let mut waiter = waiter;
-    timeout(SOON, &mut waiter).await.expect_err("the first key is another's by now");
+    timeout(ms(1_000), &mut waiter).await.expect_err("the first key is another's by now");
     assert!(other.is_held());
     other.release().await.expect("still held");
     let guard = timeout(SOON + CLAIM, waiter).await.expect("in time").expect("served");
     assert_eq!(free(backend, &keys).await, [false; 2]);
     guard.release().await.expect("still held");
+}
+
+/// A key that is free for a moment although somebody waits for it.
+#[tokio::test]
+async fn who_waits_for_one_key_is_not_overtaken_by_who_asks_for_several() {
+    let backend = Backend::redis();
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let keys = keys::<2>(&backend);
+    let mut admin = backend.admin().expect("a server");
+    for key in &keys {
+        admin.ask::<()>(&["SET", key, "php", "PX", "60000"]);
+        let mut waiter = Box::pin(lock(&theirs, key).wait(LONG).acquire());
+        let line = format!("lm1:wq:{{{key}}}");
+        while admin.ask::<u64>(&["EXISTS", &line]) == 0 {
+            timeout(ms(1), &mut waiter).await.expect_err("busy");
+        }
+        admin.ask::<()>(&["DEL", &keys[0], &keys[1]]);
+        let error = many(&ours, &keys).acquire().await.expect_err("somebody is before us");
+        assert_eq!(busy_key(&error), key);
+        waiter.await.expect("handed over").release().await.expect("still held");
+    }
 }
 
 /// A key that is deleted, or taken, while its waiter waits for the next one.
