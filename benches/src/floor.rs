@@ -1,4 +1,5 @@
-//! Taking and giving back free locks, beside the two commands that nobody can do without.
+//! Taking and giving back free locks, beside the two commands that nobody can do without and beside
+//! `rslock`.
 //!
 //! All kinds run on one server, in turn within every round, so that a machine that becomes slower
 //! or faster does so for all of them; the ratios are made within a round.
@@ -7,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
 use lockmacro_runtime::{Lock, LockError, LockManager};
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Script};
+use lockmacro_tests::{Admin, Server};
 
 use crate::Failure;
-use crate::measure::{Spread, cpu};
+use crate::bare::{self, Bare};
+use crate::measure::{Spread, cpu, server_cpu};
 
 const TTL: Duration = Duration::from_secs(30);
 /// Pairs of one kind in one round.
@@ -19,9 +20,8 @@ const PAIRS_ALONE: u32 = 1_000;
 const PAIRS_TOGETHER: u32 = 16_384;
 /// How many tasks ask at once.
 const TASKS: [u32; 4] = [1, 64, 256, 1_024];
-
-const RELEASE: &str =
-    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+/// As long as one of ours.
+const TOKEN: &str = "bare/0123456789abcdef0123456789abcdef";
 
 /// A way to lock a key, and to give it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,54 +29,54 @@ enum Kind {
     Bare,
     Fixed,
     Renewed,
+    Rslock,
 }
 
-const KINDS: [(Kind, &str); 3] = [
+const KINDS: [(Kind, &str); 4] = [
     (Kind::Bare, "bare commands"),
     (Kind::Fixed, "Lock::run, ttl"),
     (Kind::Renewed, "Lock::run, renewed"),
+    (Kind::Rslock, "rslock"),
 ];
 
 #[derive(Clone)]
 struct Clients {
-    bare: MultiplexedConnection,
-    release: Script,
+    bare: Bare,
     locks: LockManager,
+    rslock: rslock::LockManager,
 }
 
 impl Clients {
     async fn connect(url: &str) -> Result<Self, Failure> {
-        let patient = AsyncConnectionConfig::new().set_response_timeout(None);
-        let client = redis::Client::open(url)?;
-        let bare = client.get_multiplexed_async_connection_with_config(&patient).await?;
+        let bare = Bare::connect(url).await?;
         let locks = LockManager::builder().timeout(Duration::from_secs(20)).connect(url).await?;
-        Ok(Self { bare, release: Script::new(RELEASE), locks })
+        let rslock = rslock::LockManager::from_clients(vec![bare::client(url)?]);
+        Ok(Self { bare, locks, rslock })
     }
 
     async fn pair(&mut self, kind: Kind, key: &str) -> Result<(), Failure> {
         let lock = match kind {
-            Kind::Bare => return self.bare_pair(key).await,
+            Kind::Bare => {
+                let granted = self.bare.set(key, TOKEN, TTL).await?;
+                let released = self.bare.release(key, TOKEN).await?;
+                let done = (granted && released).then_some(());
+                return done.ok_or_else(|| "the bare lock was not free".into());
+            }
+            Kind::Rslock => {
+                let lock = self.rslock.lock(key, TTL).await?;
+                self.rslock.unlock(&lock).await;
+                return Ok(());
+            }
             Kind::Fixed => Lock::new(key).ttl(TTL),
             Kind::Renewed => Lock::new(key),
         };
         Ok(lock.manager(&self.locks).run(async { Ok::<_, LockError>(()) }).await?)
     }
 
-    async fn bare_pair(&mut self, key: &str) -> Result<(), Failure> {
-        let mut set = redis::cmd("SET");
-        set.arg(key).arg("bare/0123456789abcdef0123456789abcdef").arg("NX");
-        set.arg("PX").arg(TTL.as_millis().to_string());
-        let granted: bool = set.query_async(&mut self.bare).await?;
-        let mut release = self.release.key(key);
-        release.arg("bare/0123456789abcdef0123456789abcdef");
-        let released: i64 = release.invoke_async(&mut self.bare).await?;
-        if granted && released == 1 { Ok(()) } else { Err("the bare lock was not free".into()) }
-    }
-
     /// Does all pairs with as many tasks as are asked for, each with a key of its own.
-    async fn round(&self, kind: Kind, tasks: u32) -> Result<Sample, Failure> {
+    async fn round(&self, kind: Kind, tasks: u32, admin: &mut Admin) -> Result<Sample, Failure> {
         let pairs = if tasks == 1 { PAIRS_ALONE } else { PAIRS_TOGETHER };
-        let (start, cpu_before) = (Instant::now(), cpu());
+        let (start, client, server) = (Instant::now(), cpu(), server_cpu(admin));
         let tasks = (0..tasks).map(|task| {
             let mut clients = self.clone();
             tokio::spawn(async move {
@@ -94,11 +94,12 @@ impl Clients {
         for task in try_join_all(tasks).await? {
             times.extend(task?);
         }
-        let pairs = f64::from(pairs);
+        let (pairs, elapsed, client) = (f64::from(pairs), start.elapsed(), cpu() - client);
         Ok(Sample {
             latency: Spread::of(times).median,
-            per_second: pairs / start.elapsed().as_secs_f64(),
-            cpu: (cpu() - cpu_before).as_secs_f64() * 1e6 / pairs,
+            per_second: pairs / elapsed.as_secs_f64(),
+            client: client.as_secs_f64() * 1e6 / pairs,
+            server: (server_cpu(admin) - server).as_secs_f64() * 1e6 / pairs,
         })
     }
 }
@@ -109,17 +110,27 @@ struct Sample {
     /// Microseconds from asking to being given back, the median.
     latency: f64,
     per_second: f64,
-    /// Microseconds of this process for a pair.
-    cpu: f64,
+    /// Microseconds of processor time for a pair, in this process and in the server.
+    client: f64,
+    server: f64,
 }
 
-pub async fn run(url: &str, rounds: u32) -> Result<(), Failure> {
-    let clients = Clients::connect(url).await?;
+pub async fn run(server: &Server, rounds: u32) -> Result<(), Failure> {
+    let (clients, mut admin) = (Clients::connect(&server.url()).await?, server.admin());
     println!("Pairs of acquire and release on free keys, {rounds} rounds; medians, with quartiles");
     println!("of the ratios to the bare commands (SET NX PX and EVALSHA on one connection)\n");
     println!(
-        "{:>5}  {:19}{:>9}{:>9}{:>8}  {:21}{:21}{:21}",
-        "tasks", "", "pairs/s", "µs/pair", "CPU µs", "× pairs/s", "× µs/pair", "× CPU"
+        "{:>5}  {:19}{:>9}{:>9}{:>8}{:>8}  {:21}{:21}{:21}{:21}",
+        "tasks",
+        "",
+        "pairs/s",
+        "µs/pair",
+        "client",
+        "server",
+        "× pairs/s",
+        "× µs/pair",
+        "× client CPU",
+        "× server CPU"
     );
     for tasks in TASKS {
         let mut samples: [Vec<Sample>; KINDS.len()] = Default::default();
@@ -127,7 +138,7 @@ pub async fn run(url: &str, rounds: u32) -> Result<(), Failure> {
             for turn in 0..KINDS.len() {
                 // Everybody is first once in a while.
                 let which = (turn + round as usize) % KINDS.len();
-                let sample = clients.round(KINDS[which].0, tasks).await?;
+                let sample = clients.round(KINDS[which].0, tasks, &mut admin).await?;
                 // The first round only warms up.
                 if round > 0 {
                     samples[which].push(sample);
@@ -146,15 +157,15 @@ fn print_row(tasks: u32, name: &str, samples: &[Sample], bare: &[Sample]) {
     let ratio = |of: fn(&Sample) -> f64| {
         Spread::of(samples.iter().zip(bare).map(|(sample, bare)| of(sample) / of(bare))).to_string()
     };
-    let (rate, latency, cpu) =
-        (|s: &Sample| s.per_second, |s: &Sample| s.latency, |s: &Sample| s.cpu);
     println!(
-        "{tasks:5}  {name:19}{:9.0}{:9.0}{:8.1}  {:21}{:21}{:21}",
-        median(rate),
-        median(latency),
-        median(cpu),
-        ratio(rate),
-        ratio(latency),
-        ratio(cpu)
+        "{tasks:5}  {name:19}{:9.0}{:9.0}{:8.1}{:8.1}  {:21}{:21}{:21}{:21}",
+        median(|s| s.per_second),
+        median(|s| s.latency),
+        median(|s| s.client),
+        median(|s| s.server),
+        ratio(|s| s.per_second),
+        ratio(|s| s.latency),
+        ratio(|s| s.client),
+        ratio(|s| s.server),
     );
 }

@@ -1,14 +1,19 @@
 //! What a lock costs.
 //!
 //! ```text
-//! cargo run --release -p lockmacro-benches             # all, on redis-servers of its own
-//! cargo run --release -p lockmacro-benches -- floor    # beside the bare commands
-//! cargo run --release -p lockmacro-benches -- leases   # 10,000 leases renewed by one manager
+//! cargo run --release -p lockmacro-benches                # all, on redis-servers of its own
+//! cargo run --release -p lockmacro-benches -- floor       # beside the bare commands
+//! cargo run --release -p lockmacro-benches -- contention  # one hot key, beside rslock and polling
+//! cargo run --release -p lockmacro-benches -- waiters     # 10,000 who wait for one key
+//! cargo run --release -p lockmacro-benches -- leases      # 10,000 leases renewed by one manager
 //! ```
 
+mod bare;
+mod contention;
 mod floor;
 mod leases;
 mod measure;
+mod waiters;
 
 use std::error::Error;
 use std::process::Command;
@@ -32,6 +37,13 @@ enum Bench {
         #[arg(long, default_value_t = 15)]
         rounds: u32,
     },
+    /// One hot key: waiting in line, `rslock` and a poller
+    Contention(contention::Args),
+    /// One process that contends, by orders that it reads
+    #[command(hide = true)]
+    Contender { url: String },
+    /// Many who wait for one key, in a process whose memory is their own
+    Waiters(waiters::Args),
     /// Many leases, renewed by one manager in memory and by one on a server
     Leases(leases::Args),
     /// One such manager, in a process whose memory is its own
@@ -47,7 +59,7 @@ enum Bench {
 async fn main() -> Result<(), Failure> {
     match Args::parse().bench {
         None => {
-            for bench in ["floor", "leases"] {
+            for bench in ["floor", "contention", "waiters", "leases"] {
                 let status = Command::new(std::env::current_exe()?).arg(bench).status()?;
                 if !status.success() {
                     return Err(format!("{bench} ended with {status}").into());
@@ -55,7 +67,10 @@ async fn main() -> Result<(), Failure> {
             }
             Ok(())
         }
-        Some(Bench::Floor { rounds }) => floor::run(&Server::start().url(), rounds).await,
+        Some(Bench::Floor { rounds }) => floor::run(&Server::start(), rounds).await,
+        Some(Bench::Contention(args)) => contention::run(&args).await,
+        Some(Bench::Contender { url }) => contention::work(&url).await,
+        Some(Bench::Waiters(args)) => waiters::wait(&Server::start().url(), &args).await,
         Some(Bench::Leases(args)) => leases::run(&Server::start().url(), &args),
         Some(Bench::Manager { url, args }) => leases::manage(&url, &args).await,
     }

@@ -3,12 +3,28 @@
 use std::fmt;
 use std::time::Duration;
 
+use lockmacro_tests::Admin;
 use rustix::time::{ClockId, clock_gettime};
 
 /// The processor time that this process has used, on all its threads.
 pub fn cpu() -> Duration {
     // Never negative: it starts with the process.
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
+}
+
+/// Nanoseconds on a clock that all processes of a machine share.
+pub fn now() -> u64 {
+    let now = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default();
+    // Enough for centuries.
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The processor time that a server has used.
+pub fn server_cpu(admin: &mut Admin) -> Duration {
+    let text: String = admin.ask(&["INFO", "cpu"]);
+    let seconds = |name| text.lines().find_map(|line| line.strip_prefix(name)?.parse::<f64>().ok());
+    let (user, system) = (seconds("used_cpu_user:"), seconds("used_cpu_sys:"));
+    Duration::from_secs_f64(user.unwrap_or_default() + system.unwrap_or_default())
 }
 
 /// The memory of this process that is not swapped out, in bytes.
@@ -22,9 +38,9 @@ pub fn resident() -> Result<u64, std::io::Error> {
 /// The median of some measurements and the middle half around it.
 #[derive(Debug, Clone, Copy)]
 pub struct Spread {
-    low: f64,
+    pub low: f64,
     pub median: f64,
-    high: f64,
+    pub high: f64,
 }
 
 impl Spread {

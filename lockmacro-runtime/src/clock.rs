@@ -32,6 +32,16 @@ impl Moment {
     pub(crate) fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
+
+    /// How long ago it was.
+    pub(crate) fn elapsed(self) -> Duration {
+        Self::now().since(self)
+    }
+
+    /// Nanoseconds since the machine was started.
+    pub(crate) fn nanos(self) -> u128 {
+        self.0.as_nanos()
+    }
 }
 
 #[cfg(test)]

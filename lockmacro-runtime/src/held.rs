@@ -204,14 +204,15 @@ impl Held {
 
     /// Ends the renewal and tells how the lock ended, once.
     fn end(&self) {
+        if self.was_released() {
+            return;
+        }
         lock(&self.renewal).take();
         // The last look at the lease, so that a loss is told.
         let _ = self.remaining();
-        if !self.released.swap(true, Ordering::AcqRel) {
-            lock(&self.counted).take();
-            let labels = &self.claim().labels;
-            telemetry::released(labels, Moment::now().since(self.since));
-        }
+        self.released.store(true, Ordering::Release);
+        lock(&self.counted).take();
+        telemetry::released(&self.claim().labels, self.since);
         self.changed.notify_waiters();
     }
 

@@ -16,15 +16,8 @@ use crate::telemetry::Counted;
 pub(crate) struct Hold {
     manager: LockManager,
     claim: Arc<Claim>,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
     /// `None` when nothing is left to release.
-    member: Option<Member>,
-    /// The fate of every request with this token is known.
-    settled: bool,
+    member: Mutex<Option<Member>>,
 }
 
 /// Why there is no lock.
@@ -38,19 +31,12 @@ impl Hold {
     /// Asks for the lock on the caller's runtime.
     pub(crate) async fn acquire(
         manager: LockManager,
-        claim: Claim,
+        claim: Arc<Claim>,
     ) -> Result<(Self, Grant), Refusal> {
         let hold = Self::new(manager, claim)?;
         let answer = {
             let _waiting = Counted::waiting(&hold.claim.labels);
-            let ask = hold.manager.backend().acquire(&hold.claim);
-            match hold.claim.wait {
-                None => ask.await,
-                // Boxed: it is for those who wait anyway.
-                Some(_) => {
-                    Box::pin(hold.manager.unless_closed(ask)).await.map_err(Refusal::Failed)?
-                }
-            }
+            ask(&hold.manager, hold.manager.backend(), &hold.claim).await
         };
         hold.settle(answer)
     }
@@ -58,21 +44,14 @@ impl Hold {
     /// Asks for the lock in the background and blocks until the answer is there.
     pub(crate) fn acquire_blocking(
         manager: LockManager,
-        claim: Claim,
+        claim: Arc<Claim>,
     ) -> Result<(Self, Grant), Refusal> {
         let hold = Self::new(manager, claim)?;
-        let claim = Arc::clone(&hold.claim);
-        let manager = hold.manager.clone();
-        let ask = move |backend: Arc<Backend>| async move {
-            manager.unless_closed(backend.acquire(&claim)).await
-        };
+        let (manager, claim) = (hold.manager.clone(), Arc::clone(&hold.claim));
+        let job = move |backend: Arc<Backend>| async move { ask(&manager, &backend, &claim).await };
         let answer = {
             let _waiting = Counted::waiting(&hold.claim.labels);
-            hold.manager
-                .janitor()
-                .block_on(ask)
-                .and_then(|answer| answer)
-                .map_err(Refusal::Failed)?
+            hold.manager.janitor().block_on(job).map_err(Refusal::Failed)?
         };
         hold.settle(answer)
     }
@@ -109,32 +88,28 @@ impl Hold {
 
     /// Has the lock given back in the background, unless that was done already.
     pub(crate) fn abandon(&self) {
-        let (member, settled) = {
-            let mut state = self.state();
-            (state.member.take(), state.settled)
-        };
+        let member = self.member().take();
         if let Some(member) = member {
-            self.manager.janitor().clear_away(Arc::clone(&self.claim), settled, member);
+            self.manager.janitor().clear_away(Arc::clone(&self.claim), member);
         }
     }
 
     /// The hold is there before anything is sent, and so before anything can be dropped.
-    fn new(manager: LockManager, claim: Claim) -> Result<Self, Refusal> {
+    fn new(manager: LockManager, claim: Arc<Claim>) -> Result<Self, Refusal> {
         let member = manager.enter().map_err(Refusal::Failed)?;
-        let state = State { member: Some(member), settled: false };
-        Ok(Self { manager, claim: Arc::new(claim), state: Mutex::new(state) })
+        Ok(Self { manager, claim, member: Mutex::new(Some(member)) })
     }
 
     fn settle(self, answer: Result<Answer, Failed>) -> Result<(Self, Grant), Refusal> {
         match answer {
             Ok(Answer::Granted(grant)) => {
                 self.claim.granted(grant.at);
-                self.state().settled = !grant.resent;
+                self.claim.settle(!grant.resent);
                 Ok((self, grant))
             }
             Ok(Answer::Busy { nth, owner, left, line, resent }) => {
                 let key = self.claim.keys().get(nth).unwrap_or(&self.claim.key).clone();
-                self.state().settled = !resent;
+                self.claim.settle(!resent);
                 // Who gives up waiting is taken out of the line by dropping the hold.
                 self.forget_unless(resent || matches!(line, Line::Left(_)));
                 Err(Refusal::Busy { key, owner, left, line })
@@ -148,7 +123,7 @@ impl Hold {
 
     fn released(&self, released: Result<Released, LockError>) -> Result<Released, LockError> {
         let found = released?;
-        let on_its_way = !self.state().settled;
+        let on_its_way = !self.claim.is_settled();
         self.forget_unless(on_its_way);
         Ok(found)
     }
@@ -156,13 +131,20 @@ impl Hold {
     /// Nothing is left to release, unless a request of ours may still arrive at the server.
     fn forget_unless(&self, on_its_way: bool) {
         if !on_its_way {
-            self.state().member = None;
+            *self.member() = None;
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn member(&self) -> MutexGuard<'_, Option<Member>> {
         // Nothing that runs under this mutex can panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.member.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn ask(manager: &LockManager, backend: &Backend, claim: &Claim) -> Result<Answer, Failed> {
+    match claim.wait {
+        None => backend.acquire(claim).await,
+        Some(wait) => manager.unless_closed(backend.wait(claim, wait)).await,
     }
 }
 

@@ -71,9 +71,9 @@ impl Janitor {
 
     /// Releases a lock that nobody waits for, as often as it takes until its lease is over.
     ///
-    /// `settled` tells that the fate of every request with this token is known; otherwise one may
-    /// still be on its way, and is waited for. `member` leaves when the lock is given back.
-    pub(crate) fn clear_away(&self, claim: Arc<Claim>, settled: bool, member: Member) {
+    /// While the claim is not settled, a request may still be on its way, and is waited for.
+    /// `member` leaves when the lock is given back.
+    pub(crate) fn clear_away(&self, claim: Arc<Claim>, member: Member) {
         let told = Arc::clone(&claim);
         let key = told.listed();
         let Ok(place) = Arc::clone(&self.leftovers).try_acquire_owned() else {
@@ -82,7 +82,7 @@ impl Janitor {
         };
         let at_once = Arc::clone(&self.at_once);
         let queued = self.run(move |backend| async move {
-            clear_away(backend, claim, settled, member, &at_once).await;
+            clear_away(backend, claim, member, &at_once).await;
             drop(place);
         });
         if let Err(error) = queued {
@@ -171,13 +171,7 @@ async fn work(backend: Arc<Backend>, mut jobs: mpsc::UnboundedReceiver<Job>) {
     while under_way.join_next().await.is_some() {}
 }
 
-async fn clear_away(
-    backend: Arc<Backend>,
-    claim: Arc<Claim>,
-    settled: bool,
-    member: Member,
-    at_once: &Semaphore,
-) {
+async fn clear_away(backend: Arc<Backend>, claim: Arc<Claim>, member: Member, at_once: &Semaphore) {
     let (started, lasts) = (Instant::now(), claim.lasts());
     let mut member = Some(member);
     let mut pause = FIRST_PAUSE;
@@ -189,7 +183,7 @@ async fn clear_away(
         match &released {
             Ok(_) => {
                 drop(member.take());
-                if settled {
+                if claim.is_settled() {
                     return;
                 }
                 // A request that was given up may still be under way, in a network that was cut

@@ -27,6 +27,8 @@ const RETRY_MIN: Duration = Duration::from_millis(50);
 pub(crate) struct Lease {
     ttl: Duration,
     ends: Moment,
+    /// For how long it was handed over, until that is confirmed by a first renewal.
+    unconfirmed: Option<Duration>,
     renewal: Renewal,
     lost: Option<LossCause>,
 }
@@ -55,7 +57,8 @@ impl Lease {
         ttl: Duration,
         renewal: Renewal,
     ) -> Self {
-        let mut lease = Self { ttl, ends: sent, renewal, lost: None };
+        let unconfirmed = (granted < ttl).then_some(granted);
+        let mut lease = Self { ttl, ends: sent, unconfirmed, renewal, lost: None };
         lease.extend(sent, granted);
         lease
     }
@@ -64,6 +67,7 @@ impl Lease {
     pub(crate) fn remaining(&mut self, now: Moment) -> Result<Duration, LossCause> {
         if now >= self.ends {
             let cause = match self.renewal {
+                _ if self.unconfirmed.is_some() => LossCause::NotRenewed,
                 Renewal::On => LossCause::NotRenewed,
                 Renewal::Until(limit) if self.ends < limit => LossCause::NotRenewed,
                 Renewal::Off | Renewal::Until(_) => LossCause::Expired,
@@ -82,6 +86,7 @@ impl Lease {
         now: Moment,
     ) -> Result<Duration, LossCause> {
         self.remaining(now)?;
+        self.unconfirmed = None;
         self.extend(sent, ttl);
         self.remaining(now)
     }
@@ -94,12 +99,12 @@ impl Lease {
     /// When a lease is to be renewed that was granted or renewed by a command sent at `sent`: a
     /// third of the ttl later, ± 10 % by `jitter` (0 to 1), so that those of one moment spread.
     pub(crate) fn first_try(&self, sent: Moment, jitter: f64) -> Option<Moment> {
-        let due = sent.after((self.ttl / 3).mul_f64(0.9 + 0.2 * jitter.clamp(0.0, 1.0)));
-        match self.renewal {
-            Renewal::Off => None,
-            Renewal::Until(limit) if self.ends >= limit => None,
-            Renewal::On | Renewal::Until(_) => Some(due),
-        }
+        let goes_on = match self.renewal {
+            Renewal::Off => false,
+            Renewal::Until(limit) => self.ends < limit,
+            Renewal::On => true,
+        };
+        goes_on.then(|| sent.after((self.ttl / 3).mul_f64(0.9 + 0.2 * jitter.clamp(0.0, 1.0))))
     }
 
     /// What of `ttl` may be asked for at `now`: beyond the limit no more than a renewal asks for.
@@ -112,7 +117,7 @@ impl Lease {
 
     /// When a renewal that failed at `now` is tried again.
     pub(crate) fn next_try(&self, now: Moment) -> Moment {
-        now.after((self.ttl / 20).max(RETRY_MIN))
+        now.after((self.unconfirmed.unwrap_or(self.ttl) / 20).max(RETRY_MIN))
     }
 
     fn extend(&mut self, sent: Moment, ttl: Duration) {
@@ -152,6 +157,17 @@ mod tests {
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_lease_that_was_handed_over_is_confirmed_as_fast_as_it_ends() {
+        let mut lease = Lease::handed_over(at(0), 5 * SECOND, 300 * SECOND, Renewal::Off);
+        assert_eq!(lease.next_try(at(100)), at(350));
+        assert_eq!(lease.remaining(at(5_000)), Err(LossCause::NotRenewed));
+        let mut lease = Lease::handed_over(at(0), 5 * SECOND, 300 * SECOND, Renewal::Off);
+        assert_eq!(lease.renewed(at(400), 300 * SECOND, at(401)), Ok(ms(296_997)));
+        assert_eq!(lease.next_try(at(401)), at(15_401));
+        assert_eq!(lease.remaining(at(300_400)), Err(LossCause::Expired));
     }
 
     #[test]

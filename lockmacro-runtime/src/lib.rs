@@ -31,6 +31,12 @@
 //! because each grant's fence is larger than every earlier one, as long as the server has not both
 //! lost the last one and set its clock back.
 //!
+//! # Waiting
+//!
+//! A busy lock is refused at once, or [waited for](Lock::wait) in line: in the order of asking,
+//! without polling. A holder's release hands the lock over to who has waited longest, in the same
+//! script, and the server pushes the grant to that one process.
+//!
 //! # Several keys
 //!
 //! `key = ["account:<from>", "account:<to>"]` and `key = keys(iterator)` lock several keys, all or

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -23,7 +24,7 @@ use crate::many::{around, in_order};
 use crate::outcome::{LockOutcome, SkipOutcome};
 use crate::scope::Scope;
 use crate::telemetry::{self, Labels};
-use crate::token::{Token, label};
+use crate::token::Token;
 
 /// A lock to be had: what `#[distributed_lock]` expands to, and what to use where an attribute
 /// does not fit.
@@ -82,7 +83,7 @@ impl Lock {
     /// # Cancellation
     /// As [`acquire`](Lock::acquire).
     pub async fn acquire_fenced(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(self.obtain(true).await?)
+        fenced(obtain(self.prepare(true)).await?)
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
@@ -91,7 +92,7 @@ impl Lock {
     /// As [`acquire_fenced`](Lock::acquire_fenced) and
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(self.obtain_blocking(true)?)
+        fenced(obtain_blocking(self.prepare(true))?)
     }
 }
 
@@ -129,8 +130,8 @@ impl<F> Lock<F> {
         self
     }
 
-    /// The end of renewal: the lock is lost that long after it was asked for, so that a body that
-    /// hangs does not hold it for ever. Says nothing to a lock that is not renewed, which ends with
+    /// The end of renewal: the lock is lost that long after its grant, so that a body that hangs
+    /// does not hold it for ever. Says nothing to a lock that is not renewed, which ends with
     /// its ttl.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.max_hold = Some(max_hold);
@@ -161,7 +162,7 @@ impl<F> Lock<F> {
         self
     }
 
-    /// [`wait`](Lock::wait) without an end.
+    /// [`wait`](Lock::wait) without an end, also while the server cannot be asked.
     pub fn wait_forever(self) -> Self {
         self.wait(Duration::MAX)
     }
@@ -173,7 +174,7 @@ impl<F> Lock<F> {
         self
     }
 
-    /// The text of [`LockError::Busy`], for the person who asked.
+    /// The text of [`LockError::Busy`] and [`LockError::TimedOut`], for the person who asked.
     pub fn message(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
         self
@@ -199,7 +200,7 @@ impl<F> Lock<F> {
         B::Output: LockOutcome,
     {
         let body = pin!(Some(body));
-        match self.acquire().await {
+        match obtain(self.prepare(false)).await {
             Ok(guard) => guard.attend(body).await.reported(),
             Err(error) => LockOutcome::from_lock_error(error),
         }
@@ -214,7 +215,7 @@ impl<F> Lock<F> {
     {
         let body = pin!(Some(body));
         let who = self.who::<B::Output>();
-        match self.acquire().await {
+        match obtain(self.prepare(false)).await {
             Ok(guard) => {
                 let lock = guard.share();
                 guard.attend(body).await.skippable(lock.held())
@@ -241,16 +242,18 @@ impl<F> Lock<F> {
         }
     }
 
-    /// Acquires the lock, or says at once why not.
+    /// Acquires the lock, or says why not: at once, or when the [`wait`](Lock::wait) has run out.
     ///
-    /// A server in trouble is asked again for as long as the manager's timeout allows, always with
-    /// the same token, so that a lost reply neither locks the caller out nor counts twice. Inside
+    /// A server in trouble is asked again for as long as the manager's timeout or the wait allows,
+    /// always with the same token, so that a lost reply neither locks the caller out nor counts twice. Inside
     /// of a body under the same key and manager the guard joins the outer lock, without traffic;
     /// the settings are those of the outer one.
     ///
     /// # Errors
-    /// [`LockError::Busy`] when somebody else holds it, [`LockError::Lost`] when it would join a
-    /// lock that is lost, or keeps losing keys that it waits with, and every other [`LockError`].
+    /// [`LockError::Busy`] when somebody else holds it, [`LockError::TimedOut`] when somebody still
+    /// did when the wait was over, [`LockError::QueueFull`] when too many wait,
+    /// [`LockError::Lost`] when it would join a lock that is lost, or keeps losing keys that it waits
+    /// with, and every other [`LockError`].
     ///
     /// # Cancellation
     /// Dropping the future at any point leaves no lock behind: if the server was asked already, the
@@ -259,18 +262,18 @@ impl<F> Lock<F> {
     /// # Panics
     /// Tokio panics when its runtime was built without `enable_time` and `enable_io`.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
-        self.obtain(false).await
+        obtain(self.prepare(false)).await
     }
 
     /// [`acquire`](Lock::acquire) for code that is not async. It blocks the thread for a round trip
-    /// to the server, which a background thread does; for up to the manager's timeout when the
-    /// server is in trouble.
+    /// to the server, which a background thread does; for up to the [`wait`](Lock::wait) when the
+    /// lock is busy, and for up to the manager's timeout when the server is in trouble.
     ///
     /// # Errors
     /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] wherever the current tokio
     /// runtime is a current-thread one, its `spawn_blocking` threads included.
     pub fn acquire_blocking(self) -> Result<LockGuard, LockError> {
-        self.obtain_blocking(false)
+        obtain_blocking(self.prepare(false))
     }
 
     /// Whose error is logged because an `R` cannot carry it.
@@ -278,31 +281,9 @@ impl<F> Lock<F> {
         (!R::CARRIES_ERRORS).then(|| (self.name.clone(), (self.key.clone(), self.more.clone())))
     }
 
-    pub(crate) async fn obtain(self, fenced: bool) -> Result<LockGuard, LockError> {
-        let asked = match self.prepare(fenced)? {
-            Prepared::Joined(guard) => return Ok(guard),
-            Prepared::Asked(asked) => asked,
-        };
-        inside_runtime()?;
-        let Asked { manager, claim, granted } = *asked;
-        granted.guard(Hold::acquire(manager, claim).await)
-    }
-
-    pub(crate) fn obtain_blocking(self, fenced: bool) -> Result<LockGuard, LockError> {
-        let asked = match self.prepare(fenced)? {
-            Prepared::Joined(guard) => return Ok(guard),
-            Prepared::Asked(asked) => asked,
-        };
-        let current = Handle::try_current().map(|runtime| runtime.runtime_flavor());
-        if matches!(current, Ok(RuntimeFlavor::CurrentThread)) {
-            return Err(LockError::BlockingInAsync);
-        }
-        let Asked { manager, claim, granted } = *asked;
-        granted.guard(Hold::acquire_blocking(manager, claim))
-    }
-
-    /// Does everything that can be done without a server.
-    fn prepare(self, fenced: bool) -> Result<Prepared, LockError> {
+    /// Does everything that can be done without a server: a future that waits for it carries what
+    /// comes of this, and no longer the lock's description.
+    pub(crate) fn prepare(self, fenced: bool) -> Result<Prepared, LockError> {
         self.key.check()?;
         let several = in_order(&self.key, &self.more)?;
         let ttl = check_ttl(self.ttl)?;
@@ -316,59 +297,81 @@ impl<F> Lock<F> {
         } else if let Some(held) = around(&several, ours)? {
             return LockGuard::joining(held, None, self.on_lost).map(Prepared::Joined);
         }
-        let token = Token::new(&label(manager.label(), &self.name))?;
-        let first = several.first().unwrap_or(&self.key).clone();
-        let mut claim = Claim::new(first, token, ttl);
+        let asked = Moment::now();
+        let token = Token::new(manager.label(), &self.name, asked)?;
+        let template = self.key.made_of();
+        let mut claim = Claim::new(several.first().cloned().unwrap_or(self.key), token, ttl);
         claim.several = several;
-        claim.labels = Labels { name: self.name, template: self.key.made_of() };
+        claim.labels = Labels { name: self.name, template };
         claim.min_hold = self.min_hold.min(ttl);
         claim.fenced = fenced;
         claim.wait = self.wait;
-        let granted = Granted {
-            asked: Moment::now(),
-            labels: claim.labels.clone(),
+        let wanted = Wanted {
+            asked,
             renewed: self.renewed.unwrap_or(true),
             max_hold: self.max_hold,
             on_lost: self.on_lost,
-            key: self.key,
-            more: self.more,
             message: self.message,
         };
-        Ok(Prepared::Asked(Box::new(Asked { manager, claim, granted })))
+        Ok(Prepared::ToAsk(Box::new(ToAsk { manager, claim: Arc::new(claim), wanted })))
     }
 }
 
-enum Prepared {
+pub(crate) enum Prepared {
     Joined(LockGuard),
-    Asked(Box<Asked>),
+    ToAsk(Box<ToAsk>),
 }
 
-struct Asked {
+pub(crate) struct ToAsk {
     manager: LockManager,
-    claim: Claim,
-    granted: Granted,
+    claim: Arc<Claim>,
+    wanted: Wanted,
+}
+
+pub(crate) async fn obtain(prepared: Result<Prepared, LockError>) -> Result<LockGuard, LockError> {
+    let ToAsk { manager, claim, wanted } = match prepared? {
+        Prepared::Joined(guard) => return Ok(guard),
+        Prepared::ToAsk(to_ask) => *to_ask,
+    };
+    inside_runtime()?;
+    let answer = Hold::acquire(manager, Arc::clone(&claim)).await;
+    wanted.guard(&claim, answer)
+}
+
+pub(crate) fn obtain_blocking(
+    prepared: Result<Prepared, LockError>,
+) -> Result<LockGuard, LockError> {
+    let ToAsk { manager, claim, wanted } = match prepared? {
+        Prepared::Joined(guard) => return Ok(guard),
+        Prepared::ToAsk(to_ask) => *to_ask,
+    };
+    let current = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+    if matches!(current, Ok(RuntimeFlavor::CurrentThread)) {
+        return Err(LockError::BlockingInAsync);
+    }
+    let answer = Hold::acquire_blocking(manager, Arc::clone(&claim));
+    wanted.guard(&claim, answer)
 }
 
 /// What to make of the server's answer.
-struct Granted {
+struct Wanted {
     asked: Moment,
-    labels: Labels,
     renewed: bool,
     max_hold: Option<Duration>,
     on_lost: OnLost,
-    key: LockKey,
-    more: Vec<LockKey>,
     message: Option<String>,
 }
 
-impl Granted {
-    fn guard(self, answer: Result<(Hold, Grant), Refusal>) -> Result<LockGuard, LockError> {
-        let waited = Moment::now().since(self.asked);
-        let Self { labels, key, more, message, .. } = self;
-        let keys = Listed { first: &key, more: &more };
+impl Wanted {
+    fn guard(
+        self,
+        claim: &Claim,
+        answer: Result<(Hold, Grant), Refusal>,
+    ) -> Result<LockGuard, LockError> {
+        let (keys, labels) = (claim.listed(), &claim.labels);
         let error = match answer {
             Ok((hold, grant)) => {
-                telemetry::acquired(&labels, keys, waited);
+                telemetry::acquired(labels, keys, self.asked);
                 let limit = self.max_hold.map(|max_hold| grant.sent.after(max_hold));
                 let renewal = match limit {
                     _ if !self.renewed => Renewal::Off,
@@ -378,16 +381,19 @@ impl Granted {
                 let held = Held::new(hold, grant, renewal)?;
                 return Ok(LockGuard::owning(held, self.on_lost));
             }
-            Err(Refusal::Busy { key, owner, left: retry_after, line }) => match line {
-                Line::Outside => LockError::Busy { key, owner, retry_after, message },
-                Line::Left(position) => {
-                    LockError::TimedOut { key, owner, retry_after, position, message }
+            Err(Refusal::Busy { key, owner, left: retry_after, line }) => {
+                let message = self.message;
+                match line {
+                    Line::Outside => LockError::Busy { key, owner, retry_after, message },
+                    Line::Left(position) => {
+                        LockError::TimedOut { key, owner, retry_after, position, message }
+                    }
+                    Line::Full => LockError::QueueFull { key },
                 }
-                Line::Full => LockError::QueueFull { key },
-            },
+            }
             Err(Refusal::Failed(error)) => error,
         };
-        telemetry::refused(&labels, keys, &error, waited);
+        telemetry::refused(labels, keys, &error, self.asked);
         Err(error)
     }
 }

@@ -5,18 +5,19 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::task::try_id;
 use tokio::time::timeout;
 
-use crate::backend::{Backend, Memory, Redis};
+use crate::backend::{Answer, Asked, Backend, Failed, Memory, Redis};
 use crate::census::{Census, Member};
 use crate::error::LockError;
 use crate::janitor::Janitor;
-use crate::token::default_label;
+use crate::token::{default_label, label};
 
 /// How long a caller waits for a server in trouble.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -134,23 +135,24 @@ impl LockManager {
         Ok(())
     }
 
-    /// Waits for `answer`, or until the manager is shut down.
-    pub(crate) async fn unless_closed<T>(
+    /// Waits for the answer, or until the manager is shut down.
+    pub(crate) async fn unless_closed(
         &self,
-        answer: impl Future<Output = T>,
-    ) -> Result<T, LockError> {
-        let mut answer = pin!(answer);
+        mut waiting: Asked<'_, Result<Answer, Failed>>,
+    ) -> Result<Answer, Failed> {
         let mut closing = pin!(self.0.closing.notified());
         // From here on it is heard.
         closing.as_mut().enable();
+        let closed = || Failed { error: LockError::ShutDown, written: true };
         poll_fn(|cx| {
             if self.0.closed.load(Ordering::SeqCst) {
-                return Poll::Ready(Err(LockError::ShutDown));
+                return Poll::Ready(Err(closed()));
             }
-            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
-                return Poll::Ready(Ok(answer));
+            if let Poll::Ready(answer) = waiting.as_mut().poll(cx) {
+                return Poll::Ready(answer);
             }
-            closing.as_mut().poll(cx).map(|()| Err(LockError::ShutDown))
+            ready!(closing.as_mut().poll(cx));
+            Poll::Ready(Err(closed()))
         })
         .await
     }
@@ -198,7 +200,8 @@ impl LockManagerBuilder {
         self
     }
 
-    /// How long a caller waits at most for a server in trouble, 2 s by default. One command that is
+    /// How long a caller waits at most for a server in trouble, 2 s by default; one that waits for
+    /// its lock anyway, as long as that. One command that is
     /// not answered is given a quarter of it. At least 20 ms, at most an hour.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.clamp(TIMEOUT_MIN, TIMEOUT_MAX);
@@ -228,7 +231,7 @@ impl LockManagerBuilder {
         LockManager(Arc::new(Inner {
             janitor: Janitor::new(&backend),
             backend,
-            label: self.label.unwrap_or_else(default_label),
+            label: label(&self.label.unwrap_or_else(default_label)),
             census: Census::default(),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
@@ -238,5 +241,10 @@ impl LockManagerBuilder {
 
 /// Whether there is a tokio runtime to wait on.
 pub(crate) fn inside_runtime() -> Result<(), LockError> {
-    Handle::try_current().map(drop).map_err(|_| LockError::NoRuntime)
+    // A task is inside of one, and that is known without touching what all threads share.
+    if try_id().is_some() || Handle::try_current().is_ok() {
+        Ok(())
+    } else {
+        Err(LockError::NoRuntime)
+    }
 }

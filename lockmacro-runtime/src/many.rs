@@ -8,7 +8,7 @@ use crate::fence::Fence;
 use crate::guard::LockGuard;
 use crate::held::Held;
 use crate::key::LockKey;
-use crate::lock::Lock;
+use crate::lock::{Lock, obtain, obtain_blocking};
 use crate::scope::Scope;
 
 /// Most keys of one lock: a server does nothing else while it looks at them.
@@ -69,7 +69,7 @@ impl Lock<Vec<Fence>> {
     /// As [`acquire`](Lock::acquire).
     pub async fn acquire_fenced(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
         let given = self.given();
-        fenced(self.obtain(true).await?, given)
+        fenced(obtain(self.prepare(true)).await?, given)
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
@@ -79,7 +79,7 @@ impl Lock<Vec<Fence>> {
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
         let given = self.given();
-        fenced(self.obtain_blocking(true)?, given)
+        fenced(obtain_blocking(self.prepare(true))?, given)
     }
 
     fn given(&self) -> Vec<LockKey> {

@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
-use std::time::Duration;
 
+use crate::clock::Moment;
 use crate::error::LockError;
 use crate::key::Listed;
 use crate::loss::Lost;
@@ -61,20 +61,22 @@ pub(crate) fn span(labels: &Labels, key: impl Display) -> tracing::Span {
     tracing::debug_span!("lock", name = %labels.name, template = labels.template, %key)
 }
 
-pub(crate) fn acquired(labels: &Labels, key: impl Display, waited: Duration) {
-    tracing::debug!(name = %labels.name, template = labels.template, %key, ?waited, "lock acquired");
-    numbers::asked(labels, "acquired", waited);
+pub(crate) fn acquired(labels: &Labels, key: impl Display, asked: Moment) {
+    let Labels { name, template } = labels;
+    tracing::debug!(%name, template, %key, waited = ?asked.elapsed(), "lock acquired");
+    numbers::asked(labels, "acquired", asked);
 }
 
-pub(crate) fn refused(labels: &Labels, key: impl Display, error: &LockError, waited: Duration) {
+pub(crate) fn refused(labels: &Labels, key: impl Display, error: &LockError, asked: Moment) {
     let Labels { name, template } = labels;
+    let waited = asked.elapsed();
     if error.is_busy() {
         tracing::debug!(%name, template, %key, ?waited, %error, "lock refused");
         let timed_out = matches!(error, LockError::TimedOut { .. });
-        numbers::asked(labels, if timed_out { "timed_out" } else { "busy" }, waited);
+        numbers::asked(labels, if timed_out { "timed_out" } else { "busy" }, asked);
     } else {
         tracing::warn!(%name, template, %key, ?waited, %error, "lock refused");
-        numbers::asked(labels, "error", waited);
+        numbers::asked(labels, "error", asked);
     }
 }
 
@@ -113,8 +115,8 @@ pub(crate) fn release_unconfirmed(labels: &Labels, key: impl Display, error: &Lo
     tracing::warn!(name = %labels.name, %key, %error, "lock is still being released");
 }
 
-pub(crate) fn released(labels: &Labels, held: Duration) {
-    numbers::held(labels, held);
+pub(crate) fn released(labels: &Labels, since: Moment) {
+    numbers::held(labels, since);
 }
 
 /// An error that the return type of a function cannot carry.
@@ -126,25 +128,26 @@ pub(crate) fn unreported(name: &str, key: Option<Listed<'_>>, error: &LockError)
 
 #[cfg(feature = "metrics")]
 mod numbers {
-    use std::time::Duration;
-
     use metrics::{Gauge, counter, gauge as metric, histogram};
 
     use super::Labels;
+    use crate::clock::Moment;
 
     pub(super) fn gauge(name: &'static str, labels: &Labels) -> Gauge {
         metric!(name, "name" => labels.name.clone(), "template" => labels.template)
     }
 
-    pub(super) fn asked(labels: &Labels, outcome: &'static str, waited: Duration) {
+    pub(super) fn asked(labels: &Labels, outcome: &'static str, asked: Moment) {
         count("lockmacro_acquisitions_total", labels, ("outcome", outcome));
         let (name, template) = (labels.name.clone(), labels.template);
-        histogram!("lockmacro_wait_seconds", "name" => name, "template" => template).record(waited);
+        histogram!("lockmacro_wait_seconds", "name" => name, "template" => template)
+            .record(asked.elapsed());
     }
 
-    pub(super) fn held(labels: &Labels, held: Duration) {
+    pub(super) fn held(labels: &Labels, since: Moment) {
         let (name, template) = (labels.name.clone(), labels.template);
-        histogram!("lockmacro_hold_seconds", "name" => name, "template" => template).record(held);
+        histogram!("lockmacro_hold_seconds", "name" => name, "template" => template)
+            .record(since.elapsed());
     }
 
     pub(super) fn count(
@@ -163,12 +166,11 @@ mod numbers {
 
 #[cfg(not(feature = "metrics"))]
 mod numbers {
-    use std::time::Duration;
-
     use super::Labels;
+    use crate::clock::Moment;
 
-    pub(super) fn asked(_: &Labels, _: &str, _: Duration) {}
-    pub(super) fn held(_: &Labels, _: Duration) {}
+    pub(super) fn asked(_: &Labels, _: &str, _: Moment) {}
+    pub(super) fn held(_: &Labels, _: Moment) {}
     pub(super) fn count(_: &str, _: &Labels, _: (&str, &str)) {}
     pub(super) fn unreported(_: &str) {}
 }

@@ -1,8 +1,9 @@
 //! The value of a lock key: `label/random`, made anew for every acquisition.
 
+use std::cell::RefCell;
 use std::fmt;
-use std::fmt::Write as _;
 
+use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
 
 /// Longest label, in bytes, with the name of the lock in it.
@@ -16,17 +17,22 @@ const RANDOM_DIGITS: usize = 32;
 pub(crate) struct Token(String);
 
 impl Token {
-    /// Makes a token for `label`, or fails when the system gives no random bits.
-    pub(crate) fn new(label: &str) -> Result<Self, LockError> {
-        let mut random = [0; RANDOM_DIGITS / 2];
-        getrandom::fill(&mut random).map_err(|error| LockError::Unavailable {
-            reason: Unavailability::Local,
-            detail: error.to_string(),
-        })?;
-        let mut text = String::with_capacity(label.len() + 1 + RANDOM_DIGITS);
+    /// Makes a token for the lock `name` of a manager with `label`, asked for at `asked`. Fails when
+    /// the system gives no random bits.
+    pub(crate) fn new(label: &str, name: &str, asked: Moment) -> Result<Self, LockError> {
+        let random = random(asked)?;
+        let mut text = String::with_capacity(label.len() + name.len() + 2 + RANDOM_DIGITS);
         text.push_str(label);
-        // Writing to a string cannot fail.
-        let _ = write!(text, "/{:032x}", u128::from_be_bytes(random));
+        if !name.is_empty() {
+            extend(&mut text, ":");
+            extend(&mut text, name);
+        }
+        text.push('/');
+        for byte in random {
+            for digit in [byte >> 4, byte & 15] {
+                text.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
+            }
+        }
         Ok(Self(text))
     }
 
@@ -57,19 +63,48 @@ pub(crate) fn label_of(stored: &[u8]) -> Option<String> {
     ours.then(|| label.to_owned())
 }
 
-/// Joins a manager's label and a lock's name into what a token starts with: one line, at most
-/// 128 bytes, readable in `redis-cli GET`.
-pub(crate) fn label(manager: &str, lock: &str) -> String {
-    let parts = [manager, if lock.is_empty() { "" } else { ":" }, lock];
-    let mut label = String::with_capacity(parts.iter().map(|part| part.len()).sum());
-    for c in parts.iter().flat_map(|part| part.chars()) {
+/// 128 random bits, of which the system is asked for many at a time: that takes it no longer.
+fn random(asked: Moment) -> Result<[u8; 16], LockError> {
+    thread_local! {
+        /// What was drawn, and how much of it is left.
+        static DRAWN: RefCell<([[u8; 16]; 16], usize)> = const { RefCell::new(([[0; 16]; 16], 0)) };
+    }
+    let drawn = DRAWN.with_borrow_mut(|(drawn, left)| {
+        if *left == 0 {
+            getrandom::fill(drawn.as_flattened_mut())?;
+            *left = drawn.len();
+        }
+        *left -= 1;
+        Ok(drawn[*left])
+    });
+    let failed = |error: getrandom::Error| LockError::Unavailable {
+        reason: Unavailability::Local,
+        detail: error.to_string(),
+    };
+    Ok(told_apart(drawn.map_err(failed)?, asked))
+}
+
+/// A process that forks leaves both the same bits: when they are used makes them different ones.
+fn told_apart(drawn: [u8; 16], asked: Moment) -> [u8; 16] {
+    (u128::from_be_bytes(drawn) ^ asked.nanos()).to_be_bytes()
+}
+
+/// Makes what tokens of a manager start with: one line, at most 128 bytes with the lock's name,
+/// readable in `redis-cli GET`.
+pub(crate) fn label(text: &str) -> String {
+    let mut label = String::with_capacity(text.len());
+    extend(&mut label, text);
+    label
+}
+
+fn extend(label: &mut String, text: &str) {
+    for c in text.chars() {
         let c = if c.is_control() || c.is_whitespace() { '-' } else { c };
         if label.len() + c.len_utf8() > LABEL_MAX {
             break;
         }
         label.push(c);
     }
-    label
 }
 
 /// `host:pid`, the label of a manager that was given none.
@@ -81,11 +116,18 @@ pub(crate) fn default_label() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+    use std::time::Duration;
+
     use super::*;
+
+    fn token(label: &str, name: &str) -> Token {
+        Token::new(label, name, Moment::now()).unwrap()
+    }
 
     #[test]
     fn a_token_shows_its_label_and_hides_the_rest() {
-        let token = Token::new("web-3:4711:audit_order").unwrap();
+        let token = token("web-3:4711", "audit_order");
         let random = &token.expose()["web-3:4711:audit_order/".len()..];
         assert_eq!(random.len(), RANDOM_DIGITS);
         assert_eq!(format!("{token:?}"), "Token(web-3:4711:audit_order)");
@@ -94,7 +136,14 @@ mod tests {
 
     #[test]
     fn tokens_of_one_label_differ() {
-        assert_ne!(Token::new("a").unwrap(), Token::new("a").unwrap());
+        let tokens: HashSet<_> = (0..1_000).map(|_| token("a", "").0).collect();
+        assert_eq!(tokens.len(), 1_000);
+    }
+
+    #[test]
+    fn the_same_bits_make_different_tokens_at_different_times() {
+        let at = |nanos| told_apart([7; 16], Moment::at(Duration::from_nanos(nanos)));
+        assert_ne!(at(1_000_000), at(1_000_001));
     }
 
     #[test]
@@ -107,8 +156,10 @@ mod tests {
 
     #[test]
     fn a_label_is_one_short_line() {
-        assert_eq!(label("web 3\n", "audit\torder"), "web-3-:audit-order");
-        assert_eq!(label("web", ""), "web");
-        assert!(label(&"订".repeat(100), "f").len() <= LABEL_MAX);
+        let shown = |text: &str, name| format!("{:?}", token(&label(text), name));
+        assert_eq!(shown("web 3\n", "audit\torder"), "Token(web-3-:audit-order)");
+        assert_eq!(shown("web", ""), "Token(web)");
+        let long = token(&label(&"订".repeat(100)), "f");
+        assert!(long.expose().len() <= LABEL_MAX + "/".len() + RANDOM_DIGITS);
     }
 }

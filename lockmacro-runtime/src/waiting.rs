@@ -20,7 +20,7 @@ pub(crate) const PLACES: usize = 10_000;
 
 /// How often a waiter asks again, and refreshes its place.
 const TICK: Duration = Duration::from_secs(2);
-/// The same when no grant can be heard.
+/// The same when no grant can be heard, for each who is before it and itself.
 const TICK_UNHEARD: Duration = Duration::from_millis(100);
 /// Shortest pause between two questions.
 const TICK_MIN: Duration = Duration::from_millis(2);
@@ -71,14 +71,15 @@ pub(crate) struct Sample {
 }
 
 impl Handover {
-    /// From when on the lease counts that this brought.
+    /// From when on the lease counts that this brought; `None` when it is older than the sample,
+    /// whose answer knew better.
     ///
     /// The server's clock gives how long after the sample the handover was; with the drift taken
     /// off, and never after the message was heard. A message that came late is worth less by as
     /// much, where counting from its receipt would believe in a dead lock.
-    pub(crate) fn counts_from(&self, sample: Sample) -> Moment {
-        let later = Duration::from_micros(self.at.saturating_sub(sample.server));
-        sample.sent.after(later - later / 100).min(self.heard)
+    pub(crate) fn counts_from(&self, sample: Sample) -> Option<Moment> {
+        let later = Duration::from_micros(self.at.checked_sub(sample.server)?);
+        Some(sample.sent.after(later - later / 100).min(self.heard))
     }
 }
 
@@ -108,8 +109,15 @@ impl Waiters {
         place.is_some()
     }
 
+    /// Has one ask again.
+    pub(crate) fn alarm(&self, number: u64) {
+        if let Some(place) = self.places().get(&number) {
+            place.tell(News::Unknown);
+        }
+    }
+
     /// Has everybody ask again.
-    pub(crate) fn alarm(&self) {
+    pub(crate) fn alarm_all(&self) {
         for place in self.places().values() {
             place.tell(News::Unknown);
         }
@@ -154,7 +162,7 @@ impl Drop for Waiter {
 /// How long to wait for news before asking again: by the place in line, what is left of the
 /// holder's lease, and whether grants can be heard. `jitter` (0 to 1) spreads it by ± 20 %.
 pub(crate) fn tick(rank: u32, left: Option<Duration>, heard: bool, jitter: f64) -> Duration {
-    let tick = if heard { TICK } else { TICK_UNHEARD };
+    let tick = if heard { TICK } else { TICK.min(TICK_UNHEARD * rank.saturating_add(1)) };
     let tick = tick.mul_f64(0.8 + 0.4 * jitter.clamp(0.0, 1.0));
     let expiry = left.filter(|_| rank < HEIRS).map(|left| left + TICK_MIN * (rank + 1));
     expiry.map_or(tick, |expiry| tick.min(expiry)).max(TICK_MIN)
@@ -178,13 +186,13 @@ mod tests {
         let sample = Sample { sent: Moment::at(ms(1_000)), server: 70_000_000 };
         // A second after the sample on the server's clock; the message took four.
         let late = handover(6_000, 71_000);
-        assert_eq!(late.counts_from(sample), Moment::at(ms(1_990)));
+        assert_eq!(late.counts_from(sample), Some(Moment::at(ms(1_990))));
         // The server's clock has jumped ahead.
         let ahead = handover(1_500, 99_000);
-        assert_eq!(ahead.counts_from(sample), Moment::at(ms(1_500)));
-        // And back.
-        let back = handover(1_500, 60_000);
-        assert_eq!(back.counts_from(sample), Moment::at(ms(1_000)));
+        assert_eq!(ahead.counts_from(sample), Some(Moment::at(ms(1_500))));
+        // It was on its way while the question was answered.
+        let stale = handover(1_500, 69_999);
+        assert_eq!(stale.counts_from(sample), None);
     }
 
     #[test]
@@ -194,7 +202,9 @@ mod tests {
         assert_eq!(tick(3, Some(ms(300)), true, 0.5), TICK);
         assert_eq!(tick(0, Some(ms(60_000)), true, 0.5), TICK);
         assert_eq!(tick(0, None, true, 0.0), ms(1_600));
-        assert_eq!(tick(9, None, false, 0.5), ms(100));
+        assert_eq!(tick(0, None, false, 0.5), ms(100));
+        assert_eq!(tick(9, None, false, 0.5), ms(1_000));
+        assert_eq!(tick(u32::MAX, None, false, 0.5), TICK);
         assert_eq!(tick(0, Some(Duration::ZERO), true, 0.5), TICK_MIN);
     }
 
@@ -203,7 +213,7 @@ mod tests {
         let waiters = Arc::new(Waiters::default());
         let waiter = waiters.join();
         waiters.grant(waiter.number, handover(0, 0));
-        waiters.alarm();
+        waiters.alarm_all();
         assert_eq!(waiter.news().await, News::Granted(handover(0, 0)));
     }
 

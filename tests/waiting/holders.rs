@@ -9,7 +9,7 @@ use lockmacro_tests::{Backend, eventually, on_every_backend};
 use tokio::time::timeout;
 
 use crate::line::Line;
-use crate::{CLAIM, LONG, Locked, SOON, lock, ms, served, waiting};
+use crate::{CLAIM, LONG, Locked, SOON, TICK, lock, ms, served, waiting};
 
 on_every_backend!(
     a_dead_holder_is_succeeded_at_its_ttl,
@@ -17,6 +17,7 @@ on_every_backend!(
     a_handed_over_lock_is_worth_its_whole_ttl_soon,
     a_renewed_lock_is_handed_over_and_renewed,
     a_short_lease_that_is_handed_over_is_not_stretched,
+    a_waiter_that_is_not_polled_costs_the_others_the_claim_and_not_the_ttl,
 );
 
 /// What a process that dies leaves: a lock that nobody releases.
@@ -52,7 +53,8 @@ async fn several_dead_holders_are_succeeded_one_after_the_other(backend: &Backen
     }
     die(guard);
     for waiter in waiters {
-        let guard = timeout(ms(300) + SOON, waiter).await.expect("at the ttl").expect("served");
+        // The last one was not among the first three when it asked, and asks at its tick.
+        let guard = timeout(ms(300) + TICK, waiter).await.expect("at the ttl").expect("served");
         assert!(last.elapsed() >= ms(297), "after {:?}", last.elapsed());
         last = Instant::now();
         die(guard);
@@ -111,15 +113,15 @@ async fn a_handed_over_lock_is_worth_its_whole_ttl_soon(backend: &Backend) {
 async fn a_renewed_lock_is_handed_over_and_renewed(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let renewed = |manager| Lock::new(&*key).ttl(ms(700)).renew().manager(manager).wait_forever();
+    let renewed = |manager| Lock::new(&*key).ttl(ms(1_500)).renew().manager(manager).wait_forever();
     let guard = renewed(&ours).acquire().await.expect("free");
     let waiter = Line::of(backend, &key).join(renewed(&theirs).acquire()).await;
     let mut waiter = tokio::spawn(waiter);
-    timeout(ms(1_000), &mut waiter).await.expect_err("the holder lives, and renews");
+    timeout(ms(2_000), &mut waiter).await.expect_err("the holder lives, and renews");
     guard.release().await.expect("still held");
     let guard = timeout(SOON, waiter).await.expect("in time").expect("no panic").expect("served");
     let start = Instant::now();
-    while start.elapsed() < ms(1_000) {
+    while start.elapsed() < ms(2_000) {
         assert!(!backend.is_free(&key).await, "after {:?}", start.elapsed());
         tokio::time::sleep(ms(10)).await;
     }
@@ -137,4 +139,18 @@ async fn a_short_lease_that_is_handed_over_is_not_stretched(backend: &Backend) {
     assert!(guard.remaining() <= ms(200), "{:?}", guard.remaining());
     timeout(SOON, guard.lost()).await.expect("its lease is over");
     backend.becomes_free(&key, SOON).await;
+}
+
+async fn a_waiter_that_is_not_polled_costs_the_others_the_claim_and_not_the_ttl(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let mut line = Line::of(backend, &key);
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let idle = line.join(waiting(&theirs, &key).acquire()).await;
+    let next = line.join(waiting(&theirs, &key).acquire()).await;
+    let handed_over = Instant::now();
+    guard.release().await.expect("still held");
+    served(CLAIM + TICK, next).await;
+    assert!(handed_over.elapsed() >= CLAIM - ms(60), "after {:?}", handed_over.elapsed());
+    drop(idle);
 }

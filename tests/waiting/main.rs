@@ -8,6 +8,7 @@ mod fleet;
 mod foreign;
 mod full;
 mod holders;
+mod late;
 mod line;
 mod order;
 mod outcomes;

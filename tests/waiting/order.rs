@@ -223,7 +223,7 @@ async fn a_waiter_gets_the_lock_after_its_min_hold_and_not_before(backend: &Back
     let guard = lock(&ours, &key).min_hold(ms(400)).acquire().await.expect("free");
     let next = Line::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
-    let guard = timeout(ms(400) + TICK, next).await.expect("in time").expect("served");
+    let guard = timeout(ms(400) + SOON, next).await.expect("in time").expect("served");
     assert!(asked.elapsed() >= ms(399), "after {:?}", asked.elapsed());
     guard.release().await.expect("still held");
 }

@@ -21,6 +21,8 @@ async fn a_shutdown_sends_the_waiters_away(backend: &Backend) {
     let guard = lock(&theirs, &key).acquire().await.expect("free");
     let waiter = Line::of(backend, &key).join(waiting(&ours, &key).acquire()).await;
     let waiter = tokio::spawn(waiter);
+    // It has been polled by then, and is only woken by what it is told.
+    tokio::time::sleep(ms(20)).await;
     let start = Instant::now();
     let shutdown = ours.shutdown(LONG / 20).await;
     let took = start.elapsed();

@@ -9,16 +9,19 @@
 //! free at one moment, as a key that others wait for is handed over and never free.
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::mem;
+use std::pin::pin;
+use std::sync::OnceLock;
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{Answer, Backend, Claim, Failed, Grant, Line, Released};
+use super::{Answer, Asked, Backend, Claim, Failed, Grant, Line, Released};
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
 use crate::fence::Fence;
+use crate::key::LockKey;
 use crate::lease::{Lease, Renewal};
 use crate::loss::{LossCause, Lost};
 use crate::waiting::CLAIM;
@@ -26,28 +29,24 @@ use crate::waiting::CLAIM;
 /// Pause before a renewal that failed is tried again.
 const RETRY: Duration = Duration::from_millis(50);
 
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
 impl Backend {
-    /// Asks for several keys.
-    ///
-    /// Boxed, and without its type, as [waiting](super::Redis) is: who asks for one must not carry it.
+    /// Asks for several keys, and waits for at most `wait`, if at all.
     pub(super) fn take_in_turn<'a>(
         &'a self,
         claim: &'a Claim,
-    ) -> Boxed<'a, Result<Answer, Failed>> {
-        let until = claim.wait.map(|wait| Instant::now().checked_add(wait));
+        wait: Option<Duration>,
+    ) -> Asked<'a, Result<Answer, Failed>> {
         Box::pin(async move {
+            let mut turn = Turn::new(self, claim, wait);
             loop {
-                let last = until.flatten().is_some_and(|until| until <= Instant::now());
-                match Turn::new(self, claim, until).take().await? {
+                let last = turn.left().is_some_and(|left| left.is_zero());
+                match turn.take().await? {
                     Some(answer) => return Ok(answer),
                     None if last => {
                         let error = Lost::new(claim.listed(), LossCause::Taken).into();
                         return Err(Failed { error, written: true });
                     }
-                    // What was held is lost: from the beginning.
-                    None => _ = self.release(claim).await,
+                    None => turn.begin_again().await,
                 }
             }
         })
@@ -61,7 +60,7 @@ impl Backend {
     pub(super) fn release_parts<'a>(
         &'a self,
         claim: &'a Claim,
-    ) -> Boxed<'a, Result<Released, LockError>> {
+    ) -> Asked<'a, Result<Released, LockError>> {
         Box::pin(async move {
             let mut found = Ok(Released::Held);
             for part in self.parts(claim) {
@@ -76,7 +75,7 @@ impl Backend {
         &'a self,
         claim: &'a Claim,
         ttl: Duration,
-    ) -> Boxed<'a, Result<bool, LockError>> {
+    ) -> Asked<'a, Result<bool, LockError>> {
         Box::pin(async move {
             let mut held = true;
             for part in self.parts(claim) {
@@ -110,19 +109,29 @@ struct Turn<'a> {
     /// and all of them since then.
     since: Moment,
     fences: Vec<Fence>,
+    /// There was a request whose fate is unknown.
     resent: bool,
 }
 
 impl<'a> Turn<'a> {
-    fn new(backend: &'a Backend, claim: &'a Claim, until: Option<Option<Instant>>) -> Self {
+    fn new(backend: &'a Backend, claim: &'a Claim, wait: Option<Duration>) -> Self {
+        let until = wait.map(|wait| Instant::now().checked_add(wait));
         // Who dies while waiting must not keep what it holds for the whole ttl.
         let ttl = if until.is_some() { claim.ttl.min(CLAIM) } else { claim.ttl };
         let (held, since, fences, resent) = (0, Moment::now(), Vec::new(), false);
         Self { backend, claim, until, ttl, held, since, fences, resent }
     }
 
+    /// What was held is lost: gives back the rest.
+    async fn begin_again(&mut self) {
+        // What fails here is for a time in which it is held again, or lapses.
+        let _ = self.backend.release(self.claim).await;
+        self.held = 0;
+        self.fences.clear();
+    }
+
     /// Takes all keys, or none; `None` when one was lost again while others were waited for.
-    async fn take(mut self) -> Result<Option<Answer>, Failed> {
+    async fn take(&mut self) -> Result<Option<Answer>, Failed> {
         // The first that is known to be busy.
         let mut busy = None;
         loop {
@@ -133,15 +142,13 @@ impl<'a> Turn<'a> {
             let most = busy.map_or(usize::MAX, |busy: usize| busy - self.held);
             let count = self.backend.at_once(rest).min(most).max(1);
             let whole = count == self.claim.keys().len();
-            let mut part = self.claim.part(&rest[..count]);
-            if !whole {
-                part.ttl = self.ttl;
-            }
-            if count == 1 {
-                part.wait = self.left();
-            }
+            let part = self.part(&rest[..count], if whole { self.claim.ttl } else { self.ttl });
             let backend = self.backend;
-            let Some(answer) = self.while_held(backend.ask(&part)).await else {
+            let next = match self.left() {
+                Some(left) if count == 1 => backend.wait(&part, left),
+                _ => backend.ask(&part),
+            };
+            let Some(answer) = self.while_held(next).await else {
                 return Ok(None);
             };
             match answer {
@@ -165,6 +172,7 @@ impl<'a> Turn<'a> {
                 Err(Failed { error: LockError::Unavailable { reason, .. }, .. })
                     if reason == Unavailability::TooSlow && !whole && self.until.is_some() =>
                 {
+                    self.resent = true;
                     return Ok(None);
                 }
                 Err(Failed { error, written }) => {
@@ -172,6 +180,16 @@ impl<'a> Turn<'a> {
                 }
             }
         }
+    }
+
+    fn part(&self, keys: &[LockKey], ttl: Duration) -> Claim {
+        self.claim.settle(false);
+        let mut part = Claim { ttl, ..self.claim.part(keys) };
+        if self.resent {
+            // Nothing that this part is told settles that.
+            part.shared = OnceLock::new();
+        }
+        part
     }
 
     fn add(&mut self, count: usize, grant: Grant) {
@@ -182,7 +200,7 @@ impl<'a> Turn<'a> {
     }
 
     /// The grant of all keys. Who has waited has them confirmed at one moment, and for the whole ttl.
-    async fn confirmed(mut self) -> Result<Option<Answer>, Failed> {
+    async fn confirmed(&mut self) -> Result<Option<Answer>, Failed> {
         if self.until.is_some() {
             match self.renewed(self.claim.ttl).await {
                 Ok(true) => {}
@@ -190,8 +208,8 @@ impl<'a> Turn<'a> {
                 Err(error) => return Err(Failed { error, written: true }),
             }
         }
-        let Self { since: sent, fences, resent, .. } = self;
-        let ttl = self.claim.ttl;
+        let (sent, ttl, resent) = (self.since, self.claim.ttl, self.resent);
+        let fences = mem::take(&mut self.fences);
         Ok(Some(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences })))
     }
 

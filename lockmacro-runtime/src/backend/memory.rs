@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::{Answer, Claim, Grant, Line, Released};
 use crate::clock::Moment;
@@ -66,35 +66,34 @@ impl Memory {
         SHARED.clone()
     }
 
-    pub(crate) async fn acquire(&self, claim: &Claim) -> Answer {
-        let Some(wait) = claim.wait else {
-            return self.ask(claim, None);
-        };
+    pub(crate) fn acquire(&self, claim: &Claim) -> Answer {
+        self.ask(claim, None)
+    }
+
+    pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Answer {
         let waiter = self.waiters.join();
         let until = Instant::now().checked_add(wait);
         loop {
+            let over = until.is_some_and(|until| until <= Instant::now());
             let answer = self.ask(claim, Some(waiter.number));
+            // Nothing is on its way: who is dropped now is out with one release.
+            claim.settle(true);
             let Answer::Busy { left, line: Line::Left(rank), .. } = &answer else {
                 return answer;
             };
-            let pause = tick(*rank, *left, true, fastrand::f64());
-            let rest = until.map(|until| until.saturating_duration_since(Instant::now()));
-            match timeout(rest.map_or(pause, |rest| rest.min(pause)), waiter.news()).await {
-                Ok(News::Granted(Handover { heard: sent, ttl, fence, .. })) => {
-                    if Moment::now().since(sent) < ttl / 2 {
-                        let fences = fence.into_iter().collect();
-                        return Answer::Granted(Grant {
-                            sent,
-                            at: sent,
-                            ttl,
-                            resent: false,
-                            fences,
-                        });
-                    }
-                    // Too little is left of it: asking again confirms it, or stands in line.
+            if over {
+                return answer;
+            }
+            let pause = Instant::now() + tick(*rank, *left, true, fastrand::f64());
+            match timeout_at(until.map_or(pause, |until| until.min(pause)), waiter.news()).await {
+                Ok(News::Granted(Handover { heard: sent, ttl, fence, .. }))
+                    if Moment::now().since(sent) < ttl / 2 =>
+                {
+                    let (at, resent, fences) = (sent, false, fence.into_iter().collect());
+                    return Answer::Granted(Grant { sent, at, ttl, resent, fences });
                 }
-                Err(_) if rest.is_some_and(|rest| rest <= pause) => return answer,
-                Ok(News::Unknown) | Err(_) => {}
+                // Too little may be left of it: asking again confirms it, or stands in line.
+                Ok(_) | Err(_) => {}
             }
         }
     }
@@ -125,10 +124,10 @@ impl Memory {
         }
         store.sweep(now);
         let mut fences = Vec::new();
-        for key in claim.keys() {
-            store.leave_line(key.as_str(), &claim.token);
+        for key in claim.keys().iter().map(LockKey::as_str) {
+            store.leave_line(key, &claim.token);
             let held = Held { token: claim.token.clone(), expires: now.after(claim.ttl) };
-            store.held.insert(key.as_str().to_owned(), held);
+            store.held.insert(key.to_owned(), held);
             fences.extend(claim.fenced.then(|| store.fence()).flatten());
         }
         Answer::Granted(Grant { sent: now, at: now, ttl: claim.ttl, resent: false, fences })
@@ -152,7 +151,7 @@ impl Memory {
 
     pub(crate) fn release(&self, claim: &Claim) -> Released {
         let now = Moment::now();
-        let (mut store, keep) = (self.store(), claim.keep());
+        let mut store = self.store();
         let mut all = true;
         for key in claim.keys().iter().map(LockKey::as_str) {
             store.leave_line(key, &claim.token);
@@ -161,10 +160,14 @@ impl Memory {
                 all = false;
                 continue;
             };
-            let was_held = held.expires > now;
+            let (was_held, keep) = (held.expires > now, claim.keep());
             if was_held && !keep.is_zero() {
                 held.expires = now.after(keep);
                 held.token = held.token.spent();
+                // Who is first asks again, and learns when that is over.
+                if let Some(first) = store.lines.get(key).and_then(VecDeque::front) {
+                    self.waiters.alarm(first.number);
+                }
             } else {
                 store.held.remove(key);
                 store.hand_over(key, now, &self.waiters);
@@ -251,7 +254,7 @@ mod tests {
     use super::*;
 
     fn claim(key: &str, ttl: Duration) -> Claim {
-        Claim::new(key.into(), Token::new("test").unwrap(), ttl)
+        Claim::new(key.into(), Token::new("test", "", Moment::now()).unwrap(), ttl)
     }
 
     #[test]

@@ -4,8 +4,10 @@ mod in_turn;
 mod memory;
 mod redis;
 
+use std::pin::Pin;
 use std::slice;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Moment;
@@ -35,6 +37,10 @@ pub(crate) struct Claim {
     /// How long to wait in line; `None` for not at all, `Duration::MAX` for ever.
     pub(crate) wait: Option<Duration>,
     granted: OnceLock<Moment>,
+    /// The fate of every request with this token is known.
+    settled: AtomicBool,
+    /// The same, where a part of the claim takes note of it.
+    shared: OnceLock<Arc<AtomicBool>>,
     /// Until when the server may count at most, if it was asked for more than the ttl.
     longest: Mutex<Option<Moment>>,
 }
@@ -53,6 +59,8 @@ impl Claim {
             fenced,
             wait,
             granted: OnceLock::new(),
+            settled: AtomicBool::new(false),
+            shared: OnceLock::new(),
             longest: Mutex::new(None),
         }
     }
@@ -67,23 +75,38 @@ impl Claim {
         Listed { first: &self.key, more: self.several.get(1..).unwrap_or_default() }
     }
 
-    /// The same for some of its keys, and without waiting.
+    /// The same for some of its keys. What the part settles is settled for the whole.
     fn part(&self, keys: &[LockKey]) -> Self {
+        let settled = self.shared.get_or_init(Arc::default);
         Self {
-            key: keys.first().unwrap_or(&self.key).clone(),
             several: if keys.len() > 1 { keys.to_vec() } else { Vec::new() },
-            token: self.token.clone(),
             labels: self.labels.clone(),
-            wait: None,
+            min_hold: self.min_hold,
+            fenced: self.fenced,
             granted: self.granted.clone(),
-            longest: Mutex::new(None),
-            ..*self
+            shared: OnceLock::from(Arc::clone(settled)),
+            ..Self::new(keys.first().unwrap_or(&self.key).clone(), self.token.clone(), self.ttl)
         }
     }
 
-    /// Takes note of the grant that a request sent at `sent` brought.
+    /// Takes note of the grant that a request sent at `sent` brought, if that matters later.
     pub(crate) fn granted(&self, sent: Moment) {
-        self.granted.get_or_init(|| sent);
+        if !self.min_hold.is_zero() {
+            self.granted.get_or_init(|| sent);
+        }
+    }
+
+    /// Takes note of whether a request with this token may still arrive at the server.
+    pub(crate) fn settle(&self, settled: bool) {
+        self.settled().store(settled, Ordering::Release);
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled().load(Ordering::Acquire)
+    }
+
+    fn settled(&self) -> &AtomicBool {
+        self.shared.get().map_or(&self.settled, Arc::as_ref)
     }
 
     /// Takes note that the server is asked to count until `end`.
@@ -158,6 +181,11 @@ pub(crate) struct Failed {
     pub(crate) written: bool,
 }
 
+/// A question to a backend. Boxed: it takes kilobytes, and a future that waits for a lock, or holds
+/// it, must not carry them. Without its type, which would be too deep for the compiler's default
+/// `recursion_limit` in a caller's program.
+pub(crate) type Asked<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
 #[derive(Debug)]
 pub(crate) enum Backend {
     Memory(Memory),
@@ -173,21 +201,36 @@ impl Backend {
         }
     }
 
-    /// Asks for a lock, once or in line; for several keys all or nothing. Idempotent for a token. When
-    /// it is dropped, the token may have been written all the same.
-    pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
-        if claim.several.is_empty() {
-            self.ask(claim).await
-        } else {
-            self.take_in_turn(claim).await
+    /// Asks for a lock once; for several keys all or nothing. Idempotent for a token. When it is
+    /// dropped, the token may have been written all the same.
+    pub(crate) fn acquire<'a>(&'a self, claim: &'a Claim) -> Asked<'a, Result<Answer, Failed>> {
+        if !claim.several.is_empty() {
+            return self.take_in_turn(claim, None);
+        }
+        self.ask(claim)
+    }
+
+    /// Asks for one key, or for several that can be asked for at once.
+    fn ask<'a>(&'a self, claim: &'a Claim) -> Asked<'a, Result<Answer, Failed>> {
+        match self {
+            Backend::Memory(memory) => Box::pin(async move { Ok(memory.acquire(claim)) }),
+            Backend::Redis(redis) => Box::pin(redis.acquire(claim)),
         }
     }
 
-    /// Asks for one key, or without waiting for several that can be asked for at once.
-    async fn ask(&self, claim: &Claim) -> Result<Answer, Failed> {
+    /// Asks for a lock, and waits in line for at most `wait`; `Duration::MAX` is for ever. What is
+    /// dropped may have been written, and may stand in line.
+    pub(crate) fn wait<'a>(
+        &'a self,
+        claim: &'a Claim,
+        wait: Duration,
+    ) -> Asked<'a, Result<Answer, Failed>> {
+        if !claim.several.is_empty() {
+            return self.take_in_turn(claim, Some(wait));
+        }
         match self {
-            Backend::Memory(memory) => Ok(memory.acquire(claim).await),
-            Backend::Redis(redis) => redis.acquire(claim).await,
+            Backend::Memory(memory) => Box::pin(async move { Ok(memory.wait(claim, wait).await) }),
+            Backend::Redis(redis) => Box::pin(redis.wait(claim, wait)),
         }
     }
 
@@ -201,25 +244,32 @@ impl Backend {
 
     /// Takes the token away, or leaves it for what is left of the claim's `min_hold`; tells what it
     /// found: of several keys, whether all were held. Idempotent.
-    pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
+    pub(crate) fn release<'a>(
+        &'a self,
+        claim: &'a Claim,
+    ) -> Asked<'a, Result<Released, LockError>> {
         if self.is_in_parts(claim) {
-            return self.release_parts(claim).await;
+            return self.release_parts(claim);
         }
         match self {
-            Backend::Memory(memory) => Ok(memory.release(claim)),
-            Backend::Redis(redis) => redis.release(claim).await,
+            Backend::Memory(memory) => Box::pin(async move { Ok(memory.release(claim)) }),
+            Backend::Redis(redis) => Box::pin(redis.release(claim)),
         }
     }
 
     /// Lets the lock's ttl run anew; tells whether the token still held the lock, and of several keys
     /// all. Never takes it.
-    pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
+    pub(crate) fn renew<'a>(
+        &'a self,
+        claim: &'a Claim,
+        ttl: Duration,
+    ) -> Asked<'a, Result<bool, LockError>> {
         if self.is_in_parts(claim) {
-            return self.renew_parts(claim, ttl).await;
+            return self.renew_parts(claim, ttl);
         }
         match self {
-            Backend::Memory(memory) => Ok(memory.renew(claim, ttl)),
-            Backend::Redis(redis) => redis.renew(claim, ttl).await,
+            Backend::Memory(memory) => Box::pin(async move { Ok(memory.renew(claim, ttl)) }),
+            Backend::Redis(redis) => Box::pin(redis.renew(claim, ttl)),
         }
     }
 

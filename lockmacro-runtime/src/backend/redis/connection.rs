@@ -21,6 +21,9 @@ use crate::waiting::{Handover, Waiters};
 
 /// How long a connection is idle before the system looks whether it is still there.
 const IDLE: Duration = Duration::from_secs(30);
+/// So many calls may be under way at once: more than there ever are. Who had to wait for room could
+/// be given it while nobody polls it, and keep it from the others.
+const ROOM: usize = 1 << 24;
 
 /// Whether grants come by a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +62,10 @@ impl Connection {
     }
 
     pub(super) fn answered(&self) {
-        self.silent.store(0, Ordering::Relaxed);
+        // Mostly it is, and then no other thread is to be made to look again.
+        if self.silent.load(Ordering::Relaxed) != 0 {
+            self.silent.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Takes note of a call that was not answered; tells how many there were in a row.
@@ -134,16 +140,23 @@ impl Connector {
     }
 
     async fn open_and_ask(&self) -> Result<Connection, Trouble> {
-        if *self.hearing() == Hearing::Yes {
+        let mut hearing = *self.hearing();
+        if hearing == Hearing::Yes {
             let pushes = pushes(Arc::clone(&self.waiters));
             let config = AsyncConnectionConfig::new().set_push_sender(pushes);
             match opened(&self.resp3, config).await {
-                // The server does not speak it, or this user may not.
-                Err(Trouble::Final(_)) => *self.hearing() = Hearing::Refused,
-                opened => return self.subscribe(opened?).await,
+                Ok(inner) => return self.subscribe(inner).await,
+                Err(Trouble::Final(LockError::Unavailable {
+                    reason: Unavailability::Protocol,
+                    ..
+                })) => {
+                    // The server does not know HELLO, or not this version.
+                    hearing = Hearing::Refused;
+                    *self.hearing() = hearing;
+                }
+                Err(trouble) => return Err(trouble),
             }
         }
-        let hearing = *self.hearing();
         let inner = opened(&self.plain, AsyncConnectionConfig::new()).await?;
         Ok(Connection::new(inner, hearing))
     }
@@ -175,7 +188,10 @@ async fn opened(
     client: &Client,
     config: AsyncConnectionConfig,
 ) -> Result<MultiplexedConnection, Trouble> {
-    let config = config.set_connection_timeout(None).set_response_timeout(None);
+    let config = config
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(ROOM);
     let connection = client.get_multiplexed_async_connection_with_config(&config).await;
     let mut connection = connection.map_err(unapplied)?;
     let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
@@ -203,7 +219,7 @@ fn pushes(waiters: Arc<Waiters>) -> impl AsyncPushSender {
                     waiters.grant(number, handover);
                 }
             }
-            (PushKind::Disconnection, _) => waiters.alarm(),
+            (PushKind::Disconnection, _) => waiters.alarm_all(),
             _ => {}
         }
         Ok(())

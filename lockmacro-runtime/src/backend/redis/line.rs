@@ -1,10 +1,9 @@
 //! Waiting for a lock: a place in line, a grant that comes by itself, and a question once in a
 //! while in case that something was lost.
 
-use std::pin::Pin;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::node::Patience;
 use super::tries::Tries;
@@ -13,78 +12,98 @@ use super::{CLAIM_MS, Redis, Reply, late};
 use crate::backend::{Answer, Claim, Failed, Grant, Line};
 use crate::clock::Moment;
 use crate::error::Unavailability;
-use crate::waiting::{Handover, News, PLACE, PLACES, Waiter, tick};
+use crate::waiting::{Handover, News, PLACE, PLACES, Sample, Waiter, tick};
+
+/// An instant that far away stands for none.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 impl Redis {
     /// Waits in line for at most `wait`.
-    ///
-    /// Boxed: it is large, and who does not wait must not carry it. Without its type: that would be
-    /// too deep for the compiler's default `recursion_limit` in a caller's program.
-    pub(super) fn wait<'a>(
-        &'a self,
-        claim: &'a Claim,
-        wait: Duration,
-    ) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>> {
-        Box::pin(self.stand_in_line(claim, wait))
-    }
-
-    async fn stand_in_line(&self, claim: &Claim, wait: Duration) -> Result<Answer, Failed> {
+    pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Result<Answer, Failed> {
         let until = Instant::now().checked_add(wait);
         let waiter = self.node.waiters().join();
         let mut resent = false;
         loop {
-            let mut tries = Tries::new(self.patience_while_waiting(until));
-            let (reply, heard) = loop {
-                let passing = match self.ask_in_line(claim, &waiter, tries.patience).await {
-                    Ok((Reply::Granted { sent, .. }, _)) if late(sent, claim.ttl) => {
-                        let detail = format!("the ttl is {:?}", claim.ttl);
-                        let reason = Unavailability::TooSlow;
-                        Ok(Passing { reason, detail, unknown: true, replace: false })
-                    }
-                    Ok(answered) => break answered,
-                    Err(Trouble::Passing(passing)) => Ok(passing),
-                    Err(trouble) => Err(trouble),
-                };
-                let trouble = match passing {
-                    Ok(passing) => tries.after(passing).await.err(),
-                    Err(trouble) => Some(trouble),
-                };
-                if let Some(trouble) = trouble {
-                    // It may stand in line since an earlier question.
-                    return Err(Failed { error: trouble.into_error(&claim.key), written: true });
-                }
+            // Boxed: it is large, and most of the time is spent without it.
+            let told = Box::pin(self.ask_until_told(claim, &waiter, until, &mut resent));
+            let (sample, pause) = match told.await {
+                Told::Answer(answer) => return answer,
+                Told::InLine { sample, pause } => (sample, pause),
             };
-            resent |= tries.unknown;
-            let (owner, left, place) = match reply {
-                Reply::Granted { sent, fences } => {
-                    let ttl = claim.ttl;
-                    return Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences }));
+            if let Ok(News::Granted(handover)) = timeout_at(pause, waiter.news()).await {
+                let Handover { heard: at, ttl, fence, .. } = handover;
+                if let Some(sent) = handover.counts_from(sample)
+                    && Moment::now().since(sent) < ttl / 2
+                {
+                    let fences = fence.into_iter().collect();
+                    return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fences }));
                 }
-                Reply::Busy { owner, left, place, .. } => (owner, left, place),
-            };
-            let Some((Some(rank), sample)) = place else {
-                return Ok(Answer::Busy { nth: 0, owner, left, line: Line::Full, resent });
-            };
-            let pause = tick(rank, left, heard, fastrand::f64());
-            let rest = until.map(|until| until.saturating_duration_since(Instant::now()));
-            match timeout(rest.map_or(pause, |rest| rest.min(pause)), waiter.news()).await {
-                Ok(News::Granted(handover)) => {
-                    let sent = handover.counts_from(sample);
-                    let used = Moment::now().since(sent);
-                    if used < handover.ttl / 2 {
-                        let Handover { heard: at, ttl, fence, .. } = handover;
-                        let fences = fence.into_iter().collect();
-                        return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fences }));
-                    }
-                    // Too little is left of it: the next question confirms it, or stands in line.
-                }
-                Ok(News::Unknown) => {}
-                Err(_) if rest.is_some_and(|rest| rest <= pause) => {
-                    let line = Line::Left(rank);
-                    return Ok(Answer::Busy { nth: 0, owner, left, line, resent });
-                }
-                Err(_) => {}
+                // Too little may be left: the next question confirms it, or stands in line.
             }
+        }
+    }
+
+    /// Asks once more. `resent` tells whether there was a question whose fate is unknown.
+    async fn ask_until_told(
+        &self,
+        claim: &Claim,
+        waiter: &Waiter,
+        until: Option<Instant>,
+        resent: &mut bool,
+    ) -> Told {
+        let over = until.is_some_and(|until| until <= Instant::now());
+        let mut tries = Tries::new(self.patience_while_waiting(until));
+        claim.settle(false);
+        let (reply, heard) = match self.ask_until_answered(claim, waiter, &mut tries).await {
+            Ok(answered) => answered,
+            Err(trouble) => {
+                // It may stand in line since an earlier question.
+                let error = trouble.into_error(&claim.key);
+                return Told::Answer(Err(Failed { error, written: true }));
+            }
+        };
+        *resent |= tries.unknown;
+        let resent = *resent;
+        // Who is dropped while nothing is on its way is out with one release.
+        claim.settle(!resent);
+        let (owner, left, place) = match reply {
+            Reply::Granted { sent, fences } => {
+                let (at, ttl) = (sent, claim.ttl);
+                let grant = Grant { sent, at, ttl, resent, fences };
+                return Told::Answer(Ok(Answer::Granted(grant)));
+            }
+            Reply::Busy { owner, left, place, .. } => (owner, left, place),
+        };
+        let line = match place {
+            Some((Some(rank), sample)) if !over => {
+                let pause = Instant::now() + tick(rank, left, heard, fastrand::f64());
+                let pause = until.map_or(pause, |until| until.min(pause));
+                return Told::InLine { sample, pause };
+            }
+            Some((Some(rank), _)) => Line::Left(rank),
+            _ => Line::Full,
+        };
+        Told::Answer(Ok(Answer::Busy { nth: 0, owner, left, line, resent }))
+    }
+
+    /// Asks, again and again while the server is in trouble and there is time.
+    async fn ask_until_answered(
+        &self,
+        claim: &Claim,
+        waiter: &Waiter,
+        tries: &mut Tries,
+    ) -> Result<(Reply, bool), Trouble> {
+        loop {
+            let passing = match self.ask_in_line(claim, waiter, tries.patience).await {
+                Ok((Reply::Granted { sent, .. }, _)) if late(sent, claim.ttl) => {
+                    let detail = format!("the ttl is {:?}", claim.ttl);
+                    let reason = Unavailability::TooSlow;
+                    Passing { reason, detail, unknown: true, replace: false }
+                }
+                Err(Trouble::Passing(passing)) => passing,
+                answered => return answered,
+            };
+            tries.after(passing).await?;
         }
     }
 
@@ -114,10 +133,17 @@ impl Redis {
     /// A server in trouble is given as long as the caller waits anyway.
     fn patience_while_waiting(&self, until: Option<Instant>) -> Patience {
         let patience = self.patience();
-        Patience {
-            until: until
-                .map_or(patience.until, |until| until.max(Instant::now() + patience.answer)),
-            ..patience
-        }
+        let until = until.unwrap_or_else(|| Instant::now() + FOR_EVER);
+        Patience { until: until.max(Instant::now() + patience.answer), ..patience }
     }
+}
+
+/// What came of a question in line.
+enum Told {
+    Answer(Result<Answer, Failed>),
+    /// There is a place, and the next question is due at `pause`.
+    InLine {
+        sample: Sample,
+        pause: Instant,
+    },
 }

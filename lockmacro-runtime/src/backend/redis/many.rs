@@ -6,14 +6,14 @@ use std::time::Duration;
 use redis::Value;
 
 use super::node::Patience;
-use super::script::{ACQUIRE_ALL, Script};
+use super::script::ACQUIRE_ALL;
 use super::trouble::Trouble;
 use super::{CLAIM_MS, Redis, Reply, fence, unexpected};
 use crate::backend::Claim;
 use crate::clock::Moment;
 use crate::error::LockError;
 use crate::key::LockKey;
-use crate::side::{side, slot};
+use crate::side::slot;
 use crate::token::label_of;
 
 impl Redis {
@@ -38,7 +38,11 @@ impl Redis {
         let fenced = if claim.fenced { "1" } else { "0" };
         let args = [claim.token.expose(), &ttl, fenced, CLAIM_MS];
         let sent = Moment::now();
-        match self.eval(&ACQUIRE_ALL, claim, &args, patience).await? {
+        let reply = self.node.eval(&ACQUIRE_ALL, claim.keys(), &args, patience).await;
+        if let Err(Trouble::CrossSlot) = reply {
+            self.slots.store(true, Ordering::Relaxed);
+        }
+        match reply? {
             Value::Int(1) => Ok(Reply::Granted { sent, fences: Vec::new() }),
             Value::Array(parts) => match parts.as_slice() {
                 [Value::Int(left), Value::BulkString(held), Value::Int(nth)] => Ok(Reply::Busy {
@@ -62,26 +66,5 @@ impl Redis {
             },
             other => Err(unexpected(&other)),
         }
-    }
-
-    pub(super) async fn eval_for_several(
-        &self,
-        script: &Script,
-        claim: &Claim,
-        args: &[&str],
-        patience: Patience,
-    ) -> Result<Value, Trouble> {
-        let keys: Vec<String> = claim
-            .keys()
-            .iter()
-            .map(LockKey::as_str)
-            .flat_map(|key| [key.to_owned(), side(key, 'q'), side(key, 'w'), side(key, 'f')])
-            .collect();
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let reply = self.node.eval(script, &keys, args, patience).await;
-        if let Err(Trouble::CrossSlot) = reply {
-            self.slots.store(true, Ordering::Relaxed);
-        }
-        reply
     }
 }

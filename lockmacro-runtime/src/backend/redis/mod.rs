@@ -14,8 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use redis::Value;
-use tokio::time::Instant;
+use redis::{Cmd, Value};
 
 use self::node::{Node, Patience};
 use self::script::{ACQUIRE, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
@@ -27,7 +26,6 @@ use crate::error::{LockError, Unavailability};
 use crate::fence::Fence;
 use crate::key::LockKey;
 use crate::lease::{Lease, Renewal};
-use crate::side::side;
 use crate::token::label_of;
 use crate::waiting::Sample;
 
@@ -79,13 +77,6 @@ impl Redis {
     }
 
     pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
-        match claim.wait {
-            Some(wait) => self.wait(claim, wait).await,
-            None => self.attempt(claim).await,
-        }
-    }
-
-    async fn attempt(&self, claim: &Claim) -> Result<Answer, Failed> {
         let mut tries = Tries::new(self.patience());
         loop {
             // A plain SET would not know what an earlier try has set.
@@ -122,7 +113,7 @@ impl Redis {
         let keep = claim.keep().as_millis().to_string();
         let args = [claim.token.expose(), &keep, CLAIM_MS];
         let script = if claim.several.is_empty() { &RELEASE } else { &RELEASE_EACH };
-        let (held, resent) = self.own(script, claim, &args, self.patience().brief()).await?;
+        let (held, resent) = self.own(script, claim, &args, self.brief()).await?;
         Ok(match held {
             true => Released::Held,
             // The first one may have found it.
@@ -132,7 +123,7 @@ impl Redis {
     }
 
     pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
-        let brief = self.patience().brief();
+        let brief = self.brief();
         let answer = (ttl / 10).max(RENEWAL_MIN).min(brief.answer);
         // There is no time to find out twice that a connection is dead.
         let patience = Patience { answer, strict: true, ..brief };
@@ -151,14 +142,14 @@ impl Redis {
         args: &[&str],
         patience: Patience,
     ) -> Result<(bool, bool), LockError> {
-        let mut reply = self.eval(script, claim, args, patience).await;
+        let mut reply = self.node.eval(script, claim.keys(), args, patience).await;
         let mut resent = false;
         // A renewal is sent again only while it is wanted, which is for its table to say.
         if let Err(Trouble::Passing(Passing { replace: true, unknown, .. })) = reply
             && !patience.strict
         {
             resent = unknown;
-            reply = self.eval(script, claim, args, patience).await;
+            reply = self.node.eval(script, claim.keys(), args, patience).await;
         }
         match reply {
             Ok(Value::Int(held @ (0 | 1))) => Ok((held == 1, resent)),
@@ -176,10 +167,10 @@ impl Redis {
             return self.ask_for_several(claim, patience).await;
         }
         let (key, token) = (claim.key.as_str(), claim.token.expose());
-        let ttl = claim.ttl.as_millis().to_string();
+        let ttl = claim.ttl.as_millis();
         if first && !claim.fenced {
-            let mut set = redis::cmd("SET");
-            set.arg(key).arg(token).arg("NX").arg("PX").arg(&ttl);
+            let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
+            set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl);
             let sent = Moment::now();
             match self.node.call(&set, patience).await? {
                 Value::Okay => return Ok(Reply::Granted { sent, fences: Vec::new() }),
@@ -188,7 +179,8 @@ impl Redis {
             }
         }
         let fenced = if claim.fenced { "1" } else { "0" };
-        self.question(claim, &[token, &ttl, fenced, CLAIM_MS, "0"], patience).await
+        let args = [token, &ttl.to_string(), fenced, CLAIM_MS, "0"];
+        self.question(claim, &args, patience).await
     }
 
     /// Calls the script that asks for a lock.
@@ -199,7 +191,7 @@ impl Redis {
         patience: Patience,
     ) -> Result<Reply, Trouble> {
         let sent = Moment::now();
-        match self.eval(&ACQUIRE, claim, args, patience).await? {
+        match self.node.eval(&ACQUIRE, claim.keys(), args, patience).await? {
             Value::Int(1) => Ok(Reply::Granted { sent, fences: Vec::new() }),
             Value::BulkString(number) => Ok(Reply::Granted { sent, fences: vec![fence(&number)?] }),
             Value::Array(parts) => match parts.as_slice() {
@@ -221,28 +213,14 @@ impl Redis {
         }
     }
 
-    async fn eval(
-        &self,
-        script: &Script,
-        claim: &Claim,
-        args: &[&str],
-        patience: Patience,
-    ) -> Result<Value, Trouble> {
-        if !claim.several.is_empty() {
-            return self.eval_for_several(script, claim, args, patience).await;
-        }
-        let key = claim.key.as_str();
-        let (line, places, last_fence) = (side(key, 'q'), side(key, 'w'), side(key, 'f'));
-        let keys: &[&str] = match script {
-            script if std::ptr::eq(script, &RENEW) => &[key],
-            _ => &[key, &line, &places, &last_fence],
-        };
-        self.node.eval(script, keys, args, patience).await
+    fn patience(&self) -> Patience {
+        Patience::new(self.timeout / TRIES, self.timeout)
     }
 
-    fn patience(&self) -> Patience {
+    /// The patience of somebody who has other things to do: one answer's time for all.
+    fn brief(&self) -> Patience {
         let answer = self.timeout / TRIES;
-        Patience { answer, until: Instant::now() + self.timeout, strict: false }
+        Patience::new(answer, answer)
     }
 }
 

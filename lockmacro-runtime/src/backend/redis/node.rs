@@ -14,6 +14,7 @@ use super::errand::Errand;
 use super::script::Script;
 use super::trouble::{Passing, Trouble};
 use crate::error::LockError;
+use crate::key::LockKey;
 use crate::waiting::Waiters;
 
 /// Calls in a row without an answer after which a connection is given up.
@@ -41,9 +42,9 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// That of somebody who has other things to do: one answer's time for all.
-    pub(super) fn brief(self) -> Self {
-        Self { until: Instant::now() + self.answer, ..self }
+    /// From now on: up to `answer` for each command, and `all` for everything.
+    pub(super) fn new(answer: Duration, all: Duration) -> Self {
+        Self { answer, until: Instant::now() + all, strict: false }
     }
 }
 
@@ -121,14 +122,25 @@ impl Node {
     pub(super) async fn eval(
         &self,
         script: &Script,
-        keys: &[&str],
+        keys: &[LockKey],
         args: &[&str],
         patience: Patience,
     ) -> Result<Value, Trouble> {
         match self.call(&script.by_hash(keys, args), patience).await {
-            Err(Trouble::NoScript) => {}
-            reply => return reply,
+            // Boxed, as is all that is rare: a future that waits for a lock must not carry it.
+            Err(Trouble::NoScript) => Box::pin(self.teach(script, keys, args, patience)).await,
+            reply => reply,
         }
+    }
+
+    /// Calls a script that the server does not know yet.
+    async fn teach(
+        &self,
+        script: &Script,
+        keys: &[LockKey],
+        args: &[&str],
+        patience: Patience,
+    ) -> Result<Value, Trouble> {
         // Of a crowd that comes to a new server one sends the text.
         let (answer, mut answered) = oneshot::channel();
         let (node, text) = (self.clone(), script.by_text(keys, args));
@@ -161,8 +173,10 @@ impl Node {
             return Ok(live.clone());
         }
         let node = self.clone();
-        let opened = self.0.connecting.done(|| async move { node.open().await }, until).await;
-        opened.unwrap_or_else(|| Err(Trouble::Passing(Passing::timeout("connecting", false))))
+        let opened = self.0.connecting.done(|| async move { node.open().await }, until);
+        Box::pin(opened)
+            .await
+            .unwrap_or_else(|| Err(Trouble::Passing(Passing::timeout("connecting", false))))
     }
 
     async fn open(&self) -> Result<Connection, Trouble> {
@@ -177,7 +191,7 @@ impl Node {
     /// Gives a connection up, unless another caller has replaced it already.
     fn discard(&self, dead: &Connection) {
         if self.live().take_if(|live| live.is(dead)).is_some() {
-            self.waiters().alarm();
+            self.waiters().alarm_all();
         }
     }
 

@@ -4,32 +4,39 @@ use std::sync::LazyLock;
 
 use redis::Cmd;
 
-/// A script and its SHA-1, which is hashed once.
+use crate::key::LockKey;
+use crate::side::{SIDE_MORE, side};
+
+/// A script, its SHA-1, which is hashed once, and the kinds of side keys that it works on.
 pub(super) struct Script {
     code: &'static str,
     hash: LazyLock<String>,
+    sides: &'static [&'static str],
 }
 
 macro_rules! script {
-    ($($file:literal),+) => {
+    ($sides:expr, $($file:literal),+) => {
         Script {
             code: concat!($(include_str!($file)),+),
             hash: LazyLock::new(|| {
                 redis::Script::new(concat!($(include_str!($file)),+)).get_hash().to_owned()
             }),
+            sides: &$sides,
         }
     };
 }
 
-pub(super) static ACQUIRE: Script = script!("scripts/queue.lua", "scripts/acquire.lua");
+pub(super) static ACQUIRE: Script =
+    script!(["q", "w", "f"], "scripts/queue.lua", "scripts/acquire.lua");
 pub(super) static RELEASE: Script =
-    script!("scripts/alone.lua", "scripts/queue.lua", "scripts/release.lua");
-pub(super) static RENEW: Script = script!("scripts/renew.lua");
+    script!(["q", "w", "f"], "scripts/alone.lua", "scripts/queue.lua", "scripts/release.lua");
+pub(super) static RENEW: Script = script!([], "scripts/renew.lua");
 
 /// What is for several locks: `each.lua` does with each of them what stands before it.
 pub(super) static ACQUIRE_ALL: Script =
-    script!("scripts/several.lua", "scripts/queue.lua", "scripts/acquire_all.lua");
+    script!(["q", "w", "f"], "scripts/several.lua", "scripts/queue.lua", "scripts/acquire_all.lua");
 pub(super) static RELEASE_EACH: Script = script!(
+    ["q", "w", "f"],
     "scripts/several.lua",
     "scripts/one.lua",
     "scripts/alone.lua",
@@ -37,23 +44,39 @@ pub(super) static RELEASE_EACH: Script = script!(
     "scripts/release.lua",
     "scripts/each.lua"
 );
-pub(super) static RENEW_EACH: Script =
-    script!("scripts/several.lua", "scripts/one.lua", "scripts/renew.lua", "scripts/each.lua");
+pub(super) static RENEW_EACH: Script = script!(
+    ["q", "w", "f"],
+    "scripts/several.lua",
+    "scripts/one.lua",
+    "scripts/renew.lua",
+    "scripts/each.lua"
+);
 
 impl Script {
     /// The call by hash, which a server that does not know the script answers with NOSCRIPT.
-    pub(super) fn by_hash(&self, keys: &[&str], args: &[&str]) -> Cmd {
-        invocation("EVALSHA", &self.hash, keys, args)
+    pub(super) fn by_hash(&self, keys: &[LockKey], args: &[&str]) -> Cmd {
+        self.call("EVALSHA", &self.hash, keys, args)
     }
 
     /// The call by text. One command, so that no flush comes between loading and calling.
-    pub(super) fn by_text(&self, keys: &[&str], args: &[&str]) -> Cmd {
-        invocation("EVAL", self.code, keys, args)
+    pub(super) fn by_text(&self, keys: &[LockKey], args: &[&str]) -> Cmd {
+        self.call("EVAL", self.code, keys, args)
     }
-}
 
-fn invocation(command: &str, script: &str, keys: &[&str], args: &[&str]) -> Cmd {
-    let mut cmd = redis::cmd(command);
-    cmd.arg(script).arg(keys.len()).arg(keys).arg(args);
-    cmd
+    fn call(&self, verb: &str, script: &str, keys: &[LockKey], args: &[&str]) -> Cmd {
+        let each = 1 + self.sides.len();
+        let keys_len: usize = keys.iter().map(|key| each * (key.as_str().len() + SIDE_MORE)).sum();
+        let args_len: usize = args.iter().map(|arg| arg.len()).sum();
+        let room = verb.len() + script.len() + 3 + keys_len + args_len;
+        let mut cmd = Cmd::with_capacity(3 + each * keys.len() + args.len(), room);
+        cmd.arg(verb).arg(script).arg(each * keys.len());
+        for key in keys.iter().map(LockKey::as_str) {
+            cmd.arg(key);
+            for kind in self.sides {
+                cmd.arg(side(key, kind));
+            }
+        }
+        cmd.arg(args);
+        cmd
+    }
 }

@@ -1,4 +1,5 @@
--- The beginning of release.lua: mostly nobody waits, and then no more is to be done, nor defined.
+-- The beginning of release.lua, with its KEYS and ARGV: mostly nobody waits, and then no more is to
+-- be done, nor defined. `held` is for the rest of it.
 --
 -- Neither GETEX nor DEL needs memory, so a lock can be given back when the server is full; and
 -- after a first write a script may go on to write.

@@ -1,0 +1,53 @@
+//! The two commands that nobody can do without, on one connection.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, Script};
+
+use crate::Failure;
+
+const RELEASE: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+
+/// `SET NX PX`, and a script that compares and deletes.
+#[derive(Clone)]
+pub struct Bare {
+    connection: MultiplexedConnection,
+    release: Script,
+}
+
+impl Bare {
+    pub async fn connect(url: &str) -> Result<Self, Failure> {
+        let patient = AsyncConnectionConfig::new().set_response_timeout(None);
+        let client = client(url)?;
+        let connection = client.get_multiplexed_async_connection_with_config(&patient).await?;
+        Ok(Self { connection, release: Script::new(RELEASE) })
+    }
+
+    /// Tells whether the key was free.
+    pub async fn set(&mut self, key: &str, token: &str, ttl: Duration) -> Result<bool, Failure> {
+        let mut set = redis::cmd("SET");
+        set.arg(key).arg(token).arg("NX").arg("PX").arg(ttl.as_millis().to_string());
+        Ok(set.query_async(&mut self.connection).await?)
+    }
+
+    /// Tells whether the key was the token's.
+    pub async fn release(&mut self, key: &str, token: &str) -> Result<bool, Failure> {
+        let mut release = self.release.key(key);
+        let released: i64 = release.arg(token).invoke_async(&mut self.connection).await?;
+        Ok(released == 1)
+    }
+
+    /// A round trip with nothing in it.
+    pub async fn ping(&mut self) -> Result<(), Failure> {
+        Ok(redis::cmd("PING").query_async(&mut self.connection).await?)
+    }
+}
+
+/// A client that does not hold small commands back, as the library does by itself.
+pub fn client(url: &str) -> Result<Client, Failure> {
+    let info = url.into_connection_info()?;
+    Ok(Client::open(info.set_tcp_settings(TcpSettings::default().set_nodelay(true)))?)
+}

@@ -1,0 +1,82 @@
+//! Many who wait for one key: what that costs their process, and the server.
+
+use std::time::{Duration, Instant};
+
+use futures::future::try_join_all;
+use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_tests::Admin;
+use tokio::time::sleep;
+
+use crate::Failure;
+use crate::measure::{cpu, resident, server_cpu};
+
+const KEY: &str = "bench:crowd";
+/// Where they stand in line: what keeps them there is in the server's memory.
+const LINE: &str = "lm1:wq:{bench:crowd}";
+/// So many begin at once, so that what is on its way is not counted as waiting.
+const GROUP: usize = 100;
+/// How long they are watched: everybody asks again at least once.
+const WATCHED: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// How many wait
+    #[arg(long, default_value_t = 10_000)]
+    waiters: usize,
+}
+
+/// What a process does whose memory is its own.
+pub async fn wait(url: &str, args: &Args) -> Result<(), Failure> {
+    let locks = LockManager::connect(url).await?;
+    let mut admin = Admin::connect(url);
+    let lock = || Lock::new(KEY).ttl(Duration::from_secs(300)).wait_forever().manager(&locks);
+    let run = || lock().run(async { Ok::<_, LockError>(()) });
+    // What is made once is not counted.
+    let holder = lock().acquire().await?;
+    let mut tasks = vec![tokio::spawn(run())];
+    in_line(&mut admin, 1).await;
+
+    let (client, server) = (resident()?, used_memory(&mut admin)?);
+    for number in 2..=args.waiters {
+        tasks.push(tokio::spawn(run()));
+        if number % GROUP == 0 {
+            in_line(&mut admin, number).await;
+        }
+    }
+    in_line(&mut admin, args.waiters).await;
+    let (spent, server_spent) = (cpu(), server_cpu(&mut admin));
+    sleep(WATCHED).await;
+    let (spent, server_spent) = (cpu() - spent, server_cpu(&mut admin) - server_spent);
+    let client = resident()?.saturating_sub(client);
+    let server = used_memory(&mut admin)?.saturating_sub(server);
+
+    let start = Instant::now();
+    holder.release().await?;
+    try_join_all(tasks).await?.into_iter().collect::<Result<(), _>>()?;
+    let rate = args.waiters as f64 / start.elapsed().as_secs_f64();
+    let core = |spent: Duration| 100.0 * spent.as_secs_f64() / WATCHED.as_secs_f64();
+    let each = |bytes: u64| bytes / args.waiters as u64;
+    println!("\n{} wait for one key in one process\n", args.waiters);
+    println!("{:10}{:>14}{:>20}", "", "bytes each", "core while waiting");
+    println!("{:10}{:14}{:19.1}%", "client", each(client), core(spent));
+    println!("{:10}{:14}{:19.1}%", "server", each(server), core(server_spent));
+    println!(
+        "\nThe caller's own future, that of Lock::run, is {} of the client's.",
+        size_of_val(&run())
+    );
+    println!("Served at {rate:.0} a second when their turn came.");
+    Ok(())
+}
+
+/// Waits until so many are in line.
+async fn in_line(admin: &mut Admin, waiters: usize) {
+    while admin.ask::<usize>(&["ZCARD", LINE]) < waiters {
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn used_memory(admin: &mut Admin) -> Result<u64, Failure> {
+    let text: String = admin.ask(&["INFO", "memory"]);
+    let used = text.lines().find_map(|line| line.strip_prefix("used_memory:"));
+    Ok(used.ok_or("the server tells no used_memory")?.parse()?)
+}

@@ -1,0 +1,118 @@
+//! Messages and confirmations that come late, or not at all the first time.
+
+use std::time::Duration;
+
+use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_tests::{Proxy, Server, eventually};
+use tokio::time::{sleep_until, timeout};
+
+use crate::line::Line;
+use crate::{CLAIM, KEY, LONG, Locked, SOON, TICK, lock, manager, ms, waiting};
+
+/// The waiter's question is on its way when the hand-over is pushed, and answered when it has run
+/// out: the answer says "busy", and the push is read after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_over_older_than_the_last_answer_is_not_believed() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let ours = manager(&server).await;
+    let theirs = LockManager::connect(&proxy.url()).await.expect("the server is there");
+    let mut admin = server.admin();
+    let start = tokio::time::Instant::now();
+    let guard = Lock::new(KEY).ttl(ms(1_000)).manager(&ours).acquire().await.expect("free");
+    let short = Lock::new(KEY).ttl(ms(300)).manager(&theirs).wait_forever();
+    let mut waiter = tokio::spawn(short.acquire());
+    Line::at(&server, KEY).reaches(1).await;
+    proxy.stall(true);
+    guard.release().await.expect("still held");
+    // It asks when the first lease would end; by then the foreign client has the key.
+    let taken = || {
+        let set = ["SET", KEY, "foreign", "NX", "PX", "30000"];
+        std::future::ready(admin.ask::<Option<String>>(&set).is_some())
+    };
+    eventually("the hand-over has run out", LONG / 4, taken).await;
+    sleep_until(start + ms(1_050)).await;
+    proxy.stall(false);
+    let granted = timeout(SOON, &mut waiter).await;
+    assert!(granted.is_err(), "granted beside the foreign holder: {granted:?}");
+    waiter.abort();
+}
+
+#[tokio::test]
+async fn a_confirmation_that_fails_is_tried_again_before_the_claim_ends() {
+    let server = Server::start();
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let ttl = Duration::from_secs(300);
+    let mut admin = server.admin();
+    for round in 0..2 {
+        let guard = lock(&ours, KEY).acquire().await.expect("free");
+        let next = Lock::new(KEY).ttl(ttl).manager(&theirs).wait_forever();
+        let next = Line::at(&server, KEY).join(next.acquire()).await;
+        if round == 1 {
+            // The connection that confirms is cut while it is idle, as by a load balancer.
+            let kill = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
+            admin.ask::<i64>(&kill);
+        }
+        guard.release().await.expect("still held");
+        let next = next.await.expect("served");
+        eventually("it is confirmed", CLAIM - ms(500), || {
+            std::future::ready(next.remaining() > 2 * CLAIM)
+        })
+        .await;
+        assert!(admin.ttl(KEY).expect("it has an end") > 2 * CLAIM);
+        next.release().await.expect("still held");
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_ever_waits_for_a_server_too() {
+    let mut server = Server::start();
+    let manager = LockManager::builder().timeout(ms(200)).connect(&server.url()).await.unwrap();
+    let guard = lock(&manager, KEY).acquire().await.expect("free");
+    let mut waiter = Line::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
+    server.kill();
+    drop(guard);
+    timeout(TICK, &mut waiter).await.expect_err("there is no server");
+    server.restart();
+    crate::served(TICK, waiter).await;
+}
+
+#[tokio::test]
+async fn a_limit_that_passes_leaves_the_waiters_hearing() {
+    let server = Server::start();
+    let manager = manager(&server).await;
+    let mut admin = server.admin();
+    admin.configure("maxclients", "1");
+    let refused = lock(&manager, KEY).wait(ms(20)).acquire().await;
+    assert!(refused.is_err_and(|error| !error.is_busy()), "no connection to listen by");
+    admin.configure("maxclients", "100");
+    lock(&manager, KEY).wait(LONG).run(async { Locked::Ok(()) }).await.expect("free");
+    let channels: Vec<String> = admin.ask(&["PUBSUB", "CHANNELS"]);
+    assert_eq!(channels.len(), 1, "{channels:?}");
+}
+
+/// A place in line is left with one command.
+#[tokio::test]
+async fn a_waiter_that_is_dropped_is_cleared_away_once() {
+    let server = Server::start();
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let _guard = lock(&ours, KEY).acquire().await.expect("free");
+    let mut line = Line::at(&server, KEY);
+    let mut waiter = line.join(waiting(&theirs, KEY).acquire()).await;
+    // Its question is answered, not only carried out.
+    timeout(ms(300), &mut waiter).await.expect_err("held");
+    let mut admin = server.admin();
+    admin.forget_calls();
+    drop(waiter);
+    line.reaches(0).await;
+    // What would be sent again would be sent after 20, 80 and 260 milliseconds.
+    tokio::time::sleep(ms(700)).await;
+    let calls: u64 = admin
+        .calls()
+        .iter()
+        .filter(|(name, _)| name == "evalsha" || name == "eval")
+        .map(|(_, calls)| calls)
+        .sum();
+    // The first one may have to bring its script.
+    assert!(calls <= 2, "{calls} releases of one waiter");
+}
