@@ -14,6 +14,8 @@ mod duration;
 mod expand;
 #[path = "../lockmacro/src/item.rs"]
 mod item;
+#[path = "../lockmacro/src/key.rs"]
+mod key;
 #[path = "../lockmacro/src/policy.rs"]
 mod policy;
 #[path = "../lockmacro/src/returns.rs"]

@@ -112,7 +112,8 @@ pub enum LockError {
         /// The server's own words.
         detail: String,
     },
-    /// The key is empty, too long, reserved, or made of an empty value.
+    /// The key is empty, too long, reserved, or made of an empty value; or there is none, or there are
+    /// too many.
     #[error("not a usable key: {detail}")]
     #[non_exhaustive]
     InvalidKey {
@@ -132,6 +133,16 @@ pub enum LockError {
     #[non_exhaustive]
     NoFence {
         /// The key that is held.
+        key: LockKey,
+    },
+    /// Some of several keys are held around the call, and others are not. To wait for those here could
+    /// lock two callers against each other, so take all of them in the outer lock.
+    #[error(
+        "`{key}` is held around this call, and other keys of the same lock are not: take them together"
+    )]
+    #[non_exhaustive]
+    PartlyHeld {
+        /// A key that is held.
         key: LockKey,
     },
     /// The URL names no server that a manager can connect to.

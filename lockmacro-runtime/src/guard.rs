@@ -35,26 +35,33 @@ use crate::scope::Scope;
 #[must_use = "the lock is given back as soon as its guard is dropped"]
 pub struct LockGuard {
     held: Arc<Held>,
+    /// Which of its keys this guard is about; `None` for all of several.
+    nth: Option<u8>,
     on_lost: OnLost,
     joined: bool,
 }
 
 impl LockGuard {
     pub(crate) fn owning(held: Arc<Held>, on_lost: OnLost) -> Self {
-        Self { held, on_lost, joined: false }
+        Self { nth: held.only(), held, on_lost, joined: false }
     }
 
-    /// Enters a lock once more; an error when it is lost.
-    pub(crate) fn joining(held: Arc<Held>, on_lost: OnLost) -> Result<Self, LockError> {
+    /// Enters a lock once more, for the `nth` of its keys or all; an error when it is lost.
+    pub(crate) fn joining(
+        held: Arc<Held>,
+        nth: Option<u8>,
+        on_lost: OnLost,
+    ) -> Result<Self, LockError> {
         held.remaining()?;
-        Ok(Self { held, on_lost, joined: true })
+        Ok(Self { held, nth, on_lost, joined: true })
     }
 
     /// The guard of the innermost lock that the running code is under, lost or not.
     ///
     /// `None` outside of a body, and in what a body spawned: see [`scope`](LockGuard::scope).
     pub fn current() -> Option<Self> {
-        Scope::innermost().map(|held| Self { held, on_lost: OnLost::default(), joined: true })
+        let held = Scope::innermost()?;
+        Some(Self { nth: held.only(), held, on_lost: OnLost::default(), joined: true })
     }
 
     /// The guard of the lock on `key` that the running code is under and that is held now: for a
@@ -75,13 +82,13 @@ impl LockGuard {
     /// ```
     pub fn of(key: impl Into<LockKey>) -> Option<Self> {
         let key = key.into();
-        let held = Scope::find(|held| held.key() == &key && held.remaining().is_ok())?;
-        Some(Self { held, on_lost: OnLost::default(), joined: true })
+        let held = Scope::find(|held| held.nth(&key).is_some() && held.remaining().is_ok())?;
+        Some(Self { nth: held.nth(&key), held, on_lost: OnLost::default(), joined: true })
     }
 
     /// Another guard of the same lock, which does not give it back.
     pub fn share(&self) -> Self {
-        Self { held: Arc::clone(&self.held), on_lost: self.on_lost, joined: true }
+        Self { held: Arc::clone(&self.held), joined: true, ..*self }
     }
 
     /// Whether this guard looks at a lock that another guard gives back.
@@ -89,15 +96,27 @@ impl LockGuard {
         self.joined
     }
 
-    /// The key that is held.
+    /// The key that is held; the first one of several.
     pub fn key(&self) -> &LockKey {
-        self.held.key()
+        let claim = self.held.claim();
+        self.nth.and_then(|nth| claim.keys().get(usize::from(nth))).unwrap_or(&claim.key)
+    }
+
+    /// Every key of the lock, in the order of their bytes.
+    pub fn keys(&self) -> &[LockKey] {
+        self.held.claim().keys()
     }
 
     /// The fence of this grant, where one was asked for: see
-    /// [`Lock::acquire_fenced`](crate::Lock::acquire_fenced).
+    /// [`Lock::acquire_fenced`](crate::Lock::acquire_fenced). Several keys have one each, and only
+    /// [`fence_of`](LockGuard::fence_of) tells which is whose.
     pub fn fence(&self) -> Option<Fence> {
-        self.held.fence()
+        self.held.fence(self.nth?)
+    }
+
+    /// The fence of one of the lock's keys, where fences were asked for.
+    pub fn fence_of(&self, key: impl Into<LockKey>) -> Option<Fence> {
+        self.held.fence(self.held.nth(&key.into())?)
     }
 
     /// How long the lock may still be relied on; zero once it is lost or given back.
@@ -203,7 +222,9 @@ impl LockGuard {
         match (lost, found) {
             (Some(lost), _) => Err(lost.into()),
             (None, Released::Held) => Ok(()),
-            (None, Released::NotHeld) => Err(Lost::new(self.key(), LossCause::Taken).into()),
+            (None, Released::NotHeld) => {
+                Err(Lost::new(self.held.claim().listed(), LossCause::Taken).into())
+            }
             (None, Released::Unconfirmed) => Err(LockError::Unavailable {
                 reason: Unavailability::Disconnected,
                 detail: "the release went out, and its answer was lost".to_owned(),

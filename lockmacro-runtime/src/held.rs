@@ -12,7 +12,7 @@ use crate::LockManager;
 use crate::backend::{Claim, Grant, Released};
 use crate::clock::Moment;
 use crate::error::LockError;
-use crate::fence::Fence;
+use crate::fence::{Fence, Fences};
 use crate::hold::Hold;
 use crate::key::LockKey;
 use crate::lease::{Lease, Renewal};
@@ -32,7 +32,8 @@ pub(crate) struct Held {
     lease: Mutex<Lease>,
     /// The lease was renewed, or lost.
     changed: Notify,
-    fence: Option<Fence>,
+    /// One for each key, if they were asked for.
+    fences: Fences,
     released: AtomicBool,
     /// Whether a loss was told to who watches.
     told: AtomicBool,
@@ -48,7 +49,7 @@ impl Held {
         let ttl = hold.claim().ttl;
         let lease = Lease::handed_over(grant.sent, grant.ttl, ttl, renewal);
         let counted = Counted::held(&hold.claim().labels);
-        let span = telemetry::span(&hold.claim().labels, &hold.claim().key);
+        let span = telemetry::span(&hold.claim().labels, hold.claim().listed());
         let first = if grant.ttl < ttl {
             // A lock that was handed over is confirmed beside the body.
             Some(Moment::now())
@@ -60,7 +61,7 @@ impl Held {
             hold,
             lease: Mutex::new(lease),
             changed: Notify::new(),
-            fence: grant.fence,
+            fences: grant.fences,
             released: AtomicBool::new(false),
             told: AtomicBool::new(false),
             since: grant.sent,
@@ -82,16 +83,23 @@ impl Held {
         self.hold.claim()
     }
 
-    pub(crate) fn key(&self) -> &LockKey {
-        &self.claim().key
+    /// Its key's number, unless there are several.
+    pub(crate) fn only(&self) -> Option<u8> {
+        (self.claim().keys().len() == 1).then_some(0)
+    }
+
+    /// Which of the keys it is, counted from 0. There are fewer than a byte can tell.
+    pub(crate) fn nth(&self, key: &LockKey) -> Option<u8> {
+        let nth = self.claim().keys().binary_search(key).ok()?;
+        u8::try_from(nth).ok()
     }
 
     pub(crate) fn span(&self) -> &tracing::Span {
         &self.span
     }
 
-    pub(crate) fn fence(&self) -> Option<Fence> {
-        self.fence
+    pub(crate) fn fence(&self, nth: u8) -> Option<Fence> {
+        self.fences.iter().nth(nth.into())
     }
 
     /// How long the lock may still be relied on; an error once it is lost, or given back.
@@ -102,7 +110,7 @@ impl Held {
             self.lease().remaining(Moment::now())
         };
         remaining.map_err(|cause| {
-            let lost = Lost::new(self.key(), cause);
+            let lost = Lost::new(self.claim().listed(), cause);
             if cause != LossCause::Released && !self.told.swap(true, Ordering::AcqRel) {
                 telemetry::lost(&self.claim().labels, &lost);
             }

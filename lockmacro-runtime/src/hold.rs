@@ -8,6 +8,7 @@ use crate::LockManager;
 use crate::backend::{Answer, Backend, Claim, Failed, Grant, Line, Released};
 use crate::census::Member;
 use crate::error::LockError;
+use crate::key::LockKey;
 use crate::manager::inside_runtime;
 use crate::telemetry::Counted;
 
@@ -22,7 +23,7 @@ pub(crate) struct Hold {
 /// Why there is no lock.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    Busy { owner: Option<String>, left: Option<Duration>, line: Line },
+    Busy { key: LockKey, owner: Option<String>, left: Option<Duration>, line: Line },
     Failed(LockError),
 }
 
@@ -106,11 +107,12 @@ impl Hold {
                 self.claim.settle(!grant.resent);
                 Ok((self, grant))
             }
-            Ok(Answer::Busy { owner, left, line, resent }) => {
+            Ok(Answer::Busy { nth, owner, left, line, resent }) => {
                 self.claim.settle(!resent);
+                let key = self.claim.keys().get(nth).unwrap_or(&self.claim.key).clone();
                 // Who gives up waiting is taken out of the line by dropping the hold.
                 self.forget_unless(resent || matches!(line, Line::Left(_)));
-                Err(Refusal::Busy { owner, left, line })
+                Err(Refusal::Busy { key, owner, left, line })
             }
             Err(Failed { error, written }) => {
                 self.forget_unless(written);

@@ -74,7 +74,8 @@ impl Janitor {
     /// While the claim is not settled, a request may still be on its way, and is waited for.
     /// `member` leaves when the lock is given back.
     pub(crate) fn clear_away(&self, claim: Arc<Claim>, member: Member) {
-        let key = claim.key.clone();
+        let told = Arc::clone(&claim);
+        let key = told.listed();
         let Ok(place) = Arc::clone(&self.leftovers).try_acquire_owned() else {
             tracing::error!(%key, "too many dropped locks wait for the server: this one stays until its ttl is over");
             return;
@@ -189,14 +190,14 @@ async fn clear_away(backend: Arc<Backend>, claim: Arc<Claim>, member: Member, at
                 // for a while. The later it arrives the longer it was kept, so the pauses grow.
             }
             Err(error) if is_final(error) => {
-                tracing::warn!(key = %claim.key, %error, "a dropped lock is left to its ttl");
+                tracing::warn!(key = %claim.listed(), %error, "a dropped lock is left to its ttl");
                 return;
             }
             Err(_) => pause = pause.min(LONGEST_PAUSE),
         }
         if started.elapsed() + pause > lasts {
             if let Err(error) = released {
-                tracing::warn!(key = %claim.key, %error, "a dropped lock was left to its ttl");
+                tracing::warn!(key = %claim.listed(), %error, "a dropped lock was left to its ttl");
             }
             return;
         }

@@ -1,6 +1,7 @@
 //! Keys, and how a template's values are written into them so that no two calls share one by
 //! accident.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
@@ -61,6 +62,12 @@ impl LockKey {
         self.template
     }
 
+    /// What stands for a key where there is none.
+    pub(crate) fn none() -> Self {
+        let fault = Fault("there is none: name one key or more".to_owned());
+        Self { fault: Some(Box::new(fault)), ..Self::from("") }
+    }
+
     /// Checks the key before its first use.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         let detail = if let Some(fault) = &self.fault {
@@ -84,6 +91,19 @@ impl fmt::Display for LockKey {
     }
 }
 
+/// Keys as they are told: `account:1, account:7`.
+pub(crate) struct Listed<'a> {
+    pub(crate) first: &'a LockKey,
+    pub(crate) more: &'a [LockKey],
+}
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.first.text)?;
+        self.more.iter().try_for_each(|key| write!(f, ", {key}"))
+    }
+}
+
 /// Keys are equal when their bytes are: that is what excludes.
 impl PartialEq for LockKey {
     fn eq(&self, other: &Self) -> bool {
@@ -92,6 +112,19 @@ impl PartialEq for LockKey {
 }
 
 impl Eq for LockKey {}
+
+/// In the order of their bytes, which is the one in which several keys are taken.
+impl Ord for LockKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+impl PartialOrd for LockKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 impl Hash for LockKey {
     fn hash<H: Hasher>(&self, state: &mut H) {

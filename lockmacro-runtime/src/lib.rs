@@ -37,6 +37,11 @@
 //! without polling. A holder's release hands the lock over to who has waited longest, in the same
 //! script, and the server pushes the grant to that one process.
 //!
+//! # Several keys
+//!
+//! `key = ["account:<from>", "account:<to>"]` and `key = keys(iterator)` lock several keys, all or
+//! none of them; so does [`Lock::many`], where it is said how such a lock waits without a deadlock.
+//!
 //! # Features
 //!
 //! - `macros` (on by default): the attribute.
@@ -85,6 +90,7 @@ mod lease;
 mod lock;
 mod loss;
 mod manager;
+mod many;
 mod outcome;
 mod recovering;
 mod renewal;

@@ -1,6 +1,7 @@
 //! What to lock, and how.
 
 use std::borrow::Cow;
+use std::marker::PhantomData;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +16,14 @@ use crate::fence::Fence;
 use crate::guard::LockGuard;
 use crate::held::Held;
 use crate::hold::{Hold, Refusal};
-use crate::key::LockKey;
+use crate::key::{Listed, LockKey};
 use crate::lease::{Renewal, TTL_DEFAULT, check_ttl};
 use crate::loss::OnLost;
 use crate::manager::inside_runtime;
+use crate::many::{around, in_order};
 use crate::outcome::{LockOutcome, SkipOutcome};
 use crate::scope::Scope;
-use crate::telemetry;
+use crate::telemetry::{self, Labels};
 use crate::token::Token;
 
 /// A lock to be had: what `#[distributed_lock]` expands to, and what to use where an attribute
@@ -43,10 +45,15 @@ use crate::token::Token;
 /// assert_eq!(audited, "audited");
 /// # Ok(()) }
 /// ```
+///
+/// `F` is what [`acquire_fenced`](Lock::acquire_fenced) gives: the fence, or those of
+/// [several keys](Lock::many).
 #[derive(Debug, Clone)]
 #[must_use = "a lock does nothing until it is run or acquired"]
-pub struct Lock {
-    key: LockKey,
+pub struct Lock<F = Fence> {
+    pub(crate) key: LockKey,
+    /// Further keys, as they were given.
+    pub(crate) more: Box<[LockKey]>,
     ttl: Duration,
     /// As asked for; without it a lock that was given no ttl is renewed.
     renewed: Option<bool>,
@@ -57,14 +64,43 @@ pub struct Lock {
     name: Cow<'static, str>,
     message: Option<String>,
     manager: Option<LockManager>,
+    fences: PhantomData<fn() -> F>,
 }
 
 impl Lock {
     /// A lock on `key` from the installed manager. Its lease is 30 s and is renewed while it is
     /// held.
     pub fn new(key: impl Into<LockKey>) -> Self {
+        Self::on(key.into(), Box::default())
+    }
+
+    /// [`acquire`](Lock::acquire) with a [`Fence`] for the resource behind the lock.
+    ///
+    /// # Errors
+    /// As [`acquire`](Lock::acquire), and [`LockError::NoFence`] when it would join a lock that was
+    /// acquired without one.
+    ///
+    /// # Cancellation
+    /// As [`acquire`](Lock::acquire).
+    pub async fn acquire_fenced(self) -> Result<(LockGuard, Fence), LockError> {
+        fenced(obtain(self.prepare(true)).await?)
+    }
+
+    /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
+    ///
+    /// # Errors
+    /// As [`acquire_fenced`](Lock::acquire_fenced) and
+    /// [`acquire_blocking`](Lock::acquire_blocking).
+    pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Fence), LockError> {
+        fenced(obtain_blocking(self.prepare(true))?)
+    }
+}
+
+impl<F> Lock<F> {
+    pub(crate) fn on(key: LockKey, more: Box<[LockKey]>) -> Self {
         Self {
-            key: key.into(),
+            key,
+            more,
             ttl: TTL_DEFAULT,
             renewed: None,
             max_hold: None,
@@ -74,6 +110,7 @@ impl Lock {
             name: Cow::Borrowed(""),
             message: None,
             manager: None,
+            fences: PhantomData,
         }
     }
 
@@ -157,10 +194,10 @@ impl Lock {
     ///
     /// # Cancellation
     /// Dropping the future at any point drops the body and leaves no lock behind.
-    pub async fn run<F>(self, body: F) -> F::Output
+    pub async fn run<B>(self, body: B) -> B::Output
     where
-        F: Future,
-        F::Output: LockOutcome,
+        B: Future,
+        B::Output: LockOutcome,
     {
         let body = pin!(Some(body));
         match obtain(self.prepare(false)).await {
@@ -171,13 +208,13 @@ impl Lock {
 
     /// [`run`](Lock::run), but when somebody else holds the lock the body is left out and the
     /// return type's "nothing" is given: `()`, `None`, `Ok(())` or `Ok(None)`.
-    pub async fn run_or_skip<F>(self, body: F) -> F::Output
+    pub async fn run_or_skip<B>(self, body: B) -> B::Output
     where
-        F: Future,
-        F::Output: SkipOutcome,
+        B: Future,
+        B::Output: SkipOutcome,
     {
         let body = pin!(Some(body));
-        let who = self.who::<F::Output>();
+        let who = self.who::<B::Output>();
         match obtain(self.prepare(false)).await {
             Ok(guard) => {
                 let lock = guard.share();
@@ -215,7 +252,8 @@ impl Lock {
     /// # Errors
     /// [`LockError::Busy`] when somebody else holds it, [`LockError::TimedOut`] when somebody still
     /// did when the wait was over, [`LockError::QueueFull`] when too many wait,
-    /// [`LockError::Lost`] when it would join a lock that is lost, and every other [`LockError`].
+    /// [`LockError::Lost`] when it would join a lock that is lost, or keeps losing keys that it
+    /// waits with, and every other [`LockError`].
     ///
     /// # Cancellation
     /// Dropping the future at any point leaves no lock behind: if the server was asked already, the
@@ -225,18 +263,6 @@ impl Lock {
     /// Tokio panics when its runtime was built without `enable_time` and `enable_io`.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
         obtain(self.prepare(false)).await
-    }
-
-    /// [`acquire`](Lock::acquire) with a [`Fence`] for the resource behind the lock.
-    ///
-    /// # Errors
-    /// As [`acquire`](Lock::acquire), and [`LockError::NoFence`] when it would join a lock that was
-    /// acquired without one.
-    ///
-    /// # Cancellation
-    /// As [`acquire`](Lock::acquire).
-    pub async fn acquire_fenced(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(obtain(self.prepare(true)).await?)
     }
 
     /// [`acquire`](Lock::acquire) for code that is not async. It blocks the thread for a round trip
@@ -250,34 +276,34 @@ impl Lock {
         obtain_blocking(self.prepare(false))
     }
 
-    /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
-    ///
-    /// # Errors
-    /// As [`acquire_fenced`](Lock::acquire_fenced) and
-    /// [`acquire_blocking`](Lock::acquire_blocking).
-    pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(obtain_blocking(self.prepare(true))?)
-    }
-
     /// Whose error is logged because an `R` cannot carry it.
-    fn who<R: SkipOutcome>(&self) -> Option<(Cow<'static, str>, LockKey)> {
-        (!R::CARRIES_ERRORS).then(|| (self.name.clone(), self.key.clone()))
+    fn who<R: SkipOutcome>(&self) -> Option<(Cow<'static, str>, Keys)> {
+        (!R::CARRIES_ERRORS).then(|| (self.name.clone(), (self.key.clone(), self.more.clone())))
     }
 
     /// Does everything that can be done without a server: a future that waits for it carries what
     /// comes of this, and no longer the lock's description.
-    fn prepare(self, fenced: bool) -> Result<Prepared, LockError> {
+    pub(crate) fn prepare(self, fenced: bool) -> Result<Prepared, LockError> {
         self.key.check()?;
+        let several = in_order(&self.key, &self.more)?;
         let ttl = check_ttl(self.ttl)?;
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
-        let ours = |held: &Held| held.key() == &self.key && held.manager().is(&manager);
-        if let Some(held) = Scope::find(ours) {
-            return LockGuard::joining(held, self.on_lost).map(Prepared::Joined);
+        let ours = |held: &Held| held.manager().is(&manager);
+        if several.is_empty() {
+            if let Some(held) = Scope::find(|held| ours(held) && held.nth(&self.key).is_some()) {
+                let nth = held.nth(&self.key);
+                return LockGuard::joining(held, nth, self.on_lost).map(Prepared::Joined);
+            }
+        } else if let Some(held) = around(&several, ours)? {
+            return LockGuard::joining(held, None, self.on_lost).map(Prepared::Joined);
         }
         let asked = Moment::now();
         let token = Token::new(manager.label(), &self.name, asked)?;
-        let mut claim = Claim::new(self.key, token, ttl);
-        claim.labels.name = self.name;
+        let template = self.key.made_of();
+        let first = several.first().cloned().unwrap_or(self.key);
+        let mut claim = Claim::new(first, token, ttl);
+        claim.several = several;
+        claim.labels = Labels { name: self.name, template };
         claim.min_hold = self.min_hold.min(ttl);
         claim.fenced = fenced;
         claim.wait = self.wait;
@@ -292,18 +318,18 @@ impl Lock {
     }
 }
 
-enum Prepared {
+pub(crate) enum Prepared {
     Joined(LockGuard),
     ToAsk(Box<ToAsk>),
 }
 
-struct ToAsk {
+pub(crate) struct ToAsk {
     manager: LockManager,
     claim: Arc<Claim>,
     wanted: Wanted,
 }
 
-async fn obtain(prepared: Result<Prepared, LockError>) -> Result<LockGuard, LockError> {
+pub(crate) async fn obtain(prepared: Result<Prepared, LockError>) -> Result<LockGuard, LockError> {
     let ToAsk { manager, claim, wanted } = match prepared? {
         Prepared::Joined(guard) => return Ok(guard),
         Prepared::ToAsk(to_ask) => *to_ask,
@@ -313,7 +339,9 @@ async fn obtain(prepared: Result<Prepared, LockError>) -> Result<LockGuard, Lock
     wanted.guard(&claim, answer)
 }
 
-fn obtain_blocking(prepared: Result<Prepared, LockError>) -> Result<LockGuard, LockError> {
+pub(crate) fn obtain_blocking(
+    prepared: Result<Prepared, LockError>,
+) -> Result<LockGuard, LockError> {
     let ToAsk { manager, claim, wanted } = match prepared? {
         Prepared::Joined(guard) => return Ok(guard),
         Prepared::ToAsk(to_ask) => *to_ask,
@@ -341,10 +369,10 @@ impl Wanted {
         claim: &Claim,
         answer: Result<(Hold, Grant), Refusal>,
     ) -> Result<LockGuard, LockError> {
-        let Claim { key, labels, .. } = claim;
+        let labels = &claim.labels;
         let error = match answer {
             Ok((hold, grant)) => {
-                telemetry::acquired(labels, key, self.asked);
+                telemetry::acquired(labels, claim.listed(), self.asked);
                 let limit = self.max_hold.map(|max_hold| grant.sent.after(max_hold));
                 let renewal = match limit {
                     _ if !self.renewed => Renewal::Off,
@@ -354,29 +382,31 @@ impl Wanted {
                 let held = Held::new(hold, grant, renewal)?;
                 return Ok(LockGuard::owning(held, self.on_lost));
             }
-            Err(Refusal::Busy { owner, left: retry_after, line }) => {
-                let (key, message) = (key.clone(), self.message);
-                match line {
-                    Line::Outside => LockError::Busy { key, owner, retry_after, message },
-                    Line::Left(position) => {
-                        LockError::TimedOut { key, owner, retry_after, position, message }
-                    }
-                    Line::Full => LockError::QueueFull { key },
+            Err(Refusal::Busy { key, owner, left: retry_after, line }) => match line {
+                Line::Outside => LockError::Busy { key, owner, retry_after, message: self.message },
+                Line::Left(position) => {
+                    let message = self.message;
+                    LockError::TimedOut { key, owner, retry_after, position, message }
                 }
-            }
+                Line::Full => LockError::QueueFull { key },
+            },
             Err(Refusal::Failed(error)) => error,
         };
-        telemetry::refused(labels, key, &error, self.asked);
+        telemetry::refused(labels, claim.listed(), &error, self.asked);
         Err(error)
     }
 }
 
-fn skipped<R: SkipOutcome>(who: Option<(Cow<'static, str>, LockKey)>, error: LockError) -> R {
+/// The first, and the others.
+type Keys = (LockKey, Box<[LockKey]>);
+
+fn skipped<R: SkipOutcome>(who: Option<(Cow<'static, str>, Keys)>, error: LockError) -> R {
     if error.is_busy() {
         return R::skipped(error);
     }
-    if let Some((name, key)) = who {
-        telemetry::unreported(&name, Some(&key), &error);
+    if let Some((name, (first, more))) = who {
+        let keys = Listed { first: &first, more: &more };
+        telemetry::unreported(&name, Some(keys), &error);
     }
     R::from_lock_error(error)
 }

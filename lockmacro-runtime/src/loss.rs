@@ -1,25 +1,37 @@
 //! What it means to have lost a lock, and what is to become of the body then.
 
 use std::fmt;
+use std::iter;
 
-use crate::key::LockKey;
+use crate::key::{Listed, LockKey};
 
-/// A lock that was lost while it was held: from then on somebody else may hold it.
+/// A lock that was lost while it was held: from then on somebody else may hold it. One on several
+/// keys is lost with any of them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the lock `{key}` was lost: {cause}")]
+#[error("the lock `{}` was lost: {cause}", self.listed())]
 pub struct Lost {
     key: LockKey,
+    more: Vec<LockKey>,
     cause: LossCause,
 }
 
 impl Lost {
-    pub(crate) fn new(key: &LockKey, cause: LossCause) -> Self {
-        Self { key: key.clone(), cause }
+    pub(crate) fn new(keys: Listed<'_>, cause: LossCause) -> Self {
+        Self { key: keys.first.clone(), more: keys.more.to_vec(), cause }
     }
 
-    /// The key that was held.
+    /// The key that was held; the first one of several.
     pub fn key(&self) -> &LockKey {
         &self.key
+    }
+
+    /// Every key that was held.
+    pub fn keys(&self) -> impl Iterator<Item = &LockKey> {
+        iter::once(&self.key).chain(&self.more)
+    }
+
+    pub(crate) fn listed(&self) -> Listed<'_> {
+        Listed { first: &self.key, more: &self.more }
     }
 
     /// How it was lost.

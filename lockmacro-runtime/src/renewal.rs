@@ -174,5 +174,5 @@ async fn renew(renewals: Arc<Renewals>, backend: Arc<Backend>, id: u64, held: Ar
     if let Some(due) = next {
         renewals.reschedule(id, due);
     }
-    telemetry::renewed(&claim.labels, &claim.key, answer.as_ref().copied());
+    telemetry::renewed(&claim.labels, claim.listed(), answer.as_ref().copied());
 }

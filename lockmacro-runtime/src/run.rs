@@ -166,7 +166,8 @@ impl LockGuard {
 
     /// What a release says reaches no caller, so it is logged.
     fn log(&self, released: Result<Released, LockError>, lost: Option<&Lost>) {
-        let (key, labels) = (self.key(), &self.held().claim().labels);
+        let claim = self.held().claim();
+        let (key, labels) = (claim.listed(), &claim.labels);
         match released {
             _ if lost.is_some() => {}
             Ok(Released::Held | Released::Unconfirmed) => {}
@@ -216,7 +217,7 @@ impl<R> Ended<R> {
             Ended::Stopped(lost) => (None, lost.into()),
         };
         if !R::CARRIES_ERRORS {
-            telemetry::unreported(&held.claim().labels.name, Some(held.key()), &lost);
+            telemetry::unreported(&held.claim().labels.name, Some(held.claim().listed()), &lost);
         }
         match value {
             Some(value) => value.after_loss(lost),

@@ -46,7 +46,8 @@ fn tag(key: &str) -> Option<&str> {
     (!tag.is_empty()).then_some(tag)
 }
 
-fn slot(key: &str) -> u16 {
+/// The slot of a cluster that a key is in.
+pub(crate) fn slot(key: &str) -> u16 {
     crc16(tag(key).unwrap_or(key).as_bytes()) % SLOTS
 }
 

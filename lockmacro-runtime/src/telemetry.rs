@@ -4,10 +4,11 @@
 //! are as many keys as orders.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 
 use crate::clock::Moment;
 use crate::error::LockError;
-use crate::key::LockKey;
+use crate::key::Listed;
 use crate::loss::Lost;
 
 /// Under which labels a lock is counted.
@@ -56,17 +57,17 @@ impl Drop for Counted {
 }
 
 /// What surrounds the body of a lock.
-pub(crate) fn span(labels: &Labels, key: &LockKey) -> tracing::Span {
+pub(crate) fn span(labels: &Labels, key: impl Display) -> tracing::Span {
     tracing::debug_span!("lock", name = %labels.name, template = labels.template, %key)
 }
 
-pub(crate) fn acquired(labels: &Labels, key: &LockKey, asked: Moment) {
+pub(crate) fn acquired(labels: &Labels, key: impl Display, asked: Moment) {
     let Labels { name, template } = labels;
     tracing::debug!(%name, template, %key, waited = ?asked.elapsed(), "lock acquired");
     numbers::asked(labels, "acquired", asked);
 }
 
-pub(crate) fn refused(labels: &Labels, key: &LockKey, error: &LockError, asked: Moment) {
+pub(crate) fn refused(labels: &Labels, key: impl Display, error: &LockError, asked: Moment) {
     let Labels { name, template } = labels;
     let waited = asked.elapsed();
     if error.is_busy() {
@@ -79,7 +80,7 @@ pub(crate) fn refused(labels: &Labels, key: &LockKey, error: &LockError, asked: 
     }
 }
 
-pub(crate) fn renewed(labels: &Labels, key: &LockKey, answer: Result<bool, &LockError>) {
+pub(crate) fn renewed(labels: &Labels, key: impl Display, answer: Result<bool, &LockError>) {
     let outcome = match answer {
         Ok(true) => {
             tracing::trace!(name = %labels.name, %key, "lock renewed");
@@ -100,17 +101,17 @@ pub(crate) fn renewed(labels: &Labels, key: &LockKey, answer: Result<bool, &Lock
 }
 
 pub(crate) fn lost(labels: &Labels, lost: &Lost) {
-    tracing::warn!(name = %labels.name, key = %lost.key(), cause = %lost.cause(), "lock lost");
+    tracing::warn!(name = %labels.name, key = %lost.listed(), cause = %lost.cause(), "lock lost");
     numbers::count("lockmacro_lost_total", labels, ("cause", lost.cause().label()));
 }
 
 /// A release that came when the lock was somebody else's already, although nothing had said so.
-pub(crate) fn released_late(labels: &Labels, key: &LockKey) {
+pub(crate) fn released_late(labels: &Labels, key: impl Display) {
     tracing::warn!(name = %labels.name, %key, "lock was taken away before its release");
     numbers::count("lockmacro_released_late_total", labels, ("cause", "taken"));
 }
 
-pub(crate) fn release_unconfirmed(labels: &Labels, key: &LockKey, error: &LockError) {
+pub(crate) fn release_unconfirmed(labels: &Labels, key: impl Display, error: &LockError) {
     tracing::warn!(name = %labels.name, %key, %error, "lock is still being released");
 }
 
@@ -119,7 +120,7 @@ pub(crate) fn released(labels: &Labels, since: Moment) {
 }
 
 /// An error that the return type of a function cannot carry.
-pub(crate) fn unreported(name: &str, key: Option<&LockKey>, error: &LockError) {
+pub(crate) fn unreported(name: &str, key: Option<Listed<'_>>, error: &LockError) {
     let key = key.map(tracing::field::display);
     tracing::error!(%name, key, %error, "lock failed in a function that cannot return an error");
     numbers::unreported(name);

@@ -3,10 +3,12 @@
 use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
-use syn::{Error, Expr, Lit, LitStr, Path, Result, Token};
+use syn::punctuated::Punctuated;
+use syn::{Error, Expr, LitStr, Path, Result, Token, bracketed, token};
 
 use crate::duration::{self, Time, Wait};
-use crate::policy::{self, OnBusy, OnLost, is_path};
+use crate::key::Key;
+use crate::policy::{self, OnBusy, OnLost};
 use crate::template::Template;
 
 /// What can be written, each with an example.
@@ -39,8 +41,8 @@ pub(crate) struct Args {
     pub(crate) on_lost: Option<OnLost>,
     /// The body's name for the guard.
     pub(crate) guard: Option<Ident>,
-    /// The body's name for the fence.
-    pub(crate) fence: Option<Ident>,
+    /// The body's names for the fences.
+    pub(crate) fence: Option<Fences>,
     pub(crate) message: Option<Template>,
     pub(crate) manager: Option<Expr>,
     /// Where the runtime is, if it is not `::lockmacro_runtime`.
@@ -49,23 +51,33 @@ pub(crate) struct Args {
     names: Vec<Ident>,
 }
 
-pub(crate) enum Key {
-    Template(Template),
-    /// An expression giving `impl Into<LockKey>`.
-    Expr(Expr),
+/// What the body calls the fences.
+pub(crate) enum Fences {
+    /// `fence = name`: that of one key, or a `Vec` of those that `keys(..)` gives.
+    Name(Ident),
+    /// `fence = [debit, credit]`: a name for each of several keys.
+    Each(Vec<Ident>),
+}
+
+impl Fences {
+    pub(crate) fn names(&self) -> &[Ident] {
+        match self {
+            Fences::Name(name) => std::slice::from_ref(name),
+            Fences::Each(names) => names,
+        }
+    }
 }
 
 impl Args {
     /// Every expression that is evaluated before the lock is taken.
     pub(crate) fn exprs(&self) -> impl Iterator<Item = &Expr> {
-        let (key, template) = match &self.key {
-            Key::Template(template) => (None, Some(template)),
-            Key::Expr(expr) => (Some(expr), None),
-        };
         let wait = self.wait.as_ref().and_then(Wait::limit);
         let times = [&self.ttl, &self.max_hold, &self.min_hold].into_iter().flatten().chain(wait);
-        let values = template.into_iter().chain(&self.message).flat_map(Template::exprs);
-        values.chain(key).chain(times.filter_map(Time::expr)).chain(&self.manager)
+        let keys = self.key.each();
+        let templates = keys.iter().filter_map(|key| key.template()).chain(&self.message);
+        let values = templates.flat_map(Template::exprs);
+        let values = values.chain(keys.iter().filter_map(|key| key.expr()));
+        values.chain(times.filter_map(Time::expr)).chain(&self.manager)
     }
 
     /// Where an argument was written.
@@ -84,7 +96,7 @@ impl Parse for Args {
         let (mut guard, mut fence) = (None, None);
         let (mut message, mut manager, mut runtime) = (None, None, None);
         while !input.is_empty() {
-            let name = name(input)?;
+            let name = name(input, names.last())?;
             if names.contains(&name) {
                 return Err(Error::new(
                     name.span(),
@@ -92,7 +104,7 @@ impl Parse for Args {
                 ));
             }
             match name.to_string().as_str() {
-                "key" => key = Some(parse_key(value(input, &name)?)?),
+                "key" => key = Some(Key::parse(value(input, &name)?)?),
                 "ttl" => ttl = Some(duration::ttl(value(input, &name)?)?),
                 "renew" => renew = parse_bare(input, &name)?,
                 "max_hold" => max_hold = Some(parse_time(input, &name)?),
@@ -101,7 +113,7 @@ impl Parse for Args {
                 "on_busy" => on_busy = policy::on_busy(value(input, &name)?)?,
                 "on_lost" => on_lost = Some(policy::on_lost(value(input, &name)?)?),
                 "guard" => guard = Some(parse_binding(input, &name)?),
-                "fence" => fence = Some(parse_binding(input, &name)?),
+                "fence" => fence = Some(parse_fences(input, &name)?),
                 "message" => message = Some(parse_message(value(input, &name)?)?),
                 "manager" => manager = Some(parse_manager(value(input, &name)?)?),
                 "crate" => runtime = Some(parse_runtime(input, &name)?),
@@ -139,10 +151,14 @@ impl Parse for Args {
     }
 }
 
-/// An argument's name.
-fn name(input: ParseStream) -> Result<Ident> {
+/// An argument's name, behind that of the argument before it.
+fn name(input: ParseStream, before: Option<&Ident>) -> Result<Ident> {
     if let Ok(literal) = input.fork().parse::<LitStr>() {
-        let message = format!("this string has no name: write `key = {:?}`", literal.value());
+        let message = if before.is_some_and(|before| before == "key") {
+            format!("several keys stand in brackets: write `key = [\"..\", {:?}]`", literal.value())
+        } else {
+            format!("this string has no name: write `key = {:?}`", literal.value())
+        };
         return Err(Error::new(literal.span(), message));
     }
     if !input.peek(syn::Ident::peek_any) {
@@ -176,44 +192,6 @@ fn example(name: &Ident) -> &'static str {
     known.map_or("", |(_, example)| example)
 }
 
-fn parse_key(value: Expr) -> Result<Key> {
-    match value {
-        Expr::Lit(value) => match value.lit {
-            Lit::Str(text) => {
-                let template = Template::parse(text)?;
-                template.check_key()?;
-                Ok(Key::Template(template))
-            }
-            other => Err(Error::new_spanned(
-                other,
-                "a key is text: write `key = \"order:<id>\"`, or an expression giving `impl Into<LockKey>`",
-            )),
-        },
-        Expr::Array(keys) => {
-            Err(Error::new_spanned(keys, "several keys are not available yet: write one key"))
-        }
-        Expr::Call(call) if is_path(&call.func, "keys") => {
-            Err(Error::new_spanned(call, "`keys(..)` is not available yet: write one key"))
-        }
-        Expr::MethodCall(call) if is_template(&call.receiver) => Err(Error::new_spanned(
-            call,
-            "placeholders are not filled in here, so every call would have the same key: \
-             write the string alone, `key = \"order:<id>\"`",
-        )),
-        other => Ok(Key::Expr(other)),
-    }
-}
-
-/// Whether this is a string with something like a placeholder in it.
-fn is_template(expr: &Expr) -> bool {
-    match expr {
-        Expr::Lit(syn::ExprLit { lit: Lit::Str(text), .. }) => {
-            text.value().split_once('<').is_some_and(|(_, rest)| rest.contains('>'))
-        }
-        _ => false,
-    }
-}
-
 fn parse_time(input: ParseStream, name: &Ident) -> Result<Time> {
     duration::time(&name.to_string(), value(input, name)?)
 }
@@ -243,9 +221,29 @@ fn parse_binding(input: ParseStream, name: &Ident) -> Result<Ident> {
     }
 }
 
+/// `= name`, or `= [name, name]`
+fn parse_fences(input: ParseStream, name: &Ident) -> Result<Fences> {
+    let list = input.fork();
+    if list.parse::<Token![=]>().is_err() || !list.peek(token::Bracket) {
+        return parse_binding(input, name).map(Fences::Name);
+    }
+    equals(input, name)?;
+    let start = input.span();
+    let names;
+    bracketed!(names in input);
+    match Punctuated::<Ident, Token![,]>::parse_terminated(&names) {
+        Ok(names) => Ok(Fences::Each(names.into_iter().collect())),
+        Err(_) => Err(Error::new(
+            start,
+            "`fence` gives names to use in the body: write one for each key, as in \
+             `fence = [debit, credit]`",
+        )),
+    }
+}
+
 fn parse_message(value: Expr) -> Result<Template> {
     match value {
-        Expr::Lit(syn::ExprLit { lit: Lit::Str(text), .. }) => Template::parse(text),
+        Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Template::parse(text),
         other => Err(Error::new_spanned(
             other,
             "a message is a string literal, with placeholders for values: write \

@@ -7,14 +7,15 @@ use proc_macro2::Ident;
 use syn::ext::IdentExt as _;
 use syn::{Error, Result};
 
-use crate::args::{Args, Key};
+use crate::args::{Args, Fences};
 use crate::duration::{TTL_DEFAULT, Time, Wait};
 use crate::item::Function;
+use crate::key::Key;
 use crate::policy::{OnBusy, OnLost};
 
 pub(crate) fn check(args: &Args, function: &Function) -> Result<()> {
     let names = function.names();
-    if let Key::Template(key) = &args.key {
+    for key in args.key.each().iter().filter_map(Key::template) {
         key.check_names(&names)?;
     }
     if let Some(message) = &args.message {
@@ -25,6 +26,7 @@ pub(crate) fn check(args: &Args, function: &Function) -> Result<()> {
     check_min_hold(args)?;
     check_wait(args)?;
     check_on_lost(args, function)?;
+    check_fences(args)?;
     check_bindings(args, &names)
 }
 
@@ -108,11 +110,40 @@ fn check_on_lost(args: &Args, function: &Function) -> Result<()> {
     Ok(())
 }
 
+/// One key has one fence, and several have one each.
+fn check_fences(args: &Args) -> Result<()> {
+    let Some(fences) = &args.fence else {
+        return Ok(());
+    };
+    let message = match (&args.key, fences) {
+        (Key::Several(keys), Fences::Each(names)) if keys.len() != names.len() => {
+            let (keys, names) = (keys.len(), names.len());
+            format!("the keys are {keys} and the names {names}: write a name for each key, in the same order")
+        }
+        (Key::Several(_), Fences::Name(_)) => {
+            "each of several keys has a fence of its own: write a name for each, in the same order, \
+             as in `fence = [debit, credit]`"
+                .to_owned()
+        }
+        (Key::Keys(_), Fences::Each(_)) => {
+            "how many keys there are is known when the function is called: write `fence = fences`, \
+             which is a `Vec<Fence>` in the order of the keys"
+                .to_owned()
+        }
+        (Key::Template(_) | Key::Expr(_), Fences::Each(_)) => {
+            "one key has one fence: write `fence = fence`".to_owned()
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::new(args.span_of("fence"), message))
+}
+
 /// A name for the body that would hide another one from it is a mistake.
 fn check_bindings(args: &Args, names: &[Ident]) -> Result<()> {
-    let bindings = [("guard", &args.guard), ("fence", &args.fence)];
-    for (argument, binding) in bindings {
-        let Some(binding) = binding else { continue };
+    let mut bound: Vec<&Ident> = Vec::new();
+    let guard = args.guard.iter().map(|guard| ("guard", guard));
+    let fences = args.fence.iter().flat_map(Fences::names).map(|fence| ("fence", fence));
+    for (argument, binding) in guard.chain(fences) {
         let word = binding.unraw();
         if names.iter().any(|name| name.unraw() == word) {
             let message = format!(
@@ -121,14 +152,18 @@ fn check_bindings(args: &Args, names: &[Ident]) -> Result<()> {
             );
             return Err(Error::new(binding.span(), message));
         }
+        if bound.iter().any(|name| name.unraw() == word) {
+            let message = match &args.guard {
+                Some(guard) if guard.unraw() == word => {
+                    format!("`guard` and `fence` are both called `{word}`: write two names")
+                }
+                _ => format!("two fences are called `{word}`: write two names"),
+            };
+            return Err(Error::new(binding.span(), message));
+        }
+        bound.push(binding);
     }
-    match (&args.guard, &args.fence) {
-        (Some(guard), Some(fence)) if guard.unraw() == fence.unraw() => Err(Error::new(
-            fence.span(),
-            format!("`guard` and `fence` are both called `{guard}`: write two names"),
-        )),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// How long the lease is, where that is known here, and in words.

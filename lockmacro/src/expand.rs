@@ -6,12 +6,13 @@ use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::{Expr, ExprPath, ExprReference, Path, Result, Token, parse_quote_spanned};
 
-use crate::args::{Args, Key};
+use crate::args::{Args, Fences};
 use crate::check;
 use crate::duration::{Time, Wait};
 use crate::item::{Function, braces};
+use crate::key::Key;
 use crate::policy::{OnBusy, OnLost};
-use crate::template::{Part, Template};
+use crate::template::{Part, Template, respan};
 
 /// The attribute: the function under its lock, or as it was and one error.
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
@@ -102,16 +103,25 @@ impl<'a> Printer<'a> {
     fn acquire_and_run(&self, lock: &TokenStream) -> Result<TokenStream> {
         let (site, runtime) = (self.site, &self.runtime);
         let nothing = TokenStream::new();
-        let (acquired, held) = match &self.args.fence {
-            Some(fence) => {
-                let acquired = self.call("acquire_fenced", lock, &nothing);
-                (acquired, quote_spanned!(site=> (lock, #fence)))
+        let acquire = if self.args.fence.is_some() { "acquire_fenced" } else { "acquire" };
+        let acquired = self.call(acquire, lock, &nothing);
+        let (held, fences) = match &self.args.fence {
+            Some(Fences::Name(fence)) => (quote_spanned!(site=> (lock, #fence)), None),
+            Some(Fences::Each(names)) => {
+                let nth = (0..names.len()).map(Literal::usize_unsuffixed);
+                let fences = quote_spanned!(site=> let [#(#names),*] = [#(fences[#nth]),*];);
+                (quote_spanned!(site=> (lock, fences)), Some(fences))
             }
-            None => (self.call("acquire", lock, &nothing), quote_spanned!(site=> lock)),
+            None => (quote_spanned!(site=> lock), None),
         };
+        let guard = self
+            .args
+            .guard
+            .as_ref()
+            .map(|guard| quote_spanned!(site=> let #guard = &lock.share();));
         let mut run = self.run(&quote_spanned!(site=> lock));
-        if let Some(guard) = &self.args.guard {
-            run = quote_spanned!(site=> { let #guard = &lock.share(); #run });
+        if fences.is_some() || guard.is_some() {
+            run = quote_spanned!(site=> { #fences #guard #run });
         }
         let busy = match &self.args.on_busy {
             OnBusy::Error | OnBusy::Skip => None,
@@ -173,11 +183,8 @@ impl<'a> Printer<'a> {
 
     /// Output: `Lock::new(key).ttl(ttl).name("function").message(message).manager(manager)`
     fn lock(&self) -> TokenStream {
-        let (site, runtime) = (self.site, &self.runtime);
-        let key = match &self.args.key {
-            Key::Template(template) => self.key(template),
-            Key::Expr(expr) => expr.to_token_stream(),
-        };
+        let site = self.site;
+        let lock = self.lock_on(&self.args.key);
         let name = self.name();
         let message = self.args.message.as_ref().map(|template| {
             let message = self.message(template);
@@ -188,7 +195,45 @@ impl<'a> Printer<'a> {
             quote_spanned!(site=> .manager(#manager))
         });
         let lease = self.lease();
-        quote_spanned!(site=> #runtime::Lock::new(#key) #lease.name(#name) #message #manager)
+        quote_spanned!(site=> #lock #lease.name(#name) #message #manager)
+    }
+
+    /// Output: `Lock::new(key)`, `Lock::many([key, key])` or `Lock::many(keys)`
+    fn lock_on(&self, key: &Key) -> TokenStream {
+        let (site, runtime) = (self.site, &self.runtime);
+        // An error about a value belongs to the value.
+        let there = |expr: &Expr| expr.span().resolved_at(site);
+        match key {
+            Key::Several(keys) => {
+                // A list has values of one type: templates have, and plain texts.
+                let is_plain = |key: &Key| Some(key.template()?.as_plain().is_some());
+                let kind = keys.first().and_then(is_plain);
+                let alike = kind.is_some() && keys.iter().all(|key| is_plain(key) == kind);
+                let keys = keys.iter().map(|key| {
+                    let there = key.expr().map_or(site, there);
+                    match self.key(key) {
+                        key if alike => key,
+                        key => quote_spanned!(there=> #runtime::LockKey::from(#key)),
+                    }
+                });
+                quote_spanned!(site=> #runtime::Lock::many([#(#keys),*]))
+            }
+            Key::Keys(keys) => {
+                let runtime = respan(runtime.to_token_stream(), there(keys));
+                quote_spanned!(there(keys)=> #runtime::Lock::many(#keys))
+            }
+            one => {
+                let key = self.key(one);
+                quote_spanned!(site=> #runtime::Lock::new(#key))
+            }
+        }
+    }
+
+    fn key(&self, key: &Key) -> TokenStream {
+        match key {
+            Key::Template(template) => self.template(template),
+            other => other.expr().to_token_stream(),
+        }
     }
 
     /// Output: `.ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold).wait(wait).on_lost(policy)`
@@ -239,7 +284,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Output: `LockKey::template("order:<id>").literal("order:").value(&id)`
-    fn key(&self, template: &Template) -> TokenStream {
+    fn template(&self, template: &Template) -> TokenStream {
         let (site, runtime) = (self.site, &self.runtime);
         if let Some(text) = template.as_plain() {
             return quote_spanned!(site=> #text);

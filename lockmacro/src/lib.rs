@@ -12,6 +12,7 @@ mod check;
 mod duration;
 mod expand;
 mod item;
+mod key;
 mod policy;
 mod returns;
 mod template;
@@ -40,7 +41,7 @@ use proc_macro::TokenStream;
 ///
 /// | argument | forms | default |
 /// |---|---|---|
-/// | `key` | `"order:<id>"`, a template · any expression giving `impl Into<LockKey>` | required |
+/// | `key` | `"order:<id>"`, a template · any expression giving `impl Into<LockKey>` · `["account:<from>", "account:<to>"]`, a list of these · `keys(expr)`, where `expr` gives an iterator of keys; see [below](#several-keys) | required |
 /// | `ttl` | `"300s"`, `"1m30s"`, `"500ms"`, from 50 ms to 24 h · an expression of type `Duration`: the longest time that the body may hold the lock, unless `renew` | a lease of 30 s, renewed while the body runs |
 /// | `renew` | alone: the lease of `ttl` is renewed while the body runs, so that `ttl` is how long after a crash the lock is free again | off when `ttl` is given |
 /// | `max_hold` | a duration, as `ttl`: the end of renewal, after which the lock is lost | none: as long as the body runs |
@@ -49,7 +50,7 @@ use proc_macro::TokenStream;
 /// | `on_busy` | `error` · `skip` · `fallback(path)`, which calls a function with the same arguments and return type: what happens when somebody else holds the lock, or still does after the `wait` | `error` |
 /// | `on_lost` | `cancel` · `error` · `finish` · the path of a function `fn(Lost, Ret) -> Ret`; see [below](#when-the-lock-is-lost) | `cancel`, and `error` in a function that is not async |
 /// | `guard` | a name, which is a `&LockGuard` in the body | none |
-/// | `fence` | a name, which is a `Fence` in the body: a number that grows from grant to grant | none, and no fence is issued |
+/// | `fence` | a name, which is a `Fence` in the body: a number that grows from grant to grant · `[debit, credit]`, a name for each key of a list | none, and no fence is issued |
 /// | `message` | a template, shown by the busy error | none |
 /// | `manager` | an expression giving `&LockManager`, such as `self.locks` | the installed one |
 /// | `crate` | the path of the runtime | `::lockmacro_runtime` |
@@ -106,6 +107,38 @@ use proc_macro::TokenStream;
 ///     Ok(())
 /// }
 /// ```
+///
+/// # Several keys
+///
+/// A function with several keys runs under all of them or not at all, in whatever order they are
+/// written; a key that two arguments make equal counts once. The lock is lost with any of its keys.
+/// Each has a fence of its own: `fence = [debit, credit]` names them in the order of the list, and
+/// beside `keys(..)` a single name is a `Vec<Fence>` in the iterator's order.
+///
+/// ```
+/// # use lockmacro_runtime::{Fence, LockError, distributed_lock};
+/// # struct Line { sku: String }
+/// # struct Order { lines: Vec<Line> }
+/// # async fn book(_: u64, _: i64, _: Fence) -> Result<(), LockError> { Ok(()) }
+/// # async fn take(_: &Line, _: Fence) -> Result<(), LockError> { Ok(()) }
+/// #[distributed_lock(key = ["account:<from>", "account:<to>"], ttl = "10s", wait = "5s", fence = [debit, credit])]
+/// async fn transfer(from: u64, to: u64, cents: i64) -> Result<(), LockError> {
+///     book(from, -cents, debit).await?;
+///     book(to, cents, credit).await
+/// }
+///
+/// #[distributed_lock(key = keys(order.lines.iter().map(|line| format!("stock:{}", line.sku))), fence = fences)]
+/// async fn reserve(order: &Order) -> Result<(), LockError> {
+///     for (line, fence) in order.lines.iter().zip(fences) {
+///         take(line, fence).await?;
+///     }
+///     Ok(())
+/// }
+/// ```
+///
+/// Opposite orders never deadlock: who waits takes the keys in the order of their bytes, holding
+/// those before the one that it waits for. At most 128 keys; none at all, and keys of which the body
+/// around the call holds some and not all, are errors. `Lock::many` tells more.
 ///
 /// # When the lock is lost
 ///
@@ -188,7 +221,7 @@ use proc_macro::TokenStream;
 /// # }
 /// ```
 ///
-/// A sync function calls `run_blocking`, and `on_busy = skip` calls `run_or_skip`. Where `guard`,
+/// Several keys are `Lock::many([..])`. A sync function calls `run_blocking`, and `on_busy = skip` calls `run_or_skip`. Where `guard`,
 /// `fence`, a fallback or a function for `on_lost` stands between the lock and the body, it is a
 /// `match` on `acquire` or `acquire_fenced`, whose first arm runs the body:
 ///

@@ -237,7 +237,7 @@ fn parse_expr(text: &str, span: Span) -> Option<Expr> {
 }
 
 /// Gives tokens the literal's span, so that errors show it and names mean what they mean there.
-fn respan(tokens: TokenStream, span: Span) -> TokenStream {
+pub(crate) fn respan(tokens: TokenStream, span: Span) -> TokenStream {
     let respan_tree = |mut tree: TokenTree| {
         if let TokenTree::Group(group) = &mut tree {
             *group = Group::new(group.delimiter(), respan(group.stream(), span));

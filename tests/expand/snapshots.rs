@@ -9,7 +9,7 @@ use syn::visit_mut::VisitMut;
 use syn::{Attribute, ImplItemFn, Item};
 
 /// `name.rs` expands to `name.expanded.rs`.
-const SAMPLES: [&str; 13] = [
+const SAMPLES: [&str; 15] = [
     "audit_order",
     "sync",
     "skip",
@@ -23,6 +23,8 @@ const SAMPLES: [&str; 13] = [
     "recovery",
     "skip_with_a_fence",
     "wait",
+    "several_keys",
+    "keys_of_an_iterator",
 ];
 
 fn folder() -> PathBuf {

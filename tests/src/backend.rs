@@ -30,6 +30,20 @@ impl Backend {
         Backend::at(server.url(), Some(server))
     }
 
+    /// A Redis server of this test's own that wants the keys of a script in one slot: a cluster of
+    /// one, which has all slots.
+    pub async fn slots() -> Backend {
+        let server = Server::with(&["--cluster-enabled", "yes"]);
+        let mut admin = server.admin();
+        admin.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+        eventually("the cluster is up", Duration::from_secs(10), || {
+            let info: String = admin.ask(&["CLUSTER", "INFO"]);
+            std::future::ready(info.contains("cluster_state:ok"))
+        })
+        .await;
+        Backend::at(server.url(), Some(server))
+    }
+
     fn at(url: String, server: Option<Server>) -> Backend {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("t{}:", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -39,6 +53,11 @@ impl Backend {
     /// The address managers connect to.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// A connection to look at the server with, if there is one.
+    pub fn admin(&self) -> Option<crate::Admin> {
+        self.server.as_ref().map(Server::admin)
     }
 
     /// A key no other test uses.

@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{Answer, Claim, Grant, Line, Released};
 use crate::clock::Moment;
 use crate::fence::Fence;
+use crate::key::LockKey;
 use crate::token::{Token, label_of};
 use crate::waiting::{CLAIM, Handover, News, PLACES, Waiters, tick};
 
@@ -88,8 +89,8 @@ impl Memory {
                 Ok(News::Granted(Handover { heard: sent, ttl, fence, .. }))
                     if Moment::now().since(sent) < ttl / 2 =>
                 {
-                    let (at, resent) = (sent, false);
-                    return Answer::Granted(Grant { sent, at, ttl, resent, fence });
+                    let (at, resent, fences) = (sent, false, fence.into_iter().collect());
+                    return Answer::Granted(Grant { sent, at, ttl, resent, fences });
                 }
                 // Too little may be left of it: asking again confirms it, or stands in line.
                 Ok(_) | Err(_) => {}
@@ -101,67 +102,79 @@ impl Memory {
     fn ask(&self, claim: &Claim, waiter: Option<u64>) -> Answer {
         let now = Moment::now();
         let mut store = self.store();
-        let key = claim.key.as_str();
-        if store.held.get(key).is_none_or(|held| held.expires <= now) {
-            if let Some(number) = waiter {
-                store.stand_in_line(claim, number);
+        for (nth, key) in claim.keys().iter().map(LockKey::as_str).enumerate() {
+            if store.held.get(key).is_none_or(|held| held.expires <= now) {
+                if let Some(number) = waiter {
+                    store.stand_in_line(claim, number);
+                }
+                store.hand_over(key, now, &self.waiters);
             }
-            store.hand_over(key, now, &self.waiters);
+            if let Some(held) = store.held.get(key)
+                && held.expires > now
+                && held.token != claim.token
+            {
+                let owner = label_of(held.token.expose().as_bytes());
+                let left = Some(held.expires.since(now));
+                let line = match waiter {
+                    Some(number) => store.stand_in_line(claim, number),
+                    None => Line::Outside,
+                };
+                return Answer::Busy { nth, owner, left, line, resent: false };
+            }
         }
-        if let Some(held) = store.held.get(key)
-            && held.expires > now
-            && held.token != claim.token
-        {
-            let (owner, left) = (label_of(held.token.expose().as_bytes()), held.expires.since(now));
-            let line = match waiter {
-                Some(number) => store.stand_in_line(claim, number),
-                None => Line::Outside,
-            };
-            return Answer::Busy { owner, left: Some(left), line, resent: false };
-        }
-        store.leave_line(claim);
         store.sweep(now);
-        let held = Held { token: claim.token.clone(), expires: now.after(claim.ttl) };
-        store.held.insert(key.to_owned(), held);
-        let fence = claim.fenced.then(|| store.fence()).flatten();
-        Answer::Granted(Grant { sent: now, at: now, ttl: claim.ttl, resent: false, fence })
+        for key in claim.keys().iter().map(LockKey::as_str) {
+            store.leave_line(key, &claim.token);
+            let held = Held { token: claim.token.clone(), expires: now.after(claim.ttl) };
+            store.held.insert(key.to_owned(), held);
+        }
+        let fenced = if claim.fenced { claim.keys() } else { &[] };
+        let fences = fenced.iter().filter_map(|_| store.fence()).collect();
+        Answer::Granted(Grant { sent: now, at: now, ttl: claim.ttl, resent: false, fences })
     }
 
     pub(crate) fn renew(&self, claim: &Claim, ttl: Duration) -> bool {
         let now = Moment::now();
         let mut store = self.store();
-        let held = store.held.get_mut(claim.key.as_str());
-        match held.filter(|held| held.token == claim.token && held.expires > now) {
-            Some(held) => {
-                // As on a server, what is left is never shortened.
-                held.expires = held.expires.max(now.after(ttl));
-                true
+        let mut all = true;
+        for key in claim.keys() {
+            match store.held.get_mut(key.as_str()) {
+                Some(held) if held.token == claim.token && held.expires > now => {
+                    // As on a server, what is left is never shortened.
+                    held.expires = held.expires.max(now.after(ttl));
+                }
+                _ => all = false,
             }
-            None => false,
         }
+        all
     }
 
     pub(crate) fn release(&self, claim: &Claim) -> Released {
         let now = Moment::now();
-        let mut store = self.store();
-        store.leave_line(claim);
-        let key = claim.key.as_str();
-        let Some(held) = store.held.get_mut(key).filter(|held| held.token == claim.token) else {
-            return Released::NotHeld;
-        };
-        let (was_held, keep) = (held.expires > now, claim.keep());
-        if was_held && !keep.is_zero() {
-            held.expires = now.after(keep);
-            held.token = held.token.spent();
-            // Who is first asks again, and learns when that is over.
-            if let Some(first) = store.lines.get(key).and_then(VecDeque::front) {
-                self.waiters.alarm(first.number);
+        let (mut store, keep) = (self.store(), claim.keep());
+        let mut all = true;
+        for key in claim.keys().iter().map(LockKey::as_str) {
+            store.leave_line(key, &claim.token);
+            let Some(held) = store.held.get_mut(key).filter(|held| held.token == claim.token)
+            else {
+                all = false;
+                continue;
+            };
+            let was_held = held.expires > now;
+            if was_held && !keep.is_zero() {
+                held.expires = now.after(keep);
+                held.token = held.token.spent();
+                // Who is first asks again, and learns when that is over.
+                if let Some(first) = store.lines.get(key).and_then(VecDeque::front) {
+                    self.waiters.alarm(first.number);
+                }
+            } else {
+                store.held.remove(key);
+                store.hand_over(key, now, &self.waiters);
             }
-        } else {
-            store.held.remove(key);
-            store.hand_over(key, now, &self.waiters);
+            all &= was_held;
         }
-        if was_held { Released::Held } else { Released::NotHeld }
+        if all { Released::Held } else { Released::NotHeld }
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {
@@ -187,11 +200,11 @@ impl Store {
         Line::Left(u32::try_from(rank).unwrap_or(u32::MAX))
     }
 
-    fn leave_line(&mut self, claim: &Claim) {
-        if let Some(line) = self.lines.get_mut(claim.key.as_str()) {
-            line.retain(|waiting| waiting.token != claim.token);
+    fn leave_line(&mut self, key: &str, token: &Token) {
+        if let Some(line) = self.lines.get_mut(key) {
+            line.retain(|waiting| waiting.token != *token);
             if line.is_empty() {
-                self.lines.remove(claim.key.as_str());
+                self.lines.remove(key);
             }
         }
     }

@@ -1,17 +1,19 @@
 //! Where locks are kept. Every backend has the same meaning; only what can go wrong differs.
 
+mod in_turn;
 mod memory;
 mod redis;
 
 use std::pin::Pin;
+use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::error::LockError;
-use crate::fence::Fence;
-use crate::key::LockKey;
+use crate::fence::Fences;
+use crate::key::{Listed, LockKey};
 use crate::telemetry::Labels;
 use crate::token::Token;
 
@@ -21,7 +23,10 @@ pub(crate) use redis::Redis;
 /// One acquisition as a backend sees it.
 #[derive(Debug)]
 pub(crate) struct Claim {
+    /// The key, or the first of several.
     pub(crate) key: LockKey,
+    /// All keys when there are several, in order and all different; else none.
+    pub(crate) several: Vec<LockKey>,
     pub(crate) token: Token,
     pub(crate) ttl: Duration,
     pub(crate) labels: Labels,
@@ -44,6 +49,7 @@ impl Claim {
         let (min_hold, fenced, wait) = (Duration::ZERO, false, None);
         Self {
             key,
+            several: Vec::new(),
             token,
             ttl,
             labels,
@@ -53,6 +59,30 @@ impl Claim {
             granted: OnceLock::new(),
             settled: AtomicBool::new(false),
             longest: Mutex::new(None),
+        }
+    }
+
+    /// The keys, in the order in which they are taken.
+    pub(crate) fn keys(&self) -> &[LockKey] {
+        if self.several.is_empty() { slice::from_ref(&self.key) } else { &self.several }
+    }
+
+    /// The keys as they are told.
+    pub(crate) fn listed(&self) -> Listed<'_> {
+        Listed { first: &self.key, more: self.several.get(1..).unwrap_or_default() }
+    }
+
+    /// The same for some of its keys.
+    fn part(&self, keys: &[LockKey]) -> Self {
+        Self {
+            key: keys.first().unwrap_or(&self.key).clone(),
+            several: if keys.len() > 1 { keys.to_vec() } else { Vec::new() },
+            token: self.token.clone(),
+            labels: self.labels.clone(),
+            granted: self.granted.clone(),
+            settled: AtomicBool::new(false),
+            longest: Mutex::new(None),
+            ..*self
         }
     }
 
@@ -96,8 +126,8 @@ impl Claim {
 pub(crate) enum Answer {
     /// It is held.
     Granted(Grant),
-    /// Somebody else holds it. `resent` as in [`Grant`].
-    Busy { owner: Option<String>, left: Option<Duration>, line: Line, resent: bool },
+    /// Somebody else holds it, or the `nth` of several keys. `resent` as in [`Grant`].
+    Busy { nth: usize, owner: Option<String>, left: Option<Duration>, line: Line, resent: bool },
 }
 
 /// What a caller that got no lock has to do with the line.
@@ -122,19 +152,19 @@ pub(crate) struct Grant {
     pub(crate) ttl: Duration,
     /// There was an earlier request whose fate is unknown.
     pub(crate) resent: bool,
-    /// If it was asked for.
-    pub(crate) fence: Option<Fence>,
+    /// One for each key, if they were asked for.
+    pub(crate) fences: Fences,
 }
 
-/// What a release found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a release found; of several, the last of these that one of them found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Released {
     /// The lock was still held.
     Held,
-    /// It was not held any more.
-    NotHeld,
     /// It is not held now. Whether it was cannot be told: an earlier release had no answer.
     Unconfirmed,
+    /// It was not held any more.
+    NotHeld,
 }
 
 /// Why there is no answer. `written` tells that the token may have been written all the same.
@@ -164,9 +194,14 @@ impl Backend {
         }
     }
 
-    /// Asks for a lock once. Idempotent for a token. When it is dropped, the token may have been
-    /// written all the same.
+    /// Asks for a lock once; for several keys all or nothing. Idempotent for a token. When it is
+    /// dropped, the token may have been written all the same.
     pub(crate) fn acquire<'a>(&'a self, claim: &'a Claim) -> Asked<'a, Result<Answer, Failed>> {
+        if claim.several.is_empty() { self.ask(claim) } else { self.take_in_turn(claim, None) }
+    }
+
+    /// Asks for one key, or for several that can be asked for at once.
+    fn ask<'a>(&'a self, claim: &'a Claim) -> Asked<'a, Result<Answer, Failed>> {
         match self {
             Backend::Memory(memory) => Box::pin(async move { Ok(memory.acquire(claim)) }),
             Backend::Redis(redis) => Box::pin(redis.acquire(claim)),
@@ -180,30 +215,48 @@ impl Backend {
         claim: &'a Claim,
         wait: Duration,
     ) -> Asked<'a, Result<Answer, Failed>> {
+        if !claim.several.is_empty() {
+            return self.take_in_turn(claim, Some(wait));
+        }
         match self {
             Backend::Memory(memory) => Box::pin(async move { Ok(memory.wait(claim, wait).await) }),
             Backend::Redis(redis) => Box::pin(redis.wait(claim, wait)),
         }
     }
 
+    /// How many of these keys, from the first on, can be asked for at once.
+    fn at_once(&self, keys: &[LockKey]) -> usize {
+        match self {
+            Backend::Memory(_) => keys.len(),
+            Backend::Redis(redis) => redis.at_once(keys),
+        }
+    }
+
     /// Takes the token away, or leaves it for what is left of the claim's `min_hold`; tells what it
-    /// found. Idempotent.
+    /// found: of several keys, whether all were held. Idempotent.
     pub(crate) fn release<'a>(
         &'a self,
         claim: &'a Claim,
     ) -> Asked<'a, Result<Released, LockError>> {
+        if self.is_in_parts(claim) {
+            return self.release_parts(claim);
+        }
         match self {
             Backend::Memory(memory) => Box::pin(async move { Ok(memory.release(claim)) }),
             Backend::Redis(redis) => Box::pin(redis.release(claim)),
         }
     }
 
-    /// Lets the lock's ttl run anew; tells whether the token still held the lock. Never takes it.
+    /// Lets the lock's ttl run anew; tells whether the token still held the lock, and of several keys
+    /// all. Never takes it.
     pub(crate) fn renew<'a>(
         &'a self,
         claim: &'a Claim,
         ttl: Duration,
     ) -> Asked<'a, Result<bool, LockError>> {
+        if self.is_in_parts(claim) {
+            return self.renew_parts(claim, ttl);
+        }
         match self {
             Backend::Memory(memory) => Box::pin(async move { Ok(memory.renew(claim, ttl)) }),
             Backend::Redis(redis) => Box::pin(redis.renew(claim, ttl)),

@@ -79,6 +79,26 @@ impl From<Fence> for i64 {
     }
 }
 
+/// The fences of a grant, one for each key if they were asked for. Mostly it is one key.
+#[derive(Debug, Default)]
+pub(crate) struct Fences {
+    first: Option<Fence>,
+    more: Vec<Fence>,
+}
+
+impl Fences {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Fence> {
+        self.first.iter().chain(&self.more).copied()
+    }
+}
+
+impl FromIterator<Fence> for Fences {
+    fn from_iter<I: IntoIterator<Item = Fence>>(fences: I) -> Self {
+        let mut fences = fences.into_iter();
+        Self { first: fences.next(), more: fences.collect() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,7 +35,8 @@ impl Redis {
                 if let Some(sent) = handover.counts_from(sample)
                     && Moment::now().since(sent) < ttl / 2
                 {
-                    return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fence }));
+                    let fences = fence.into_iter().collect();
+                    return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fences }));
                 }
                 // Too little may be left: the next question confirms it, or stands in line.
             }
@@ -66,17 +67,17 @@ impl Redis {
         // Who is dropped while nothing is on its way is out with one release.
         claim.settle(!resent);
         let (owner, left, place) = match reply {
-            Reply::Granted { sent, fence } => {
+            Reply::Granted { sent, fences } => {
                 let ttl = claim.ttl;
                 return Told::Answer(Ok(Answer::Granted(Grant {
                     sent,
                     at: sent,
                     ttl,
                     resent,
-                    fence,
+                    fences,
                 })));
             }
-            Reply::Busy { owner, left, place } => (owner, left, place),
+            Reply::Busy { owner, left, place, .. } => (owner, left, place),
         };
         let line = match place {
             Some((Some(rank), sample)) if !over => {
@@ -87,7 +88,7 @@ impl Redis {
             Some((Some(rank), _)) => Line::Left(rank),
             _ => Line::Full,
         };
-        Told::Answer(Ok(Answer::Busy { owner, left, line, resent }))
+        Told::Answer(Ok(Answer::Busy { nth: 0, owner, left, line, resent }))
     }
 
     /// Asks, again and again while the server is in trouble and there is time.

@@ -4,23 +4,26 @@ mod connection;
 mod errand;
 mod greeting;
 mod line;
+mod many;
 mod node;
 mod script;
 mod tries;
 mod trouble;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
 
 use self::node::{Node, Patience};
-use self::script::{ACQUIRE, RELEASE, RENEW, Script};
+use self::script::{ACQUIRE, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
 use self::tries::Tries;
 use self::trouble::{Passing, Trouble};
 use super::{Answer, Claim, Failed, Grant, Line, Released};
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
-use crate::fence::Fence;
+use crate::fence::{Fence, Fences};
 use crate::key::LockKey;
 use crate::lease::{Lease, Renewal};
 use crate::token::label_of;
@@ -37,16 +40,19 @@ const RENEWAL_MIN: Duration = Duration::from_millis(50);
 pub(crate) struct Redis {
     node: Node,
     timeout: Duration,
+    /// Whether the server wants the keys of a script in one slot, as it has told by CROSSSLOT.
+    slots: Arc<AtomicBool>,
 }
 
 impl Redis {
     /// Locks on the server at `url`, not connected yet. No call takes longer than `timeout`.
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
-        Ok(Self { node: Node::new(url, timeout)?, timeout })
+        Ok(Self { node: Node::new(url, timeout)?, timeout, slots: Arc::default() })
     }
 
     pub(crate) fn apart(&self) -> Self {
-        Self { node: self.node.apart(), timeout: self.timeout }
+        let (timeout, slots) = (self.timeout, Arc::clone(&self.slots));
+        Self { node: self.node.apart(), timeout, slots }
     }
 
     /// Connects, or says why not.
@@ -81,13 +87,13 @@ impl Redis {
                     let reason = Unavailability::TooSlow;
                     Ok(Passing { reason, detail, unknown: true, replace: false })
                 }
-                Ok(Reply::Granted { sent, fence }) => {
+                Ok(Reply::Granted { sent, fences }) => {
                     let (ttl, resent) = (claim.ttl, tries.unknown);
-                    return Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fence }));
+                    return Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences }));
                 }
-                Ok(Reply::Busy { owner, left, .. }) => {
+                Ok(Reply::Busy { nth, owner, left, .. }) => {
                     let (line, resent) = (Line::Outside, tries.unknown);
-                    return Ok(Answer::Busy { owner, left, line, resent });
+                    return Ok(Answer::Busy { nth, owner, left, line, resent });
                 }
                 Err(Trouble::Passing(passing)) => Ok(passing),
                 Err(trouble) => Err(trouble),
@@ -106,7 +112,8 @@ impl Redis {
     pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
         let keep = claim.keep().as_millis().to_string();
         let args = [claim.token.expose(), &keep, CLAIM_MS];
-        let (held, resent) = self.own(&RELEASE, claim, &args, self.brief()).await?;
+        let script = if claim.several.is_empty() { &RELEASE } else { &RELEASE_EACH };
+        let (held, resent) = self.own(script, claim, &args, self.brief()).await?;
         Ok(match held {
             true => Released::Held,
             // The first one may have found it.
@@ -121,7 +128,8 @@ impl Redis {
         // There is no time to find out twice that a connection is dead.
         let patience = Patience { answer, strict: true, ..brief };
         let args = [claim.token.expose(), &ttl.as_millis().to_string()];
-        let (held, _) = self.own(&RENEW, claim, &args, patience).await?;
+        let script = if claim.several.is_empty() { &RENEW } else { &RENEW_EACH };
+        let (held, _) = self.own(script, claim, &args, patience).await?;
         Ok(held)
     }
 
@@ -134,15 +142,14 @@ impl Redis {
         args: &[&str],
         patience: Patience,
     ) -> Result<(bool, bool), LockError> {
-        let key = claim.key.as_str();
-        let mut reply = self.node.eval(script, key, args, patience).await;
+        let mut reply = self.eval(script, claim, args, patience).await;
         let mut resent = false;
         // A renewal is sent again only while it is wanted, which is for its table to say.
         if let Err(Trouble::Passing(Passing { replace: true, unknown, .. })) = reply
-            && !std::ptr::eq(script, &RENEW)
+            && !patience.strict
         {
             resent = unknown;
-            reply = self.node.eval(script, key, args, patience).await;
+            reply = self.eval(script, claim, args, patience).await;
         }
         match reply {
             Ok(Value::Int(held @ (0 | 1))) => Ok((held == 1, resent)),
@@ -156,6 +163,9 @@ impl Redis {
     /// One round: the plain SET while nothing of this token was ever sent, then the script, which
     /// knows the token again. A fence takes the script from the start.
     async fn ask(&self, claim: &Claim, first: bool, patience: Patience) -> Result<Reply, Trouble> {
+        if !claim.several.is_empty() {
+            return Box::pin(self.ask_for_several(claim, patience)).await;
+        }
         let (key, token) = (claim.key.as_str(), claim.token.expose());
         let ttl = claim.ttl.as_millis();
         if first && !claim.fenced {
@@ -163,7 +173,7 @@ impl Redis {
             set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl);
             let sent = Moment::now();
             match self.node.call(&set, patience).await? {
-                Value::Okay => return Ok(Reply::Granted { sent, fence: None }),
+                Value::Okay => return Ok(Reply::Granted { sent, fences: Fences::default() }),
                 Value::Nil => {}
                 other => return Err(unexpected(&other)),
             }
@@ -181,11 +191,14 @@ impl Redis {
         patience: Patience,
     ) -> Result<Reply, Trouble> {
         let sent = Moment::now();
-        match self.node.eval(&ACQUIRE, claim.key.as_str(), args, patience).await? {
-            Value::Int(1) => Ok(Reply::Granted { sent, fence: None }),
-            Value::BulkString(number) => Ok(Reply::Granted { sent, fence: Some(fence(&number)?) }),
+        match self.eval(&ACQUIRE, claim, args, patience).await? {
+            Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
+            Value::BulkString(number) => {
+                Ok(Reply::Granted { sent, fences: [fence(&number)?].into_iter().collect() })
+            }
             Value::Array(parts) => match parts.as_slice() {
                 [Value::Int(left), Value::BulkString(held), place @ ..] => Ok(Reply::Busy {
+                    nth: 0,
                     owner: label_of(held),
                     left: u64::try_from(*left).ok().map(Duration::from_millis),
                     place: match place {
@@ -202,6 +215,21 @@ impl Redis {
         }
     }
 
+    /// Calls a script with the claim's keys.
+    async fn eval(
+        &self,
+        script: &Script,
+        claim: &Claim,
+        args: &[&str],
+        patience: Patience,
+    ) -> Result<Value, Trouble> {
+        let reply = self.node.eval(script, claim.keys(), args, patience).await;
+        if let Err(Trouble::CrossSlot) = reply {
+            self.slots.store(true, Ordering::Relaxed);
+        }
+        reply
+    }
+
     fn patience(&self) -> Patience {
         Patience::new(self.timeout / TRIES, self.timeout)
     }
@@ -216,11 +244,12 @@ impl Redis {
 enum Reply {
     Granted {
         sent: Moment,
-        fence: Option<Fence>,
+        fences: Fences,
     },
-    /// `place` is for who waits: how many are before it, `None` when too many wait, and what the
-    /// server's clock showed.
+    /// `nth` of several keys. `place` is for who waits: how many are before it, `None` when too
+    /// many wait, and what the server's clock showed.
     Busy {
+        nth: usize,
         owner: Option<String>,
         left: Option<Duration>,
         place: Option<(Option<u32>, Sample)>,

@@ -14,6 +14,7 @@ use super::errand::Errand;
 use super::script::Script;
 use super::trouble::{Passing, Trouble};
 use crate::error::LockError;
+use crate::key::LockKey;
 use crate::waiting::Waiters;
 
 /// Calls in a row without an answer after which a connection is given up.
@@ -121,13 +122,13 @@ impl Node {
     pub(super) async fn eval(
         &self,
         script: &Script,
-        key: &str,
+        keys: &[LockKey],
         args: &[&str],
         patience: Patience,
     ) -> Result<Value, Trouble> {
-        match self.call(&script.by_hash(key, args), patience).await {
+        match self.call(&script.by_hash(keys, args), patience).await {
             // Boxed, as is all that is rare: a future that waits for a lock must not carry it.
-            Err(Trouble::NoScript) => Box::pin(self.teach(script, key, args, patience)).await,
+            Err(Trouble::NoScript) => Box::pin(self.teach(script, keys, args, patience)).await,
             reply => reply,
         }
     }
@@ -136,13 +137,13 @@ impl Node {
     async fn teach(
         &self,
         script: &Script,
-        key: &str,
+        keys: &[LockKey],
         args: &[&str],
         patience: Patience,
     ) -> Result<Value, Trouble> {
         // Of a crowd that comes to a new server one sends the text.
         let (answer, mut answered) = oneshot::channel();
-        let (node, text) = (self.clone(), script.by_text(key, args));
+        let (node, text) = (self.clone(), script.by_text(keys, args));
         let send = || async move {
             // Its caller may have gone meanwhile.
             let _ = answer.send(node.call(&text, patience).await);
@@ -151,8 +152,8 @@ impl Node {
         if let Ok(reply) = answered.try_recv() {
             return reply;
         }
-        match self.call(&script.by_hash(key, args), patience).await {
-            Err(Trouble::NoScript) => self.call(&script.by_text(key, args), patience).await,
+        match self.call(&script.by_hash(keys, args), patience).await {
+            Err(Trouble::NoScript) => self.call(&script.by_text(keys, args), patience).await,
             reply => reply,
         }
     }

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use redis::Cmd;
 
+use crate::key::LockKey;
 use crate::side::{SIDE_MORE, side};
 
 /// A script, its SHA-1, which is hashed once, and the kinds of side keys that it works on.
@@ -31,25 +32,50 @@ pub(super) static RELEASE: Script =
     script!(["q", "w", "f"], "scripts/alone.lua", "scripts/queue.lua", "scripts/release.lua");
 pub(super) static RENEW: Script = script!([], "scripts/renew.lua");
 
+/// What is for several locks: `each.lua` does with each of them what stands before it.
+pub(super) static ACQUIRE_ALL: Script =
+    script!(["q", "w", "f"], "scripts/several.lua", "scripts/queue.lua", "scripts/acquire_all.lua");
+pub(super) static RELEASE_EACH: Script = script!(
+    ["q", "w", "f"],
+    "scripts/several.lua",
+    "scripts/one.lua",
+    "scripts/alone.lua",
+    "scripts/queue.lua",
+    "scripts/release.lua",
+    "scripts/each.lua"
+);
+pub(super) static RENEW_EACH: Script = script!(
+    ["q", "w", "f"],
+    "scripts/several.lua",
+    "scripts/one.lua",
+    "scripts/renew.lua",
+    "scripts/each.lua"
+);
+
 impl Script {
     /// The call by hash, which a server that does not know the script answers with NOSCRIPT.
-    pub(super) fn by_hash(&self, key: &str, args: &[&str]) -> Cmd {
-        self.call("EVALSHA", &self.hash, key, args)
+    pub(super) fn by_hash(&self, keys: &[LockKey], args: &[&str]) -> Cmd {
+        self.call("EVALSHA", &self.hash, keys, args)
     }
 
     /// The call by text. One command, so that no flush comes between loading and calling.
-    pub(super) fn by_text(&self, key: &str, args: &[&str]) -> Cmd {
-        self.call("EVAL", self.code, key, args)
+    pub(super) fn by_text(&self, keys: &[LockKey], args: &[&str]) -> Cmd {
+        self.call("EVAL", self.code, keys, args)
     }
 
-    fn call(&self, verb: &str, script: &str, key: &str, args: &[&str]) -> Cmd {
-        let keys = 1 + self.sides.len();
+    fn call(&self, verb: &str, script: &str, keys: &[LockKey], args: &[&str]) -> Cmd {
+        let of_each = 1 + self.sides.len();
+        let count = keys.len() * of_each;
+        let keys_len: usize = keys.iter().map(|key| key.as_str().len() + SIDE_MORE).sum();
         let args_len: usize = args.iter().map(|arg| arg.len()).sum();
-        let room = verb.len() + script.len() + 1 + keys * (key.len() + SIDE_MORE) + args_len;
-        let mut cmd = Cmd::with_capacity(3 + keys + args.len(), room);
-        cmd.arg(verb).arg(script).arg(keys).arg(key);
-        for kind in self.sides {
-            cmd.arg(side(key, kind));
+        let room = verb.len() + script.len() + 4 + of_each * keys_len + args_len;
+        let mut cmd = Cmd::with_capacity(3 + count + args.len(), room);
+        cmd.arg(verb).arg(script).arg(count);
+        for key in keys.iter().map(LockKey::as_str) {
+            cmd.arg(key);
+            for kind in self.sides {
+                cmd.arg(side(key, kind));
+            }
         }
         cmd.arg(args);
         cmd

@@ -13,6 +13,8 @@ pub(super) enum Trouble {
     NoScript,
     /// The key is of another type; nothing was applied.
     NotALock,
+    /// The keys are in different slots of a cluster; nothing was applied.
+    CrossSlot,
     /// Nothing was applied, and nothing will be until a person mends it.
     Final(LockError),
     /// It may be over soon.
@@ -41,6 +43,7 @@ impl Trouble {
         match self {
             Trouble::NoScript => unavailable(Unavailability::Protocol, "it forgets its scripts"),
             Trouble::NotALock => LockError::KeyNotALock { key: key.clone() },
+            Trouble::CrossSlot => unavailable(Unavailability::ClusterDown, "it wants one slot"),
             Trouble::Final(error) => error,
             Trouble::Passing(Passing { reason, detail, .. }) => {
                 LockError::Unavailable { reason, detail }
@@ -128,6 +131,7 @@ fn of_reply(code: &str, text: &str) -> Trouble {
     match code {
         "NOSCRIPT" => Trouble::NoScript,
         "WRONGTYPE" => Trouble::NotALock,
+        "CROSSSLOT" => Trouble::CrossSlot,
         "OOM" => Trouble::Final(unavailable(Unavailability::OutOfMemory, detail)),
         "NOREPLICAS" => Trouble::Final(unavailable(Unavailability::NotEnoughReplicas, detail)),
         "MISCONF" => Trouble::Final(unavailable(Unavailability::NotSaving, detail)),

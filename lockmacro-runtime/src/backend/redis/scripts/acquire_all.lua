@@ -1,0 +1,38 @@
+-- Asks for several locks: all or nothing. Idempotent for a token.
+--
+-- ARGV[1]  the token
+-- ARGV[2]  the ttl in milliseconds
+-- ARGV[3]  1 when each grant is to come with a fence, else 0
+-- ARGV[4]  for how long a lock is handed over until it is confirmed, in milliseconds
+-- returns  1 when granted, or the fences; { nth } when that one, counted from 0, is not a lock; else
+--          { time left in milliseconds, -1 without expiry; the value held; nth } of the first that
+--          is busy
+local token, ttl, fenced, claim = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+for nth = 1, locks do
+  turn_to(nth)
+  local held = redis.pcall('GETEX', KEYS[1])
+  if type(held) == 'table' then
+    return string.find(held.err, 'WRONGTYPE', 1, true) and { nth - 1 } or held
+  end
+  if not held then
+    -- Whoever waits is before us.
+    held = promote(claim)
+  end
+  if held == false then
+    return { 0, '', nth - 1 }
+  end
+  if held and held ~= token then
+    return { redis.call('PTTL', KEYS[1]), string.sub(held, 1, 256), nth - 1 }
+  end
+end
+
+local fences = {}
+for nth = 1, locks do
+  turn_to(nth)
+  redis.call('SET', KEYS[1], token, 'PX', ttl)
+  if fenced == '1' then
+    fences[nth] = next_fence()
+  end
+end
+return fenced == '1' and fences or 1

@@ -1,0 +1,2 @@
+-- What follows up to each.lua is a script for one lock.
+local function one()

@@ -1,0 +1,130 @@
+//! A lock on several keys.
+
+use std::iter;
+use std::sync::Arc;
+
+use crate::error::LockError;
+use crate::fence::Fence;
+use crate::guard::LockGuard;
+use crate::held::Held;
+use crate::key::LockKey;
+use crate::lock::{Lock, obtain, obtain_blocking};
+use crate::scope::Scope;
+
+/// Most keys of one lock: a server does nothing else while it looks at them.
+const KEYS_MAX: usize = 128;
+
+impl Lock<Vec<Fence>> {
+    /// A lock on all of `keys`, or on none of them: for work that touches several things at once.
+    ///
+    /// In any order, 1 to 128 of them; what is given twice counts once. No keys at all are
+    /// [`LockError::InvalidKey`], because a body under them would run beside every other one: who
+    /// has nothing to lock needs no lock. What is said of a lock holds for all its keys together:
+    /// they are renewed, extended and given back together, and the lock is lost with any of them.
+    /// [`LockError::Busy`] and [`LockError::TimedOut`] name the key that somebody else holds.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Fence, Lock, LockManager, LockError};
+    /// # async fn book(_: u64, _: i64, _: Fence) -> Result<(), LockError> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let (from, to) = (7, 3);
+    /// let accounts = [from, to].map(|id| format!("account:{id}"));
+    /// let both = Lock::many(accounts).wait(Duration::from_secs(5)).manager(&locks);
+    /// let (guard, fences) = both.acquire_fenced().await?;
+    /// book(from, -100, fences[0]).await?;
+    /// book(to, 100, fences[1]).await?;
+    /// guard.release().await
+    /// # }
+    /// ```
+    ///
+    /// # Waiting
+    /// When all keys are free they are taken at once. Whoever has to [`wait`](Lock::wait) takes them
+    /// in the order of their bytes, and waits for each in its own line while holding those before
+    /// it. So two callers that name the same keys in opposite orders never wait for each other, and
+    /// nobody is overtaken for ever. The price is that keys may be busy without a body under them:
+    /// if their waiter dies, for 5 s at most. That is so for the keys of one lock. For a lock inside
+    /// of another one's body it is for you to keep to one order.
+    ///
+    /// # Inside of a body
+    /// A lock on keys that one lock around the call has, all of them, joins that one. When only some
+    /// are held, or by several locks, it is [`LockError::PartlyHeld`].
+    ///
+    /// # Cancellation
+    /// Dropping any of its futures at any point leaves none of the keys behind.
+    pub fn many(keys: impl IntoIterator<Item: Into<LockKey>>) -> Self {
+        let mut keys = keys.into_iter().map(Into::into);
+        Self::on(keys.next().unwrap_or_else(LockKey::none), keys.collect())
+    }
+
+    /// [`acquire`](Lock::acquire) with a [`Fence`] for each key, in the order in which the keys were
+    /// given; what was given twice has the same one twice.
+    ///
+    /// # Errors
+    /// As [`acquire`](Lock::acquire), and [`LockError::NoFence`] when it would join a lock that was
+    /// acquired without fences.
+    ///
+    /// # Cancellation
+    /// As [`acquire`](Lock::acquire).
+    pub async fn acquire_fenced(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
+        let given = self.given();
+        fenced(obtain(self.prepare(true)).await?, given)
+    }
+
+    /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
+    ///
+    /// # Errors
+    /// As [`acquire_fenced`](Lock::acquire_fenced) and
+    /// [`acquire_blocking`](Lock::acquire_blocking).
+    pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
+        let given = self.given();
+        fenced(obtain_blocking(self.prepare(true))?, given)
+    }
+
+    fn given(&self) -> Vec<LockKey> {
+        iter::once(&self.key).chain(&self.more).cloned().collect()
+    }
+}
+
+fn fenced(guard: LockGuard, keys: Vec<LockKey>) -> Result<(LockGuard, Vec<Fence>), LockError> {
+    let fence_of = |key| guard.fence_of(&key).ok_or(LockError::NoFence { key });
+    let fences = keys.into_iter().map(fence_of).collect::<Result<_, _>>()?;
+    Ok((guard, fences))
+}
+
+/// All keys in the order of their bytes, without doubles; nothing if that leaves one.
+pub(crate) fn in_order(first: &LockKey, more: &[LockKey]) -> Result<Vec<LockKey>, LockError> {
+    if more.is_empty() {
+        return Ok(Vec::new());
+    }
+    more.iter().try_for_each(LockKey::check)?;
+    let mut keys: Vec<_> = iter::once(first).chain(more).cloned().collect();
+    keys.sort();
+    keys.dedup();
+    match keys.len() {
+        1 => Ok(Vec::new()),
+        2..=KEYS_MAX => Ok(keys),
+        count => {
+            let detail = format!("there are {count} and {KEYS_MAX} are allowed");
+            Err(LockError::InvalidKey { detail })
+        }
+    }
+}
+
+/// The innermost lock around the running code that has all of `keys`; an error when none has all and
+/// one has some.
+pub(crate) fn around(
+    keys: &[LockKey],
+    ours: impl Fn(&Held) -> bool,
+) -> Result<Option<Arc<Held>>, LockError> {
+    let has = |held: &Held, key: &LockKey| held.nth(key).is_some();
+    if let Some(held) = Scope::find(|held| ours(held) && keys.iter().all(|key| has(held, key))) {
+        return Ok(Some(held));
+    }
+    let partly = |key: &&LockKey| Scope::find(|held| ours(held) && has(held, key)).is_some();
+    match keys.iter().find(partly) {
+        Some(key) => Err(LockError::PartlyHeld { key: key.clone() }),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,153 @@
+//! What a lock is on: one key, or several.
+
+use syn::{Error, Expr, ExprArray, ExprCall, ExprLit, Lit, Result};
+
+use crate::policy::is_path;
+use crate::template::Template;
+
+/// Most keys of one lock, as the engine has it.
+const KEYS_MAX: usize = 128;
+
+pub(crate) enum Key {
+    Template(Template),
+    /// An expression giving `impl Into<LockKey>`.
+    Expr(Expr),
+    /// `["account:<from>", "account:<to>"]`: each is one of the above.
+    Several(Vec<Key>),
+    /// `keys(expr)`: an expression giving an iterator of keys.
+    Keys(Expr),
+}
+
+impl Key {
+    pub(crate) fn parse(value: Expr) -> Result<Self> {
+        match value {
+            Expr::Array(keys) => Self::several(keys),
+            Expr::Call(call) if is_path(&call.func, "keys") => Self::keys(call),
+            other if is_list(&other) => Err(Error::new_spanned(
+                other,
+                "several keys are a list in brackets: write \
+                 `key = [\"account:<from>\", \"account:<to>\"]`, or `key = keys(..)` around an \
+                 iterator of keys",
+            )),
+            other => Self::one(other),
+        }
+    }
+
+    fn one(value: Expr) -> Result<Self> {
+        match value {
+            Expr::Lit(value) => match value.lit {
+                Lit::Str(text) => {
+                    let template = Template::parse(text)?;
+                    template.check_key()?;
+                    Ok(Key::Template(template))
+                }
+                other => Err(Error::new_spanned(
+                    other,
+                    "a key is text: write `key = \"order:<id>\"`, or an expression giving `impl Into<LockKey>`",
+                )),
+            },
+            Expr::MethodCall(call) if is_template(&call.receiver) => Err(Error::new_spanned(
+                call,
+                "placeholders are not filled in here, so every call would have the same key: \
+                 write the string alone, `key = \"order:<id>\"`",
+            )),
+            other => Ok(Key::Expr(other)),
+        }
+    }
+
+    fn several(list: ExprArray) -> Result<Self> {
+        if list.elems.is_empty() {
+            return Err(Error::new_spanned(
+                list,
+                "this list has no keys: write them in it, as in \
+                 `key = [\"account:<from>\", \"account:<to>\"]`",
+            ));
+        }
+        if list.elems.len() > KEYS_MAX {
+            let count = list.elems.len();
+            let message = format!("a lock has at most {KEYS_MAX} keys, and these are {count}");
+            return Err(Error::new_spanned(list, message));
+        }
+        let mut keys: Vec<Self> = Vec::new();
+        for value in list.elems {
+            if is_list(&value) || matches!(&value, Expr::Call(call) if is_path(&call.func, "keys"))
+            {
+                return Err(Error::new_spanned(
+                    value,
+                    "each of several keys is text or an expression giving `impl Into<LockKey>`: write \
+                     all keys in one list, or `key = keys(..)` alone",
+                ));
+            }
+            let place = value.clone();
+            let key = Self::one(value)?;
+            let text = |key: &Self| key.template().map(|template| template.literal.value());
+            if text(&key).is_some_and(|new| keys.iter().any(|key| text(key).as_ref() == Some(&new)))
+            {
+                return Err(Error::new_spanned(place, "this key is there twice: remove one"));
+            }
+            keys.push(key);
+        }
+        Ok(Key::Several(keys))
+    }
+
+    fn keys(call: ExprCall) -> Result<Self> {
+        let message = match call.args.first() {
+            Some(keys @ Expr::Array(_)) => {
+                let message = "a list of keys stands alone, and its placeholders are filled in then: write \
+                               `key = [\"account:<from>\", \"account:<to>\"]`";
+                return Err(Error::new_spanned(keys, message));
+            }
+            Some(Expr::Lit(_)) => {
+                "this is no iterator of keys: write one key alone, `key = \"order:<id>\"`"
+            }
+            Some(keys) if call.args.len() == 1 => return Ok(Key::Keys(keys.clone())),
+            _ => {
+                "`keys` takes one iterator of keys: write `key = keys(..)` around it, or the keys in a \
+                 list, `key = [\"account:<from>\", \"account:<to>\"]`"
+            }
+        };
+        Err(Error::new_spanned(call, message))
+    }
+
+    /// The keys that are told apart here.
+    pub(crate) fn each(&self) -> &[Self] {
+        match self {
+            Key::Several(keys) => keys,
+            one => std::slice::from_ref(one),
+        }
+    }
+
+    pub(crate) fn template(&self) -> Option<&Template> {
+        match self {
+            Key::Template(template) => Some(template),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn expr(&self) -> Option<&Expr> {
+        match self {
+            Key::Expr(expr) | Key::Keys(expr) => Some(expr),
+            _ => None,
+        }
+    }
+}
+
+/// Whether this is another way to write several values.
+fn is_list(expr: &Expr) -> bool {
+    match expr {
+        Expr::Array(_) | Expr::Repeat(_) | Expr::Tuple(_) => true,
+        Expr::Reference(reference) => is_list(&reference.expr),
+        Expr::Macro(call) => call.mac.path.is_ident("vec"),
+        _ => false,
+    }
+}
+
+/// Whether this is a string with something like a placeholder in it.
+fn is_template(expr: &Expr) -> bool {
+    match expr {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
+            text.value().split_once('<').is_some_and(|(_, rest)| rest.contains('>'))
+        }
+        _ => false,
+    }
+}

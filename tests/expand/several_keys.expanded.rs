@@ -1,0 +1,67 @@
+async fn transfer(from: u64, to: u64, cents: i64) -> Result<(), BankError> {
+    match ::lockmacro_runtime::Lock::many([
+            ::lockmacro_runtime::LockKey::template("account:<from>")
+                .literal("account:")
+                .value(&from),
+            ::lockmacro_runtime::LockKey::template("account:<to>")
+                .literal("account:")
+                .value(&to),
+        ])
+        .ttl(::core::time::Duration::from_secs(10))
+        .wait(::core::time::Duration::from_secs(5))
+        .name("transfer")
+        .acquire_fenced()
+        .await
+    {
+        ::core::result::Result::Ok((lock, fences)) => {
+            let [debit, credit] = [fences[0], fences[1]];
+            lock.run(async move {
+                    if false {
+                        return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                            Result<(), BankError>,
+                        >();
+                    }
+                    withdraw(from, cents, debit).await?;
+                    deposit(to, cents, credit).await
+                })
+                .await
+        }
+        ::core::result::Result::Err(error) => {
+            ::lockmacro_runtime::LockOutcome::from_lock_error(error)
+        }
+    }
+}
+async fn close(id: u64, tenant: Tenant) -> Result<(), BankError> {
+    let lock = ::lockmacro_runtime::Lock::many([
+            ::lockmacro_runtime::LockKey::from("bank"),
+            ::lockmacro_runtime::LockKey::from(
+                ::lockmacro_runtime::LockKey::template("account:<id>")
+                    .literal("account:")
+                    .value(&id),
+            ),
+            ::lockmacro_runtime::LockKey::from(tenant_key(&tenant)),
+        ])
+        .ttl(::core::time::Duration::from_secs(10))
+        .name("close");
+    lock.run(async move {
+            if false {
+                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    Result<(), BankError>,
+                >();
+            }
+            remove(id).await
+        })
+        .await
+}
+fn count() -> Result<u64, BankError> {
+    ::lockmacro_runtime::Lock::many(["books", "till"])
+        .name("count")
+        .run_blocking(move || {
+            if false {
+                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    Result<u64, BankError>,
+                >();
+            }
+            till().sum()
+        })
+}

@@ -1,0 +1,117 @@
+//! Whatever is dropped, wherever it was, no key stays behind.
+
+use lockmacro_runtime::LockGuard;
+use lockmacro_tests::{Backend, Polled, drop_after_polls};
+use tokio::time::timeout;
+
+use crate::{LONG, Locked, SOON, become_free, everywhere, keys, lock, many, ms};
+
+everywhere!(
+    an_acquire_dropped_at_any_point_leaves_no_key,
+    a_waiter_dropped_at_any_point_leaves_no_key,
+    a_waiter_dropped_at_any_point_of_its_grant_leaves_no_key,
+    a_body_dropped_at_any_point_leaves_no_key,
+    a_release_dropped_at_any_point_leaves_no_key,
+    a_timeout_around_a_waiter_leaves_no_key,
+);
+
+/// More polls than any of these futures needs.
+const ENOUGH: usize = 400;
+
+async fn an_acquire_dropped_at_any_point_leaves_no_key(backend: &Backend) {
+    let manager = backend.manager().await;
+    let keys = keys::<3>(backend);
+    for polls in 0..ENOUGH {
+        let polled = drop_after_polls(many(&manager, &keys).acquire(), polls).await;
+        let done = matches!(&polled, Polled::Completed(Ok(_)));
+        drop(polled);
+        become_free(backend, &keys).await;
+        if done {
+            return;
+        }
+    }
+    panic!("it never completed");
+}
+
+/// The middle one of three keys stays held.
+async fn a_waiter_dropped_at_any_point_leaves_no_key(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let keys = keys::<3>(backend);
+    let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
+    for polls in 0..ENOUGH {
+        let waiter = many(&ours, &keys).wait_forever().acquire();
+        // It does not ask to be polled again when it stands in line.
+        let in_line = timeout(ms(100), drop_after_polls(waiter, polls)).await.is_err();
+        become_free(backend, &[keys[0].clone(), keys[2].clone()]).await;
+        if in_line {
+            guard.release().await.expect("still held");
+            // Nobody is left in line to whom it would be handed over.
+            return become_free(backend, &keys).await;
+        }
+    }
+    panic!("it never stood in line");
+}
+
+async fn a_waiter_dropped_at_any_point_of_its_grant_leaves_no_key(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let keys = keys::<3>(backend);
+    for polls in 0..ENOUGH {
+        let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
+        let waiter = many(&ours, &keys).wait_forever().acquire();
+        let waiter = crate::until_it_holds(backend, &keys[0], waiter).await;
+        guard.release().await.expect("still held");
+        let polled = timeout(SOON, drop_after_polls(waiter, polls)).await.expect("in time");
+        let done = matches!(&polled, Polled::Completed(Ok(_)));
+        drop(polled);
+        become_free(backend, &keys).await;
+        if done {
+            return;
+        }
+    }
+    panic!("it never completed");
+}
+
+async fn a_body_dropped_at_any_point_leaves_no_key(backend: &Backend) {
+    let manager = backend.manager().await;
+    let keys = keys::<3>(backend);
+    for polls in 0..ENOUGH {
+        let body = async {
+            for _ in 0..5 {
+                assert!(LockGuard::current().is_some_and(|guard| guard.is_held()));
+                tokio::task::yield_now().await;
+            }
+            Locked::Ok(())
+        };
+        let polled = drop_after_polls(many(&manager, &keys).run(body), polls).await;
+        become_free(backend, &keys).await;
+        if let Polled::Completed(result) = polled {
+            return result.expect("the body ran");
+        }
+    }
+    panic!("it never completed");
+}
+
+async fn a_release_dropped_at_any_point_leaves_no_key(backend: &Backend) {
+    let manager = backend.manager().await;
+    let keys = keys::<3>(backend);
+    for polls in 0..ENOUGH {
+        let guard = many(&manager, &keys).acquire().await.expect("free");
+        let polled = drop_after_polls(guard.release(), polls).await;
+        become_free(backend, &keys).await;
+        if let Polled::Completed(result) = polled {
+            return result.expect("released");
+        }
+    }
+    panic!("it never completed");
+}
+
+async fn a_timeout_around_a_waiter_leaves_no_key(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let keys = keys::<3>(backend);
+    let guard = lock(&theirs, &keys[2]).acquire().await.expect("free");
+    let body = many(&ours, &keys).wait(LONG).run(async { Locked::Ok(()) });
+    timeout(ms(300), body).await.expect_err("it waits");
+    become_free(backend, &keys[..2]).await;
+    guard.release().await.expect("still held");
+    become_free(backend, &keys).await;
+}

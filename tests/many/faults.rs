@@ -1,0 +1,93 @@
+//! What a server or a network in trouble does to several keys.
+
+use std::time::Duration;
+
+use lockmacro_runtime::{LockError, LockManager, LossCause, Unavailability};
+use lockmacro_tests::{Fault, Proxy, Server, eventually};
+
+use crate::{LONG, Locked, SOON, has_keys, many, ms};
+
+const KEYS: [&str; 3] = ["order:a", "order:b", "order:c"];
+
+fn is_free(server: &Server) -> bool {
+    server.admin().keys().iter().all(|key| key.starts_with("lm1:wf:"))
+}
+
+/// The answer is lost, or the connection is, after the server has granted all keys.
+#[tokio::test]
+async fn a_grant_whose_answer_is_lost_is_recognised() {
+    for fault in [Fault::LoseReply, Fault::CutReply, Fault::CutCommand] {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port());
+        let manager = LockManager::connect(&proxy.url()).await.expect("there");
+        // The scripts are loaded.
+        many(&manager, KEYS).run(async { Locked::Ok(()) }).await.expect("free");
+        proxy.on_next("EVALSHA", fault);
+        let (guard, fences) = many(&manager, KEYS).acquire_fenced().await.expect("ours");
+        assert!(proxy.orders_are_done() && guard.is_held() && fences.len() == 3);
+        guard.release().await.expect("still held");
+        let free = || std::future::ready(is_free(&server));
+        eventually("nothing is left", SOON, free).await;
+    }
+}
+
+#[tokio::test]
+async fn a_release_whose_answer_is_lost_leaves_no_key() {
+    for fault in [Fault::LoseReply, Fault::CutReply, Fault::CutCommand] {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port());
+        let manager = LockManager::connect(&proxy.url()).await.expect("there");
+        let guard = many(&manager, KEYS).acquire().await.expect("free");
+        proxy.on_next("EVALSHA", fault);
+        // It may not know what the lost one did.
+        let _ = guard.release().await;
+        has_keys(&mut server.admin(), 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_writes_any_more_says_so() {
+    let (server, primary) = (Server::start(), Server::start());
+    let manager =
+        LockManager::builder().timeout(ms(600)).connect(&server.url()).await.expect("there");
+    let guard = many(&manager, KEYS).acquire().await.expect("free");
+    let mut admin = server.admin();
+    admin.ask::<()>(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
+    let read_only = |error: &LockError| {
+        let reason = Unavailability::ReadOnly;
+        assert!(
+            matches!(error, LockError::Unavailable { reason: r, .. } if *r == reason),
+            "{error}"
+        );
+    };
+    read_only(&guard.extend(LONG).await.expect_err("read-only"));
+    read_only(&many(&manager, ["d", "e"]).acquire().await.expect_err("read-only"));
+    read_only(&guard.release().await.expect_err("read-only"));
+    admin.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
+}
+
+/// A user who may not use one of the keys.
+#[tokio::test]
+async fn a_key_that_is_denied_is_told_and_no_other_is_taken() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    admin.ask::<()>(&["ACL", "SETUSER", "shop", "on", ">pw", "~order:a", "~lm1:*", "&*", "+@all"]);
+    let manager = LockManager::connect(&server.url_as("shop", "pw")).await.expect("there");
+    let error = many(&manager, KEYS).acquire().await.expect_err("denied");
+    assert!(matches!(error, LockError::AccessDenied { .. }), "{error}");
+    assert_eq!(admin.keys(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_server_that_came_back_empty_has_lost_all_keys() {
+    let mut server = Server::start();
+    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let guard =
+        many(&manager, KEYS).ttl(Duration::from_secs(1)).renew().acquire().await.expect("free");
+    server.kill();
+    server.restart();
+    let lost = tokio::time::timeout(SOON, guard.lost()).await.expect("in time");
+    assert!(matches!(lost.cause(), LossCause::Taken | LossCause::NotRenewed), "{lost}");
+    drop(guard);
+    has_keys(&mut server.admin(), 0).await;
+}

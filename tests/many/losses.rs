@@ -1,0 +1,142 @@
+//! A lock on several keys is lost with any of them.
+
+use std::time::Duration;
+
+use lockmacro_runtime::{LockError, LossCause, OnLost};
+use lockmacro_tests::{Admin, Backend, on_every_backend};
+
+use crate::{LONG, Locked, SOON, become_free, everywhere, free, has_keys, keys, many, ms};
+
+everywhere!(all_keys_are_renewed_together, all_keys_are_extended_together);
+on_every_backend!(a_lease_ends_for_all_keys_at_once);
+
+const TTL: Duration = Duration::from_millis(600);
+
+async fn all_keys_are_renewed_together(backend: &Backend) {
+    let manager = backend.manager().await;
+    let keys = keys::<3>(backend);
+    let body = async {
+        tokio::time::sleep(TTL * 2).await;
+        Locked::Ok(free(backend, &keys).await)
+    };
+    let free = many(&manager, &keys).ttl(TTL).renew().run(body).await;
+    assert_eq!(free, Ok(vec![false; 3]));
+}
+
+async fn all_keys_are_extended_together(backend: &Backend) {
+    let manager = backend.manager().await;
+    let keys = keys::<3>(backend);
+    let guard = many(&manager, &keys).ttl(TTL).acquire().await.expect("free");
+    guard.extend(LONG).await.expect("still held");
+    tokio::time::sleep(TTL * 3 / 2).await;
+    assert_eq!(free(backend, &keys).await, [false; 3]);
+    guard.release().await.expect("still held");
+}
+
+async fn a_lease_ends_for_all_keys_at_once(backend: &Backend) {
+    let manager = backend.manager().await;
+    let keys = keys::<2>(backend);
+    let body = std::future::pending::<Locked<()>>();
+    let error = many(&manager, &keys).ttl(ms(100)).run(body).await.expect_err("lost");
+    let LockError::Lost(lost) = &error else { panic!("{error}") };
+    assert_eq!(lost.cause(), LossCause::Expired);
+    assert!(lost.keys().map(|key| key.as_str()).eq(&keys));
+    assert!(error.to_string().contains(&format!("`{}, {}`", keys[0], keys[1])), "{error}");
+    become_free(backend, &keys).await;
+}
+
+/// What may happen to a key of ours behind our back.
+const THEFTS: [&[&str]; 3] =
+    [&[], &["SET", "KEY", "php", "PX", "60000"], &["RPUSH", "KEY", "a list"]];
+
+fn steal(admin: &mut Admin, key: &str, theft: &[&str]) {
+    admin.ask::<()>(&["DEL", key]);
+    let words: Vec<&str> =
+        theft.iter().map(|word| if *word == "KEY" { key } else { word }).collect();
+    if !words.is_empty() {
+        admin.ask::<()>(&words);
+    }
+}
+
+async fn with_each_theft(
+    test: impl AsyncFn(&Backend, &[String; 3], usize, &'static [&'static str]),
+) {
+    for backend in [Backend::redis(), Backend::slots().await] {
+        for theft in THEFTS {
+            for nth in 0..3 {
+                let keys = keys::<3>(&backend);
+                test(&backend, &keys, nth, theft).await;
+                backend.admin().expect("a server").ask::<()>(&["DEL", &keys[nth]]);
+                backend.keeps_nothing().await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_is_stopped_when_one_key_is_taken_and_the_others_are_given_back() {
+    with_each_theft(async |backend, keys, nth, theft| {
+        let manager = backend.manager().await;
+        let mut admin = backend.admin().expect("a server");
+        let body = async {
+            steal(&mut admin, &keys[nth], theft);
+            std::future::pending::<Locked<()>>().await
+        };
+        let lock = many(&manager, keys).ttl(TTL).renew();
+        let error = tokio::time::timeout(SOON, lock.run(body)).await.expect("in time");
+        let Err(LockError::Lost(lost)) = &error else { panic!("{error:?}") };
+        assert_eq!(lost.cause(), LossCause::Taken, "key {nth} by {theft:?}");
+        assert!(lost.keys().map(|key| key.as_str()).eq(keys));
+        has_keys(&mut admin, usize::from(!theft.is_empty())).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_release_that_finds_one_key_gone_says_so_and_gives_back_the_others() {
+    with_each_theft(async |backend, keys, nth, theft| {
+        let manager = backend.manager().await;
+        let mut admin = backend.admin().expect("a server");
+        let guard = many(&manager, keys).acquire().await.expect("free");
+        steal(&mut admin, &keys[nth], theft);
+        let error = guard.release().await.expect_err("one was gone");
+        let LockError::Lost(lost) = &error else { panic!("{error}") };
+        assert_eq!(lost.cause(), LossCause::Taken, "key {nth} by {theft:?}");
+        assert_eq!(admin.keys().len(), usize::from(!theft.is_empty()), "key {nth} by {theft:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_extension_is_refused_when_one_key_is_gone() {
+    with_each_theft(async |backend, keys, nth, theft| {
+        let manager = backend.manager().await;
+        let mut admin = backend.admin().expect("a server");
+        let guard = many(&manager, keys).acquire().await.expect("free");
+        steal(&mut admin, &keys[nth], theft);
+        let error = guard.extend(LONG).await.expect_err("one was gone");
+        assert!(matches!(&error, LockError::Lost(lost) if lost.cause() == LossCause::Taken));
+        assert!(!guard.is_held());
+        drop(guard);
+        has_keys(&mut admin, usize::from(!theft.is_empty())).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_body_that_runs_to_its_end_is_told_of_the_loss() {
+    let backend = Backend::redis();
+    let manager = backend.manager().await;
+    let keys = keys::<2>(&backend);
+    let mut admin = backend.admin().expect("a server");
+    let lock = many(&manager, &keys).ttl(TTL).renew().on_lost(OnLost::Error);
+    let guard = lock.acquire().await.expect("free");
+    let seen = guard.share();
+    let body = async {
+        steal(&mut admin, &keys[1], &[]);
+        Locked::Ok(seen.lost().await.cause())
+    };
+    let error = guard.run(body).await.expect_err("lost");
+    assert!(matches!(&error, LockError::Lost(lost) if lost.cause() == LossCause::Taken), "{error}");
+    has_keys(&mut admin, 0).await;
+}

@@ -1,0 +1,127 @@
+//! Locks on several keys, claim by claim: on `memory://`, on a Redis server, and on one that wants
+//! the keys of a script in one slot.
+
+mod all_or_nothing;
+mod attribute;
+mod dropped;
+mod faults;
+mod fences;
+mod losses;
+mod reentry;
+mod sets;
+mod traffic;
+mod transfers;
+mod waits;
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use lockmacro_runtime::{Fence, Lock, LockError, LockGuard, LockKey, LockManager};
+use lockmacro_tests::{Admin, Backend, eventually};
+
+/// A ttl that never ends within a test.
+const LONG: Duration = Duration::from_secs(60);
+/// Far above what anything here needs on a loaded machine.
+const SOON: Duration = Duration::from_secs(10);
+/// For how long a key is held at a time while another one is waited for.
+const CLAIM: Duration = Duration::from_secs(5);
+
+type Locked<T> = Result<T, LockError>;
+
+/// Makes five tests of each claim: those of `on_every_backend!`, and one on a server whose keys are
+/// in slots.
+macro_rules! everywhere {
+    ($($claim:ident),+ $(,)?) => {
+        lockmacro_tests::on_every_backend!($($claim),+);
+
+        mod in_slots {
+            $(#[tokio::test]
+            async fn $claim() {
+                let backend = lockmacro_tests::Backend::slots().await;
+                lockmacro_tests::in_time(super::$claim(&backend)).await;
+                backend.keeps_nothing().await;
+            })+
+        }
+    };
+}
+use everywhere;
+
+/// A lock on one key.
+fn lock(manager: &LockManager, key: &str) -> Lock {
+    Lock::new(key).ttl(LONG).manager(manager)
+}
+
+/// A lock on several.
+fn many<K: Into<LockKey>>(
+    manager: &LockManager,
+    keys: impl IntoIterator<Item = K>,
+) -> Lock<Vec<Fence>> {
+    Lock::many(keys).ttl(LONG).manager(manager)
+}
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// Keys in the order of their bytes, `order:a` and so on, in several slots.
+fn keys<const N: usize>(backend: &Backend) -> [String; N] {
+    std::array::from_fn(|nth| backend.key(&format!("order:{}", char::from(b'a' + nth as u8))))
+}
+
+/// Which of the keys another process would get now.
+async fn free(backend: &Backend, keys: &[String]) -> Vec<bool> {
+    let mut free = Vec::new();
+    for key in keys {
+        free.push(backend.is_free(key).await);
+    }
+    free
+}
+
+/// Waits until another process would get each of the keys.
+async fn become_free(backend: &Backend, keys: &[String]) {
+    for key in keys {
+        backend.becomes_free(key, SOON).await;
+    }
+}
+
+/// The key that an error is about.
+fn busy_key(error: &LockError) -> &str {
+    match error {
+        LockError::Busy { key, .. }
+        | LockError::TimedOut { key, .. }
+        | LockError::KeyNotALock { key, .. }
+        | LockError::PartlyHeld { key, .. } => key.as_str(),
+        other => panic!("not about a key: {other}"),
+    }
+}
+
+/// Polls an acquisition until it holds `key`, while it waits for another one.
+async fn until_it_holds<F>(backend: &Backend, key: &str, acquiring: F) -> Pin<Box<F>>
+where
+    F: Future<Output = Locked<LockGuard>>,
+{
+    let mut acquiring = Box::pin(acquiring);
+    let start = std::time::Instant::now();
+    loop {
+        assert!(futures::poll!(&mut acquiring).is_pending(), "it does not have to wait");
+        if !backend.is_free(key).await {
+            return acquiring;
+        }
+        assert!(start.elapsed() < SOON, "it does not hold {key}");
+        tokio::time::sleep(ms(1)).await;
+    }
+}
+
+/// Deletes the fences that a test has left, which stay for a week otherwise.
+fn forget_fences(backend: &Backend) {
+    let Some(mut admin) = backend.admin() else { return };
+    for key in admin.keys().iter().filter(|key| key.starts_with("lm1:wf:")) {
+        admin.ask::<()>(&["DEL", key]);
+    }
+}
+
+/// Waits until the server has `count` keys.
+async fn has_keys(admin: &mut Admin, count: usize) {
+    let there = || std::future::ready(admin.keys().len() == count);
+    eventually("so many keys", SOON, there).await;
+}

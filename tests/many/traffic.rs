@@ -1,0 +1,61 @@
+//! What several keys cost a server.
+
+use lockmacro_runtime::LockManager;
+use lockmacro_tests::Backend;
+
+use crate::{LONG, Locked, lock, many};
+
+#[tokio::test]
+async fn any_number_of_keys_costs_two_commands_when_nothing_is_in_the_way() {
+    let backend = Backend::redis();
+    let manager = LockManager::connect(backend.url()).await.expect("there");
+    let mut admin = backend.admin().expect("a server");
+    // The server loads the scripts.
+    drop(many(&manager, ["a", "b"]).run(async { Locked::Ok(()) }).await);
+    for count in [3, 16, 128] {
+        for waits in [false, true] {
+            let lock = many(&manager, (0..count).map(|nth| format!("order:{nth}")));
+            let lock = if waits { lock.wait(LONG) } else { lock };
+            admin.forget_calls();
+            lock.run(async { Locked::Ok(()) }).await.expect("free");
+            let calls = admin.calls();
+            let scripts = calls.iter().find(|(name, _)| name == "evalsha");
+            assert_eq!(scripts.map(|(_, calls)| *calls), Some(2), "{count} keys: {calls:?}");
+            // What the scripts do, they do with each key; there is nothing beside.
+            let once_more =
+                |(name, calls): &&(String, u64)| name != "evalsha" && calls % count != 0;
+            assert_eq!(calls.iter().find(once_more), None, "{count} keys: {calls:?}");
+        }
+    }
+}
+
+/// All at once, those before the busy one, that one in line, those after it, the confirmation, the
+/// release: not one for each key.
+#[tokio::test]
+async fn a_busy_key_costs_as_much_whatever_the_number_of_keys() {
+    let backend = Backend::redis();
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let mut admin = backend.admin().expect("a server");
+    let mut costs = Vec::new();
+    // The second time all scripts are loaded.
+    for count in [3, 3, 16, 128] {
+        let keys: Vec<_> = (0..count).map(|nth| format!("order:{nth:03}")).collect();
+        let busy = lock(&theirs, &keys[count / 2]).acquire().await.expect("free");
+        admin.forget_calls();
+        let waiter = many(&ours, &keys).wait(LONG).acquire();
+        let mut waiter = Box::pin(waiter);
+        let line = format!("lm1:wq:{{{}}}", keys[count / 2]);
+        let start = std::time::Instant::now();
+        while admin.ask::<u64>(&["EXISTS", &line]) == 0 {
+            assert!(futures::poll!(&mut waiter).is_pending() && start.elapsed() < LONG / 2);
+            tokio::task::yield_now().await;
+        }
+        busy.release().await.expect("still held");
+        waiter.await.expect("served").release().await.expect("still held");
+        let calls = admin.calls();
+        let scripts = calls.iter().filter(|(name, _)| name.starts_with("eval"));
+        costs.push(scripts.map(|(_, calls)| calls).sum::<u64>());
+    }
+    // One of these is the holder's own release.
+    assert_eq!(costs[1..], [7; 3]);
+}

@@ -1,0 +1,67 @@
+//! Money between two accounts, in both directions at once: nothing is lost, and nobody waits for ever.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+
+use lockmacro_tests::Backend;
+
+use crate::{LONG, Locked, everywhere, many};
+
+everywhere!(opposite_transfers_keep_the_balance_and_do_not_deadlock);
+
+const ROUNDS: u32 = 10_000;
+const TASKS: u32 = 8;
+const OPENING: i64 = 1_000;
+
+/// An account whose amount is read and written in two steps, as by a body that awaits a database.
+#[derive(Default)]
+struct Account {
+    cents: AtomicI64,
+    in_use: AtomicBool,
+}
+
+impl Account {
+    async fn book(&self, cents: i64) {
+        assert!(!self.in_use.swap(true, Ordering::SeqCst), "two bodies under one key");
+        let before = self.cents.load(Ordering::SeqCst);
+        tokio::task::yield_now().await;
+        self.cents.store(before + cents, Ordering::SeqCst);
+        self.in_use.store(false, Ordering::SeqCst);
+    }
+}
+
+async fn opposite_transfers_keep_the_balance_and_do_not_deadlock(backend: &Backend) {
+    let keys = [backend.key("account:1"), backend.key("account:2")];
+    let accounts = Arc::new([Account::default(), Account::default()]);
+    for account in accounts.iter() {
+        account.cents.store(OPENING, Ordering::SeqCst);
+    }
+    let done = Arc::new(AtomicU32::new(0));
+    let mut tasks = Vec::new();
+    for nth in 0..TASKS {
+        // As many processes as tasks, half of which transfer in each direction.
+        let manager = backend.manager().await;
+        let (from, to) = if nth % 2 == 0 { (0, 1) } else { (1, 0) };
+        let (keys, accounts, done) = (keys.clone(), Arc::clone(&accounts), Arc::clone(&done));
+        tasks.push(tokio::spawn(async move {
+            for cents in 0..ROUNDS / TASKS {
+                let cents = i64::from(cents);
+                let lock = many(&manager, [&keys[from], &keys[to]]).wait(LONG);
+                let booked = lock.run(async {
+                    accounts[from].book(-cents).await;
+                    accounts[to].book(cents).await;
+                    done.fetch_add(1, Ordering::SeqCst);
+                    Locked::Ok(())
+                });
+                booked.await.expect("both accounts");
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.expect("a task");
+    }
+    assert_eq!(done.load(Ordering::SeqCst), ROUNDS);
+    // Each direction has moved the same.
+    let cents = accounts.each_ref().map(|account| account.cents.load(Ordering::SeqCst));
+    assert_eq!(cents, [OPENING, OPENING]);
+}

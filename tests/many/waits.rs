@@ -1,0 +1,290 @@
+//! Waiting for several keys: each in its own line, in one order, holding those before it.
+
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::{LockError, LockManager};
+use lockmacro_tests::{Backend, on_every_backend};
+use tokio::time::timeout;
+
+use crate::{
+    CLAIM, LONG, Locked, SOON, become_free, busy_key, everywhere, free, keys, lock, many, ms,
+    until_it_holds,
+};
+
+everywhere!(
+    a_waiter_gets_all_keys_when_the_last_is_free,
+    each_of_several_busy_keys_is_waited_for,
+    a_waiter_holds_what_is_before_the_busy_key_and_nothing_after_it,
+    a_wait_in_vain_leaves_nothing_and_says_for_which_key,
+    the_lease_of_who_has_waited_is_whole,
+    waiters_for_the_same_keys_are_served_in_order,
+    a_key_that_is_never_free_is_had_in_its_turn,
+    a_shutdown_sends_a_waiter_away,
+    a_sync_caller_waits_too,
+);
+on_every_backend!(
+    what_a_waiter_holds_it_holds_for_as_long_as_it_waits,
+    a_waiter_that_stands_still_holds_nothing_for_long_and_begins_again,
+);
+
+async fn a_waiter_gets_all_keys_when_the_last_is_free(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let keys = keys::<3>(backend);
+    for busy in 0..3 {
+        let guard = lock(&theirs, &keys[busy]).acquire().await.expect("free");
+        let waiter = many(&ours, &keys).wait(LONG).acquire();
+        let mut waiter = Box::pin(waiter);
+        timeout(ms(50), &mut waiter).await.expect_err("one is busy");
+        guard.release().await.expect("still held");
+        let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+        assert_eq!(free(backend, &keys).await, [false; 3]);
+        guard.release().await.expect("still held");
+        assert_eq!(free(backend, &keys).await, [true; 3]);
+    }
+}
+
+async fn each_of_several_busy_keys_is_waited_for(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let keys = keys::<4>(backend);
+    let mut holders = Vec::new();
+    for key in [&keys[0], &keys[2], &keys[3]] {
+        holders.push(lock(&theirs, key).acquire().await.expect("free"));
+    }
+    let mut waiter = Box::pin(many(&ours, &keys).wait(LONG).acquire());
+    // The last first: who waits for the first does not care.
+    while let Some(guard) = holders.pop() {
+        timeout(ms(50), &mut waiter).await.expect_err("one is busy");
+        guard.release().await.expect("still held");
+    }
+    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    assert_eq!(free(backend, &keys).await, [false; 4]);
+    guard.release().await.expect("still held");
+}
+
+async fn a_waiter_holds_what_is_before_the_busy_key_and_nothing_after_it(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let keys = keys::<4>(backend);
+    let guard = lock(&theirs, &keys[2]).acquire().await.expect("free");
+    let waiter = many(&ours, &keys).wait(LONG).acquire();
+    let waiter = until_it_holds(backend, &keys[1], waiter).await;
+    assert_eq!(free(backend, &keys).await, [false, false, false, true]);
+    drop(waiter);
+    become_free(backend, &keys[..2]).await;
+    guard.release().await.expect("still held");
+}
+
+async fn a_wait_in_vain_leaves_nothing_and_says_for_which_key(backend: &Backend) {
+    // A loaded machine may need longer for an answer than is waited here.
+    let ours = backend.manager_from(LockManager::builder().timeout(LONG / 2)).await;
+    let theirs = backend.manager_from(LockManager::builder().label("web-7")).await;
+    let keys = keys::<3>(backend);
+    for busy in 0..3 {
+        let guard = lock(&theirs, &keys[busy]).acquire().await.expect("free");
+        let error = many(&ours, &keys).wait(ms(200)).acquire().await.expect_err("busy");
+        let LockError::TimedOut { owner, position, .. } = &error else { panic!("{error}") };
+        assert_eq!((busy_key(&error), owner.as_deref()), (keys[busy].as_str(), Some("web-7")));
+        assert_eq!(*position, 0);
+        let others = std::array::from_fn::<_, 3, _>(|nth| nth != busy);
+        assert_eq!(free(backend, &keys).await, others, "given back before the error is told");
+        guard.release().await.expect("still held");
+        become_free(backend, &keys).await;
+    }
+}
+
+async fn the_lease_of_who_has_waited_is_whole(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let keys = keys::<2>(backend);
+    for ttl in [ms(1_000), LONG] {
+        let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
+        let waiter = many(&ours, &keys).ttl(ttl).wait(LONG).acquire();
+        let mut waiter = until_it_holds(backend, &keys[0], waiter).await;
+        // Longer than the lease, in all.
+        for _ in 0..12 {
+            timeout(ms(100), &mut waiter).await.expect_err("one is busy");
+        }
+        guard.release().await.expect("still held");
+        let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+        assert!(guard.remaining() > ttl / 2, "{:?} of {ttl:?}", guard.remaining());
+        guard.release().await.expect("still held");
+    }
+}
+
+async fn waiters_for_the_same_keys_are_served_in_order(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let keys = keys::<3>(backend);
+    let guard = many(&theirs, &keys).acquire().await.expect("free");
+    let served = std::sync::Mutex::new(Vec::new());
+    let mut waiters: Vec<_> = (0..6)
+        .map(|nth| {
+            let (served, mut keys) = (&served, keys.to_vec());
+            // Each names them in another order.
+            keys.rotate_left(nth % 3);
+            let lock = many(&ours, keys).wait(LONG);
+            Box::pin(lock.run(async move {
+                served.lock().expect("served").push(nth);
+                Locked::Ok(())
+            }))
+        })
+        .collect();
+    for waiter in &mut waiters {
+        // It stands in line when it has been given the time for it.
+        timeout(ms(40), waiter).await.expect_err("busy");
+    }
+    guard.release().await.expect("still held");
+    for ended in timeout(LONG / 2, futures::future::join_all(waiters)).await.expect("in time") {
+        ended.expect("served");
+    }
+    assert_eq!(*served.lock().expect("served"), [0, 1, 2, 3, 4, 5]);
+}
+
+/// Others hand the second key to each other all the time.
+async fn a_key_that_is_never_free_is_had_in_its_turn(backend: &Backend) {
+    let ours = backend.manager().await;
+    let keys = keys::<2>(backend);
+    let mut others = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let (manager, key) = (backend.manager().await, keys[1].clone());
+        others.spawn(async move {
+            loop {
+                let body = async {
+                    tokio::time::sleep(ms(2)).await;
+                    Locked::Ok(())
+                };
+                lock(&manager, &key).wait(LONG).run(body).await.expect("served");
+            }
+        });
+    }
+    for _ in 0..10 {
+        let waiter = many(&ours, &keys).wait(LONG).run(async { Locked::Ok(()) });
+        timeout(SOON, waiter).await.expect("it is not overtaken for ever").expect("served");
+    }
+    others.shutdown().await;
+    become_free(backend, &keys).await;
+}
+
+async fn a_shutdown_sends_a_waiter_away(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let keys = keys::<2>(backend);
+    let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
+    let waiter = many(&ours, &keys).wait_forever().acquire();
+    let waiter = until_it_holds(backend, &keys[0], waiter).await;
+    let (shut_down, waited) = tokio::join!(ours.shutdown(LONG), waiter);
+    assert_eq!(shut_down, Ok(()));
+    assert_eq!(waited.expect_err("closed"), LockError::ShutDown);
+    become_free(backend, &keys[..1]).await;
+    guard.release().await.expect("still held");
+}
+
+async fn a_sync_caller_waits_too(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let keys = keys::<2>(backend);
+    let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
+    let given = keys.clone();
+    let thread =
+        std::thread::spawn(move || many(&ours, &given).wait(LONG).run_blocking(|| Locked::Ok(7)));
+    let held = || async { !backend.is_free(&keys[0]).await };
+    lockmacro_tests::eventually("it holds the first", SOON, held).await;
+    guard.release().await.expect("still held");
+    let ended = lockmacro_tests::on_a_plain_thread(move || thread.join().expect("no panic")).await;
+    assert_eq!(ended, Ok(7));
+    become_free(backend, &keys).await;
+}
+
+async fn what_a_waiter_holds_it_holds_for_as_long_as_it_waits(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let keys = keys::<2>(backend);
+    let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
+    let waiter = many(&ours, &keys).wait_forever().acquire();
+    let mut waiter = until_it_holds(backend, &keys[0], waiter).await;
+    let start = Instant::now();
+    while start.elapsed() < CLAIM + ms(2_000) {
+        timeout(ms(100), &mut waiter).await.expect_err("one is busy");
+        assert!(!backend.is_free(&keys[0]).await, "after {:?}", start.elapsed());
+    }
+    guard.release().await.expect("still held");
+    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    guard.release().await.expect("still held");
+}
+
+async fn a_waiter_that_stands_still_holds_nothing_for_long_and_begins_again(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let keys = keys::<2>(backend);
+    let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
+    let waiter = many(&ours, &keys).wait_forever().acquire();
+    let waiter = until_it_holds(backend, &keys[0], waiter).await;
+    // Nobody polls it any more, for longer than it may hold what it waits with.
+    backend.becomes_free(&keys[0], CLAIM + SOON).await;
+    let other = lock(&theirs, &keys[0]).acquire().await.expect("free");
+    guard.release().await.expect("still held");
+    let mut waiter = waiter;
+    timeout(ms(1_000), &mut waiter).await.expect_err("the first key is another's by now");
+    assert!(other.is_held());
+    other.release().await.expect("still held");
+    let guard = timeout(SOON + CLAIM, waiter).await.expect("in time").expect("served");
+    assert_eq!(free(backend, &keys).await, [false; 2]);
+    guard.release().await.expect("still held");
+}
+
+/// A key that is free for a moment although somebody waits for it.
+#[tokio::test]
+async fn who_waits_for_one_key_is_not_overtaken_by_who_asks_for_several() {
+    let backend = Backend::redis();
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let keys = keys::<2>(&backend);
+    let mut admin = backend.admin().expect("a server");
+    for key in &keys {
+        admin.ask::<()>(&["SET", key, "php", "PX", "60000"]);
+        let mut waiter = Box::pin(lock(&theirs, key).wait(LONG).acquire());
+        let line = format!("lm1:wq:{{{key}}}");
+        while admin.ask::<u64>(&["EXISTS", &line]) == 0 {
+            timeout(ms(1), &mut waiter).await.expect_err("busy");
+        }
+        admin.ask::<()>(&["DEL", &keys[0], &keys[1]]);
+        let error = many(&ours, &keys).acquire().await.expect_err("somebody is before us");
+        assert_eq!(busy_key(&error), key);
+        waiter.await.expect("handed over").release().await.expect("still held");
+    }
+}
+
+/// A key that is deleted, or taken, while its waiter waits for the next one.
+#[tokio::test]
+async fn what_is_lost_while_waiting_is_waited_for_again() {
+    for backend in [Backend::redis(), Backend::slots().await] {
+        let (ours, theirs) = (backend.manager().await, backend.manager().await);
+        let keys = keys::<3>(&backend);
+        let mut admin = backend.admin().expect("a server");
+        let last = lock(&theirs, &keys[2]).acquire().await.expect("free");
+        let waiter = many(&ours, &keys).wait(LONG).acquire();
+        let mut waiter = until_it_holds(&backend, &keys[1], waiter).await;
+        admin.ask::<()>(&["DEL", &keys[0]]);
+        let first = lock(&theirs, &keys[0]).acquire().await.expect("deleted");
+        last.release().await.expect("still held");
+        timeout(ms(500), &mut waiter).await.expect_err("it does not have all of them");
+        // Whoever waits for the first holds nothing.
+        become_free(&backend, &keys[1..]).await;
+        first.release().await.expect("still held");
+        let guard = timeout(SOON + CLAIM, waiter).await.expect("in time").expect("served");
+        assert_eq!(free(&backend, &keys).await, [false; 3]);
+        guard.release().await.expect("still held");
+        backend.keeps_nothing().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_goes_away_while_one_waits_is_told_as_that() {
+    let mut server = lockmacro_tests::Server::start();
+    let (ours, theirs) = (
+        LockManager::builder().timeout(ms(400)).connect(&server.url()).await.expect("there"),
+        LockManager::connect(&server.url()).await.expect("there"),
+    );
+    let _busy = lock(&theirs, "order:b").acquire().await.expect("free");
+    let waiter = many(&ours, ["order:a", "order:b"]).wait(ms(3_000)).acquire();
+    let mut waiter = Box::pin(waiter);
+    timeout(ms(200), &mut waiter).await.expect_err("busy");
+    server.kill();
+    let error = timeout(LONG / 2, waiter).await.expect("in time").expect_err("gone");
+    assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
+    let wait = Duration::from_secs(1);
+    let error = many(&ours, ["order:a", "order:b"]).wait(wait).acquire().await.expect_err("gone");
+    assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
+}
