@@ -53,7 +53,7 @@ async fn the_rights_it_names_are_enough_and_each_is_needed() {
         admin.ask::<()>(&["ACL", "LOG", "RESET"]);
         // What is refused without these has no caller: it is in the server's log, and for `zrem` in
         // ours.
-        let optional = ["+ping", "+subscribe", "+publish", "+zrem"];
+        let optional = ["+ping", "+subscribe", "+publish", "+pubsub|numsub", "+zrem"];
         let result = take_refuse_and_release(&server, &url).await;
         assert!(!admin.ask::<Vec<redis::Value>>(&["ACL", "LOG"]).is_empty(), "{right} is unused");
         assert_eq!(result.is_err(), !optional.contains(&&**right), "{right}: {result:?}");
