@@ -74,6 +74,12 @@ async fn take_refuse_and_release(server: &Server, url: &str) -> Result<(), LockE
     }
     let (guard, _) = order(&locks).acquire_fenced().await?;
     let next = LockManager::connect(url).await?;
+    let in_vain = LockManager::connect(url).await?;
+    if let Ok(guard) = order(&in_vain).wait(Duration::from_millis(10)).acquire().await {
+        guard.release().await?;
+    }
+    // Until it has left the line, or may not.
+    in_vain.shutdown(Duration::from_secs(1)).await?;
     let mut waiting = pin!(order(&next).wait_forever().acquire());
     // It goes on asking until it stands in line.
     let mut line = server.admin();
