@@ -59,7 +59,7 @@ pub enum Event {
     Flush,
     /// Nobody asks for as long as the line is kept.
     Silence,
-    /// Whether the scripts may publish.
+    /// Whether the scripts may publish, and ask who listens.
     Publish(bool),
     /// Whether the server has memory left.
     Memory(bool),
@@ -149,7 +149,7 @@ pub struct World {
     /// Who should stand in line, in this order.
     pub line: Vec<usize>,
     pub last_fence: u64,
-    /// The scripts may not publish.
+    /// The scripts may neither publish nor ask who listens.
     pub muted: bool,
     /// The server has no memory left.
     pub full: bool,

@@ -65,8 +65,9 @@ impl Schedule<'_> {
                 &[]
             }
             Event::Publish(may) => {
-                let may = if *may { "+publish" } else { "-publish" };
-                &[words(&["ACL", "SETUSER", "default", may])]
+                let sign = if *may { '+' } else { '-' };
+                let (publish, ask) = (format!("{sign}publish"), format!("{sign}pubsub"));
+                &[words(&["ACL", "SETUSER", "default", &publish, &ask])]
             }
             Event::Memory(left) => {
                 let most = if *left { "0" } else { "1" };

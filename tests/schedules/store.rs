@@ -170,7 +170,7 @@ impl Store {
         let mut memory = redis::cmd("CONFIG");
         memory.arg("SET").arg("maxmemory").arg("0");
         let mut rights = redis::cmd("ACL");
-        rights.arg("SETUSER").arg("default").arg("+publish");
+        rights.arg("SETUSER").arg("default").arg("+publish").arg("+pubsub");
         self.run(&[memory, rights, redis::cmd("FLUSHALL")]).1
     }
 

@@ -1,8 +1,8 @@
 //! Messages and confirmations that come late, or not at all the first time.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_runtime::{Lock, LockManager, LossCause};
 use lockmacro_tests::{Proxy, Server, eventually};
 use tokio::time::{sleep_until, timeout};
 
@@ -115,4 +115,22 @@ async fn a_waiter_that_is_dropped_is_cleared_away_once() {
         .sum();
     // The first one may have to bring its script.
     assert!(calls <= 2, "{calls} releases of one waiter");
+}
+
+#[tokio::test]
+async fn a_hand_over_that_cannot_be_confirmed_is_lost_when_the_claim_ends() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let ours = manager(&server).await;
+    let theirs = LockManager::connect(&proxy.url()).await.expect("the server is there");
+    let guard = lock(&ours, KEY).acquire().await.expect("free");
+    let next = Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+    // The connection that confirms is a new one.
+    proxy.refuse(true);
+    let handed_over = Instant::now();
+    guard.release().await.expect("still held");
+    let next = next.await.expect("served");
+    let lost = timeout(CLAIM, next.lost()).await.expect("not believed any longer");
+    assert_eq!(lost.cause(), LossCause::NotRenewed);
+    assert!(handed_over.elapsed() > CLAIM / 2, "after {:?}", handed_over.elapsed());
 }

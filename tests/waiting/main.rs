@@ -12,6 +12,7 @@ mod late;
 mod line;
 mod order;
 mod outcomes;
+mod replicas;
 mod runtimes;
 mod shutdown;
 mod threads;

@@ -8,8 +8,8 @@ use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
-    AsyncConnectionConfig, Client, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
-    RedisError, Value,
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo,
+    PushKind, RedisError, Value,
 };
 
 use super::greeting::greeting;
@@ -87,6 +87,11 @@ impl Connector {
             detail: "it is not of the form `redis://user:password@host:port/db`".to_owned(),
         };
         let info = url.into_connection_info().map_err(invalid)?;
+        // Another crate of the program may have switched the library's TLS on.
+        if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+            let detail = "there is no TLS: give a `redis://` URL".to_owned();
+            return Err(LockError::InvalidUrl { detail });
+        }
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
         // A connection that is silently cut while nobody uses it is noticed before it is needed.
         let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(IDLE / 6);

@@ -46,6 +46,14 @@ local function tell(id, channel, fence, px)
   return redis.pcall('PUBLISH', channel, word)
 end
 
+-- Whether somebody listens to a waiter's channel here. Asked before anything is said: who listens to
+-- another node of a cluster, or to a primary of old, hears what is said here and does not count, and
+-- must not believe in a lock that was handed on meanwhile. An error tells nothing.
+local function is_heard(channel)
+  local listeners = redis.pcall('PUBSUB', 'NUMSUB', channel)[2]
+  return type(listeners) ~= 'number' or listeners > 0
+end
+
 -- Hands the lock to who has waited longest and still lives, for at most `claim` milliseconds until
 -- that one has confirmed it; returns its token. nil when nobody waits, false when too many dead ones
 -- were in front. `caller` needs no message: it gets the answer.
@@ -61,15 +69,15 @@ local function promote(claim, caller)
       return head
     end
     if deadline and tonumber(deadline) * 1000 > now_us() then
-      local px = math.min(tonumber(ttl), tonumber(claim))
-      local fence = fenced == '1' and next_fence() or '0'
-      redis.call('SET', KEYS[1], head, 'PX', px)
-      local heard = tell(id, channel, fence, px)
-      -- Nobody listens: that one is dead, and the next is asked. An error tells nothing.
-      if probe == '0' or type(heard) ~= 'number' or heard > 0 then
+      if probe == '0' or is_heard(channel) then
+        local px = math.min(tonumber(ttl), tonumber(claim))
+        local fence = fenced == '1' and next_fence() or '0'
+        redis.call('SET', KEYS[1], head, 'PX', px)
+        tell(id, channel, fence, px)
         return head
       end
-      redis.call('DEL', KEYS[1])
+      -- Dead, and the next is asked; or listening elsewhere, and to ask again.
+      tell(id, channel, '0', 0)
     end
   end
   return false

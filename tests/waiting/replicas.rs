@@ -1,0 +1,41 @@
+//! Replicas hear what is published on their primary.
+
+use std::time::Duration;
+
+use lockmacro_runtime::{LockError, LockManager};
+use lockmacro_tests::Server;
+
+use crate::line::Line;
+use crate::{KEY, Locked, lock, ms};
+
+const WAIT: Duration = Duration::from_secs(5);
+
+async fn manager(server: &Server) -> LockManager {
+    LockManager::builder().timeout(ms(500)).connect(&server.url()).await.expect("there")
+}
+
+/// An operator swaps two servers by hand. Who was first in line listens to the primary of old, and
+/// hears what the new one tells those who listen there.
+#[tokio::test]
+async fn who_listens_to_a_primary_of_old_believes_in_no_lock() {
+    let before = Server::start();
+    let port = before.port().to_string();
+    let now = Server::with(&["--replicaof", "127.0.0.1", &port]);
+    let holder = manager(&before).await;
+    let _guard = lock(&holder, KEY).acquire().await.expect("free");
+    let listener = manager(&before).await;
+    let waiter = tokio::spawn(lock(&listener, KEY).wait(WAIT).run(async { Locked::Ok(1) }));
+    Line::at(&now, KEY).reaches(1).await;
+
+    // Nobody holds the lock on the new primary, and the one who is first does not listen there.
+    let mut admin = now.admin();
+    let next = manager(&now).await;
+    admin.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
+    admin.ask::<()>(&["DEL", KEY]);
+    let guard = lock(&next, KEY).wait(WAIT).acquire().await.expect("granted");
+    let port = now.port().to_string();
+    before.admin().ask::<()>(&["REPLICAOF", "127.0.0.1", &port]);
+    let told = waiter.await.expect("no panic");
+    assert!(matches!(told, Err(LockError::Unavailable { .. })), "{told:?}");
+    guard.release().await.expect("still held");
+}
