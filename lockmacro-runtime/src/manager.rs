@@ -45,8 +45,8 @@ static INSTALLED: OnceLock<LockManager> = OnceLock::new();
 /// }
 /// ```
 ///
-/// A manager needs at most two connections to the server: one shared by all callers, made on the
-/// runtime that first asks, and one of its background thread.
+/// A manager needs at most two connections to a server: one shared by all callers, made on the
+/// runtime that first asks, and one of its background thread. In a cluster it is so for each node.
 #[derive(Clone)]
 pub struct LockManager(Arc<Inner>);
 
@@ -73,6 +73,8 @@ impl LockManager {
     ///
     /// - `redis://[user:password@]host[:port][/db]`, or `redis+unix:///path/to/socket`: a Redis
     ///   server, 6.2 or later;
+    /// - `redis-cluster://[user:password@]host[:port],host[:port]…`: a Redis Cluster, of which one
+    ///   of the hosts has to answer;
     /// - `memory://`: the locks of this process, with the same meaning and nothing to install.
     ///   Managers connected to `memory://` exclude each other, as those of one server do.
     ///

@@ -1,23 +1,21 @@
-//! How a connection to a server is opened, and what comes by it without having been asked for.
+//! How a connection to a server is opened.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
+use redis::aio::{MultiplexedConnection, SendError};
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo,
-    PushKind, RedisError, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion,
+    PushInfo, RedisError, RedisResult, Value,
 };
 
+use super::grants::{Ear, Grants};
 use super::greeting::greeting;
 use super::trouble::{Passing, Trouble, full};
-use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
-use crate::fence::Fence;
-use crate::waiting::{Handover, Waiters};
 
 /// How long a connection is idle before the system looks whether it is still there.
 const IDLE: Duration = Duration::from_secs(30);
@@ -39,6 +37,7 @@ pub(super) enum Hearing {
 pub(super) struct Connection {
     pub(super) inner: MultiplexedConnection,
     pub(super) hearing: Hearing,
+    pub(super) ear: Arc<Ear>,
     /// Calls in a row that were not answered.
     silent: Arc<AtomicU32>,
 }
@@ -51,14 +50,20 @@ pub(super) struct Connector {
     resp3: Client,
     /// How the next connection is opened.
     hearing: Mutex<Hearing>,
-    /// Who waits for grants, which come by a channel of this connector's own.
-    pub(super) waiters: Arc<Waiters>,
-    pub(super) channel: String,
+    pub(super) grants: Arc<Grants>,
 }
 
 impl Connection {
-    fn new(inner: MultiplexedConnection, hearing: Hearing) -> Self {
-        Self { inner, hearing, silent: Arc::default() }
+    fn new(inner: MultiplexedConnection, hearing: Hearing, ear: Arc<Ear>) -> Self {
+        Self { inner, hearing, ear, silent: Arc::default() }
+    }
+
+    /// Sends a command after an ASKING, which is for the next command only.
+    pub(super) async fn asking(&mut self, command: &Cmd) -> RedisResult<Value> {
+        let mut both = redis::Pipeline::with_capacity(2);
+        both.cmd("ASKING").add_command(command.clone());
+        let replies = self.inner.send_packed_commands(&both, 1, 1).await?;
+        Ok(replies.into_iter().next_back().unwrap_or(Value::Nil))
     }
 
     pub(super) fn answered(&self) {
@@ -106,21 +111,47 @@ impl Connector {
         let resp3 = settings.clone().set_protocol(ProtocolVersion::RESP3);
         let plain = Client::open(info.clone().set_redis_settings(settings)).map_err(invalid)?;
         let resp3 = Client::open(info.set_redis_settings(resp3)).map_err(invalid)?;
-        Ok(Self::with(plain, resp3))
+        Ok(Self::with(plain, resp3, Grants::new(false)))
     }
 
     /// One for the same server, with waiters of its own.
     pub(super) fn apart(&self) -> Self {
-        Self::with(self.plain.clone(), self.resp3.clone())
+        Self::with(self.plain.clone(), self.resp3.clone(), Grants::new(self.grants.by_slot))
     }
 
-    fn with(plain: Client, resp3: Client) -> Self {
-        Self {
-            plain,
-            resp3,
-            hearing: Mutex::new(Hearing::NotAsked),
-            waiters: Arc::default(),
-            channel: format!("lm1:{:032x}", fastrand::u128(..)),
+    fn with(plain: Client, resp3: Client, grants: Arc<Grants>) -> Self {
+        Self { plain, resp3, hearing: Mutex::new(Hearing::NotAsked), grants }
+    }
+
+    /// One for another server that has the same users and settings.
+    pub(super) fn to(
+        &self,
+        host: &str,
+        port: u16,
+        grants: &Arc<Grants>,
+    ) -> Result<Self, LockError> {
+        let to = |client: &Client| {
+            let info = client.get_connection_info().clone();
+            let address = match info.addr().clone() {
+                ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+                    ConnectionAddr::TcpTls { host: host.to_owned(), port, insecure, tls_params }
+                }
+                _ => ConnectionAddr::Tcp(host.to_owned(), port),
+            };
+            Client::open(info.set_addr(address)).map_err(|_| LockError::InvalidUrl {
+                detail: "a node of the cluster has an address that cannot be used".to_owned(),
+            })
+        };
+        Ok(Self::with(to(&self.plain)?, to(&self.resp3)?, Arc::clone(grants)))
+    }
+
+    /// The host and port of the server; `None` for a socket.
+    pub(super) fn address(&self) -> Option<(&str, u16)> {
+        match self.plain.get_connection_info().addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                Some((host, *port))
+            }
+            _ => None,
         }
     }
 
@@ -147,10 +178,19 @@ impl Connector {
     async fn open_and_ask(&self) -> Result<Connection, Trouble> {
         let mut hearing = *self.hearing();
         if hearing == Hearing::Yes {
-            let pushes = pushes(Arc::clone(&self.waiters));
+            let ear = Ear::new(&self.grants);
+            let pushed = Arc::clone(&ear);
+            let pushes = move |push: PushInfo| -> Result<(), SendError> {
+                pushed.push(&push);
+                Ok(())
+            };
             let config = AsyncConnectionConfig::new().set_push_sender(pushes);
             match opened(&self.resp3, config).await {
-                Ok(inner) => return self.subscribe(inner).await,
+                // The channels of slots are for who waits there to open.
+                Ok(inner) if self.grants.by_slot => {
+                    return Ok(Connection::new(inner, Hearing::Yes, ear));
+                }
+                Ok(inner) => return self.subscribe(inner, ear).await,
                 Err(Trouble::Final(LockError::Unavailable {
                     reason: Unavailability::Protocol,
                     ..
@@ -163,22 +203,27 @@ impl Connector {
             }
         }
         let inner = opened(&self.plain, AsyncConnectionConfig::new()).await?;
-        Ok(Connection::new(inner, hearing))
+        Ok(Connection::new(inner, hearing, Ear::new(&self.grants)))
     }
 
     /// Has grants come by this connection, if the user may listen to the channel and send to it:
     /// who hands a lock over is asked whether somebody heard it.
-    async fn subscribe(&self, mut inner: MultiplexedConnection) -> Result<Connection, Trouble> {
+    async fn subscribe(
+        &self,
+        mut inner: MultiplexedConnection,
+        ear: Arc<Ear>,
+    ) -> Result<Connection, Trouble> {
+        let channel = self.grants.channel(0);
         let mut knock = redis::cmd("PUBLISH");
-        knock.arg(&self.channel).arg("");
-        let heard = match inner.subscribe(&self.channel).await {
+        knock.arg(&channel).arg("");
+        let heard = match inner.subscribe(&channel).await {
             Ok(()) => inner.send_packed_command(&knock).await.and_then(Value::extract_error),
             Err(error) => Err(error),
         };
         match heard.map_err(unapplied) {
-            Ok(_) => Ok(Connection::new(inner, Hearing::Yes)),
+            Ok(_) => Ok(Connection::new(inner, Hearing::Yes, ear)),
             Err(Trouble::Passing(passing)) => Err(Trouble::Passing(passing)),
-            Err(_) => Ok(Connection::new(inner, Hearing::Refused)),
+            Err(_) => Ok(Connection::new(inner, Hearing::Refused, ear)),
         }
     }
 
@@ -213,30 +258,4 @@ fn unapplied(error: RedisError) -> Trouble {
         passing.unknown = false;
     }
     trouble
-}
-
-/// Passes on what comes by a connection without having been asked for.
-fn pushes(waiters: Arc<Waiters>) -> impl AsyncPushSender {
-    move |push: PushInfo| -> Result<(), SendError> {
-        match (push.kind, push.data.as_slice()) {
-            (PushKind::Message, [_, Value::BulkString(grant)]) => {
-                if let Some((number, handover)) = handover(grant) {
-                    waiters.grant(number, handover);
-                }
-            }
-            (PushKind::Disconnection, _) => waiters.alarm_all(),
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-/// Reads `number|fence|time in microseconds|ttl in milliseconds`, as queue.lua writes.
-fn handover(grant: &[u8]) -> Option<(u64, Handover)> {
-    let mut fields = std::str::from_utf8(grant).ok()?.splitn(4, '|').map(str::parse::<u64>);
-    let mut field = || fields.next()?.ok();
-    let (number, fence, at, ttl) = (field()?, field()?, field()?, field()?);
-    let fence = Fence::try_from(fence).ok().filter(|_| fence > 0);
-    let (heard, ttl) = (Moment::now(), Duration::from_millis(ttl));
-    Some((number, Handover { heard, at, ttl, fence }))
 }
