@@ -12,6 +12,7 @@ use redis::{
     PushKind, RedisError, Value,
 };
 
+use super::ear::Ear;
 use super::greeting::greeting;
 use super::trouble::{Passing, Trouble, full};
 use crate::clock::Moment;
@@ -28,17 +29,21 @@ const ROOM: usize = 1 << 24;
 /// Whether grants come by a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hearing {
-    /// Nobody has waited yet.
+    /// Nobody has waited yet, or what they came by has ended.
     NotAsked,
     Yes,
-    /// The server does not speak RESP3, or the user may not use the channel.
+    /// By a second connection: the server does not speak RESP3.
+    Apart,
+    /// The user may not use the channel.
     Refused,
 }
 
 #[derive(Clone)]
 pub(super) struct Connection {
     pub(super) inner: MultiplexedConnection,
-    pub(super) hearing: Hearing,
+    hearing: Hearing,
+    /// Is given up with the connection.
+    ear: Option<Arc<Ear>>,
     /// Calls in a row that were not answered.
     silent: Arc<AtomicU32>,
 }
@@ -58,7 +63,14 @@ pub(super) struct Connector {
 
 impl Connection {
     fn new(inner: MultiplexedConnection, hearing: Hearing) -> Self {
-        Self { inner, hearing, silent: Arc::default() }
+        Self { inner, hearing, ear: None, silent: Arc::default() }
+    }
+
+    pub(super) fn hearing(&self) -> Hearing {
+        match &self.ear {
+            Some(ear) if !ear.is_open() => Hearing::NotAsked,
+            _ => self.hearing,
+        }
     }
 
     pub(super) fn answered(&self) {
@@ -150,35 +162,50 @@ impl Connector {
             let pushes = pushes(Arc::clone(&self.waiters));
             let config = AsyncConnectionConfig::new().set_push_sender(pushes);
             match opened(&self.resp3, config).await {
-                Ok(inner) => return self.subscribe(inner).await,
+                Ok(mut inner) => {
+                    let subscribed = inner.subscribe(&self.channel).await;
+                    return self.heard_by(Connection::new(inner, hearing), subscribed).await;
+                }
                 Err(Trouble::Final(LockError::Unavailable {
                     reason: Unavailability::Protocol,
                     ..
                 })) => {
                     // The server does not know HELLO, or not this version.
-                    hearing = Hearing::Refused;
+                    hearing = Hearing::Apart;
                     *self.hearing() = hearing;
                 }
                 Err(trouble) => return Err(trouble),
             }
         }
         let inner = opened(&self.plain, AsyncConnectionConfig::new()).await?;
-        Ok(Connection::new(inner, hearing))
+        let mut connection = Connection::new(inner, hearing);
+        if hearing != Hearing::Apart {
+            return Ok(connection);
+        }
+        let ear = Ear::open(&self.plain, &self.channel, Arc::clone(&self.waiters)).await;
+        let subscribed = ear.map(|ear| connection.ear = Some(Arc::new(ear)));
+        self.heard_by(connection, subscribed).await
     }
 
     /// Has grants come by this connection, if the user may listen to the channel and send to it:
     /// who hands a lock over is asked whether somebody heard it.
-    async fn subscribe(&self, mut inner: MultiplexedConnection) -> Result<Connection, Trouble> {
+    async fn heard_by(
+        &self,
+        mut connection: Connection,
+        subscribed: Result<(), RedisError>,
+    ) -> Result<Connection, Trouble> {
         let mut knock = redis::cmd("PUBLISH");
         knock.arg(&self.channel).arg("");
-        let heard = match inner.subscribe(&self.channel).await {
-            Ok(()) => inner.send_packed_command(&knock).await.and_then(Value::extract_error),
+        let heard = match subscribed {
+            Ok(()) => connection.inner.send_packed_command(&knock).await,
             Err(error) => Err(error),
         };
-        match heard.map_err(unapplied) {
-            Ok(_) => Ok(Connection::new(inner, Hearing::Yes)),
-            Err(Trouble::Passing(passing)) => Err(Trouble::Passing(passing)),
-            Err(_) => Ok(Connection::new(inner, Hearing::Refused)),
+        match heard.and_then(Value::extract_error).map_err(unapplied) {
+            Ok(_) => Ok(connection),
+            Err(Trouble::Final(LockError::AccessDenied { .. } | LockError::Unavailable { .. })) => {
+                Ok(Connection::new(connection.inner, Hearing::Refused))
+            }
+            Err(trouble) => Err(trouble),
         }
     }
 
@@ -219,15 +246,18 @@ fn unapplied(error: RedisError) -> Trouble {
 fn pushes(waiters: Arc<Waiters>) -> impl AsyncPushSender {
     move |push: PushInfo| -> Result<(), SendError> {
         match (push.kind, push.data.as_slice()) {
-            (PushKind::Message, [_, Value::BulkString(grant)]) => {
-                if let Some((number, handover)) = handover(grant) {
-                    waiters.grant(number, handover);
-                }
-            }
+            (PushKind::Message, [_, Value::BulkString(grant)]) => hear(&waiters, grant),
             (PushKind::Disconnection, _) => waiters.alarm_all(),
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// Passes a grant on.
+pub(super) fn hear(waiters: &Waiters, grant: &[u8]) {
+    if let Some((number, handover)) = handover(grant) {
+        waiters.grant(number, handover);
     }
 }
 
