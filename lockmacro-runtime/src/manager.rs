@@ -46,7 +46,8 @@ static INSTALLED: OnceLock<LockManager> = OnceLock::new();
 /// ```
 ///
 /// A manager needs at most two connections to a server: one shared by all callers, made on the
-/// runtime that first asks, and one of its background thread. In a cluster it is so for each node.
+/// runtime that first asks, and one of its background thread. Where the server refuses HELLO, each
+/// has another one beside it from the first waiter on. In a cluster it is so for each node.
 #[derive(Clone)]
 pub struct LockManager(Arc<Inner>);
 

@@ -12,7 +12,8 @@ use redis::{
     PushInfo, RedisError, RedisResult, Value,
 };
 
-use super::grants::{Ear, Grants};
+use super::ear::Ear;
+use super::grants::{Channels, Grants};
 use super::greeting::greeting;
 use super::trouble::{Passing, Trouble, full};
 use crate::error::{LockError, Unavailability};
@@ -26,18 +27,22 @@ const ROOM: usize = 1 << 24;
 /// Whether grants come by a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hearing {
-    /// Nobody has waited yet.
+    /// Nobody has waited yet, or what they came by has ended.
     NotAsked,
     Yes,
-    /// The server does not speak RESP3, or the user may not use the channel.
+    /// By a second connection: the server does not speak RESP3.
+    Apart,
+    /// The user may not use the channel.
     Refused,
 }
 
 #[derive(Clone)]
 pub(super) struct Connection {
     pub(super) inner: MultiplexedConnection,
-    pub(super) hearing: Hearing,
-    pub(super) ear: Arc<Ear>,
+    hearing: Hearing,
+    pub(super) channels: Arc<Channels>,
+    /// Is given up with the connection.
+    ear: Option<Arc<Ear>>,
     /// Calls in a row that were not answered.
     silent: Arc<AtomicU32>,
 }
@@ -54,8 +59,15 @@ pub(super) struct Connector {
 }
 
 impl Connection {
-    fn new(inner: MultiplexedConnection, hearing: Hearing, ear: Arc<Ear>) -> Self {
-        Self { inner, hearing, ear, silent: Arc::default() }
+    fn new(inner: MultiplexedConnection, hearing: Hearing, channels: Arc<Channels>) -> Self {
+        Self { inner, hearing, channels, ear: None, silent: Arc::default() }
+    }
+
+    pub(super) fn hearing(&self) -> Hearing {
+        match &self.ear {
+            Some(ear) if !ear.is_open() => Hearing::NotAsked,
+            _ => self.hearing,
+        }
     }
 
     /// Sends a command after an ASKING, which is for the next command only.
@@ -178,8 +190,8 @@ impl Connector {
     async fn open_and_ask(&self) -> Result<Connection, Trouble> {
         let mut hearing = *self.hearing();
         if hearing == Hearing::Yes {
-            let ear = Ear::new(&self.grants);
-            let pushed = Arc::clone(&ear);
+            let channels = Channels::new(&self.grants);
+            let pushed = Arc::clone(&channels);
             let pushes = move |push: PushInfo| -> Result<(), SendError> {
                 pushed.push(&push);
                 Ok(())
@@ -188,42 +200,59 @@ impl Connector {
             match opened(&self.resp3, config).await {
                 // The channels of slots are for who waits there to open.
                 Ok(inner) if self.grants.by_slot => {
-                    return Ok(Connection::new(inner, Hearing::Yes, ear));
+                    return Ok(Connection::new(inner, hearing, channels));
                 }
-                Ok(inner) => return self.subscribe(inner, ear).await,
+                Ok(mut inner) => {
+                    let subscribed = inner.subscribe(&self.grants.channel(0)).await;
+                    let connection = Connection::new(inner, hearing, channels);
+                    return self.heard_by(connection, subscribed).await;
+                }
                 Err(Trouble::Final(LockError::Unavailable {
                     reason: Unavailability::Protocol,
                     ..
                 })) => {
                     // The server does not know HELLO, or not this version.
-                    hearing = Hearing::Refused;
+                    hearing = Hearing::Apart;
                     *self.hearing() = hearing;
                 }
                 Err(trouble) => return Err(trouble),
             }
         }
         let inner = opened(&self.plain, AsyncConnectionConfig::new()).await?;
-        Ok(Connection::new(inner, hearing, Ear::new(&self.grants)))
+        let channels = Channels::new(&self.grants);
+        if hearing == Hearing::Apart && self.grants.by_slot {
+            // A second connection for each node is not worth it.
+            return Ok(Connection::new(inner, Hearing::Refused, channels));
+        }
+        let mut connection = Connection::new(inner, hearing, channels);
+        if hearing != Hearing::Apart {
+            return Ok(connection);
+        }
+        let ear = Ear::open(&self.plain, &self.grants).await;
+        let subscribed = ear.map(|ear| connection.ear = Some(Arc::new(ear)));
+        self.heard_by(connection, subscribed).await
     }
 
     /// Has grants come by this connection, if the user may listen to the channel and send to it:
     /// who hands a lock over is asked whether somebody heard it.
-    async fn subscribe(
+    async fn heard_by(
         &self,
-        mut inner: MultiplexedConnection,
-        ear: Arc<Ear>,
+        mut connection: Connection,
+        subscribed: Result<(), RedisError>,
     ) -> Result<Connection, Trouble> {
-        let channel = self.grants.channel(0);
         let mut knock = redis::cmd("PUBLISH");
-        knock.arg(&channel).arg("");
-        let heard = match inner.subscribe(&channel).await {
-            Ok(()) => inner.send_packed_command(&knock).await.and_then(Value::extract_error),
+        knock.arg(self.grants.channel(0)).arg("");
+        let heard = match subscribed {
+            Ok(()) => connection.inner.send_packed_command(&knock).await,
             Err(error) => Err(error),
         };
-        match heard.map_err(unapplied) {
-            Ok(_) => Ok(Connection::new(inner, Hearing::Yes, ear)),
-            Err(Trouble::Passing(passing)) => Err(Trouble::Passing(passing)),
-            Err(_) => Ok(Connection::new(inner, Hearing::Refused, ear)),
+        match heard.and_then(Value::extract_error).map_err(unapplied) {
+            Ok(_) => Ok(connection),
+            Err(Trouble::Final(LockError::AccessDenied { .. } | LockError::Unavailable { .. })) => {
+                let Connection { inner, channels, .. } = connection;
+                Ok(Connection::new(inner, Hearing::Refused, channels))
+            }
+            Err(trouble) => Err(trouble),
         }
     }
 

@@ -33,12 +33,19 @@ impl Grants {
     pub(super) fn channel(&self, slot: u16) -> String {
         if self.by_slot { side::channel(slot, &self.name) } else { format!("lm1:{}", self.name) }
     }
+
+    /// Passes a grant on.
+    pub(super) fn hear(&self, grant: &[u8]) {
+        if let Some((number, handover)) = handover(grant) {
+            self.waiters.grant(number, handover);
+        }
+    }
 }
 
 /// What is heard by one connection.
-pub(super) struct Ear {
+pub(super) struct Channels {
     grants: Arc<Grants>,
-    channels: Mutex<HashMap<u16, Channel>>,
+    by_slot: Mutex<HashMap<u16, Channel>>,
     /// The server refuses the channels.
     deaf: AtomicBool,
     /// Replies can no longer be told from each other.
@@ -52,10 +59,10 @@ struct Channel {
     joining: Arc<Errand<Result<bool, Trouble>>>,
 }
 
-impl Ear {
+impl Channels {
     pub(super) fn new(grants: &Arc<Grants>) -> Arc<Self> {
-        let (channels, deaf, torn) = Default::default();
-        Arc::new(Self { grants: Arc::clone(grants), channels, deaf, torn })
+        let (by_slot, deaf, torn) = Default::default();
+        Arc::new(Self { grants: Arc::clone(grants), by_slot, deaf, torn })
     }
 
     /// Whether grants in this slot are heard; an errand of `limit` at most when that is still to be
@@ -127,9 +134,7 @@ impl Ear {
     pub(super) fn push(&self, push: &PushInfo) {
         match (&push.kind, push.data.as_slice()) {
             (PushKind::Message | PushKind::SMessage, [_, Value::BulkString(grant)]) => {
-                if let Some((number, handover)) = handover(grant) {
-                    self.grants.waiters.grant(number, handover);
-                }
+                self.grants.hear(grant);
             }
             (PushKind::Disconnection, _) => self.alarm(),
             // We never ask for that, because it could not be told from what was not asked for.
@@ -143,7 +148,7 @@ impl Ear {
 
     fn channels(&self) -> MutexGuard<'_, HashMap<u16, Channel>> {
         // Nothing that runs under this mutex can panic.
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -165,24 +170,24 @@ mod tests {
 
     #[test]
     fn replies_are_not_trusted_after_a_subscription_was_ended() {
-        let ear = Ear::new(&Grants::new(true));
+        let channels = Channels::new(&Grants::new(true));
         let push = |kind| PushInfo { kind, data: vec![Value::Nil, Value::Int(0)] };
-        ear.push(&push(PushKind::SSubscribe));
-        assert!(!ear.is_torn());
-        ear.push(&push(PushKind::SUnsubscribe));
-        assert!(ear.is_torn());
+        channels.push(&push(PushKind::SSubscribe));
+        assert!(!channels.is_torn());
+        channels.push(&push(PushKind::SUnsubscribe));
+        assert!(channels.is_torn());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_channel_that_nobody_asks_for_is_not_wanted_for_long() {
-        let ear = Ear::new(&Grants::new(true));
+        let channels = Channels::new(&Grants::new(true));
         for slot in [1, 2] {
-            assert!(ear.hears(slot, LIMIT).is_err());
-            assert_eq!(ear.opened(slot), slot == 1);
+            assert!(channels.hears(slot, LIMIT).is_err());
+            assert_eq!(channels.opened(slot), slot == 1);
         }
-        assert_eq!(ear.wanted(LIMIT), None);
+        assert_eq!(channels.wanted(LIMIT), None);
         tokio::time::advance(LIMIT).await;
-        assert!(matches!(ear.hears(2, LIMIT), Ok(true)));
-        assert_eq!(ear.wanted(LIMIT), Some(vec![2]));
+        assert!(matches!(channels.hears(2, LIMIT), Ok(true)));
+        assert_eq!(channels.wanted(LIMIT), Some(vec![2]));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::connection::{Connection, Hearing};
-use super::grants::Ear;
+use super::grants::Channels;
 use super::node::{Inner, Node, Patience};
 use super::trouble::{Passing, Trouble};
 
@@ -24,9 +24,9 @@ impl Node {
         self.inner.connector.hear();
         loop {
             let live = self.connect(patience.until).await?;
-            match live.hearing {
+            match live.hearing() {
                 Hearing::Yes => {
-                    let joining = match live.ear.hears(slot, self.inner.timeout) {
+                    let joining = match live.channels.hears(slot, self.inner.timeout) {
                         Ok(heard) => return Ok(heard),
                         Err(joining) => joining,
                     };
@@ -36,6 +36,7 @@ impl Node {
                     let joined = joining.done(work, patience.until);
                     return Box::pin(joined).await.unwrap_or_else(timeout);
                 }
+                Hearing::Apart => return Ok(true),
                 Hearing::Refused => return Ok(false),
                 // Whoever has sent something by the old one still gets the answer by it.
                 Hearing::NotAsked => self.discard(&live),
@@ -56,15 +57,15 @@ impl Node {
                 Ok(_) => {}
                 // Also a server before Redis 7, which does not know the command.
                 Err(Trouble::Final(_)) => {
-                    live.ear.refused();
+                    live.channels.refused();
                     return Ok(false);
                 }
                 Err(trouble) => return Err(trouble),
             }
         }
-        if live.ear.opened(slot) {
-            let (node, ear) = (Arc::downgrade(&self.inner), Arc::downgrade(&live.ear));
-            tokio::spawn(tidy(node, ear));
+        if live.channels.opened(slot) {
+            let (node, channels) = (Arc::downgrade(&self.inner), Arc::downgrade(&live.channels));
+            tokio::spawn(tidy(node, channels));
         }
         Ok(true)
     }
@@ -74,21 +75,25 @@ impl Node {
 ///
 /// An SUNSUBSCRIBE would do, if its reply could be told from a subscription that the server ends by
 /// itself. So another connection takes the place of the first, and hears before that one goes.
-fn tidy(node: Weak<Inner>, ear: Weak<Ear>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+fn tidy(node: Weak<Inner>, channels: Weak<Channels>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     // Boxed, because the channels of the next connection are tidied up in the same way.
     Box::pin(async move {
         loop {
             sleep(KEPT).await;
-            let (Some(inner), Some(ear)) = (node.upgrade(), ear.upgrade()) else { return };
+            let (Some(inner), Some(channels)) = (node.upgrade(), channels.upgrade()) else {
+                return;
+            };
             let node = Node::of(inner);
-            let Some(live) = node.in_use().filter(|live| live.ear.is(&ear)) else { return };
-            if let Some(wanted) = ear.wanted(KEPT)
+            let Some(live) = node.in_use().filter(|live| live.channels.is(&channels)) else {
+                return;
+            };
+            if let Some(wanted) = channels.wanted(KEPT)
                 && let Ok(next) = node.inner.connector.open().await
                 && node.all_heard(&next, wanted).await
                 && node.replace(&live, next)
             {
                 // What the old one has not passed on yet is lost.
-                ear.alarm();
+                channels.alarm();
                 return;
             }
         }
@@ -99,7 +104,7 @@ impl Node {
     /// Has a new connection hear what is wanted.
     async fn all_heard(&self, next: &Connection, wanted: Vec<u16>) -> bool {
         for slot in wanted {
-            if next.ear.hears(slot, self.inner.timeout).is_err()
+            if next.channels.hears(slot, self.inner.timeout).is_err()
                 && !matches!(self.subscribe(next.clone(), slot).await, Ok(true))
             {
                 return false;

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod connection;
+mod ear;
 mod errand;
 mod grants;
 mod greeting;

@@ -119,7 +119,7 @@ impl Node {
         } else {
             timeout_at(until, live.inner.send_packed_command(command)).await
         };
-        if live.ear.is_torn() {
+        if live.channels.is_torn() {
             self.discard(live);
             return Err(torn());
         }
@@ -215,13 +215,13 @@ impl Node {
     }
 
     pub(super) fn in_use(&self) -> Option<Connection> {
-        self.live().as_ref().filter(|live| !live.ear.is_torn()).cloned()
+        self.live().as_ref().filter(|live| !live.channels.is_torn()).cloned()
     }
 
     /// Gives a connection up, unless another caller has replaced it already.
     pub(super) fn discard(&self, dead: &Connection) {
         if self.live().take_if(|live| live.is(dead)).is_some() {
-            dead.ear.alarm();
+            dead.channels.alarm();
         }
     }
 
@@ -242,9 +242,9 @@ impl Node {
     }
 }
 
-/// A slot was given away, and after that replies are not told apart: see [`Ear::is_torn`].
+/// A slot was given away, and after that replies are not told apart: see [`Channels::is_torn`].
 ///
-/// [`Ear::is_torn`]: super::grants::Ear::is_torn
+/// [`Channels::is_torn`]: super::grants::Channels::is_torn
 fn torn() -> Trouble {
     Trouble::Passing(Passing {
         reason: Unavailability::Disconnected,
