@@ -5,22 +5,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo,
-    PushKind, RedisError, Value,
+    AsyncConnectionConfig, Client, ProtocolVersion, PushInfo, PushKind, RedisError, Value,
 };
 
 use super::greeting::greeting;
+use super::tls;
 use super::trouble::{Passing, Trouble, full};
+use super::url::Address;
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
 use crate::fence::Fence;
 use crate::waiting::{Handover, Waiters};
 
-/// How long a connection is idle before the system looks whether it is still there.
-const IDLE: Duration = Duration::from_secs(30);
 /// So many calls may be under way at once: more than there ever are. Who had to wait for room could
 /// be given it while nobody polls it, and keep it from the others.
 const ROOM: usize = 1 << 24;
@@ -45,10 +42,7 @@ pub(super) struct Connection {
 
 /// Opens connections to one server.
 pub(super) struct Connector {
-    plain: Client,
-    /// The same server by RESP3: messages come by the connection of the commands, and never before
-    /// the replies to what was sent earlier.
-    resp3: Client,
+    address: Address,
     /// How the next connection is opened.
     hearing: Mutex<Hearing>,
     /// Who waits for grants, which come by a channel of this connector's own.
@@ -82,42 +76,17 @@ impl Connector {
     /// What the network does not take within `unsent` is not sent any more, where the system can
     /// be told so.
     pub(super) fn new(url: &str, unsent: Duration) -> Result<Self, LockError> {
-        // The library's message could quote the URL, and with it the password.
-        let invalid = |_: RedisError| LockError::InvalidUrl {
-            detail: "it is not of the form `redis://user:password@host:port/db`".to_owned(),
-        };
-        let info = url.into_connection_info().map_err(invalid)?;
-        // Another crate of the program may have switched the library's TLS on.
-        if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-            let detail = "there is no TLS: give a `redis://` URL".to_owned();
-            return Err(LockError::InvalidUrl { detail });
-        }
-        let settings = info.redis_settings().clone().set_skip_set_lib_name();
-        // A connection that is silently cut while nobody uses it is noticed before it is needed.
-        let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(IDLE / 6);
-        let tcp = TcpSettings::default()
-            .set_nodelay(true)
-            .set_keepalive(keepalive)
-            // What was not sent when a connection is given up must not be sent later.
-            .set_linger_time(Duration::ZERO);
-        #[cfg(any(target_os = "android", target_os = "linux"))]
-        let tcp = tcp.set_user_timeout(unsent);
-        let info = info.set_tcp_settings(tcp);
-        let resp3 = settings.clone().set_protocol(ProtocolVersion::RESP3);
-        let plain = Client::open(info.clone().set_redis_settings(settings)).map_err(invalid)?;
-        let resp3 = Client::open(info.set_redis_settings(resp3)).map_err(invalid)?;
-        Ok(Self::with(plain, resp3))
+        Ok(Self::with(Address::parse(url, unsent)?))
     }
 
     /// One for the same server, with waiters of its own.
     pub(super) fn apart(&self) -> Self {
-        Self::with(self.plain.clone(), self.resp3.clone())
+        Self::with(self.address.clone())
     }
 
-    fn with(plain: Client, resp3: Client) -> Self {
+    fn with(address: Address) -> Self {
         Self {
-            plain,
-            resp3,
+            address,
             hearing: Mutex::new(Hearing::NotAsked),
             waiters: Arc::default(),
             channel: format!("lm1:{:032x}", fastrand::u128(..)),
@@ -136,7 +105,7 @@ impl Connector {
         let opened = self.open_and_ask().await;
         if let Err(Trouble::Passing(Passing { reason: Unavailability::Disconnected, .. })) = opened
         {
-            let words = greeting(self.plain.get_connection_info().addr()).await;
+            let words = greeting(&self.address.at).await;
             if let Some(full) = words.as_deref().and_then(full) {
                 return Err(full);
             }
@@ -144,12 +113,18 @@ impl Connector {
         opened
     }
 
+    fn client(&self, protocol: Option<ProtocolVersion>) -> Result<Client, Trouble> {
+        self.address.settings.client(&self.address.at, protocol).map_err(Trouble::Final)
+    }
+
     async fn open_and_ask(&self) -> Result<Connection, Trouble> {
         let mut hearing = *self.hearing();
         if hearing == Hearing::Yes {
             let pushes = pushes(Arc::clone(&self.waiters));
             let config = AsyncConnectionConfig::new().set_push_sender(pushes);
-            match opened(&self.resp3, config).await {
+            // Messages come by the connection of the commands, and never before the replies to what
+            // was sent earlier.
+            match opened(&self.client(Some(ProtocolVersion::RESP3))?, config).await {
                 Ok(inner) => return self.subscribe(inner).await,
                 Err(Trouble::Final(LockError::Unavailable {
                     reason: Unavailability::Protocol,
@@ -162,7 +137,7 @@ impl Connector {
                 Err(trouble) => return Err(trouble),
             }
         }
-        let inner = opened(&self.plain, AsyncConnectionConfig::new()).await?;
+        let inner = opened(&self.client(None)?, AsyncConnectionConfig::new()).await?;
         Ok(Connection::new(inner, hearing))
     }
 
@@ -208,6 +183,10 @@ async fn opened(
 
 /// Trouble while connecting: the caller's own command was not sent yet.
 fn unapplied(error: RedisError) -> Trouble {
+    if let Some(detail) = tls::told(&error) {
+        let reason = Unavailability::Tls;
+        return Trouble::Final(LockError::Unavailable { reason, detail });
+    }
     let mut trouble = Trouble::from(error);
     if let Trouble::Passing(passing) = &mut trouble {
         passing.unknown = false;

@@ -7,8 +7,10 @@ mod line;
 mod many;
 mod node;
 mod script;
+mod tls;
 mod tries;
 mod trouble;
+mod url;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
