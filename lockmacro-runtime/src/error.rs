@@ -105,7 +105,7 @@ pub enum LockError {
         detail: String,
     },
     /// The server has as many clients as it takes. Raise its `maxclients`, or share managers: one
-    /// needs at most two connections.
+    /// needs two connections, and four where HELLO is refused.
     #[error("the lock server takes no more clients: {detail}")]
     #[non_exhaustive]
     ConnectionLimit {

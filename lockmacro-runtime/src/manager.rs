@@ -46,7 +46,8 @@ static INSTALLED: OnceLock<LockManager> = OnceLock::new();
 /// ```
 ///
 /// A manager needs at most two connections to the server: one shared by all callers, made on the
-/// runtime that first asks, and one of its background thread.
+/// runtime that first asks, and one of its background thread. Where the server refuses HELLO, each
+/// has another one beside it from the first waiter on.
 #[derive(Clone)]
 pub struct LockManager(Arc<Inner>);
 

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
 use redis::{
-    AsyncConnectionConfig, Client, ProtocolVersion, PushInfo, PushKind, RedisError, Value,
+    AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, PushInfo, PushKind, RedisError,
+    Value,
 };
 
+use super::ear::Ear;
 use super::greeting::greeting;
 use super::tls;
 use super::trouble::{Passing, Trouble, full};
@@ -25,17 +27,21 @@ const ROOM: usize = 1 << 24;
 /// Whether grants come by a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hearing {
-    /// Nobody has waited yet.
+    /// Nobody has waited yet, or what they came by has ended.
     NotAsked,
     Yes,
-    /// The server does not speak RESP3, or the user may not use the channel.
+    /// By a second connection: the server does not speak RESP3.
+    Apart,
+    /// The user may not use the channel.
     Refused,
 }
 
 #[derive(Clone)]
 pub(super) struct Connection {
     pub(super) inner: MultiplexedConnection,
-    pub(super) hearing: Hearing,
+    hearing: Hearing,
+    /// Is given up with the connection.
+    ear: Option<Arc<Ear>>,
     /// Calls in a row that were not answered.
     silent: Arc<AtomicU32>,
 }
@@ -52,7 +58,14 @@ pub(super) struct Connector {
 
 impl Connection {
     fn new(inner: MultiplexedConnection, hearing: Hearing) -> Self {
-        Self { inner, hearing, silent: Arc::default() }
+        Self { inner, hearing, ear: None, silent: Arc::default() }
+    }
+
+    pub(super) fn hearing(&self) -> Hearing {
+        match &self.ear {
+            Some(ear) if !ear.is_open() => Hearing::NotAsked,
+            _ => self.hearing,
+        }
     }
 
     pub(super) fn answered(&self) {
@@ -102,10 +115,11 @@ impl Connector {
     }
 
     pub(super) async fn open(&self) -> Result<Connection, Trouble> {
-        let opened = self.open_and_ask().await;
+        let at = &self.address.at;
+        let opened = self.open_and_ask(at).await;
         if let Err(Trouble::Passing(Passing { reason: Unavailability::Disconnected, .. })) = opened
         {
-            let words = greeting(&self.address.at).await;
+            let words = greeting(at).await;
             if let Some(full) = words.as_deref().and_then(full) {
                 return Err(full);
             }
@@ -113,47 +127,67 @@ impl Connector {
         opened
     }
 
-    fn client(&self, protocol: Option<ProtocolVersion>) -> Result<Client, Trouble> {
-        self.address.settings.client(&self.address.at, protocol).map_err(Trouble::Final)
+    fn client(
+        &self,
+        at: &ConnectionAddr,
+        protocol: Option<ProtocolVersion>,
+    ) -> Result<Client, Trouble> {
+        self.address.settings.client(at, protocol).map_err(Trouble::Final)
     }
 
-    async fn open_and_ask(&self) -> Result<Connection, Trouble> {
+    async fn open_and_ask(&self, at: &ConnectionAddr) -> Result<Connection, Trouble> {
         let mut hearing = *self.hearing();
         if hearing == Hearing::Yes {
             let pushes = pushes(Arc::clone(&self.waiters));
             let config = AsyncConnectionConfig::new().set_push_sender(pushes);
             // Messages come by the connection of the commands, and never before the replies to what
             // was sent earlier.
-            match opened(&self.client(Some(ProtocolVersion::RESP3))?, config).await {
-                Ok(inner) => return self.subscribe(inner).await,
+            match opened(&self.client(at, Some(ProtocolVersion::RESP3))?, config).await {
+                Ok(mut inner) => {
+                    let subscribed = inner.subscribe(&self.channel).await;
+                    return self.heard_by(Connection::new(inner, hearing), subscribed).await;
+                }
                 Err(Trouble::Final(LockError::Unavailable {
                     reason: Unavailability::Protocol,
                     ..
                 })) => {
                     // The server does not know HELLO, or not this version.
-                    hearing = Hearing::Refused;
+                    hearing = Hearing::Apart;
                     *self.hearing() = hearing;
                 }
                 Err(trouble) => return Err(trouble),
             }
         }
-        let inner = opened(&self.client(None)?, AsyncConnectionConfig::new()).await?;
-        Ok(Connection::new(inner, hearing))
+        let plain = self.client(at, None)?;
+        let inner = opened(&plain, AsyncConnectionConfig::new()).await?;
+        let mut connection = Connection::new(inner, hearing);
+        if hearing != Hearing::Apart {
+            return Ok(connection);
+        }
+        let ear = Ear::open(&plain, &self.channel, Arc::clone(&self.waiters)).await;
+        let subscribed = ear.map(|ear| connection.ear = Some(Arc::new(ear)));
+        self.heard_by(connection, subscribed).await
     }
 
     /// Has grants come by this connection, if the user may listen to the channel and send to it:
     /// who hands a lock over is asked whether somebody heard it.
-    async fn subscribe(&self, mut inner: MultiplexedConnection) -> Result<Connection, Trouble> {
+    async fn heard_by(
+        &self,
+        mut connection: Connection,
+        subscribed: Result<(), RedisError>,
+    ) -> Result<Connection, Trouble> {
         let mut knock = redis::cmd("PUBLISH");
         knock.arg(&self.channel).arg("");
-        let heard = match inner.subscribe(&self.channel).await {
-            Ok(()) => inner.send_packed_command(&knock).await.and_then(Value::extract_error),
+        let heard = match subscribed {
+            Ok(()) => connection.inner.send_packed_command(&knock).await,
             Err(error) => Err(error),
         };
-        match heard.map_err(unapplied) {
-            Ok(_) => Ok(Connection::new(inner, Hearing::Yes)),
-            Err(Trouble::Passing(passing)) => Err(Trouble::Passing(passing)),
-            Err(_) => Ok(Connection::new(inner, Hearing::Refused)),
+        match heard.and_then(Value::extract_error).map_err(unapplied) {
+            Ok(_) => Ok(connection),
+            Err(Trouble::Final(LockError::AccessDenied { .. } | LockError::Unavailable { .. })) => {
+                Ok(Connection::new(connection.inner, Hearing::Refused))
+            }
+            Err(trouble) => Err(trouble),
         }
     }
 
@@ -198,15 +232,18 @@ fn unapplied(error: RedisError) -> Trouble {
 fn pushes(waiters: Arc<Waiters>) -> impl AsyncPushSender {
     move |push: PushInfo| -> Result<(), SendError> {
         match (push.kind, push.data.as_slice()) {
-            (PushKind::Message, [_, Value::BulkString(grant)]) => {
-                if let Some((number, handover)) = handover(grant) {
-                    waiters.grant(number, handover);
-                }
-            }
+            (PushKind::Message, [_, Value::BulkString(grant)]) => hear(&waiters, grant),
             (PushKind::Disconnection, _) => waiters.alarm_all(),
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// Passes a grant on.
+pub(super) fn hear(waiters: &Waiters, grant: &[u8]) {
+    if let Some((number, handover)) = handover(grant) {
+        waiters.grant(number, handover);
     }
 }
 

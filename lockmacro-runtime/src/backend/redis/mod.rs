@@ -1,6 +1,7 @@
 //! Locks on one Redis server: `SET NX PX`, three scripts, and what to do when no answer comes.
 
 mod connection;
+mod ear;
 mod errand;
 mod greeting;
 mod line;
