@@ -243,6 +243,9 @@ pub enum Unavailability {
     /// The connection broke.
     #[error("disconnected")]
     Disconnected,
+    /// A connection could not be encrypted: a certificate is refused, here or by the server.
+    #[error("no secure connection")]
+    Tls,
     /// It did not answer in time.
     #[error("no answer in time")]
     Timeout,

@@ -14,16 +14,15 @@ use tokio::time::{Instant, timeout};
 use super::connection::Connector;
 use super::errand::Errand;
 use super::grants::Grants;
-use super::map::{Address, Map, Range, slots};
+use super::map::{Endpoint, Map, Range, slots};
 use super::node::{Node, Patience};
 use super::script::Script;
 use super::trouble::{Elsewhere, Passing, Trouble};
+use super::url::invalid;
 use crate::error::{LockError, Unavailability};
 use crate::key::LockKey;
 use crate::side::slot;
 
-/// What a URL of a cluster begins with.
-pub(super) const SCHEME: &str = "redis-cluster://";
 /// So often one command is sent on to another node.
 const REDIRECTIONS: u32 = 8;
 /// After so long without an answer the next node is asked for the map, too.
@@ -47,14 +46,24 @@ struct Shared {
 impl Cluster {
     /// A cluster that is not connected yet.
     pub(super) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
-        let seeds = seeds(url)?.into_iter().map(|url| Connector::new(&url, timeout));
-        Ok(Self::with(seeds.collect::<Result<_, _>>()?, timeout))
+        let seeds = seeds(url).unwrap_or_default();
+        let seeds =
+            seeds.iter().map(|url| Connector::new(url, timeout)).collect::<Result<Vec<_>, _>>()?;
+        if seeds.iter().any(|seed| seed.endpoint().is_none() || seed.database() != 0) {
+            return Err(invalid("a cluster has hosts, and no databases but 0"));
+        }
+        Ok(Self::with(seeds, timeout))
+    }
+
+    /// Whether a URL is for a cluster.
+    pub(super) fn is_meant(url: &str) -> bool {
+        seeds(url).is_some()
     }
 
     /// The same cluster through connections of its own.
     pub(super) fn apart(&self) -> Self {
         let map = self.map();
-        let known = map.nodes().filter_map(|node| self.connector(node.address()?).ok());
+        let known = map.nodes().filter_map(|node| self.connector(node.endpoint()?));
         let seeds = self.0.seeds.iter().map(Connector::apart).chain(known);
         Self::with(seeds.collect(), self.0.timeout)
     }
@@ -150,8 +159,8 @@ impl Cluster {
         let mut nodes: Vec<Node> = self.map().nodes().cloned().collect();
         fastrand::shuffle(&mut nodes);
         let strangers = self.0.seeds.iter().filter(|seed| {
-            let address = seed.address();
-            !nodes.iter().any(|node| node.address() == address)
+            let endpoint = seed.endpoint();
+            !nodes.iter().any(|node| node.endpoint() == endpoint)
         });
         let strangers = strangers.map(|seed| Node::with(seed.apart(), self.0.timeout));
         let strangers: Vec<Node> = strangers.collect();
@@ -183,7 +192,7 @@ impl Cluster {
     fn take(&self, told: &Node, ranges: Vec<Range>) -> Result<(), Trouble> {
         let mut next = Map::default();
         for range in ranges {
-            let node = self.node_at(&range.address.beside(told.address()), told)?;
+            let node = self.node_at(&range.endpoint.beside(told.endpoint()), told)?;
             next.give(range.first..=range.last, node);
         }
         let moved = {
@@ -197,29 +206,28 @@ impl Cluster {
     }
 
     /// The node at an address, which is a new one if none of the map has it.
-    fn node_at(&self, address: &Address, told: &Node) -> Result<Node, Trouble> {
-        let known = self.map().nodes().find(|node| address.is(node.address())).cloned();
+    fn node_at(&self, endpoint: &Endpoint, told: &Node) -> Result<Node, Trouble> {
+        let known = self.map().nodes().find(|node| endpoint.is(node.endpoint())).cloned();
         if let Some(node) = known {
             return Ok(node);
         }
-        if address.is(told.address()) && Arc::ptr_eq(told.grants(), &self.0.grants) {
+        if endpoint.is(told.endpoint()) && Arc::ptr_eq(told.grants(), &self.0.grants) {
             return Ok(told.clone());
         }
-        let connector = self.connector((&address.host, address.port)).map_err(Trouble::Final)?;
-        Ok(Node::with(connector, self.0.timeout))
+        let connector = self.connector((&endpoint.host, endpoint.port));
+        Ok(Node::with(connector.ok_or_else(|| down("no node is known"))?, self.0.timeout))
     }
 
-    fn connector(&self, (host, port): (&str, u16)) -> Result<Connector, LockError> {
-        let seed = self.0.seeds.first().ok_or_else(unusable)?;
-        seed.to(host, port, &self.0.grants)
+    fn connector(&self, endpoint: (&str, u16)) -> Option<Connector> {
+        Some(self.0.seeds.first()?.to(endpoint, &self.0.grants))
     }
 
     /// The node that `told` has named instead of itself.
     fn redirected(&self, slot: u16, to: &Elsewhere, told: &Node) -> Result<Node, Trouble> {
-        let Some(address) = Address::read(&to.address) else {
+        let Some(endpoint) = Endpoint::read(&to.address) else {
             return Err(down("a node has sent us to no address"));
         };
-        let node = self.node_at(&address.beside(told.address()), told)?;
+        let node = self.node_at(&endpoint.beside(told.endpoint()), told)?;
         if to.once {
             return Ok(node.asking());
         }
@@ -286,29 +294,19 @@ impl Way<'_> {
     }
 }
 
-/// The servers that a URL names, each by a URL of its own.
-fn seeds(url: &str) -> Result<Vec<String>, LockError> {
-    let rest = url.strip_prefix(SCHEME).ok_or_else(unusable)?;
+/// The servers that a URL of a cluster names, each by a URL of its own; `None` for another URL.
+fn seeds(url: &str) -> Option<Vec<String>> {
+    let (scheme, rest) = url.split_once("://")?;
+    let scheme = scheme.strip_suffix("-cluster")?;
     let (servers, more) = match rest.find(['/', '?']) {
         Some(end) => rest.split_at(end),
         None => (rest, ""),
     };
-    let (user, hosts) = match servers.rsplit_once('@') {
-        Some((user, hosts)) => (format!("{user}@"), hosts),
-        None => (String::new(), servers),
+    let (user, hosts) = match servers.rfind('@') {
+        Some(end) => servers.split_at(end + 1),
+        None => ("", servers),
     };
-    let database = more.strip_prefix('/').unwrap_or(more);
-    let database = database.split('?').next().unwrap_or_default();
-    if !matches!(database, "" | "0") {
-        let detail = "a cluster has no databases but 0".to_owned();
-        return Err(LockError::InvalidUrl { detail });
-    }
-    Ok(hosts.split(',').map(|host| format!("redis://{user}{host}{more}")).collect())
-}
-
-fn unusable() -> LockError {
-    let detail = "it is not of the form `redis-cluster://user:password@host1:port,host2:port`";
-    LockError::InvalidUrl { detail: detail.to_owned() }
+    Some(hosts.split(',').map(|host| format!("{scheme}://{user}{host}{more}")).collect())
 }
 
 fn down(detail: &str) -> Trouble {
@@ -342,7 +340,8 @@ mod tests {
             "redis://shop:p%40ss@[::1]:7002/0?protocol=resp3",
         ];
         assert_eq!(seeds(url).unwrap(), urls);
-        assert_eq!(seeds("redis-cluster://one").unwrap(), ["redis://one"]);
+        assert_eq!(seeds("rediss-cluster://one").unwrap(), ["rediss://one"]);
+        assert_eq!(seeds("redis://one"), None);
     }
 
     #[test]

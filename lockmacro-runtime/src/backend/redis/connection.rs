@@ -5,21 +5,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, SendError};
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion,
-    PushInfo, RedisError, RedisResult, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ProtocolVersion, PushInfo, RedisError,
+    RedisResult, Value,
 };
 
 use super::ear::Ear;
 use super::grants::{Channels, Grants};
 use super::greeting::greeting;
+use super::tls;
 use super::trouble::{Passing, Trouble, full};
+use super::url::Address;
 use crate::error::{LockError, Unavailability};
 
-/// How long a connection is idle before the system looks whether it is still there.
-const IDLE: Duration = Duration::from_secs(30);
 /// So many calls may be under way at once: more than there ever are. Who had to wait for room could
 /// be given it while nobody polls it, and keep it from the others.
 const ROOM: usize = 1 << 24;
@@ -49,10 +47,7 @@ pub(super) struct Connection {
 
 /// Opens connections to one server.
 pub(super) struct Connector {
-    plain: Client,
-    /// The same server by RESP3: messages come by the connection of the commands, and never before
-    /// the replies to what was sent earlier.
-    resp3: Client,
+    address: Address,
     /// How the next connection is opened.
     hearing: Mutex<Hearing>,
     pub(super) grants: Arc<Grants>,
@@ -99,70 +94,34 @@ impl Connector {
     /// What the network does not take within `unsent` is not sent any more, where the system can
     /// be told so.
     pub(super) fn new(url: &str, unsent: Duration) -> Result<Self, LockError> {
-        // The library's message could quote the URL, and with it the password.
-        let invalid = |_: RedisError| LockError::InvalidUrl {
-            detail: "it is not of the form `redis://user:password@host:port/db`".to_owned(),
-        };
-        let info = url.into_connection_info().map_err(invalid)?;
-        // Another crate of the program may have switched the library's TLS on.
-        if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-            let detail = "there is no TLS: give a `redis://` URL".to_owned();
-            return Err(LockError::InvalidUrl { detail });
-        }
-        let settings = info.redis_settings().clone().set_skip_set_lib_name();
-        // A connection that is silently cut while nobody uses it is noticed before it is needed.
-        let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(IDLE / 6);
-        let tcp = TcpSettings::default()
-            .set_nodelay(true)
-            .set_keepalive(keepalive)
-            // What was not sent when a connection is given up must not be sent later.
-            .set_linger_time(Duration::ZERO);
-        #[cfg(any(target_os = "android", target_os = "linux"))]
-        let tcp = tcp.set_user_timeout(unsent);
-        let info = info.set_tcp_settings(tcp);
-        let resp3 = settings.clone().set_protocol(ProtocolVersion::RESP3);
-        let plain = Client::open(info.clone().set_redis_settings(settings)).map_err(invalid)?;
-        let resp3 = Client::open(info.set_redis_settings(resp3)).map_err(invalid)?;
-        Ok(Self::with(plain, resp3, Grants::new(false)))
+        Ok(Self::with(Address::parse(url, unsent)?, Grants::new(false)))
     }
 
     /// One for the same server, with waiters of its own.
     pub(super) fn apart(&self) -> Self {
-        Self::with(self.plain.clone(), self.resp3.clone(), Grants::new(self.grants.by_slot))
+        Self::with(self.address.clone(), Grants::new(self.grants.by_slot))
     }
 
-    fn with(plain: Client, resp3: Client, grants: Arc<Grants>) -> Self {
-        Self { plain, resp3, hearing: Mutex::new(Hearing::NotAsked), grants }
+    fn with(address: Address, grants: Arc<Grants>) -> Self {
+        Self { address, hearing: Mutex::new(Hearing::NotAsked), grants }
     }
 
-    /// One for another server that has the same users and settings.
-    pub(super) fn to(
-        &self,
-        host: &str,
-        port: u16,
-        grants: &Arc<Grants>,
-    ) -> Result<Self, LockError> {
-        let to = |client: &Client| {
-            let info = client.get_connection_info().clone();
-            let address = match info.addr().clone() {
-                ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-                    ConnectionAddr::TcpTls { host: host.to_owned(), port, insecure, tls_params }
-                }
-                _ => ConnectionAddr::Tcp(host.to_owned(), port),
-            };
-            Client::open(info.set_addr(address)).map_err(|_| LockError::InvalidUrl {
-                detail: "a node of the cluster has an address that cannot be used".to_owned(),
-            })
-        };
-        Ok(Self::with(to(&self.plain)?, to(&self.resp3)?, Arc::clone(grants)))
+    /// One for another server of a cluster, that has the same users and settings.
+    pub(super) fn to(&self, (host, port): (&str, u16), grants: &Arc<Grants>) -> Self {
+        let at = ConnectionAddr::Tcp(host.to_owned(), port);
+        let settings = self.address.settings.clone();
+        Self::with(Address { at, settings }, Arc::clone(grants))
+    }
+
+    /// The number of the database that is used.
+    pub(super) fn database(&self) -> i64 {
+        self.address.settings.database()
     }
 
     /// The host and port of the server; `None` for a socket.
-    pub(super) fn address(&self) -> Option<(&str, u16)> {
-        match self.plain.get_connection_info().addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                Some((host, *port))
-            }
+    pub(super) fn endpoint(&self) -> Option<(&str, u16)> {
+        match &self.address.at {
+            ConnectionAddr::Tcp(host, port) => Some((host, *port)),
             _ => None,
         }
     }
@@ -176,10 +135,11 @@ impl Connector {
     }
 
     pub(super) async fn open(&self) -> Result<Connection, Trouble> {
-        let opened = self.open_and_ask().await;
+        let at = &self.address.at;
+        let opened = self.open_and_ask(at).await;
         if let Err(Trouble::Passing(Passing { reason: Unavailability::Disconnected, .. })) = opened
         {
-            let words = greeting(self.plain.get_connection_info().addr()).await;
+            let words = greeting(at).await;
             if let Some(full) = words.as_deref().and_then(full) {
                 return Err(full);
             }
@@ -187,7 +147,15 @@ impl Connector {
         opened
     }
 
-    async fn open_and_ask(&self) -> Result<Connection, Trouble> {
+    fn client(
+        &self,
+        at: &ConnectionAddr,
+        protocol: Option<ProtocolVersion>,
+    ) -> Result<Client, Trouble> {
+        self.address.settings.client(at, protocol).map_err(Trouble::Final)
+    }
+
+    async fn open_and_ask(&self, at: &ConnectionAddr) -> Result<Connection, Trouble> {
         let mut hearing = *self.hearing();
         if hearing == Hearing::Yes {
             let channels = Channels::new(&self.grants);
@@ -197,7 +165,9 @@ impl Connector {
                 Ok(())
             };
             let config = AsyncConnectionConfig::new().set_push_sender(pushes);
-            match opened(&self.resp3, config).await {
+            // Messages come by the connection of the commands, and never before the replies to what
+            // was sent earlier.
+            match opened(&self.client(at, Some(ProtocolVersion::RESP3))?, config).await {
                 // The channels of slots are for who waits there to open.
                 Ok(inner) if self.grants.by_slot => {
                     return Ok(Connection::new(inner, hearing, channels));
@@ -218,7 +188,8 @@ impl Connector {
                 Err(trouble) => return Err(trouble),
             }
         }
-        let inner = opened(&self.plain, AsyncConnectionConfig::new()).await?;
+        let plain = self.client(at, None)?;
+        let inner = opened(&plain, AsyncConnectionConfig::new()).await?;
         let channels = Channels::new(&self.grants);
         if hearing == Hearing::Apart && self.grants.by_slot {
             // A second connection for each node is not worth it.
@@ -228,7 +199,7 @@ impl Connector {
         if hearing != Hearing::Apart {
             return Ok(connection);
         }
-        let ear = Ear::open(&self.plain, &self.grants).await;
+        let ear = Ear::open(&plain, &self.grants).await;
         let subscribed = ear.map(|ear| connection.ear = Some(Arc::new(ear)));
         self.heard_by(connection, subscribed).await
     }
@@ -282,6 +253,10 @@ async fn opened(
 
 /// Trouble while connecting: the caller's own command was not sent yet.
 fn unapplied(error: RedisError) -> Trouble {
+    if let Some(detail) = tls::told(&error) {
+        let reason = Unavailability::Tls;
+        return Trouble::Final(LockError::Unavailable { reason, detail });
+    }
     let mut trouble = Trouble::from(error);
     if let Trouble::Passing(passing) = &mut trouble {
         passing.unknown = false;

@@ -84,17 +84,17 @@ impl Map {
 pub(super) struct Range {
     pub(super) first: u16,
     pub(super) last: u16,
-    pub(super) address: Address,
+    pub(super) endpoint: Endpoint,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Address {
+pub(super) struct Endpoint {
     /// Empty for the host of the node that has told it.
     pub(super) host: String,
     pub(super) port: u16,
 }
 
-impl Address {
+impl Endpoint {
     /// Reads `host:port`, where the host may have colons of its own.
     pub(super) fn read(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
@@ -154,8 +154,8 @@ fn ranges(reply: &Value) -> Option<Vec<Range>> {
             _ => return None,
         };
         let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
-        let address = Address::new(host, u16::try_from(*port).ok()?);
-        Some(Range { first, last, address })
+        let endpoint = Endpoint::new(host, u16::try_from(*port).ok()?);
+        Some(Range { first, last, endpoint })
     });
     ranges.collect()
 }
@@ -183,23 +183,23 @@ mod tests {
             range(0, 9, node(text("one"), 7_000)),
             range(10, 16_383, node(Value::Nil, 7_001)),
         ]));
-        let address = |host: &str, port| Address { host: host.to_owned(), port };
+        let endpoint = |host: &str, port| Endpoint { host: host.to_owned(), port };
         let expected = [
-            Range { first: 0, last: 9, address: address("one", 7_000) },
-            Range { first: 10, last: 16_383, address: address("", 7_001) },
+            Range { first: 0, last: 9, endpoint: endpoint("one", 7_000) },
+            Range { first: 10, last: 16_383, endpoint: endpoint("", 7_001) },
         ];
         assert_eq!(read.as_deref(), Some(&expected[..]));
         assert_eq!(ranges(&Value::Array(vec![range(0, 99_999, node(text("one"), 1))])), None);
     }
 
     #[test]
-    fn an_address_without_a_host_is_beside_who_told_it() {
+    fn an_endpoint_without_a_host_is_beside_who_told_it() {
         for (told, host) in
             [("two:7001", "two"), (":7001", "one"), ("?:7001", "one"), ("::1:7001", "::1")]
         {
-            let address = Address::read(told).unwrap().beside(Some(("one", 7_000)));
-            assert!(address.is(Some((host, 7_001))), "{told}: {address:?}");
+            let endpoint = Endpoint::read(told).unwrap().beside(Some(("one", 7_000)));
+            assert!(endpoint.is(Some((host, 7_001))), "{told}: {endpoint:?}");
         }
-        assert_eq!(Address::read("nowhere"), None);
+        assert_eq!(Endpoint::read("nowhere"), None);
     }
 }

@@ -12,8 +12,10 @@ mod many;
 mod map;
 mod node;
 mod script;
+mod tls;
 mod tries;
 mod trouble;
+mod url;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,7 +64,7 @@ impl Redis {
     /// Locks on the server at `url`, or the cluster, not connected yet. No call takes longer than
     /// `timeout`.
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
-        let cluster = url.starts_with(cluster::SCHEME);
+        let cluster = Cluster::is_meant(url);
         let nodes = match cluster {
             true => Nodes::Cluster(Cluster::new(url, timeout)?),
             false => Nodes::One(Node::new(url, timeout)?),

@@ -92,8 +92,8 @@ impl Node {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    pub(super) fn address(&self) -> Option<(&str, u16)> {
-        self.inner.connector.address()
+    pub(super) fn endpoint(&self) -> Option<(&str, u16)> {
+        self.inner.connector.endpoint()
     }
 
     pub(super) fn grants(&self) -> &Arc<Grants> {
