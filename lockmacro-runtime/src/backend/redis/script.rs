@@ -27,14 +27,19 @@ macro_rules! script {
 }
 
 pub(super) static ACQUIRE: Script =
-    script!(["q", "w", "f"], "scripts/queue.lua", "scripts/acquire.lua");
+    script!(["q", "w", "f"], "scripts/queue.lua", "scripts/grant.lua", "scripts/acquire.lua");
 pub(super) static RELEASE: Script =
     script!(["q", "w", "f"], "scripts/alone.lua", "scripts/queue.lua", "scripts/release.lua");
 pub(super) static RENEW: Script = script!([], "scripts/renew.lua");
 
 /// What is for several locks: `each.lua` does with each of them what stands before it.
-pub(super) static ACQUIRE_ALL: Script =
-    script!(["q", "w", "f"], "scripts/several.lua", "scripts/queue.lua", "scripts/acquire_all.lua");
+pub(super) static ACQUIRE_ALL: Script = script!(
+    ["q", "w", "f"],
+    "scripts/several.lua",
+    "scripts/queue.lua",
+    "scripts/grant.lua",
+    "scripts/acquire_all.lua"
+);
 pub(super) static RELEASE_EACH: Script = script!(
     ["q", "w", "f"],
     "scripts/several.lua",
