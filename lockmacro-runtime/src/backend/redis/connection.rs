@@ -9,12 +9,14 @@ use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, PushInfo, PushKind, RedisError,
     Value,
 };
+use tokio::time::timeout;
 
+use super::changes::Changes;
 use super::ear::Ear;
 use super::greeting::greeting;
-use super::tls;
+use super::sentinel::{is_primary, no_primary};
 use super::trouble::{Passing, Trouble, full};
-use super::url::Address;
+use super::url::{Address, Place};
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
 use crate::fence::Fence;
@@ -40,6 +42,8 @@ pub(super) enum Hearing {
 pub(super) struct Connection {
     pub(super) inner: MultiplexedConnection,
     hearing: Hearing,
+    /// Which place it leads to, see [`Changes`].
+    moves: u64,
     /// Is given up with the connection.
     ear: Option<Arc<Ear>>,
     /// Calls in a row that were not answered.
@@ -49,6 +53,8 @@ pub(super) struct Connection {
 /// Opens connections to one server.
 pub(super) struct Connector {
     address: Address,
+    timeout: Duration,
+    pub(super) changes: Arc<Changes>,
     /// How the next connection is opened.
     hearing: Mutex<Hearing>,
     /// Who waits for grants, which come by a channel of this connector's own.
@@ -58,7 +64,7 @@ pub(super) struct Connector {
 
 impl Connection {
     fn new(inner: MultiplexedConnection, hearing: Hearing) -> Self {
-        Self { inner, hearing, ear: None, silent: Arc::default() }
+        Self { inner, hearing, moves: 0, ear: None, silent: Arc::default() }
     }
 
     pub(super) fn hearing(&self) -> Hearing {
@@ -89,17 +95,19 @@ impl Connector {
     /// What the network does not take within `unsent` is not sent any more, where the system can
     /// be told so.
     pub(super) fn new(url: &str, unsent: Duration) -> Result<Self, LockError> {
-        Ok(Self::with(Address::parse(url, unsent)?))
+        Ok(Self::with(Address::parse(url, unsent)?, unsent, Arc::default()))
     }
 
     /// One for the same server, with waiters of its own.
     pub(super) fn apart(&self) -> Self {
-        Self::with(self.address.clone())
+        Self::with(self.address.clone(), self.timeout, Arc::clone(&self.changes))
     }
 
-    fn with(address: Address) -> Self {
+    fn with(address: Address, timeout: Duration, changes: Arc<Changes>) -> Self {
         Self {
             address,
+            timeout,
+            changes,
             hearing: Mutex::new(Hearing::NotAsked),
             waiters: Arc::default(),
             channel: format!("lm1:{:032x}", fastrand::u128(..)),
@@ -114,17 +122,49 @@ impl Connector {
         }
     }
 
+    /// Whether another server may stand behind the same name from one moment to the next.
+    pub(super) fn fails_over(&self) -> bool {
+        matches!(self.address.place, Place::Named(_))
+    }
+
+    /// Whether a connection leads to the server that is the right one now.
+    pub(super) fn leads_there(&self, connection: &Connection) -> bool {
+        self.changes.is_there(connection.moves)
+    }
+
     pub(super) async fn open(&self) -> Result<Connection, Trouble> {
-        let at = &self.address.at;
-        let opened = self.open_and_ask(at).await;
-        if let Err(Trouble::Passing(Passing { reason: Unavailability::Disconnected, .. })) = opened
-        {
-            let words = greeting(at).await;
-            if let Some(full) = words.as_deref().and_then(full) {
-                return Err(full);
+        let at = match &self.address.place {
+            Place::At(at) => at.clone(),
+            Place::Named(sentinels) => sentinels.primary().await?,
+        };
+        let mut opened = if self.fails_over() {
+            // One that stands still is soon replaced, by the sentinels and then here.
+            let late = || Err(Trouble::Passing(Passing::timeout("connecting", false)));
+            timeout(self.timeout / 4, self.open_primary(&at)).await.unwrap_or_else(|_| late())
+        } else {
+            self.open_and_ask(&at).await
+        };
+        match &mut opened {
+            Ok(connection) => connection.moves = self.changes.opened(&at),
+            Err(Trouble::Passing(Passing { reason: Unavailability::Disconnected, .. })) => {
+                let words = greeting(&at).await;
+                if let Some(full) = words.as_deref().and_then(full) {
+                    return Err(full);
+                }
             }
+            Err(_) => {}
         }
         opened
+    }
+
+    async fn open_primary(&self, at: &ConnectionAddr) -> Result<Connection, Trouble> {
+        let mut connection = self.open_and_ask(at).await?;
+        let role = connection.inner.send_packed_command(&redis::cmd("ROLE")).await;
+        if is_primary(&role.and_then(Value::extract_error)) {
+            Ok(connection)
+        } else {
+            Err(no_primary())
+        }
     }
 
     fn client(
@@ -182,7 +222,7 @@ impl Connector {
             Ok(()) => connection.inner.send_packed_command(&knock).await,
             Err(error) => Err(error),
         };
-        match heard.and_then(Value::extract_error).map_err(unapplied) {
+        match heard.and_then(Value::extract_error).map_err(Trouble::unapplied) {
             Ok(_) => Ok(connection),
             Err(Trouble::Final(LockError::AccessDenied { .. } | LockError::Unavailable { .. })) => {
                 Ok(Connection::new(connection.inner, Hearing::Refused))
@@ -207,25 +247,12 @@ async fn opened(
         .set_response_timeout(None)
         .set_pipeline_buffer_size(ROOM);
     let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-    let mut connection = connection.map_err(unapplied)?;
+    let mut connection = connection.map_err(Trouble::unapplied)?;
     let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
-    match greeting.and_then(Value::extract_error).map_err(unapplied) {
+    match greeting.and_then(Value::extract_error).map_err(Trouble::unapplied) {
         Ok(_) | Err(Trouble::Final(LockError::AccessDenied { .. })) => Ok(connection),
         Err(trouble) => Err(trouble),
     }
-}
-
-/// Trouble while connecting: the caller's own command was not sent yet.
-fn unapplied(error: RedisError) -> Trouble {
-    if let Some(detail) = tls::told(&error) {
-        let reason = Unavailability::Tls;
-        return Trouble::Final(LockError::Unavailable { reason, detail });
-    }
-    let mut trouble = Trouble::from(error);
-    if let Trouble::Passing(passing) = &mut trouble {
-        passing.unknown = false;
-    }
-    trouble
 }
 
 /// Passes on what comes by a connection without having been asked for.

@@ -1,5 +1,6 @@
 //! Locks on one Redis server: `SET NX PX`, three scripts, and what to do when no answer comes.
 
+mod changes;
 mod connection;
 mod ear;
 mod errand;
@@ -8,6 +9,7 @@ mod line;
 mod many;
 mod node;
 mod script;
+mod sentinel;
 mod tls;
 mod tries;
 mod trouble;
@@ -75,6 +77,20 @@ impl Redis {
         }
     }
 
+    /// Has `tell` called when the server may be another one than the one that granted our locks.
+    pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
+        self.node.changes().tell(tell);
+    }
+
+    pub(crate) fn fails_over(&self) -> bool {
+        self.node.fails_over()
+    }
+
+    /// Has a server that stands still, or is no primary any more, noticed.
+    pub(crate) async fn look(&self) {
+        self.node.look(self.brief()).await;
+    }
+
     pub(crate) fn disconnect(&self) {
         self.node.disconnect();
     }
@@ -127,7 +143,7 @@ impl Redis {
 
     pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
         let brief = self.brief();
-        let answer = (ttl / 10).max(RENEWAL_MIN).min(brief.answer);
+        let answer = (ttl.max(claim.ttl) / 10).max(RENEWAL_MIN).min(brief.answer);
         // There is no time to find out twice that a connection is dead.
         let patience = Patience { answer, strict: true, ..brief };
         let args = [claim.token.expose(), &ttl.as_millis().to_string()];

@@ -9,9 +9,11 @@ use redis::{Cmd, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
+use super::changes::Changes;
 use super::connection::{Connection, Connector, Hearing};
 use super::errand::Errand;
 use super::script::Script;
+use super::sentinel::is_primary;
 use super::trouble::{Passing, Trouble};
 use crate::error::LockError;
 use crate::key::LockKey;
@@ -88,7 +90,7 @@ impl Node {
                 Hearing::Yes | Hearing::Apart => return Ok(true),
                 Hearing::Refused => return Ok(false),
                 // Whoever has sent something by the old one still gets the answer by it.
-                Hearing::NotAsked => self.discard(&live),
+                Hearing::NotAsked => self.replace(&live),
             }
         }
     }
@@ -168,9 +170,38 @@ impl Node {
         self.live().take();
     }
 
+    /// What the connections to this server have in common.
+    pub(super) fn changes(&self) -> &Changes {
+        &self.0.connector.changes
+    }
+
+    /// Whether another server may stand behind the same name from one moment to the next.
+    pub(super) fn fails_over(&self) -> bool {
+        self.0.connector.fails_over()
+    }
+
+    /// Looks whether the server is there, and takes writes; else the connection is given up.
+    pub(super) async fn look(&self, patience: Patience) {
+        let Ok(mut live) = self.connect(patience.until).await else { return };
+        let role = redis::cmd("ROLE");
+        let role = timeout_at(patience.until, live.inner.send_packed_command(&role)).await;
+        if !role.is_ok_and(|role| is_primary(&role.and_then(Value::extract_error))) {
+            self.discard(&live);
+        }
+    }
+
+    /// The connection, while it leads to the right server.
+    fn alive(&self) -> Option<Connection> {
+        let mut live = self.live();
+        if live.take_if(|live| !self.0.connector.leads_there(live)).is_some() {
+            self.waiters().alarm_all();
+        }
+        live.clone()
+    }
+
     async fn connect(&self, until: Instant) -> Result<Connection, Trouble> {
-        if let Some(live) = &*self.live() {
-            return Ok(live.clone());
+        if let Some(live) = self.alive() {
+            return Ok(live);
         }
         let node = self.clone();
         let opened = self.0.connecting.done(|| async move { node.open().await }, until);
@@ -180,16 +211,21 @@ impl Node {
     }
 
     async fn open(&self) -> Result<Connection, Trouble> {
-        if let Some(live) = &*self.live() {
-            return Ok(live.clone());
+        if let Some(live) = self.alive() {
+            return Ok(live);
         }
         let opened = self.0.connector.open().await?;
         *self.live() = Some(opened.clone());
         Ok(opened)
     }
 
-    /// Gives a connection up, unless another caller has replaced it already.
+    /// Gives a broken connection up, unless another caller has replaced it already.
     fn discard(&self, dead: &Connection) {
+        self.changes().broke();
+        self.replace(dead);
+    }
+
+    fn replace(&self, dead: &Connection) {
         if self.live().take_if(|live| live.is(dead)).is_some() {
             self.waiters().alarm_all();
         }
