@@ -3,6 +3,7 @@
 //! that granted them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -60,7 +61,6 @@ enum State {
 }
 
 /// A lease in the table. Dropping it ends its renewal.
-#[derive(Debug)]
 pub(crate) struct Enrolled {
     renewals: Arc<Renewals>,
     id: u64,
@@ -183,6 +183,13 @@ impl Renewals {
     fn table(&self) -> MutexGuard<'_, Table> {
         // Nothing that runs under this mutex can panic.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Enrolled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the table, which has everybody else's leases in it.
+        f.debug_tuple("Enrolled").field(&self.id).finish()
     }
 }
 
