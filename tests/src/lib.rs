@@ -1,6 +1,7 @@
 //! What the end-to-end tests stand on.
 //!
 //! * [`Server`] – a redis-server of the test's own, which can be paused, killed and restarted
+//! * [`Cluster`] – several of them that share the slots of a Redis Cluster, with replicas
 //! * [`Admin`] – a plain connection that looks at the server from outside
 //! * [`Group`] – a primary with replicas, and sentinels that watch over them
 //! * [`Proxy`] – a network that delays, loses and cuts, by order
@@ -13,6 +14,7 @@
 
 mod admin;
 mod backend;
+mod cluster;
 mod group;
 mod polls;
 mod proxy;
@@ -21,6 +23,7 @@ mod wait;
 
 pub use admin::Admin;
 pub use backend::Backend;
+pub use cluster::{Cluster, Move};
 pub use group::Group;
 pub use polls::{Polled, drop_after_polls};
 pub use proxy::{Fault, Proxy};

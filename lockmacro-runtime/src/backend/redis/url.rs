@@ -34,7 +34,7 @@ pub(super) struct Address {
 pub(super) enum Place {
     At(ConnectionAddr),
     /// The one that these name.
-    Named(Sentinels),
+    Named(Box<Sentinels>),
 }
 
 /// What holds for every connection that is opened because of one URL.
@@ -98,7 +98,7 @@ impl Address {
                 patience: unsent / 4,
             };
             let settings = settings(login.unwrap_or_default());
-            Self { place: Place::Named(sentinels), settings }
+            Self { place: Place::Named(Box::new(sentinels)), settings }
         } else {
             let scheme = if encrypted { &scheme[..scheme.len() - 1] } else { scheme };
             let info = info(&format!("{scheme}://{place}?{others}"))?;
@@ -122,6 +122,10 @@ fn with_port(host: &str, port: u16) -> String {
 }
 
 impl Settings {
+    pub(super) fn database(&self) -> i64 {
+        self.login.db()
+    }
+
     /// A client for the server there. `protocol` is another one than the URL's.
     pub(super) fn client(
         &self,
