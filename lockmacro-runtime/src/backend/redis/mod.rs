@@ -1,5 +1,6 @@
 //! Locks on one Redis server: `SET NX PX`, three scripts, and what to do when no answer comes.
 
+mod changes;
 mod cluster;
 mod connection;
 mod ear;
@@ -12,11 +13,13 @@ mod many;
 mod map;
 mod node;
 mod script;
+mod sentinel;
 mod tls;
 mod tries;
 mod trouble;
 mod url;
 
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,7 +29,7 @@ use redis::{Cmd, Value};
 use self::cluster::Cluster;
 use self::grants::Grants;
 use self::node::{Node, Patience};
-use self::script::{ACQUIRE, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
+use self::script::{ACQUIRE, FREE, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
 use self::tries::Tries;
 use self::trouble::{Passing, Trouble};
 use super::{Answer, Claim, Failed, Grant, Line, Released};
@@ -102,6 +105,25 @@ impl Redis {
         }
     }
 
+    /// Has `tell` called when the server may be another one than the one that granted our locks.
+    pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
+        match &self.nodes {
+            Nodes::One(node) => node.changes().tell(tell),
+            Nodes::Cluster(cluster) => cluster.on_change(tell),
+        }
+    }
+
+    pub(crate) fn fails_over(&self) -> bool {
+        matches!(&self.nodes, Nodes::One(node) if node.fails_over())
+    }
+
+    /// Has a server that stands still, or is no primary any more, noticed.
+    pub(crate) async fn look(&self) {
+        if let Nodes::One(node) = &self.nodes {
+            node.look(self.brief()).await;
+        }
+    }
+
     pub(crate) fn disconnect(&self) {
         match &self.nodes {
             Nodes::One(node) => node.disconnect(),
@@ -146,7 +168,14 @@ impl Redis {
         let keep = claim.keep().as_millis().to_string();
         let args = [claim.token.expose(), &keep, CLAIM_MS];
         let script = if claim.several.is_empty() { &RELEASE } else { &RELEASE_EACH };
-        let (held, resent) = self.own(script, claim, &args, self.brief()).await?;
+        let answer = match self.own(script, claim, &args, self.brief()).await {
+            Err(error) if is_split(&error) && keep == "0" => {
+                // What is not held may still stand in line, and then is not done with.
+                if Box::pin(self.free(claim)).await { Ok((true, false)) } else { Err(error) }
+            }
+            answer => answer,
+        };
+        let (held, resent) = answer?;
         Ok(match held {
             true => Released::Held,
             // The first one may have found it.
@@ -157,13 +186,23 @@ impl Redis {
 
     pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
         let brief = self.brief();
-        let answer = (ttl / 10).max(RENEWAL_MIN).min(brief.answer);
+        let answer = (ttl.max(claim.ttl) / 10).max(RENEWAL_MIN).min(brief.answer);
         // There is no time to find out twice that a connection is dead.
         let patience = Patience { answer, strict: true, ..brief };
         let args = [claim.token.expose(), &ttl.as_millis().to_string()];
         let script = if claim.several.is_empty() { &RENEW } else { &RENEW_EACH };
         let (held, _) = self.own(script, claim, &args, patience).await?;
         Ok(held)
+    }
+
+    /// Gives locks back without a look at their lines; tells whether all of them were held.
+    async fn free(&self, claim: &Claim) -> bool {
+        let mut held = true;
+        for key in claim.keys() {
+            let (part, args) = (claim.part(slice::from_ref(key)), [claim.token.expose()]);
+            held &= matches!(self.own(&FREE, &part, &args, self.brief()).await, Ok((true, _)));
+        }
+        held
     }
 
     /// Calls a script that does something to a lock if it is still the token's own. Tells whether
@@ -308,6 +347,11 @@ enum Reply {
         left: Option<Duration>,
         place: Option<(Option<u32>, Sample)>,
     },
+}
+
+/// Whether keys of one lock are at different nodes, because their slot is being moved.
+fn is_split(error: &LockError) -> bool {
+    matches!(error, LockError::Unavailable { detail, .. } if detail.starts_with("TRYAGAIN"))
 }
 
 fn late(sent: Moment, ttl: Duration) -> bool {
