@@ -1,11 +1,15 @@
 //! Locks on one Redis server: `SET NX PX`, three scripts, and what to do when no answer comes.
 
+mod cluster;
 mod connection;
 mod ear;
 mod errand;
+mod grants;
 mod greeting;
 mod line;
+mod listening;
 mod many;
+mod map;
 mod node;
 mod script;
 mod tls;
@@ -13,14 +17,19 @@ mod tries;
 mod trouble;
 mod url;
 
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
 
+use self::cluster::Cluster;
+use self::grants::Grants;
 use self::node::{Node, Patience};
-use self::script::{ACQUIRE, RELEASE, RELEASE_ALONE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
+use self::script::{
+    ACQUIRE, FREE, RELEASE, RELEASE_ALONE, RELEASE_EACH, RENEW, RENEW_EACH, Script,
+};
 use self::tries::Tries;
 use self::trouble::{Passing, Trouble};
 use super::{Answer, Claim, Failed, Grant, Line, Released};
@@ -41,21 +50,38 @@ const RENEWAL_MIN: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Redis {
-    node: Node,
+    nodes: Nodes,
     timeout: Duration,
     /// Whether the server wants the keys of a script in one slot, as it has told by CROSSSLOT.
     slots: Arc<AtomicBool>,
 }
 
+/// Where the keys are.
+#[derive(Debug)]
+enum Nodes {
+    One(Node),
+    Cluster(Cluster),
+}
+
 impl Redis {
-    /// Locks on the server at `url`, not connected yet. No call takes longer than `timeout`.
+    /// Locks on the server at `url`, or the cluster, not connected yet. No call takes longer than
+    /// `timeout`.
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
-        Ok(Self { node: Node::new(url, timeout)?, timeout, slots: Arc::default() })
+        let cluster = Cluster::is_meant(url);
+        let nodes = match cluster {
+            true => Nodes::Cluster(Cluster::new(url, timeout)?),
+            false => Nodes::One(Node::new(url, timeout)?),
+        };
+        Ok(Self { nodes, timeout, slots: Arc::new(AtomicBool::new(cluster)) })
     }
 
     pub(crate) fn apart(&self) -> Self {
         let (timeout, slots) = (self.timeout, Arc::clone(&self.slots));
-        Self { node: self.node.apart(), timeout, slots }
+        let nodes = match &self.nodes {
+            Nodes::One(node) => Nodes::One(node.apart()),
+            Nodes::Cluster(cluster) => Nodes::Cluster(cluster.apart()),
+        };
+        Self { nodes, timeout, slots }
     }
 
     /// Connects, or says why not.
@@ -64,7 +90,11 @@ impl Redis {
         let nothing = LockKey::from("");
         let mut tries = Tries::new(self.patience());
         loop {
-            let trouble = match self.node.ready(tries.patience.until).await {
+            let ready = match &self.nodes {
+                Nodes::One(node) => node.ready(tries.patience.until).await,
+                Nodes::Cluster(cluster) => cluster.ready(tries.patience.until).await,
+            };
+            let trouble = match ready {
                 Ok(()) => return Ok(()),
                 Err(Trouble::Passing(passing)) => tries.after(passing).await.err(),
                 Err(trouble) => Some(trouble),
@@ -76,7 +106,10 @@ impl Redis {
     }
 
     pub(crate) fn disconnect(&self) {
-        self.node.disconnect();
+        match &self.nodes {
+            Nodes::One(node) => node.disconnect(),
+            Nodes::Cluster(cluster) => cluster.disconnect(),
+        }
     }
 
     pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
@@ -114,19 +147,30 @@ impl Redis {
 
     pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
         let (brief, keep) = (self.brief(), claim.keep().as_millis());
-        let (mut held, mut resent) = (None, false);
         // Who did not wait mostly has nobody waiting behind it, and that takes half of the keys.
-        if claim.wait.is_none() && claim.several.is_empty() && keep == 0 {
-            let args = [claim.token.expose(), "0"];
-            (held, resent) = self.own(&RELEASE_ALONE, claim, &args, brief).await?;
-        }
-        if held.is_none() {
-            let keep = keep.to_string();
-            let args = [claim.token.expose(), &keep, CLAIM_MS];
-            let script = if claim.several.is_empty() { &RELEASE } else { &RELEASE_EACH };
-            let (found, again) = self.own(script, claim, &args, brief).await?;
-            (held, resent) = (found, resent || again);
-        }
+        let answer = if claim.wait.is_none() && claim.several.is_empty() && keep == 0 {
+            self.own(&RELEASE_ALONE, claim, &[claim.token.expose(), "0"], brief).await
+        } else {
+            Ok((None, false))
+        };
+        let answer = match answer {
+            Ok((None, resent)) => {
+                let keep = keep.to_string();
+                let args = [claim.token.expose(), &keep, CLAIM_MS];
+                let script = if claim.several.is_empty() { &RELEASE } else { &RELEASE_EACH };
+                let answer = self.own(script, claim, &args, brief).await;
+                answer.map(|(held, again)| (held, resent || again))
+            }
+            answer => answer,
+        };
+        let answer = match answer {
+            Err(error) if is_split(&error) && keep == 0 => {
+                // What is not held may still stand in line, and then is not done with.
+                if Box::pin(self.free(claim)).await { Ok((Some(true), false)) } else { Err(error) }
+            }
+            answer => answer,
+        };
+        let (held, resent) = answer?;
         Ok(match held {
             Some(true) => Released::Held,
             // The first one may have found it.
@@ -144,6 +188,17 @@ impl Redis {
         let script = if claim.several.is_empty() { &RENEW } else { &RENEW_EACH };
         let (held, _) = self.own(script, claim, &args, patience).await?;
         Ok(held == Some(true))
+    }
+
+    /// Gives locks back without a look at their lines; tells whether all of them were held.
+    async fn free(&self, claim: &Claim) -> bool {
+        let mut held = true;
+        for key in claim.keys() {
+            let (part, args) = (claim.part(slice::from_ref(key)), [claim.token.expose()]);
+            held &=
+                matches!(self.own(&FREE, &part, &args, self.brief()).await, Ok((Some(true), _)));
+        }
+        held
     }
 
     /// Calls a script that does something to a lock if it is still the token's own. Tells whether
@@ -187,7 +242,11 @@ impl Redis {
             let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
             set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl);
             let sent = Moment::now();
-            match self.node.call(&set, patience).await? {
+            let reply = match &self.nodes {
+                Nodes::One(node) => node.call(&set, patience).await,
+                Nodes::Cluster(cluster) => Box::pin(cluster.call(&claim.key, &set, patience)).await,
+            };
+            match reply? {
                 Value::Okay => return Ok(Reply::Granted { sent, fences: Fences::default() }),
                 Value::Nil => {}
                 other => return Err(unexpected(&other)),
@@ -206,28 +265,7 @@ impl Redis {
         patience: Patience,
     ) -> Result<Reply, Trouble> {
         let sent = Moment::now();
-        match self.eval(&ACQUIRE, claim, args, patience).await? {
-            Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
-            Value::BulkString(number) => {
-                Ok(Reply::Granted { sent, fences: [fence(&number)?].into_iter().collect() })
-            }
-            Value::Array(parts) => match parts.as_slice() {
-                [Value::Int(left), Value::BulkString(held), place @ ..] => Ok(Reply::Busy {
-                    nth: 0,
-                    owner: label_of(held),
-                    left: u64::try_from(*left).ok().map(Duration::from_millis),
-                    place: match place {
-                        [Value::Int(rank), Value::BulkString(time)] => {
-                            let server = number(time).ok_or_else(|| unexpected(&place[1]))?;
-                            Some((u32::try_from(*rank).ok(), Sample { sent, server }))
-                        }
-                        _ => None,
-                    },
-                }),
-                _ => Err(unexpected(&Value::Array(parts))),
-            },
-            other => Err(unexpected(&other)),
-        }
+        answer(self.eval(&ACQUIRE, claim, args, patience).await?, sent)
     }
 
     /// Calls a script with the claim's keys.
@@ -238,11 +276,23 @@ impl Redis {
         args: &[&str],
         patience: Patience,
     ) -> Result<Value, Trouble> {
-        let reply = self.node.eval(script, claim.keys(), args, patience).await;
+        let reply = match &self.nodes {
+            Nodes::One(node) => node.eval(script, claim.keys(), args, patience).await,
+            Nodes::Cluster(cluster) => {
+                Box::pin(cluster.eval(script, claim.keys(), args, patience)).await
+            }
+        };
         if let Err(Trouble::CrossSlot) = reply {
             self.slots.store(true, Ordering::Relaxed);
         }
         reply
+    }
+
+    fn grants(&self) -> &Grants {
+        match &self.nodes {
+            Nodes::One(node) => node.grants(),
+            Nodes::Cluster(cluster) => cluster.grants(),
+        }
     }
 
     fn patience(&self) -> Patience {
@@ -253,6 +303,32 @@ impl Redis {
     fn brief(&self) -> Patience {
         let answer = self.timeout / TRIES;
         Patience::new(answer, answer)
+    }
+}
+
+/// Reads the answer to a question that was sent at `sent`.
+fn answer(reply: Value, sent: Moment) -> Result<Reply, Trouble> {
+    match reply {
+        Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
+        Value::BulkString(number) => {
+            Ok(Reply::Granted { sent, fences: [fence(&number)?].into_iter().collect() })
+        }
+        Value::Array(parts) => match parts.as_slice() {
+            [Value::Int(left), Value::BulkString(held), place @ ..] => Ok(Reply::Busy {
+                nth: 0,
+                owner: label_of(held),
+                left: u64::try_from(*left).ok().map(Duration::from_millis),
+                place: match place {
+                    [Value::Int(rank), Value::BulkString(time)] => {
+                        let server = number(time).ok_or_else(|| unexpected(&place[1]))?;
+                        Some((u32::try_from(*rank).ok(), Sample { sent, server }))
+                    }
+                    _ => None,
+                },
+            }),
+            _ => Err(unexpected(&Value::Array(parts))),
+        },
+        other => Err(unexpected(&other)),
     }
 }
 
@@ -269,6 +345,11 @@ enum Reply {
         left: Option<Duration>,
         place: Option<(Option<u32>, Sample)>,
     },
+}
+
+/// Whether keys of one lock are at different nodes, because their slot is being moved.
+fn is_split(error: &LockError) -> bool {
+    matches!(error, LockError::Unavailable { detail, .. } if detail.starts_with("TRYAGAIN"))
 }
 
 fn late(sent: Moment, ttl: Duration) -> bool {

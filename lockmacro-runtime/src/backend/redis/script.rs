@@ -32,6 +32,7 @@ pub(super) static RELEASE: Script =
     script!(["q", "w", "f"], "scripts/alone.lua", "scripts/queue.lua", "scripts/release.lua");
 /// The beginning of [`RELEASE`] by itself, with two keys: it answers nil when more is to be done.
 pub(super) static RELEASE_ALONE: Script = script!(["q"], "scripts/alone.lua");
+pub(super) static FREE: Script = script!([], "scripts/free.lua");
 pub(super) static RENEW: Script = script!([], "scripts/renew.lua");
 
 /// What is for several locks: `each.lua` does with each of them what stands before it.
