@@ -141,25 +141,3 @@ async fn a_process_subscribes_once() {
         assert_eq!(channels.len(), 1, "{channels:?}");
     }
 }
-
-/// Who did not wait looks first whether anybody does, with half of the keys.
-#[tokio::test]
-async fn a_hand_over_costs_one_command_and_two_from_who_did_not_wait() {
-    let server = Server::start();
-    let manager = manager(&server).await;
-    let (mut line, mut admin) = (Line::at(&server, KEY), server.admin());
-    let short = || Lock::new(KEY).ttl(CLAIM).manager(&manager);
-    for round in 0..2 {
-        for (first, cost) in [(short(), 2), (short().wait_forever(), 1)] {
-            let guard = first.acquire().await.expect("free");
-            let next = line.join(short().wait_forever().acquire()).await;
-            admin.forget_calls();
-            guard.release().await.expect("still held");
-            let next = next.await.expect("handed over");
-            // In the first round the server gets to know the scripts.
-            assert!(round == 0 || commands(&mut admin) == cost, "{:?}", admin.calls());
-            next.release().await.expect("still held");
-        }
-    }
-    keeps_only_fences(&server, LONG).await;
-}

@@ -29,9 +29,7 @@ use redis::{Cmd, Value};
 use self::cluster::Cluster;
 use self::grants::Grants;
 use self::node::{Node, Patience};
-use self::script::{
-    ACQUIRE, FREE, RELEASE, RELEASE_ALONE, RELEASE_EACH, RENEW, RENEW_EACH, Script,
-};
+use self::script::{ACQUIRE, FREE, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
 use self::tries::Tries;
 use self::trouble::{Passing, Trouble};
 use super::{Answer, Claim, Failed, Grant, Line, Released};
@@ -167,36 +165,22 @@ impl Redis {
     }
 
     pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
-        let (brief, keep) = (self.brief(), claim.keep().as_millis());
-        // Who did not wait mostly has nobody waiting behind it, and that takes half of the keys.
-        let answer = if claim.wait.is_none() && claim.several.is_empty() && keep == 0 {
-            self.own(&RELEASE_ALONE, claim, &[claim.token.expose(), "0"], brief).await
-        } else {
-            Ok((None, false))
-        };
-        let answer = match answer {
-            Ok((None, resent)) => {
-                let keep = keep.to_string();
-                let args = [claim.token.expose(), &keep, CLAIM_MS];
-                let script = if claim.several.is_empty() { &RELEASE } else { &RELEASE_EACH };
-                let answer = self.own(script, claim, &args, brief).await;
-                answer.map(|(held, again)| (held, resent || again))
-            }
-            answer => answer,
-        };
-        let answer = match answer {
-            Err(error) if is_split(&error) && keep == 0 => {
+        let keep = claim.keep().as_millis().to_string();
+        let args = [claim.token.expose(), &keep, CLAIM_MS];
+        let script = if claim.several.is_empty() { &RELEASE } else { &RELEASE_EACH };
+        let answer = match self.own(script, claim, &args, self.brief()).await {
+            Err(error) if is_split(&error) && keep == "0" => {
                 // What is not held may still stand in line, and then is not done with.
-                if Box::pin(self.free(claim)).await { Ok((Some(true), false)) } else { Err(error) }
+                if Box::pin(self.free(claim)).await { Ok((true, false)) } else { Err(error) }
             }
             answer => answer,
         };
         let (held, resent) = answer?;
         Ok(match held {
-            Some(true) => Released::Held,
+            true => Released::Held,
             // The first one may have found it.
-            _ if resent => Released::Unconfirmed,
-            _ => Released::NotHeld,
+            false if resent => Released::Unconfirmed,
+            false => Released::NotHeld,
         })
     }
 
@@ -208,7 +192,7 @@ impl Redis {
         let args = [claim.token.expose(), &ttl.as_millis().to_string()];
         let script = if claim.several.is_empty() { &RENEW } else { &RENEW_EACH };
         let (held, _) = self.own(script, claim, &args, patience).await?;
-        Ok(held == Some(true))
+        Ok(held)
     }
 
     /// Gives locks back without a look at their lines; tells whether all of them were held.
@@ -216,22 +200,20 @@ impl Redis {
         let mut held = true;
         for key in claim.keys() {
             let (part, args) = (claim.part(slice::from_ref(key)), [claim.token.expose()]);
-            held &=
-                matches!(self.own(&FREE, &part, &args, self.brief()).await, Ok((Some(true), _)));
+            held &= matches!(self.own(&FREE, &part, &args, self.brief()).await, Ok((true, _)));
         }
         held
     }
 
     /// Calls a script that does something to a lock if it is still the token's own. Tells whether
-    /// it was, `None` when the script leaves that open, and whether an earlier call that may have
-    /// been applied had no answer.
+    /// it was, and whether an earlier call that may have been applied had no answer.
     async fn own(
         &self,
         script: &Script,
         claim: &Claim,
         args: &[&str],
         patience: Patience,
-    ) -> Result<(Option<bool>, bool), LockError> {
+    ) -> Result<(bool, bool), LockError> {
         let mut reply = self.eval(script, claim, args, patience).await;
         let mut resent = false;
         // A renewal is sent again only while it is wanted, which is for its table to say.
@@ -242,11 +224,10 @@ impl Redis {
             reply = self.eval(script, claim, args, patience).await;
         }
         match reply {
-            Ok(Value::Int(held @ (0 | 1))) => Ok((Some(held == 1), resent)),
-            Ok(Value::Nil) => Ok((None, resent)),
+            Ok(Value::Int(held @ (0 | 1))) => Ok((held == 1, resent)),
             Ok(other) => Err(unexpected(&other).into_error(&claim.key)),
             // Whatever is there now, it is not ours.
-            Err(Trouble::NotALock) => Ok((Some(false), resent)),
+            Err(Trouble::NotALock) => Ok((false, resent)),
             Err(trouble) => Err(trouble.into_error(&claim.key)),
         }
     }

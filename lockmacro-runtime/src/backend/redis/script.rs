@@ -30,8 +30,6 @@ pub(super) static ACQUIRE: Script =
     script!(["q", "w", "f"], "scripts/queue.lua", "scripts/acquire.lua");
 pub(super) static RELEASE: Script =
     script!(["q", "w", "f"], "scripts/alone.lua", "scripts/queue.lua", "scripts/release.lua");
-/// The beginning of [`RELEASE`] by itself, with two keys: it answers nil when more is to be done.
-pub(super) static RELEASE_ALONE: Script = script!(["q"], "scripts/alone.lua");
 pub(super) static FREE: Script = script!([], "scripts/free.lua");
 pub(super) static RENEW: Script = script!([], "scripts/renew.lua");
 
