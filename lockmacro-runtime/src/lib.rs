@@ -79,6 +79,8 @@ compile_error!("lockmacro-runtime runs on Linux and other Unix systems: it needs
 mod backend;
 mod census;
 mod clock;
+#[cfg(feature = "defer")]
+pub mod defer;
 mod error;
 pub mod fence;
 mod guard;

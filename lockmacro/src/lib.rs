@@ -9,6 +9,7 @@
 mod args;
 mod boxed;
 mod check;
+mod defer;
 mod duration;
 mod expand;
 mod item;

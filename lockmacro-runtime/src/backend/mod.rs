@@ -19,6 +19,8 @@ use crate::token::Token;
 
 pub(crate) use memory::Memory;
 pub(crate) use redis::Redis;
+#[cfg(feature = "defer")]
+pub(crate) use redis::RedisJobs;
 
 /// One acquisition as a backend sees it.
 #[derive(Debug)]

@@ -3,6 +3,8 @@
 mod connection;
 mod errand;
 mod greeting;
+#[cfg(feature = "defer")]
+mod jobs;
 mod line;
 mod many;
 mod node;
@@ -16,6 +18,8 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
+#[cfg(feature = "defer")]
+pub(crate) use self::jobs::RedisJobs;
 use self::node::{Node, Patience};
 use self::script::{ACQUIRE, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
 use self::tries::Tries;
@@ -53,6 +57,13 @@ impl Redis {
     pub(crate) fn apart(&self) -> Self {
         let (timeout, slots) = (self.timeout, Arc::clone(&self.slots));
         Self { node: self.node.apart(), timeout, slots }
+    }
+
+    /// The same server by the same connection.
+    #[cfg(feature = "defer")]
+    fn same(&self) -> Self {
+        let (node, timeout, slots) = (self.node.clone(), self.timeout, Arc::clone(&self.slots));
+        Self { node, timeout, slots }
     }
 
     /// Connects, or says why not.
