@@ -2,7 +2,7 @@
 //! printed beside such a function.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
@@ -134,7 +134,7 @@ impl Defer {
         function.call_arguments("defer").map(drop)
     }
 
-    /// Output: `audit_order::deferred().later(busy, &(&id,)).await`
+    /// Output: `audit_order::deferred().later(busy, (id,)).await`
     pub(crate) fn later(
         &self,
         function: &Function,
@@ -143,7 +143,7 @@ impl Defer {
     ) -> Result<TokenStream> {
         let (name, arguments) = (&function.sig.ident, function.call_arguments("defer")?);
         let manager = manager.map(|manager| quote_spanned!(site=> .manager(#manager)));
-        let arguments = quote_spanned!(site=> &(#(&#arguments,)*));
+        let arguments = tuple(&arguments, site);
         Ok(if function.is_async() {
             quote_spanned!(site=> #name::deferred()#manager.later(busy, #arguments).await)
         } else {
@@ -153,7 +153,7 @@ impl Defer {
 
     /// What stands beside the function, under its name, which is free among types:
     ///
-    /// Output: `enum audit_order {} impl audit_order { fn deferred() -> DeferredFn { … } }`
+    /// Output: `enum audit_order {} impl audit_order { fn deferred() -> DeferredFn<(u64,)> { … } }`
     pub(crate) fn beside(
         &self,
         function: &Function,
@@ -167,6 +167,8 @@ impl Defer {
             FnArg::Typed(argument) => Some(&*argument.ty),
             FnArg::Receiver(_) => None,
         });
+        let types = tuple(&types.collect::<Vec<_>>(), site);
+        let named = tuple(&arguments, site);
         let stored = match &self.name {
             Some(name) => quote_spanned!(site=> #name),
             None => {
@@ -187,15 +189,23 @@ impl Defer {
             #visibility enum #name {}
             impl #name {
                 #[doc = #about]
-                #visibility fn deferred() -> #runtime::defer::DeferredFn {
-                    #runtime::defer::DeferredFn::#new(
+                #visibility fn deferred() -> #runtime::defer::DeferredFn<#types> {
+                    #runtime::defer::DeferredFn::<#types>::#new(
                         #stored,
-                        |(#(#arguments,)*): (#(#types,)*)| #name(#(#arguments),*),
+                        |#named| #name(#(#arguments),*),
                     )
                     .delay(#delay) #unique #attempts
                 }
             }
         })
+    }
+}
+
+/// Output: `(id, note)`, `(id,)` or `()`
+fn tuple(parts: &[impl ToTokens], site: Span) -> TokenStream {
+    match parts {
+        [one] => quote_spanned!(site=> (#one,)),
+        parts => quote_spanned!(site=> (#(#parts),*)),
     }
 }
 

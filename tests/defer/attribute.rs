@@ -122,19 +122,22 @@ async fn every_shape_of_function_is_run_later(backend: &Backend) {
     for guard in held {
         guard.release().await.unwrap();
     }
-    let functions = [
-        report::deferred(),
-        count_up::deferred(),
-        export::deferred(),
-        without_arguments::deferred(),
+    let names = [
+        report::deferred().name().to_owned(),
+        count_up::deferred().name().to_owned(),
+        export::deferred().name().to_owned(),
+        without_arguments::deferred().name().to_owned(),
     ];
-    let names = functions.clone().map(|function| function.name().to_owned());
+    assert_eq!(names[0], "reports");
     let before = done(0).len();
-    let worker = functions.into_iter().fold(Worker::new(&manager), Worker::register);
+    let worker = Worker::new(&manager)
+        .register(report::deferred())
+        .register(count_up::deferred())
+        .register(export::deferred())
+        .register(without_arguments::deferred());
     let working = tokio::spawn(worker.run());
     eventually("all are done", IN_TIME, async || done(id).len() == 3).await;
     eventually("so is this one", IN_TIME, async || done(0).len() == before + 1).await;
-    assert_eq!(names[0], "reports");
     for name in &names {
         nothing_is_left(&manager, name).await;
     }

@@ -47,7 +47,7 @@ impl Calls {
 }
 
 /// A function that takes note of its calls.
-fn noting(name: &str, calls: &Calls) -> DeferredFn {
+fn noting(name: &str, calls: &Calls) -> DeferredFn<(u64,)> {
     let calls = calls.clone();
     DeferredFn::new(name, move |(number,): (u64,)| {
         calls.add(number);
@@ -66,11 +66,11 @@ async fn busy(locks: &LockManager, key: &str) -> LockError {
 }
 
 /// Stores a call, as a busy function does.
-async fn put(locks: &LockManager, function: &DeferredFn, number: u64) -> String {
+async fn put(locks: &LockManager, function: &DeferredFn<(u64,)>, number: u64) -> String {
     let key = name("key");
     let held = hold(locks, &key).await;
     let error = busy(locks, &key).await;
-    let deferred = function.clone().manager(locks).later(error, &(number,)).await;
+    let deferred = function.clone().manager(locks).later(error, (number,)).await;
     held.release().await.expect("released");
     match deferred {
         LockError::Deferred { id, .. } => id.into(),
@@ -91,7 +91,7 @@ async fn nothing_is_left(locks: &LockManager, function: &str) {
     }
 }
 
-fn worker(locks: &LockManager, function: &DeferredFn) -> Worker {
+fn worker<A>(locks: &LockManager, function: &DeferredFn<A>) -> Worker {
     Worker::new(locks).register(function.clone())
 }
 

@@ -44,10 +44,10 @@ async fn a_queue_that_is_of_another_type_holds_up_no_other() {
     working.await.unwrap().unwrap();
 }
 
-async fn busy_deferred(locks: &LockManager, function: &DeferredFn) -> LockError {
+async fn busy_deferred(locks: &LockManager, function: &DeferredFn<(u64,)>) -> LockError {
     let held = hold(locks, "k").await;
     let error = busy(locks, "k").await;
-    let deferred = function.clone().manager(locks).later(error, &(1_u64,)).await;
+    let deferred = function.clone().manager(locks).later(error, (1,)).await;
     held.release().await.unwrap();
     deferred
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::*;
 
 /// A function that fails so often before it is done.
-fn failing(name: &str, failures: u32) -> (DeferredFn, Arc<AtomicU32>) {
+fn failing(name: &str, failures: u32) -> (DeferredFn<(u64,)>, Arc<AtomicU32>) {
     let tries = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&tries);
     let function = DeferredFn::new(name, move |(_,): (u64,)| {

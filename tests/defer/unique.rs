@@ -10,7 +10,7 @@ async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
     let mut ids = std::collections::HashSet::new();
     for click in 0..1_000_u64 {
         let error = busy(&locks, &key).await;
-        match function.clone().manager(&locks).later(error, &(click,)).await {
+        match function.clone().manager(&locks).later(error, (click,)).await {
             LockError::Deferred { id, due, .. } => {
                 assert!(due <= SOON);
                 ids.insert(id);
@@ -33,7 +33,7 @@ async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
     // What is done does not count any more.
     let held = hold(&locks, &key).await;
     let error = busy(&locks, &key).await;
-    let again = function.clone().manager(&locks).later(error, &(8_u64,)).await;
+    let again = function.clone().manager(&locks).later(error, (8,)).await;
     assert!(matches!(again, LockError::Deferred { .. }));
     held.release().await.unwrap();
     calls.become_so_many(3).await;

@@ -22,7 +22,7 @@ pub async fn audit_order(id: u64, note: String) -> Result<Receipt, OrderError> {
         }
         ::core::result::Result::Err(busy) if busy.is_busy() => {
             ::lockmacro_runtime::LockOutcome::from_lock_error(
-                audit_order::deferred().later(busy, &(&id, &note)).await,
+                audit_order::deferred().later(busy, (id, note)).await,
             )
         }
         ::core::result::Result::Err(error) => {
@@ -35,10 +35,12 @@ pub async fn audit_order(id: u64, note: String) -> Result<Receipt, OrderError> {
 pub enum audit_order {}
 impl audit_order {
     /// The deferred calls of [`audit_order`](fn@audit_order), for a worker.
-    pub fn deferred() -> ::lockmacro_runtime::defer::DeferredFn {
-        ::lockmacro_runtime::defer::DeferredFn::new(
+    pub fn deferred() -> ::lockmacro_runtime::defer::DeferredFn<(u64, String)> {
+        ::lockmacro_runtime::defer::DeferredFn::<
+            (u64, String),
+        >::new(
                 ::core::concat!(::core::module_path!(), "::", "audit_order"),
-                |(id, note): (u64, String)| audit_order(id, note),
+                |(id, note)| audit_order(id, note),
             )
             .delay(::core::time::Duration::from_secs(30))
     }
@@ -64,7 +66,7 @@ fn report(day: String) {
         ::core::result::Result::Err(busy) if busy.is_busy() => {
             ::lockmacro_runtime::SkipOutcome::refused(
                 "report",
-                report::deferred().manager(&locks()).later_blocking(busy, &(&day,)),
+                report::deferred().manager(&locks()).later_blocking(busy, (day,)),
             )
         }
         ::core::result::Result::Err(error) => {
@@ -77,11 +79,10 @@ fn report(day: String) {
 enum report {}
 impl report {
     /// The deferred calls of [`report`](fn@report), for a worker.
-    fn deferred() -> ::lockmacro_runtime::defer::DeferredFn {
-        ::lockmacro_runtime::defer::DeferredFn::blocking(
-                "reports",
-                |(day,): (String,)| report(day),
-            )
+    fn deferred() -> ::lockmacro_runtime::defer::DeferredFn<(String,)> {
+        ::lockmacro_runtime::defer::DeferredFn::<
+            (String,),
+        >::blocking("reports", |(day,)| report(day))
             .delay(::core::time::Duration::from_secs(300))
             .unique()
             .attempts(3)

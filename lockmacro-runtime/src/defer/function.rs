@@ -26,6 +26,20 @@ const DELAY: Duration = Duration::from_secs(30);
 /// Longest pause between two tries, unless the first one is longer.
 const DELAY_MAX: Duration = Duration::from_secs(60 * 60);
 
+/// What arguments a deferred function may have: a tuple of values that serde can store and read.
+///
+/// It is there for every type that implements serde's `Serialize` and `DeserializeOwned`.
+#[diagnostic::on_unimplemented(
+    message = "these arguments cannot be stored for later: `{Self}`",
+    label = "one of these is not stored by serde",
+    note = "`on_busy = defer(..)` stores the call for a worker: each argument's type implements serde's `Serialize` and `Deserialize`",
+    note = "for a type of your own: `#[derive(serde::Serialize, serde::Deserialize)]`"
+)]
+pub trait Arguments: Serialize + DeserializeOwned {}
+
+#[diagnostic::do_not_recommend]
+impl<A: Serialize + DeserializeOwned> Arguments for A {}
+
 type Called = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 type Call = dyn Fn(&Job) -> Result<Called, String> + Send + Sync;
 
@@ -46,23 +60,29 @@ type Call = dyn Fn(&Job) -> Result<Called, String> + Send + Sync;
 ///     .attempts(5);
 /// assert_eq!(audits.name(), "orders::audit");
 /// ```
-#[derive(Clone)]
 #[must_use = "a deferred function does nothing until a worker has it"]
-pub struct DeferredFn {
-    name: Arc<str>,
+pub struct DeferredFn<A> {
+    pub(super) function: Function,
+    manager: Option<LockManager>,
+    write: fn(&A) -> serde_json::Result<String>,
+}
+
+/// What a worker knows of it.
+#[derive(Clone)]
+pub(super) struct Function {
+    pub(super) name: Arc<str>,
     delay: Duration,
     attempts: u32,
     unique: bool,
-    manager: Option<LockManager>,
     call: Arc<Call>,
 }
 
-impl DeferredFn {
+impl<A> DeferredFn<A> {
     /// The deferred calls of `function`, which gets its arguments as a tuple. They are stored
     /// under `name`, which therefore stays the same from one version of a program to the next.
-    pub fn new<A, F, R>(name: impl Into<Arc<str>>, function: F) -> Self
+    pub fn new<F, R>(name: impl Into<Arc<str>>, function: F) -> Self
     where
-        A: DeserializeOwned,
+        A: Arguments,
         F: Fn(A) -> R + Send + Sync + 'static,
         R: Future<Output: JobOutcome> + Send + 'static,
     {
@@ -76,10 +96,10 @@ impl DeferredFn {
         })
     }
 
-    /// The same for a function that is not async. It is called on a thread of its own.
-    pub fn blocking<A, F, R>(name: impl Into<Arc<str>>, function: F) -> Self
+    /// The same for a function that is not async. It is called on a thread that may block.
+    pub fn blocking<F, R>(name: impl Into<Arc<str>>, function: F) -> Self
     where
-        A: DeserializeOwned + Send + 'static,
+        A: Arguments + Send + 'static,
         F: Fn(A) -> R + Send + Sync + 'static,
         R: JobOutcome,
     {
@@ -98,28 +118,32 @@ impl DeferredFn {
     fn of(
         name: Arc<str>,
         call: impl Fn(&Job) -> Result<Called, String> + Send + Sync + 'static,
-    ) -> Self {
+    ) -> Self
+    where
+        A: Arguments,
+    {
         let (delay, attempts, call) = (DELAY, ATTEMPTS, Arc::new(call));
-        Self { name, delay, attempts, unique: false, manager: None, call }
+        let function = Function { name, delay, attempts, unique: false, call };
+        Self { function, manager: None, write: serde_json::to_string::<A> }
     }
 
     /// After how long a call is tried first, 30 s if nothing is said. The pause doubles with each
     /// further try, up to an hour.
     pub fn delay(mut self, delay: Duration) -> Self {
-        self.delay = delay;
+        self.function.delay = delay;
         self
     }
 
     /// How often a call is tried before it becomes a dead letter, 10 times if nothing is said.
     pub fn attempts(mut self, attempts: u32) -> Self {
-        self.attempts = attempts.max(1);
+        self.function.attempts = attempts.max(1);
         self
     }
 
     /// Has one call wait for each key: a further one with the same key is not stored, whatever its
     /// arguments are. One that a worker runs already does not count, as it may have begun too early.
     pub fn unique(mut self) -> Self {
-        self.unique = true;
+        self.function.unique = true;
         self
     }
 
@@ -131,7 +155,7 @@ impl DeferredFn {
 
     /// The name under which calls are stored.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.function.name
     }
 
     /// Stores the call with these arguments, a tuple, because its lock is `busy`; gives what to tell
@@ -140,8 +164,8 @@ impl DeferredFn {
     ///
     /// # Cancellation
     /// When the future is dropped the call may have been stored.
-    pub async fn later(self, busy: LockError, arguments: &impl Serialize) -> LockError {
-        let (manager, job) = match self.stored(&busy, arguments) {
+    pub async fn later(self, busy: LockError, arguments: A) -> LockError {
+        let (manager, job) = match self.stored(&busy, &arguments) {
             Ok(Some(stored)) => stored,
             Ok(None) => return busy,
             Err(error) => return error,
@@ -150,8 +174,8 @@ impl DeferredFn {
     }
 
     /// [`later`](DeferredFn::later) for code that is not async.
-    pub fn later_blocking(self, busy: LockError, arguments: &impl Serialize) -> LockError {
-        let (manager, job) = match self.stored(&busy, arguments) {
+    pub fn later_blocking(self, busy: LockError, arguments: A) -> LockError {
+        let (manager, job) = match self.stored(&busy, &arguments) {
             Ok(Some(stored)) => stored,
             Ok(None) => return busy,
             Err(error) => return error,
@@ -166,22 +190,24 @@ impl DeferredFn {
     fn stored(
         self,
         busy: &LockError,
-        arguments: &impl Serialize,
+        arguments: &A,
     ) -> Result<Option<(LockManager, NewJob)>, LockError> {
         let unfit =
             |detail: String| LockError::Unavailable { reason: Unavailability::Local, detail };
-        let arguments = serde_json::to_string(arguments)
+        let arguments = (self.write)(arguments)
             .map_err(|error| unfit(format!("the arguments cannot be stored: {error}")))?;
-        if is_running(&self.name, &arguments, busy) {
+        let Function { name: function, delay, unique, .. } = self.function;
+        if is_running(&function, &arguments, busy) {
             return Ok(None);
         }
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
         let key = busy.busy_key().map(ToString::to_string).unwrap_or_default();
-        let (function, delay, unique) = (self.name, self.delay, self.unique);
         let id = format!("{:032x}", fastrand::u128(..));
         Ok(Some((manager, NewJob { function, id, arguments, key, delay, unique })))
     }
+}
 
+impl Function {
     /// In how long a call is due again that has failed so often; `None` when that was enough.
     pub(super) fn again(&self, attempts: u32) -> Option<Duration> {
         let doubled = self.delay.saturating_mul(1 << attempts.min(20));
@@ -201,10 +227,23 @@ impl DeferredFn {
     }
 }
 
-impl fmt::Debug for DeferredFn {
+impl<A> Clone for DeferredFn<A> {
+    fn clone(&self) -> Self {
+        let (function, manager) = (self.function.clone(), self.manager.clone());
+        Self { function, manager, write: self.write }
+    }
+}
+
+impl<A> fmt::Debug for DeferredFn<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DeferredFn").field(&self.function).finish()
+    }
+}
+
+impl fmt::Debug for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, delay, attempts, unique, .. } = self;
-        f.debug_struct("DeferredFn")
+        f.debug_struct("Function")
             .field("name", name)
             .field("delay", delay)
             .field("attempts", attempts)
@@ -235,7 +274,7 @@ fn deferred(busy: LockError, stored: Result<super::Stored, LockError>) -> LockEr
     }
 }
 
-fn arguments<A: DeserializeOwned>(job: &Job) -> Result<A, String> {
+fn arguments<A: Arguments>(job: &Job) -> Result<A, String> {
     serde_json::from_str(&job.arguments)
         .map_err(|error| format!("its arguments do not fit the function: {error}"))
 }

@@ -42,7 +42,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use function::{DeferredFn, JobOutcome};
+pub use function::{Arguments, DeferredFn, JobOutcome};
 pub(crate) use memory::MemoryJobs;
 pub(crate) use running::unreported;
 pub use worker::Worker;

@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::function::Function;
 use super::{DeferredFn, Deferrer, Job, Order, Settled};
 use crate::LockManager;
 use crate::error::LockError;
@@ -61,7 +62,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 #[must_use = "a worker does nothing until it runs"]
 pub struct Worker {
     manager: LockManager,
-    functions: HashMap<Arc<str>, DeferredFn>,
+    functions: HashMap<Arc<str>, Function>,
     concurrency: usize,
     lease: Duration,
     grace: Duration,
@@ -75,8 +76,8 @@ impl Worker {
     }
 
     /// Has the worker run the calls of a function, such as `audit_order::deferred()`.
-    pub fn register(mut self, function: DeferredFn) -> Self {
-        self.functions.insert(function.name().into(), function);
+    pub fn register<A>(mut self, function: DeferredFn<A>) -> Self {
+        self.functions.insert(Arc::clone(&function.function.name), function.function);
         self
     }
 
@@ -188,7 +189,7 @@ impl Worker {
 /// Runs a call and tells how it ended.
 async fn attend(
     deferrer: Arc<dyn Deferrer>,
-    function: DeferredFn,
+    function: Function,
     job: Job,
     lease: Duration,
     mut give_back: watch::Receiver<bool>,
