@@ -102,7 +102,8 @@ pub enum LockError {
     /// The server knows the user and refuses the command. On the lock's keys and on `lm1:*` grant it
     /// `+ping +set +get +getex +del +pttl +pexpire +time +evalsha +eval +zadd +zrem +zrange
     /// +zrank +zcard +zpopmin +hset +hget +hdel`; for waiting also `+subscribe +publish
-    /// +pubsub|numsub` and the channels `&lm1:*`; and `+select` when the URL names a database.
+    /// +pubsub|numsub` and the channels `&lm1:*`; for deferred calls the rights that the README names
+    /// beside these; and `+select` when the URL names a database.
     #[error("the lock server refuses access: {detail}")]
     #[non_exhaustive]
     AccessDenied {
@@ -118,7 +119,7 @@ pub enum LockError {
         detail: String,
     },
     /// The server has as many clients as it takes. Raise its `maxclients`, or share managers: one
-    /// needs at most two connections.
+    /// needs two connections, and four where HELLO is refused.
     #[error("the lock server takes no more clients: {detail}")]
     #[non_exhaustive]
     ConnectionLimit {
@@ -264,6 +265,9 @@ pub enum Unavailability {
     /// The connection broke.
     #[error("disconnected")]
     Disconnected,
+    /// A connection could not be encrypted: a certificate is refused, here or by the server.
+    #[error("no secure connection")]
+    Tls,
     /// It did not answer in time.
     #[error("no answer in time")]
     Timeout,

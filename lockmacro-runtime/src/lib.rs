@@ -45,7 +45,9 @@
 //! # Features
 //!
 //! - `macros` (on by default): the attribute.
+//! - `defer`: `on_busy = defer("30s")`, and the worker for it.
 //! - `serde`: a [`Fence`] can be stored and sent.
+//! - `tls`: encrypted connections, `rediss://`.
 //! - `metrics`: the numbers below, by the `metrics` crate.
 //!
 //! # Telemetry

@@ -1,5 +1,6 @@
 //! Calls whose lock is busy are stored, and run later by a worker.
 
+mod access;
 mod attribute;
 mod crowd;
 mod dead;

@@ -1,6 +1,7 @@
 //! Locks on one Redis server: `SET NX PX`, three scripts, and what to do when no answer comes.
 
 mod connection;
+mod ear;
 mod errand;
 mod greeting;
 #[cfg(feature = "defer")]
@@ -9,8 +10,10 @@ mod line;
 mod many;
 mod node;
 mod script;
+mod tls;
 mod tries;
 mod trouble;
+mod url;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
