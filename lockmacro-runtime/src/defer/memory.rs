@@ -1,16 +1,17 @@
 //! The deferred calls of `memory://`: of one process, with the meaning of a server.
 
 use std::collections::{BTreeSet, HashMap};
-use std::future::ready;
+use std::future::{pending, ready};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::select;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 use super::{
-    Answer, DEAD_MAX, Deferrer, Job, JobInfo, JobState, NewJob, Order, Page, Settled, Stored,
-    WAITING_MAX,
+    Answer, DEAD_MAX, Deferrer, Enough, Job, JobInfo, JobState, NewJob, Order, Page, Settled,
+    Stored, WAITING_MAX,
 };
 use crate::error::LockError;
 
@@ -205,20 +206,27 @@ impl Deferrer for MemoryJobs {
         Box::pin(ready(self.put_now(job)))
     }
 
-    fn take(&self, order: Order) -> Answer<'_, Vec<Job>> {
+    fn take<'a>(&'a self, order: Order, mut enough: Enough<'a>) -> Answer<'a, Vec<Job>> {
         Box::pin(async move {
-            let until = Instant::now() + order.patience;
             loop {
                 // Registered before looking: a change in between is heard.
                 let mut changed = std::pin::pin!(self.0.changed.notified());
                 changed.as_mut().enable();
                 let (taken, again) = self.take_now(&order);
-                if !taken.is_empty() || Instant::now() >= until {
+                if !taken.is_empty() {
                     return Ok(taken);
                 }
-                let again = again.map_or(until, |again| until.min(self.0.start + again));
-                // News or not, it looks again.
-                let _ = timeout_at(again, changed).await;
+                let due = async {
+                    match again {
+                        Some(again) => sleep_until(self.0.start + again).await,
+                        None => pending().await,
+                    }
+                };
+                select! {
+                    () = &mut enough => return Ok(taken),
+                    () = changed => {}
+                    () = due => {}
+                }
             }
         })
     }

@@ -59,6 +59,9 @@ pub const DEAD_MAX: usize = 10_000;
 /// What a question to a [`Deferrer`] gives.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send + 'a>>;
 
+/// Is ready when there was enough waiting.
+pub type Enough<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
 /// A call to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -110,8 +113,6 @@ pub struct Order {
     pub most: usize,
     /// How long they stay the worker's without a word from it.
     pub lease: Duration,
-    /// How long to wait for one that is due.
-    pub patience: Duration,
 }
 
 /// How the work on a call has ended.
@@ -201,8 +202,8 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     /// [`LockError::QueueFull`] when [`WAITING_MAX`] wait, and what is wrong with the server.
     fn put(&self, job: NewJob) -> Answer<'_, Stored>;
 
-    /// Takes calls that are due; waits for one up to the order's patience.
-    fn take(&self, order: Order) -> Answer<'_, Vec<Job>>;
+    /// Takes calls that are due; waits until there is one, or `enough` is ready, which gives none.
+    fn take<'a>(&'a self, order: Order, enough: Enough<'a>) -> Answer<'a, Vec<Job>>;
 
     /// Tells that a call is still worked on; whether it is still the worker's.
     fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool>;

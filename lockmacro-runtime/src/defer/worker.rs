@@ -26,8 +26,6 @@ const LEASE: Duration = Duration::from_secs(30);
 const LEASE_MIN: Duration = Duration::from_millis(100);
 /// How long calls may go on when the worker is stopped.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long one question for calls takes at most: a worker that is stopped waits for its end.
-const PATIENCE: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause while the server cannot be asked.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -124,57 +122,20 @@ impl Worker {
     /// leases are over.
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), LockError> {
         inside_runtime()?;
-        let deferrer = self.manager.deferrer();
-        let free = Arc::new(Semaphore::new(self.concurrency));
-        let functions: Vec<_> = self.functions.keys().cloned().collect();
-        let mut stop = pin!(async {
-            select! {
-                () = stop => {}
-                () = self.manager.closed() => {}
-            }
-        });
-        let lease = self.lease;
-        let (give_back, told) = watch::channel(false);
-        let (mut running, mut pause) = (JoinSet::new(), FIRST_PAUSE);
-        loop {
-            while running.try_join_next().is_some() {}
-            let place = select! {
-                biased;
-                () = &mut stop => break,
-                place = Arc::clone(&free).acquire_owned() => place,
+        let (stopping, stopped) = watch::channel(false);
+        let (give_back, back) = watch::channel(false);
+        let mut running = JoinSet::new();
+        {
+            let mut taking = pin!(self.take(&mut running, stopped, back));
+            let goes_on = select! {
+                () = stop => true,
+                () = self.manager.closed() => true,
+                () = &mut taking => false,
             };
-            let mut place = place.ok();
-            let (functions, most) = (functions.clone(), 1 + free.available_permits());
-            let order = Order { functions, most, lease, patience: PATIENCE };
-            // Not dropped half-way: it may have taken calls already.
-            match deferrer.take(order).await {
-                Ok(jobs) => {
-                    pause = FIRST_PAUSE;
-                    for job in jobs {
-                        let Some(function) = self.functions.get(&job.function) else { continue };
-                        let work = attend(
-                            Arc::clone(&deferrer),
-                            function.clone(),
-                            job,
-                            lease,
-                            told.clone(),
-                        );
-                        let place =
-                            place.take().or_else(|| Arc::clone(&free).try_acquire_owned().ok());
-                        running.spawn(async move {
-                            work.await;
-                            drop(place);
-                        });
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "deferred calls could not be taken");
-                    select! {
-                        () = &mut stop => break,
-                        () = sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0)) => {}
-                    }
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                }
+            stopping.send_replace(true);
+            if goes_on {
+                // Not dropped half-way: it may have taken calls already.
+                taking.await;
             }
         }
         let all_done = async { while running.join_next().await.is_some() {} };
@@ -183,6 +144,59 @@ impl Worker {
             while running.join_next().await.is_some() {}
         }
         Ok(())
+    }
+
+    /// Takes calls and runs them, until it is stopped.
+    async fn take(
+        &self,
+        running: &mut JoinSet<()>,
+        mut stopped: watch::Receiver<bool>,
+        back: watch::Receiver<bool>,
+    ) {
+        let deferrer = self.manager.deferrer();
+        let free = Arc::new(Semaphore::new(self.concurrency));
+        let functions: Vec<_> = self.functions.keys().cloned().collect();
+        let mut pause = FIRST_PAUSE;
+        while !*stopped.borrow() {
+            while running.try_join_next().is_some() {}
+            let mut place = select! {
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+                place = Arc::clone(&free).acquire_owned() => place.ok(),
+            };
+            let (functions, most) = (functions.clone(), 1 + free.available_permits());
+            let order = Order { functions, most, lease: self.lease };
+            let mut enough = stopped.clone();
+            let enough = async move {
+                // Also when nobody is left who could stop it.
+                let _ = enough.wait_for(|stopped| *stopped).await;
+            };
+            match deferrer.take(order, Box::pin(enough)).await {
+                Ok(jobs) => {
+                    pause = FIRST_PAUSE;
+                    for job in jobs {
+                        let Some(function) = self.functions.get(&job.function) else { continue };
+                        let deferrer = Arc::clone(&deferrer);
+                        let work =
+                            attend(deferrer, function.clone(), job, self.lease, back.clone());
+                        let free = || Arc::clone(&free).try_acquire_owned().ok();
+                        let place = place.take().or_else(free);
+                        running.spawn(async move {
+                            work.await;
+                            drop(place);
+                        });
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "deferred calls could not be taken");
+                    let pause_now = sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0));
+                    select! {
+                        _ = stopped.wait_for(|stopped| *stopped) => return,
+                        () = pause_now => {}
+                    }
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
     }
 }
 

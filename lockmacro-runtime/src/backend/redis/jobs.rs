@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::{Instant, timeout_at};
+use tokio::select;
+use tokio::time::timeout;
 
 use super::script::{Script, jobs};
 use super::tries::Tries;
 use super::trouble::Trouble;
 use super::{Redis, unexpected};
 use crate::defer::{
-    Answer, DEAD_MAX, Deferrer, Job, JobInfo, JobState, NewJob, Order, Page, Settled, Stored,
-    WAITING_MAX,
+    Answer, DEAD_MAX, Deferrer, Enough, Job, JobInfo, JobState, NewJob, Order, Page, Settled,
+    Stored, WAITING_MAX,
 };
 use crate::error::LockError;
 use crate::key::LockKey;
@@ -162,18 +163,21 @@ impl Deferrer for RedisJobs {
         })
     }
 
-    fn take(&self, order: Order) -> Answer<'_, Vec<Job>> {
+    fn take<'a>(&'a self, order: Order, mut enough: Enough<'a>) -> Answer<'a, Vec<Job>> {
         Box::pin(async move {
-            let until = Instant::now() + order.patience;
             let waiter = self.0.node.waiters().join();
             loop {
                 let (taken, again) = self.take_first(&order, &waiter).await?;
-                if !taken.is_empty() || Instant::now() >= until {
+                if !taken.is_empty() {
                     return Ok(taken);
                 }
-                let again = Instant::now() + again + Duration::from_millis(1);
                 // News or not, it looks again.
-                let _ = timeout_at(until.min(again), waiter.news()).await;
+                let news = timeout(again + Duration::from_millis(1), waiter.news());
+                select! {
+                    biased;
+                    () = &mut enough => return Ok(taken),
+                    _ = news => {}
+                }
             }
         })
     }

@@ -17,17 +17,21 @@ end
 
 local calls, strays = {}, 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(now), 'LIMIT', 0, ARGV[1])) do
-  leave(id)
   local arguments, key = unpack(redis.call('HMGET', KEYS[1], id, id .. '#k'))
   if arguments then
-    redis.call('ZADD', KEYS[3], number(now + ARGV[2]), id)
     local taken = redis.pcall('HINCRBY', KEYS[1], id .. '#n', 1)
-    if type(taken) ~= 'number' then
-      redis.call('HSET', KEYS[1], id .. '#n', '1')
+    if type(taken) == 'table' then
+      if not string.find(taken.err, 'not an integer', 1, true) then
+        return taken
+      end
       taken = 1
+      redis.call('HSET', KEYS[1], id .. '#n', taken)
     end
+    leave(id)
+    redis.call('ZADD', KEYS[3], number(now + ARGV[2]), id)
     calls[#calls + 1] = { id, arguments, key or '', taken }
   else
+    leave(id)
     forget(id)
     strays = strays + 1
   end
