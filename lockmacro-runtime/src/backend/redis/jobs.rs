@@ -1,6 +1,8 @@
 //! Deferred calls on a Redis server, by a script for each thing that is done with them.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use redis::Value;
@@ -10,7 +12,7 @@ use tokio::time::timeout;
 use super::script::{Script, jobs};
 use super::tries::Tries;
 use super::trouble::Trouble;
-use super::{Redis, unexpected};
+use super::{Nodes, Redis, unexpected};
 use crate::defer::{
     Answer, DEAD_MAX, Deferrer, Enough, Job, JobInfo, JobState, NewJob, Order, Page, Settled,
     Stored, WAITING_MAX,
@@ -28,11 +30,11 @@ const TAKEN_MAX: usize = 1_000;
 
 /// The deferred calls on the server of some locks.
 #[derive(Debug)]
-pub(crate) struct RedisJobs(Redis);
+pub(crate) struct RedisJobs(Arc<Redis>);
 
 impl RedisJobs {
-    pub(crate) fn new(redis: &Redis) -> Self {
-        Self(redis.same())
+    pub(crate) fn new(redis: &Arc<Redis>) -> Self {
+        Self(Arc::clone(redis))
     }
 
     /// Calls a script until it is answered, or the manager's timeout is over.
@@ -42,10 +44,10 @@ impl RedisJobs {
         function: &str,
         args: &[&str],
     ) -> Result<Value, LockError> {
-        let keys = [LockKey::from(["lm1:jobs:", function].concat())];
+        let keys = [key_of(function)];
         let mut tries = Tries::new(self.0.patience());
         loop {
-            let trouble = match self.0.node.eval(script, &keys, args, tries.patience).await {
+            let trouble = match self.0.eval(script, &keys, args, tries.patience).await {
                 Ok(value) => return Ok(value),
                 Err(Trouble::Passing(passing)) => match tries.after(passing).await {
                     Ok(()) => continue,
@@ -71,21 +73,22 @@ impl RedisJobs {
         }
     }
 
+    /// Takes calls of one function, and tells when to look again. The waiter hears of news.
     async fn take_now(
         &self,
         function: &Arc<str>,
         most: usize,
-        order: &Order,
+        lease: Duration,
         waiter: &Waiter,
-        heard: bool,
     ) -> Result<(Vec<Job>, Duration), LockError> {
+        let heard = self.listen(waiter).await?;
         let tick = if heard { TICK } else { TICK_UNHEARD };
         let idle = match heard {
-            true => format!("{}|{}", waiter.number, self.0.node.channel()),
+            true => format!("{}|{}", waiter.number, self.0.grants().channel(waiter.slot())),
             false => String::new(),
         };
-        let args = [&most.min(TAKEN_MAX).to_string(), &millis(order.lease), &idle, &millis(tick)];
-        let reply = self.ask(&jobs::TAKE, function, &args.map(String::as_str)).await?;
+        let args = [&*most.min(TAKEN_MAX).to_string(), &millis(lease), &idle, &millis(tick)];
+        let reply = self.ask(&jobs::TAKE, function, &args).await?;
         let Value::Array(parts) = &reply else { return Err(strange(&reply)) };
         let [Value::Int(again), Value::Int(strays), calls @ ..] = parts.as_slice() else {
             return Err(strange(&reply));
@@ -94,37 +97,47 @@ impl RedisJobs {
             tracing::error!(%function, strays, "deferred calls without arguments were removed");
         }
         let calls = calls.iter().filter_map(|call| {
-            let fields = fields(call)?;
-            let [id, arguments, key, taken] = fields.as_slice() else { return None };
+            let [id, arguments, key, taken] = fields(call)?.try_into().ok()?;
             let attempt = taken.parse().ok()?;
-            let (id, arguments, key) = (id.clone(), arguments.clone(), key.clone());
             Some(Job { function: Arc::clone(function), id, arguments, key, attempt })
         });
         let again = Duration::from_millis(u64::try_from(*again).unwrap_or_default());
         Ok((calls.collect(), again.min(tick)))
     }
 
+    /// Sees to it that news can be heard, where they can.
+    async fn listen(&self, waiter: &Waiter) -> Result<bool, LockError> {
+        let patience = self.0.patience();
+        let listened = match &self.0.nodes {
+            Nodes::One(node) => node.listen(waiter.slot(), patience).await,
+            Nodes::Cluster(cluster) => match cluster.way(waiter.slot(), patience).await {
+                Ok(way) => way.node.listen(waiter.slot(), patience).await,
+                Err(trouble) => Err(trouble),
+            },
+        };
+        match listened {
+            Ok(heard) => Ok(heard),
+            Err(Trouble::Passing(_)) => Ok(false),
+            Err(trouble) => Err(trouble.into_error(&LockKey::from("lm1:jobs"))),
+        }
+    }
+
     /// Asks for all functions; a call that was taken is told whatever is wrong with the others.
     async fn take_first(
         &self,
         order: &Order,
-        waiter: &Waiter,
+        waiters: &[Waiter],
     ) -> Result<(Vec<Job>, Duration), LockError> {
-        let heard = match self.0.node.listen(self.0.patience()).await {
-            Ok(heard) => heard,
-            Err(Trouble::Passing(_)) => false,
-            Err(trouble) => return Err(trouble.into_error(&LockKey::from("lm1:jobs"))),
-        };
         let (mut taken, mut again, mut trouble) = (Vec::new(), TICK, None);
+        let functions: Vec<_> = order.functions.iter().zip(waiters).collect();
         // Not always the same one first.
-        let start = fastrand::usize(..order.functions.len().max(1));
-        let (late, early) = order.functions.split_at(start.min(order.functions.len()));
-        for function in early.iter().chain(late) {
+        let (late, early) = functions.split_at(fastrand::usize(..=functions.len()));
+        for (function, waiter) in early.iter().chain(late) {
             let most = order.most.saturating_sub(taken.len());
             if most == 0 {
                 break;
             }
-            match self.take_now(function, most, order, waiter, heard).await {
+            match self.take_now(function, most, order.lease, waiter).await {
                 Ok((calls, next)) => {
                     taken.extend(calls);
                     again = again.min(next);
@@ -140,6 +153,16 @@ impl RedisJobs {
             _ => Ok((taken, again)),
         }
     }
+}
+
+/// Waits for the first news of any.
+async fn news(waiters: &[Waiter]) {
+    let mut all: Vec<_> = waiters.iter().map(|waiter| Box::pin(waiter.news())).collect();
+    poll_fn(|cx| match all.iter_mut().any(|news| news.as_mut().poll(cx).is_ready()) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
 }
 
 impl Deferrer for RedisJobs {
@@ -165,14 +188,15 @@ impl Deferrer for RedisJobs {
 
     fn take<'a>(&'a self, order: Order, mut enough: Enough<'a>) -> Answer<'a, Vec<Job>> {
         Box::pin(async move {
-            let waiter = self.0.node.waiters().join();
+            let slots = order.functions.iter().map(|function| self.0.slot_of(&key_of(function)));
+            let waiters: Vec<_> = slots.map(|slot| self.0.grants().waiters.join(slot)).collect();
             loop {
-                let (taken, again) = self.take_first(&order, &waiter).await?;
+                let (taken, again) = self.take_first(&order, &waiters).await?;
                 if !taken.is_empty() {
                     return Ok(taken);
                 }
                 // News or not, it looks again.
-                let news = timeout(again + Duration::from_millis(1), waiter.news());
+                let news = timeout(again + Duration::from_millis(1), news(&waiters));
                 select! {
                     biased;
                     () = &mut enough => return Ok(taken),
@@ -241,6 +265,10 @@ impl Deferrer for RedisJobs {
     fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
         Box::pin(async move { self.whether(&jobs::AMEND, &function, &[&id, "remove"]).await })
     }
+}
+
+fn key_of(function: &str) -> LockKey {
+    ["lm1:jobs:", function].concat().into()
 }
 
 fn millis(time: Duration) -> String {

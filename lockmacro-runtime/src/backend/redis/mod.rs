@@ -1,13 +1,17 @@
 //! Locks on one Redis server: `SET NX PX`, three scripts, and what to do when no answer comes.
 
+mod cluster;
 mod connection;
 mod ear;
 mod errand;
+mod grants;
 mod greeting;
 #[cfg(feature = "defer")]
 mod jobs;
 mod line;
+mod listening;
 mod many;
+mod map;
 mod node;
 mod script;
 mod tls;
@@ -15,16 +19,19 @@ mod tries;
 mod trouble;
 mod url;
 
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
 
+use self::cluster::Cluster;
+use self::grants::Grants;
 #[cfg(feature = "defer")]
 pub(crate) use self::jobs::RedisJobs;
 use self::node::{Node, Patience};
-use self::script::{ACQUIRE, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
+use self::script::{ACQUIRE, FREE, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
 use self::tries::Tries;
 use self::trouble::{Passing, Trouble};
 use super::{Answer, Claim, Failed, Grant, Line, Released};
@@ -45,28 +52,38 @@ const RENEWAL_MIN: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Redis {
-    node: Node,
+    nodes: Nodes,
     timeout: Duration,
     /// Whether the server wants the keys of a script in one slot, as it has told by CROSSSLOT.
     slots: Arc<AtomicBool>,
 }
 
+/// Where the keys are.
+#[derive(Debug)]
+enum Nodes {
+    One(Node),
+    Cluster(Cluster),
+}
+
 impl Redis {
-    /// Locks on the server at `url`, not connected yet. No call takes longer than `timeout`.
+    /// Locks on the server at `url`, or the cluster, not connected yet. No call takes longer than
+    /// `timeout`.
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
-        Ok(Self { node: Node::new(url, timeout)?, timeout, slots: Arc::default() })
+        let cluster = Cluster::is_meant(url);
+        let nodes = match cluster {
+            true => Nodes::Cluster(Cluster::new(url, timeout)?),
+            false => Nodes::One(Node::new(url, timeout)?),
+        };
+        Ok(Self { nodes, timeout, slots: Arc::new(AtomicBool::new(cluster)) })
     }
 
     pub(crate) fn apart(&self) -> Self {
         let (timeout, slots) = (self.timeout, Arc::clone(&self.slots));
-        Self { node: self.node.apart(), timeout, slots }
-    }
-
-    /// The same server by the same connection.
-    #[cfg(feature = "defer")]
-    fn same(&self) -> Self {
-        let (node, timeout, slots) = (self.node.clone(), self.timeout, Arc::clone(&self.slots));
-        Self { node, timeout, slots }
+        let nodes = match &self.nodes {
+            Nodes::One(node) => Nodes::One(node.apart()),
+            Nodes::Cluster(cluster) => Nodes::Cluster(cluster.apart()),
+        };
+        Self { nodes, timeout, slots }
     }
 
     /// Connects, or says why not.
@@ -75,7 +92,11 @@ impl Redis {
         let nothing = LockKey::from("");
         let mut tries = Tries::new(self.patience());
         loop {
-            let trouble = match self.node.ready(tries.patience.until).await {
+            let ready = match &self.nodes {
+                Nodes::One(node) => node.ready(tries.patience.until).await,
+                Nodes::Cluster(cluster) => cluster.ready(tries.patience.until).await,
+            };
+            let trouble = match ready {
                 Ok(()) => return Ok(()),
                 Err(Trouble::Passing(passing)) => tries.after(passing).await.err(),
                 Err(trouble) => Some(trouble),
@@ -87,7 +108,10 @@ impl Redis {
     }
 
     pub(crate) fn disconnect(&self) {
-        self.node.disconnect();
+        match &self.nodes {
+            Nodes::One(node) => node.disconnect(),
+            Nodes::Cluster(cluster) => cluster.disconnect(),
+        }
     }
 
     pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
@@ -127,7 +151,14 @@ impl Redis {
         let keep = claim.keep().as_millis().to_string();
         let args = [claim.token.expose(), &keep, CLAIM_MS];
         let script = if claim.several.is_empty() { &RELEASE } else { &RELEASE_EACH };
-        let (held, resent) = self.own(script, claim, &args, self.brief()).await?;
+        let answer = match self.own(script, claim, &args, self.brief()).await {
+            Err(error) if is_split(&error) && keep == "0" => {
+                // What is not held may still stand in line, and then is not done with.
+                if Box::pin(self.free(claim)).await { Ok((true, false)) } else { Err(error) }
+            }
+            answer => answer,
+        };
+        let (held, resent) = answer?;
         Ok(match held {
             true => Released::Held,
             // The first one may have found it.
@@ -147,6 +178,16 @@ impl Redis {
         Ok(held)
     }
 
+    /// Gives locks back without a look at their lines; tells whether all of them were held.
+    async fn free(&self, claim: &Claim) -> bool {
+        let mut held = true;
+        for key in claim.keys() {
+            let (part, args) = (claim.part(slice::from_ref(key)), [claim.token.expose()]);
+            held &= matches!(self.own(&FREE, &part, &args, self.brief()).await, Ok((true, _)));
+        }
+        held
+    }
+
     /// Calls a script that does something to a lock if it is still the token's own. Tells whether
     /// it was, and whether an earlier call that may have been applied had no answer.
     async fn own(
@@ -156,14 +197,14 @@ impl Redis {
         args: &[&str],
         patience: Patience,
     ) -> Result<(bool, bool), LockError> {
-        let mut reply = self.eval(script, claim, args, patience).await;
+        let mut reply = self.eval(script, claim.keys(), args, patience).await;
         let mut resent = false;
         // A renewal is sent again only while it is wanted, which is for its table to say.
         if let Err(Trouble::Passing(Passing { replace: true, unknown, .. })) = reply
             && !patience.strict
         {
             resent = unknown;
-            reply = self.eval(script, claim, args, patience).await;
+            reply = self.eval(script, claim.keys(), args, patience).await;
         }
         match reply {
             Ok(Value::Int(held @ (0 | 1))) => Ok((held == 1, resent)),
@@ -186,7 +227,11 @@ impl Redis {
             let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
             set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl);
             let sent = Moment::now();
-            match self.node.call(&set, patience).await? {
+            let reply = match &self.nodes {
+                Nodes::One(node) => node.call(&set, patience).await,
+                Nodes::Cluster(cluster) => Box::pin(cluster.call(&claim.key, &set, patience)).await,
+            };
+            match reply? {
                 Value::Okay => return Ok(Reply::Granted { sent, fences: Fences::default() }),
                 Value::Nil => {}
                 other => return Err(unexpected(&other)),
@@ -205,43 +250,32 @@ impl Redis {
         patience: Patience,
     ) -> Result<Reply, Trouble> {
         let sent = Moment::now();
-        match self.eval(&ACQUIRE, claim, args, patience).await? {
-            Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
-            Value::BulkString(number) => {
-                Ok(Reply::Granted { sent, fences: [fence(&number)?].into_iter().collect() })
-            }
-            Value::Array(parts) => match parts.as_slice() {
-                [Value::Int(left), Value::BulkString(held), place @ ..] => Ok(Reply::Busy {
-                    nth: 0,
-                    owner: label_of(held),
-                    left: u64::try_from(*left).ok().map(Duration::from_millis),
-                    place: match place {
-                        [Value::Int(rank), Value::BulkString(time)] => {
-                            let server = number(time).ok_or_else(|| unexpected(&place[1]))?;
-                            Some((u32::try_from(*rank).ok(), Sample { sent, server }))
-                        }
-                        _ => None,
-                    },
-                }),
-                _ => Err(unexpected(&Value::Array(parts))),
-            },
-            other => Err(unexpected(&other)),
-        }
+        answer(self.eval(&ACQUIRE, claim.keys(), args, patience).await?, sent)
     }
 
-    /// Calls a script with the claim's keys.
+    /// Calls a script with these keys.
     async fn eval(
         &self,
         script: &Script,
-        claim: &Claim,
+        keys: &[LockKey],
         args: &[&str],
         patience: Patience,
     ) -> Result<Value, Trouble> {
-        let reply = self.node.eval(script, claim.keys(), args, patience).await;
+        let reply = match &self.nodes {
+            Nodes::One(node) => node.eval(script, keys, args, patience).await,
+            Nodes::Cluster(cluster) => Box::pin(cluster.eval(script, keys, args, patience)).await,
+        };
         if let Err(Trouble::CrossSlot) = reply {
             self.slots.store(true, Ordering::Relaxed);
         }
         reply
+    }
+
+    fn grants(&self) -> &Grants {
+        match &self.nodes {
+            Nodes::One(node) => node.grants(),
+            Nodes::Cluster(cluster) => cluster.grants(),
+        }
     }
 
     fn patience(&self) -> Patience {
@@ -252,6 +286,32 @@ impl Redis {
     fn brief(&self) -> Patience {
         let answer = self.timeout / TRIES;
         Patience::new(answer, answer)
+    }
+}
+
+/// Reads the answer to a question that was sent at `sent`.
+fn answer(reply: Value, sent: Moment) -> Result<Reply, Trouble> {
+    match reply {
+        Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
+        Value::BulkString(number) => {
+            Ok(Reply::Granted { sent, fences: [fence(&number)?].into_iter().collect() })
+        }
+        Value::Array(parts) => match parts.as_slice() {
+            [Value::Int(left), Value::BulkString(held), place @ ..] => Ok(Reply::Busy {
+                nth: 0,
+                owner: label_of(held),
+                left: u64::try_from(*left).ok().map(Duration::from_millis),
+                place: match place {
+                    [Value::Int(rank), Value::BulkString(time)] => {
+                        let server = number(time).ok_or_else(|| unexpected(&place[1]))?;
+                        Some((u32::try_from(*rank).ok(), Sample { sent, server }))
+                    }
+                    _ => None,
+                },
+            }),
+            _ => Err(unexpected(&Value::Array(parts))),
+        },
+        other => Err(unexpected(&other)),
     }
 }
 
@@ -268,6 +328,11 @@ enum Reply {
         left: Option<Duration>,
         place: Option<(Option<u32>, Sample)>,
     },
+}
+
+/// Whether keys of one lock are at different nodes, because their slot is being moved.
+fn is_split(error: &LockError) -> bool {
+    matches!(error, LockError::Unavailable { detail, .. } if detail.starts_with("TRYAGAIN"))
 }
 
 fn late(sent: Moment, ttl: Duration) -> bool {

@@ -43,7 +43,9 @@ local function wait(id, delay)
     for _, idle in ipairs(redis.call('ZRANGE', KEYS[6], 0, 99)) do
       local name, channel = string.match(idle, '^(%d+)|(.*)$')
       if name then
-        redis.pcall('PUBLISH', channel, name .. '|0|0|0')
+        -- In a cluster each slot has channels of its own.
+        local publish = string.sub(channel, 1, 5) == 'lm1:{' and 'SPUBLISH' or 'PUBLISH'
+        redis.pcall(publish, channel, name .. '|0|0|0')
       end
     end
   end

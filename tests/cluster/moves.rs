@@ -1,0 +1,111 @@
+//! A slot moves to another node while its locks are held and waited for.
+
+use lockmacro_tests::{Cluster, eventually};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::rush::Rush;
+use crate::{
+    LONG, Locked, SOON, a_key_on_each, keeps_nothing_of, line_of, line_reaches, lock, manager, ms,
+};
+
+/// How many processes listen to the channel of a key's slot on a node.
+fn listeners(cluster: &Cluster, nth: usize, key: &str) -> usize {
+    let mut admin = cluster.admin(nth);
+    let channels: Vec<String> = admin.ask(&["PUBSUB", "SHARDCHANNELS"]);
+    channels.iter().filter(|channel| cluster.slot(channel) == cluster.slot(key)).count()
+}
+
+#[tokio::test]
+async fn a_lock_is_followed_to_where_its_slot_has_moved() {
+    let cluster = Cluster::start(2, 0).await;
+    let (one, other) = (manager(&cluster).await, manager(&cluster).await);
+    let key = &a_key_on_each(&cluster, 1)[0];
+    let guard = lock(&one, key).acquire().await.expect("free");
+    let dropped = lock(&one, &format!("{{{key}}}:dropped")).acquire().await.expect("free");
+    cluster.begin_to_move(key, 1).end();
+    guard.extend(LONG).await.expect("still held");
+    assert!(lock(&other, key).acquire().await.expect_err("held").is_busy());
+    guard.release().await.expect("still held");
+    drop(dropped);
+    keeps_nothing_of(&cluster, key).await;
+    let guard = lock(&other, key).acquire().await.expect("free");
+    assert!(cluster.admin(1).get(key).is_some());
+    guard.release().await.expect("still held");
+}
+
+#[tokio::test]
+async fn waiters_follow_a_slot_and_are_served_in_order() {
+    const WAITERS: usize = 12;
+    let cluster = Cluster::start(2, 0).await;
+    let managers = [manager(&cluster).await, manager(&cluster).await, manager(&cluster).await];
+    let key = &a_key_on_each(&cluster, 1)[0];
+    let guard = lock(&managers[0], key).acquire_fenced().await.expect("free").0;
+    let (said, mut heard) = mpsc::unbounded_channel();
+    let mut tasks = JoinSet::new();
+    for nth in 0..WAITERS {
+        let said = said.clone();
+        tasks.spawn(lock(&managers[nth % 3], key).wait(LONG).run(async move {
+            said.send(nth).expect("the test listens");
+            Locked::Ok(())
+        }));
+        line_reaches(&cluster, key, nth + 1).await;
+    }
+    let moving = cluster.begin_to_move(key, 1);
+    moving.carry_keys();
+    moving.end();
+    // Well before a tick they have been told, and listen where the slot is now.
+    let mut followed = || std::future::ready(listeners(&cluster, 1, key) == 3);
+    eventually("all processes follow", ms(1_500), &mut followed).await;
+    let mut admin = cluster.admin(1);
+    assert_eq!(admin.ask::<usize>(&["ZCARD", &line_of(key)]), WAITERS);
+    guard.release().await.expect("still held");
+    for nth in 0..WAITERS {
+        assert_eq!(timeout(SOON, heard.recv()).await, Ok(Some(nth)));
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("no panic").expect("served");
+    }
+    keeps_nothing_of(&cluster, key).await;
+    assert_eq!(listeners(&cluster, 0, key), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_moves_to_and_fro_under_contention_without_two_bodies_or_a_lock_that_is_stuck() {
+    let cluster = Cluster::start(3, 0).await;
+    let managers = [manager(&cluster).await, manager(&cluster).await, manager(&cluster).await];
+    let key = &a_key_on_each(&cluster, 1)[0];
+    let rush = Rush::on(key, &managers);
+    rush.goes_on(20).await;
+    for to in [1, 2, 0, 1, 0, 2] {
+        let moving = cluster.begin_to_move(key, to);
+        tokio::task::yield_now().await;
+        moving.carry_keys();
+        moving.end();
+        rush.goes_on(20).await;
+    }
+    rush.ends().await;
+    keeps_nothing_of(&cluster, key).await;
+}
+
+#[tokio::test]
+async fn a_lock_is_given_back_and_taken_while_its_slot_is_on_its_way() {
+    let cluster = Cluster::start(2, 0).await;
+    let (one, other) = (manager(&cluster).await, manager(&cluster).await);
+    let key = &a_key_on_each(&cluster, 1)[0];
+    let guard = lock(&one, key).acquire().await.expect("free");
+    let carried = lock(&one, &format!("{{{key}}}:carried")).acquire().await.expect("free");
+    let moving = cluster.begin_to_move(key, 1);
+    guard.extend(LONG).await.expect("still held");
+    guard.release().await.expect("still held");
+    // Its keys are nowhere: it is taken where the slot goes.
+    let taken = lock(&other, key).acquire().await.expect("free");
+    assert!(lock(&one, key).acquire().await.is_err());
+    moving.carry_keys();
+    carried.extend(LONG).await.expect("still held");
+    carried.release().await.expect("still held");
+    taken.release().await.expect("still held");
+    moving.end();
+    keeps_nothing_of(&cluster, key).await;
+}
