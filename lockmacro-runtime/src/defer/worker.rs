@@ -245,7 +245,9 @@ async fn attend(
 async fn settle(deferrer: &dyn Deferrer, job: &Job, how: Settled, lease: Duration) {
     let (until, mut pause) = (Instant::now() + lease, FIRST_PAUSE);
     while let Err(error) = deferrer.settle(job.clone(), how.clone()).await {
-        if Instant::now() + pause > until {
+        // What is refused now will be refused again.
+        let in_trouble = matches!(error, LockError::Unavailable { .. });
+        if !in_trouble || Instant::now() + pause > until {
             let Job { function, id, .. } = job;
             tracing::error!(%function, id, %error, "how a deferred call ended could not be told: it runs again");
             return;
