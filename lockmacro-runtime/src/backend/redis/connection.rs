@@ -1,6 +1,6 @@
 //! How a connection to a server is opened, and what comes by it without having been asked for.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ pub(super) enum Hearing {
 pub(super) struct Connection {
     pub(super) inner: MultiplexedConnection,
     pub(super) hearing: Hearing,
+    /// Of no other connection of this process.
+    pub(super) number: u64,
     /// Calls in a row that were not answered.
     silent: Arc<AtomicU32>,
 }
@@ -58,7 +60,9 @@ pub(super) struct Connector {
 
 impl Connection {
     fn new(inner: MultiplexedConnection, hearing: Hearing) -> Self {
-        Self { inner, hearing, silent: Arc::default() }
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        Self { inner, hearing, number, silent: Arc::default() }
     }
 
     pub(super) fn answered(&self) {

@@ -9,6 +9,7 @@ mod node;
 mod script;
 mod tries;
 mod trouble;
+mod vote;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +29,8 @@ use crate::key::LockKey;
 use crate::lease::{Lease, Renewal};
 use crate::token::label_of;
 use crate::waiting::Sample;
+
+pub(crate) use vote::{Silence, Vote};
 
 /// The manager's timeout is good for so many unanswered commands.
 const TRIES: u32 = 4;
