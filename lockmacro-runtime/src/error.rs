@@ -114,7 +114,7 @@ pub enum LockError {
         detail: String,
     },
     /// The server has as many clients as it takes. Raise its `maxclients`, or share managers: one
-    /// needs at most two connections.
+    /// needs two connections, and four where HELLO is refused.
     #[error("the lock server takes no more clients: {detail}")]
     #[non_exhaustive]
     ConnectionLimit {
@@ -253,6 +253,9 @@ pub enum Unavailability {
     /// The connection broke.
     #[error("disconnected")]
     Disconnected,
+    /// A connection could not be encrypted: a certificate is refused, here or by the server.
+    #[error("no secure connection")]
+    Tls,
     /// It did not answer in time.
     #[error("no answer in time")]
     Timeout,

@@ -51,6 +51,7 @@
 //!
 //! - `macros` (on by default): the attribute.
 //! - `serde`: a [`Fence`] can be stored and sent.
+//! - `tls`: encrypted connections, `rediss://`.
 //! - `metrics`: the numbers below, by the `metrics` crate.
 //!
 //! # Telemetry

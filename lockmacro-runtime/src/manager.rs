@@ -52,7 +52,8 @@ static INSTALLED: OnceLock<LockManager> = OnceLock::new();
 /// ```
 ///
 /// A manager needs at most two connections to the server: one shared by all callers, made on the
-/// runtime that first asks, and one of its background thread.
+/// runtime that first asks, and one of its background thread. Where the server refuses HELLO, each
+/// has another one beside it from the first waiter on.
 #[derive(Clone)]
 pub struct LockManager(Arc<Inner>);
 
@@ -80,6 +81,9 @@ impl LockManager {
     ///
     /// - `redis://[user:password@]host[:port][/db]`, or `redis+unix:///path/to/socket`: a Redis
     ///   server, 6.2 or later;
+    /// - `rediss://…`, with the feature `tls`: the same, encrypted. `?cacert=` names the file of the
+    ///   authority to trust instead of the public ones, `cert=` and `key=` those of a client
+    ///   certificate. Unless the program has installed a crypto provider of rustls, `ring` is;
     /// - `redlock://[user:password@]host:port,host:port,host:port[/db]`: a majority of that many
     ///   servers, as [`redlock`](LockManager::redlock);
     /// - `memory://`: the locks of this process, with the same meaning and nothing to install.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
-use lockmacro_tests::{Backend, on_a_plain_thread};
+use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
 
 use crate::{LONG, Locked, everywhere, lock, ms};
 

@@ -1,6 +1,6 @@
 //! A redis-server of the test's own.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -149,7 +149,7 @@ fn launch(port: u16, arguments: &[String], directory: &TempDir) -> Option<Child>
         .args(["--repl-diskless-sync-delay", "0"])
         .arg("--dir")
         .arg(directory.path())
-        .args(arguments)
+        .args(arguments.iter().map(|a| a.replace("{port}", &port.to_string())))
         .current_dir(directory.path())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -204,8 +204,12 @@ fn answers(port: u16) -> bool {
     let patience = Some(Duration::from_millis(500));
     let mut reply = [0; 1];
     stream.set_read_timeout(patience).is_ok()
-        && stream.write_all(b"PING\r\n").is_ok()
-        && stream.read_exact(&mut reply).is_ok()
+        // So much that one that speaks TLS has enough of it, and ends the connection.
+        && stream.write_all(b"PING\r\nPING\r\n").is_ok()
+        && match stream.read(&mut reply) {
+            Ok(_) => true,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        }
 }
 
 fn log(directory: &TempDir) -> String {

@@ -2,6 +2,7 @@
 //! and what only a server can do to a line.
 
 mod access;
+mod apart;
 mod dropped;
 mod faults;
 mod fleet;

@@ -5,22 +5,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo,
-    PushKind, RedisError, Value,
+    AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, PushInfo, PushKind, RedisError,
+    Value,
 };
 
+use super::ear::Ear;
 use super::greeting::greeting;
+use super::tls;
 use super::trouble::{Passing, Trouble, full};
+use super::url::Address;
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
 use crate::fence::Fence;
 use crate::waiting::{Handover, Waiters};
 
-/// How long a connection is idle before the system looks whether it is still there.
-const IDLE: Duration = Duration::from_secs(30);
 /// So many calls may be under way at once: more than there ever are. Who had to wait for room could
 /// be given it while nobody polls it, and keep it from the others.
 const ROOM: usize = 1 << 24;
@@ -28,29 +27,30 @@ const ROOM: usize = 1 << 24;
 /// Whether grants come by a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hearing {
-    /// Nobody has waited yet.
+    /// Nobody has waited yet, or what they came by has ended.
     NotAsked,
     Yes,
-    /// The server does not speak RESP3, or the user may not use the channel.
+    /// By a second connection: the server does not speak RESP3.
+    Apart,
+    /// The user may not use the channel.
     Refused,
 }
 
 #[derive(Clone)]
 pub(super) struct Connection {
     pub(super) inner: MultiplexedConnection,
-    pub(super) hearing: Hearing,
+    hearing: Hearing,
     /// Of no other connection of this process.
     pub(super) number: u64,
+    /// Is given up with the connection.
+    ear: Option<Arc<Ear>>,
     /// Calls in a row that were not answered.
     silent: Arc<AtomicU32>,
 }
 
 /// Opens connections to one server.
 pub(super) struct Connector {
-    plain: Client,
-    /// The same server by RESP3: messages come by the connection of the commands, and never before
-    /// the replies to what was sent earlier.
-    resp3: Client,
+    address: Address,
     /// How the next connection is opened.
     hearing: Mutex<Hearing>,
     /// Who waits for grants, which come by a channel of this connector's own.
@@ -62,7 +62,14 @@ impl Connection {
     fn new(inner: MultiplexedConnection, hearing: Hearing) -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { inner, hearing, number, silent: Arc::default() }
+        Self { inner, hearing, number, ear: None, silent: Arc::default() }
+    }
+
+    pub(super) fn hearing(&self) -> Hearing {
+        match &self.ear {
+            Some(ear) if !ear.is_open() => Hearing::NotAsked,
+            _ => self.hearing,
+        }
     }
 
     pub(super) fn answered(&self) {
@@ -86,42 +93,17 @@ impl Connector {
     /// What the network does not take within `unsent` is not sent any more, where the system can
     /// be told so.
     pub(super) fn new(url: &str, unsent: Duration) -> Result<Self, LockError> {
-        // The library's message could quote the URL, and with it the password.
-        let invalid = |_: RedisError| LockError::InvalidUrl {
-            detail: "it is not of the form `redis://user:password@host:port/db`".to_owned(),
-        };
-        let info = url.into_connection_info().map_err(invalid)?;
-        // Another crate of the program may have switched the library's TLS on.
-        if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-            let detail = "there is no TLS: give a `redis://` URL".to_owned();
-            return Err(LockError::InvalidUrl { detail });
-        }
-        let settings = info.redis_settings().clone().set_skip_set_lib_name();
-        // A connection that is silently cut while nobody uses it is noticed before it is needed.
-        let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(IDLE / 6);
-        let tcp = TcpSettings::default()
-            .set_nodelay(true)
-            .set_keepalive(keepalive)
-            // What was not sent when a connection is given up must not be sent later.
-            .set_linger_time(Duration::ZERO);
-        #[cfg(any(target_os = "android", target_os = "linux"))]
-        let tcp = tcp.set_user_timeout(unsent);
-        let info = info.set_tcp_settings(tcp);
-        let resp3 = settings.clone().set_protocol(ProtocolVersion::RESP3);
-        let plain = Client::open(info.clone().set_redis_settings(settings)).map_err(invalid)?;
-        let resp3 = Client::open(info.set_redis_settings(resp3)).map_err(invalid)?;
-        Ok(Self::with(plain, resp3))
+        Ok(Self::with(Address::parse(url, unsent)?))
     }
 
     /// One for the same server, with waiters of its own.
     pub(super) fn apart(&self) -> Self {
-        Self::with(self.plain.clone(), self.resp3.clone())
+        Self::with(self.address.clone())
     }
 
-    fn with(plain: Client, resp3: Client) -> Self {
+    fn with(address: Address) -> Self {
         Self {
-            plain,
-            resp3,
+            address,
             hearing: Mutex::new(Hearing::NotAsked),
             waiters: Arc::default(),
             channel: format!("lm1:{:032x}", fastrand::u128(..)),
@@ -137,10 +119,11 @@ impl Connector {
     }
 
     pub(super) async fn open(&self) -> Result<Connection, Trouble> {
-        let opened = self.open_and_ask().await;
+        let at = &self.address.at;
+        let opened = self.open_and_ask(at).await;
         if let Err(Trouble::Passing(Passing { reason: Unavailability::Disconnected, .. })) = opened
         {
-            let words = greeting(self.plain.get_connection_info().addr()).await;
+            let words = greeting(at).await;
             if let Some(full) = words.as_deref().and_then(full) {
                 return Err(full);
             }
@@ -148,41 +131,67 @@ impl Connector {
         opened
     }
 
-    async fn open_and_ask(&self) -> Result<Connection, Trouble> {
+    fn client(
+        &self,
+        at: &ConnectionAddr,
+        protocol: Option<ProtocolVersion>,
+    ) -> Result<Client, Trouble> {
+        self.address.settings.client(at, protocol).map_err(Trouble::Final)
+    }
+
+    async fn open_and_ask(&self, at: &ConnectionAddr) -> Result<Connection, Trouble> {
         let mut hearing = *self.hearing();
         if hearing == Hearing::Yes {
             let pushes = pushes(Arc::clone(&self.waiters));
             let config = AsyncConnectionConfig::new().set_push_sender(pushes);
-            match opened(&self.resp3, config).await {
-                Ok(inner) => return self.subscribe(inner).await,
+            // Messages come by the connection of the commands, and never before the replies to what
+            // was sent earlier.
+            match opened(&self.client(at, Some(ProtocolVersion::RESP3))?, config).await {
+                Ok(mut inner) => {
+                    let subscribed = inner.subscribe(&self.channel).await;
+                    return self.heard_by(Connection::new(inner, hearing), subscribed).await;
+                }
                 Err(Trouble::Final(LockError::Unavailable {
                     reason: Unavailability::Protocol,
                     ..
                 })) => {
                     // The server does not know HELLO, or not this version.
-                    hearing = Hearing::Refused;
+                    hearing = Hearing::Apart;
                     *self.hearing() = hearing;
                 }
                 Err(trouble) => return Err(trouble),
             }
         }
-        let inner = opened(&self.plain, AsyncConnectionConfig::new()).await?;
-        Ok(Connection::new(inner, hearing))
+        let plain = self.client(at, None)?;
+        let inner = opened(&plain, AsyncConnectionConfig::new()).await?;
+        let mut connection = Connection::new(inner, hearing);
+        if hearing != Hearing::Apart {
+            return Ok(connection);
+        }
+        let ear = Ear::open(&plain, &self.channel, Arc::clone(&self.waiters)).await;
+        let subscribed = ear.map(|ear| connection.ear = Some(Arc::new(ear)));
+        self.heard_by(connection, subscribed).await
     }
 
     /// Has grants come by this connection, if the user may listen to the channel and send to it:
     /// who hands a lock over is asked whether somebody heard it.
-    async fn subscribe(&self, mut inner: MultiplexedConnection) -> Result<Connection, Trouble> {
+    async fn heard_by(
+        &self,
+        mut connection: Connection,
+        subscribed: Result<(), RedisError>,
+    ) -> Result<Connection, Trouble> {
         let mut knock = redis::cmd("PUBLISH");
         knock.arg(&self.channel).arg("");
-        let heard = match inner.subscribe(&self.channel).await {
-            Ok(()) => inner.send_packed_command(&knock).await.and_then(Value::extract_error),
+        let heard = match subscribed {
+            Ok(()) => connection.inner.send_packed_command(&knock).await,
             Err(error) => Err(error),
         };
-        match heard.map_err(unapplied) {
-            Ok(_) => Ok(Connection::new(inner, Hearing::Yes)),
-            Err(Trouble::Passing(passing)) => Err(Trouble::Passing(passing)),
-            Err(_) => Ok(Connection::new(inner, Hearing::Refused)),
+        match heard.and_then(Value::extract_error).map_err(unapplied) {
+            Ok(_) => Ok(connection),
+            Err(Trouble::Final(LockError::AccessDenied { .. } | LockError::Unavailable { .. })) => {
+                Ok(Connection::new(connection.inner, Hearing::Refused))
+            }
+            Err(trouble) => Err(trouble),
         }
     }
 
@@ -212,6 +221,10 @@ async fn opened(
 
 /// Trouble while connecting: the caller's own command was not sent yet.
 fn unapplied(error: RedisError) -> Trouble {
+    if let Some(detail) = tls::told(&error) {
+        let reason = Unavailability::Tls;
+        return Trouble::Final(LockError::Unavailable { reason, detail });
+    }
     let mut trouble = Trouble::from(error);
     if let Trouble::Passing(passing) = &mut trouble {
         passing.unknown = false;
@@ -223,15 +236,18 @@ fn unapplied(error: RedisError) -> Trouble {
 fn pushes(waiters: Arc<Waiters>) -> impl AsyncPushSender {
     move |push: PushInfo| -> Result<(), SendError> {
         match (push.kind, push.data.as_slice()) {
-            (PushKind::Message, [_, Value::BulkString(grant)]) => {
-                if let Some((number, handover)) = handover(grant) {
-                    waiters.grant(number, handover);
-                }
-            }
+            (PushKind::Message, [_, Value::BulkString(grant)]) => hear(&waiters, grant),
             (PushKind::Disconnection, _) => waiters.alarm_all(),
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// Passes a grant on.
+pub(super) fn hear(waiters: &Waiters, grant: &[u8]) {
+    if let Some((number, handover)) = handover(grant) {
+        waiters.grant(number, handover);
     }
 }
 

@@ -1,14 +1,17 @@
 //! Locks on one Redis server: `SET NX PX`, three scripts, and what to do when no answer comes.
 
 mod connection;
+mod ear;
 mod errand;
 mod greeting;
 mod line;
 mod many;
 mod node;
 mod script;
+mod tls;
 mod tries;
 mod trouble;
+mod url;
 mod vote;
 
 use std::sync::Arc;

@@ -84,8 +84,8 @@ impl Node {
         self.0.connector.hear();
         loop {
             let live = self.connect(patience.until).await?;
-            match live.hearing {
-                Hearing::Yes => return Ok(true),
+            match live.hearing() {
+                Hearing::Yes | Hearing::Apart => return Ok(true),
                 Hearing::Refused => return Ok(false),
                 // Whoever has sent something by the old one still gets the answer by it.
                 Hearing::NotAsked => self.discard(&live),

@@ -1,0 +1,159 @@
+//! What a URL says: where the servers are, who logs in, and how.
+
+use std::time::Duration;
+
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
+use redis::{
+    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
+    RedisConnectionInfo, RedisError,
+};
+
+use super::tls::Files;
+use crate::error::LockError;
+
+/// What stands for the form of a URL in messages: the URL itself may have a password in it.
+const FORM: &str = "it is not of the form `redis://user:password@host:port/db`";
+
+/// How long a connection is idle before the system looks whether it is still there.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// A URL that was read.
+#[derive(Clone)]
+pub(super) struct Address {
+    /// Of the first server named.
+    pub(super) at: ConnectionAddr,
+    pub(super) settings: Settings,
+}
+
+/// What holds for every connection that is opened because of one URL.
+#[derive(Clone)]
+pub(super) struct Settings {
+    login: RedisConnectionInfo,
+    tcp: TcpSettings,
+    /// The certificates, where the connection is encrypted.
+    tls: Option<Files>,
+}
+
+impl Address {
+    /// Reads a URL. What the network does not take within `unsent` is not sent any more, where the
+    /// system can be told so.
+    pub(super) fn parse(url: &str, unsent: Duration) -> Result<Self, LockError> {
+        if url.contains('#') {
+            return Err(invalid("it has a `#` in it, which is written `%23` in a password"));
+        }
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid(FORM))?;
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let encrypted = matches!(scheme, "rediss" | "valkeys");
+        let (mut files, mut others) = (Files::default(), Vec::new());
+        for setting in query.split('&').filter(|setting| !setting.is_empty()) {
+            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+            match name {
+                "cacert" | "cert" | "key" if encrypted => files.set(name, decoded(value)),
+                "protocol" => others.push(setting),
+                "db" | "user" | "pass" if scheme.ends_with("unix") => others.push(setting),
+                // Its value may be a password.
+                _ => return Err(invalid(format!("`{name}` is no setting of `{scheme}://`"))),
+            }
+        }
+        let tls = if encrypted { Some(files.checked()?) } else { None };
+        let scheme = if encrypted { &scheme[..scheme.len() - 1] } else { scheme };
+        let info = info(&format!("{scheme}://{place}?{}", others.join("&")))?;
+        let (at, login) = (info.addr().clone(), info.redis_settings().clone());
+        let (login, tcp) = (login.set_skip_set_lib_name(), tcp(unsent));
+        let address = Self { at, settings: Settings { login, tcp, tls } };
+        // What is wrong with the certificates is known now.
+        address.settings.client(&address.at, None)?;
+        Ok(address)
+    }
+}
+
+impl Settings {
+    /// A client for the server there. `protocol` is another one than the URL's.
+    pub(super) fn client(
+        &self,
+        at: &ConnectionAddr,
+        protocol: Option<ProtocolVersion>,
+    ) -> Result<Client, LockError> {
+        let mut login = self.login.clone();
+        if let Some(protocol) = protocol {
+            login = login.set_protocol(protocol);
+        }
+        let info = at.clone().into_connection_info().map_err(unreadable)?;
+        let info = info.set_redis_settings(login).set_tcp_settings(self.tcp.clone());
+        match (&self.tls, at) {
+            (Some(files), ConnectionAddr::Tcp(host, port)) => {
+                let (host, port) = (host.clone(), *port);
+                let at = ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None };
+                files.client(info.set_addr(at))
+            }
+            _ => Client::open(info).map_err(unreadable),
+        }
+    }
+}
+
+fn tcp(unsent: Duration) -> TcpSettings {
+    // A connection that is silently cut while nobody uses it is noticed before it is needed.
+    let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(IDLE / 6);
+    let tcp = TcpSettings::default()
+        .set_nodelay(true)
+        .set_keepalive(keepalive)
+        // What was not sent when a connection is given up must not be sent later.
+        .set_linger_time(Duration::ZERO);
+    #[cfg(any(target_os = "android", target_os = "linux"))]
+    let tcp = tcp.set_user_timeout(unsent);
+    #[cfg(not(any(target_os = "android", target_os = "linux")))]
+    let _ = unsent;
+    tcp
+}
+
+fn info(url: &str) -> Result<ConnectionInfo, LockError> {
+    url.into_connection_info().map_err(unreadable)
+}
+
+/// The library's message could quote the URL, and with it the password.
+fn unreadable(_: RedisError) -> LockError {
+    invalid(FORM)
+}
+
+pub(super) fn invalid(detail: impl Into<String>) -> LockError {
+    LockError::InvalidUrl { detail: detail.into() }
+}
+
+/// A value without its percent signs.
+fn decoded(value: &str) -> String {
+    percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Result<Address, LockError> {
+        Address::parse(url, Duration::from_secs(2))
+    }
+
+    #[test]
+    #[cfg(not(feature = "tls"))]
+    fn tls_is_refused_where_it_is_not_built_in_and_the_mend_is_told() {
+        let error = parse("rediss://localhost").err();
+        assert!(error.is_some_and(|error| error.to_string().contains("feature `tls`")));
+    }
+
+    #[test]
+    fn what_nobody_knows_is_refused_and_no_password_is_told() {
+        for url in [
+            "redis://:hunter2@localhost/?sentinel=hunter2",
+            "redis://:hunter2@localhost/?cacert=hunter2",
+            "redis://:hunter2@localhost/#insecure",
+            "redis://:hunter2@localhost/hunter2",
+            "http://:hunter2@localhost",
+            ":hunter2@localhost",
+        ] {
+            let error = parse(url).err().map(|error| error.to_string());
+            assert!(error.is_some_and(|error| !error.contains("hunter2")), "{url}");
+        }
+        assert!(parse("redis://localhost/3?protocol=resp3").is_ok());
+        assert!(parse("redis+unix:///tmp/redis.sock?db=3&user=u&pass=p").is_ok());
+    }
+}

@@ -1,0 +1,39 @@
+//! An authority of the test's own, and what it has signed.
+
+use std::fs::write;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use tempfile::TempDir;
+
+/// Files in PEM form: the authority's certificate, and one with its key for a server and a client.
+pub struct Certificates {
+    directory: TempDir,
+}
+
+impl Certificates {
+    pub fn new() -> Self {
+        let mut params = CertificateParams::default();
+        let name = format!("authority {}", fastrand::u64(..));
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let authority = CertifiedIssuer::self_signed(params, key).expect("an authority");
+        let directory = tempfile::tempdir().expect("a directory for certificates");
+        let this = Self { directory };
+        write(this.path("ca.pem"), authority.pem()).expect("written");
+        for name in ["server", "client"] {
+            let key = KeyPair::generate().expect("a key");
+            let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+            let params = CertificateParams::new(names).expect("good names");
+            let signed = params.signed_by(&key, &authority).expect("signed");
+            write(this.path(&format!("{name}.pem")), signed.pem()).expect("written");
+            write(this.path(&format!("{name}.key")), key.serialize_pem()).expect("written");
+        }
+        this
+    }
+
+    /// Where `ca.pem`, `server.pem`, `server.key`, `client.pem` or `client.key` is.
+    pub fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).to_str().expect("a plain path").to_owned()
+    }
+}

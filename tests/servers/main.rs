@@ -1,0 +1,19 @@
+//! Servers that are more than one plain address: encrypted ones.
+
+mod certificates;
+mod tls;
+
+use std::time::Duration;
+
+use lockmacro_runtime::{Lock, LockError, LockManager};
+
+/// A ttl that never ends within a test.
+const LONG: Duration = Duration::from_secs(60);
+/// Far below `LONG`, far above what a loaded machine needs.
+const SOON: Duration = Duration::from_secs(5);
+
+const KEY: &str = "order:42";
+
+fn lock(manager: &LockManager) -> Lock {
+    Lock::new(KEY).ttl(LONG).manager(manager)
+}

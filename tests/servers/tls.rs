@@ -1,0 +1,154 @@
+//! `rediss://`.
+
+use std::time::Instant;
+
+use lockmacro_runtime::Unavailability;
+use lockmacro_tests::{Server, eventually};
+use tokio::time::timeout;
+
+use crate::certificates::Certificates;
+use crate::*;
+
+/// A server that speaks nothing but TLS. `clients` tells whether it wants certificates of them.
+fn server(certificates: &Certificates, clients: &str) -> Server {
+    let (cert, key) = (certificates.path("server.pem"), certificates.path("server.key"));
+    let ca = certificates.path("ca.pem");
+    Server::with(&[
+        "--bind",
+        "127.0.0.1",
+        "127.0.0.2",
+        "--tls-port",
+        "{port}",
+        "--port",
+        "0",
+        "--tls-cert-file",
+        &cert,
+        "--tls-key-file",
+        &key,
+        "--tls-ca-cert-file",
+        &ca,
+        "--tls-auth-clients",
+        clients,
+    ])
+}
+
+fn url(server: &Server, host: &str, certificates: &Certificates) -> String {
+    format!("rediss://{host}:{}/?cacert={}", server.port(), certificates.path("ca.pem"))
+}
+
+async fn refused(url: &str) -> LockError {
+    let start = Instant::now();
+    let builder = LockManager::builder().timeout(SOON);
+    let error = builder.connect(url).await.expect_err("refused");
+    assert!(!error.is_busy() && start.elapsed() < 2 * SOON, "{error} after {:?}", start.elapsed());
+    error
+}
+
+fn no_secure_connection(error: LockError, word: &str) {
+    match error {
+        LockError::Unavailable { reason: Unavailability::Tls, detail, .. } => {
+            assert!(detail.contains(word), "{detail}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_lock_is_taken_refused_handed_over_and_released_by_tls() {
+    let certificates = Certificates::new();
+    let server = server(&certificates, "no");
+    for host in ["localhost", "127.0.0.1"] {
+        let url = url(&server, host, &certificates);
+        let one = LockManager::connect(&url).await.expect("the server is there");
+        let other = LockManager::connect(&url).await.expect("the server is there");
+        let held = lock(&one).wait(SOON).acquire().await.expect("free");
+        assert!(lock(&other).acquire().await.expect_err("held").is_busy());
+        let next = tokio::spawn(lock(&other).wait_forever().acquire());
+        eventually("it stands in line", SOON, || async {
+            matches!(
+                lock(&one).wait(Duration::from_millis(1)).acquire().await,
+                Err(LockError::TimedOut { position: 1, .. })
+            )
+        })
+        .await;
+        held.release().await.expect("still held");
+        // By the push: the question comes after 1.6 s at the earliest.
+        let next = timeout(Duration::from_millis(1_200), next).await.expect("told");
+        next.expect("no panic").expect("served").release().await.expect("still held");
+        // And what is dropped is given back.
+        drop(lock(&one).acquire().await.expect("free"));
+        eventually("it is free", SOON, || async { lock(&other).acquire().await.is_ok() }).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_whose_signer_is_not_trusted_is_refused() {
+    let certificates = Certificates::new();
+    let server = server(&certificates, "no");
+    let strangers = Certificates::new();
+    no_secure_connection(refused(&url(&server, "localhost", &strangers)).await, "cacert");
+    let public = format!("rediss://localhost:{}", server.port());
+    no_secure_connection(refused(&public).await, "cacert");
+}
+
+#[tokio::test]
+async fn a_server_of_another_name_is_refused() {
+    let certificates = Certificates::new();
+    let server = server(&certificates, "no");
+    let url = url(&server, "127.0.0.2", &certificates);
+    no_secure_connection(refused(&url).await, "not valid for name");
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_shown_where_it_is_wanted() {
+    let certificates = Certificates::new();
+    let server = server(&certificates, "yes");
+    let anonymous = url(&server, "localhost", &certificates);
+    let (cert, key) = (certificates.path("client.pem"), certificates.path("client.key"));
+    let known = LockManager::connect(&format!("{anonymous}&cert={cert}&key={key}")).await;
+    let held = lock(&known.expect("let in")).acquire().await.expect("free");
+    held.release().await.expect("still held");
+    no_secure_connection(refused(&anonymous).await, "cert=");
+
+    let strangers = Certificates::new();
+    let (cert, key) = (strangers.path("client.pem"), strangers.path("client.key"));
+    no_secure_connection(refused(&format!("{anonymous}&cert={cert}&key={key}")).await, "");
+}
+
+#[tokio::test]
+async fn who_speaks_plainly_to_an_encrypted_port_or_the_other_way_round_is_told() {
+    let certificates = Certificates::new();
+    let encrypted = server(&certificates, "no");
+    let plain = Server::start();
+    let wrong = [
+        (format!("redis://localhost:{}", encrypted.port()), Unavailability::Disconnected),
+        // It waits for the end of a line.
+        (url(&plain, "localhost", &certificates), Unavailability::Timeout),
+    ];
+    for (url, expected) in wrong {
+        match LockManager::builder().timeout(Duration::from_secs(1)).connect(&url).await {
+            Err(LockError::Unavailable { reason, .. }) => assert_eq!(reason, expected),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_that_are_not_there_are_told_by_name() {
+    let certificates = Certificates::new();
+    let (ca, key) = (certificates.path("ca.pem"), certificates.path("client.key"));
+    let wrong = [
+        ("cacert=/no/such/file.pem".to_owned(), "/no/such/file.pem"),
+        (format!("cacert={key}"), "certificate"),
+        (format!("cert={ca}"), "belong together"),
+        (format!("cert={ca}&key={ca}"), "private key"),
+        ("hunter2=3".to_owned(), "no setting"),
+    ];
+    for (query, word) in wrong {
+        let error = refused(&format!("rediss://:hunter3@localhost:1/?{query}")).await;
+        let LockError::InvalidUrl { detail, .. } = error else { panic!("{query}: {error:?}") };
+        assert!(detail.contains(word) && !detail.contains("hunter3"), "{query}: {detail}");
+    }
+    let error = refused("redis://localhost:1/?cacert=ca.pem").await;
+    assert!(matches!(error, LockError::InvalidUrl { .. }), "{error:?}");
+}

@@ -1,0 +1,181 @@
+//! Servers that refuse HELLO, as some proxies do: grants come by a second connection.
+
+use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_tests::{Admin, Fault, Polled, Proxy, Server, drop_after_polls, eventually};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::line::Line;
+use crate::{KEY, LONG, Locked, SOON, TICK, keeps_only_fences, lock, manager, ms, served, waiting};
+
+fn server() -> Server {
+    Server::with(&["--rename-command", "HELLO", ""])
+}
+
+fn channels(admin: &mut Admin) -> usize {
+    admin.ask::<Vec<String>>(&["PUBSUB", "CHANNELS"]).len()
+}
+
+fn kill_subscribers(admin: &mut Admin) -> i64 {
+    admin.ask(&["CLIENT", "KILL", "TYPE", "pubsub"])
+}
+
+#[tokio::test]
+async fn waiters_are_handed_the_lock_in_the_order_of_asking_and_do_not_poll() {
+    let server = server();
+    let managers = [manager(&server).await, manager(&server).await];
+    let mut admin = server.admin();
+    let mut line = Line::at(&server, KEY);
+    let guard = lock(&managers[0], KEY).acquire().await.expect("free");
+    assert_eq!(channels(&mut admin), 0, "who never waits does not subscribe");
+    let mut waiters = Vec::new();
+    for nth in 0..20 {
+        let lock = Lock::new(KEY).ttl(ms(5_000)).manager(&managers[nth % 2]).wait_forever();
+        waiters.push(line.join(lock.acquire()).await);
+    }
+    assert_eq!(channels(&mut admin), 2, "one for each manager");
+    // Who polls asks ten times a second.
+    let mut waiting = futures::future::join_all(waiters.iter_mut());
+    timeout(ms(50), &mut waiting).await.expect_err("held");
+    admin.forget_calls();
+    timeout(ms(1_000), &mut waiting).await.expect_err("held");
+    let asked = admin.calls().iter().filter(|(name, _)| *name == "evalsha").map(|(_, n)| n).sum();
+    assert!((0..=10_u64).contains(&asked), "{asked} questions of 20 waiters in a second");
+    drop(waiting);
+    guard.release().await.expect("still held");
+    for waiter in waiters {
+        served(SOON, waiter).await;
+    }
+    keeps_only_fences(&server, SOON).await;
+}
+
+#[tokio::test]
+async fn a_killed_subscriber_is_replaced_and_its_waiters_ask_again() {
+    let server = server();
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let mut admin = server.admin();
+    let guard = lock(&ours, KEY).acquire().await.expect("free");
+    let waiter = tokio::spawn(Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await);
+    assert_eq!(kill_subscribers(&mut admin), 1);
+    let heard = || std::future::ready(channels(&mut admin) == 1);
+    eventually("it subscribes again by itself", SOON, heard).await;
+    // And asks again, so that nothing in between was missed.
+    tokio::time::sleep(ms(30)).await;
+    guard.release().await.expect("still held");
+    served(SOON, async { waiter.await.expect("no panic") }).await;
+
+    // Also when the lock is handed over at that moment.
+    for _ in 0..10 {
+        let guard = lock(&ours, KEY).acquire().await.expect("free");
+        let waiter = Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+        assert_eq!(kill_subscribers(&mut admin), 1);
+        guard.release().await.expect("still held");
+        served(SOON, waiter).await;
+    }
+    keeps_only_fences(&server, SOON).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everybody_is_served_when_connections_are_killed() {
+    let server = server();
+    let managers = [manager(&server).await, manager(&server).await];
+    let mut admin = server.admin();
+    let mut tasks = JoinSet::new();
+    for nth in 0..40 {
+        let lock = Lock::new(KEY).ttl(ms(2_000)).manager(&managers[nth % 2]).wait(LONG);
+        tasks.spawn(lock.run(async {
+            tokio::time::sleep(ms(10)).await;
+            Locked::Ok(())
+        }));
+    }
+    for nth in 0..12 {
+        if nth % 3 == 0 {
+            let kill = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
+            let _: i64 = admin.ask(&kill);
+        }
+        kill_subscribers(&mut admin);
+        tokio::time::sleep(ms(25)).await;
+    }
+    let all = async { while tasks.join_next().await.is_some_and(|one| one.unwrap().is_ok()) {} };
+    timeout(4 * TICK, all).await.expect("nobody is stuck");
+    assert!(tasks.is_empty(), "not everybody was served");
+    keeps_only_fences(&server, TICK).await;
+}
+
+#[tokio::test]
+async fn a_waiter_dropped_at_any_point_leaves_no_trace() {
+    let server = server();
+    let ours = manager(&server).await;
+    let mut line = Line::at(&server, KEY);
+    for polls in 0..200 {
+        // One that has to connect first.
+        let theirs = manager(&server).await;
+        let guard = lock(&ours, KEY).acquire().await.expect("free");
+        let waiter = drop_after_polls(waiting(&theirs, KEY).acquire(), polls);
+        let in_line = match timeout(ms(100), waiter).await {
+            Ok(Polled::Completed(granted)) => panic!("it is held: {granted:?}"),
+            Ok(_) => false,
+            Err(_) => true,
+        };
+        line.reaches(0).await;
+        let next = line.join(waiting(&ours, KEY).acquire()).await;
+        guard.release().await.expect("still held");
+        served(SOON, next).await;
+        if in_line {
+            drop((ours, theirs));
+            let mut admin = server.admin();
+            let gone = || std::future::ready(channels(&mut admin) == 0);
+            eventually("nobody listens for a manager that is gone", SOON, gone).await;
+            return keeps_only_fences(&server, SOON).await;
+        }
+    }
+    panic!("it never stood in line");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_stands_in_line_before_it_is_heard() {
+    let server = server();
+    let proxy = Proxy::to(server.port());
+    let ours = manager(&server).await;
+    let theirs = LockManager::connect(&proxy.url()).await.expect("there");
+    let (mut line, mut admin) = (Line::at(&server, KEY), server.admin());
+    let guard = lock(&ours, KEY).acquire().await.expect("free");
+    proxy.on_next("SUBSCRIBE", Fault::HoldCommand(ms(200)));
+    let waiter = tokio::spawn(waiting(&theirs, KEY).acquire());
+    let stands = || {
+        let stands = line.length() == Some(1);
+        assert!(!stands || channels(&mut admin) == 1, "it cannot be told");
+        std::future::ready(stands)
+    };
+    eventually("it stands in line", SOON, stands).await;
+    assert!(proxy.orders_are_done());
+    guard.release().await.expect("still held");
+    served(SOON, async { waiter.await.expect("no panic") }).await;
+}
+
+/// The grant is there before the answer that tells of the place in line.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_that_overtakes_an_answer_is_not_believed_longer_than_it_lasts() {
+    let server = server();
+    let proxy = Proxy::to(server.port());
+    let ours = manager(&server).await;
+    let theirs = LockManager::connect(&proxy.url()).await.expect("there");
+    served(SOON, waiting(&theirs, KEY).acquire()).await;
+    let (mut line, mut admin) = (Line::at(&server, KEY), server.admin());
+    for delay in [ms(150), ms(250), ms(420)] {
+        let guard = lock(&ours, KEY).acquire().await.expect("free");
+        proxy.on_next("EVALSHA", Fault::DelayReply(delay));
+        let waiter = Lock::new(KEY).ttl(ms(600)).manager(&theirs).wait_forever();
+        let waiter = tokio::spawn(waiter.acquire());
+        line.reaches(1).await;
+        let next = line.join(waiting(&ours, KEY).acquire()).await;
+        guard.release().await.expect("still held");
+        let guard = timeout(TICK, waiter).await.expect("in time").expect("no panic");
+        let guard = guard.expect("served");
+        let (believed, left) = (guard.remaining(), admin.ttl(KEY));
+        assert!(left.is_some_and(|left| believed <= left + ms(5)), "{believed:?} of {left:?}");
+        guard.release().await.expect("still held");
+        served(SOON, next).await;
+    }
+    keeps_only_fences(&server, SOON).await;
+}
