@@ -98,7 +98,9 @@ pub enum LockError {
     /// The server knows the user and refuses the command. On the lock's keys and on `lm1:*` grant it
     /// `+ping +set +get +getex +del +pttl +pexpire +time +evalsha +eval +zadd +zrem +zrange
     /// +zrank +zcard +zpopmin +hset +hget +hdel`; for waiting also `+subscribe +publish
-    /// +pubsub|numsub` and the channels `&lm1:*`; and `+select` when the URL names a database.
+    /// +pubsub|numsub` and the channels `&lm1:*`; and `+select` when the URL names a database. In a
+    /// cluster it is `+ssubscribe +spublish +pubsub|shardnumsub` for waiting, and `+cluster|slots
+    /// +asking`.
     #[error("the lock server refuses access: {detail}")]
     #[non_exhaustive]
     AccessDenied {

@@ -51,9 +51,9 @@ static INSTALLED: OnceLock<LockManager> = OnceLock::new();
 /// }
 /// ```
 ///
-/// A manager needs at most two connections to the server: one shared by all callers, made on the
+/// A manager needs at most two connections to a server: one shared by all callers, made on the
 /// runtime that first asks, and one of its background thread. Where the server refuses HELLO, each
-/// has another one beside it from the first waiter on.
+/// has another one beside it from the first waiter on. In a cluster it is so for each node.
 #[derive(Clone)]
 pub struct LockManager(Arc<Inner>);
 
@@ -81,6 +81,8 @@ impl LockManager {
     ///
     /// - `redis://[user:password@]host[:port][/db]`, or `redis+unix:///path/to/socket`: a Redis
     ///   server, 6.2 or later;
+    /// - `redis-cluster://[user:password@]host[:port],host[:port]…`: a Redis Cluster, of which one
+    ///   of the hosts has to answer;
     /// - `rediss://…`, with the feature `tls`: the same, encrypted. `?cacert=` names the file of the
     ///   authority to trust instead of the public ones, `cert=` and `key=` those of a client
     ///   certificate. Unless the program has installed a crypto provider of rustls, `ring` is;

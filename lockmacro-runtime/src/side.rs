@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-const SLOTS: u16 = 16_384;
+pub(crate) const SLOTS: u16 = 16_384;
 /// How much longer than its key a side key is at most.
 pub(crate) const SIDE_MORE: usize = "lm1:xq:{65535}:".len();
 
@@ -21,6 +21,11 @@ pub(crate) fn side(key: &str, kind: &str) -> String {
         let number = NUMBERS[usize::from(slot(key))];
         format!("lm1:x{kind}:{{{number}}}:{key}")
     }
+}
+
+/// The name of a channel in a slot.
+pub(crate) fn channel(slot: u16, name: &str) -> String {
+    format!("lm1:{{{}}}:{name}", NUMBERS[usize::from(slot % SLOTS)])
 }
 
 /// The smallest decimal number of each slot.
@@ -72,6 +77,13 @@ mod tests {
         assert_eq!(slot("foo"), 12182);
         assert_eq!(slot("{user1000}.following"), slot("user1000"));
         assert_eq!(slot("foo{}{bar}"), crc16(b"foo{}{bar}") % SLOTS);
+    }
+
+    #[test]
+    fn a_channel_is_in_its_slot() {
+        for of in [0, 1, 8_191, SLOTS - 1] {
+            assert_eq!(slot(&channel(of, "c0ffee")), of);
+        }
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub(crate) struct Waiters {
 
 #[derive(Debug, Default)]
 struct Place {
+    slot: u16,
     news: Mutex<Option<News>>,
     changed: Notify,
 }
@@ -92,9 +93,10 @@ pub(crate) struct Waiter {
 }
 
 impl Waiters {
-    pub(crate) fn join(self: &Arc<Self>) -> Waiter {
+    /// One waiter more, for a key in `slot` of a cluster; elsewhere there is only one slot.
+    pub(crate) fn join(self: &Arc<Self>, slot: u16) -> Waiter {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
-        let place = Arc::new(Place::default());
+        let place = Arc::new(Place { slot, ..Place::default() });
         self.places().insert(number, Arc::clone(&place));
         Waiter { waiters: Arc::clone(self), place, number }
     }
@@ -116,9 +118,9 @@ impl Waiters {
         }
     }
 
-    /// Has everybody ask again.
-    pub(crate) fn alarm_all(&self) {
-        for place in self.places().values() {
+    /// Has everybody ask again who waits in one of these slots.
+    pub(crate) fn alarm_where(&self, slots: impl Fn(u16) -> bool) {
+        for place in self.places().values().filter(|place| slots(place.slot)) {
             place.tell(News::Unknown);
         }
     }
@@ -141,6 +143,11 @@ impl Place {
 }
 
 impl Waiter {
+    /// The slot in which it waits.
+    pub(crate) fn slot(&self) -> u16 {
+        self.place.slot
+    }
+
     /// Waits for news.
     pub(crate) async fn news(&self) -> News {
         loop {
@@ -211,16 +218,25 @@ mod tests {
     #[tokio::test]
     async fn a_grant_is_heard_even_when_an_alarm_comes_after_it() {
         let waiters = Arc::new(Waiters::default());
-        let waiter = waiters.join();
+        let waiter = waiters.join(7);
         waiters.grant(waiter.number, handover(0, 0));
-        waiters.alarm_all();
+        waiters.alarm_where(|slot| slot == 7);
         assert_eq!(waiter.news().await, News::Granted(handover(0, 0)));
+    }
+
+    #[tokio::test]
+    async fn an_alarm_is_for_its_slots() {
+        let waiters = Arc::new(Waiters::default());
+        let (one, other) = (waiters.join(1), waiters.join(2));
+        waiters.alarm_where(|slot| slot == 2);
+        assert_eq!(other.news().await, News::Unknown);
+        assert!(futures::poll!(std::pin::pin!(one.news())).is_pending());
     }
 
     #[test]
     fn who_has_left_is_forgotten() {
         let waiters = Arc::new(Waiters::default());
-        drop(waiters.join());
+        drop(waiters.join(0));
         assert!(waiters.places().is_empty());
     }
 }

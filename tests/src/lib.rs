@@ -1,6 +1,7 @@
 //! What the end-to-end tests stand on.
 //!
 //! * [`Server`] – a redis-server of the test's own, which can be paused, killed and restarted
+//! * [`Cluster`] – several of them that share the slots of a Redis Cluster, with replicas
 //! * [`Admin`] – a plain connection that looks at the server from outside
 //! * [`Proxy`] – a network that delays, loses and cuts, by order
 //! * [`Backend`] and [`on_every_backend!`] – one test body for `memory://` and for Redis
@@ -12,6 +13,7 @@
 
 mod admin;
 mod backend;
+mod cluster;
 mod polls;
 mod proxy;
 mod server;
@@ -19,6 +21,7 @@ mod wait;
 
 pub use admin::Admin;
 pub use backend::Backend;
+pub use cluster::{Cluster, Move};
 pub use polls::{Polled, drop_after_polls};
 pub use proxy::{Fault, Proxy};
 pub use server::Server;

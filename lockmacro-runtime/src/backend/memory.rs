@@ -71,7 +71,7 @@ impl Memory {
     }
 
     pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Answer {
-        let waiter = self.waiters.join();
+        let waiter = self.waiters.join(0);
         let until = Instant::now().checked_add(wait);
         loop {
             let over = until.is_some_and(|until| until <= Instant::now());

@@ -1,24 +1,22 @@
-//! How a connection to a server is opened, and what comes by it without having been asked for.
+//! How a connection to a server is opened.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
+use redis::aio::{MultiplexedConnection, SendError};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, PushInfo, PushKind, RedisError,
-    Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ProtocolVersion, PushInfo, RedisError,
+    RedisResult, Value,
 };
 
 use super::ear::Ear;
+use super::grants::{Channels, Grants};
 use super::greeting::greeting;
 use super::tls;
 use super::trouble::{Passing, Trouble, full};
 use super::url::Address;
-use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
-use crate::fence::Fence;
-use crate::waiting::{Handover, Waiters};
 
 /// So many calls may be under way at once: more than there ever are. Who had to wait for room could
 /// be given it while nobody polls it, and keep it from the others.
@@ -42,6 +40,7 @@ pub(super) struct Connection {
     hearing: Hearing,
     /// Of no other connection of this process.
     pub(super) number: u64,
+    pub(super) channels: Arc<Channels>,
     /// Is given up with the connection.
     ear: Option<Arc<Ear>>,
     /// Calls in a row that were not answered.
@@ -53,16 +52,14 @@ pub(super) struct Connector {
     address: Address,
     /// How the next connection is opened.
     hearing: Mutex<Hearing>,
-    /// Who waits for grants, which come by a channel of this connector's own.
-    pub(super) waiters: Arc<Waiters>,
-    pub(super) channel: String,
+    pub(super) grants: Arc<Grants>,
 }
 
 impl Connection {
-    fn new(inner: MultiplexedConnection, hearing: Hearing) -> Self {
+    fn new(inner: MultiplexedConnection, hearing: Hearing, channels: Arc<Channels>) -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { inner, hearing, number, ear: None, silent: Arc::default() }
+        Self { inner, hearing, number, channels, ear: None, silent: Arc::default() }
     }
 
     pub(super) fn hearing(&self) -> Hearing {
@@ -70,6 +67,14 @@ impl Connection {
             Some(ear) if !ear.is_open() => Hearing::NotAsked,
             _ => self.hearing,
         }
+    }
+
+    /// Sends a command after an ASKING, which is for the next command only.
+    pub(super) async fn asking(&mut self, command: &Cmd) -> RedisResult<Value> {
+        let mut both = redis::Pipeline::with_capacity(2);
+        both.cmd("ASKING").add_command(command.clone());
+        let replies = self.inner.send_packed_commands(&both, 1, 1).await?;
+        Ok(replies.into_iter().next_back().unwrap_or(Value::Nil))
     }
 
     pub(super) fn answered(&self) {
@@ -93,20 +98,35 @@ impl Connector {
     /// What the network does not take within `unsent` is not sent any more, where the system can
     /// be told so.
     pub(super) fn new(url: &str, unsent: Duration) -> Result<Self, LockError> {
-        Ok(Self::with(Address::parse(url, unsent)?))
+        Ok(Self::with(Address::parse(url, unsent)?, Grants::new(false)))
     }
 
     /// One for the same server, with waiters of its own.
     pub(super) fn apart(&self) -> Self {
-        Self::with(self.address.clone())
+        Self::with(self.address.clone(), Grants::new(self.grants.by_slot))
     }
 
-    fn with(address: Address) -> Self {
-        Self {
-            address,
-            hearing: Mutex::new(Hearing::NotAsked),
-            waiters: Arc::default(),
-            channel: format!("lm1:{:032x}", fastrand::u128(..)),
+    fn with(address: Address, grants: Arc<Grants>) -> Self {
+        Self { address, hearing: Mutex::new(Hearing::NotAsked), grants }
+    }
+
+    /// One for another server of a cluster, that has the same users and settings.
+    pub(super) fn to(&self, (host, port): (&str, u16), grants: &Arc<Grants>) -> Self {
+        let at = ConnectionAddr::Tcp(host.to_owned(), port);
+        let settings = self.address.settings.clone();
+        Self::with(Address { at, settings }, Arc::clone(grants))
+    }
+
+    /// The number of the database that is used.
+    pub(super) fn database(&self) -> i64 {
+        self.address.settings.database()
+    }
+
+    /// The host and port of the server; `None` for a socket.
+    pub(super) fn endpoint(&self) -> Option<(&str, u16)> {
+        match &self.address.at {
+            ConnectionAddr::Tcp(host, port) => Some((host, *port)),
+            _ => None,
         }
     }
 
@@ -142,14 +162,24 @@ impl Connector {
     async fn open_and_ask(&self, at: &ConnectionAddr) -> Result<Connection, Trouble> {
         let mut hearing = *self.hearing();
         if hearing == Hearing::Yes {
-            let pushes = pushes(Arc::clone(&self.waiters));
+            let channels = Channels::new(&self.grants);
+            let pushed = Arc::clone(&channels);
+            let pushes = move |push: PushInfo| -> Result<(), SendError> {
+                pushed.push(&push);
+                Ok(())
+            };
             let config = AsyncConnectionConfig::new().set_push_sender(pushes);
             // Messages come by the connection of the commands, and never before the replies to what
             // was sent earlier.
             match opened(&self.client(at, Some(ProtocolVersion::RESP3))?, config).await {
+                // The channels of slots are for who waits there to open.
+                Ok(inner) if self.grants.by_slot => {
+                    return Ok(Connection::new(inner, hearing, channels));
+                }
                 Ok(mut inner) => {
-                    let subscribed = inner.subscribe(&self.channel).await;
-                    return self.heard_by(Connection::new(inner, hearing), subscribed).await;
+                    let subscribed = inner.subscribe(&self.grants.channel(0)).await;
+                    let connection = Connection::new(inner, hearing, channels);
+                    return self.heard_by(connection, subscribed).await;
                 }
                 Err(Trouble::Final(LockError::Unavailable {
                     reason: Unavailability::Protocol,
@@ -164,11 +194,16 @@ impl Connector {
         }
         let plain = self.client(at, None)?;
         let inner = opened(&plain, AsyncConnectionConfig::new()).await?;
-        let mut connection = Connection::new(inner, hearing);
+        let channels = Channels::new(&self.grants);
+        if hearing == Hearing::Apart && self.grants.by_slot {
+            // A second connection for each node is not worth it.
+            return Ok(Connection::new(inner, Hearing::Refused, channels));
+        }
+        let mut connection = Connection::new(inner, hearing, channels);
         if hearing != Hearing::Apart {
             return Ok(connection);
         }
-        let ear = Ear::open(&plain, &self.channel, Arc::clone(&self.waiters)).await;
+        let ear = Ear::open(&plain, &self.grants).await;
         let subscribed = ear.map(|ear| connection.ear = Some(Arc::new(ear)));
         self.heard_by(connection, subscribed).await
     }
@@ -181,7 +216,7 @@ impl Connector {
         subscribed: Result<(), RedisError>,
     ) -> Result<Connection, Trouble> {
         let mut knock = redis::cmd("PUBLISH");
-        knock.arg(&self.channel).arg("");
+        knock.arg(self.grants.channel(0)).arg("");
         let heard = match subscribed {
             Ok(()) => connection.inner.send_packed_command(&knock).await,
             Err(error) => Err(error),
@@ -189,7 +224,8 @@ impl Connector {
         match heard.and_then(Value::extract_error).map_err(unapplied) {
             Ok(_) => Ok(connection),
             Err(Trouble::Final(LockError::AccessDenied { .. } | LockError::Unavailable { .. })) => {
-                Ok(Connection::new(connection.inner, Hearing::Refused))
+                let Connection { inner, channels, .. } = connection;
+                Ok(Connection::new(inner, Hearing::Refused, channels))
             }
             Err(trouble) => Err(trouble),
         }
@@ -230,33 +266,4 @@ fn unapplied(error: RedisError) -> Trouble {
         passing.unknown = false;
     }
     trouble
-}
-
-/// Passes on what comes by a connection without having been asked for.
-fn pushes(waiters: Arc<Waiters>) -> impl AsyncPushSender {
-    move |push: PushInfo| -> Result<(), SendError> {
-        match (push.kind, push.data.as_slice()) {
-            (PushKind::Message, [_, Value::BulkString(grant)]) => hear(&waiters, grant),
-            (PushKind::Disconnection, _) => waiters.alarm_all(),
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-/// Passes a grant on.
-pub(super) fn hear(waiters: &Waiters, grant: &[u8]) {
-    if let Some((number, handover)) = handover(grant) {
-        waiters.grant(number, handover);
-    }
-}
-
-/// Reads `number|fence|time in microseconds|ttl in milliseconds`, as queue.lua writes.
-fn handover(grant: &[u8]) -> Option<(u64, Handover)> {
-    let mut fields = std::str::from_utf8(grant).ok()?.splitn(4, '|').map(str::parse::<u64>);
-    let mut field = || fields.next()?.ok();
-    let (number, fence, at, ttl) = (field()?, field()?, field()?, field()?);
-    let fence = Fence::try_from(fence).ok().filter(|_| fence > 0);
-    let (heard, ttl) = (Moment::now(), Duration::from_millis(ttl));
-    Some((number, Handover { heard, at, ttl, fence }))
 }

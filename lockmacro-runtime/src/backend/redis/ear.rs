@@ -9,8 +9,7 @@ use futures_util::StreamExt;
 use redis::{Client, RedisError};
 use tokio::task::JoinSet;
 
-use super::connection::hear;
-use crate::waiting::Waiters;
+use super::grants::Grants;
 
 /// Passes grants on until it is dropped, its connection ends, or its runtime does.
 pub(super) struct Ear {
@@ -20,20 +19,16 @@ pub(super) struct Ear {
 }
 
 impl Ear {
-    /// Listens to `channel`, which the server has confirmed when this returns.
-    pub(super) async fn open(
-        client: &Client,
-        channel: &str,
-        waiters: Arc<Waiters>,
-    ) -> Result<Self, RedisError> {
+    /// Listens to the one channel, which the server has confirmed when this returns.
+    pub(super) async fn open(client: &Client, grants: &Arc<Grants>) -> Result<Self, RedisError> {
         let (mut sink, mut messages) = client.get_async_pubsub().await?.split();
-        sink.subscribe(channel).await?;
+        sink.subscribe(grants.channel(0)).await?;
         let open = Arc::new(AtomicBool::new(true));
-        let open_while = OpenWhile { open: Arc::clone(&open), waiters };
+        let open_while = OpenWhile { open: Arc::clone(&open), grants: Arc::clone(grants) };
         let mut task = JoinSet::new();
         task.spawn(async move {
             while let Some(message) = messages.next().await {
-                hear(&open_while.waiters, message.get_payload_bytes());
+                open_while.grants.hear(message.get_payload_bytes());
             }
         });
         Ok(Self { open, _task: task })
@@ -47,12 +42,12 @@ impl Ear {
 /// However the task ends, everybody asks again, and finds that the ear is closed.
 struct OpenWhile {
     open: Arc<AtomicBool>,
-    waiters: Arc<Waiters>,
+    grants: Arc<Grants>,
 }
 
 impl Drop for OpenWhile {
     fn drop(&mut self) {
         self.open.store(false, Ordering::Release);
-        self.waiters.alarm_all();
+        self.grants.waiters.alarm_where(|_| true);
     }
 }

@@ -34,6 +34,14 @@ impl<T: Clone + Send + Sync + 'static> Errand<T> {
         result.clone()
     }
 
+    /// Has the work done, unless it is under way, and does not wait for it.
+    pub(super) fn begin<W>(&self, work: impl FnOnce() -> W)
+    where
+        W: Future<Output = T> + Send + 'static,
+    {
+        drop(self.join(work));
+    }
+
     fn join<W>(&self, work: impl FnOnce() -> W) -> watch::Receiver<Option<T>>
     where
         W: Future<Output = T> + Send + 'static,

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::node::Patience;
+use super::node::{Node, Patience};
+use super::script::ACQUIRE;
 use super::tries::Tries;
 use super::trouble::{Passing, Trouble};
-use super::{CLAIM_MS, Redis, Reply, late};
+use super::{CLAIM_MS, Nodes, Redis, Reply, answer, late};
 use crate::backend::{Answer, Claim, Failed, Grant, Line};
 use crate::clock::Moment;
 use crate::error::Unavailability;
+use crate::side::slot;
 use crate::waiting::{Handover, News, PLACE, PLACES, Sample, Waiter, tick};
 
 /// An instant that far away stands for none.
@@ -21,7 +23,7 @@ impl Redis {
     /// Waits in line for at most `wait`.
     pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Result<Answer, Failed> {
         let until = Instant::now().checked_add(wait);
-        let waiter = self.node.waiters().join();
+        let waiter = self.grants().waiters.join(self.slot_of(claim));
         let mut resent = false;
         loop {
             // Boxed: it is large, and most of the time is spent without it.
@@ -118,11 +120,32 @@ impl Redis {
         waiter: &Waiter,
         patience: Patience,
     ) -> Result<(Reply, bool), Trouble> {
+        let cluster = match &self.nodes {
+            Nodes::One(node) => return self.ask_node(node, claim, waiter, patience).await,
+            Nodes::Cluster(cluster) => cluster,
+        };
+        let mut way = cluster.way(waiter.slot(), patience).await?;
+        loop {
+            let node = way.node.clone();
+            let asked = self.ask_node(&node, claim, waiter, patience).await;
+            if let Some(answer) = way.follow(asked).await {
+                return answer;
+            }
+        }
+    }
+
+    async fn ask_node(
+        &self,
+        node: &Node,
+        claim: &Claim,
+        waiter: &Waiter,
+        patience: Patience,
+    ) -> Result<(Reply, bool), Trouble> {
         // Before the question: a grant may be on its way as soon as that is answered.
-        let heard = self.node.listen(patience).await?;
+        let heard = node.listen(waiter.slot(), patience).await?;
         let ttl = claim.ttl.as_millis().to_string();
         let (fenced, probe) = (u8::from(claim.fenced), u8::from(heard));
-        let (number, channel) = (waiter.number, self.node.channel());
+        let (number, channel) = (waiter.number, node.grants().channel(waiter.slot()));
         let args = [
             claim.token.expose(),
             &ttl,
@@ -132,7 +155,17 @@ impl Redis {
             &PLACE.as_millis().to_string(),
             &format!("{ttl}|{fenced}|{probe}|{number}|{channel}"),
         ];
-        Ok((self.question(claim, &args, patience).await?, heard))
+        let sent = Moment::now();
+        let reply = node.eval(&ACQUIRE, claim.keys(), &args, patience).await?;
+        Ok((answer(reply, sent)?, heard))
+    }
+
+    /// The slot in which a claim waits; without a cluster there is only one.
+    fn slot_of(&self, claim: &Claim) -> u16 {
+        match &self.nodes {
+            Nodes::One(_) => 0,
+            Nodes::Cluster(_) => slot(claim.key.as_str()),
+        }
     }
 
     /// A server in trouble is given as long as the caller waits anyway.

@@ -1,11 +1,15 @@
 //! Locks on one Redis server: `SET NX PX`, three scripts, and what to do when no answer comes.
 
+mod cluster;
 mod connection;
 mod ear;
 mod errand;
+mod grants;
 mod greeting;
 mod line;
+mod listening;
 mod many;
+mod map;
 mod node;
 mod script;
 mod tls;
@@ -20,6 +24,8 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
+use self::cluster::Cluster;
+use self::grants::Grants;
 use self::node::{Node, Patience};
 use self::script::{ACQUIRE, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
 use self::tries::Tries;
@@ -44,21 +50,38 @@ const RENEWAL_MIN: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Redis {
-    node: Node,
+    nodes: Nodes,
     timeout: Duration,
     /// Whether the server wants the keys of a script in one slot, as it has told by CROSSSLOT.
     slots: Arc<AtomicBool>,
 }
 
+/// Where the keys are.
+#[derive(Debug)]
+enum Nodes {
+    One(Node),
+    Cluster(Cluster),
+}
+
 impl Redis {
-    /// Locks on the server at `url`, not connected yet. No call takes longer than `timeout`.
+    /// Locks on the server at `url`, or the cluster, not connected yet. No call takes longer than
+    /// `timeout`.
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
-        Ok(Self { node: Node::new(url, timeout)?, timeout, slots: Arc::default() })
+        let cluster = Cluster::is_meant(url);
+        let nodes = match cluster {
+            true => Nodes::Cluster(Cluster::new(url, timeout)?),
+            false => Nodes::One(Node::new(url, timeout)?),
+        };
+        Ok(Self { nodes, timeout, slots: Arc::new(AtomicBool::new(cluster)) })
     }
 
     pub(crate) fn apart(&self) -> Self {
         let (timeout, slots) = (self.timeout, Arc::clone(&self.slots));
-        Self { node: self.node.apart(), timeout, slots }
+        let nodes = match &self.nodes {
+            Nodes::One(node) => Nodes::One(node.apart()),
+            Nodes::Cluster(cluster) => Nodes::Cluster(cluster.apart()),
+        };
+        Self { nodes, timeout, slots }
     }
 
     /// Connects, or says why not.
@@ -67,7 +90,11 @@ impl Redis {
         let nothing = LockKey::from("");
         let mut tries = Tries::new(self.patience());
         loop {
-            let trouble = match self.node.ready(tries.patience.until).await {
+            let ready = match &self.nodes {
+                Nodes::One(node) => node.ready(tries.patience.until).await,
+                Nodes::Cluster(cluster) => cluster.ready(tries.patience.until).await,
+            };
+            let trouble = match ready {
                 Ok(()) => return Ok(()),
                 Err(Trouble::Passing(passing)) => tries.after(passing).await.err(),
                 Err(trouble) => Some(trouble),
@@ -79,7 +106,10 @@ impl Redis {
     }
 
     pub(crate) fn disconnect(&self) {
-        self.node.disconnect();
+        match &self.nodes {
+            Nodes::One(node) => node.disconnect(),
+            Nodes::Cluster(cluster) => cluster.disconnect(),
+        }
     }
 
     pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
@@ -178,7 +208,11 @@ impl Redis {
             let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
             set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl);
             let sent = Moment::now();
-            match self.node.call(&set, patience).await? {
+            let reply = match &self.nodes {
+                Nodes::One(node) => node.call(&set, patience).await,
+                Nodes::Cluster(cluster) => Box::pin(cluster.call(&claim.key, &set, patience)).await,
+            };
+            match reply? {
                 Value::Okay => return Ok(Reply::Granted { sent, fences: Fences::default() }),
                 Value::Nil => {}
                 other => return Err(unexpected(&other)),
@@ -197,28 +231,7 @@ impl Redis {
         patience: Patience,
     ) -> Result<Reply, Trouble> {
         let sent = Moment::now();
-        match self.eval(&ACQUIRE, claim, args, patience).await? {
-            Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
-            Value::BulkString(number) => {
-                Ok(Reply::Granted { sent, fences: [fence(&number)?].into_iter().collect() })
-            }
-            Value::Array(parts) => match parts.as_slice() {
-                [Value::Int(left), Value::BulkString(held), place @ ..] => Ok(Reply::Busy {
-                    nth: 0,
-                    owner: label_of(held),
-                    left: u64::try_from(*left).ok().map(Duration::from_millis),
-                    place: match place {
-                        [Value::Int(rank), Value::BulkString(time)] => {
-                            let server = number(time).ok_or_else(|| unexpected(&place[1]))?;
-                            Some((u32::try_from(*rank).ok(), Sample { sent, server }))
-                        }
-                        _ => None,
-                    },
-                }),
-                _ => Err(unexpected(&Value::Array(parts))),
-            },
-            other => Err(unexpected(&other)),
-        }
+        answer(self.eval(&ACQUIRE, claim, args, patience).await?, sent)
     }
 
     /// Calls a script with the claim's keys.
@@ -229,11 +242,23 @@ impl Redis {
         args: &[&str],
         patience: Patience,
     ) -> Result<Value, Trouble> {
-        let reply = self.node.eval(script, claim.keys(), args, patience).await;
+        let reply = match &self.nodes {
+            Nodes::One(node) => node.eval(script, claim.keys(), args, patience).await,
+            Nodes::Cluster(cluster) => {
+                Box::pin(cluster.eval(script, claim.keys(), args, patience)).await
+            }
+        };
         if let Err(Trouble::CrossSlot) = reply {
             self.slots.store(true, Ordering::Relaxed);
         }
         reply
+    }
+
+    fn grants(&self) -> &Grants {
+        match &self.nodes {
+            Nodes::One(node) => node.grants(),
+            Nodes::Cluster(cluster) => cluster.grants(),
+        }
     }
 
     fn patience(&self) -> Patience {
@@ -244,6 +269,32 @@ impl Redis {
     fn brief(&self) -> Patience {
         let answer = self.timeout / TRIES;
         Patience::new(answer, answer)
+    }
+}
+
+/// Reads the answer to a question that was sent at `sent`.
+fn answer(reply: Value, sent: Moment) -> Result<Reply, Trouble> {
+    match reply {
+        Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
+        Value::BulkString(number) => {
+            Ok(Reply::Granted { sent, fences: [fence(&number)?].into_iter().collect() })
+        }
+        Value::Array(parts) => match parts.as_slice() {
+            [Value::Int(left), Value::BulkString(held), place @ ..] => Ok(Reply::Busy {
+                nth: 0,
+                owner: label_of(held),
+                left: u64::try_from(*left).ok().map(Duration::from_millis),
+                place: match place {
+                    [Value::Int(rank), Value::BulkString(time)] => {
+                        let server = number(time).ok_or_else(|| unexpected(&place[1]))?;
+                        Some((u32::try_from(*rank).ok(), Sample { sent, server }))
+                    }
+                    _ => None,
+                },
+            }),
+            _ => Err(unexpected(&Value::Array(parts))),
+        },
+        other => Err(unexpected(&other)),
     }
 }
 

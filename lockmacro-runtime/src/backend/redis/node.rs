@@ -9,25 +9,29 @@ use redis::{Cmd, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::connection::{Connection, Connector, Hearing};
+use super::connection::{Connection, Connector};
 use super::errand::Errand;
+use super::grants::Grants;
 use super::script::Script;
 use super::trouble::{Passing, Trouble};
-use crate::error::LockError;
+use crate::error::{LockError, Unavailability};
 use crate::key::LockKey;
-use crate::waiting::Waiters;
 
 /// Calls in a row without an answer after which a connection is given up.
 const SILENT_CALLS: u32 = 2;
 
 /// Clones are the same node.
 #[derive(Clone)]
-pub(super) struct Node(Arc<Inner>);
+pub(super) struct Node {
+    pub(super) inner: Arc<Inner>,
+    /// Whether each command comes after an ASKING.
+    asking: bool,
+}
 
-struct Inner {
-    connector: Connector,
+pub(super) struct Inner {
+    pub(super) connector: Connector,
     live: Mutex<Option<Connection>>,
-    timeout: Duration,
+    pub(super) timeout: Duration,
     connecting: Errand<Result<Connection, Trouble>>,
     loading: Errand<()>,
 }
@@ -57,47 +61,69 @@ impl Node {
 
     /// The same server through a connection of its own.
     pub(super) fn apart(&self) -> Self {
-        Self::with(self.0.connector.apart(), self.0.timeout)
+        Self::with(self.inner.connector.apart(), self.inner.timeout)
     }
 
-    fn with(connector: Connector, timeout: Duration) -> Self {
-        Self(Arc::new(Inner {
+    pub(super) fn with(connector: Connector, timeout: Duration) -> Self {
+        let inner = Inner {
             connector,
             live: Mutex::new(None),
             timeout,
             connecting: Errand::new(timeout),
             loading: Errand::new(timeout),
-        }))
+        };
+        Self::of(Arc::new(inner))
     }
 
-    /// Who waits for grants on [`channel`](Self::channel).
-    pub(super) fn waiters(&self) -> &Arc<Waiters> {
-        &self.0.connector.waiters
+    pub(super) fn of(inner: Arc<Inner>) -> Self {
+        Self { inner, asking: false }
     }
 
-    pub(super) fn channel(&self) -> &str {
-        &self.0.connector.channel
+    /// The same node of a cluster for a slot that is only on its way there.
+    pub(super) fn asking(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), asking: true }
     }
 
-    /// Sees to it that grants can be heard; tells whether they can.
-    pub(super) async fn listen(&self, patience: Patience) -> Result<bool, Trouble> {
-        self.0.connector.hear();
-        loop {
-            let live = self.connect(patience.until).await?;
-            match live.hearing() {
-                Hearing::Yes | Hearing::Apart => return Ok(true),
-                Hearing::Refused => return Ok(false),
-                // Whoever has sent something by the old one still gets the answer by it.
-                Hearing::NotAsked => self.discard(&live),
-            }
-        }
+    pub(super) fn is_asking(&self) -> bool {
+        self.asking
+    }
+
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    pub(super) fn endpoint(&self) -> Option<(&str, u16)> {
+        self.inner.connector.endpoint()
+    }
+
+    pub(super) fn grants(&self) -> &Arc<Grants> {
+        &self.inner.connector.grants
     }
 
     /// Sends a command and waits for its reply.
     pub(super) async fn call(&self, command: &Cmd, patience: Patience) -> Result<Value, Trouble> {
         let mut live = self.connect(patience.until).await?;
+        self.send(&mut live, command, patience).await
+    }
+
+    /// Sends a command by this connection.
+    pub(super) async fn send(
+        &self,
+        live: &mut Connection,
+        command: &Cmd,
+        patience: Patience,
+    ) -> Result<Value, Trouble> {
         let until = patience.until.min(Instant::now() + patience.answer);
-        match timeout_at(until, live.inner.send_packed_command(command)).await {
+        let reply = if self.asking {
+            Box::pin(timeout_at(until, live.asking(command))).await
+        } else {
+            timeout_at(until, live.inner.send_packed_command(command)).await
+        };
+        if live.channels.is_torn() {
+            self.discard(live);
+            return Err(torn());
+        }
+        match reply {
             Ok(reply) => {
                 live.answered();
                 let trouble = match reply.and_then(Value::extract_error) {
@@ -105,13 +131,13 @@ impl Node {
                     Err(error) => Trouble::from(error),
                 };
                 if matches!(&trouble, Trouble::Passing(passing) if passing.replace) {
-                    self.discard(&live);
+                    self.discard(live);
                 }
                 Err(trouble)
             }
             Err(_) => {
                 if live.unanswered() >= SILENT_CALLS || patience.strict {
-                    self.discard(&live);
+                    self.discard(live);
                 }
                 Err(Trouble::Passing(Passing::timeout("sent, and not answered", true)))
             }
@@ -148,7 +174,7 @@ impl Node {
             // Its caller may have gone meanwhile.
             let _ = answer.send(node.call(&text, patience).await);
         };
-        self.0.loading.done(send, patience.until).await;
+        self.inner.loading.done(send, patience.until).await;
         if let Ok(reply) = answered.try_recv() {
             return reply;
         }
@@ -173,37 +199,64 @@ impl Node {
         self.live().take();
     }
 
-    async fn connect(&self, until: Instant) -> Result<Connection, Trouble> {
-        if let Some(live) = &*self.live() {
-            return Ok(live.clone());
+    pub(super) async fn connect(&self, until: Instant) -> Result<Connection, Trouble> {
+        if let Some(live) = self.in_use() {
+            return Ok(live);
         }
         let node = self.clone();
-        let opened = self.0.connecting.done(|| async move { node.open().await }, until);
+        let opened = self.inner.connecting.done(|| async move { node.open().await }, until);
         Box::pin(opened)
             .await
             .unwrap_or_else(|| Err(Trouble::Passing(Passing::timeout("connecting", false))))
     }
 
     async fn open(&self) -> Result<Connection, Trouble> {
-        if let Some(live) = &*self.live() {
-            return Ok(live.clone());
+        if let Some(live) = self.in_use() {
+            return Ok(live);
         }
-        let opened = self.0.connector.open().await?;
+        let opened = self.inner.connector.open().await?;
         *self.live() = Some(opened.clone());
         Ok(opened)
     }
 
+    pub(super) fn in_use(&self) -> Option<Connection> {
+        self.live().as_ref().filter(|live| !live.channels.is_torn()).cloned()
+    }
+
     /// Gives a connection up, unless another caller has replaced it already.
-    fn discard(&self, dead: &Connection) {
+    pub(super) fn discard(&self, dead: &Connection) {
         if self.live().take_if(|live| live.is(dead)).is_some() {
-            self.waiters().alarm_all();
+            dead.channels.alarm();
+        }
+    }
+
+    /// Has `next` in the place of `last`, if that is still in use.
+    pub(super) fn replace(&self, last: &Connection, next: Connection) -> bool {
+        match &mut *self.live() {
+            Some(live) if live.is(last) => {
+                *live = next;
+                true
+            }
+            _ => false,
         }
     }
 
     fn live(&self) -> MutexGuard<'_, Option<Connection>> {
         // Nothing that runs under this mutex can panic.
-        self.0.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A slot was given away, and after that replies are not told apart: see [`Channels::is_torn`].
+///
+/// [`Channels::is_torn`]: super::grants::Channels::is_torn
+fn torn() -> Trouble {
+    Trouble::Passing(Passing {
+        reason: Unavailability::Disconnected,
+        detail: "a slot of the cluster was moved away".to_owned(),
+        unknown: true,
+        replace: true,
+    })
 }
 
 impl fmt::Debug for Node {

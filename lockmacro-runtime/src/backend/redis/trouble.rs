@@ -15,10 +15,21 @@ pub(super) enum Trouble {
     NotALock,
     /// The keys are in different slots of a cluster; nothing was applied.
     CrossSlot,
+    /// The key is on another node of a cluster; nothing was applied.
+    Elsewhere(Elsewhere),
     /// Nothing was applied, and nothing will be until a person mends it.
     Final(LockError),
     /// It may be over soon.
     Passing(Passing),
+}
+
+/// Where a node of a cluster sends its caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Elsewhere {
+    /// `host:port`; without a host it is the one that was asked.
+    pub(super) address: String,
+    /// Only this once, after an ASKING: the slot is being moved there.
+    pub(super) once: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -44,6 +55,10 @@ impl Trouble {
             Trouble::NoScript => unavailable(Unavailability::Protocol, "it forgets its scripts"),
             Trouble::NotALock => LockError::KeyNotALock { key: key.clone() },
             Trouble::CrossSlot => unavailable(Unavailability::ClusterDown, "it wants one slot"),
+            Trouble::Elsewhere(Elsewhere { address, .. }) => {
+                let detail = format!("the key is at {address}: give a `redis-cluster://` URL");
+                unavailable(Unavailability::ClusterDown, detail)
+            }
             Trouble::Final(error) => error,
             Trouble::Passing(Passing { reason, detail, .. }) => {
                 LockError::Unavailable { reason, detail }
@@ -142,7 +157,21 @@ fn of_reply(code: &str, text: &str) -> Trouble {
         "MASTERDOWN" => passing(Unavailability::PrimaryDown, true),
         "LOADING" => passing(Unavailability::Loading, false),
         "BUSY" => passing(Unavailability::BusyScript, false),
-        "CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK" => passing(Unavailability::ClusterDown, false),
+        "CLUSTERDOWN" | "TRYAGAIN" => passing(Unavailability::ClusterDown, false),
+        "MOVED" | "ASK" => match text.split_once(' ') {
+            Some((_slot, address)) => {
+                let address = address.trim_end().to_owned();
+                Trouble::Elsewhere(Elsewhere { address, once: code == "ASK" })
+            }
+            None => Trouble::Final(unavailable(Unavailability::Protocol, detail)),
+        },
+        // A slot that is being moved has lost a key while the script was at it.
+        _ if text.contains("access a non local key") => Trouble::Passing(Passing {
+            reason: Unavailability::ClusterDown,
+            detail,
+            unknown: true,
+            replace: false,
+        }),
         _ => Trouble::Final(unavailable(Unavailability::Protocol, detail)),
     }
 }

@@ -69,6 +69,10 @@ impl Address {
 }
 
 impl Settings {
+    pub(super) fn database(&self) -> i64 {
+        self.login.db()
+    }
+
     /// A client for the server there. `protocol` is another one than the URL's.
     pub(super) fn client(
         &self,

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
+use super::node::Node;
 use super::script::{RAISE, RELEASE};
 use super::trouble::{Passing, Trouble};
-use super::{CLAIM_MS, Redis, Reply, unexpected};
+use super::{CLAIM_MS, Nodes, Redis, Reply, unexpected};
 use crate::backend::Claim;
 use crate::error::{LockError, Unavailability};
 use crate::fence::{Fence, Fences};
@@ -44,7 +45,14 @@ impl Redis {
     /// The number of the connection in use, if there is one; another one leads to a server that may
     /// have been started again.
     pub(crate) fn connection(&self) -> Option<u64> {
-        self.node.connection()
+        self.only_node().ok()?.connection()
+    }
+
+    fn only_node(&self) -> Result<&Node, Trouble> {
+        match &self.nodes {
+            Nodes::One(node) => Ok(node),
+            Nodes::Cluster(_) => Err(unexpected(&Value::Nil)),
+        }
     }
 
     /// Connects if need be, and asks the server who it is.
@@ -52,11 +60,12 @@ impl Redis {
         let patience = self.brief();
         let nothing = LockKey::from("");
         let answer = async {
-            self.node.ready(patience.until).await?;
-            let connection = self.node.connection();
+            let node = self.only_node()?;
+            node.ready(patience.until).await?;
+            let connection = node.connection();
             let mut info = Cmd::new();
             info.arg("INFO").arg("server");
-            let Value::BulkString(text) = self.node.call(&info, patience).await? else {
+            let Value::BulkString(text) = node.call(&info, patience).await? else {
                 return Err(unexpected(&Value::Nil));
             };
             let text = String::from_utf8_lossy(&text);
@@ -66,7 +75,7 @@ impl Redis {
                 return Err(unexpected(&Value::Nil));
             };
             match connection {
-                Some(connection) if self.node.connection() == Some(connection) => {
+                Some(connection) if node.connection() == Some(connection) => {
                     let (run_id, uptime) = (run_id.to_owned(), Duration::from_secs(uptime));
                     Ok(Introduction { connection, run_id, uptime })
                 }

@@ -58,6 +58,10 @@ pub(super) fn names(urls: &[String]) -> Result<Vec<String>, LockError> {
         }
         _ => {}
     }
+    if urls.iter().any(|url| url.starts_with("redis-cluster:")) {
+        let why = "whether one of its servers was started again is not known";
+        return invalid(format!("a cluster cannot be a node: {why}"));
+    }
     let names: Vec<_> = urls.iter().map(|url| name(url)).collect();
     let mut seen = HashSet::new();
     match names.iter().find(|name| !seen.insert(*name)) {
@@ -80,7 +84,9 @@ fn name(url: &str) -> String {
     let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
     let name = match place {
         "" => format!("/{path}"),
-        _ if place.contains(',') || has_port(place) => place.to_owned(),
+        // Behind the same sentinels there may be several servers.
+        _ if place.contains(',') => format!("{place}/{path}"),
+        _ if has_port(place) => place.to_owned(),
         _ => format!("{place}:6379"),
     };
     name.to_ascii_lowercase()
@@ -136,6 +142,7 @@ mod tests {
         refused(&["redis://a"], "3 or more");
         refused(&["redis://a", "redis://b", "redis://c", "redis://d"], "an even number");
         refused(&["redis://a", "redis://b", "redis://u:p@A:6379/3"], "a:6379 and a:6379 are one");
+        refused(&["redis://a", "redis-cluster://b", "redis://c"], "a cluster cannot be a node");
         let many: Vec<_> = (0..65).map(|nth| format!("redis://h{nth}")).collect();
         assert!(names(&many).is_err());
     }

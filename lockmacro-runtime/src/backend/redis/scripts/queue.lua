@@ -40,17 +40,23 @@ local function record_of(token)
   return string.match(record, '^(%d+)|(%d+)|(%d)|(%d)|(%d+)|(.*)$')
 end
 
+-- In a cluster each slot has channels of its own, which are heard by its node and its replicas.
+local function is_in_a_slot(channel)
+  return string.sub(channel, 1, 5) == 'lm1:{'
+end
+
 -- Tells a waiter that it has the lock for `px` milliseconds from now on; with none, to ask again.
 local function tell(id, channel, fence, px)
   local word = id .. '|' .. fence .. '|' .. micros(now_us()) .. '|' .. px
-  return redis.pcall('PUBLISH', channel, word)
+  return redis.pcall(is_in_a_slot(channel) and 'SPUBLISH' or 'PUBLISH', channel, word)
 end
 
 -- Whether somebody listens to a waiter's channel here. Asked before anything is said: who listens to
 -- another node of a cluster, or to a primary of old, hears what is said here and does not count, and
 -- must not believe in a lock that was handed on meanwhile. An error tells nothing.
 local function is_heard(channel)
-  local listeners = redis.pcall('PUBSUB', 'NUMSUB', channel)[2]
+  local count = is_in_a_slot(channel) and 'SHARDNUMSUB' or 'NUMSUB'
+  local listeners = redis.pcall('PUBSUB', count, channel)[2]
   return type(listeners) ~= 'number' or listeners > 0
 end
 

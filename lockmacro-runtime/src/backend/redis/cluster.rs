@@ -1,0 +1,358 @@
+//! A Redis Cluster: which node has a slot, learnt from any of them, and followed when it moves.
+//!
+//! By the specification of Redis Cluster: MOVED tells for good where a slot is, ASK for the one
+//! command only. A command that was refused so was not applied.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::connection::Connector;
+use super::errand::Errand;
+use super::grants::Grants;
+use super::map::{Endpoint, Map, Range, slots};
+use super::node::{Node, Patience};
+use super::script::Script;
+use super::trouble::{Elsewhere, Passing, Trouble};
+use super::url::invalid;
+use crate::error::{LockError, Unavailability};
+use crate::key::LockKey;
+use crate::side::slot;
+
+/// So often one command is sent on to another node.
+const REDIRECTIONS: u32 = 8;
+/// After so long without an answer the next node is asked for the map, too.
+const STAGGER: Duration = Duration::from_millis(50);
+/// The map is not learnt more often than that.
+const LEARN_EVERY: Duration = Duration::from_millis(100);
+
+/// Clones are the same cluster.
+#[derive(Clone)]
+pub(super) struct Cluster(Arc<Shared>);
+
+struct Shared {
+    /// The nodes of the URL, from which all others have their settings.
+    seeds: Vec<Connector>,
+    grants: Arc<Grants>,
+    timeout: Duration,
+    map: RwLock<Map>,
+    learning: Errand<Result<(), Trouble>>,
+}
+
+impl Cluster {
+    /// A cluster that is not connected yet.
+    pub(super) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
+        let seeds = seeds(url).unwrap_or_default();
+        let seeds =
+            seeds.iter().map(|url| Connector::new(url, timeout)).collect::<Result<Vec<_>, _>>()?;
+        if seeds.iter().any(|seed| seed.endpoint().is_none() || seed.database() != 0) {
+            return Err(invalid("a cluster has hosts, and no databases but 0"));
+        }
+        Ok(Self::with(seeds, timeout))
+    }
+
+    /// Whether a URL is for a cluster.
+    pub(super) fn is_meant(url: &str) -> bool {
+        seeds(url).is_some()
+    }
+
+    /// The same cluster through connections of its own.
+    pub(super) fn apart(&self) -> Self {
+        let map = self.map();
+        let known = map.nodes().filter_map(|node| self.connector(node.endpoint()?));
+        let seeds = self.0.seeds.iter().map(Connector::apart).chain(known);
+        Self::with(seeds.collect(), self.0.timeout)
+    }
+
+    fn with(seeds: Vec<Connector>, timeout: Duration) -> Self {
+        let (grants, learning) = (Grants::new(true), Errand::new(timeout));
+        let map = RwLock::default();
+        Self(Arc::new(Shared { seeds, grants, timeout, map, learning }))
+    }
+
+    pub(super) fn grants(&self) -> &Arc<Grants> {
+        &self.0.grants
+    }
+
+    /// Makes sure that the map is known.
+    pub(super) async fn ready(&self, until: Instant) -> Result<(), Trouble> {
+        if self.map().is_known() {
+            return Ok(());
+        }
+        self.learnt(until).await
+    }
+
+    /// Ends all connections; the next calls make new ones.
+    pub(super) fn disconnect(&self) {
+        self.map().nodes().for_each(Node::disconnect);
+    }
+
+    pub(super) async fn call(
+        &self,
+        key: &LockKey,
+        command: &Cmd,
+        patience: Patience,
+    ) -> Result<Value, Trouble> {
+        let mut way = self.way(slot(key.as_str()), patience).await?;
+        loop {
+            let reply = way.node.call(command, patience).await;
+            if let Some(reply) = way.follow(reply).await {
+                return reply;
+            }
+        }
+    }
+
+    pub(super) async fn eval(
+        &self,
+        script: &Script,
+        keys: &[LockKey],
+        args: &[&str],
+        patience: Patience,
+    ) -> Result<Value, Trouble> {
+        let slot = keys.first().map_or(0, |key| slot(key.as_str()));
+        let mut way = self.way(slot, patience).await?;
+        loop {
+            let reply = way.node.eval(script, keys, args, patience).await;
+            if let Some(reply) = way.follow(reply).await {
+                return reply;
+            }
+        }
+    }
+
+    /// The way to the node of a slot.
+    pub(super) async fn way(&self, slot: u16, patience: Patience) -> Result<Way<'_>, Trouble> {
+        self.ready(patience.until).await?;
+        let mut node = self.map().node_of(slot);
+        if node.is_none() {
+            self.learnt(patience.until).await?;
+            node = self.map().node_of(slot);
+        }
+        let node = node.ok_or_else(|| down("no node has the slot"))?;
+        Ok(Way { cluster: self, slot, node, left: REDIRECTIONS, until: patience.until })
+    }
+
+    /// Learns the map, unless that was done just now.
+    async fn learnt(&self, until: Instant) -> Result<(), Trouble> {
+        if self.map().is_younger_than(LEARN_EVERY) {
+            return Ok(());
+        }
+        let cluster = self.clone();
+        let learnt = self.0.learning.done(|| async move { cluster.learn().await }, until);
+        let timeout = || Err(Trouble::Passing(Passing::timeout("asking for the slots", false)));
+        Box::pin(learnt).await.unwrap_or_else(timeout)
+    }
+
+    /// Has the map learnt, and does not wait for it.
+    fn learn_soon(&self) {
+        if !self.map().is_younger_than(LEARN_EVERY) {
+            let cluster = self.clone();
+            self.0.learning.begin(|| async move { cluster.learn().await });
+        }
+    }
+
+    /// Asks the nodes for the map, one soon after the other, until one has answered.
+    async fn learn(&self) -> Result<(), Trouble> {
+        let mut nodes: Vec<Node> = self.map().nodes().cloned().collect();
+        fastrand::shuffle(&mut nodes);
+        let strangers = self.0.seeds.iter().filter(|seed| {
+            let endpoint = seed.endpoint();
+            !nodes.iter().any(|node| node.endpoint() == endpoint)
+        });
+        let strangers = strangers.map(|seed| Node::with(seed.apart(), self.0.timeout));
+        let strangers: Vec<Node> = strangers.collect();
+        let mut nodes = nodes.into_iter().chain(strangers);
+        let (mut asked, mut trouble) = (JoinSet::new(), down("no node was asked"));
+        loop {
+            let more = match nodes.next() {
+                Some(node) => {
+                    let patience = Patience::new(self.0.timeout, self.0.timeout);
+                    asked.spawn(async move { (slots(&node, patience).await, node) });
+                    true
+                }
+                None => false,
+            };
+            let pause = if more { STAGGER } else { self.0.timeout };
+            match timeout(pause, asked.join_next()).await {
+                Ok(Some(Ok((Ok(ranges), node)))) => {
+                    self.take(&node, ranges)?;
+                    return Ok(());
+                }
+                Ok(Some(Ok((Err(told), _)))) => trouble = told,
+                Ok(None) if !more => return Err(trouble),
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes the map that a node has told over, and has who waits in a slot that moved follow it.
+    fn take(&self, told: &Node, ranges: Vec<Range>) -> Result<(), Trouble> {
+        let mut next = Map::default();
+        for range in ranges {
+            let node = self.node_at(&range.endpoint.beside(told.endpoint()), told)?;
+            next.give(range.first..=range.last, node);
+        }
+        let moved = {
+            let mut map = self.0.map.write().unwrap_or_else(PoisonError::into_inner);
+            let moved = next.differs_from(&map);
+            *map = next.known();
+            moved
+        };
+        self.0.grants.waiters.alarm_where(|slot| moved.contains(&slot));
+        Ok(())
+    }
+
+    /// The node at an address, which is a new one if none of the map has it.
+    fn node_at(&self, endpoint: &Endpoint, told: &Node) -> Result<Node, Trouble> {
+        let known = self.map().nodes().find(|node| endpoint.is(node.endpoint())).cloned();
+        if let Some(node) = known {
+            return Ok(node);
+        }
+        if endpoint.is(told.endpoint()) && Arc::ptr_eq(told.grants(), &self.0.grants) {
+            return Ok(told.clone());
+        }
+        let connector = self.connector((&endpoint.host, endpoint.port));
+        Ok(Node::with(connector.ok_or_else(|| down("no node is known"))?, self.0.timeout))
+    }
+
+    fn connector(&self, endpoint: (&str, u16)) -> Option<Connector> {
+        Some(self.0.seeds.first()?.to(endpoint, &self.0.grants))
+    }
+
+    /// The node that `told` has named instead of itself.
+    fn redirected(&self, slot: u16, to: &Elsewhere, told: &Node) -> Result<Node, Trouble> {
+        let Some(endpoint) = Endpoint::read(&to.address) else {
+            return Err(down("a node has sent us to no address"));
+        };
+        let node = self.node_at(&endpoint.beside(told.endpoint()), told)?;
+        if to.once {
+            return Ok(node.asking());
+        }
+        let moved = {
+            let mut map = self.0.map.write().unwrap_or_else(PoisonError::into_inner);
+            map.give(slot..=slot, node.clone())
+        };
+        if moved {
+            // Others may be elsewhere, too; and who waits in the slot has to follow it.
+            self.learn_soon();
+            self.0.grants.waiters.alarm_where(|waiting| waiting == slot);
+        }
+        Ok(node)
+    }
+
+    fn map(&self) -> RwLockReadGuard<'_, Map> {
+        // Nothing that runs under this lock can panic.
+        self.0.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where one command goes until a node has taken it.
+pub(super) struct Way<'a> {
+    cluster: &'a Cluster,
+    slot: u16,
+    pub(super) node: Node,
+    left: u32,
+    until: Instant,
+}
+
+impl Way<'_> {
+    /// The end of the command, unless it is to be sent to another node.
+    pub(super) async fn follow<T>(
+        &mut self,
+        reply: Result<T, Trouble>,
+    ) -> Option<Result<T, Trouble>> {
+        let mut passing = match reply {
+            Err(Trouble::Elsewhere(to)) => {
+                if self.left == 0 {
+                    return Some(Err(down("its nodes send us from one to the other")));
+                }
+                self.left -= 1;
+                return match self.cluster.redirected(self.slot, &to, &self.node) {
+                    Ok(node) => {
+                        self.node = node;
+                        None
+                    }
+                    Err(trouble) => Some(Err(trouble)),
+                };
+            }
+            Err(Trouble::Passing(passing)) => passing,
+            reply => return Some(reply),
+        };
+        if passing.replace {
+            // The slot may have a new primary, and who asks again at once finds it.
+            let _ = Box::pin(self.cluster.learnt(self.until)).await;
+        } else {
+            self.cluster.learn_soon();
+        }
+        if passing.reason == Unavailability::Refused {
+            passing.reason = Unavailability::ClusterDown;
+        }
+        Some(Err(Trouble::Passing(passing)))
+    }
+}
+
+/// The servers that a URL of a cluster names, each by a URL of its own; `None` for another URL.
+fn seeds(url: &str) -> Option<Vec<String>> {
+    let (scheme, rest) = url.split_once("://")?;
+    let scheme = scheme.strip_suffix("-cluster")?;
+    let (servers, more) = match rest.find(['/', '?']) {
+        Some(end) => rest.split_at(end),
+        None => (rest, ""),
+    };
+    let (user, hosts) = match servers.rfind('@') {
+        Some(end) => servers.split_at(end + 1),
+        None => ("", servers),
+    };
+    Some(hosts.split(',').map(|host| format!("{scheme}://{user}{host}{more}")).collect())
+}
+
+fn down(detail: &str) -> Trouble {
+    Trouble::Passing(Passing {
+        reason: Unavailability::ClusterDown,
+        detail: detail.to_owned(),
+        unknown: false,
+        replace: false,
+    })
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the connectors, which know the password.
+        f.debug_struct("Cluster")
+            .field("nodes", &self.map().nodes().count())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_server_of_a_url_has_its_user_and_settings() {
+        let url = "redis-cluster://shop:p%40ss@one:7000,two,[::1]:7002/0?protocol=resp3";
+        let urls = [
+            "redis://shop:p%40ss@one:7000/0?protocol=resp3",
+            "redis://shop:p%40ss@two/0?protocol=resp3",
+            "redis://shop:p%40ss@[::1]:7002/0?protocol=resp3",
+        ];
+        assert_eq!(seeds(url).unwrap(), urls);
+        assert_eq!(seeds("rediss-cluster://one").unwrap(), ["rediss://one"]);
+        assert_eq!(seeds("redis://one"), None);
+    }
+
+    #[test]
+    fn a_url_of_no_cluster_is_refused_without_its_password() {
+        let timeout = Duration::from_secs(1);
+        for url in
+            ["redis-cluster://", "redis-cluster://u:secret@one/3", "redis-cluster://one,,two"]
+        {
+            let error = Cluster::new(url, timeout).unwrap_err();
+            assert!(matches!(error, LockError::InvalidUrl { .. }), "{url}: {error:?}");
+            assert!(!format!("{error:?}").contains("secret"));
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Locks on a Redis Cluster: whichever node has a key, and while its slot moves or its node fails.
+
+mod moves;
+mod routing;
+mod waits;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_tests::{Cluster, eventually};
+use tokio::sync::OnceCell;
+
+/// A ttl that never ends within a test.
+const LONG: Duration = Duration::from_secs(60);
+/// Far below `LONG`, far above what a loaded machine needs.
+const SOON: Duration = Duration::from_secs(10);
+
+type Locked<T> = Result<T, LockError>;
+
+const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// Three primaries, for all tests that change nothing about them.
+async fn shared() -> &'static Cluster {
+    static SHARED: OnceCell<Cluster> = OnceCell::const_new();
+    SHARED.get_or_init(|| Cluster::start(3, 0)).await
+}
+
+/// A key that no other test uses.
+fn key(name: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{name}:{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Keys of different slots, one on each of the first `nodes`.
+fn a_key_on_each(cluster: &Cluster, nodes: usize) -> Vec<String> {
+    let on = |nth| (0..).map(|_| key("of")).find(|key| cluster.owner(key) == nth).expect("endless");
+    (0..nodes).map(on).collect()
+}
+
+async fn manager(cluster: &Cluster) -> LockManager {
+    LockManager::connect(&cluster.url()).await.expect("the cluster is there")
+}
+
+fn lock(manager: &LockManager, key: &str) -> Lock {
+    Lock::new(key).ttl(LONG).manager(manager)
+}
+
+/// Where the waiters of a key without braces stand.
+fn line_of(key: &str) -> String {
+    format!("lm1:wq:{{{key}}}")
+}
+
+/// Waits until so many stand in line for a key.
+async fn line_reaches(cluster: &Cluster, key: &str, length: usize) {
+    let mut admin = cluster.admin_of(key);
+    eventually(&format!("{length} in line"), SOON, || {
+        std::future::ready(admin.ask::<usize>(&["ZCARD", &line_of(key)]) == length)
+    })
+    .await;
+}
+
+/// Waits until nothing of a key is left anywhere but fences.
+async fn keeps_nothing_of(cluster: &Cluster, key: &str) {
+    let is_fence = |name: &str| name.starts_with("lm1:wf:") || name.starts_with("lm1:tf:");
+    let is_left = |name: &String| name.contains(key) && !is_fence(name);
+    eventually(&format!("nothing is left of {key}"), SOON, || {
+        std::future::ready(!cluster.keys().iter().any(is_left))
+    })
+    .await;
+}

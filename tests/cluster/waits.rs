@@ -1,0 +1,169 @@
+//! Grants come by the channel of the key's slot.
+
+use std::pin::pin;
+use std::time::Instant;
+
+use lockmacro_runtime::Lock;
+use lockmacro_tests::Cluster;
+use tokio::task::JoinSet;
+
+use crate::{
+    LONG, Locked, a_key_on_each, keeps_nothing_of, key, line_of, line_reaches, lock, manager, ms,
+    shared,
+};
+
+/// The channels of slots that a node is asked for.
+fn channels(cluster: &Cluster, nth: usize) -> Vec<String> {
+    cluster.admin(nth).ask(&["PUBSUB", "SHARDCHANNELS"])
+}
+
+#[tokio::test]
+async fn who_waits_is_told_and_does_not_poll() {
+    let cluster = Cluster::start(2, 0).await;
+    let (holder, waiter) = (manager(&cluster).await, manager(&cluster).await);
+    let key = &a_key_on_each(&cluster, 2)[1];
+    // The first hand-over has the server load the scripts, and opens the channel.
+    for _ in 0..2 {
+        let guard = lock(&holder, key).acquire().await.expect("free");
+        let waiting = Lock::new(key.as_str()).ttl(ms(5_000)).wait(LONG).manager(&waiter);
+        let waiting = tokio::spawn(waiting.run(async { Locked::Ok(()) }));
+        line_reaches(&cluster, key, 1).await;
+        let mut admin = cluster.admin(1);
+        admin.forget_calls();
+        let asked = Instant::now();
+        guard.release().await.expect("still held");
+        waiting.await.expect("no panic").expect("served");
+        let calls = admin.calls();
+        if asked.elapsed() < ms(500) {
+            // A release that hands over, and another one; whoever ticked would have asked, too.
+            let count = |name: &str| calls.iter().find(|(n, _)| n == name).map_or(0, |(_, c)| *c);
+            assert!(count("evalsha") <= 2 && count("eval") <= 2, "{calls:?}");
+            assert_eq!((count("spublish"), count("publish")), (1, 0), "{calls:?}");
+        }
+    }
+    keeps_nothing_of(&cluster, key).await;
+    assert_eq!((channels(&cluster, 0).len(), channels(&cluster, 1).len()), (0, 1));
+}
+
+#[tokio::test]
+async fn an_acquisition_of_many_waiters_costs_two_commands_and_a_push() {
+    const WAITERS: usize = 100;
+    let cluster = Cluster::start(1, 0).await;
+    let managers = [manager(&cluster).await, manager(&cluster).await];
+    let key = key("hot");
+    for attempt in 1.. {
+        let guard = lock(&managers[0], &key).acquire().await.expect("free");
+        let mut tasks = JoinSet::new();
+        let mut admin = cluster.admin(0);
+        let start = Instant::now();
+        admin.forget_calls();
+        for nth in 0..WAITERS {
+            let lock = Lock::new(key.as_str()).ttl(ms(5_000)).wait_forever();
+            tasks.spawn(lock.manager(&managers[nth % 2]).run(async { Locked::Ok(()) }));
+        }
+        line_reaches(&cluster, &key, WAITERS).await;
+        guard.release().await.expect("still held");
+        while let Some(ended) = tasks.join_next().await {
+            ended.expect("no panic").expect("served");
+        }
+        let calls = admin.calls();
+        // On a machine so loaded that they had to refresh their places, and while the scripts are
+        // loaded, it is another measure.
+        if attempt > 1 && start.elapsed() < ms(1_500) {
+            let count = |names: &[&str]| -> u64 {
+                calls.iter().filter(|(n, _)| names.contains(&&**n)).map(|(_, count)| count).sum()
+            };
+            let waiters = WAITERS as u64;
+            assert!(count(&["eval", "evalsha"]) <= 2 * waiters + 1, "{calls:?}");
+            assert_eq!(count(&["spublish"]), waiters, "{calls:?}");
+            assert_eq!(count(&["ssubscribe", "publish"]), 0, "{calls:?}");
+            break;
+        }
+        assert!(attempt < 6, "100 hand-overs take longer than a tick here");
+    }
+}
+
+#[tokio::test]
+async fn waiters_of_several_processes_are_served_in_order_on_every_node() {
+    let cluster = shared().await;
+    let managers = [manager(cluster).await, manager(cluster).await, manager(cluster).await];
+    for key in a_key_on_each(cluster, 3) {
+        let guard = lock(&managers[0], &key).acquire().await.expect("free");
+        let (said, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let mut tasks = JoinSet::new();
+        for nth in 0..9 {
+            let said = said.clone();
+            tasks.spawn(lock(&managers[nth % 3], &key).wait(LONG).run(async move {
+                said.send(nth).expect("the test listens");
+                Locked::Ok(())
+            }));
+            line_reaches(cluster, &key, nth + 1).await;
+        }
+        guard.release().await.expect("still held");
+        for nth in 0..9 {
+            assert_eq!(heard.recv().await, Some(nth));
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended.expect("no panic").expect("served");
+        }
+        keeps_nothing_of(cluster, &key).await;
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_dropped_at_any_point_leaves_no_trace() {
+    let cluster = shared().await;
+    let manager = manager(cluster).await;
+    let key = key("dropped");
+    for polls in 1..12 {
+        let guard = lock(&manager, &key).acquire().await.expect("free");
+        let waiting = lock(&manager, &key).wait(LONG).run(async { Locked::Ok(()) });
+        let waiting = lockmacro_tests::drop_after_polls(waiting, polls);
+        let released = async {
+            tokio::task::yield_now().await;
+            tokio::time::sleep(ms(polls as u64)).await;
+            guard.release().await
+        };
+        let (_, released) = tokio::join!(waiting, released);
+        released.expect("still held");
+        keeps_nothing_of(cluster, &key).await;
+    }
+    for polls in 1..8 {
+        let locked = lock(&manager, &key).run(async {
+            tokio::task::yield_now().await;
+            Locked::Ok(())
+        });
+        lockmacro_tests::drop_after_polls(locked, polls).await;
+        keeps_nothing_of(cluster, &key).await;
+    }
+}
+
+#[tokio::test]
+async fn a_dead_waiter_is_passed_over() {
+    let cluster = shared().await;
+    let (holder, next) = (manager(cluster).await, manager(cluster).await);
+    let key = key("dead");
+    let guard = lock(&holder, &key).acquire().await.expect("free");
+    // A place whose process is gone: nobody listens to its channel.
+    let slot = cluster.slot(&key);
+    let tag = (0..).map(|n: u32| n.to_string()).find(|n| cluster.slot(n) == slot).expect("endless");
+    let mut admin = cluster.admin_of(&key);
+    let record = format!("9999999999999|60000|0|1|1|lm1:{{{tag}}}:gone");
+    admin.ask::<()>(&["ZADD", &line_of(&key), "1", "gone"]);
+    admin.ask::<()>(&["HSET", &format!("lm1:ww:{{{key}}}"), "gone", &record]);
+    let mut waiting = pin!(lock(&next, &key).wait(LONG).acquire());
+    let mut released = Some(guard);
+    let start = Instant::now();
+    let granted = tokio::select! {
+        granted = &mut waiting => granted,
+        () = async {
+            line_reaches(cluster, &key, 2).await;
+            released.take().expect("held").release().await.expect("still held");
+            std::future::pending::<()>().await
+        } => unreachable!(),
+    };
+    let guard = granted.expect("served");
+    assert!(start.elapsed() < ms(4_000), "it waited for the claim of a dead one to end");
+    guard.release().await.expect("still held");
+    keeps_nothing_of(cluster, &key).await;
+}
