@@ -97,6 +97,12 @@ async fn run(args: &Args) -> Result<bool, StartError> {
             "--php-like locks keys on a server: set REDIS_URL, as in redis://127.0.0.1".into()
         );
     }
+    let several = url.as_deref().is_some_and(|url| url.contains("-cluster://"));
+    if several && (args.php_like || args.lose) {
+        return Err(
+            "--php-like and --lose send commands of their own: set REDIS_URL to one server".into(),
+        );
+    }
     let batch = Batch::read(&args.file)?;
     let shares = shares(&batch.requests, args.desks, args.php_like);
     let file = tempfile::NamedTempFile::new()?;

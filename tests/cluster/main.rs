@@ -1,7 +1,10 @@
 //! Locks on a Redis Cluster: whichever node has a key, and while its slot moves or its node fails.
 
+mod access;
+mod failover;
 mod moves;
 mod routing;
+mod rush;
 mod waits;
 
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,14 +1,11 @@
 //! A slot moves to another node while its locks are held and waited for.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-
-use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Cluster, eventually};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::rush::Rush;
 use crate::{
     LONG, Locked, SOON, a_key_on_each, keeps_nothing_of, line_of, line_reaches, lock, manager, ms,
 };
@@ -74,56 +71,6 @@ async fn waiters_follow_a_slot_and_are_served_in_order() {
     assert_eq!(listeners(&cluster, 0, key), 0);
 }
 
-/// Keeps a lock busy from several processes until it is told to stop.
-struct Rush {
-    tasks: JoinSet<()>,
-    over: Arc<AtomicBool>,
-    bodies: Arc<AtomicU32>,
-}
-
-impl Rush {
-    fn on(key: &str, managers: &[LockManager]) -> Rush {
-        let (over, bodies) = (Arc::<AtomicBool>::default(), Arc::<AtomicU32>::default());
-        let inside = Arc::new(AtomicU32::new(0));
-        let mut tasks = JoinSet::new();
-        for nth in 0..12 {
-            let (key, manager) = (key.to_owned(), managers[nth % managers.len()].clone());
-            let (over, bodies, inside) = (over.clone(), bodies.clone(), inside.clone());
-            tasks.spawn(async move {
-                while !over.load(Ordering::SeqCst) {
-                    let body = async {
-                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two bodies");
-                        tokio::time::sleep(ms(1)).await;
-                        assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1);
-                        bodies.fetch_add(1, Ordering::SeqCst);
-                        Locked::Ok(())
-                    };
-                    let lock = Lock::new(key.as_str()).ttl(ms(20_000)).manager(&manager);
-                    // Every outcome is of its type; most are none but `Ok`.
-                    lock.wait(LONG).run(body).await.expect("served");
-                }
-            });
-        }
-        Rush { tasks, over, bodies }
-    }
-
-    /// Waits until so many more bodies have run.
-    async fn goes_on(&self, more: u32) {
-        let from = self.bodies.load(Ordering::SeqCst);
-        eventually("bodies run", SOON, || {
-            std::future::ready(self.bodies.load(Ordering::SeqCst) >= from + more)
-        })
-        .await;
-    }
-
-    async fn ends(mut self) {
-        self.over.store(true, Ordering::SeqCst);
-        while let Some(ended) = self.tasks.join_next().await {
-            ended.expect("no two bodies");
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_moves_to_and_fro_under_contention_without_two_bodies_or_a_lock_that_is_stuck() {
     let cluster = Cluster::start(3, 0).await;
@@ -139,5 +86,26 @@ async fn a_slot_moves_to_and_fro_under_contention_without_two_bodies_or_a_lock_t
         rush.goes_on(20).await;
     }
     rush.ends().await;
+    keeps_nothing_of(&cluster, key).await;
+}
+
+#[tokio::test]
+async fn a_lock_is_given_back_and_taken_while_its_slot_is_on_its_way() {
+    let cluster = Cluster::start(2, 0).await;
+    let (one, other) = (manager(&cluster).await, manager(&cluster).await);
+    let key = &a_key_on_each(&cluster, 1)[0];
+    let guard = lock(&one, key).acquire().await.expect("free");
+    let carried = lock(&one, &format!("{{{key}}}:carried")).acquire().await.expect("free");
+    let moving = cluster.begin_to_move(key, 1);
+    guard.extend(LONG).await.expect("still held");
+    guard.release().await.expect("still held");
+    // Its keys are nowhere: it is taken where the slot goes.
+    let taken = lock(&other, key).acquire().await.expect("free");
+    assert!(lock(&one, key).acquire().await.is_err());
+    moving.carry_keys();
+    carried.extend(LONG).await.expect("still held");
+    carried.release().await.expect("still held");
+    taken.release().await.expect("still held");
+    moving.end();
     keeps_nothing_of(&cluster, key).await;
 }

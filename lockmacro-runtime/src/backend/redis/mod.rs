@@ -18,6 +18,7 @@ mod trouble;
 mod url;
 mod vote;
 
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -27,7 +28,7 @@ use redis::{Cmd, Value};
 use self::cluster::Cluster;
 use self::grants::Grants;
 use self::node::{Node, Patience};
-use self::script::{ACQUIRE, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
+use self::script::{ACQUIRE, FREE, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
 use self::tries::Tries;
 use self::trouble::{Passing, Trouble};
 use super::{Answer, Claim, Failed, Grant, Line, Released};
@@ -149,7 +150,14 @@ impl Redis {
         let keep = claim.keep().as_millis().to_string();
         let args = [claim.token.expose(), &keep, CLAIM_MS];
         let script = if claim.several.is_empty() { &RELEASE } else { &RELEASE_EACH };
-        let (held, resent) = self.own(script, claim, &args, self.brief()).await?;
+        let answer = match self.own(script, claim, &args, self.brief()).await {
+            Err(error) if is_split(&error) && keep == "0" => {
+                // What is not held may still stand in line, and then is not done with.
+                if Box::pin(self.free(claim)).await { Ok((true, false)) } else { Err(error) }
+            }
+            answer => answer,
+        };
+        let (held, resent) = answer?;
         Ok(match held {
             true => Released::Held,
             // The first one may have found it.
@@ -167,6 +175,16 @@ impl Redis {
         let script = if claim.several.is_empty() { &RENEW } else { &RENEW_EACH };
         let (held, _) = self.own(script, claim, &args, patience).await?;
         Ok(held)
+    }
+
+    /// Gives locks back without a look at their lines; tells whether all of them were held.
+    async fn free(&self, claim: &Claim) -> bool {
+        let mut held = true;
+        for key in claim.keys() {
+            let (part, args) = (claim.part(slice::from_ref(key)), [claim.token.expose()]);
+            held &= matches!(self.own(&FREE, &part, &args, self.brief()).await, Ok((true, _)));
+        }
+        held
     }
 
     /// Calls a script that does something to a lock if it is still the token's own. Tells whether
@@ -311,6 +329,11 @@ enum Reply {
         left: Option<Duration>,
         place: Option<(Option<u32>, Sample)>,
     },
+}
+
+/// Whether keys of one lock are at different nodes, because their slot is being moved.
+fn is_split(error: &LockError) -> bool {
+    matches!(error, LockError::Unavailable { detail, .. } if detail.starts_with("TRYAGAIN"))
 }
 
 fn late(sent: Moment, ttl: Duration) -> bool {

@@ -30,6 +30,7 @@ pub(super) static ACQUIRE: Script =
     script!(["q", "w", "f"], "scripts/queue.lua", "scripts/acquire.lua");
 pub(super) static RELEASE: Script =
     script!(["q", "w", "f"], "scripts/alone.lua", "scripts/queue.lua", "scripts/release.lua");
+pub(super) static FREE: Script = script!([], "scripts/free.lua");
 pub(super) static RENEW: Script = script!([], "scripts/renew.lua");
 pub(super) static RAISE: Script = script!(["f"], "scripts/raise.lua");
 

@@ -1,0 +1,134 @@
+//! A node fails, or hands its slots to its replica, while locks are held and waited for.
+
+use lockmacro_runtime::{Lock, LockError, LockManager, LossCause, Unavailability};
+use lockmacro_tests::{Cluster, eventually};
+
+use crate::rush::Rush;
+use crate::{LONG, Locked, SOON, a_key_on_each, keeps_nothing_of, lock, manager, ms};
+
+#[tokio::test]
+async fn the_keys_of_a_node_that_is_down_are_unavailable_and_others_go_on() {
+    let mut cluster = Cluster::start(3, 0).await;
+    let builder = LockManager::builder().timeout(ms(500));
+    let manager = builder.connect(&cluster.url()).await.expect("there");
+    let keys = a_key_on_each(&cluster, 3);
+    for key in &keys {
+        lock(&manager, key).run(async { Locked::Ok(()) }).await.expect("free");
+    }
+    cluster.server_mut(1).kill();
+    for _ in 0..3 {
+        let down = lock(&manager, &keys[1]).acquire().await.expect_err("down");
+        let LockError::Unavailable { reason, .. } = down else { panic!("{down:?}") };
+        assert_eq!(reason, Unavailability::ClusterDown);
+        for nth in [0, 2] {
+            lock(&manager, &keys[nth]).run(async { Locked::Ok(()) }).await.expect("free");
+        }
+    }
+    // All or nothing: what was taken on the others is given back.
+    let both = Lock::many(keys.clone()).ttl(LONG).manager(&manager);
+    assert!(matches!(both.acquire().await, Err(LockError::Unavailable { .. })));
+    cluster.server_mut(1).restart();
+    cluster.serves().await;
+    eventually("all keys can be had again", SOON, || async {
+        let all = Lock::many(keys.clone()).ttl(LONG).manager(&manager);
+        all.run(async { Locked::Ok(7) }).await == Ok(7)
+    })
+    .await;
+}
+
+/// An operator has a replica take over: nothing is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_takes_over_on_demand_goes_on_with_holders_and_waiters() {
+    let cluster = Cluster::start(3, 1).await;
+    let managers = [manager(&cluster).await, manager(&cluster).await];
+    let keys = a_key_on_each(&cluster, 1);
+    let rush = Rush::on(&keys[0], &managers);
+    let held = Lock::new(format!("{{{}}}:held", keys[0])).ttl(LONG).manager(&managers[0]);
+    let (guard, fence) = held.acquire_fenced().await.expect("free");
+    rush.goes_on(20).await;
+    for next in [3, 0] {
+        cluster.admin(next).ask::<()>(&["CLUSTER", "FAILOVER"]);
+        eventually("it has taken over", SOON, || {
+            std::future::ready(cluster.owner(&keys[0]) == next)
+        })
+        .await;
+        rush.goes_on(20).await;
+        guard.extend(LONG).await.expect("still held");
+    }
+    guard.release().await.expect("still held");
+    rush.ends().await;
+    let held = Lock::new(format!("{{{}}}:held", keys[0])).ttl(LONG).manager(&managers[1]);
+    let (guard, later) = held.acquire_fenced().await.expect("free");
+    assert!(fence < later);
+    guard.release().await.expect("still held");
+    cluster.serves().await;
+    keeps_nothing_of(&cluster, &keys[0]).await;
+}
+
+/// What a primary had acknowledged and not passed on is lost with it, which no cluster can help. So
+/// bodies may overlap here, and nothing else may go wrong.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_is_killed_under_load_leaves_nobody_stuck() {
+    let mut cluster = Cluster::start(3, 1).await;
+    let managers = [manager(&cluster).await, manager(&cluster).await];
+    let keys = a_key_on_each(&cluster, 3);
+    let rush = Rush::that_may_lose(&keys[1], &managers);
+    let others = Rush::on(&keys[0], &managers);
+    rush.goes_on(20).await;
+    cluster.server_mut(1).kill();
+    others.goes_on(20).await;
+    eventually("its replica has taken over", SOON, || {
+        std::future::ready(cluster.owner(&keys[1]) == 4)
+    })
+    .await;
+    rush.goes_on(40).await;
+    others.ends().await;
+    rush.ends().await;
+    cluster.server_mut(1).restart();
+    cluster.serves().await;
+    for key in &keys {
+        keeps_nothing_of(&cluster, key).await;
+    }
+}
+
+/// One that stands still answers nothing, and closes nothing.
+#[tokio::test]
+async fn a_primary_that_hangs_is_left_for_its_replica() {
+    let cluster = Cluster::start(3, 1).await;
+    let builder = LockManager::builder().timeout(ms(400));
+    let manager = builder.connect(&cluster.url()).await.expect("there");
+    let key = &a_key_on_each(&cluster, 2)[1];
+    lock(&manager, key).run(async { Locked::Ok(()) }).await.expect("free");
+    cluster.server(1).pause();
+    let waited = lock(&manager, key).wait(LONG).run(async { Locked::Ok(7) }).await;
+    assert_eq!((waited, cluster.owner(key)), (Ok(7), 4));
+    let again = lock(&manager, key).run(async { Locked::Ok(7) }).await;
+    assert_eq!(again, Ok(7));
+    cluster.server(1).resume();
+}
+
+#[tokio::test]
+async fn a_lease_that_a_failover_forgot_is_lost_and_never_taken_again() {
+    let mut cluster = Cluster::start(3, 1).await;
+    let manager = manager(&cluster).await;
+    let key = &a_key_on_each(&cluster, 2)[1];
+    let guard = Lock::new(key.as_str()).ttl(ms(20_000)).manager(&manager);
+    let guard = guard.acquire().await.expect("free");
+    // The replica has not seen it.
+    cluster.server(4).admin().ask::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
+    eventually("it has taken over", SOON, || std::future::ready(cluster.owner(key) == 4)).await;
+    cluster.server_mut(1).kill();
+    cluster.admin(4).ask::<()>(&["DEL", key]);
+    let start = std::time::Instant::now();
+    loop {
+        match guard.extend(LONG).await {
+            Err(LockError::Unavailable { .. }) if start.elapsed() < ms(2_000) => {}
+            Err(LockError::Lost(lost)) => {
+                assert_eq!(lost.cause(), LossCause::Taken);
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(cluster.admin(4).get(key), None);
+}

@@ -1,0 +1,82 @@
+//! A key that many want.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_tests::eventually;
+use tokio::task::JoinSet;
+
+use crate::{LONG, Locked, SOON, ms};
+
+/// Keeps a lock busy by several managers until it is told to stop.
+pub(crate) struct Rush {
+    tasks: JoinSet<()>,
+    over: Arc<AtomicBool>,
+    bodies: Arc<AtomicU32>,
+}
+
+impl Rush {
+    pub(crate) fn on(key: &str, managers: &[LockManager]) -> Rush {
+        Rush::of(key, managers, false)
+    }
+
+    /// The same where the server may forget locks: a body may be stopped, or run beside another.
+    pub(crate) fn that_may_lose(key: &str, managers: &[LockManager]) -> Rush {
+        Rush::of(key, managers, true)
+    }
+
+    fn of(key: &str, managers: &[LockManager], may_lose: bool) -> Rush {
+        let (over, bodies) = (Arc::<AtomicBool>::default(), Arc::<AtomicU32>::default());
+        let inside = Arc::new(AtomicU32::new(0));
+        let mut tasks = JoinSet::new();
+        for nth in 0..12 {
+            let (key, manager) = (key.to_owned(), managers[nth % managers.len()].clone());
+            let (over, bodies, inside) = (over.clone(), bodies.clone(), inside.clone());
+            tasks.spawn(async move {
+                while !over.load(Ordering::SeqCst) {
+                    let body = async {
+                        let beside = inside.fetch_add(1, Ordering::SeqCst);
+                        assert!(beside == 0 || may_lose, "two bodies");
+                        let _out = Out(&inside);
+                        tokio::time::sleep(ms(1)).await;
+                        bodies.fetch_add(1, Ordering::SeqCst);
+                        Locked::Ok(())
+                    };
+                    let lock = Lock::new(key.as_str()).ttl(ms(20_000)).manager(&manager);
+                    match lock.wait(LONG).run(body).await {
+                        Ok(()) => {}
+                        Err(LockError::Lost(_)) if may_lose => {}
+                        Err(error) => panic!("{error:?}"),
+                    }
+                }
+            });
+        }
+        Rush { tasks, over, bodies }
+    }
+
+    /// Waits until so many more bodies have run.
+    pub(crate) async fn goes_on(&self, more: u32) {
+        let from = self.bodies.load(Ordering::SeqCst);
+        eventually("bodies run", SOON, || {
+            std::future::ready(self.bodies.load(Ordering::SeqCst) >= from + more)
+        })
+        .await;
+    }
+
+    pub(crate) async fn ends(mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.expect("no two bodies");
+        }
+    }
+}
+
+/// Leaves the body however it ends.
+struct Out<'a>(&'a AtomicU32);
+
+impl Drop for Out<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
