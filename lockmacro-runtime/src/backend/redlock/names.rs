@@ -58,9 +58,10 @@ pub(super) fn names(urls: &[String]) -> Result<Vec<String>, LockError> {
         }
         _ => {}
     }
-    if urls.iter().any(|url| url.starts_with("redis-cluster:")) {
-        let why = "whether one of its servers was started again is not known";
-        return invalid(format!("a cluster cannot be a node: {why}"));
+    let several = |url: &String| url.contains("-cluster:") || url.contains("-sentinel:");
+    if urls.iter().any(several) {
+        let why = "whether one of its servers has forgotten a lock cannot be seen from its age";
+        return invalid(format!("a cluster or a group of replicas cannot be a node: {why}"));
     }
     let names: Vec<_> = urls.iter().map(|url| name(url)).collect();
     let mut seen = HashSet::new();
@@ -84,8 +85,6 @@ fn name(url: &str) -> String {
     let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
     let name = match place {
         "" => format!("/{path}"),
-        // Behind the same sentinels there may be several servers.
-        _ if place.contains(',') => format!("{place}/{path}"),
         _ if has_port(place) => place.to_owned(),
         _ => format!("{place}:6379"),
     };
@@ -142,7 +141,8 @@ mod tests {
         refused(&["redis://a"], "3 or more");
         refused(&["redis://a", "redis://b", "redis://c", "redis://d"], "an even number");
         refused(&["redis://a", "redis://b", "redis://u:p@A:6379/3"], "a:6379 and a:6379 are one");
-        refused(&["redis://a", "redis-cluster://b", "redis://c"], "a cluster cannot be a node");
+        refused(&["redis://a", "redis-cluster://b", "redis://c"], "cannot be a node");
+        refused(&["redis://a", "redis-sentinel://b/m", "redis://c"], "cannot be a node");
         let many: Vec<_> = (0..65).map(|nth| format!("redis://h{nth}")).collect();
         assert!(names(&many).is_err());
     }
