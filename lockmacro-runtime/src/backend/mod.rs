@@ -20,6 +20,8 @@ use crate::token::Token;
 
 pub(crate) use memory::Memory;
 pub(crate) use redis::Redis;
+#[cfg(feature = "defer")]
+pub(crate) use redis::RedisJobs;
 pub(crate) use redlock::{Ballot, OneUrl, Redlock, Rules, listed};
 
 /// One acquisition as a backend sees it.
@@ -199,7 +201,7 @@ pub(crate) type Asked<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 #[derive(Debug)]
 pub(crate) enum Backend {
     Memory(Memory),
-    Redis(Box<Redis>),
+    Redis(Arc<Redis>),
     Redlock(Box<Redlock>),
 }
 
@@ -208,7 +210,7 @@ impl Backend {
     pub(crate) fn apart(&self) -> Self {
         match self {
             Backend::Memory(memory) => Backend::Memory(memory.clone()),
-            Backend::Redis(redis) => Backend::Redis(Box::new(redis.apart())),
+            Backend::Redis(redis) => Backend::Redis(Arc::new(redis.apart())),
             Backend::Redlock(redlock) => Backend::Redlock(Box::new(redlock.apart())),
         }
     }

@@ -97,7 +97,7 @@ impl Redis {
     /// Lifts the last fence, if the lock is still held; tells whether it was.
     pub(crate) async fn raise(&self, claim: &Claim, fence: Fence) -> Result<bool, Silence> {
         let args = [claim.token.expose(), &fence.to_string()];
-        let reply = self.eval(&RAISE, claim, &args, self.brief()).await;
+        let reply = self.eval(&RAISE, claim.keys(), &args, self.brief()).await;
         match reply {
             Ok(Value::Int(held)) => Ok(held == 1),
             Ok(other) => Err(silence(unexpected(&other), &claim.key)),
@@ -109,7 +109,7 @@ impl Redis {
     /// that nothing can still take it away.
     pub(crate) async fn withdraw(&self, claim: &Claim) -> Result<(), Silence> {
         let args = [claim.token.expose(), "0", CLAIM_MS];
-        match self.eval(&RELEASE, claim, &args, self.brief()).await {
+        match self.eval(&RELEASE, claim.keys(), &args, self.brief()).await {
             Ok(Value::Int(_)) | Err(Trouble::NotALock) => Ok(()),
             Ok(other) => Err(silence(unexpected(&other), &claim.key)),
             Err(trouble) => Err(silence(trouble, &claim.key)),
