@@ -42,9 +42,15 @@
 //! `key = ["account:<from>", "account:<to>"]` and `key = keys(iterator)` lock several keys, all or
 //! none of them; so does [`Lock::many`], where it is said how such a lock waits without a deadlock.
 //!
+//! # Several servers
+//!
+//! [`LockManager::redlock`] takes locks on a majority of independent servers, so that they are given
+//! while one of them is down.
+//!
 //! # Features
 //!
 //! - `macros` (on by default): the attribute.
+//! - `defer`: `on_busy = defer("30s")`, and the worker for it.
 //! - `serde`: a [`Fence`] can be stored and sent.
 //! - `tls`: encrypted connections, `rediss://`.
 //! - `metrics`: the numbers below, by the `metrics` crate.
@@ -80,6 +86,8 @@ compile_error!("lockmacro-runtime runs on Linux and other Unix systems: it needs
 mod backend;
 mod census;
 mod clock;
+#[cfg(feature = "defer")]
+pub mod defer;
 mod error;
 pub mod fence;
 mod guard;
@@ -102,7 +110,7 @@ mod telemetry;
 mod token;
 mod waiting;
 
-pub use error::{LockError, Unavailability};
+pub use error::{LockError, NodeReply, Unavailability};
 pub use fence::Fence;
 pub use guard::LockGuard;
 pub use key::{LockKey, LockTemplate};

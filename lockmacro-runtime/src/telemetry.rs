@@ -87,7 +87,7 @@ pub(crate) fn renewed(labels: &Labels, key: impl Display, answer: Result<bool, &
             "renewed"
         }
         Ok(false) => "taken",
-        Err(error @ LockError::Unavailable { .. }) => {
+        Err(error @ (LockError::Unavailable { .. } | LockError::NoQuorum { .. })) => {
             tracing::debug!(name = %labels.name, %key, %error, "lock not renewed yet");
             "error"
         }
@@ -123,6 +123,8 @@ pub(crate) fn released(labels: &Labels, since: Moment) {
 pub(crate) fn unreported(name: &str, key: Option<Listed<'_>>, error: &LockError) {
     let key = key.map(tracing::field::display);
     tracing::error!(%name, key, %error, "lock failed in a function that cannot return an error");
+    #[cfg(feature = "defer")]
+    crate::defer::unreported(error);
     numbers::unreported(name);
 }
 

@@ -32,6 +32,7 @@ pub(super) static RELEASE: Script =
     script!(["q", "w", "f"], "scripts/alone.lua", "scripts/queue.lua", "scripts/release.lua");
 pub(super) static FREE: Script = script!([], "scripts/free.lua");
 pub(super) static RENEW: Script = script!([], "scripts/renew.lua");
+pub(super) static RAISE: Script = script!(["f"], "scripts/raise.lua");
 
 /// What is for several locks: `each.lua` does with each of them what stands before it.
 pub(super) static ACQUIRE_ALL: Script = script!(
@@ -57,6 +58,27 @@ pub(super) static RENEW_EACH: Script = script!(
     "scripts/renew.lua",
     "scripts/each.lua"
 );
+
+/// What is done with the deferred calls of one function.
+#[cfg(feature = "defer")]
+pub(super) mod jobs {
+    use super::{LazyLock, Script};
+
+    const SIDES: [&str; 5] = ["d", "r", "x", "u", "i"];
+
+    pub(in super::super) static PUT: Script =
+        script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/put.lua");
+    pub(in super::super) static TAKE: Script =
+        script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/take.lua");
+    pub(in super::super) static KEEP: Script =
+        script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/keep.lua");
+    pub(in super::super) static SETTLE: Script =
+        script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/settle.lua");
+    pub(in super::super) static LIST: Script =
+        script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/list.lua");
+    pub(in super::super) static AMEND: Script =
+        script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/amend.lua");
+}
 
 impl Script {
     /// The call by hash, which a server that does not know the script answers with NOSCRIPT.
