@@ -137,9 +137,8 @@ impl Process {
         command.args(args.no_lock.then_some("--no-lock"));
         command.args(args.php_like.then_some("--php-like"));
         command.args(args.lose.then_some("--lose"));
-        if let Some(busy) = args.busy.to_possible_value() {
-            command.args(["--busy", busy.get_name()]);
-        }
+        let busy = args.busy.to_possible_value().filter(|_| !args.lose);
+        command.args(busy.iter().flat_map(|busy| ["--busy", busy.get_name()]));
         command.arg("--").arg(&args.file);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn()?;
