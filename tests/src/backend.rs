@@ -12,7 +12,7 @@ use crate::{Server, eventually};
 /// A store that several managers share, seen only through the public API.
 pub struct Backend {
     url: String,
-    server: Option<Server>,
+    servers: Vec<Server>,
     prefix: String,
     /// Asks for locks in the name of another process.
     rival: OnceCell<LockManager>,
@@ -21,13 +21,20 @@ pub struct Backend {
 impl Backend {
     /// The in-process store. It is one for the whole process, so keys differ by test.
     pub fn memory() -> Backend {
-        Backend::at("memory://".to_owned(), None)
+        Backend::at("memory://".to_owned(), Vec::new())
     }
 
     /// A Redis server of this test's own.
     pub fn redis() -> Backend {
         let server = Server::start();
-        Backend::at(server.url(), Some(server))
+        Backend::at(server.url(), vec![server])
+    }
+
+    /// A Redlock of three servers of this test's own, which are not started again.
+    pub fn redlock() -> Backend {
+        let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+        let places: Vec<_> = servers.iter().map(|s| format!("127.0.0.1:{}", s.port())).collect();
+        Backend::at(format!("redlock://{}?durable", places.join(",")), servers)
     }
 
     /// A Redis server of this test's own that wants the keys of a script in one slot: a cluster of
@@ -41,13 +48,13 @@ impl Backend {
             std::future::ready(info.contains("cluster_state:ok"))
         })
         .await;
-        Backend::at(server.url(), Some(server))
+        Backend::at(server.url(), vec![server])
     }
 
-    fn at(url: String, server: Option<Server>) -> Backend {
+    fn at(url: String, servers: Vec<Server>) -> Backend {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("t{}:", NEXT.fetch_add(1, Ordering::Relaxed));
-        Backend { url, server, prefix, rival: OnceCell::new() }
+        Backend { url, servers, prefix, rival: OnceCell::new() }
     }
 
     /// The address managers connect to.
@@ -55,9 +62,12 @@ impl Backend {
         &self.url
     }
 
-    /// A connection to look at the server with, if there is one.
+    /// A connection to look at the server with, if there is one and no other.
     pub fn admin(&self) -> Option<crate::Admin> {
-        self.server.as_ref().map(Server::admin)
+        match self.servers.as_slice() {
+            [server] => Some(server.admin()),
+            _ => None,
+        }
     }
 
     /// A key no other test uses.
@@ -93,13 +103,14 @@ impl Backend {
 
     /// Waits until the store is empty, as it must be after every test.
     pub async fn keeps_nothing(&self) {
-        let Some(server) = &self.server else { return };
-        let mut admin = server.admin();
-        let start = std::time::Instant::now();
-        while start.elapsed() < Duration::from_secs(2) && !admin.keys().is_empty() {
-            tokio::time::sleep(Duration::from_millis(3)).await;
+        for server in &self.servers {
+            let mut admin = server.admin();
+            let start = std::time::Instant::now();
+            while start.elapsed() < Duration::from_secs(2) && !admin.keys().is_empty() {
+                tokio::time::sleep(Duration::from_millis(3)).await;
+            }
+            assert_eq!(admin.keys(), Vec::<String>::new(), "left behind");
         }
-        assert_eq!(admin.keys(), Vec::<String>::new(), "left behind");
     }
 }
 
