@@ -177,6 +177,10 @@ impl Cluster {
             };
             let pause = if more { STAGGER } else { self.0.timeout };
             match timeout(pause, asked.join_next()).await {
+                // One that has forgotten its cluster knows nothing.
+                Ok(Some(Ok((Ok(ranges), _)))) if ranges.is_empty() => {
+                    trouble = down("no slot is given to a node");
+                }
                 Ok(Some(Ok((Ok(ranges), node)))) => {
                     self.take(&node, ranges)?;
                     return Ok(());
