@@ -68,10 +68,8 @@ impl Held {
             span,
             counted: Mutex::new(Some(counted)),
         });
-        if let Some(due) = first {
-            let enrolled = held.manager().janitor().renew(&held, due)?;
-            *lock(&held.renewal) = Some(enrolled);
-        }
+        let watched = held.manager().janitor().watch(&held, first)?;
+        *lock(&held.renewal) = watched;
         Ok(held)
     }
 
@@ -116,6 +114,11 @@ impl Held {
             }
             lost
         })
+    }
+
+    /// Whether the lease is to be renewed; else it can only be confirmed.
+    pub(crate) fn wants_renewal(&self) -> bool {
+        self.lease().wants_renewal()
     }
 
     /// What of `ttl` a renewal may ask for now.

@@ -57,16 +57,37 @@ impl Janitor {
         }
     }
 
-    /// Has the lease of `held` renewed from `due` on, until what this returns is dropped.
-    pub(crate) fn renew(&self, held: &Arc<Held>, due: Moment) -> Result<Enrolled, LockError> {
+    /// Has the lease of `held` renewed from `due` on, or confirmed when the server may have been
+    /// replaced, until what this returns is dropped. `None` where neither is to be done.
+    pub(crate) fn watch(
+        &self,
+        held: &Arc<Held>,
+        due: Option<Moment>,
+    ) -> Result<Option<Enrolled>, LockError> {
+        if due.is_some() || self.backend.fails_over() {
+            self.start_renewing()?;
+        }
+        let watched = due.is_some() || self.backend.forgets();
+        Ok(watched.then(|| self.renewals.enroll(held, due)))
+    }
+
+    /// Has every held lock confirmed at once.
+    pub(crate) fn confirm_all(&self) {
+        if self.renewals.all_due(Moment::now())
+            && let Err(error) = self.start_renewing()
+        {
+            tracing::error!(%error, "locks that are held are not confirmed on a new server");
+        }
+    }
+
+    fn start_renewing(&self) -> Result<(), LockError> {
         let mut renewing = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
         if !*renewing {
             let renewals = Arc::clone(&self.renewals);
             self.run(move |backend| renewals.work(backend))?;
             *renewing = true;
         }
-        drop(renewing);
-        Ok(self.renewals.enroll(held, due))
+        Ok(())
     }
 
     /// Releases a lock that nobody waits for, as often as it takes until its lease is over.

@@ -96,15 +96,21 @@ impl Lease {
         self.lost.get_or_insert(LossCause::Taken);
     }
 
-    /// When a lease is to be renewed that was granted or renewed by a command sent at `sent`: a
-    /// third of the ttl later, ± 10 % by `jitter` (0 to 1), so that those of one moment spread.
-    pub(crate) fn first_try(&self, sent: Moment, jitter: f64) -> Option<Moment> {
-        let goes_on = match self.renewal {
+    /// Whether it is to be renewed, as far as is known now.
+    pub(crate) fn wants_renewal(&self) -> bool {
+        match self.renewal {
+            _ if self.unconfirmed.is_some() => true,
             Renewal::Off => false,
             Renewal::Until(limit) => self.ends < limit,
             Renewal::On => true,
-        };
-        goes_on.then(|| sent.after((self.ttl / 3).mul_f64(0.9 + 0.2 * jitter.clamp(0.0, 1.0))))
+        }
+    }
+
+    /// When a lease is to be renewed that was granted or renewed by a command sent at `sent`: a
+    /// third of the ttl later, ± 10 % by `jitter` (0 to 1), so that those of one moment spread.
+    pub(crate) fn first_try(&self, sent: Moment, jitter: f64) -> Option<Moment> {
+        self.wants_renewal()
+            .then(|| sent.after((self.ttl / 3).mul_f64(0.9 + 0.2 * jitter.clamp(0.0, 1.0))))
     }
 
     /// What of `ttl` may be asked for at `now`: beyond the limit no more than a renewal asks for.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
@@ -79,6 +79,9 @@ impl LockManager {
     /// - `rediss://…`, with the feature `tls`: the same, encrypted. `?cacert=` names the file of the
     ///   authority to trust instead of the public ones, `cert=` and `key=` those of a client
     ///   certificate. Unless the program has installed a crypto provider of rustls, `ring` is;
+    /// - `redis-sentinel://[user:password@]host[:port],…/name[/db]`: the primary that these
+    ///   sentinels call by that name, also after a failover. `?sentinel_user=` and
+    ///   `sentinel_password=` log in to the sentinels themselves. `rediss-sentinel://` encrypts both;
     /// - `memory://`: the locks of this process, with the same meaning and nothing to install.
     ///   Managers connected to `memory://` exclude each other, as those of one server do.
     ///
@@ -234,13 +237,21 @@ impl LockManagerBuilder {
     }
 
     fn with(self, backend: Backend) -> LockManager {
-        LockManager(Arc::new(Inner {
-            janitor: Janitor::new(&backend),
-            backend,
-            label: label(&self.label.unwrap_or_else(default_label)),
-            census: Census::default(),
-            closed: AtomicBool::new(false),
-            closing: Notify::new(),
+        LockManager(Arc::new_cyclic(|inner: &Weak<Inner>| {
+            let inner = Weak::clone(inner);
+            backend.on_change(move || {
+                if let Some(inner) = inner.upgrade() {
+                    inner.janitor.confirm_all();
+                }
+            });
+            Inner {
+                janitor: Janitor::new(&backend),
+                backend,
+                label: label(&self.label.unwrap_or_else(default_label)),
+                census: Census::default(),
+                closed: AtomicBool::new(false),
+                closing: Notify::new(),
+            }
         }))
     }
 }

@@ -1,6 +1,9 @@
-//! The renewals of all leases of a manager: one table, one task in the background.
+//! The renewals of all leases of a manager: one table, one task in the background. Leases that are
+//! not renewed are in it too, to be confirmed when another server has taken the place of the one
+//! that granted them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -17,6 +20,11 @@ use crate::telemetry;
 /// sleeps, and what became due meanwhile is to be confirmed soon after.
 const BEAT: Duration = Duration::from_secs(1);
 
+/// A server in trouble is asked so often whether it still holds a lock.
+const CONFIRM_AGAIN: Duration = Duration::from_millis(250);
+/// What a lock is renewed by that is only confirmed: a renewal never shortens what is left.
+const NOTHING: Duration = Duration::from_millis(1);
+
 /// Which leases are renewed, and when.
 #[derive(Debug, Default)]
 pub(crate) struct Renewals {
@@ -27,7 +35,7 @@ pub(crate) struct Renewals {
 
 #[derive(Debug, Default)]
 struct Table {
-    leases: HashMap<u64, Entry>,
+    leases: BTreeMap<u64, Entry>,
     due: BTreeSet<(Moment, u64)>,
     last_id: u64,
     /// When the task wakes by itself.
@@ -38,24 +46,36 @@ struct Table {
 #[derive(Debug)]
 struct Entry {
     held: Weak<Held>,
-    /// `None` while a renewal is under way.
-    due: Option<Moment>,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing is to be done.
+    Idle,
+    Due(Moment),
+    /// A renewal is under way; `stale` when it may ask a server that was replaced meanwhile.
+    UnderWay {
+        stale: bool,
+    },
 }
 
 /// A lease in the table. Dropping it ends its renewal.
-#[derive(Debug)]
 pub(crate) struct Enrolled {
     renewals: Arc<Renewals>,
     id: u64,
 }
 
 impl Renewals {
-    pub(crate) fn enroll(self: &Arc<Self>, held: &Arc<Held>, due: Moment) -> Enrolled {
+    /// Takes a lease into the table, to be renewed from `due` on if it is to be renewed.
+    pub(crate) fn enroll(self: &Arc<Self>, held: &Arc<Held>, due: Option<Moment>) -> Enrolled {
         let mut table = self.table();
         table.last_id += 1;
         let id = table.last_id;
-        table.leases.insert(id, Entry { held: Arc::downgrade(held), due: None });
-        self.schedule(table, id, due);
+        table.leases.insert(id, Entry { held: Arc::downgrade(held), state: State::Idle });
+        if let Some(due) = due {
+            self.schedule(table, id, due);
+        }
         Enrolled { renewals: Arc::clone(self), id }
     }
 
@@ -70,7 +90,8 @@ impl Renewals {
     pub(crate) async fn work(self: Arc<Self>, backend: Arc<Backend>) {
         let mut under_way = JoinSet::new();
         let mut clocks = (Moment::now(), Instant::now());
-        while let Some((due, next)) = self.take_due(Moment::now()) {
+        let mut looked = Moment::now();
+        while let Some((due, mut next)) = self.take_due(Moment::now()) {
             let now = (Moment::now(), Instant::now());
             if now.0.since(clocks.0) > now.1.duration_since(clocks.1) + BEAT {
                 // The machine has slept: whatever is believed is confirmed at once.
@@ -79,6 +100,14 @@ impl Renewals {
             clocks = now;
             for (id, held) in due {
                 under_way.spawn(renew(Arc::clone(&self), Arc::clone(&backend), id, held));
+            }
+            if backend.fails_over() {
+                next = Some(next.unwrap_or(BEAT));
+                if now.0.since(looked) >= BEAT && !self.table().leases.is_empty() {
+                    looked = now.0;
+                    let backend = Arc::clone(&backend);
+                    under_way.spawn(async move { backend.look().await });
+                }
             }
             while under_way.try_join_next().is_some() {}
             match next {
@@ -99,7 +128,7 @@ impl Renewals {
         while let Some((_, id)) = table.due.first().copied().filter(|(due, _)| *due <= now) {
             table.due.pop_first();
             if let Some(entry) = table.leases.get_mut(&id) {
-                entry.due = None;
+                entry.state = State::UnderWay { stale: false };
                 renewed.extend(entry.held.upgrade().map(|held| (id, held)));
             }
         }
@@ -108,28 +137,38 @@ impl Renewals {
         Some((renewed, pause))
     }
 
-    fn all_due(&self, now: Moment) {
+    /// Has every lease renewed or confirmed now; tells whether there are any.
+    pub(crate) fn all_due(&self, now: Moment) -> bool {
         let mut table = self.table();
         let Table { leases, due, .. } = &mut *table;
         due.clear();
-        for (id, entry) in leases {
-            if entry.due.is_some() {
-                entry.due = Some(now);
-                due.insert((now, *id));
-            }
+        for (id, entry) in &mut *leases {
+            entry.state = match entry.state {
+                State::UnderWay { .. } => State::UnderWay { stale: true },
+                State::Idle | State::Due(_) => {
+                    due.insert((now, *id));
+                    State::Due(now)
+                }
+            };
         }
         self.sooner.notify_one();
+        !leases.is_empty()
     }
 
-    fn reschedule(&self, id: u64, due: Moment) {
-        let table = self.table();
-        self.schedule(table, id, due);
+    /// Takes note that a renewal is over, and when the next one is due.
+    fn over(&self, id: u64, next: Option<Moment>) {
+        let mut table = self.table();
+        let Some(entry) = table.leases.get_mut(&id) else { return };
+        let stale = entry.state == State::UnderWay { stale: true };
+        entry.state = State::Idle;
+        if let Some(due) = if stale { Some(Moment::now()) } else { next } {
+            self.schedule(table, id, due);
+        }
     }
 
     fn schedule(&self, mut table: MutexGuard<'_, Table>, id: u64, due: Moment) {
-        // Not there any more: its lock was given back meanwhile.
         if let Some(entry) = table.leases.get_mut(&id) {
-            entry.due = Some(due);
+            entry.state = State::Due(due);
             table.due.insert((due, id));
             if table.wakes.is_none_or(|wakes| due < wakes) {
                 self.sooner.notify_one();
@@ -147,10 +186,17 @@ impl Renewals {
     }
 }
 
+impl fmt::Debug for Enrolled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the table, which has everybody else's leases in it.
+        f.debug_tuple("Enrolled").field(&self.id).finish()
+    }
+}
+
 impl Drop for Enrolled {
     fn drop(&mut self) {
         let mut table = self.renewals.table();
-        if let Some(Entry { due: Some(due), .. }) = table.leases.remove(&self.id) {
+        if let Some(Entry { state: State::Due(due), .. }) = table.leases.remove(&self.id) {
             table.due.remove(&(due, self.id));
         }
     }
@@ -160,8 +206,9 @@ async fn renew(renewals: Arc<Renewals>, backend: Arc<Backend>, id: u64, held: Ar
     if !renewals.is_enrolled(id) {
         return;
     }
-    let claim = held.claim();
-    let (ttl, sent) = (held.allowed(claim.ttl), Moment::now());
+    let (claim, renewed) = (held.claim(), held.wants_renewal());
+    let ttl = if renewed { held.allowed(claim.ttl) } else { NOTHING };
+    let sent = Moment::now();
     let answer = backend.renew(claim, ttl).await;
     if !renewals.is_enrolled(id) {
         // Given back meanwhile: a "not yours" is no news.
@@ -169,10 +216,11 @@ async fn renew(renewals: Arc<Renewals>, backend: Arc<Backend>, id: u64, held: Ar
     }
     let next = match answer {
         Ok(ours) => held.answered(ours, sent, ttl),
-        Err(_) => held.unanswered(),
+        Err(_) if renewed => held.unanswered(),
+        Err(_) => held.unanswered().map(|due| due.min(Moment::now().after(CONFIRM_AGAIN))),
     };
-    if let Some(due) = next {
-        renewals.reschedule(id, due);
+    renewals.over(id, next);
+    if renewed || !matches!(answer, Ok(true)) {
+        telemetry::renewed(&claim.labels, claim.listed(), answer.as_ref().copied());
     }
-    telemetry::renewed(&claim.labels, claim.listed(), answer.as_ref().copied());
 }

@@ -1,6 +1,8 @@
-//! Servers that are more than one plain address: encrypted ones.
+//! Servers that are more than one plain address: encrypted ones, and groups of which one is the
+//! primary.
 
 mod certificates;
+mod sentinel;
 mod tls;
 
 use std::time::Duration;

@@ -142,8 +142,12 @@ pub(crate) fn free_port() -> u16 {
 fn launch(port: u16, arguments: &[String], directory: &TempDir) -> Option<Child> {
     // setpriv (util-linux) lets the kernel kill the server when the test process dies.
     let mut command = Command::new("setpriv");
+    // The file of settings that a sentinel writes to goes first.
+    let file = arguments.first().filter(|argument| argument.starts_with('/'));
+    let arguments = &arguments[usize::from(file.is_some())..];
     command
         .args(["--pdeathsig", "KILL", "redis-server"])
+        .args(file)
         .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
         .args(["--save", "", "--appendonly", "no", "--logfile", "redis.log"])
         .args(["--repl-diskless-sync-delay", "0"])

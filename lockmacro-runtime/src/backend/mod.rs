@@ -263,6 +263,35 @@ impl Backend {
         }
     }
 
+    /// Has `tell` called when the server may be another one than the one that granted our locks.
+    pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
+        match self {
+            Backend::Memory(_) => {}
+            Backend::Redis(redis) => redis.on_change(tell),
+        }
+    }
+
+    /// Whether it may forget locks while this process lives.
+    pub(crate) fn forgets(&self) -> bool {
+        matches!(self, Backend::Redis(_))
+    }
+
+    /// Whether it has to be looked at while locks are held: another server may take its place.
+    pub(crate) fn fails_over(&self) -> bool {
+        match self {
+            Backend::Memory(_) => false,
+            Backend::Redis(redis) => redis.fails_over(),
+        }
+    }
+
+    /// Looks whether it is still there.
+    pub(crate) async fn look(&self) {
+        match self {
+            Backend::Memory(_) => {}
+            Backend::Redis(redis) => redis.look().await,
+        }
+    }
+
     /// Ends the connections; the next call makes new ones.
     pub(crate) fn disconnect(&self) {
         match self {

@@ -74,6 +74,14 @@ impl Cluster {
         Self(Arc::new(Shared { seeds, grants, timeout, map, learning }))
     }
 
+    /// Has `tell` called when a node may be another one than the one that granted our locks.
+    pub(super) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
+        // All nodes have it from the first one.
+        if let Some(seed) = self.0.seeds.first() {
+            seed.changes.tell(tell);
+        }
+    }
+
     pub(super) fn grants(&self) -> &Arc<Grants> {
         &self.0.grants
     }

@@ -9,13 +9,15 @@ use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ProtocolVersion, PushInfo, RedisError,
     RedisResult, Value,
 };
+use tokio::time::timeout;
 
+use super::changes::Changes;
 use super::ear::Ear;
 use super::grants::{Channels, Grants};
 use super::greeting::greeting;
-use super::tls;
+use super::sentinel::{is_primary, no_primary};
 use super::trouble::{Passing, Trouble, full};
-use super::url::Address;
+use super::url::{Address, Place};
 use crate::error::{LockError, Unavailability};
 
 /// So many calls may be under way at once: more than there ever are. Who had to wait for room could
@@ -38,6 +40,8 @@ pub(super) enum Hearing {
 pub(super) struct Connection {
     pub(super) inner: MultiplexedConnection,
     hearing: Hearing,
+    /// Which place it leads to, see [`Changes`].
+    moves: u64,
     pub(super) channels: Arc<Channels>,
     /// Is given up with the connection.
     ear: Option<Arc<Ear>>,
@@ -48,6 +52,8 @@ pub(super) struct Connection {
 /// Opens connections to one server.
 pub(super) struct Connector {
     address: Address,
+    timeout: Duration,
+    pub(super) changes: Arc<Changes>,
     /// How the next connection is opened.
     hearing: Mutex<Hearing>,
     pub(super) grants: Arc<Grants>,
@@ -55,7 +61,7 @@ pub(super) struct Connector {
 
 impl Connection {
     fn new(inner: MultiplexedConnection, hearing: Hearing, channels: Arc<Channels>) -> Self {
-        Self { inner, hearing, channels, ear: None, silent: Arc::default() }
+        Self { inner, hearing, moves: 0, channels, ear: None, silent: Arc::default() }
     }
 
     pub(super) fn hearing(&self) -> Hearing {
@@ -94,23 +100,30 @@ impl Connector {
     /// What the network does not take within `unsent` is not sent any more, where the system can
     /// be told so.
     pub(super) fn new(url: &str, unsent: Duration) -> Result<Self, LockError> {
-        Ok(Self::with(Address::parse(url, unsent)?, Grants::new(false)))
+        let address = Address::parse(url, unsent)?;
+        Ok(Self::with(address, unsent, Arc::default(), Grants::new(false)))
     }
 
     /// One for the same server, with waiters of its own.
     pub(super) fn apart(&self) -> Self {
-        Self::with(self.address.clone(), Grants::new(self.grants.by_slot))
+        let (address, changes) = (self.address.clone(), Arc::clone(&self.changes));
+        Self::with(address, self.timeout, changes, Grants::new(self.grants.by_slot))
     }
 
-    fn with(address: Address, grants: Arc<Grants>) -> Self {
-        Self { address, hearing: Mutex::new(Hearing::NotAsked), grants }
+    fn with(
+        address: Address,
+        timeout: Duration,
+        changes: Arc<Changes>,
+        grants: Arc<Grants>,
+    ) -> Self {
+        Self { address, timeout, changes, hearing: Mutex::new(Hearing::NotAsked), grants }
     }
 
     /// One for another server of a cluster, that has the same users and settings.
     pub(super) fn to(&self, (host, port): (&str, u16), grants: &Arc<Grants>) -> Self {
-        let at = ConnectionAddr::Tcp(host.to_owned(), port);
-        let settings = self.address.settings.clone();
-        Self::with(Address { at, settings }, Arc::clone(grants))
+        let place = Place::At(ConnectionAddr::Tcp(host.to_owned(), port));
+        let address = Address { place, settings: self.address.settings.clone() };
+        Self::with(address, self.timeout, self.changes.elsewhere(), Arc::clone(grants))
     }
 
     /// The number of the database that is used.
@@ -118,10 +131,10 @@ impl Connector {
         self.address.settings.database()
     }
 
-    /// The host and port of the server; `None` for a socket.
+    /// The host and port of the server; `None` for a socket, and for one that others name.
     pub(super) fn endpoint(&self) -> Option<(&str, u16)> {
-        match &self.address.at {
-            ConnectionAddr::Tcp(host, port) => Some((host, *port)),
+        match &self.address.place {
+            Place::At(ConnectionAddr::Tcp(host, port)) => Some((host, *port)),
             _ => None,
         }
     }
@@ -134,17 +147,49 @@ impl Connector {
         }
     }
 
+    /// Whether another server may stand behind the same name from one moment to the next.
+    pub(super) fn fails_over(&self) -> bool {
+        matches!(self.address.place, Place::Named(_))
+    }
+
+    /// Whether a connection leads to the server that is the right one now.
+    pub(super) fn leads_there(&self, connection: &Connection) -> bool {
+        self.changes.is_there(connection.moves)
+    }
+
     pub(super) async fn open(&self) -> Result<Connection, Trouble> {
-        let at = &self.address.at;
-        let opened = self.open_and_ask(at).await;
-        if let Err(Trouble::Passing(Passing { reason: Unavailability::Disconnected, .. })) = opened
-        {
-            let words = greeting(at).await;
-            if let Some(full) = words.as_deref().and_then(full) {
-                return Err(full);
+        let at = match &self.address.place {
+            Place::At(at) => at.clone(),
+            Place::Named(sentinels) => sentinels.primary().await?,
+        };
+        let mut opened = if self.fails_over() {
+            // One that stands still is soon replaced, by the sentinels and then here.
+            let late = || Err(Trouble::Passing(Passing::timeout("connecting", false)));
+            timeout(self.timeout / 4, self.open_primary(&at)).await.unwrap_or_else(|_| late())
+        } else {
+            self.open_and_ask(&at).await
+        };
+        match &mut opened {
+            Ok(connection) => connection.moves = self.changes.opened(&at),
+            Err(Trouble::Passing(Passing { reason: Unavailability::Disconnected, .. })) => {
+                let words = greeting(&at).await;
+                if let Some(full) = words.as_deref().and_then(full) {
+                    return Err(full);
+                }
             }
+            Err(_) => {}
         }
         opened
+    }
+
+    async fn open_primary(&self, at: &ConnectionAddr) -> Result<Connection, Trouble> {
+        let mut connection = self.open_and_ask(at).await?;
+        let role = connection.inner.send_packed_command(&redis::cmd("ROLE")).await;
+        if is_primary(&role.and_then(Value::extract_error)) {
+            Ok(connection)
+        } else {
+            Err(no_primary())
+        }
     }
 
     fn client(
@@ -217,7 +262,7 @@ impl Connector {
             Ok(()) => connection.inner.send_packed_command(&knock).await,
             Err(error) => Err(error),
         };
-        match heard.and_then(Value::extract_error).map_err(unapplied) {
+        match heard.and_then(Value::extract_error).map_err(Trouble::unapplied) {
             Ok(_) => Ok(connection),
             Err(Trouble::Final(LockError::AccessDenied { .. } | LockError::Unavailable { .. })) => {
                 let Connection { inner, channels, .. } = connection;
@@ -243,23 +288,10 @@ async fn opened(
         .set_response_timeout(None)
         .set_pipeline_buffer_size(ROOM);
     let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-    let mut connection = connection.map_err(unapplied)?;
+    let mut connection = connection.map_err(Trouble::unapplied)?;
     let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
-    match greeting.and_then(Value::extract_error).map_err(unapplied) {
+    match greeting.and_then(Value::extract_error).map_err(Trouble::unapplied) {
         Ok(_) | Err(Trouble::Final(LockError::AccessDenied { .. })) => Ok(connection),
         Err(trouble) => Err(trouble),
     }
-}
-
-/// Trouble while connecting: the caller's own command was not sent yet.
-fn unapplied(error: RedisError) -> Trouble {
-    if let Some(detail) = tls::told(&error) {
-        let reason = Unavailability::Tls;
-        return Trouble::Final(LockError::Unavailable { reason, detail });
-    }
-    let mut trouble = Trouble::from(error);
-    if let Trouble::Passing(passing) = &mut trouble {
-        passing.unknown = false;
-    }
-    trouble
 }

@@ -39,7 +39,7 @@ impl Node {
                 Hearing::Apart => return Ok(true),
                 Hearing::Refused => return Ok(false),
                 // Whoever has sent something by the old one still gets the answer by it.
-                Hearing::NotAsked => self.discard(&live),
+                Hearing::NotAsked => self.give_up(&live),
             }
         }
     }

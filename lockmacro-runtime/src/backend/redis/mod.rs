@@ -1,5 +1,6 @@
 //! Locks on one Redis server: `SET NX PX`, three scripts, and what to do when no answer comes.
 
+mod changes;
 mod cluster;
 mod connection;
 mod ear;
@@ -12,6 +13,7 @@ mod many;
 mod map;
 mod node;
 mod script;
+mod sentinel;
 mod tls;
 mod tries;
 mod trouble;
@@ -103,6 +105,25 @@ impl Redis {
         }
     }
 
+    /// Has `tell` called when the server may be another one than the one that granted our locks.
+    pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
+        match &self.nodes {
+            Nodes::One(node) => node.changes().tell(tell),
+            Nodes::Cluster(cluster) => cluster.on_change(tell),
+        }
+    }
+
+    pub(crate) fn fails_over(&self) -> bool {
+        matches!(&self.nodes, Nodes::One(node) if node.fails_over())
+    }
+
+    /// Has a server that stands still, or is no primary any more, noticed.
+    pub(crate) async fn look(&self) {
+        if let Nodes::One(node) = &self.nodes {
+            node.look(self.brief()).await;
+        }
+    }
+
     pub(crate) fn disconnect(&self) {
         match &self.nodes {
             Nodes::One(node) => node.disconnect(),
@@ -165,7 +186,7 @@ impl Redis {
 
     pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
         let brief = self.brief();
-        let answer = (ttl / 10).max(RENEWAL_MIN).min(brief.answer);
+        let answer = (ttl.max(claim.ttl) / 10).max(RENEWAL_MIN).min(brief.answer);
         // There is no time to find out twice that a connection is dead.
         let patience = Patience { answer, strict: true, ..brief };
         let args = [claim.token.expose(), &ttl.as_millis().to_string()];

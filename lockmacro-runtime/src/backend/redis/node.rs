@@ -9,10 +9,12 @@ use redis::{Cmd, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
+use super::changes::Changes;
 use super::connection::{Connection, Connector};
 use super::errand::Errand;
 use super::grants::Grants;
 use super::script::Script;
+use super::sentinel::is_primary;
 use super::trouble::{Passing, Trouble};
 use crate::error::{LockError, Unavailability};
 use crate::key::LockKey;
@@ -194,6 +196,26 @@ impl Node {
         self.live().take();
     }
 
+    /// What the connections to this server have in common.
+    pub(super) fn changes(&self) -> &Changes {
+        &self.inner.connector.changes
+    }
+
+    /// Whether another server may stand behind the same name from one moment to the next.
+    pub(super) fn fails_over(&self) -> bool {
+        self.inner.connector.fails_over()
+    }
+
+    /// Looks whether the server is there, and takes writes; else the connection is given up.
+    pub(super) async fn look(&self, patience: Patience) {
+        let Ok(mut live) = self.connect(patience.until).await else { return };
+        let role = redis::cmd("ROLE");
+        let role = timeout_at(patience.until, live.inner.send_packed_command(&role)).await;
+        if !role.is_ok_and(|role| is_primary(&role.and_then(Value::extract_error))) {
+            self.discard(&live);
+        }
+    }
+
     pub(super) async fn connect(&self, until: Instant) -> Result<Connection, Trouble> {
         if let Some(live) = self.in_use() {
             return Ok(live);
@@ -214,12 +236,23 @@ impl Node {
         Ok(opened)
     }
 
+    /// The connection, while it leads to the right server.
     pub(super) fn in_use(&self) -> Option<Connection> {
-        self.live().as_ref().filter(|live| !live.channels.is_torn()).cloned()
+        let live = self.live().as_ref().filter(|live| !live.channels.is_torn()).cloned()?;
+        if self.inner.connector.leads_there(&live) {
+            return Some(live);
+        }
+        self.give_up(&live);
+        None
     }
 
-    /// Gives a connection up, unless another caller has replaced it already.
+    /// Gives a broken connection up, unless another caller has replaced it already.
     pub(super) fn discard(&self, dead: &Connection) {
+        self.changes().broke();
+        self.give_up(dead);
+    }
+
+    pub(super) fn give_up(&self, dead: &Connection) {
         if self.live().take_if(|live| live.is(dead)).is_some() {
             dead.channels.alarm();
         }

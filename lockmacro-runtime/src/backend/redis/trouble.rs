@@ -3,6 +3,7 @@
 
 use redis::{ErrorKind, RedisError};
 
+use super::tls;
 use crate::error::{LockError, Unavailability};
 use crate::key::LockKey;
 
@@ -49,6 +50,18 @@ impl Passing {
 }
 
 impl Trouble {
+    /// Trouble while connecting: the caller's own command was not sent yet.
+    pub(super) fn unapplied(error: RedisError) -> Self {
+        if let Some(detail) = tls::told(&error) {
+            return Trouble::Final(unavailable(Unavailability::Tls, detail));
+        }
+        let mut trouble = Trouble::from(error);
+        if let Trouble::Passing(passing) = &mut trouble {
+            passing.unknown = false;
+        }
+        trouble
+    }
+
     /// What the caller is told when there is no more time to try.
     pub(super) fn into_error(self, key: &LockKey) -> LockError {
         match self {
@@ -64,6 +77,12 @@ impl Trouble {
                 LockError::Unavailable { reason, detail }
             }
         }
+    }
+}
+
+impl From<Passing> for Trouble {
+    fn from(passing: Passing) -> Self {
+        Trouble::Passing(passing)
     }
 }
 

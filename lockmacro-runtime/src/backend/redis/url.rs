@@ -9,11 +9,15 @@ use redis::{
     RedisConnectionInfo, RedisError,
 };
 
+use super::sentinel::Sentinels;
 use super::tls::Files;
 use crate::error::LockError;
 
 /// What stands for the form of a URL in messages: the URL itself may have a password in it.
 const FORM: &str = "it is not of the form `redis://user:password@host:port/db`";
+const SENTINEL_FORM: &str =
+    "it is not of the form `redis-sentinel://user:password@host1,host2:port,host3/primary/db`";
+const SENTINEL_PORT: u16 = 26379;
 
 /// How long a connection is idle before the system looks whether it is still there.
 const IDLE: Duration = Duration::from_secs(30);
@@ -21,9 +25,16 @@ const IDLE: Duration = Duration::from_secs(30);
 /// A URL that was read.
 #[derive(Clone)]
 pub(super) struct Address {
-    /// Of the first server named.
-    pub(super) at: ConnectionAddr,
+    pub(super) place: Place,
     pub(super) settings: Settings,
+}
+
+/// Which server it is.
+#[derive(Clone)]
+pub(super) enum Place {
+    At(ConnectionAddr),
+    /// The one that these name.
+    Named(Box<Sentinels>),
 }
 
 /// What holds for every connection that is opened because of one URL.
@@ -44,28 +55,70 @@ impl Address {
         }
         let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid(FORM))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let encrypted = matches!(scheme, "rediss" | "valkeys");
+        let encrypted = matches!(scheme, "rediss" | "valkeys" | "rediss-sentinel");
+        let sentinel = matches!(scheme, "redis-sentinel" | "rediss-sentinel");
         let (mut files, mut others) = (Files::default(), Vec::new());
+        let mut watcher = RedisConnectionInfo::default().set_skip_set_lib_name();
         for setting in query.split('&').filter(|setting| !setting.is_empty()) {
             let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
             match name {
                 "cacert" | "cert" | "key" if encrypted => files.set(name, decoded(value)),
+                "sentinel_user" if sentinel => watcher = watcher.set_username(decoded(value)),
+                "sentinel_password" if sentinel => watcher = watcher.set_password(decoded(value)),
                 "protocol" => others.push(setting),
                 "db" | "user" | "pass" if scheme.ends_with("unix") => others.push(setting),
                 // Its value may be a password.
                 _ => return Err(invalid(format!("`{name}` is no setting of `{scheme}://`"))),
             }
         }
+        let (others, tcp) = (others.join("&"), tcp(unsent));
         let tls = if encrypted { Some(files.checked()?) } else { None };
-        let scheme = if encrypted { &scheme[..scheme.len() - 1] } else { scheme };
-        let info = info(&format!("{scheme}://{place}?{}", others.join("&")))?;
-        let (at, login) = (info.addr().clone(), info.redis_settings().clone());
-        let (login, tcp) = (login.set_skip_set_lib_name(), tcp(unsent));
-        let address = Self { at, settings: Settings { login, tcp, tls } };
+        let settings = |login: RedisConnectionInfo| {
+            let (login, tcp, tls) = (login.set_skip_set_lib_name(), tcp.clone(), tls.clone());
+            Settings { login, tcp, tls }
+        };
+        let address = if sentinel {
+            let (authority, path) = place.split_once('/').ok_or_else(|| invalid(SENTINEL_FORM))?;
+            let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+            let (name, db) = path.split_once('/').unwrap_or((path, ""));
+            if name.is_empty() {
+                return Err(invalid(SENTINEL_FORM));
+            }
+            let infos = hosts.split(',').map(|host| {
+                let host = with_port(host, SENTINEL_PORT);
+                info(&format!("redis://{login}@{host}/{db}?{others}"))
+                    .map_err(|_| invalid(SENTINEL_FORM))
+            });
+            let infos = infos.collect::<Result<Vec<_>, _>>()?;
+            let login = infos.first().map(|info| info.redis_settings().clone());
+            let sentinels = Sentinels {
+                at: infos.iter().map(|info| info.addr().clone()).collect(),
+                name: decoded(name),
+                settings: settings(watcher),
+                patience: unsent / 4,
+            };
+            let settings = settings(login.unwrap_or_default());
+            Self { place: Place::Named(Box::new(sentinels)), settings }
+        } else {
+            let scheme = if encrypted { &scheme[..scheme.len() - 1] } else { scheme };
+            let info = info(&format!("{scheme}://{place}?{others}"))?;
+            let settings = settings(info.redis_settings().clone());
+            Self { place: Place::At(info.addr().clone()), settings }
+        };
         // What is wrong with the certificates is known now.
-        address.settings.client(&address.at, None)?;
+        let some = match &address.place {
+            Place::At(at) => Some(at),
+            Place::Named(sentinels) => sentinels.at.first(),
+        };
+        some.map(|at| address.settings.client(at, None)).transpose()?;
         Ok(address)
     }
+}
+
+/// A host with the port that it has when none is given.
+fn with_port(host: &str, port: u16) -> String {
+    let given = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+    if given { host.to_owned() } else { format!("{host}:{port}") }
 }
 
 impl Settings {
@@ -145,6 +198,20 @@ mod tests {
     }
 
     #[test]
+    fn sentinels_are_read_with_their_ports_and_their_password() {
+        let url = "redis-sentinel://u:p%40@one,two:7,[::1]/main/3?sentinel_password=w%26";
+        let Ok(Address { place: Place::Named(sentinels), settings }) = parse(url) else {
+            panic!("not read");
+        };
+        let at: Vec<_> = sentinels.at.iter().map(ToString::to_string).collect();
+        assert_eq!(at, ["one:26379", "two:7", "::1:26379"]);
+        assert_eq!(sentinels.name, "main");
+        let login = &settings.login;
+        assert_eq!((login.username(), login.password(), login.db()), (Some("u"), Some("p@"), 3));
+        assert_eq!(sentinels.settings.login.password(), Some("w&"));
+    }
+
+    #[test]
     fn what_nobody_knows_is_refused_and_no_password_is_told() {
         for url in [
             "redis://:hunter2@localhost/?sentinel=hunter2",
@@ -158,6 +225,7 @@ mod tests {
             assert!(error.is_some_and(|error| !error.contains("hunter2")), "{url}");
         }
         assert!(parse("redis://localhost/3?protocol=resp3").is_ok());
+        assert!(parse("redis-sentinel://:hunter2@one,two").is_err());
         assert!(parse("redis+unix:///tmp/redis.sock?db=3&user=u&pass=p").is_ok());
     }
 }

@@ -1,0 +1,103 @@
+//! Where the primary is, as the sentinels say.
+
+use std::time::Duration;
+
+use redis::{Client, ConnectionAddr, Value};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::trouble::{Passing, Trouble};
+use super::unexpected;
+use super::url::{Settings, invalid};
+use crate::error::Unavailability;
+
+/// Those who watch over one primary and its replicas.
+#[derive(Clone)]
+pub(super) struct Sentinels {
+    pub(super) at: Vec<ConnectionAddr>,
+    /// How they call what they watch over.
+    pub(super) name: String,
+    /// How to log in to them.
+    pub(super) settings: Settings,
+    /// How long one of them is waited for.
+    pub(super) patience: Duration,
+}
+
+impl Sentinels {
+    /// Asks all of them, and goes where most of them all say; when fewer answer in time, where most
+    /// of those say. One that was cut off names a primary of old for long.
+    pub(super) async fn primary(&self) -> Result<ConnectionAddr, Trouble> {
+        let mut asked = JoinSet::new();
+        for at in &self.at {
+            let client = self.settings.client(at, None).map_err(Trouble::Final)?;
+            let (name, patience) = (self.name.clone(), self.patience);
+            asked.spawn(async move {
+                let late = || Err(Trouble::Passing(Passing::timeout("asking a sentinel", false)));
+                timeout(patience, ask(client, &name)).await.unwrap_or_else(|_| late())
+            });
+        }
+        let mut named: Vec<(ConnectionAddr, usize)> = Vec::new();
+        let mut trouble = Passing::timeout("asking the sentinels", false).into();
+        while let Some(answer) = asked.join_next().await {
+            match answer {
+                Ok(Ok(at)) => {
+                    let nth = named.iter().position(|(named, _)| *named == at);
+                    let nth = nth.unwrap_or_else(|| {
+                        named.push((at, 0));
+                        named.len() - 1
+                    });
+                    named[nth].1 += 1;
+                    if 2 * named[nth].1 > self.at.len() {
+                        break;
+                    }
+                }
+                // What a person has to mend tells more than silence.
+                Ok(Err(told)) if !matches!(trouble, Trouble::Final(_)) => trouble = told,
+                _ => {}
+            }
+        }
+        let most = named.into_iter().max_by_key(|(_, times)| *times);
+        most.map(|(at, _)| at).ok_or(trouble)
+    }
+}
+
+async fn ask(client: Client, name: &str) -> Result<ConnectionAddr, Trouble> {
+    let mut connection =
+        client.get_multiplexed_async_connection().await.map_err(Trouble::unapplied)?;
+    let mut question = redis::cmd("SENTINEL");
+    question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+    let answer = connection.send_packed_command(&question).await.and_then(Value::extract_error);
+    match answer.map_err(Trouble::unapplied)? {
+        Value::Nil => Err(Trouble::Final(invalid(format!("the sentinels know no `{name}`")))),
+        Value::Array(parts) => match parts.as_slice() {
+            [Value::BulkString(host), Value::BulkString(port)] => {
+                let port = std::str::from_utf8(port).ok().and_then(|port| port.parse().ok());
+                let port = port.ok_or_else(|| unexpected(&parts[1]))?;
+                Ok(ConnectionAddr::Tcp(String::from_utf8_lossy(host).into_owned(), port))
+            }
+            _ => Err(unexpected(&Value::Array(parts))),
+        },
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Whether an answer to ROLE is that of a server that takes writes. Who may not ask, finds out.
+pub(super) fn is_primary(role: &Result<Value, redis::RedisError>) -> bool {
+    match role {
+        Ok(Value::Array(parts)) => {
+            !matches!(parts.first(), Some(Value::BulkString(role)) if role != b"master")
+        }
+        Err(error) => error.code().is_some(),
+        _ => true,
+    }
+}
+
+/// What a connection to a replica is, where a primary was named.
+pub(super) fn no_primary() -> Trouble {
+    Trouble::Passing(Passing {
+        reason: Unavailability::ReadOnly,
+        detail: "the sentinels still name a server that is no primary any more".to_owned(),
+        unknown: false,
+        replace: true,
+    })
+}

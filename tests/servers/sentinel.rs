@@ -1,0 +1,145 @@
+//! `redis-sentinel://`, and what a failover does to locks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use lockmacro_runtime::{LossCause, Unavailability};
+use lockmacro_tests::{Group, Server, eventually};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::*;
+
+/// A failover, and what a loaded machine adds.
+const FAILOVER: Duration = Duration::from_secs(25);
+
+async fn manager(group: &Group) -> LockManager {
+    LockManager::connect(&group.url()).await.expect("there is a primary")
+}
+
+#[tokio::test]
+async fn who_holds_a_lock_that_a_new_primary_does_not_know_is_told_at_once() {
+    let mut group = Group::start().await;
+    let locks = manager(&group).await;
+    // One is renewed and would be asked about in 20 s; nobody would ask about the other.
+    group.cut_off(&[1, 2]).await;
+    let renewed = Lock::new("renewed").ttl(LONG).renew().manager(&locks);
+    let fixed = lock(&locks);
+    let (renewed, fixed) = (renewed.acquire().await.expect("free"), fixed.acquire().await);
+    let fixed = fixed.expect("free");
+    // Their bodies know nothing of the server.
+    let lost = tokio::spawn(async move {
+        let fixed = fixed
+            .run(async {
+                sleep(LONG).await;
+                Ok::<_, LockError>(())
+            })
+            .await;
+        (fixed, renewed.lost().await)
+    });
+    group.servers[0].kill();
+    for replica in &group.servers[1..] {
+        replica.resume();
+    }
+    let (fixed, renewed) = timeout(FAILOVER, lost).await.expect("told").expect("no panic");
+    let Err(LockError::Lost(fixed)) = fixed else { panic!("{fixed:?}") };
+    assert_eq!((fixed.cause(), renewed.cause()), (LossCause::Taken, LossCause::Taken));
+    // And it can be had again.
+    lock(&locks).acquire().await.expect("free").release().await.expect("held");
+}
+
+#[tokio::test]
+async fn a_lock_that_the_new_primary_knows_is_kept() {
+    let group = Group::start().await;
+    let locks = manager(&group).await;
+    let held = lock(&locks).acquire().await.expect("free");
+    let waiting = tokio::spawn(lock(&locks).wait(FAILOVER * 2).acquire());
+    // It stands still with all its connections open.
+    let mut replica = group.servers[1].admin();
+    eventually("the replica knows", SOON, || std::future::ready(replica.get(KEY).is_some())).await;
+    group.servers[0].pause();
+    let mut admin = group.has_failed_over().await;
+    assert!(admin.get(KEY).is_some());
+    assert_eq!(held.check(), Ok(()));
+    drop(held);
+    let next = timeout(FAILOVER, waiting).await.expect("served").expect("no panic");
+    next.expect("served").release().await.expect("still held");
+    eventually("nothing is left", SOON, || std::future::ready(admin.keys().is_empty())).await;
+    group.servers[0].resume();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
+    let group = Group::start().await;
+    let over = Arc::new(AtomicBool::new(false));
+    let served = Arc::new(AtomicUsize::new(0));
+    let mut workers = JoinSet::new();
+    for nth in 0..12 {
+        let locks = manager(&group).await;
+        let (over, served) = (Arc::clone(&over), Arc::clone(&served));
+        workers.spawn(async move {
+            let mut afterwards = 0;
+            while afterwards < 3 {
+                let key = format!("order:{}", nth % 3);
+                let last = over.load(Ordering::SeqCst);
+                let lock = Lock::new(key).ttl(SOON).wait(FAILOVER * 2).manager(&locks);
+                let result = lock.run(async {
+                    sleep(Duration::from_millis(1)).await;
+                    Ok(())
+                });
+                match result.await {
+                    Ok(()) if last => afterwards += 1,
+                    Ok(()) => _ = served.fetch_add(1, Ordering::SeqCst),
+                    Err(LockError::Lost(_) | LockError::Unavailable { .. }) => {}
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            locks.shutdown(SOON).await.expect("nothing is held");
+        });
+    }
+    eventually("there is load", SOON, || async { served.load(Ordering::SeqCst) > 100 }).await;
+    group.fail_over();
+    let mut admin = group.has_failed_over().await;
+    eventually("the old primary gives up", FAILOVER, || {
+        // It ends all its connections then.
+        let info = group.servers[0].admin().send::<String>(&["INFO", "replication"]);
+        std::future::ready(info.is_ok_and(|info| info.contains("role:slave")))
+    })
+    .await;
+    over.store(true, Ordering::SeqCst);
+    let everybody = async {
+        while let Some(worker) = workers.join_next().await {
+            worker.expect("no panic");
+        }
+    };
+    timeout(FAILOVER, everybody).await.expect("everybody is served");
+    for key in admin.keys() {
+        // What was given back on the server of before may be here until it ends.
+        assert_ne!(admin.ask::<i64>(&["PTTL", &key]), -1, "{key} stays");
+    }
+}
+
+#[tokio::test]
+async fn what_sentinels_cannot_tell_is_told() {
+    let unknown = Server::start();
+    let (none, builder) = ("redis-sentinel://127.0.0.1:1,127.0.0.1:2/main", LockManager::builder);
+    let quick = Duration::from_millis(500);
+    let error = builder().timeout(quick).connect(none).await.expect_err("nobody is there");
+    assert!(
+        matches!(error, LockError::Unavailable { reason: Unavailability::Refused, .. }),
+        "{error:?}"
+    );
+    // No sentinel at all.
+    let url = format!("redis-sentinel://127.0.0.1:{}/main", unknown.port());
+    let error = builder().timeout(quick).connect(&url).await.expect_err("no sentinel");
+    assert!(
+        matches!(error, LockError::Unavailable { reason: Unavailability::Protocol, .. }),
+        "{error:?}"
+    );
+    for url in
+        ["redis-sentinel://127.0.0.1", "redis-sentinel://127.0.0.1/", "redis-sentinel:///main"]
+    {
+        let error = LockManager::connect(url).await.expect_err("refused");
+        assert!(matches!(error, LockError::InvalidUrl { .. }), "{url}: {error:?}");
+    }
+}

@@ -1,0 +1,113 @@
+//! A primary with replicas, and sentinels that watch over them: real processes.
+
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::{Admin, Server, eventually};
+
+const NAME: &str = "main";
+/// Sentinels look at each other every two seconds, and a machine may be loaded.
+const SETTLED: Duration = Duration::from_secs(30);
+
+/// One primary, two replicas and three sentinels.
+pub struct Group {
+    /// The first one starts as the primary.
+    pub servers: Vec<Server>,
+    /// Those who say which one it is.
+    pub sentinels: Vec<Server>,
+    _files: TempDir,
+}
+
+impl Group {
+    /// Starts them and waits until they know each other.
+    pub async fn start() -> Group {
+        let primary = Server::start();
+        let of = primary.port().to_string();
+        let replica = || Server::with(&["--replicaof", "127.0.0.1", &of]);
+        let servers = vec![primary, replica(), replica()];
+        let mut admin = servers[0].admin();
+        eventually("the replicas are there", SETTLED, || {
+            let info: String = admin.ask(&["INFO", "replication"]);
+            std::future::ready(info.matches("state=online").count() == 2)
+        })
+        .await;
+        let files = tempfile::tempdir().expect("a directory for the sentinels");
+        let sentinels: Vec<_> = (0..3)
+            .map(|nth| {
+                let file = files.path().join(format!("sentinel-{nth}.conf"));
+                let text = format!(
+                    "sentinel monitor {NAME} 127.0.0.1 {of} 2\n\
+                     sentinel down-after-milliseconds {NAME} 500\n\
+                     sentinel failover-timeout {NAME} 3000\n"
+                );
+                std::fs::write(&file, text).expect("written");
+                Server::with(&[file.to_str().expect("a plain path"), "--sentinel"])
+            })
+            .collect();
+        for sentinel in &sentinels {
+            let mut admin = sentinel.admin();
+            eventually("the sentinels know each other", SETTLED, || {
+                let known = known(&mut admin);
+                std::future::ready(known == (Some(2), Some(2)))
+            })
+            .await;
+        }
+        Group { servers, sentinels, _files: files }
+    }
+
+    /// The address for a client.
+    pub fn url(&self) -> String {
+        let hosts: Vec<_> =
+            self.sentinels.iter().map(|one| format!("127.0.0.1:{}", one.port())).collect();
+        format!("redis-sentinel://{}/{NAME}", hosts.join(","))
+    }
+
+    /// Which of the servers most sentinels take for the primary.
+    pub fn primary(&self) -> usize {
+        let mut votes = [0; 3];
+        for sentinel in &self.sentinels {
+            let (_, port): (String, u16) =
+                sentinel.admin().ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]);
+            let nth = self.servers.iter().position(|server| server.port() == port);
+            votes[nth.expect("one of ours")] += 1;
+        }
+        (0..3).max_by_key(|nth| votes[*nth]).expect("there are some")
+    }
+
+    /// Has a replica take over while all is well.
+    pub fn fail_over(&self) {
+        self.sentinels[0].admin().ask::<()>(&["SENTINEL", "FAILOVER", NAME]);
+    }
+
+    /// Cuts the replicas off, so that they have nothing of what the primary is told from now on.
+    pub async fn cut_off(&self, replicas: &[usize]) {
+        for nth in replicas {
+            self.servers[*nth].pause();
+        }
+        self.servers[0].admin().ask::<i64>(&["CLIENT", "KILL", "TYPE", "replica"]);
+    }
+
+    /// Waits until another server than the first one takes writes; gives a connection to it.
+    pub async fn has_failed_over(&self) -> Admin {
+        eventually("another server is the primary", SETTLED, || {
+            let nth = self.primary();
+            let role = |nth: usize| self.servers[nth].admin().ask::<Vec<redis::Value>>(&["ROLE"]);
+            let takes = nth != 0
+                && matches!(&role(nth)[0], redis::Value::BulkString(role) if role == b"master");
+            std::future::ready(takes)
+        })
+        .await;
+        self.servers[self.primary()].admin()
+    }
+}
+
+/// How many replicas and how many other sentinels one knows.
+fn known(admin: &mut Admin) -> (Option<u32>, Option<u32>) {
+    let facts: Vec<String> = admin.ask(&["SENTINEL", "MASTER", NAME]);
+    let fact = |name: &str| {
+        let nth = facts.iter().position(|fact| fact == name)?;
+        facts.get(nth + 1)?.parse().ok()
+    };
+    (fact("num-slaves"), fact("num-other-sentinels"))
+}
