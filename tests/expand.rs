@@ -8,6 +8,8 @@ mod args;
 mod boxed;
 #[path = "../lockmacro/src/check.rs"]
 mod check;
+#[path = "../lockmacro/src/defer.rs"]
+mod defer;
 #[path = "../lockmacro/src/duration.rs"]
 mod duration;
 #[path = "../lockmacro/src/expand.rs"]

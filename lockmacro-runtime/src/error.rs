@@ -64,6 +64,19 @@ pub enum LockError {
         /// The key that is held.
         key: LockKey,
     },
+    /// Somebody else holds the lock, and the call was stored: a [worker](crate::defer::Worker) runs
+    /// it later, as `on_busy = defer("30s")` asks. Nothing is left to do for the caller.
+    #[cfg(feature = "defer")]
+    #[error("deferred for {due:?}, as somebody else holds `{key}`")]
+    #[non_exhaustive]
+    Deferred {
+        /// The key that is held.
+        key: LockKey,
+        /// Under which the call is stored; with `unique` that of an earlier call perhaps.
+        id: Box<str>,
+        /// In how long it is due.
+        due: Duration,
+    },
     /// The lock was lost while it was held, so somebody else may hold it now. What the body did up
     /// to then stands: check it, or roll it back.
     #[error(transparent)]
@@ -91,7 +104,7 @@ pub enum LockError {
     /// +zrank +zcard +zpopmin +hset +hget +hdel`; for waiting also `+subscribe +publish
     /// +pubsub|numsub` and the channels `&lm1:*`; and `+select` when the URL names a database. In a
     /// cluster it is `+ssubscribe +spublish +pubsub|shardnumsub` for waiting, and `+cluster|slots
-    /// +asking`.
+    /// +asking`. For deferred calls the README names what they need beside these.
     #[error("the lock server refuses access: {detail}")]
     #[non_exhaustive]
     AccessDenied {
@@ -188,10 +201,20 @@ pub enum LockError {
 
 impl LockError {
     /// Whether the lock could not be had because somebody else holds it: `Busy`, `TimedOut` and
-    /// `QueueFull`. Everything else is a fault or a mistake.
+    /// `QueueFull`. Everything else is a fault or a mistake, but for `Deferred`.
     pub fn is_busy(&self) -> bool {
         use LockError::{Busy, QueueFull, TimedOut};
         matches!(self, Busy { .. } | TimedOut { .. } | QueueFull { .. })
+    }
+
+    /// The key that somebody else holds.
+    #[cfg(feature = "defer")]
+    pub(crate) fn busy_key(&self) -> Option<&LockKey> {
+        use LockError::{Busy, QueueFull, TimedOut};
+        match self {
+            Busy { key, .. } | TimedOut { key, .. } | QueueFull { key } => Some(key),
+            _ => None,
+        }
     }
 
     /// How long the holder's lease still runs, for a `Retry-After` header: the lock may be free

@@ -45,6 +45,7 @@
 //! # Features
 //!
 //! - `macros` (on by default): the attribute.
+//! - `defer`: `on_busy = defer("30s")`, and the worker for it.
 //! - `serde`: a [`Fence`] can be stored and sent.
 //! - `tls`: encrypted connections, `rediss://`.
 //! - `metrics`: the numbers below, by the `metrics` crate.
@@ -80,6 +81,8 @@ compile_error!("lockmacro-runtime runs on Linux and other Unix systems: it needs
 mod backend;
 mod census;
 mod clock;
+#[cfg(feature = "defer")]
+pub mod defer;
 mod error;
 pub mod fence;
 mod guard;

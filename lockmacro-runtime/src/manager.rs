@@ -15,6 +15,8 @@ use tokio::time::timeout;
 
 use crate::backend::{Answer, Asked, Backend, Failed, Memory, Redis};
 use crate::census::{Census, Member};
+#[cfg(feature = "defer")]
+use crate::defer::{self, Deferrer};
 use crate::error::LockError;
 use crate::janitor::Janitor;
 use crate::token::{default_label, label};
@@ -59,6 +61,9 @@ struct Inner {
     closed: AtomicBool,
     /// Told to those who wait when the manager is shut down.
     closing: Notify,
+    /// Where deferred calls are kept, and whether that was said by the builder.
+    #[cfg(feature = "defer")]
+    jobs: (Arc<dyn Deferrer>, bool),
 }
 
 /// Settings of a [`LockManager`], see [`LockManager::builder`].
@@ -67,6 +72,8 @@ struct Inner {
 pub struct LockManagerBuilder {
     label: Option<String>,
     timeout: Duration,
+    #[cfg(feature = "defer")]
+    deferrer: Option<Arc<dyn Deferrer>>,
 }
 
 impl LockManager {
@@ -99,7 +106,12 @@ impl LockManager {
 
     /// A manager with other settings than the default ones.
     pub fn builder() -> LockManagerBuilder {
-        LockManagerBuilder { label: None, timeout: TIMEOUT }
+        LockManagerBuilder {
+            label: None,
+            timeout: TIMEOUT,
+            #[cfg(feature = "defer")]
+            deferrer: None,
+        }
     }
 
     /// Makes this the manager of every lock that is given none, for the rest of the process.
@@ -166,6 +178,30 @@ impl LockManager {
         .await
     }
 
+    /// Waits until the manager is shut down.
+    #[cfg(feature = "defer")]
+    pub(crate) async fn closed(&self) {
+        let mut closing = pin!(self.0.closing.notified());
+        // From here on it is heard.
+        closing.as_mut().enable();
+        if !self.0.closed.load(Ordering::SeqCst) {
+            closing.await;
+        }
+    }
+
+    /// Where deferred calls are kept: to store some, to look at them, and to have dead letters tried
+    /// again.
+    #[cfg(feature = "defer")]
+    pub fn deferrer(&self) -> Arc<dyn Deferrer> {
+        Arc::clone(&self.0.jobs.0)
+    }
+
+    /// The same for the background thread, by its own connection.
+    #[cfg(feature = "defer")]
+    pub(crate) fn deferrer_of(&self, backend: &Backend) -> Arc<dyn Deferrer> {
+        if self.0.jobs.1 { self.deferrer() } else { defer::of(backend) }
+    }
+
     /// Whether this and the other are one manager.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -217,6 +253,13 @@ impl LockManagerBuilder {
         self
     }
 
+    /// Where deferred calls are kept, instead of in the locks' own store.
+    #[cfg(feature = "defer")]
+    pub fn deferrer(mut self, deferrer: Arc<dyn Deferrer>) -> Self {
+        self.deferrer = Some(deferrer);
+        self
+    }
+
     /// Connects, as [`LockManager::connect`] does.
     ///
     /// # Errors
@@ -228,7 +271,7 @@ impl LockManagerBuilder {
         let redis = Redis::new(url, self.timeout)?;
         inside_runtime()?;
         redis.ready().await?;
-        Ok(self.with(Backend::Redis(Box::new(redis))))
+        Ok(self.with(Backend::Redis(Arc::new(redis))))
     }
 
     /// Makes a manager of locks of its own, as [`LockManager::memory`] does.
@@ -237,6 +280,11 @@ impl LockManagerBuilder {
     }
 
     fn with(self, backend: Backend) -> LockManager {
+        #[cfg(feature = "defer")]
+        let jobs = match self.deferrer {
+            Some(deferrer) => (deferrer, true),
+            None => (defer::of(&backend), false),
+        };
         LockManager(Arc::new_cyclic(|inner: &Weak<Inner>| {
             let inner = Weak::clone(inner);
             backend.on_change(move || {
@@ -245,6 +293,8 @@ impl LockManagerBuilder {
                 }
             });
             Inner {
+                #[cfg(feature = "defer")]
+                jobs,
                 janitor: Janitor::new(&backend),
                 backend,
                 label: label(&self.label.unwrap_or_else(default_label)),

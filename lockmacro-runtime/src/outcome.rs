@@ -74,6 +74,10 @@ pub trait SkipOutcome: Sized {
     /// What the caller gets when the lock that `name` asked for could not be had: skipped if it was
     /// busy, else the error, which is logged where it cannot be carried.
     fn refused(name: &str, error: LockError) -> Self {
+        #[cfg(feature = "defer")]
+        if let LockError::Deferred { .. } = error {
+            return Self::skipped(error);
+        }
         if error.is_busy() {
             return Self::skipped(error);
         }

@@ -123,6 +123,8 @@ pub(crate) fn released(labels: &Labels, since: Moment) {
 pub(crate) fn unreported(name: &str, key: Option<Listed<'_>>, error: &LockError) {
     let key = key.map(tracing::field::display);
     tracing::error!(%name, key, %error, "lock failed in a function that cannot return an error");
+    #[cfg(feature = "defer")]
+    crate::defer::unreported(error);
     numbers::unreported(name);
 }
 

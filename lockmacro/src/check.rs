@@ -27,6 +27,10 @@ pub(crate) fn check(args: &Args, function: &Function) -> Result<()> {
     check_wait(args)?;
     check_on_lost(args, function)?;
     check_fences(args)?;
+    if let OnBusy::Defer(defer) = &args.on_busy {
+        let is_one = matches!(args.key, Key::Template(_) | Key::Expr(_));
+        defer.check(function, !is_one)?;
+    }
     check_bindings(args, &names)
 }
 
@@ -35,6 +39,7 @@ fn check_message(args: &Args) -> Result<()> {
         OnBusy::Error => return Ok(()),
         OnBusy::Skip => "skip",
         OnBusy::Fallback(_) => "fallback",
+        OnBusy::Defer(_) => "defer",
     };
     let message = format!(
         "the message belongs to the busy error, which `on_busy = {policy}` does not give: \
@@ -92,6 +97,7 @@ fn check_wait(args: &Args) -> Result<()> {
     let policy = match (&args.wait, &args.on_busy) {
         (Some(Wait::Forever), OnBusy::Skip) => "skip",
         (Some(Wait::Forever), OnBusy::Fallback(_)) => "fallback",
+        (Some(Wait::Forever), OnBusy::Defer(_)) => "defer",
         _ => return Ok(()),
     };
     let message = format!(

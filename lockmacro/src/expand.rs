@@ -8,6 +8,7 @@ use syn::{Expr, ExprPath, ExprReference, Path, Result, Token, parse_quote_spanne
 
 use crate::args::{Args, Fences};
 use crate::check;
+use crate::defer::says_nothing;
 use crate::duration::{Time, Wait};
 use crate::item::{Function, braces};
 use crate::key::Key;
@@ -26,8 +27,11 @@ fn expand(args: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let function: Function = syn::parse2(item)?;
     let args: Args = syn::parse2(args)?;
     check::check(&args, &function)?;
-    let locked = Printer::new(&args, &function).locked()?;
-    Ok(function.with_body(locked))
+    let printer = Printer::new(&args, &function);
+    let (locked, beside) = (printer.locked()?, printer.beside()?);
+    let mut tokens = function.with_body(locked);
+    tokens.extend(beside);
+    Ok(tokens)
 }
 
 struct Printer<'a> {
@@ -65,20 +69,37 @@ impl<'a> Printer<'a> {
         Ok(quote_spanned!(site=> #binding #call))
     }
 
+    /// What a worker calls the function by.
+    fn beside(&self) -> Result<Option<TokenStream>> {
+        match &self.args.on_busy {
+            OnBusy::Defer(defer) => {
+                let delay = self.time(&defer.delay);
+                defer.beside(self.function, &self.runtime, &delay).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether the caller is told nothing when the lock is busy, because the return type says nothing.
+    fn is_silent(&self) -> bool {
+        match self.args.on_busy {
+            OnBusy::Error | OnBusy::Fallback(_) => false,
+            OnBusy::Skip => true,
+            OnBusy::Defer(_) => says_nothing(&self.function.output),
+        }
+    }
+
     /// Whether nothing is asked for that stands between acquiring the lock and running the body.
     fn is_one_call(&self) -> bool {
         let Args { on_busy, on_lost, guard, fence, .. } = self.args;
-        let is_fallback = matches!(on_busy, OnBusy::Fallback(_));
+        let is_fallback = matches!(on_busy, OnBusy::Fallback(_) | OnBusy::Defer(_));
         let is_recovery = matches!(on_lost, Some(OnLost::Recover(_)));
         !is_fallback && !is_recovery && guard.is_none() && fence.is_none()
     }
 
     /// Output: `lock.run(body).await`
     fn run(&self, lock: &TokenStream) -> TokenStream {
-        let method = match self.args.on_busy {
-            OnBusy::Skip => "run_or_skip",
-            OnBusy::Error | OnBusy::Fallback(_) => "run",
-        };
+        let method = if self.is_silent() { "run_or_skip" } else { "run" };
         match &self.args.on_lost {
             Some(OnLost::Recover(path)) => {
                 let lock = self.recovering(lock, path);
@@ -123,25 +144,27 @@ impl<'a> Printer<'a> {
         if fences.is_some() || guard.is_some() {
             run = quote_spanned!(site=> { #fences #guard #run });
         }
-        let busy = match &self.args.on_busy {
-            OnBusy::Error | OnBusy::Skip => None,
-            OnBusy::Fallback(path) => {
-                let instead = self.fallback(path)?;
-                let condition = quote_spanned!(site=> if busy.is_busy());
-                Some(
-                    quote_spanned!(site=> ::core::result::Result::Err(busy) #condition => #instead,),
-                )
-            }
-        };
-        let failed = match &self.args.on_busy {
-            OnBusy::Error | OnBusy::Fallback(_) => {
-                quote_spanned!(site=> #runtime::LockOutcome::from_lock_error(error))
-            }
-            OnBusy::Skip => {
+        let failure = |error: TokenStream| {
+            if self.is_silent() {
                 let name = self.name();
-                quote_spanned!(site=> #runtime::SkipOutcome::refused(#name, error))
+                quote_spanned!(site=> #runtime::SkipOutcome::refused(#name, #error))
+            } else {
+                quote_spanned!(site=> #runtime::LockOutcome::from_lock_error(#error))
             }
         };
+        let instead = match &self.args.on_busy {
+            OnBusy::Error | OnBusy::Skip => None,
+            OnBusy::Fallback(path) => Some(self.fallback(path)?),
+            OnBusy::Defer(defer) => {
+                let later = defer.later(self.function, self.manager().as_ref(), site)?;
+                Some(failure(later))
+            }
+        };
+        let busy = instead.map(|instead| {
+            let condition = quote_spanned!(site=> if busy.is_busy());
+            quote_spanned!(site=> ::core::result::Result::Err(busy) #condition => #instead,)
+        });
+        let failed = failure(quote_spanned!(site=> error));
         Ok(quote_spanned! {site=>
             match #acquired {
                 ::core::result::Result::Ok(#held) => #run,
@@ -155,7 +178,7 @@ impl<'a> Printer<'a> {
     fn fallback(&self, path: &Path) -> Result<TokenStream> {
         // An error about the call belongs to the path, not to the arguments of this function.
         let there = path.span();
-        let mut arguments = self.function.call_arguments()?;
+        let mut arguments = self.function.call_arguments("fallback")?;
         for argument in &mut arguments {
             argument.set_span(there.resolved_at(argument.span()));
         }
@@ -190,12 +213,15 @@ impl<'a> Printer<'a> {
             let message = self.message(template);
             quote_spanned!(site=> .message(#message))
         });
-        let manager = self.args.manager.as_ref().map(|manager| {
-            let manager = reference(manager, manager.span().resolved_at(site));
-            quote_spanned!(site=> .manager(#manager))
-        });
+        let manager = self.manager().map(|manager| quote_spanned!(site=> .manager(#manager)));
         let lease = self.lease();
         quote_spanned!(site=> #lock #lease.name(#name) #message #manager)
+    }
+
+    fn manager(&self) -> Option<TokenStream> {
+        let manager = self.args.manager.as_ref()?;
+        let there = manager.span().resolved_at(self.site);
+        Some(reference(manager, there).to_token_stream())
     }
 
     /// Output: `Lock::new(key)`, `Lock::many([key, key])` or `Lock::many(keys)`

@@ -17,6 +17,8 @@ use crate::boxed::{self, Boxed};
 use crate::returns;
 
 pub(crate) struct Function {
+    pub(crate) attributes: Vec<Attribute>,
+    pub(crate) visibility: Visibility,
     pub(crate) sig: Signature,
     /// Everything before the body.
     pub(crate) head: TokenStream,
@@ -68,7 +70,7 @@ impl Function {
     }
 
     /// The arguments as another function with the same ones is called.
-    pub(crate) fn call_arguments(&self) -> Result<Vec<Ident>> {
+    pub(crate) fn call_arguments(&self, policy: &str) -> Result<Vec<Ident>> {
         let name = |input: &FnArg| match input {
             FnArg::Receiver(receiver) => Ok(Ident::from(receiver.self_token)),
             FnArg::Typed(typed) => match &*typed.pat {
@@ -77,8 +79,10 @@ impl Function {
                 }
                 pattern => Err(Error::new(
                     pattern.span(),
-                    "`fallback` gets the same arguments, so each needs a name: write `arg: Type` here \
-                     and take it apart in the body",
+                    format!(
+                        "`{policy}` needs the same arguments, so each needs a name: write `arg: Type` here \
+                         and take it apart in the body"
+                    ),
                 )),
             },
         };
@@ -112,8 +116,8 @@ pub(crate) fn braces(tokens: TokenStream, span: Span) -> Group {
 impl Parse for Function {
     fn parse(input: ParseStream) -> Result<Self> {
         let all: TokenStream = input.fork().parse()?;
-        input.call(Attribute::parse_outer)?;
-        input.parse::<Visibility>()?;
+        let attributes = input.call(Attribute::parse_outer)?;
+        let visibility = input.parse()?;
         if input.peek(Token![default]) {
             input.parse::<Token![default]>()?;
         }
@@ -150,7 +154,18 @@ impl Parse for Function {
         let output_span = output.span();
         let output = returns::erase_impl_trait(output);
         let head = head.into_iter().collect();
-        Ok(Self { sig, head, inner_attrs, body, shape, output, output_span, span })
+        Ok(Self {
+            attributes,
+            visibility,
+            sig,
+            head,
+            inner_attrs,
+            body,
+            shape,
+            output,
+            output_span,
+            span,
+        })
     }
 }
 

@@ -9,6 +9,7 @@
 mod args;
 mod boxed;
 mod check;
+mod defer;
 mod duration;
 mod expand;
 mod item;
@@ -47,7 +48,7 @@ use proc_macro::TokenStream;
 /// | `max_hold` | a duration, as `ttl`: the end of renewal, after which the lock is lost | none: as long as the body runs |
 /// | `min_hold` | a duration, at most `ttl`: the key stays at least that long, however short the body is | none: the key goes with the body |
 /// | `wait` | a duration of 1 ms to 24 h, as `ttl`: how long to wait in line while somebody else holds the lock · `forever`; see [below](#waiting) | none: the lock is asked for once |
-/// | `on_busy` | `error` · `skip` · `fallback(path)`, which calls a function with the same arguments and return type: what happens when somebody else holds the lock, or still does after the `wait` | `error` |
+/// | `on_busy` | `error` · `skip` · `fallback(path)`, which calls a function with the same arguments and return type · `defer("30s")`, see [below](#calls-that-are-run-later): what happens when somebody else holds the lock, or still does after the `wait` | `error` |
 /// | `on_lost` | `cancel` · `error` · `finish` · the path of a function `fn(Lost, Ret) -> Ret`; see [below](#when-the-lock-is-lost) | `cancel`, and `error` in a function that is not async |
 /// | `guard` | a name, which is a `&LockGuard` in the body | none |
 /// | `fence` | a name, which is a `Fence` in the body: a number that grows from grant to grant · `[debit, credit]`, a name for each key of a list | none, and no fence is issued |
@@ -107,6 +108,17 @@ use proc_macro::TokenStream;
 ///     Ok(())
 /// }
 /// ```
+///
+/// # Calls that are run later
+///
+/// With the feature `defer` of the runtime, `on_busy = defer("30s")` stores a busy call with its arguments,
+/// and a `defer::Worker` runs the same function later, under the same lock; the caller gets
+/// `LockError::Deferred`, or `()`, `None` or `Ok(None)` where that is the return type. Beside the function
+/// stands `audit_order::deferred()`, which a worker is given. After the delay can stand `unique` (one
+/// waiting call for each key), `attempts = 5` (10 without), and `name = "orders.audit"` (the function's
+/// path without). It is for free functions whose arguments are owned, have names, and implement serde's
+/// `Serialize` and `Deserialize`; their return type is `()`, an `Option`, or a `Result` whose error implements
+/// `Display`.
 ///
 /// # Several keys
 ///

@@ -2,11 +2,14 @@
 
 use syn::{Error, Expr, ExprPath, Path, Result};
 
+use crate::defer::Defer;
+
 /// What a call does when the lock is held by somebody else.
 pub(crate) enum OnBusy {
     Error,
     Skip,
     Fallback(Path),
+    Defer(Defer),
 }
 
 /// What becomes of the body when its lock is lost.
@@ -32,10 +35,11 @@ pub(crate) fn on_busy(value: Expr) -> Result<OnBusy> {
             }
         },
         Expr::Call(call) if is_path(&call.func, "defer") => {
-            "`defer` is not available yet: write `on_busy = fallback(path)` to hand the call over"
+            return Defer::parse(call.clone()).map(OnBusy::Defer);
         }
         _ => {
-            "unknown policy: write `on_busy = error`, `on_busy = skip` or `on_busy = fallback(path)`, without quotes"
+            "unknown policy: write `on_busy = error`, `on_busy = skip`, `on_busy = fallback(path)` or \
+             `on_busy = defer(\"30s\")`, without quotes around the policy"
         }
     };
     Err(Error::new_spanned(value, message))

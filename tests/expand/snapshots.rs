@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::visit_mut::VisitMut;
-use syn::{Attribute, ImplItemFn, Item};
+use syn::{Attribute, File, ImplItemFn, Item};
 
 /// `name.rs` expands to `name.expanded.rs`.
-const SAMPLES: [&str; 15] = [
+const SAMPLES: [&str; 16] = [
     "audit_order",
     "sync",
     "skip",
@@ -25,6 +25,7 @@ const SAMPLES: [&str; 15] = [
     "wait",
     "several_keys",
     "keys_of_an_iterator",
+    "defer",
 ];
 
 fn folder() -> PathBuf {
@@ -52,14 +53,17 @@ impl Expander {
 }
 
 impl VisitMut for Expander {
-    fn visit_item_mut(&mut self, item: &mut Item) {
-        if let Item::Fn(function) = item {
-            let with = |attrs| syn::ItemFn { attrs, ..function.clone() }.into_token_stream();
-            if let Some(expanded) = Self::expand(&function.attrs, with) {
-                *item = syn::parse2(expanded).unwrap();
+    fn visit_file_mut(&mut self, file: &mut File) {
+        let items = file.items.drain(..).flat_map(|item| match &item {
+            Item::Fn(function) => {
+                let with = |attrs| syn::ItemFn { attrs, ..function.clone() }.into_token_stream();
+                let expanded = Self::expand(&function.attrs, with);
+                expanded.map_or(vec![item], |items| syn::parse2::<File>(items).unwrap().items)
             }
-        }
-        syn::visit_mut::visit_item_mut(self, item);
+            _ => vec![item],
+        });
+        file.items = items.collect();
+        syn::visit_mut::visit_file_mut(self, file);
     }
 
     fn visit_impl_item_fn_mut(&mut self, function: &mut ImplItemFn) {

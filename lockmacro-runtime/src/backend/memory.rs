@@ -8,6 +8,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Answer, Claim, Grant, Line, Released};
 use crate::clock::Moment;
+#[cfg(feature = "defer")]
+use crate::defer::MemoryJobs;
 use crate::fence::Fence;
 use crate::key::LockKey;
 use crate::token::{Token, label_of};
@@ -23,6 +25,8 @@ static SHARED: LazyLock<Memory> = LazyLock::new(Memory::new);
 pub(crate) struct Memory {
     store: Arc<Mutex<Store>>,
     waiters: Arc<Waiters>,
+    #[cfg(feature = "defer")]
+    pub(crate) jobs: MemoryJobs,
 }
 
 #[derive(Debug)]
@@ -58,7 +62,12 @@ impl Memory {
             sweep_at: SWEEP_FROM,
             last_fence: 0,
         };
-        Self { store: Arc::new(Mutex::new(store)), waiters: Arc::default() }
+        Self {
+            store: Arc::new(Mutex::new(store)),
+            waiters: Arc::default(),
+            #[cfg(feature = "defer")]
+            jobs: MemoryJobs::new(),
+        }
     }
 
     /// The store of the process.

@@ -7,7 +7,7 @@ mod redis;
 use std::pin::Pin;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Moment;
@@ -19,6 +19,8 @@ use crate::token::Token;
 
 pub(crate) use memory::Memory;
 pub(crate) use redis::Redis;
+#[cfg(feature = "defer")]
+pub(crate) use redis::RedisJobs;
 
 /// One acquisition as a backend sees it.
 #[derive(Debug)]
@@ -182,7 +184,7 @@ pub(crate) type Asked<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 #[derive(Debug)]
 pub(crate) enum Backend {
     Memory(Memory),
-    Redis(Box<Redis>),
+    Redis(Arc<Redis>),
 }
 
 impl Backend {
@@ -190,7 +192,7 @@ impl Backend {
     pub(crate) fn apart(&self) -> Self {
         match self {
             Backend::Memory(memory) => Backend::Memory(memory.clone()),
-            Backend::Redis(redis) => Backend::Redis(Box::new(redis.apart())),
+            Backend::Redis(redis) => Backend::Redis(Arc::new(redis.apart())),
         }
     }
 

@@ -13,6 +13,7 @@ use super::{CLAIM_MS, Nodes, Redis, Reply, answer, late};
 use crate::backend::{Answer, Claim, Failed, Grant, Line};
 use crate::clock::Moment;
 use crate::error::Unavailability;
+use crate::key::LockKey;
 use crate::side::slot;
 use crate::waiting::{Handover, News, PLACE, PLACES, Sample, Waiter, tick};
 
@@ -23,7 +24,7 @@ impl Redis {
     /// Waits in line for at most `wait`.
     pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Result<Answer, Failed> {
         let until = Instant::now().checked_add(wait);
-        let waiter = self.grants().waiters.join(self.slot_of(claim));
+        let waiter = self.grants().waiters.join(self.slot_of(&claim.key));
         let mut resent = false;
         loop {
             // Boxed: it is large, and most of the time is spent without it.
@@ -160,11 +161,11 @@ impl Redis {
         Ok((answer(reply, sent)?, heard))
     }
 
-    /// The slot in which a claim waits; without a cluster there is only one.
-    fn slot_of(&self, claim: &Claim) -> u16 {
+    /// The slot of a key; without a cluster there is only one.
+    pub(super) fn slot_of(&self, key: &LockKey) -> u16 {
         match &self.nodes {
             Nodes::One(_) => 0,
-            Nodes::Cluster(_) => slot(claim.key.as_str()),
+            Nodes::Cluster(_) => slot(key.as_str()),
         }
     }
 

@@ -39,7 +39,7 @@ impl Redis {
         let fenced = if claim.fenced { "1" } else { "0" };
         let args = [claim.token.expose(), &ttl, fenced, CLAIM_MS];
         let sent = Moment::now();
-        match self.eval(&ACQUIRE_ALL, claim, &args, patience).await? {
+        match self.eval(&ACQUIRE_ALL, claim.keys(), &args, patience).await? {
             Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
             Value::Array(parts) => match parts.as_slice() {
                 [Value::Int(left), Value::BulkString(held), Value::Int(nth)] => Ok(Reply::Busy {

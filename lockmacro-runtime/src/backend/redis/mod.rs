@@ -7,6 +7,8 @@ mod ear;
 mod errand;
 mod grants;
 mod greeting;
+#[cfg(feature = "defer")]
+mod jobs;
 mod line;
 mod listening;
 mod many;
@@ -28,6 +30,8 @@ use redis::{Cmd, Value};
 
 use self::cluster::Cluster;
 use self::grants::Grants;
+#[cfg(feature = "defer")]
+pub(crate) use self::jobs::RedisJobs;
 use self::node::{Node, Patience};
 use self::script::{ACQUIRE, FREE, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
 use self::tries::Tries;
@@ -218,14 +222,14 @@ impl Redis {
         args: &[&str],
         patience: Patience,
     ) -> Result<(bool, bool), LockError> {
-        let mut reply = self.eval(script, claim, args, patience).await;
+        let mut reply = self.eval(script, claim.keys(), args, patience).await;
         let mut resent = false;
         // A renewal is sent again only while it is wanted, which is for its table to say.
         if let Err(Trouble::Passing(Passing { replace: true, unknown, .. })) = reply
             && !patience.strict
         {
             resent = unknown;
-            reply = self.eval(script, claim, args, patience).await;
+            reply = self.eval(script, claim.keys(), args, patience).await;
         }
         match reply {
             Ok(Value::Int(held @ (0 | 1))) => Ok((held == 1, resent)),
@@ -271,22 +275,20 @@ impl Redis {
         patience: Patience,
     ) -> Result<Reply, Trouble> {
         let sent = Moment::now();
-        answer(self.eval(&ACQUIRE, claim, args, patience).await?, sent)
+        answer(self.eval(&ACQUIRE, claim.keys(), args, patience).await?, sent)
     }
 
-    /// Calls a script with the claim's keys.
+    /// Calls a script with these keys.
     async fn eval(
         &self,
         script: &Script,
-        claim: &Claim,
+        keys: &[LockKey],
         args: &[&str],
         patience: Patience,
     ) -> Result<Value, Trouble> {
         let reply = match &self.nodes {
-            Nodes::One(node) => node.eval(script, claim.keys(), args, patience).await,
-            Nodes::Cluster(cluster) => {
-                Box::pin(cluster.eval(script, claim.keys(), args, patience)).await
-            }
+            Nodes::One(node) => node.eval(script, keys, args, patience).await,
+            Nodes::Cluster(cluster) => Box::pin(cluster.eval(script, keys, args, patience)).await,
         };
         if let Err(Trouble::CrossSlot) = reply {
             self.slots.store(true, Ordering::Relaxed);

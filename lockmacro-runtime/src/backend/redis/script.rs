@@ -53,6 +53,27 @@ pub(super) static RENEW_EACH: Script = script!(
     "scripts/each.lua"
 );
 
+/// What is done with the deferred calls of one function.
+#[cfg(feature = "defer")]
+pub(super) mod jobs {
+    use super::{LazyLock, Script};
+
+    const SIDES: [&str; 5] = ["d", "r", "x", "u", "i"];
+
+    pub(in super::super) static PUT: Script =
+        script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/put.lua");
+    pub(in super::super) static TAKE: Script =
+        script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/take.lua");
+    pub(in super::super) static KEEP: Script =
+        script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/keep.lua");
+    pub(in super::super) static SETTLE: Script =
+        script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/settle.lua");
+    pub(in super::super) static LIST: Script =
+        script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/list.lua");
+    pub(in super::super) static AMEND: Script =
+        script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/amend.lua");
+}
+
 impl Script {
     /// The call by hash, which a server that does not know the script answers with NOSCRIPT.
     pub(super) fn by_hash(&self, keys: &[LockKey], args: &[&str]) -> Cmd {

@@ -1,0 +1,62 @@
+-- The deferred calls of one function: put before the scripts that work on them.
+--
+-- KEYS[1]  the calls: a hash. A call has its arguments under its id, and under id#k the key of its
+--          lock, id#n how often it was taken, id#u when it is the only one of its key, id#e why it
+--          failed last
+-- KEYS[2]  who waits: a sorted set of ids by when they are due
+-- KEYS[3]  who is worked on: a sorted set of ids by when they go back unless their worker is heard of
+-- KEYS[4]  the dead letters: a sorted set of ids by when they were given up
+-- KEYS[5]  the only ones: a hash of ids by the keys of their locks
+-- KEYS[6]  workers with nothing to do: a sorted set of "number|channel" by when they look again
+--
+-- All times are the server's, in milliseconds. What nobody has touched for 30 days is forgotten.
+local KEPT = 30 * 24 * 60 * 60 * 1000
+
+-- A write first: a replica refuses the script then.
+redis.call('PEXPIRE', KEYS[1], KEPT)
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local function number(value)
+  return string.format('%.0f', value)
+end
+
+local function touch()
+  for nth = 1, 5 do
+    redis.call('PEXPIRE', KEYS[nth], KEPT)
+  end
+end
+
+local function forget(id)
+  redis.call('HDEL', KEYS[1], id, id .. '#k', id .. '#n', id .. '#u', id .. '#e')
+end
+
+-- Has a call wait, and wakes who has nothing to do if it is due first.
+local function wait(id, delay)
+  redis.call('ZADD', KEYS[2], number(now + delay), id)
+  if redis.call('HEXISTS', KEYS[1], id .. '#u') == 1 then
+    redis.call('HSETNX', KEYS[5], redis.call('HGET', KEYS[1], id .. '#k'), id)
+  end
+  if redis.call('ZRANGE', KEYS[2], 0, 0)[1] == id then
+    redis.call('ZREMRANGEBYSCORE', KEYS[6], '-inf', number(now))
+    for _, idle in ipairs(redis.call('ZRANGE', KEYS[6], 0, 99)) do
+      local name, channel = string.match(idle, '^(%d+)|(.*)$')
+      if name then
+        -- In a cluster each slot has channels of its own.
+        local publish = string.sub(channel, 1, 5) == 'lm1:{' and 'SPUBLISH' or 'PUBLISH'
+        redis.pcall(publish, channel, name .. '|0|0|0')
+      end
+    end
+  end
+end
+
+-- Ends the waiting of a call.
+local function leave(id)
+  redis.call('ZREM', KEYS[2], id)
+  local key = redis.call('HGET', KEYS[1], id .. '#k')
+  if key and redis.call('HGET', KEYS[5], key) == id then
+    redis.call('HDEL', KEYS[5], key)
+  end
+end
+

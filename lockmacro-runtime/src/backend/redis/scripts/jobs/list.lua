@@ -1,0 +1,24 @@
+-- Lists calls, those first that are due first.
+--
+-- ARGV[1]  "waiting", "running" or "dead"
+-- ARGV[2]  how many to pass over
+-- ARGV[3]  how many to tell
+-- returns  { how many there are; then for each its id, arguments, key, how often it was taken, why it
+--          failed last, and its time as milliseconds from now }
+local places = { waiting = KEYS[2], running = KEYS[3], dead = KEYS[4] }
+local place = places[ARGV[1]]
+local found = { redis.call('ZCARD', place) }
+local listed = redis.call('ZRANGE', place, ARGV[2], ARGV[2] + ARGV[3] - 1, 'WITHSCORES')
+for nth = 1, #listed, 2 do
+  local id = listed[nth]
+  local call = redis.call('HMGET', KEYS[1], id, id .. '#k', id .. '#n', id .. '#e')
+  found[#found + 1] = {
+    id,
+    call[1] or '',
+    call[2] or '',
+    call[3] or '0',
+    call[4] or '',
+    number(tonumber(listed[nth + 1]) - now),
+  }
+end
+return found

@@ -1,0 +1,31 @@
+-- Stores a call. Idempotent for an id.
+--
+-- ARGV[1]  its id
+-- ARGV[2]  in how many milliseconds it is due
+-- ARGV[3]  its arguments
+-- ARGV[4]  the key of its lock
+-- ARGV[5]  1 when a call that waits with the same key is enough
+-- ARGV[6]  how many may wait
+-- returns  { the id under which it waits; in how many milliseconds that is due }, 0 when too many wait
+local id, delay, arguments, key, only, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+
+local there = redis.call('HEXISTS', KEYS[1], id) == 1 and id
+if not there and only == '1' then
+  local other = redis.call('HGET', KEYS[5], key)
+  there = other and redis.call('ZSCORE', KEYS[2], other) and other
+end
+if there then
+  local due = tonumber(redis.call('ZSCORE', KEYS[2], there)) or now
+  return { there, math.max(due - now, 0) }
+end
+if redis.call('ZCARD', KEYS[2]) >= tonumber(most) then
+  return 0
+end
+redis.call('HSET', KEYS[1], id, arguments, id .. '#k', key)
+if only == '1' then
+  redis.call('HSET', KEYS[1], id .. '#u', '1')
+  redis.call('HDEL', KEYS[5], key)
+end
+wait(id, tonumber(delay))
+touch()
+return { id, tonumber(delay) }

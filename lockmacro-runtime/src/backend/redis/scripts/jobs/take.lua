@@ -1,0 +1,52 @@
+-- Takes calls that are due, for a worker that is heard of until then. Those whose worker was not
+-- heard of go back first.
+--
+-- ARGV[1]  how many
+-- ARGV[2]  for how many milliseconds
+-- ARGV[3]  who looks again when there are none: "number|channel", empty when it cannot be told
+-- ARGV[4]  after how many milliseconds it does so by itself
+-- returns  { in how many milliseconds to look again, at most the above; how many were waiting that
+--          have no arguments, and were removed; then for each call its id, arguments, key and how often it was
+--          taken }
+local AT_ONCE = 100
+
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', number(now), 'LIMIT', 0, AT_ONCE)) do
+  redis.call('ZREM', KEYS[3], id)
+  wait(id, 0)
+end
+
+local calls, strays = {}, 0
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(now), 'LIMIT', 0, ARGV[1])) do
+  local arguments, key = unpack(redis.call('HMGET', KEYS[1], id, id .. '#k'))
+  if arguments then
+    local taken = redis.pcall('HINCRBY', KEYS[1], id .. '#n', 1)
+    if type(taken) == 'table' then
+      if not string.find(taken.err, 'not an integer', 1, true) then
+        return taken
+      end
+      taken = 1
+      redis.call('HSET', KEYS[1], id .. '#n', taken)
+    end
+    leave(id)
+    redis.call('ZADD', KEYS[3], number(now + ARGV[2]), id)
+    calls[#calls + 1] = { id, arguments, key or '', taken }
+  else
+    leave(id)
+    forget(id)
+    strays = strays + 1
+  end
+end
+
+local again = tonumber(ARGV[4])
+for _, times in ipairs({ KEYS[2], KEYS[3] }) do
+  local first = tonumber(redis.call('ZRANGE', times, 0, 0, 'WITHSCORES')[2])
+  if first then
+    again = math.min(again, math.max(first - now, 0))
+  end
+end
+if #calls == 0 and ARGV[3] ~= '' then
+  redis.call('ZADD', KEYS[6], number(now + ARGV[4]), ARGV[3])
+  redis.call('PEXPIRE', KEYS[6], ARGV[4])
+end
+touch()
+return { again, strays, unpack(calls) }

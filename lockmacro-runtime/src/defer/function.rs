@@ -1,0 +1,319 @@
+//! A function whose calls can be deferred.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
+
+use super::running::{Running, is_running};
+use super::{Job, NewJob};
+use crate::LockManager;
+use crate::backend::Backend;
+use crate::error::{LockError, Unavailability};
+
+/// How often a call is tried that nothing else is said about.
+const ATTEMPTS: u32 = 10;
+/// How long the first try waits when nothing else is said.
+const DELAY: Duration = Duration::from_secs(30);
+/// Longest pause between two tries, unless the first one is longer.
+const DELAY_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// What arguments a deferred function may have: a tuple of values that serde can store and read.
+///
+/// It is there for every type that implements serde's `Serialize` and `DeserializeOwned`.
+#[diagnostic::on_unimplemented(
+    message = "these arguments cannot be stored for later: `{Self}`",
+    label = "one of these is not stored by serde",
+    note = "`on_busy = defer(..)` stores the call for a worker: each argument's type implements serde's `Serialize` and `Deserialize`",
+    note = "for a type of your own: `#[derive(serde::Serialize, serde::Deserialize)]`"
+)]
+pub trait Arguments: Serialize + DeserializeOwned {}
+
+#[diagnostic::do_not_recommend]
+impl<A: Serialize + DeserializeOwned> Arguments for A {}
+
+type Called = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+type Call = dyn Fn(&Job) -> Result<Called, String> + Send + Sync;
+
+/// A function whose calls can be deferred, and how: what `audit_order::deferred()` gives.
+///
+/// The attribute makes one for each function with `on_busy = defer("30s")`; give it to the
+/// [`Worker`](super::Worker). By hand:
+///
+/// ```
+/// use std::time::Duration;
+/// use lockmacro_runtime::LockError;
+/// use lockmacro_runtime::defer::DeferredFn;
+///
+/// async fn audit_order(id: u64, note: String) -> Result<(), LockError> { Ok(()) }
+///
+/// let audits = DeferredFn::new("orders::audit", |(id, note)| audit_order(id, note))
+///     .delay(Duration::from_secs(30))
+///     .attempts(5);
+/// assert_eq!(audits.name(), "orders::audit");
+/// ```
+#[must_use = "a deferred function does nothing until a worker has it"]
+pub struct DeferredFn<A> {
+    pub(super) function: Function,
+    manager: Option<LockManager>,
+    write: fn(&A) -> serde_json::Result<String>,
+}
+
+/// What a worker knows of it.
+#[derive(Clone)]
+pub(super) struct Function {
+    pub(super) name: Arc<str>,
+    delay: Duration,
+    attempts: u32,
+    unique: bool,
+    call: Arc<Call>,
+}
+
+impl<A> DeferredFn<A> {
+    /// The deferred calls of `function`, which gets its arguments as a tuple. They are stored
+    /// under `name`, which therefore stays the same from one version of a program to the next.
+    pub fn new<F, R>(name: impl Into<Arc<str>>, function: F) -> Self
+    where
+        A: Arguments,
+        F: Fn(A) -> R + Send + Sync + 'static,
+        R: Future<Output: JobOutcome> + Send + 'static,
+    {
+        Self::of(name.into(), move |job| {
+            let (running, arguments) = (Running::new(job.clone()), arguments(job)?);
+            let called = function(arguments);
+            Ok(Box::pin(async move {
+                let value = running.clone().around(called).await;
+                outcome(value, &running)
+            }))
+        })
+    }
+
+    /// The same for a function that is not async. It is called on a thread that may block.
+    pub fn blocking<F, R>(name: impl Into<Arc<str>>, function: F) -> Self
+    where
+        A: Arguments + Send + 'static,
+        F: Fn(A) -> R + Send + Sync + 'static,
+        R: JobOutcome,
+    {
+        let function = Arc::new(function);
+        Self::of(name.into(), move |job| {
+            let (running, arguments) = (Running::new(job.clone()), arguments(job)?);
+            let function = Arc::clone(&function);
+            let call = move || {
+                let value = running.clone().enter(|| function(arguments));
+                outcome(value, &running)
+            };
+            Ok(Box::pin(apart(call)))
+        })
+    }
+
+    fn of(
+        name: Arc<str>,
+        call: impl Fn(&Job) -> Result<Called, String> + Send + Sync + 'static,
+    ) -> Self
+    where
+        A: Arguments,
+    {
+        let (delay, attempts, call) = (DELAY, ATTEMPTS, Arc::new(call));
+        let function = Function { name, delay, attempts, unique: false, call };
+        Self { function, manager: None, write: serde_json::to_string::<A> }
+    }
+
+    /// After how long a call is tried first, 30 s if nothing is said. The pause doubles with each
+    /// further try, up to an hour.
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.function.delay = delay;
+        self
+    }
+
+    /// How often a call is tried before it becomes a dead letter, 10 times if nothing is said.
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.function.attempts = attempts.max(1);
+        self
+    }
+
+    /// Has one call wait for each key: a further one with the same key is not stored, whatever its
+    /// arguments are. One that a worker runs already does not count, as it may have begun too early.
+    pub fn unique(mut self) -> Self {
+        self.function.unique = true;
+        self
+    }
+
+    /// The manager in whose store the calls are kept, instead of the installed one.
+    pub fn manager(mut self, manager: &LockManager) -> Self {
+        self.manager = Some(manager.clone());
+        self
+    }
+
+    /// The name under which calls are stored.
+    pub fn name(&self) -> &str {
+        &self.function.name
+    }
+
+    /// Stores the call with these arguments, a tuple, because its lock is `busy`; gives what to tell
+    /// the caller: [`LockError::Deferred`], or why it could not be stored. In a worker that runs this
+    /// very call, gives back `busy`: it is tried again by the worker's count.
+    ///
+    /// # Cancellation
+    /// When the future is dropped the call may have been stored.
+    pub async fn later(self, busy: LockError, arguments: A) -> LockError {
+        let (manager, job) = match self.stored(&busy, &arguments) {
+            Ok(Some(stored)) => stored,
+            Ok(None) => return busy,
+            Err(error) => return error,
+        };
+        deferred(busy, manager.deferrer().put(job).await)
+    }
+
+    /// [`later`](DeferredFn::later) for code that is not async.
+    pub fn later_blocking(self, busy: LockError, arguments: A) -> LockError {
+        let (manager, job) = match self.stored(&busy, &arguments) {
+            Ok(Some(stored)) => stored,
+            Ok(None) => return busy,
+            Err(error) => return error,
+        };
+        let of = manager.clone();
+        let put =
+            move |backend: Arc<Backend>| async move { of.deferrer_of(&backend).put(job).await };
+        deferred(busy, manager.janitor().block_on(put).and_then(|stored| stored))
+    }
+
+    /// What to store, if anything.
+    fn stored(
+        self,
+        busy: &LockError,
+        arguments: &A,
+    ) -> Result<Option<(LockManager, NewJob)>, LockError> {
+        let unfit =
+            |detail: String| LockError::Unavailable { reason: Unavailability::Local, detail };
+        let arguments = (self.write)(arguments)
+            .map_err(|error| unfit(format!("the arguments cannot be stored: {error}")))?;
+        let Function { name: function, delay, unique, .. } = self.function;
+        if is_running(&function, &arguments, busy) {
+            return Ok(None);
+        }
+        let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
+        let key = busy.busy_key().map(ToString::to_string).unwrap_or_default();
+        let id = format!("{:032x}", fastrand::u128(..));
+        Ok(Some((manager, NewJob { function, id, arguments, key, delay, unique })))
+    }
+}
+
+impl Function {
+    /// In how long a call is due again that has failed so often; `None` when that was enough.
+    pub(super) fn again(&self, attempts: u32) -> Option<Duration> {
+        let doubled = self.delay.saturating_mul(1 << attempts.min(20));
+        (attempts < self.attempts).then(|| doubled.min(DELAY_MAX.max(self.delay)))
+    }
+
+    /// Whether a call was taken more often than it may be: its workers died.
+    pub(super) fn is_exhausted(&self, attempt: u32) -> bool {
+        attempt > self.attempts
+    }
+
+    /// The function called with a job's arguments, or why it cannot be.
+    pub(super) fn call(&self, job: &Job) -> Result<Called, String> {
+        // What a type does to read itself is the program's own.
+        catch_unwind(AssertUnwindSafe(|| (self.call)(job)))
+            .unwrap_or_else(|_| Err("reading its arguments panicked".to_owned()))
+    }
+}
+
+impl<A> Clone for DeferredFn<A> {
+    fn clone(&self) -> Self {
+        let (function, manager) = (self.function.clone(), self.manager.clone());
+        Self { function, manager, write: self.write }
+    }
+}
+
+impl<A> fmt::Debug for DeferredFn<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DeferredFn").field(&self.function).finish()
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, delay, attempts, unique, .. } = self;
+        f.debug_struct("Function")
+            .field("name", name)
+            .field("delay", delay)
+            .field("attempts", attempts)
+            .field("unique", unique)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs what blocks on another thread. A current-thread runtime has none where a lock may be asked for.
+async fn apart(call: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), String> {
+    let panicked = || Err("it panicked".to_owned());
+    if Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
+        return spawn_blocking(call).await.unwrap_or_else(|_| panicked());
+    }
+    let (done, ended) = oneshot::channel();
+    // Who has called may be gone.
+    thread::spawn(move || done.send(call()).ok());
+    ended.await.unwrap_or_else(|_| panicked())
+}
+
+fn deferred(busy: LockError, stored: Result<super::Stored, LockError>) -> LockError {
+    match (stored, busy.busy_key()) {
+        (Ok(stored), Some(key)) => {
+            LockError::Deferred { key: key.clone(), id: stored.id.into(), due: stored.due }
+        }
+        (Ok(_), None) => busy,
+        (Err(error), _) => error,
+    }
+}
+
+fn arguments<A: Arguments>(job: &Job) -> Result<A, String> {
+    serde_json::from_str(&job.arguments)
+        .map_err(|error| format!("its arguments do not fit the function: {error}"))
+}
+
+fn outcome(value: impl JobOutcome, running: &Running) -> Result<(), String> {
+    let failure = value.failure();
+    match running.trouble() {
+        Some(trouble) => Err(failure.unwrap_or_else(|| trouble.to_string())),
+        None => failure.map_or(Ok(()), Err),
+    }
+}
+
+/// What a deferred function returns: whether the call is done, or is to be tried again.
+///
+/// It is there for `()`, `Option<T>` and every `Result<T, E>` whose `E` can be displayed.
+#[diagnostic::on_unimplemented(
+    message = "a deferred call must be able to say whether it failed, and `{Self}` cannot",
+    note = "return `()`, `Option<T>`, or a `Result<T, E>` whose `E` implements `Display`",
+    note = "a type of your own can implement `lockmacro_runtime::defer::JobOutcome`"
+)]
+pub trait JobOutcome {
+    /// Why the call is to be tried again, or becomes a dead letter; `None` when it is done.
+    fn failure(self) -> Option<String>;
+}
+
+impl JobOutcome for () {
+    fn failure(self) -> Option<String> {
+        None
+    }
+}
+
+impl<T> JobOutcome for Option<T> {
+    fn failure(self) -> Option<String> {
+        None
+    }
+}
+
+impl<T, E: fmt::Display> JobOutcome for Result<T, E> {
+    fn failure(self) -> Option<String> {
+        self.err().map(|error| error.to_string())
+    }
+}

@@ -1,0 +1,237 @@
+//! Calls that are run later: what `on_busy = defer("30s")` does with a call whose lock is busy.
+//!
+//! The call is stored with its arguments in the lock's Redis (or in memory, for `memory://`), and a
+//! [`Worker`] of any process runs the same function later, under the same lock. It is run *at least
+//! once*: a call whose worker dies is taken up by another one, so it may have been run in part, or wholly,
+//! before. A call that fails, or is busy again, is tried again after a growing delay; after so many
+//! times it becomes a dead letter, with its last error, for a person to look at ([`Deferrer::list`]).
+//!
+#![cfg_attr(feature = "macros", doc = "```")]
+#![cfg_attr(not(feature = "macros"), doc = "```ignore")]
+//! use std::time::Duration;
+//! use lockmacro_runtime::defer::Worker;
+//! use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
+//!
+//! #[distributed_lock(key = "order:<id>", ttl = "10s", on_busy = defer("20ms"))]
+//! async fn audit_order(id: u64) -> Result<(), LockError> {
+//!     Ok(println!("order {id} is audited"))
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), LockError> {
+//!     let locks = LockManager::connect("memory://").await?;
+//!     locks.install()?;
+//!     let held = Lock::new("order:42").acquire().await?;
+//!     let deferred = audit_order(42).await;
+//!     assert!(matches!(deferred, Err(LockError::Deferred { .. })));
+//!     held.release().await?;
+//!
+//!     // In a service: `tokio::spawn(worker.run())`.
+//!     let worker = Worker::new(&locks).register(audit_order::deferred());
+//!     worker.run_until(tokio::time::sleep(Duration::from_millis(200))).await
+//! }
+//! ```
+
+mod function;
+mod memory;
+mod running;
+mod worker;
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use function::{Arguments, DeferredFn, JobOutcome};
+pub(crate) use memory::MemoryJobs;
+pub(crate) use running::unreported;
+pub use worker::Worker;
+
+use crate::backend::{Backend, RedisJobs};
+use crate::error::LockError;
+
+/// So many calls of one function wait at most; the next one is refused with
+/// [`LockError::QueueFull`].
+pub const WAITING_MAX: usize = 1_000_000;
+/// So many dead letters of one function are kept, the latest ones.
+pub const DEAD_MAX: usize = 10_000;
+
+/// What a question to a [`Deferrer`] gives.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send + 'a>>;
+
+/// Is ready when there was enough waiting.
+pub type Enough<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// A call to be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NewJob {
+    /// The function's name, the same in every process.
+    pub function: Arc<str>,
+    /// Chosen by the caller, so that a call which is stored twice is one.
+    pub id: String,
+    /// The arguments: a JSON array.
+    pub arguments: String,
+    /// The key that was busy.
+    pub key: String,
+    /// In how long it is due.
+    pub delay: Duration,
+    /// Whether a call that waits with the same key is enough.
+    pub unique: bool,
+}
+
+/// A call that is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// Its id; that of an earlier call if that one is enough.
+    pub id: String,
+    /// In how long it is due.
+    pub due: Duration,
+}
+
+/// A call that a worker has taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// The function's name.
+    pub function: Arc<str>,
+    /// Its id.
+    pub id: String,
+    /// The arguments: a JSON array.
+    pub arguments: String,
+    /// The key that was busy.
+    pub key: String,
+    /// How often it was taken, this time included.
+    pub attempt: u32,
+}
+
+/// What calls a worker takes.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// Of these functions.
+    pub functions: Vec<Arc<str>>,
+    /// How many at most.
+    pub most: usize,
+    /// How long they stay the worker's without a word from it.
+    pub lease: Duration,
+}
+
+/// How the work on a call has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settled {
+    /// It is done, and forgotten.
+    Done,
+    /// It failed, and is due again.
+    Again {
+        /// In how long.
+        delay: Duration,
+        /// Why it failed.
+        error: String,
+    },
+    /// It failed for good: a dead letter.
+    Dead {
+        /// Why it failed.
+        error: String,
+    },
+    /// It goes back as if it had not been taken.
+    Back,
+}
+
+/// Where a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum JobState {
+    /// It is due at some time.
+    Waiting,
+    /// A worker has it.
+    Running,
+    /// It was given up.
+    Dead,
+}
+
+impl JobState {
+    /// Its name in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            JobState::Waiting => "waiting",
+            JobState::Running => "running",
+            JobState::Dead => "dead",
+        }
+    }
+}
+
+/// A call as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobInfo {
+    /// The function's name.
+    pub function: Arc<str>,
+    /// Its id.
+    pub id: String,
+    /// The arguments: a JSON array, or whatever is stored in place of it.
+    pub arguments: String,
+    /// The key that was busy.
+    pub key: String,
+    /// How often it was taken.
+    pub attempts: u32,
+    /// Why it failed last.
+    pub error: Option<String>,
+    /// In how many milliseconds it is due, or goes back to those who wait; negative for what was,
+    /// such as when a dead letter was given up.
+    pub in_millis: i64,
+}
+
+/// Some of the calls in one state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// How many there are.
+    pub total: usize,
+    /// Some of them.
+    pub jobs: Vec<JobInfo>,
+}
+
+/// Where deferred calls are kept. The one of a manager keeps them in the locks' own store; another
+/// queue is plugged in by [`LockManagerBuilder::deferrer`](crate::LockManagerBuilder::deferrer).
+///
+/// Futures may be dropped at any time. A call that was taken by a future that was dropped goes back
+/// when its lease is over.
+pub trait Deferrer: fmt::Debug + Send + Sync {
+    /// Stores a call. Idempotent for an id.
+    ///
+    /// # Errors
+    /// [`LockError::QueueFull`] when [`WAITING_MAX`] wait, and what is wrong with the server.
+    fn put(&self, job: NewJob) -> Answer<'_, Stored>;
+
+    /// Takes calls that are due; waits until there is one, or `enough` is ready, which gives none.
+    fn take<'a>(&'a self, order: Order, enough: Enough<'a>) -> Answer<'a, Vec<Job>>;
+
+    /// Tells that a call is still worked on; whether it is still the worker's.
+    fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool>;
+
+    /// Ends the work on a call; tells whether it was still the worker's.
+    fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool>;
+
+    /// Lists up to `most` calls of a function after passing over `first`, those before that are due before.
+    fn list(
+        &self,
+        function: Arc<str>,
+        state: JobState,
+        first: usize,
+        most: usize,
+    ) -> Answer<'_, Page>;
+
+    /// Makes a dead letter, or a call that waits, due at once, with all its attempts; tells whether
+    /// there is such a call.
+    fn retry(&self, function: Arc<str>, id: String) -> Answer<'_, bool>;
+
+    /// Removes a dead letter, or a call that waits; tells whether there was such a call.
+    fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool>;
+}
+
+/// What keeps the deferred calls of a manager that was given no other.
+pub(crate) fn of(backend: &Backend) -> Arc<dyn Deferrer> {
+    match backend {
+        Backend::Memory(memory) => Arc::new(memory.jobs.clone()),
+        Backend::Redis(redis) => Arc::new(RedisJobs::new(redis)),
+    }
+}

@@ -1,0 +1,284 @@
+//! What runs deferred calls.
+
+use std::collections::HashMap;
+use std::future::{pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::select;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::function::Function;
+use super::{DeferredFn, Deferrer, Job, Order, Settled};
+use crate::LockManager;
+use crate::error::LockError;
+use crate::manager::inside_runtime;
+
+/// So many calls are run at once if nothing else is said.
+const CONCURRENCY: usize = 16;
+/// How long a call stays a worker's without a word from it, if nothing else is said.
+const LEASE: Duration = Duration::from_secs(30);
+const LEASE_MIN: Duration = Duration::from_millis(100);
+/// How long calls may go on when the worker is stopped.
+const GRACE: Duration = Duration::from_secs(10);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// Longest pause while the server cannot be asked.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Runs the deferred calls of some functions, inside of a service or as a process of its own. Any
+/// number of workers share the work.
+///
+/// A worker takes calls when they are due, and is woken by one that is due earlier than those before. A
+/// call of a function that it does not know is left to a worker that knows it. While a call runs its
+/// worker is heard of; a call whose worker has died is due again [within 30 s](Worker::lease). One that fails is due
+/// again after its function's delay, which doubles each time, and becomes a dead letter after so many
+/// attempts, or at once when its arguments cannot be read.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use lockmacro_runtime::{LockError, LockManager};
+/// # use lockmacro_runtime::defer::{DeferredFn, Worker};
+/// # async fn audit_order(id: u64) -> Result<(), LockError> { Ok(()) }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+/// # let locks = LockManager::memory();
+/// let worker = Worker::new(&locks)
+///     .register(DeferredFn::new("orders::audit", |(id,)| audit_order(id)))
+///     .concurrency(4);
+/// let working = tokio::spawn(worker.run());
+/// # tokio::task::yield_now().await;
+/// // … the program; when it ends:
+/// locks.shutdown(Duration::from_secs(5)).await?;
+/// # assert!(working.await.is_ok());
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+#[must_use = "a worker does nothing until it runs"]
+pub struct Worker {
+    manager: LockManager,
+    functions: HashMap<Arc<str>, Function>,
+    concurrency: usize,
+    lease: Duration,
+    grace: Duration,
+}
+
+impl Worker {
+    /// A worker for the calls that are kept by `manager`.
+    pub fn new(manager: &LockManager) -> Self {
+        let (manager, functions) = (manager.clone(), HashMap::new());
+        Self { manager, functions, concurrency: CONCURRENCY, lease: LEASE, grace: GRACE }
+    }
+
+    /// Has the worker run the calls of a function, such as `audit_order::deferred()`.
+    pub fn register<A>(mut self, function: DeferredFn<A>) -> Self {
+        self.functions.insert(Arc::clone(&function.function.name), function.function);
+        self
+    }
+
+    /// How many calls are run at once, 16 if nothing is said; at least one.
+    pub fn concurrency(mut self, most: usize) -> Self {
+        self.concurrency = most.clamp(1, Semaphore::MAX_PERMITS.min(1 << 20));
+        self
+    }
+
+    /// How long the calls of a worker that died stay its own, 30 s if nothing is said, at least 100 ms. A
+    /// worker that lives is heard of three times as often.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease.max(LEASE_MIN);
+        self
+    }
+
+    /// How long calls may go on when the worker is stopped, 10 s if nothing is said. What is not done
+    /// then is dropped at its next await, and goes back.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Works until the manager is shut down.
+    ///
+    /// # Errors
+    /// As [`run_until`](Worker::run_until).
+    ///
+    /// # Cancellation
+    /// As [`run_until`](Worker::run_until).
+    pub async fn run(self) -> Result<(), LockError> {
+        self.run_until(pending()).await
+    }
+
+    /// Works until `stop` is ready, or the manager is shut down. Takes no more calls then, gives those
+    /// that run the [grace](Worker::grace), and gives the others back. A server in trouble is asked
+    /// again, for as long as it takes.
+    ///
+    /// # Errors
+    /// [`LockError::NoRuntime`].
+    ///
+    /// # Cancellation
+    /// Dropping the future drops the calls that run at their next await. They are due again when their
+    /// leases are over.
+    pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), LockError> {
+        inside_runtime()?;
+        let (stopping, stopped) = watch::channel(false);
+        let (give_back, back) = watch::channel(false);
+        let mut running = JoinSet::new();
+        {
+            let mut taking = pin!(self.take(&mut running, stopped, back));
+            let goes_on = select! {
+                () = stop => true,
+                () = self.manager.closed() => true,
+                () = &mut taking => false,
+            };
+            stopping.send_replace(true);
+            if goes_on {
+                // Not dropped half-way: it may have taken calls already.
+                taking.await;
+            }
+        }
+        let all_done = async { while running.join_next().await.is_some() {} };
+        if timeout(self.grace, all_done).await.is_err() {
+            give_back.send_replace(true);
+            while running.join_next().await.is_some() {}
+        }
+        Ok(())
+    }
+
+    /// Takes calls and runs them, until it is stopped.
+    async fn take(
+        &self,
+        running: &mut JoinSet<()>,
+        mut stopped: watch::Receiver<bool>,
+        back: watch::Receiver<bool>,
+    ) {
+        let deferrer = self.manager.deferrer();
+        let free = Arc::new(Semaphore::new(self.concurrency));
+        let functions: Vec<_> = self.functions.keys().cloned().collect();
+        let mut pause = FIRST_PAUSE;
+        while !*stopped.borrow() {
+            while running.try_join_next().is_some() {}
+            let mut place = select! {
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+                place = Arc::clone(&free).acquire_owned() => place.ok(),
+            };
+            let (functions, most) = (functions.clone(), 1 + free.available_permits());
+            let order = Order { functions, most, lease: self.lease };
+            let mut enough = stopped.clone();
+            let enough = async move {
+                // Also when nobody is left who could stop it.
+                let _ = enough.wait_for(|stopped| *stopped).await;
+            };
+            match deferrer.take(order, Box::pin(enough)).await {
+                Ok(jobs) => {
+                    pause = FIRST_PAUSE;
+                    for job in jobs {
+                        let Some(function) = self.functions.get(&job.function) else { continue };
+                        let deferrer = Arc::clone(&deferrer);
+                        let work =
+                            attend(deferrer, function.clone(), job, self.lease, back.clone());
+                        let free = || Arc::clone(&free).try_acquire_owned().ok();
+                        let place = place.take().or_else(free);
+                        running.spawn(async move {
+                            work.await;
+                            drop(place);
+                        });
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "deferred calls could not be taken");
+                    let pause_now = sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0));
+                    select! {
+                        _ = stopped.wait_for(|stopped| *stopped) => return,
+                        () = pause_now => {}
+                    }
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+}
+
+/// Runs a call and tells how it ended.
+async fn attend(
+    deferrer: Arc<dyn Deferrer>,
+    function: Function,
+    job: Job,
+    lease: Duration,
+    mut give_back: watch::Receiver<bool>,
+) {
+    let dead = |error: String| Settled::Dead { error };
+    let how = if function.is_exhausted(job.attempt) {
+        dead("its worker died in every attempt".to_owned())
+    } else {
+        match function.call(&job) {
+            Err(unfit) => dead(unfit),
+            Ok(called) => select! {
+                ended = caught(called) => match (ended, function.again(job.attempt)) {
+                    (Ok(()), _) => Settled::Done,
+                    (Err(error), Some(delay)) => Settled::Again { delay, error },
+                    (Err(error), None) => dead(error),
+                },
+                () = lapsed(&*deferrer, &job, lease) => {
+                    tracing::warn!(function = %job.function, id = job.id, "a deferred call went to another worker");
+                    return;
+                }
+                _ = give_back.wait_for(|give_back| *give_back) => Settled::Back,
+            },
+        }
+    };
+    let Job { function, id, attempt, .. } = &job;
+    match &how {
+        Settled::Dead { error } => {
+            tracing::error!(%function, id, attempt, error, "deferred call is a dead letter");
+        }
+        Settled::Again { delay, error } => {
+            tracing::warn!(%function, id, attempt, error, ?delay, "deferred call failed");
+        }
+        _ => tracing::debug!(%function, id, attempt, ?how, "deferred call ended"),
+    }
+    settle(&*deferrer, &job, how, lease).await;
+}
+
+/// Tells how a call ended, for as long as its lease may last.
+async fn settle(deferrer: &dyn Deferrer, job: &Job, how: Settled, lease: Duration) {
+    let (until, mut pause) = (Instant::now() + lease, FIRST_PAUSE);
+    while let Err(error) = deferrer.settle(job.clone(), how.clone()).await {
+        // What is refused now will be refused again.
+        let in_trouble = matches!(error, LockError::Unavailable { .. });
+        if !in_trouble || Instant::now() + pause > until {
+            let Job { function, id, .. } = job;
+            tracing::error!(%function, id, %error, "how a deferred call ended could not be told: it runs again");
+            return;
+        }
+        sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Has a call kept, until it is not this worker's any more.
+async fn lapsed(deferrer: &dyn Deferrer, job: &Job, lease: Duration) {
+    let mut until = Instant::now() + lease;
+    loop {
+        sleep((lease / 3).min(until.saturating_duration_since(Instant::now()))).await;
+        let asked = Instant::now();
+        match deferrer.keep(job.clone(), lease).await {
+            Ok(true) => until = asked + lease,
+            Ok(false) => return,
+            Err(_) if Instant::now() < until => sleep(FIRST_PAUSE).await,
+            Err(_) => return,
+        }
+    }
+}
+
+/// What comes of a call; a panic is a failure.
+async fn caught(
+    mut called: Pin<Box<dyn Future<Output = Result<(), String>> + Send>>,
+) -> Result<(), String> {
+    poll_fn(|cx| {
+        let polled = catch_unwind(AssertUnwindSafe(|| called.as_mut().poll(cx)));
+        polled.unwrap_or_else(|_| Poll::Ready(Err("it panicked".to_owned())))
+    })
+    .await
+}

@@ -1,0 +1,256 @@
+//! `on_busy = defer("30s")`: what can be written in it, which functions can be deferred, and what is
+//! printed beside such a function.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::ext::IdentExt as _;
+use syn::spanned::Spanned as _;
+use syn::visit::Visit;
+use syn::{Error, Expr, ExprCall, FnArg, GenericArgument, Lit, LitInt, LitStr, Path};
+use syn::{Pat, PathArguments, Result, Safety, Type};
+
+use crate::duration::{self, Time};
+use crate::item::{Function, Shape};
+use crate::policy::is_path;
+
+/// Tuples of more are not stored.
+const ARGUMENTS_MAX: usize = 16;
+
+/// How a call is deferred.
+pub(crate) struct Defer {
+    pub(crate) delay: Time,
+    unique: bool,
+    attempts: Option<LitInt>,
+    name: Option<LitStr>,
+    /// Where it was written.
+    pub(crate) span: Span,
+}
+
+impl Defer {
+    /// Reads `defer("30s", unique, attempts = 5, name = "orders.audit")`.
+    pub(crate) fn parse(call: ExprCall) -> Result<Self> {
+        if !cfg!(feature = "defer") {
+            let message = "`defer` is a feature: write `lockmacro-runtime = { version = \"0.1\", features = [\"defer\"] }` \
+                           in Cargo.toml";
+            return Err(Error::new_spanned(call, message));
+        }
+        let span = call.span();
+        let mut settings = call.args.into_iter();
+        let Some(delay) = settings.next() else {
+            let message =
+                "`defer` says after how long the call is tried again: write `defer(\"30s\")`";
+            return Err(Error::new(span, message));
+        };
+        let delay = duration::time("delay", delay)?;
+        let (mut unique, mut attempts, mut name) = (false, None, None);
+        for setting in settings {
+            match &setting {
+                _ if is_path(&setting, "unique") => unique = true,
+                Expr::Assign(assign) => match (&*assign.left, &*assign.right) {
+                    (left, Expr::Lit(value)) if is_path(left, "attempts") => match &value.lit {
+                        Lit::Int(number) if number.base10_parse::<u32>()? > 0 => {
+                            attempts = Some(number.clone());
+                        }
+                        other => {
+                            let message = "how often the call is tried: write `attempts = 5`";
+                            return Err(Error::new(other.span(), message));
+                        }
+                    },
+                    (left, Expr::Lit(value)) if is_path(left, "name") => match &value.lit {
+                        Lit::Str(text) if !text.value().is_empty() => name = Some(text.clone()),
+                        other => {
+                            let message = "under which name calls are stored: write \
+                                           `name = \"orders.audit\"`";
+                            return Err(Error::new(other.span(), message));
+                        }
+                    },
+                    _ => return Err(unknown(&setting)),
+                },
+                _ => return Err(unknown(&setting)),
+            }
+        }
+        Ok(Self { delay, unique, attempts, name, span })
+    }
+
+    /// Refuses functions that a worker could not call with what was stored.
+    pub(crate) fn check(&self, function: &Function, several_keys: bool) -> Result<()> {
+        let sig = &function.sig;
+        let fault = |span: Span, message: &str| Err(Error::new(span, message));
+        if let Some(FnArg::Receiver(receiver)) = sig.inputs.first() {
+            return fault(
+                receiver.span(),
+                "`defer` stores the call for a worker, and `self` cannot be stored: lock a free function \
+                 that takes what it needs as arguments",
+            );
+        }
+        if let Shape::Boxed(_) = function.shape {
+            return fault(
+                sig.ident.span(),
+                "`defer` stores the call for a worker, which can call free functions: write an `async fn` \
+                 outside of the trait",
+            );
+        }
+        if let Safety::Unsafe(unsafety) = &sig.safety {
+            return fault(
+                unsafety.span(),
+                "a worker cannot know what makes this call safe: remove `unsafe`, or `defer`",
+            );
+        }
+        if let Some(generic) = sig.generics.params.first() {
+            return fault(
+                generic.span(),
+                "a stored call says nothing about type parameters or lifetimes: write a function without \
+                 them, with owned arguments",
+            );
+        }
+        if sig.inputs.len() > ARGUMENTS_MAX {
+            let message = format!(
+                "at most {ARGUMENTS_MAX} arguments can be stored: put some of them into a struct"
+            );
+            return fault(sig.inputs.span(), &message);
+        }
+        if self.unique && several_keys {
+            return fault(
+                self.span,
+                "`unique` has one call wait for each key, and this function has several: remove `unique`",
+            );
+        }
+        for input in &sig.inputs {
+            if let FnArg::Typed(argument) = input
+                && let Some(borrow) = borrow_in(&argument.ty)
+            {
+                let pattern = &argument.pat;
+                let name = match &**pattern {
+                    Pat::Ident(pat) => pat.ident.unraw().to_string(),
+                    _ => quote!(#pattern).to_string(),
+                };
+                let message = format!(
+                    "`{name}` is {borrow}, which cannot be stored for later: take an owned value that \
+                     implements serde's `Serialize` and `Deserialize`"
+                );
+                return fault(argument.ty.span(), &message);
+            }
+        }
+        function.call_arguments("defer").map(drop)
+    }
+
+    /// Output: `audit_order::deferred().later(busy, (id,)).await`
+    pub(crate) fn later(
+        &self,
+        function: &Function,
+        manager: Option<&TokenStream>,
+        site: Span,
+    ) -> Result<TokenStream> {
+        let (name, arguments) = (&function.sig.ident, function.call_arguments("defer")?);
+        let manager = manager.map(|manager| quote_spanned!(site=> .manager(#manager)));
+        let arguments = tuple(&arguments, site);
+        Ok(if function.is_async() {
+            quote_spanned!(site=> #name::deferred()#manager.later(busy, #arguments).await)
+        } else {
+            quote_spanned!(site=> #name::deferred()#manager.later_blocking(busy, #arguments))
+        })
+    }
+
+    /// What stands beside the function, under its name, which is free among types:
+    ///
+    /// Output: `enum audit_order {} impl audit_order { fn deferred() -> DeferredFn<(u64,)> { … } }`
+    pub(crate) fn beside(
+        &self,
+        function: &Function,
+        runtime: &Path,
+        delay: &TokenStream,
+    ) -> Result<TokenStream> {
+        let (name, visibility) = (&function.sig.ident, &function.visibility);
+        let site = name.span().resolved_at(Span::mixed_site());
+        let arguments = function.call_arguments("defer")?;
+        let types = function.sig.inputs.iter().filter_map(|input| match input {
+            FnArg::Typed(argument) => Some(&*argument.ty),
+            FnArg::Receiver(_) => None,
+        });
+        let types = tuple(&types.collect::<Vec<_>>(), site);
+        let named = tuple(&arguments, site);
+        let stored = match &self.name {
+            Some(name) => quote_spanned!(site=> #name),
+            None => {
+                let name = name.unraw().to_string();
+                quote_spanned!(site=> ::core::concat!(::core::module_path!(), "::", #name))
+            }
+        };
+        let new = Ident::new(if function.is_async() { "new" } else { "blocking" }, site);
+        let unique = self.unique.then(|| quote_spanned!(site=> .unique()));
+        let attempts =
+            self.attempts.as_ref().map(|number| quote_spanned!(site=> .attempts(#number)));
+        let cfgs = function.attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"));
+        let about = format!(" The deferred calls of [`{name}`](fn@{name}), for a worker.");
+        Ok(quote_spanned! {site=>
+            #(#cfgs)*
+            #[doc = #about]
+            #[allow(non_camel_case_types)]
+            #visibility enum #name {}
+            impl #name {
+                #[doc = #about]
+                #visibility fn deferred() -> #runtime::defer::DeferredFn<#types> {
+                    #runtime::defer::DeferredFn::<#types>::#new(
+                        #stored,
+                        |#named| #name(#(#arguments),*),
+                    )
+                    .delay(#delay) #unique #attempts
+                }
+            }
+        })
+    }
+}
+
+/// Output: `(id, note)`, `(id,)` or `()`
+fn tuple(parts: &[impl ToTokens], site: Span) -> TokenStream {
+    match parts {
+        [one] => quote_spanned!(site=> (#one,)),
+        parts => quote_spanned!(site=> (#(#parts),*)),
+    }
+}
+
+fn unknown(setting: &Expr) -> Error {
+    let message =
+        "after the delay `defer` takes `unique`, `attempts = 5` and `name = \"orders.audit\"`";
+    Error::new_spanned(setting, message)
+}
+
+/// Whether a caller who gets nothing told is told nothing: `()`, `Option<T>`, `Result<Option<T>, E>`.
+pub(crate) fn says_nothing(output: &Type) -> bool {
+    fn argument<'a>(output: &'a Type, name: &str) -> Option<Option<&'a Type>> {
+        let Type::Path(path) = output else { return None };
+        let last = path.path.segments.last().filter(|last| last.ident == name)?;
+        let PathArguments::AngleBracketed(arguments) = &last.arguments else { return Some(None) };
+        let first = arguments.args.first();
+        Some(first.and_then(|first| match first {
+            GenericArgument::Type(first) => Some(first),
+            _ => None,
+        }))
+    }
+    let is_option = |output: &Type| argument(output, "Option").is_some();
+    match output {
+        Type::Tuple(tuple) => tuple.elems.is_empty(),
+        other => is_option(other) || argument(other, "Result").flatten().is_some_and(is_option),
+    }
+}
+
+/// What of a type is only borrowed, or has no name.
+fn borrow_in(argument: &Type) -> Option<&'static str> {
+    struct Borrows(Option<&'static str>);
+    impl<'ast> Visit<'ast> for Borrows {
+        fn visit_type_reference(&mut self, _: &'ast syn::TypeReference) {
+            self.0.get_or_insert("a borrow");
+        }
+        fn visit_lifetime(&mut self, lifetime: &'ast syn::Lifetime) {
+            if lifetime.ident != "static" {
+                self.0.get_or_insert("a borrow");
+            }
+        }
+        fn visit_type_impl_trait(&mut self, _: &'ast syn::TypeImplTrait) {
+            self.0.get_or_insert("of any type");
+        }
+    }
+    let mut borrows = Borrows(None);
+    borrows.visit_type(argument);
+    borrows.0
+}

@@ -1,0 +1,69 @@
+//! The rights that the README names for deferred calls.
+
+use std::time::Instant;
+
+use lockmacro_tests::Server;
+
+use super::*;
+
+const README: &str = include_str!("../../README.md");
+
+/// The words of the README's line that begins with `start` and are rights, keys or channels.
+fn rights(start: &str) -> Vec<String> {
+    let line = README.lines().find(|line| line.starts_with(start)).expect("the README has it");
+    let words = line.split([' ', '`']).map(|word| word.trim_end_matches([',', '.', ':']));
+    words.filter(|word| word.starts_with(['+', '~', '&'])).map(str::to_owned).collect()
+}
+
+async fn defer_and_run(server: &Server, patience: Duration) -> Result<(), LockError> {
+    let locks = LockManager::connect(&server.url_as("shop", "password")).await?;
+    let (calls, function) = (Calls::default(), Arc::new(AtomicU64::new(0)));
+    let (noted, tried) = (calls.clone(), function);
+    let function = DeferredFn::new("f", move |(number,): (u64,)| {
+        noted.add(number);
+        let fails = tried.fetch_add(1, Ordering::Relaxed) % 2 == 0;
+        async move { if fails { Err("once") } else { Ok(()) } }
+    });
+    let function = function.delay(SOON).unique();
+    let working = tokio::spawn(worker(&locks, &function).run());
+    let held = Lock::new("order:1").ttl(LATER).manager(&locks).acquire().await?;
+    let busy = Lock::new("order:1").ttl(LATER).manager(&locks).acquire().await.expect_err("held");
+    let deferred = function.clone().manager(&locks).later(busy, (1,)).await;
+    held.release().await?;
+    let LockError::Deferred { .. } = deferred else { return Err(deferred) };
+    let deferrer = locks.deferrer();
+    let start = Instant::now();
+    while start.elapsed() < patience {
+        let waiting = deferrer.list("f".into(), JobState::Waiting, 0, 10).await?;
+        let running = deferrer.list("f".into(), JobState::Running, 0, 10).await?;
+        if calls.all().len() == 2 && waiting.total + running.total == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let done = calls.all().len();
+    locks.shutdown(IN_TIME).await?;
+    working.await.expect("no panic")?;
+    if done == 2 { Ok(()) } else { Err(LockError::NotInstalled) }
+}
+
+#[tokio::test]
+async fn the_rights_that_the_readme_names_are_enough_and_each_is_needed() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let more = rights("Deferred calls need");
+    let mut words = vec!["ACL", "SETUSER", "shop", "reset", "on", ">password"];
+    let locks = rights("ACL SETUSER shop");
+    words.extend(locks.iter().chain(&more).map(String::as_str));
+    admin.ask::<()>(&words);
+    assert_eq!(defer_and_run(&server, IN_TIME).await, Ok(()));
+    let denied: Vec<redis::Value> = admin.ask(&["ACL", "LOG"]);
+    assert_eq!(denied, [], "something was denied");
+    for right in more.iter().filter(|right| right.starts_with('+')) {
+        admin.ask::<()>(&["FLUSHALL"]);
+        admin.ask::<()>(&words);
+        admin.ask::<()>(&["ACL", "SETUSER", "shop", &right.replace('+', "-")]);
+        let result = defer_and_run(&server, SOON * 10).await;
+        assert!(result.is_err(), "{right} is not needed");
+    }
+}

@@ -1,0 +1,143 @@
+//! Calls whose lock is busy are stored, and run later by a worker.
+
+mod access;
+mod attribute;
+mod crowd;
+mod dead;
+mod malformed;
+mod retries;
+mod stops;
+mod unique;
+mod worker_dies;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lockmacro_runtime::defer::{DeferredFn, JobState, Worker};
+use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
+use lockmacro_tests::{Backend, eventually};
+
+const SOON: Duration = Duration::from_millis(20);
+const LATER: Duration = Duration::from_secs(60);
+const IN_TIME: Duration = Duration::from_secs(10);
+
+/// Makes names that no other test of the process uses: `memory://` is one store.
+fn name(of: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("{of}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// What a function was called with.
+#[derive(Debug, Clone, Default)]
+struct Calls(Arc<Mutex<Vec<u64>>>);
+
+impl Calls {
+    fn add(&self, call: u64) {
+        self.0.lock().unwrap().push(call);
+    }
+
+    fn all(&self) -> Vec<u64> {
+        self.0.lock().unwrap().clone()
+    }
+
+    async fn become_so_many(&self, count: usize) {
+        eventually("all calls were run", IN_TIME, async || self.all().len() >= count).await;
+        assert_eq!(self.all().len(), count, "{:?}", self.all());
+    }
+}
+
+/// A function that takes note of its calls.
+fn noting(name: &str, calls: &Calls) -> DeferredFn<(u64,)> {
+    let calls = calls.clone();
+    DeferredFn::new(name, move |(number,): (u64,)| {
+        calls.add(number);
+        async { Ok::<(), LockError>(()) }
+    })
+    .delay(SOON)
+}
+
+async fn hold(locks: &LockManager, key: &str) -> LockGuard {
+    Lock::new(key).ttl(LATER).manager(locks).acquire().await.expect("it is free")
+}
+
+/// What a caller gets when the lock is held.
+async fn busy(locks: &LockManager, key: &str) -> LockError {
+    Lock::new(key).ttl(LATER).manager(locks).acquire().await.expect_err("it is held")
+}
+
+/// Stores a call, as a busy function does.
+async fn put(locks: &LockManager, function: &DeferredFn<(u64,)>, number: u64) -> String {
+    let key = name("key");
+    let held = hold(locks, &key).await;
+    let error = busy(locks, &key).await;
+    let deferred = function.clone().manager(locks).later(error, (number,)).await;
+    held.release().await.expect("released");
+    match deferred {
+        LockError::Deferred { id, .. } => id.into(),
+        other => panic!("not deferred: {other}"),
+    }
+}
+
+async fn count(locks: &LockManager, function: &str, state: JobState) -> usize {
+    let page = locks.deferrer().list(function.into(), state, 0, 10).await.expect("listed");
+    page.total
+}
+
+/// Nothing is left of a function's calls.
+async fn nothing_is_left(locks: &LockManager, function: &str) {
+    for state in [JobState::Waiting, JobState::Running, JobState::Dead] {
+        eventually("nothing is left", IN_TIME, async || count(locks, function, state).await == 0)
+            .await;
+    }
+}
+
+fn worker<A>(locks: &LockManager, function: &DeferredFn<A>) -> Worker {
+    Worker::new(locks).register(function.clone())
+}
+
+async fn a_call_is_run_once_when_it_is_due(backend: &Backend) {
+    let (locks, calls, name) = (backend.manager().await, Calls::default(), name("once"));
+    let function = noting(&name, &calls);
+    let working = tokio::spawn(worker(&locks, &function).run());
+    put(&locks, &function, 42).await;
+    calls.become_so_many(1).await;
+    nothing_is_left(&locks, &name).await;
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    assert_eq!(calls.all(), [42]);
+    forget(backend).await;
+}
+
+async fn an_earlier_call_wakes_a_worker_that_waits_for_a_later_one(backend: &Backend) {
+    let (locks, calls, name) = (backend.manager().await, Calls::default(), name("earlier"));
+    let function = noting(&name, &calls);
+    let late = put(&locks, &function.clone().delay(LATER), 1).await;
+    let working = tokio::spawn(worker(&locks, &function).run());
+    // Another process stores it.
+    let other = backend.manager().await;
+    put(&other, &function, 2).await;
+    calls.become_so_many(1).await;
+    assert_eq!(calls.all(), [2]);
+    assert!(locks.deferrer().remove(name.as_str().into(), late).await.unwrap());
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    forget(backend).await;
+}
+
+/// Removes what is kept for 30 days, so that a test can see that nothing else is left.
+async fn forget(backend: &Backend) {
+    if let Some(mut admin) = backend.admin() {
+        for key in admin.keys() {
+            let idle = key.starts_with("lm1:wi:");
+            assert!(idle, "left behind: {key}");
+            assert!(admin.ttl(&key).is_some(), "{key} has no end");
+            admin.ask::<()>(&["DEL", &key]);
+        }
+    }
+}
+
+lockmacro_tests::on_every_backend!(
+    a_call_is_run_once_when_it_is_due,
+    an_earlier_call_wakes_a_worker_that_waits_for_a_later_one,
+);

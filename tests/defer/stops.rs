@@ -1,0 +1,97 @@
+//! Workers that are stopped.
+
+use std::future::pending;
+
+use tokio::sync::oneshot;
+
+use super::*;
+
+async fn a_worker_that_is_stopped_gives_back_what_is_not_done(backend: &Backend) {
+    let (locks, calls, name) = (backend.manager().await, Calls::default(), name("stopped"));
+    let noted = calls.clone();
+    let stuck = DeferredFn::new(&*name, move |(number,): (u64,)| {
+        noted.add(number);
+        pending::<()>()
+    });
+    let (stop, stopped) = oneshot::channel::<()>();
+    let stopping = worker(&locks, &stuck).grace(SOON).run_until(async {
+        let _ = stopped.await;
+    });
+    let working = tokio::spawn(stopping);
+    put(&locks, &stuck.delay(SOON), 5).await;
+    calls.become_so_many(1).await;
+    stop.send(()).unwrap();
+    working.await.unwrap().unwrap();
+    let page = locks.deferrer().list(name.as_str().into(), JobState::Waiting, 0, 1).await.unwrap();
+    assert_eq!(page.jobs[0].attempts, 0, "as if it had not been taken");
+
+    // Another one takes it up at once.
+    let working = tokio::spawn(worker(&locks, &noting(&name, &calls)).run());
+    calls.become_so_many(2).await;
+    nothing_is_left(&locks, &name).await;
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    forget(backend).await;
+}
+
+async fn a_worker_that_is_stopped_waits_for_what_is_nearly_done(backend: &Backend) {
+    let (locks, calls, name) = (backend.manager().await, Calls::default(), name("nearly"));
+    let noted = calls.clone();
+    let (begun, has_begun) = tokio::sync::watch::channel(false);
+    let slow = DeferredFn::new(&*name, move |(number,): (u64,)| {
+        let (noted, begun) = (noted.clone(), begun.clone());
+        async move {
+            begun.send_replace(true);
+            tokio::time::sleep(SOON * 5).await;
+            noted.add(number);
+        }
+    });
+    put(&locks, &slow.clone().delay(SOON), 5).await;
+    let mut has_begun = has_begun;
+    worker(&locks, &slow)
+        .run_until(async {
+            has_begun.wait_for(|begun| *begun).await.unwrap();
+        })
+        .await
+        .unwrap();
+    assert_eq!(calls.all(), [5]);
+    nothing_is_left(&locks, &name).await;
+    forget(backend).await;
+}
+
+async fn so_many_run_at_once(backend: &Backend) {
+    let (locks, name) = (backend.manager().await, name("bound"));
+    let running = Arc::new(Mutex::new((0_u32, 0_u32, 0_u32)));
+    let counted = Arc::clone(&running);
+    let function = DeferredFn::new(&*name, move |(_,): (u64,)| {
+        let counted = Arc::clone(&counted);
+        async move {
+            {
+                let mut counted = counted.lock().unwrap();
+                counted.0 += 1;
+                counted.1 = counted.1.max(counted.0);
+            }
+            tokio::time::sleep(SOON).await;
+            let mut counted = counted.lock().unwrap();
+            counted.0 -= 1;
+            counted.2 += 1;
+        }
+    });
+    let function = function.delay(SOON);
+    for number in 0..12 {
+        put(&locks, &function, number).await;
+    }
+    let working = tokio::spawn(worker(&locks, &function).concurrency(3).run());
+    eventually("all are done", IN_TIME, async || running.lock().unwrap().2 == 12).await;
+    assert_eq!(running.lock().unwrap().1, 3, "so many at once and no more");
+    nothing_is_left(&locks, &name).await;
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    forget(backend).await;
+}
+
+lockmacro_tests::on_every_backend!(
+    a_worker_that_is_stopped_gives_back_what_is_not_done,
+    a_worker_that_is_stopped_waits_for_what_is_nearly_done,
+    so_many_run_at_once,
+);
