@@ -1,11 +1,11 @@
 //! Two bodies under one key never overlap, and the one refused is told why.
 
 use lockmacro_runtime::{LockError, LockManager};
-use lockmacro_tests::{Backend, on_a_cluster, on_every_backend};
+use lockmacro_tests::{Backend, on_a_cluster};
 
-use crate::{LONG, Locked, lock, ms};
+use crate::{LONG, Locked, everywhere, lock, ms};
 
-on_every_backend!(
+everywhere!(
     a_held_lock_is_busy_to_another_manager,
     a_held_lock_is_busy_to_another_task_of_its_manager,
     a_clone_of_a_manager_excludes_the_original,

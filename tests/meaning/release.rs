@@ -4,11 +4,11 @@ use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
 use lockmacro_runtime::Lock;
-use lockmacro_tests::{Backend, eventually, on_a_cluster, on_every_backend};
+use lockmacro_tests::{Backend, eventually, on_a_cluster};
 
-use crate::{Failure, Locked, SOON, lock, ms};
+use crate::{Failure, Locked, SOON, everywhere, lock, ms};
 
-on_every_backend!(
+everywhere!(
     a_body_that_returns_ok_frees_the_lock_and_gives_its_value,
     a_body_that_returns_an_error_frees_the_lock_and_gives_its_error,
     a_body_that_returns_early_frees_the_lock,

@@ -13,7 +13,7 @@ use crate::{Server, eventually};
 /// A store that several managers share, seen only through the public API.
 pub struct Backend {
     url: String,
-    server: Option<Arc<Server>>,
+    servers: Vec<Arc<Server>>,
     /// Whether other tests have their keys on the same server.
     shared: bool,
     prefix: String,
@@ -24,20 +24,27 @@ pub struct Backend {
 impl Backend {
     /// The in-process store. It is one for the whole process, so keys differ by test.
     pub fn memory() -> Backend {
-        Backend::at("memory://".to_owned(), None)
+        Backend::at("memory://".to_owned(), Vec::new())
     }
 
     /// A Redis server of this test's own.
     pub fn redis() -> Backend {
         let server = Server::start();
-        Backend::at(server.url(), Some(Arc::new(server)))
+        Backend::at(server.url(), vec![Arc::new(server)])
+    }
+
+    /// A Redlock of three servers of this test's own, which are not started again.
+    pub fn redlock() -> Backend {
+        let servers: Vec<_> = (0..3).map(|_| Arc::new(Server::start())).collect();
+        let places: Vec<_> = servers.iter().map(|s| format!("127.0.0.1:{}", s.port())).collect();
+        Backend::at(format!("redlock://{}?durable", places.join(",")), servers)
     }
 
     /// A Redis server of this test's own that wants the keys of a script in one slot: a cluster of
     /// one, which has all slots.
     pub async fn slots() -> Backend {
         let server = Backend::all_slots().await;
-        Backend::at(server.url(), Some(Arc::new(server)))
+        Backend::at(server.url(), vec![Arc::new(server)])
     }
 
     /// The same server for all tests of a process, and managers that know it for a cluster.
@@ -46,7 +53,7 @@ impl Backend {
         let start = || async { Arc::new(Backend::all_slots().await) };
         let server = Arc::clone(SHARED.get_or_init(start).await);
         let url = server.url().replace("redis://", "redis-cluster://");
-        Backend { shared: true, ..Backend::at(url, Some(server)) }
+        Backend { shared: true, ..Backend::at(url, vec![server]) }
     }
 
     async fn all_slots() -> Server {
@@ -61,10 +68,10 @@ impl Backend {
         server
     }
 
-    fn at(url: String, server: Option<Arc<Server>>) -> Backend {
+    fn at(url: String, servers: Vec<Arc<Server>>) -> Backend {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("t{}:", NEXT.fetch_add(1, Ordering::Relaxed));
-        Backend { url, server, shared: false, prefix, rival: OnceCell::new() }
+        Backend { url, servers, shared: false, prefix, rival: OnceCell::new() }
     }
 
     /// The address managers connect to.
@@ -72,9 +79,12 @@ impl Backend {
         &self.url
     }
 
-    /// A connection to look at the server with, if there is one.
+    /// A connection to look at the server with, if there is one and no other.
     pub fn admin(&self) -> Option<crate::Admin> {
-        self.server.as_ref().map(|server| server.admin())
+        match self.servers.as_slice() {
+            [server] => Some(server.admin()),
+            _ => None,
+        }
     }
 
     /// A key no other test uses.
@@ -115,18 +125,19 @@ impl Backend {
 
     /// Waits until the store is empty, as it must be after every test.
     pub async fn keeps_nothing(&self) {
-        let Some(server) = &self.server else { return };
-        let mut admin = server.admin();
-        let mut left = || {
-            let mut keys = admin.keys();
-            keys.retain(|key| self.has(key));
-            keys
-        };
-        let start = std::time::Instant::now();
-        while start.elapsed() < Duration::from_secs(2) && !left().is_empty() {
-            tokio::time::sleep(Duration::from_millis(3)).await;
+        for server in &self.servers {
+            let mut admin = server.admin();
+            let mut left = || {
+                let mut keys = admin.keys();
+                keys.retain(|key| self.has(key));
+                keys
+            };
+            let start = std::time::Instant::now();
+            while start.elapsed() < Duration::from_secs(2) && !left().is_empty() {
+                tokio::time::sleep(Duration::from_millis(3)).await;
+            }
+            assert_eq!(left(), Vec::<String>::new(), "left behind");
         }
-        assert_eq!(left(), Vec::<String>::new(), "left behind");
     }
 }
 

@@ -20,6 +20,7 @@ mod tls;
 mod tries;
 mod trouble;
 mod url;
+mod vote;
 
 use std::slice;
 use std::sync::Arc;
@@ -44,6 +45,8 @@ use crate::key::LockKey;
 use crate::lease::{Lease, Renewal};
 use crate::token::label_of;
 use crate::waiting::Sample;
+
+pub(crate) use vote::{Silence, Vote};
 
 /// The manager's timeout is good for so many unanswered commands.
 const TRIES: u32 = 4;

@@ -32,6 +32,7 @@ pub(super) static RELEASE: Script =
     script!(["q", "w", "f"], "scripts/alone.lua", "scripts/queue.lua", "scripts/release.lua");
 pub(super) static FREE: Script = script!([], "scripts/free.lua");
 pub(super) static RENEW: Script = script!([], "scripts/renew.lua");
+pub(super) static RAISE: Script = script!(["f"], "scripts/raise.lua");
 
 /// What is for several locks: `each.lua` does with each of them what stands before it.
 pub(super) static ACQUIRE_ALL: Script =
