@@ -122,13 +122,17 @@ impl Redis {
     }
 
     pub(crate) fn fails_over(&self) -> bool {
-        matches!(&self.nodes, Nodes::One(node) if node.fails_over())
+        match &self.nodes {
+            Nodes::One(node) => node.fails_over(),
+            Nodes::Cluster(_) => true,
+        }
     }
 
     /// Has a server that stands still, or is no primary any more, noticed.
     pub(crate) async fn look(&self) {
-        if let Nodes::One(node) = &self.nodes {
-            node.look(self.brief()).await;
+        match &self.nodes {
+            Nodes::One(node) => node.look(self.brief()).await,
+            Nodes::Cluster(cluster) => cluster.look(self.brief().until).await,
         }
     }
 
