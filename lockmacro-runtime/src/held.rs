@@ -68,7 +68,7 @@ impl Held {
             span,
             counted: Mutex::new(Some(counted)),
         });
-        let watched = held.manager().janitor().watch(&held, first)?;
+        let watched = held.manager().janitor().watch(&held, grant.sent, first)?;
         *lock(&held.renewal) = watched;
         Ok(held)
     }

@@ -59,16 +59,22 @@ impl Janitor {
 
     /// Has the lease of `held` renewed from `due` on, or confirmed when the server may have been
     /// replaced, until what this returns is dropped. `None` where neither is to be done.
+    ///
+    /// The lease was granted by what was sent at `sent`.
     pub(crate) fn watch(
         &self,
         held: &Arc<Held>,
+        sent: Moment,
         due: Option<Moment>,
     ) -> Result<Option<Enrolled>, LockError> {
-        if due.is_some() || self.backend.fails_over() {
+        if due.is_none() && !self.backend.forgets() {
+            return Ok(None);
+        }
+        let (enrolled, due) = self.renewals.enroll(Arc::downgrade(held), sent, due);
+        if due || self.backend.fails_over() {
             self.start_renewing()?;
         }
-        let watched = due.is_some() || self.backend.forgets();
-        Ok(watched.then(|| self.renewals.enroll(held, due)))
+        Ok(Some(enrolled))
     }
 
     /// Has every held lock confirmed at once.

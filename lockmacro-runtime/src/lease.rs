@@ -19,6 +19,9 @@ pub(crate) const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The ttl of a lock that was given none.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 
+/// What a lock is renewed by that is only confirmed: a renewal never shortens what is left.
+pub(crate) const NOTHING: Duration = Duration::from_millis(1);
+
 /// Shortest pause before a failed renewal is tried again.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 

@@ -4,31 +4,35 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::backend::Backend;
 use crate::clock::Moment;
 use crate::held::Held;
+use crate::lease::NOTHING;
 use crate::telemetry;
 
 /// How often the clock is looked at while there are leases. A timer stands still while the machine
 /// sleeps, and what became due meanwhile is to be confirmed soon after.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// A server in trouble is asked so often whether it still holds a lock.
+/// After so long a server in trouble is asked again whether it still holds a lock; the pauses
+/// double, up to eight times as long.
 const CONFIRM_AGAIN: Duration = Duration::from_millis(250);
-/// What a lock is renewed by that is only confirmed: a renewal never shortens what is left.
-const NOTHING: Duration = Duration::from_millis(1);
+/// So many confirmations are under way at once; a new server is not stormed.
+const AT_ONCE: usize = 256;
 
 /// Which leases are renewed, and when.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Renewals {
     table: Mutex<Table>,
+    confirming: Semaphore,
     /// Something is due before the task wakes by itself.
     sooner: Notify,
 }
@@ -40,6 +44,10 @@ struct Table {
     last_id: u64,
     /// When the task wakes by itself.
     wakes: Option<Moment>,
+    /// When the server may have become another one for the last time.
+    changed: Option<Moment>,
+    /// The task waits for a first lease, and has no beat meanwhile.
+    asleep: bool,
     closed: bool,
 }
 
@@ -47,6 +55,8 @@ struct Table {
 struct Entry {
     held: Weak<Held>,
     state: State,
+    /// Confirmations in a row without an answer.
+    failed: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,17 +76,35 @@ pub(crate) struct Enrolled {
     id: u64,
 }
 
+impl Default for Renewals {
+    fn default() -> Self {
+        let (table, sooner) = Default::default();
+        Self { table, confirming: Semaphore::new(AT_ONCE), sooner }
+    }
+}
+
 impl Renewals {
-    /// Takes a lease into the table, to be renewed from `due` on if it is to be renewed.
-    pub(crate) fn enroll(self: &Arc<Self>, held: &Arc<Held>, due: Option<Moment>) -> Enrolled {
+    /// Takes a lease into the table, to be renewed from `due` on if it is to be renewed; tells
+    /// whether something is to be done. It was granted by what was sent at `sent`: if the server
+    /// has changed since, before the lease was here, it is due at once.
+    pub(crate) fn enroll(
+        self: &Arc<Self>,
+        held: Weak<Held>,
+        sent: Moment,
+        due: Option<Moment>,
+    ) -> (Enrolled, bool) {
         let mut table = self.table();
         table.last_id += 1;
         let id = table.last_id;
-        table.leases.insert(id, Entry { held: Arc::downgrade(held), state: State::Idle });
+        table.leases.insert(id, Entry { held, state: State::Idle, failed: 0 });
+        if mem::take(&mut table.asleep) {
+            self.sooner.notify_one();
+        }
+        let due = table.changed.filter(|changed| sent <= *changed).or(due);
         if let Some(due) = due {
             self.schedule(table, id, due);
         }
-        Enrolled { renewals: Arc::clone(self), id }
+        (Enrolled { renewals: Arc::clone(self), id }, due.is_some())
     }
 
     /// Ends the task.
@@ -101,9 +129,9 @@ impl Renewals {
             for (id, held) in due {
                 under_way.spawn(renew(Arc::clone(&self), Arc::clone(&backend), id, held));
             }
-            if backend.fails_over() {
+            if backend.fails_over() && !self.falls_asleep() {
                 next = Some(next.unwrap_or(BEAT));
-                if now.0.since(looked) >= BEAT && !self.table().leases.is_empty() {
+                if now.0.since(looked) >= BEAT {
                     looked = now.0;
                     let backend = Arc::clone(&backend);
                     under_way.spawn(async move { backend.look().await });
@@ -115,6 +143,13 @@ impl Renewals {
                 None => self.sooner.notified().await,
             }
         }
+    }
+
+    /// Whether there is nothing to look after until the next lease comes.
+    fn falls_asleep(&self) -> bool {
+        let mut table = self.table();
+        table.asleep = table.leases.is_empty();
+        table.asleep
     }
 
     /// What is to be renewed now, and how long until the next; `None` when the table is closed.
@@ -140,6 +175,7 @@ impl Renewals {
     /// Has every lease renewed or confirmed now; tells whether there are any.
     pub(crate) fn all_due(&self, now: Moment) -> bool {
         let mut table = self.table();
+        table.changed = Some(now);
         let Table { leases, due, .. } = &mut *table;
         due.clear();
         for (id, entry) in &mut *leases {
@@ -161,9 +197,23 @@ impl Renewals {
         let Some(entry) = table.leases.get_mut(&id) else { return };
         let stale = entry.state == State::UnderWay { stale: true };
         entry.state = State::Idle;
+        if next.is_none() {
+            entry.failed = 0;
+        }
         if let Some(due) = if stale { Some(Moment::now()) } else { next } {
             self.schedule(table, id, due);
         }
+    }
+
+    /// When a confirmation that had no answer is sent again.
+    fn confirm_again(&self, id: u64) -> Moment {
+        let mut table = self.table();
+        let failed = table.leases.get_mut(&id).map_or(0, |entry| {
+            entry.failed = entry.failed.saturating_add(1);
+            entry.failed - 1
+        });
+        let pause = CONFIRM_AGAIN * (1 << failed.min(3));
+        Moment::now().after(pause.mul_f64(0.8 + 0.4 * fastrand::f64()))
     }
 
     fn schedule(&self, mut table: MutexGuard<'_, Table>, id: u64, due: Moment) {
@@ -203,10 +253,12 @@ impl Drop for Enrolled {
 }
 
 async fn renew(renewals: Arc<Renewals>, backend: Arc<Backend>, id: u64, held: Arc<Held>) {
+    let (claim, renewed) = (held.claim(), held.wants_renewal());
+    // A renewal cannot wait.
+    let _turn = if renewed { None } else { renewals.confirming.acquire().await.ok() };
     if !renewals.is_enrolled(id) {
         return;
     }
-    let (claim, renewed) = (held.claim(), held.wants_renewal());
     let ttl = if renewed { held.allowed(claim.ttl) } else { NOTHING };
     let sent = Moment::now();
     let answer = backend.renew(claim, ttl).await;
@@ -217,10 +269,41 @@ async fn renew(renewals: Arc<Renewals>, backend: Arc<Backend>, id: u64, held: Ar
     let next = match answer {
         Ok(ours) => held.answered(ours, sent, ttl),
         Err(_) if renewed => held.unanswered(),
-        Err(_) => held.unanswered().map(|due| due.min(Moment::now().after(CONFIRM_AGAIN))),
+        Err(_) => held.unanswered().map(|_| renewals.confirm_again(id)),
     };
     renewals.over(id, next);
     if renewed || !matches!(answer, Ok(true)) {
         telemetry::renewed(&claim.labels, claim.listed(), answer.as_ref().copied());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_that_was_granted_before_the_last_change_is_confirmed_at_once() {
+        let renewals = Arc::new(Renewals::default());
+        let at = |ms| Moment::at(Duration::from_millis(ms));
+        let (_none, due) = renewals.enroll(Weak::new(), at(1), None);
+        assert!(!due, "nothing has changed");
+        // Nobody was enrolled whom it concerns, and somebody is about to be.
+        renewals.all_due(at(5));
+        for (sent, late) in [(4, true), (5, true), (6, false)] {
+            let (_enrolled, due) = renewals.enroll(Weak::new(), at(sent), None);
+            assert_eq!(due, late, "{sent}");
+        }
+    }
+
+    #[test]
+    fn a_server_in_trouble_is_asked_less_and_less() {
+        let renewals = Arc::new(Renewals::default());
+        let (enrolled, _) = renewals.enroll(Weak::new(), Moment::now(), None);
+        let pause = || renewals.confirm_again(enrolled.id).since(Moment::now());
+        let pauses: Vec<_> = (0..5).map(|_| pause()).collect();
+        assert!(pauses[0] < CONFIRM_AGAIN * 2, "{pauses:?}");
+        assert!(pauses[3] > CONFIRM_AGAIN * 4 && pauses[4] < CONFIRM_AGAIN * 10, "{pauses:?}");
+        renewals.over(enrolled.id, None);
+        assert!(pause() < CONFIRM_AGAIN * 2, "it had answered");
     }
 }

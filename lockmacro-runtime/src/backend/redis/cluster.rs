@@ -47,8 +47,12 @@ impl Cluster {
     /// A cluster that is not connected yet.
     pub(super) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
         let seeds = seeds(url).unwrap_or_default();
-        let seeds =
+        let mut seeds =
             seeds.iter().map(|url| Connector::new(url, timeout)).collect::<Result<Vec<_>, _>>()?;
+        if let Some((first, others)) = seeds.split_first_mut() {
+            // What any of them notices is told to who watches the first.
+            others.iter_mut().for_each(|seed| seed.changes = first.changes.elsewhere());
+        }
         if seeds.iter().any(|seed| seed.endpoint().is_none() || seed.database() != 0) {
             return Err(invalid("a cluster has hosts, and no databases but 0"));
         }
@@ -193,13 +197,13 @@ impl Cluster {
             match timeout(pause, asked.join_next()).await {
                 // One that has forgotten its cluster knows nothing.
                 Ok(Some(Ok((Ok(ranges), _)))) if ranges.is_empty() => {
-                    trouble = down("no slot is given to a node");
+                    trouble = trouble.unless_final(down("no slot is given to a node"));
                 }
                 Ok(Some(Ok((Ok(ranges), node)))) => {
                     self.take(&node, ranges)?;
                     return Ok(());
                 }
-                Ok(Some(Ok((Err(told), _)))) => trouble = told,
+                Ok(Some(Ok((Err(told), _)))) => trouble = trouble.unless_final(told),
                 Ok(None) if !more => return Err(trouble),
                 _ => {}
             }
@@ -220,7 +224,7 @@ impl Cluster {
             moved
         };
         if !moved.is_empty() {
-            self.0.grants.waiters.alarm_where(|slot| moved.contains(&slot));
+            self.0.grants.waiters.alarm_where(|slot| moved.binary_search(&slot).is_ok());
             // A replica that has taken over may not know our locks. Whoever learns its first map
             // cannot tell, because it may have changed since the locks were granted.
             told.changes().moved();

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::connection::{Connection, Hearing};
 use super::grants::Channels;
@@ -88,8 +88,7 @@ fn tidy(node: Weak<Inner>, channels: Weak<Channels>) -> Pin<Box<dyn Future<Outpu
                 return;
             };
             if let Some(wanted) = channels.wanted(KEPT)
-                && let Ok(next) = node.inner.connector.open().await
-                && node.all_heard(&next, wanted).await
+                && let Ok(Some(next)) = timeout(node.inner.timeout, node.heir(wanted)).await
                 && node.replace(&live, next)
             {
                 // What the old one has not passed on yet is lost.
@@ -101,15 +100,16 @@ fn tidy(node: Weak<Inner>, channels: Weak<Channels>) -> Pin<Box<dyn Future<Outpu
 }
 
 impl Node {
-    /// Has a new connection hear what is wanted.
-    async fn all_heard(&self, next: &Connection, wanted: Vec<u16>) -> bool {
+    /// A new connection that hears what is wanted.
+    async fn heir(&self, wanted: Vec<u16>) -> Option<Connection> {
+        let next = self.inner.connector.open().await.ok()?;
         for slot in wanted {
             if next.channels.hears(slot, self.inner.timeout).is_err()
                 && !matches!(self.subscribe(next.clone(), slot).await, Ok(true))
             {
-                return false;
+                return None;
             }
         }
-        true
+        Some(next)
     }
 }

@@ -43,7 +43,7 @@ use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
 use crate::fence::{Fence, Fences};
 use crate::key::LockKey;
-use crate::lease::late;
+use crate::lease::{NOTHING, late};
 use crate::token::label_of;
 use crate::waiting::Sample;
 
@@ -205,8 +205,9 @@ impl Redis {
     pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
         let brief = self.brief();
         let answer = (ttl.max(claim.ttl) / 10).max(RENEWAL_MIN).min(brief.answer);
-        // There is no time to find out twice that a connection is dead.
-        let patience = Patience { answer, strict: true, ..brief };
+        // A lease that runs out has no time to find out twice that a connection is dead. Nothing
+        // runs out where it is only confirmed, and a crowd of those must not end connections.
+        let patience = Patience { answer, strict: ttl > NOTHING, ..brief };
         let args = [claim.token.expose(), &ttl.as_millis().to_string()];
         let script = if claim.several.is_empty() { &RENEW } else { &RENEW_EACH };
         let (held, _) = self.own(script, claim, &args, patience).await?;

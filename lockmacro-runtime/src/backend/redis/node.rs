@@ -199,6 +199,7 @@ impl Node {
     /// Ends the connection; the next call makes a new one.
     pub(super) fn disconnect(&self) {
         self.live().take();
+        self.inner.connecting.forget();
     }
 
     /// What the connections to this server have in common.
@@ -253,14 +254,25 @@ impl Node {
 
     /// Gives a broken connection up, unless another caller has replaced it already.
     pub(super) fn discard(&self, dead: &Connection) {
-        self.changes().broke();
-        self.give_up(dead);
+        self.end(dead, || self.changes().broke());
     }
 
     pub(super) fn give_up(&self, dead: &Connection) {
-        if self.live().take_if(|live| live.is(dead)).is_some() {
-            dead.channels.alarm();
+        self.end(dead, || {});
+    }
+
+    fn end(&self, dead: &Connection, note: impl FnOnce()) {
+        {
+            let mut live = self.live();
+            if live.take_if(|live| live.is(dead)).is_none() {
+                return;
+            }
+            // Before another one can be opened, which has it told.
+            note();
         }
+        // Or it would stay open with the result.
+        self.inner.connecting.forget();
+        dead.channels.alarm();
     }
 
     /// Has `next` in the place of `last`, if that is still in use.

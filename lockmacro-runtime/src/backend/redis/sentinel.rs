@@ -51,9 +51,8 @@ impl Sentinels {
                         break;
                     }
                 }
-                // What a person has to mend tells more than silence.
-                Ok(Err(told)) if !matches!(trouble, Trouble::Final(_)) => trouble = told,
-                _ => {}
+                Ok(Err(told)) => trouble = Trouble::unless_final(trouble, told),
+                Err(_) => {}
             }
         }
         let most = named.into_iter().max_by_key(|(_, times)| *times);

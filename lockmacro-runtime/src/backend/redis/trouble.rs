@@ -50,6 +50,11 @@ impl Passing {
 }
 
 impl Trouble {
+    /// The trouble to tell after this one: what a person has to mend tells more than silence.
+    pub(super) fn unless_final(self, next: Self) -> Self {
+        if matches!(self, Trouble::Final(_)) { self } else { next }
+    }
+
     /// Trouble while connecting: the caller's own command was not sent yet.
     pub(super) fn unapplied(error: RedisError) -> Self {
         if let Some(detail) = tls::told(&error) {

@@ -17,6 +17,8 @@ use crate::error::LockError;
 const FORM: &str = "it is not of the form `redis://user:password@host:port/db`";
 const SENTINEL_FORM: &str =
     "it is not of the form `redis-sentinel://user:password@host1,host2:port,host3/primary/db`";
+/// For a user or password that was cut in two.
+const UNESCAPED: &str = "it has a `?` before its last `@`, which is written `%3F` in a password";
 const SENTINEL_PORT: u16 = 26379;
 
 /// How long a connection is idle before the system looks whether it is still there.
@@ -67,8 +69,13 @@ impl Address {
                 "sentinel_password" if sentinel => watcher = watcher.set_password(decoded(value)),
                 "protocol" => others.push(setting),
                 "db" | "user" | "pass" if scheme.ends_with("unix") => others.push(setting),
+                // All of this may be the rest of a password that has a `?` in it.
+                _ if query.contains('@') => return Err(invalid(UNESCAPED)),
                 // Its value may be a password.
-                _ => return Err(invalid(format!("`{name}` is no setting of `{scheme}://`"))),
+                _ if name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') => {
+                    return Err(invalid(format!("`{name}` is no setting of `{scheme}://`")));
+                }
+                _ => return Err(invalid(format!("it has a setting that `{scheme}://` has not"))),
             }
         }
         let (others, tcp) = (others.join("&"), tcp(unsent));
@@ -217,6 +224,11 @@ mod tests {
             "redis://:hunter2@localhost/?sentinel=hunter2",
             "redis://:hunter2@localhost/?cacert=hunter2",
             "redis://:hunter2@localhost/#insecure",
+            "redis://:pa?hunter2@localhost",
+            "redis://:pa?sshunter=hunter2@localhost",
+            "redis://:pa?ss&hunter2&x@localhost",
+            "redis-sentinel://:pa?hunter2@localhost/main",
+            "redis://localhost?Hunter2=hunter2",
             "redis://:hunter2@localhost/hunter2",
             "http://:hunter2@localhost",
             ":hunter2@localhost",
