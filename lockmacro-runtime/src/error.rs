@@ -296,6 +296,9 @@ pub enum Unavailability {
     /// A call was to be deferred, and these locks' store keeps none.
     #[error("nowhere to keep deferred calls")]
     NoDeferrer,
+    /// So many deferred calls wait that it takes no more.
+    #[error("its queue of deferred calls is full")]
+    QueueFull,
     /// This machine could not give what a lock needs: randomness, or a background thread.
     #[error("this machine is out of resources")]
     Local,
