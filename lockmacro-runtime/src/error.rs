@@ -1,9 +1,10 @@
 //! Everything that can go wrong, one variant for each thing a caller can do about it.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::key::LockKey;
-use crate::lease::{TTL_MAX, TTL_MIN};
+use crate::lease::TTL_MIN;
 use crate::loss::Lost;
 
 /// Why a body did not run, or why its result must not be trusted.
@@ -91,6 +92,14 @@ pub enum LockError {
         /// The server's or the system's own words.
         detail: String,
     },
+    /// Fewer nodes of a Redlock than a majority did what was asked, so that nothing is decided. What
+    /// some of them may have written is given back. Look at what each of them said.
+    #[error("no majority of the lock servers: {}", replies(nodes))]
+    #[non_exhaustive]
+    NoQuorum {
+        /// Every node, in the order in which they were given.
+        nodes: Box<[NodeReply]>,
+    },
     /// The key exists and is not a string, so it is not a lock; or, where a lock is taken away by
     /// force, no lock of ours. Choose another key, or delete what is there.
     #[error("`{key}` is not a lock: the key exists and holds something else")]
@@ -135,12 +144,15 @@ pub enum LockError {
         /// What is wrong with it.
         detail: String,
     },
-    /// The ttl is outside of 50 ms to 24 h.
-    #[error("a ttl of {ttl:?} is outside of {TTL_MIN:?} to {TTL_MAX:?}")]
+    /// The ttl is outside of 50 ms to 24 h, or longer than a Redlock manager was told that locks
+    /// are: see [`longest_ttl`](crate::LockManagerBuilder::longest_ttl).
+    #[error("a ttl of {ttl:?} is outside of {TTL_MIN:?} to {longest:?}")]
     #[non_exhaustive]
     InvalidTtl {
         /// The ttl as it was given.
         ttl: Duration,
+        /// The longest one that this manager gives.
+        longest: Duration,
     },
     /// A fence was asked for inside of a body whose lock was acquired without one. Ask for it where
     /// the lock is acquired.
@@ -278,9 +290,38 @@ pub enum Unavailability {
     /// It answered something that is no answer to the question.
     #[error("an unexpected answer")]
     Protocol,
+    /// It was started too recently to vote: it may have forgotten a lock that is still held.
+    #[error("restarted too recently to vote")]
+    Restarted,
+    /// A call was to be deferred, and these locks' store keeps none.
+    #[error("nowhere to keep deferred calls")]
+    NoDeferrer,
     /// This machine could not give what a lock needs: randomness, or a background thread.
     #[error("this machine is out of resources")]
     Local,
+}
+
+/// What one node of a Redlock said: see [`LockError::NoQuorum`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeReply {
+    /// Where the node is: host and port, or a path.
+    pub node: String,
+    /// What is wrong with it; `None` when it has answered.
+    pub error: Option<LockError>,
+}
+
+impl fmt::Display for NodeReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.error {
+            Some(error) => write!(f, "{}: {error}", self.node),
+            None => write!(f, "{} answers", self.node),
+        }
+    }
+}
+
+fn replies(nodes: &[NodeReply]) -> String {
+    nodes.iter().map(NodeReply::to_string).collect::<Vec<_>>().join("; ")
 }
 
 fn busy(

@@ -145,7 +145,7 @@ pub(crate) fn check_ttl(ttl: Duration) -> Result<Duration, LockError> {
     if (TTL_MIN..=TTL_MAX).contains(&ttl) {
         Ok(ttl - Duration::from_nanos(u64::from(ttl.subsec_nanos() % 1_000_000)))
     } else {
-        Err(LockError::InvalidTtl { ttl })
+        Err(LockError::InvalidTtl { ttl, longest: TTL_MAX })
     }
 }
 
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(check_ttl(TTL_MAX), Ok(TTL_MAX));
         let over = TTL_MAX + Duration::from_nanos(1);
         for ttl in [Duration::ZERO, Duration::from_micros(49_999), over] {
-            assert_eq!(check_ttl(ttl), Err(LockError::InvalidTtl { ttl }));
+            assert_eq!(check_ttl(ttl), Err(LockError::InvalidTtl { ttl, longest: TTL_MAX }));
         }
     }
 

@@ -42,6 +42,11 @@
 //! `key = ["account:<from>", "account:<to>"]` and `key = keys(iterator)` lock several keys, all or
 //! none of them; so does [`Lock::many`], where it is said how such a lock waits without a deadlock.
 //!
+//! # Several servers
+//!
+//! [`LockManager::redlock`] takes locks on a majority of independent servers, so that they are given
+//! while one of them is down.
+//!
 //! # Features
 //!
 //! - `macros` (on by default): the attribute.
@@ -109,7 +114,7 @@ mod telemetry;
 mod token;
 mod waiting;
 
-pub use error::{LockError, Unavailability};
+pub use error::{LockError, NodeReply, Unavailability};
 pub use fence::Fence;
 pub use guard::LockGuard;
 pub use key::{LockKey, LockTemplate};

@@ -82,8 +82,9 @@ impl Lock {
     ///
     /// # Cancellation
     /// As [`acquire`](Lock::acquire).
-    pub async fn acquire_fenced(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(obtain(self.prepare(true)).await?)
+    pub fn acquire_fenced(self) -> impl Future<Output = Result<(LockGuard, Fence), LockError>> {
+        let lock = Box::new(self);
+        async move { fenced(obtain(lock, true).await?) }
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
@@ -92,7 +93,7 @@ impl Lock {
     /// As [`acquire_fenced`](Lock::acquire_fenced) and
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(obtain_blocking(self.prepare(true))?)
+        fenced(obtain_blocking(self, true)?)
     }
 }
 
@@ -194,33 +195,39 @@ impl<F> Lock<F> {
     ///
     /// # Cancellation
     /// Dropping the future at any point drops the body and leaves no lock behind.
-    pub async fn run<B>(self, body: B) -> B::Output
+    pub fn run<B>(self, body: B) -> impl Future<Output = B::Output>
     where
         B: Future,
         B::Output: LockOutcome,
     {
-        let body = pin!(Some(body));
-        match obtain(self.prepare(false)).await {
-            Ok(guard) => guard.attend(body).await.reported(),
-            Err(error) => LockOutcome::from_lock_error(error),
+        let lock = Box::new(self);
+        async move {
+            let body = pin!(Some(body));
+            let guard = match obtain(lock, false).await {
+                Ok(guard) => guard,
+                Err(error) => return LockOutcome::from_lock_error(error),
+            };
+            guard.attend(body).await.reported()
         }
     }
 
     /// [`run`](Lock::run), but when somebody else holds the lock the body is left out and the
     /// return type's "nothing" is given: `()`, `None`, `Ok(())` or `Ok(None)`.
-    pub async fn run_or_skip<B>(self, body: B) -> B::Output
+    pub fn run_or_skip<B>(self, body: B) -> impl Future<Output = B::Output>
     where
         B: Future,
         B::Output: SkipOutcome,
     {
-        let body = pin!(Some(body));
         let who = self.who::<B::Output>();
-        match obtain(self.prepare(false)).await {
-            Ok(guard) => {
-                let lock = guard.share();
-                guard.attend(body).await.skippable(lock.held())
-            }
-            Err(error) => skipped(who, error),
+        let lock = Box::new(self);
+        async move {
+            let body = pin!(Some(body));
+            let guard = match obtain(lock, false).await {
+                Ok(guard) => guard,
+                Err(error) => return skipped(who, error),
+            };
+            let lock = guard.share();
+            guard.attend(body).await.skippable(lock.held())
         }
     }
 
@@ -261,8 +268,8 @@ impl<F> Lock<F> {
     ///
     /// # Panics
     /// Tokio panics when its runtime was built without `enable_time` and `enable_io`.
-    pub async fn acquire(self) -> Result<LockGuard, LockError> {
-        obtain(self.prepare(false)).await
+    pub fn acquire(self) -> impl Future<Output = Result<LockGuard, LockError>> {
+        obtain(Box::new(self), false)
     }
 
     /// [`acquire`](Lock::acquire) for code that is not async. It blocks the thread for a round trip
@@ -273,7 +280,7 @@ impl<F> Lock<F> {
     /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] wherever the current tokio
     /// runtime is a current-thread one, its `spawn_blocking` threads included.
     pub fn acquire_blocking(self) -> Result<LockGuard, LockError> {
-        obtain_blocking(self.prepare(false))
+        obtain_blocking(self, false)
     }
 
     /// Whose error is logged because an `R` cannot carry it.
@@ -281,9 +288,8 @@ impl<F> Lock<F> {
         (!R::CARRIES_ERRORS).then(|| (self.name.clone(), (self.key.clone(), self.more.clone())))
     }
 
-    /// Does everything that can be done without a server: a future that waits for it carries what
-    /// comes of this, and no longer the lock's description.
-    pub(crate) fn prepare(self, fenced: bool) -> Result<Prepared, LockError> {
+    /// Does everything that can be done without a server.
+    fn prepare(self, fenced: bool) -> Result<Prepared, LockError> {
         self.key.check()?;
         let several = in_order(&self.key, &self.more)?;
         let ttl = check_ttl(self.ttl)?;
@@ -314,37 +320,30 @@ impl<F> Lock<F> {
             on_lost: self.on_lost,
             message: self.message,
         };
-        Ok(Prepared::ToAsk(Box::new(ToAsk { manager, claim: Arc::new(claim), wanted })))
+        Ok(Prepared::ToAsk(manager, Arc::new(claim), wanted))
     }
 }
 
-pub(crate) enum Prepared {
+enum Prepared {
     Joined(LockGuard),
-    ToAsk(Box<ToAsk>),
+    ToAsk(LockManager, Arc<Claim>, Wanted),
 }
 
-pub(crate) struct ToAsk {
-    manager: LockManager,
-    claim: Arc<Claim>,
-    wanted: Wanted,
-}
-
-pub(crate) async fn obtain(prepared: Result<Prepared, LockError>) -> Result<LockGuard, LockError> {
-    let ToAsk { manager, claim, wanted } = match prepared? {
+/// The description is boxed: a future keeps the room of what it was given, and this one waits.
+pub(crate) async fn obtain<F>(lock: Box<Lock<F>>, fenced: bool) -> Result<LockGuard, LockError> {
+    let (manager, claim, wanted) = match lock.prepare(fenced)? {
         Prepared::Joined(guard) => return Ok(guard),
-        Prepared::ToAsk(to_ask) => *to_ask,
+        Prepared::ToAsk(manager, claim, wanted) => (manager, claim, wanted),
     };
     inside_runtime()?;
     let answer = Hold::acquire(manager, Arc::clone(&claim)).await;
     wanted.guard(&claim, answer)
 }
 
-pub(crate) fn obtain_blocking(
-    prepared: Result<Prepared, LockError>,
-) -> Result<LockGuard, LockError> {
-    let ToAsk { manager, claim, wanted } = match prepared? {
+pub(crate) fn obtain_blocking<F>(lock: Lock<F>, fenced: bool) -> Result<LockGuard, LockError> {
+    let (manager, claim, wanted) = match lock.prepare(fenced)? {
         Prepared::Joined(guard) => return Ok(guard),
-        Prepared::ToAsk(to_ask) => *to_ask,
+        Prepared::ToAsk(manager, claim, wanted) => (manager, claim, wanted),
     };
     let current = Handle::try_current().map(|runtime| runtime.runtime_flavor());
     if matches!(current, Ok(RuntimeFlavor::CurrentThread)) {

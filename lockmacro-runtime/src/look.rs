@@ -1,7 +1,7 @@
 //! Looking at locks from outside: which are held, by whom and for how much longer, and who waits. And
 //! freeing one by force. The tool `lockmacro` (feature `cli`) does this from a terminal.
 //!
-//! It is for a Redis server or cluster. What is told was so a moment ago: nothing here decides whether
+//! It is for one Redis server or cluster, such as one node of a Redlock. What is told was so a moment ago: nothing here decides whether
 //! a lock may be taken.
 //!
 //! ```no_run
@@ -151,7 +151,7 @@ impl LockManager {
         match self.backend() {
             Backend::Redis(redis) => Ok(redis),
             _ => {
-                let detail = "only the locks of a Redis server or cluster can be looked at";
+                let detail = "only the locks of one Redis server or cluster can be looked at";
                 Err(LockError::InvalidUrl { detail: detail.to_owned() })
             }
         }

@@ -13,12 +13,15 @@ use tokio::sync::Notify;
 use tokio::task::try_id;
 use tokio::time::timeout;
 
-use crate::backend::{Answer, Asked, Backend, Failed, Memory, Redis};
+use crate::backend::{
+    Answer, Asked, Backend, Failed, Memory, OneUrl, Redis, Redlock, Rules, listed,
+};
 use crate::census::{Census, Member};
 #[cfg(feature = "defer")]
 use crate::defer::{self, Deferrer};
 use crate::error::LockError;
 use crate::janitor::Janitor;
+use crate::lease::{TTL_MAX, TTL_MIN};
 use crate::token::{default_label, label};
 
 /// How long a caller waits for a server in trouble.
@@ -26,6 +29,9 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 
 const TIMEOUT_MIN: Duration = Duration::from_millis(20);
 const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// Longest ttl of the locks of a Redlock manager that is told no other.
+const LONGEST_TTL: Duration = Duration::from_secs(10 * 60);
 
 /// The manager of every lock that is given none.
 static INSTALLED: OnceLock<LockManager> = OnceLock::new();
@@ -72,6 +78,7 @@ struct Inner {
 pub struct LockManagerBuilder {
     label: Option<String>,
     timeout: Duration,
+    rules: Rules,
     #[cfg(feature = "defer")]
     deferrer: Option<Arc<dyn Deferrer>>,
 }
@@ -89,6 +96,8 @@ impl LockManager {
     /// - `redis-sentinel://[user:password@]host[:port],…/name[/db]`: the primary that these
     ///   sentinels call by that name, also after a failover. `?sentinel_user=` and
     ///   `sentinel_password=` log in to the sentinels themselves. `rediss-sentinel://` encrypts both;
+    /// - `redlock://[user:password@]host:port,host:port,host:port[/db]`: a majority of that many
+    ///   servers, as [`redlock`](LockManager::redlock);
     /// - `memory://`: the locks of this process, with the same meaning and nothing to install.
     ///   Managers connected to `memory://` exclude each other, as those of one server do.
     ///
@@ -99,6 +108,35 @@ impl LockManager {
         Self::builder().connect(url).await
     }
 
+    /// Connects to three, five, seven … independent servers. A lock is held when a majority of them
+    /// holds it, so that it survives the failure of the others; see the README for when that is worth
+    /// it.
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn connect() -> Result<LockManager, LockError> {
+    /// LockManager::redlock(["redis://a", "redis://b", "redis://c"]).await
+    /// # }
+    /// ```
+    ///
+    /// All nodes are asked at once, each for at most 50 ms or a tenth of the ttl, and the first
+    /// majority decides. The lease is counted from before the first request, less 1 % and 2 ms. A lock
+    /// that no majority grants is given back everywhere. Who [waits](crate::Lock::wait) asks again at
+    /// random intervals of up to 150 ms: there is no order, nor a line, over several nodes.
+    ///
+    /// A node that was started less than the [longest ttl](LockManagerBuilder::longest_ttl) ago does
+    /// not vote, because it may have forgotten a lock that is still held.
+    ///
+    /// The algorithm is the one of "Distributed Locks with Redis" in the Redis documentation.
+    ///
+    /// # Errors
+    /// [`LockError::InvalidUrl`] for fewer than three nodes, an even number of them, and two names of
+    /// one server; [`LockError::NoQuorum`] when no majority can be reached. The others are taken in
+    /// when they come back.
+    pub async fn redlock(urls: impl IntoIterator<Item: Into<String>>) -> Result<Self, LockError> {
+        Self::builder().redlock(urls).await
+    }
+
     /// A manager of locks of its own, in memory: for tests.
     pub fn memory() -> Self {
         Self::builder().memory()
@@ -106,9 +144,11 @@ impl LockManager {
 
     /// A manager with other settings than the default ones.
     pub fn builder() -> LockManagerBuilder {
+        let rules = Rules { longest_ttl: LONGEST_TTL, durable: false };
         LockManagerBuilder {
             label: None,
             timeout: TIMEOUT,
+            rules,
             #[cfg(feature = "defer")]
             deferrer: None,
         }
@@ -253,6 +293,39 @@ impl LockManagerBuilder {
         self
     }
 
+    /// For Redlock: the longest ttl of any lock of any process on these nodes, 10 minutes by default.
+    /// A node that was started less than that ago does not vote, because it may have forgotten a lock
+    /// that is still held; so after a restart a node is missing that long, and servers that are all
+    /// new give no lock until then. A longer ttl is [`LockError::InvalidTtl`] with this manager: tell
+    /// all processes the same.
+    pub fn longest_ttl(mut self, longest_ttl: Duration) -> Self {
+        self.rules.longest_ttl = longest_ttl.clamp(TTL_MIN, TTL_MAX);
+        self
+    }
+
+    /// For Redlock: the nodes write every change to disk before they answer (`appendonly yes`,
+    /// `appendfsync always`), so that no restart makes one forget a lock and each votes at once. Said
+    /// of nodes that do not, a lock may be given twice after a restart.
+    pub fn durable(mut self) -> Self {
+        self.rules.durable = true;
+        self
+    }
+
+    /// Connects to several servers, as [`LockManager::redlock`] does.
+    ///
+    /// # Errors
+    /// As [`LockManager::redlock`].
+    pub async fn redlock(
+        self,
+        urls: impl IntoIterator<Item: Into<String>>,
+    ) -> Result<LockManager, LockError> {
+        let urls: Vec<_> = urls.into_iter().map(Into::into).collect();
+        let redlock = Redlock::new(&urls, self.timeout, self.rules)?;
+        inside_runtime()?;
+        redlock.ready().await?;
+        Ok(self.with(Backend::Redlock(Box::new(redlock))))
+    }
+
     /// Where deferred calls are kept, instead of in the locks' own store.
     #[cfg(feature = "defer")]
     pub fn deferrer(mut self, deferrer: Arc<dyn Deferrer>) -> Self {
@@ -264,9 +337,14 @@ impl LockManagerBuilder {
     ///
     /// # Errors
     /// As [`LockManager::connect`].
-    pub async fn connect(self, url: &str) -> Result<LockManager, LockError> {
+    pub async fn connect(mut self, url: &str) -> Result<LockManager, LockError> {
         if url == "memory://" {
             return Ok(self.with(Backend::Memory(Memory::shared())));
+        }
+        if let Some(listed) = listed(url) {
+            let OneUrl { urls, durable } = listed?;
+            self.rules.durable |= durable;
+            return self.redlock(urls).await;
         }
         let redis = Redis::new(url, self.timeout)?;
         inside_runtime()?;

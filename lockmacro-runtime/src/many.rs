@@ -69,7 +69,7 @@ impl Lock<Vec<Fence>> {
     /// As [`acquire`](Lock::acquire).
     pub async fn acquire_fenced(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
         let given = self.given();
-        fenced(obtain(self.prepare(true)).await?, given)
+        fenced(obtain(Box::new(self), true).await?, given)
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
@@ -79,7 +79,7 @@ impl Lock<Vec<Fence>> {
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
         let given = self.given();
-        fenced(obtain_blocking(self.prepare(true))?, given)
+        fenced(obtain_blocking(self, true)?, given)
     }
 
     fn given(&self) -> Vec<LockKey> {

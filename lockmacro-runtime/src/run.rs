@@ -1,9 +1,9 @@
 //! A body under a lock: polled while the lock is held, stopped or told when it is lost, and
 //! followed by the release however it ends.
 
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use crate::backend::Released;
 use crate::error::LockError;
@@ -109,12 +109,17 @@ impl LockGuard {
         let on_lost = self.on_lost();
         let mut place = Emptied(place);
         let value = {
-            let body = self.level().around_some(place.0.as_mut());
+            let level = self.level();
+            let mut body = |cx: &mut Context<'_>| {
+                // It is there until this has ended.
+                let Some(body) = place.0.as_mut().as_pin_mut() else { return Poll::Pending };
+                level.enter(|| body.poll(cx))
+            };
             match on_lost {
-                OnLost::Cancel => self.until_lost(body).await,
-                OnLost::Error | OnLost::Finish => match self.held().remaining() {
-                    Ok(_) => Ok(body.await),
-                    Err(lost) => Err(lost),
+                OnLost::Cancel => self.until_lost(&mut body).await,
+                OnLost::Error | OnLost::Finish => match self.held().remaining().err() {
+                    None => Ok(poll_fn(&mut body).await),
+                    Some(lost) => Err(lost),
                 },
             }
         };
@@ -143,16 +148,20 @@ impl LockGuard {
     /// Polls `body` until it is done or the lock is lost; from then on it gets no further poll. The
     /// lease is looked at before every poll, because a process that stood still is first of all
     /// polled.
-    async fn until_lost<F: Future>(&self, body: F) -> Result<F::Output, Lost> {
-        let mut body = pin!(body);
-        let mut lost = pin!(self.held().lost());
+    async fn until_lost<R>(
+        &self,
+        body: &mut impl FnMut(&mut Context<'_>) -> Poll<R>,
+    ) -> Result<R, Lost> {
+        let mut lost = None;
         poll_fn(|cx| {
             if let Err(lost) = self.held().remaining() {
                 return Poll::Ready(Err(lost));
             }
-            if let Poll::Ready(value) = body.as_mut().poll(cx) {
+            if let Poll::Ready(value) = body(cx) {
                 return Poll::Ready(Ok(value));
             }
+            // Boxed, for bodies that await: who waits for the lock has no use for it.
+            let lost = lost.get_or_insert_with(|| Box::pin(self.held().lost()));
             lost.as_mut().poll(cx).map(Err)
         })
         .await
@@ -230,14 +239,6 @@ impl Scope {
     /// Runs `work` inside, from its first poll to its last.
     async fn around<F: Future>(self, mut work: Pin<&mut F>) -> F::Output {
         poll_fn(|cx| self.enter(|| work.as_mut().poll(cx))).await
-    }
-
-    /// The same for a place that may be emptied: then it never ends.
-    async fn around_some<F: Future>(self, mut place: Pin<&mut Option<F>>) -> F::Output {
-        match place.as_mut().as_pin_mut() {
-            Some(work) => self.around(work).await,
-            None => pending().await,
-        }
     }
 }
 

@@ -14,40 +14,37 @@ tokio::task_local! {
 
 /// A held lock and those around it. Belongs to one task: what is spawned inside is outside of it.
 #[derive(Debug, Clone)]
-pub(crate) struct Scope(Arc<Level>);
-
-#[derive(Debug)]
-struct Level {
+pub(crate) struct Scope {
     held: Arc<Held>,
-    outer: Option<Scope>,
+    outer: Option<Arc<Scope>>,
 }
 
 impl Scope {
     /// `held`, inside of what is held here already.
     pub(crate) fn inside(held: Arc<Held>) -> Self {
-        Self(Arc::new(Level { held, outer: Self::current() }))
+        Self { held, outer: Self::current().map(Arc::new) }
     }
 
     /// Runs `work` inside.
     pub(crate) fn enter<R>(&self, work: impl FnOnce() -> R) -> R {
         let here = (self.clone(), try_id());
-        self.0.held.span().in_scope(|| INNERMOST.sync_scope(here, work))
+        self.held.span().in_scope(|| INNERMOST.sync_scope(here, work))
     }
 
     /// The innermost lock here.
     pub(crate) fn innermost() -> Option<Arc<Held>> {
-        Self::current().map(|scope| Arc::clone(&scope.0.held))
+        Self::current().map(|scope| scope.held)
     }
 
     /// The innermost lock here that is `wanted`, if it was not given back.
     pub(crate) fn find(wanted: impl Fn(&Held) -> bool) -> Option<Arc<Held>> {
-        let mut next = Self::current();
-        while let Some(scope) = next {
-            let held = &scope.0.held;
+        let innermost = Self::current();
+        let mut next = innermost.as_ref();
+        while let Some(Self { held, outer }) = next {
             if wanted(held) && !held.was_released() {
                 return Some(Arc::clone(held));
             }
-            next = scope.0.outer.clone();
+            next = outer.as_deref();
         }
         None
     }

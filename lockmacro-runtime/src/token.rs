@@ -46,6 +46,15 @@ impl Token {
         ours.then(|| std::str::from_utf8(stored).ok())?.map(|text| Self(text.to_owned()))
     }
 
+    /// The `nth` token of the same acquisition, where 0 is this one.
+    pub(crate) fn nth(&self, nth: u32) -> Self {
+        let Some((label, random)) = self.0.rsplit_once('/').filter(|_| nth > 0) else {
+            return self.clone();
+        };
+        let random = u128::from_str_radix(random, 16).unwrap_or_default();
+        Self(format!("{label}/{:032x}", random.wrapping_add(nth.into())))
+    }
+
     /// What stays of a token that holds a lock for nobody any more: its label.
     pub(crate) fn spent(&self) -> Self {
         let label = self.0.rsplit_once('/').map_or("", |(label, _)| label);
@@ -148,6 +157,13 @@ mod tests {
     fn tokens_of_one_label_differ() {
         let tokens: HashSet<_> = (0..1_000).map(|_| token("a", "").0).collect();
         assert_eq!(tokens.len(), 1_000);
+    }
+
+    #[test]
+    fn an_acquisition_has_more_tokens_than_one() {
+        let token = Token("web/ffffffffffffffffffffffffffffffff".to_owned());
+        assert_eq!(token.nth(0), token);
+        assert_eq!(token.nth(2).0, "web/00000000000000000000000000000001");
     }
 
     #[test]

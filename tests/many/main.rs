@@ -6,6 +6,7 @@ mod attribute;
 mod dropped;
 mod faults;
 mod fences;
+mod late;
 mod losses;
 mod reentry;
 mod sets;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use lockmacro_runtime::{Lock, LockError, LossCause, Lost};
-use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
+use lockmacro_tests::{Backend, on_a_plain_thread};
 use tokio::runtime::Builder;
 
-use crate::{Failure, Locked, SOON, lock, ms};
+use crate::{Failure, Locked, SOON, everywhere, lock, ms};
 
-on_every_backend!(
+everywhere!(
     a_plain_thread_locks_and_releases,
     a_plain_thread_is_refused_a_held_lock,
     a_blocking_guard_is_released_and_dropped_on_a_plain_thread,

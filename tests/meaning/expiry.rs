@@ -4,11 +4,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
-use lockmacro_tests::{Backend, on_every_backend};
+use lockmacro_tests::Backend;
 
-use crate::{LONG, Locked, SOON, lock, ms};
+use crate::{LONG, Locked, SOON, everywhere, lock, ms};
 
-on_every_backend!(
+everywhere!(
     a_lock_ends_at_its_ttl_and_not_before,
     a_body_that_outlives_its_lease_is_dropped_before_a_rival_runs,
     a_lost_body_ends_as_lost_even_when_nobody_wants_its_lock,

@@ -1,4 +1,5 @@
-//! What a lock means, claim by claim; every claim holds on `memory://` and on a Redis server.
+//! What a lock means, claim by claim; every claim holds on `memory://` and on a Redis server,
+//! and most also on a Redlock.
 
 mod blocking;
 mod crowd;
@@ -19,6 +20,23 @@ use lockmacro_runtime::{Lock, LockError, LockManager};
 const LONG: Duration = Duration::from_secs(60);
 /// Far below `LONG`, far above what a loaded machine needs.
 const SOON: Duration = Duration::from_secs(5);
+
+/// Makes five tests of each claim: those of `on_every_backend!`, and one on a Redlock of three nodes.
+macro_rules! everywhere {
+    ($($claim:ident),+ $(,)?) => {
+        lockmacro_tests::on_every_backend!($($claim),+);
+
+        mod on_a_redlock {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $claim() {
+                let backend = lockmacro_tests::Backend::redlock();
+                lockmacro_tests::in_time(super::$claim(&backend)).await;
+                backend.keeps_nothing().await;
+            })+
+        }
+    };
+}
+use everywhere;
 
 type Locked<T> = Result<T, LockError>;
 

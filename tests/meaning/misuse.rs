@@ -5,16 +5,20 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
 use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
 
-use crate::{LONG, Locked, lock, ms};
+use crate::{LONG, Locked, everywhere, lock, ms};
 
-on_every_backend!(
+everywhere!(
     a_ttl_outside_of_its_bounds_is_refused,
-    a_ttl_at_its_bounds_is_accepted,
     an_unusable_key_is_refused,
     a_key_at_its_bounds_is_accepted,
     a_refused_lock_runs_no_body,
     locks_that_are_never_run_leave_nothing,
     an_async_lock_outside_of_a_runtime_is_refused,
+);
+
+// Not on a Redlock: the shortest times may be over on a loaded machine before three nodes have answered.
+on_every_backend!(
+    a_ttl_at_its_bounds_is_accepted,
     a_timeout_of_any_length_is_one_that_can_be_waited_for,
 );
 

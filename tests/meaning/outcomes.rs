@@ -1,11 +1,11 @@
 //! How a lock that is not granted reaches the caller of each return type.
 
 use lockmacro_runtime::{Lock, LockError, LockOutcome, SkipOutcome};
-use lockmacro_tests::{Backend, on_every_backend};
+use lockmacro_tests::Backend;
 
-use crate::{Failure, Locked, lock, ms};
+use crate::{Failure, Locked, everywhere, lock, ms};
 
-on_every_backend!(
+everywhere!(
     a_skipped_body_is_nothing_in_every_return_type,
     a_body_that_is_not_skipped_gives_its_value,
     skip_does_not_hide_other_errors,

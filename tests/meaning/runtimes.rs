@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::LockManager;
-use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
+use lockmacro_tests::{Backend, on_a_plain_thread};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{Locked, SOON, lock, ms};
+use crate::{Locked, SOON, everywhere, lock, ms};
 
-on_every_backend!(
+everywhere!(
     a_runtime_that_is_dropped_in_mid_body_leaves_no_lock,
     a_runtime_that_is_shut_down_in_mid_body_leaves_no_lock,
     a_runtime_that_ends_holding_a_guard_leaves_no_lock,

@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use lockmacro_runtime::LockError;
-use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
+use lockmacro_tests::{Backend, on_a_plain_thread};
 
-use crate::{LONG, Locked, SOON, lock, ms};
+use crate::{LONG, Locked, SOON, everywhere, lock, ms};
 
-on_every_backend!(
+everywhere!(
     a_manager_that_is_shut_down_grants_no_lock,
     a_manager_without_locks_shuts_down_at_once,
     a_shutdown_waits_for_held_locks,

@@ -34,6 +34,10 @@ impl Backend {
         wait: Option<Duration>,
     ) -> Asked<'a, Result<Answer, Failed>> {
         let until = wait.map(|wait| Instant::now().checked_add(wait));
+        if let Backend::Redlock(_) = self {
+            // There before its parts, which share them.
+            claim.ballots();
+        }
         Box::pin(async move {
             let mut resent = false;
             loop {
@@ -63,10 +67,14 @@ impl Backend {
         claim: &'a Claim,
     ) -> Asked<'a, Result<Released, LockError>> {
         Box::pin(async move {
-            let mut found = Ok(Released::Held);
+            let (mut found, mut settled) = (Ok(Released::Held), true);
             for part in self.parts(claim) {
                 let released = self.release(&part).await;
                 found = found.and_then(|found| released.map(|released| found.max(released)));
+                settled &= part.is_settled();
+            }
+            if let Backend::Redlock(_) = self {
+                claim.settle(settled);
             }
             found
         })

@@ -3,6 +3,7 @@
 mod in_turn;
 mod memory;
 mod redis;
+mod redlock;
 
 use std::pin::Pin;
 use std::slice;
@@ -21,6 +22,7 @@ pub(crate) use memory::Memory;
 pub(crate) use redis::Redis;
 #[cfg(feature = "defer")]
 pub(crate) use redis::RedisJobs;
+pub(crate) use redlock::{Ballot, OneUrl, Redlock, Rules, listed};
 
 /// One acquisition as a backend sees it.
 #[derive(Debug)]
@@ -43,6 +45,8 @@ pub(crate) struct Claim {
     settled: AtomicBool,
     /// Until when the server may count at most, if it was asked for more than the ttl.
     longest: Mutex<Option<Moment>>,
+    /// What is known of it at the nodes of a Redlock, key by key.
+    ballots: OnceLock<Box<[Arc<Ballot>]>>,
 }
 
 impl Claim {
@@ -61,6 +65,7 @@ impl Claim {
             granted: OnceLock::new(),
             settled: AtomicBool::new(false),
             longest: Mutex::new(None),
+            ballots: OnceLock::new(),
         }
     }
 
@@ -84,8 +89,20 @@ impl Claim {
             granted: self.granted.clone(),
             settled: AtomicBool::new(false),
             longest: Mutex::new(None),
+            ballots: self.ballots_of(keys),
             ..*self
         }
+    }
+
+    /// What is known of it at the nodes of a Redlock, key by key.
+    fn ballots(&self) -> &[Arc<Ballot>] {
+        self.ballots.get_or_init(|| self.keys().iter().map(|_| Arc::default()).collect())
+    }
+
+    fn ballots_of(&self, keys: &[LockKey]) -> OnceLock<Box<[Arc<Ballot>]>> {
+        let Some(all) = self.ballots.get() else { return OnceLock::new() };
+        let theirs = |(key, ballot): (_, &Arc<Ballot>)| keys.contains(key).then(|| ballot.clone());
+        OnceLock::from(self.keys().iter().zip(all).filter_map(theirs).collect::<Box<[_]>>())
     }
 
     /// Takes note of the grant that a request sent at `sent` brought, if that matters later.
@@ -185,6 +202,7 @@ pub(crate) type Asked<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub(crate) enum Backend {
     Memory(Memory),
     Redis(Arc<Redis>),
+    Redlock(Box<Redlock>),
 }
 
 impl Backend {
@@ -193,6 +211,7 @@ impl Backend {
         match self {
             Backend::Memory(memory) => Backend::Memory(memory.clone()),
             Backend::Redis(redis) => Backend::Redis(Arc::new(redis.apart())),
+            Backend::Redlock(redlock) => Backend::Redlock(Box::new(redlock.apart())),
         }
     }
 
@@ -207,6 +226,7 @@ impl Backend {
         match self {
             Backend::Memory(memory) => Box::pin(async move { Ok(memory.acquire(claim)) }),
             Backend::Redis(redis) => Box::pin(redis.acquire(claim)),
+            Backend::Redlock(redlock) => Box::pin(redlock.acquire(claim)),
         }
     }
 
@@ -223,6 +243,7 @@ impl Backend {
         match self {
             Backend::Memory(memory) => Box::pin(async move { Ok(memory.wait(claim, wait).await) }),
             Backend::Redis(redis) => Box::pin(redis.wait(claim, wait)),
+            Backend::Redlock(redlock) => Box::pin(redlock.wait(claim, wait)),
         }
     }
 
@@ -231,6 +252,7 @@ impl Backend {
         match self {
             Backend::Memory(_) => keys.len(),
             Backend::Redis(redis) => redis.at_once(keys),
+            Backend::Redlock(_) => 1,
         }
     }
 
@@ -246,6 +268,7 @@ impl Backend {
         match self {
             Backend::Memory(memory) => Box::pin(async move { Ok(memory.release(claim)) }),
             Backend::Redis(redis) => Box::pin(redis.release(claim)),
+            Backend::Redlock(redlock) => Box::pin(redlock.release(claim)),
         }
     }
 
@@ -262,6 +285,7 @@ impl Backend {
         match self {
             Backend::Memory(memory) => Box::pin(async move { Ok(memory.renew(claim, ttl)) }),
             Backend::Redis(redis) => Box::pin(redis.renew(claim, ttl)),
+            Backend::Redlock(redlock) => Box::pin(redlock.renew(claim, ttl)),
         }
     }
 
@@ -270,6 +294,8 @@ impl Backend {
         match self {
             Backend::Memory(_) => {}
             Backend::Redis(redis) => redis.on_change(tell),
+            // A node by itself does not decide.
+            Backend::Redlock(_) => {}
         }
     }
 
@@ -281,7 +307,7 @@ impl Backend {
     /// Whether it has to be looked at while locks are held: another server may take its place.
     pub(crate) fn fails_over(&self) -> bool {
         match self {
-            Backend::Memory(_) => false,
+            Backend::Memory(_) | Backend::Redlock(_) => false,
             Backend::Redis(redis) => redis.fails_over(),
         }
     }
@@ -289,7 +315,7 @@ impl Backend {
     /// Looks whether it is still there.
     pub(crate) async fn look(&self) {
         match self {
-            Backend::Memory(_) => {}
+            Backend::Memory(_) | Backend::Redlock(_) => {}
             Backend::Redis(redis) => redis.look().await,
         }
     }
@@ -299,6 +325,7 @@ impl Backend {
         match self {
             Backend::Memory(_) => {}
             Backend::Redis(redis) => redis.disconnect(),
+            Backend::Redlock(redlock) => redlock.disconnect(),
         }
     }
 }

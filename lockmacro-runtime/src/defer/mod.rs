@@ -34,6 +34,7 @@
 
 mod function;
 mod memory;
+mod nowhere;
 mod running;
 mod worker;
 
@@ -47,6 +48,7 @@ pub(crate) use memory::MemoryJobs;
 pub(crate) use running::unreported;
 pub use worker::Worker;
 
+use self::nowhere::Nowhere;
 use crate::backend::{Backend, RedisJobs};
 use crate::error::LockError;
 
@@ -233,5 +235,6 @@ pub(crate) fn of(backend: &Backend) -> Arc<dyn Deferrer> {
     match backend {
         Backend::Memory(memory) => Arc::new(memory.jobs.clone()),
         Backend::Redis(redis) => Arc::new(RedisJobs::new(redis)),
+        Backend::Redlock(_) => Arc::new(Nowhere),
     }
 }

@@ -1,6 +1,6 @@
 //! How a connection to a server is opened.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub(super) enum Hearing {
 pub(super) struct Connection {
     pub(super) inner: MultiplexedConnection,
     hearing: Hearing,
+    /// Of no other connection of this process.
+    pub(super) number: u64,
     /// Which place it leads to, see [`Changes`].
     moves: u64,
     pub(super) channels: Arc<Channels>,
@@ -61,7 +63,9 @@ pub(super) struct Connector {
 
 impl Connection {
     fn new(inner: MultiplexedConnection, hearing: Hearing, channels: Arc<Channels>) -> Self {
-        Self { inner, hearing, moves: 0, channels, ear: None, silent: Arc::default() }
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        Self { inner, hearing, number, moves: 0, channels, ear: None, silent: Arc::default() }
     }
 
     pub(super) fn hearing(&self) -> Hearing {

@@ -22,6 +22,7 @@ mod tls;
 mod tries;
 mod trouble;
 mod url;
+mod vote;
 
 use std::slice;
 use std::sync::Arc;
@@ -46,6 +47,8 @@ use crate::key::LockKey;
 use crate::lease::{Lease, Renewal};
 use crate::token::label_of;
 use crate::waiting::Sample;
+
+pub(crate) use vote::{Silence, Vote};
 
 /// The manager's timeout is good for so many unanswered commands.
 const TRIES: u32 = 4;
@@ -120,13 +123,17 @@ impl Redis {
     }
 
     pub(crate) fn fails_over(&self) -> bool {
-        matches!(&self.nodes, Nodes::One(node) if node.fails_over())
+        match &self.nodes {
+            Nodes::One(node) => node.fails_over(),
+            Nodes::Cluster(_) => true,
+        }
     }
 
     /// Has a server that stands still, or is no primary any more, noticed.
     pub(crate) async fn look(&self) {
-        if let Nodes::One(node) = &self.nodes {
-            node.look(self.brief()).await;
+        match &self.nodes {
+            Nodes::One(node) => node.look(self.brief()).await,
+            Nodes::Cluster(cluster) => cluster.look(self.brief().until).await,
         }
     }
 

@@ -191,6 +191,11 @@ impl Node {
         self.connect(until).await.map(drop)
     }
 
+    /// The number of the connection, if there is one.
+    pub(super) fn connection(&self) -> Option<u64> {
+        self.live().as_ref().map(|live| live.number)
+    }
+
     /// Ends the connection; the next call makes a new one.
     pub(super) fn disconnect(&self) {
         self.live().take();
@@ -263,6 +268,8 @@ impl Node {
         match &mut *self.live() {
             Some(live) if live.is(last) => {
                 *live = next;
+                // Or the last one would stay open with its result.
+                self.inner.connecting.forget();
                 true
             }
             _ => false,

@@ -1,0 +1,207 @@
+//! One node, and whether it may vote.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::ballot::Ballot;
+use super::names::same;
+use crate::backend::Claim;
+use crate::backend::redis::{Redis, Silence, Vote};
+use crate::clock::Moment;
+use crate::error::{LockError, Unavailability};
+
+/// How long a node that could not be reached, or was slow, is left in peace: at first, and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// A server tells its age in whole seconds.
+const AGE_STEP: Duration = Duration::from_secs(1);
+
+/// All nodes, as seen from one thread's connections.
+pub(super) struct Nodes {
+    pub(super) all: Box<[Node]>,
+    pub(super) names: Arc<[String]>,
+    /// How long a node that was started again does not vote.
+    pub(super) restart: Duration,
+    standings: Mutex<Box<[Standing]>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) redis: Redis,
+    /// The connection by which it may vote; 0 for none.
+    fit: AtomicU64,
+}
+
+/// What is known of a node.
+#[derive(Clone, Default)]
+struct Standing {
+    /// The connection by which it was asked who it is, and what it said.
+    connection: u64,
+    run_id: String,
+    /// From when on it may vote.
+    votes_from: Option<Moment>,
+    /// It could not be reached, or was slow: until when it is not tried again, and why.
+    quiet: Option<(Moment, Silence)>,
+    pause: Duration,
+}
+
+impl Nodes {
+    pub(super) fn new(redis: Vec<Redis>, names: Arc<[String]>, restart: Duration) -> Self {
+        let standings = Mutex::new(vec![Standing::default(); redis.len()].into());
+        let node = |redis| Node { redis, fit: AtomicU64::new(0) };
+        Self { all: redis.into_iter().map(node).collect(), names, restart, standings }
+    }
+
+    /// The same nodes through connections of their own.
+    pub(super) fn apart(&self) -> Self {
+        let redis = self.all.iter().map(|node| node.redis.apart()).collect();
+        Self::new(redis, Arc::clone(&self.names), self.restart)
+    }
+
+    /// Asks one node for a lock, if it may vote.
+    pub(super) async fn vote(
+        self: Arc<Self>,
+        nth: usize,
+        (ballot, round): (Arc<Ballot>, u32),
+        claim: Arc<Claim>,
+        within: Duration,
+    ) -> Result<Vote, Silence> {
+        let connection = self.admit(nth).await?;
+        let Some(request) = ballot.sends(nth, round) else {
+            return Err(silent(Unavailability::TooSlow, "not asked any more".to_owned()));
+        };
+        let node = &self.all[nth];
+        let mut voting = pin!(node.redis.vote(&claim));
+        let voted = match timeout(within, &mut voting).await {
+            Ok(voted) => voted,
+            Err(_) => {
+                self.is_slow(nth);
+                voting.await
+            }
+        };
+        match &voted {
+            // It may have come from a server that was started meanwhile, so it does not count.
+            Ok(_) if node.redis.connection() != Some(connection) => {
+                let detail = "the connection was replaced".to_owned();
+                return Err(silent(Unavailability::Disconnected, detail));
+            }
+            Err(Silence { unknown: true, .. }) => {}
+            _ => request.landed(),
+        }
+        if voted.is_ok() && node.fit.load(Ordering::Acquire) != connection {
+            self.standings()[nth].is_well();
+            node.fit.store(connection, Ordering::Release);
+        }
+        voted
+    }
+
+    /// Takes note of a node that has not answered in time: it is left in peace for a while, or until it
+    /// does answer.
+    fn is_slow(&self, nth: usize) {
+        self.all[nth].fit.store(0, Ordering::Release);
+        self.standings()[nth].rest(silent(Unavailability::Timeout, "asked".to_owned()));
+    }
+
+    /// The connection by which a node may vote; or why it may not.
+    pub(super) async fn admit(&self, nth: usize) -> Result<u64, Silence> {
+        let node = &self.all[nth];
+        let connection = node.redis.connection();
+        if let Some(connection) = connection
+            && node.fit.load(Ordering::Acquire) == connection
+        {
+            return Ok(connection);
+        }
+        self.may_try(nth)?;
+        if let Some(known) = connection.and_then(|connection| self.standing_of(nth, connection)) {
+            return known;
+        }
+        let introduced = node.redis.introduce().await;
+        let mut standings = self.standings();
+        let who = introduced.inspect_err(|silence| standings[nth].rest(silence.clone()))?;
+        let twin = |(other, known): (usize, &Standing)| {
+            (other != nth && known.run_id == who.run_id).then_some(other)
+        };
+        if let Some(twin) = standings.iter().enumerate().find_map(twin) {
+            let error = Box::new(same(&self.names[nth], &self.names[twin]));
+            let silence = Silence { error, unknown: false, passing: false };
+            standings[nth].rest(silence.clone());
+            return Err(silence);
+        }
+        let known = &mut standings[nth];
+        if known.run_id != who.run_id {
+            // Up to a second older than it says, and never younger.
+            let left = (self.restart + AGE_STEP).saturating_sub(who.uptime);
+            let votes_from = Moment::now().after(left);
+            known.votes_from = (!self.restart.is_zero()).then_some(votes_from);
+        }
+        known.connection = who.connection;
+        known.run_id = who.run_id;
+        known.is_well();
+        drop(standings);
+        self.standing_of(nth, who.connection).unwrap_or(Ok(who.connection))
+    }
+
+    /// Whether a node may vote by a connection, if it has said by it who it is.
+    fn standing_of(&self, nth: usize, connection: u64) -> Option<Result<u64, Silence>> {
+        let known = &self.standings()[nth];
+        if known.connection != connection {
+            return None;
+        }
+        let left = known.votes_from.map_or(Duration::ZERO, |from| from.since(Moment::now()));
+        if left.is_zero() {
+            return Some(Ok(connection));
+        }
+        let detail = format!("it votes again in {left:.0?}");
+        Some(Err(silent(Unavailability::Restarted, detail)))
+    }
+
+    /// Of many callers one tries a node that could not be reached, or was slow.
+    fn may_try(&self, nth: usize) -> Result<(), Silence> {
+        let known = &mut self.standings()[nth];
+        let now = Moment::now();
+        match &mut known.quiet {
+            Some((until, silence)) if now < *until => Err(silence.clone()),
+            Some((until, _)) => {
+                *until = now.after(known.pause);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn standings(&self) -> MutexGuard<'_, Box<[Standing]>> {
+        // Nothing that runs under this mutex can panic: every node has its place.
+        self.standings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Standing {
+    /// Takes note that it could not be reached, or was slow.
+    fn rest(&mut self, silence: Silence) {
+        let now = Moment::now();
+        // Many callers may notice the same.
+        if self.quiet.as_ref().is_none_or(|(until, _)| *until <= now) {
+            self.pause = (self.pause * 2).clamp(PAUSES.0, PAUSES.1);
+        }
+        self.quiet = Some((now.after(self.pause), silence));
+    }
+
+    fn is_well(&mut self) {
+        (self.quiet, self.pause) = (None, Duration::ZERO);
+    }
+}
+
+impl fmt::Debug for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.names.iter().zip(&self.all)).finish()
+    }
+}
+
+fn silent(reason: Unavailability, detail: String) -> Silence {
+    let error = Box::new(LockError::Unavailable { reason, detail });
+    Silence { error, unknown: true, passing: true }
+}

@@ -1,0 +1,53 @@
+//! How long to let pass before asking again. There is no line over several nodes, and who asks again
+//! at the same moment splits the nodes again, so no two wait equally long.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_millis(100);
+/// The first pause, in round trips.
+const ROUND_TRIPS: u32 = 4;
+
+pub(super) struct Pause(Duration);
+
+impl Pause {
+    /// Starts with a small multiple of a round trip, measured in microseconds.
+    pub(super) fn new(round_trip: &AtomicU64) -> Self {
+        let round_trip = Duration::from_micros(round_trip.load(Ordering::Relaxed));
+        Self(round_trip.saturating_mul(ROUND_TRIPS).clamp(SHORTEST, LONGEST))
+    }
+
+    /// The next one: 50 % to 150 % of a time that grows, and no later than the holder's end.
+    pub(super) fn next(&mut self, left: Option<Duration>) -> Duration {
+        let pause = self.0.mul_f64(0.5 + fastrand::f64());
+        self.0 = (self.0 * 3 / 2).min(LONGEST);
+        let end = left.map_or(pause, |left| left + SHORTEST.mul_f64(1.0 + fastrand::f64()));
+        pause.min(end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_differ_grow_and_have_a_bound() {
+        let mut pause = Pause::new(&AtomicU64::new(500));
+        let first = pause.next(None);
+        assert!(
+            (Duration::from_millis(1)..=Duration::from_millis(3)).contains(&first),
+            "{first:?}"
+        );
+        let pauses: Vec<_> = (0..50).map(|_| pause.next(None)).collect();
+        assert!(pauses.windows(2).any(|pair| pair[0] != pair[1]));
+        assert!(pauses.iter().all(|pause| *pause <= LONGEST.mul_f64(1.5)));
+        assert!(pauses[40..].iter().all(|pause| *pause >= LONGEST.mul_f64(0.5)));
+    }
+
+    #[test]
+    fn who_waits_asks_when_the_holder_ends() {
+        let mut pause = Pause::new(&AtomicU64::new(u64::MAX / 1_000_000));
+        assert!(pause.next(Some(Duration::ZERO)) <= SHORTEST * 2);
+    }
+}

@@ -1,0 +1,249 @@
+//! Counting what the nodes said, and what follows from it. No I/O.
+
+use std::time::Duration;
+
+use super::ballot::Nodes;
+use super::late;
+use crate::backend::redis::{Silence, Vote};
+use crate::error::{LockError, NodeReply};
+use crate::fence::Fence;
+
+/// What the nodes said so far, in their order; `None` where nothing was heard yet.
+#[derive(Debug)]
+pub(super) struct Tally {
+    said: Box<[Option<Result<Vote, Silence>>]>,
+}
+
+/// What comes of a vote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// A majority of all nodes has granted the lock.
+    Granted,
+    /// A majority has answered, and the lock cannot be had because of what others hold.
+    Busy,
+    /// Fewer nodes have answered than a majority.
+    NoQuorum,
+}
+
+/// Who is in the way.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Holder {
+    pub(super) owner: Option<String>,
+    pub(super) left: Option<Duration>,
+    /// It does not hold a majority: others asked at the same moment, and nobody has the lock.
+    pub(super) split: bool,
+}
+
+pub(super) fn majority(nodes: usize) -> usize {
+    nodes / 2 + 1
+}
+
+impl Tally {
+    pub(super) fn of(nodes: usize) -> Self {
+        Self { said: (0..nodes).map(|_| None).collect() }
+    }
+
+    pub(super) fn add(&mut self, nth: usize, said: Result<Vote, Silence>) {
+        if let Some(place) = self.said.get_mut(nth) {
+            *place = Some(said);
+        }
+    }
+
+    /// Counts who has said nothing yet as silent.
+    pub(super) fn end(&mut self) {
+        for said in self.said.iter_mut().filter(|said| said.is_none()) {
+            let error = Box::new(late("asked"));
+            *said = Some(Err(Silence { error, unknown: true, passing: true }));
+        }
+    }
+
+    /// The verdict, as soon as no further answer can change it.
+    pub(super) fn verdict(&self) -> Option<Verdict> {
+        let (mut granted, mut busy, mut silent, mut open) = (0, 0, 0, 0);
+        for said in &self.said {
+            match said {
+                None => open += 1,
+                Some(Ok(Vote::Granted(_))) => granted += 1,
+                Some(Ok(Vote::Busy { .. })) => busy += 1,
+                Some(Err(_)) => silent += 1,
+            }
+        }
+        let majority = majority(self.said.len());
+        if granted >= majority {
+            Some(Verdict::Granted)
+        } else if granted + open >= majority {
+            None
+        } else if granted + busy >= majority {
+            Some(Verdict::Busy)
+        } else if silent + majority > self.said.len() {
+            Some(Verdict::NoQuorum)
+        } else {
+            None
+        }
+    }
+
+    /// Which nodes have granted the lock, and the largest fence that they gave.
+    pub(super) fn won(&self) -> (Nodes, Option<Fence>) {
+        let mut won = (0, None);
+        for (nth, said) in self.said.iter().enumerate() {
+            if let Some(Ok(Vote::Granted(fences))) = said {
+                won = (won.0 | 1 << nth, won.1.max(fences.iter().max()));
+            }
+        }
+        won
+    }
+
+    /// Of those who hold the key somewhere, the one that does so at the most nodes.
+    pub(super) fn holder(&self) -> Holder {
+        let busy = |said: &Option<Result<Vote, Silence>>| match said {
+            Some(Ok(Vote::Busy { owner, left })) => Some((owner.clone(), *left)),
+            _ => None,
+        };
+        let held: Vec<_> = self.said.iter().filter_map(busy).collect();
+        let nodes_of = |owner: &Option<String>| held.iter().filter(|(o, _)| o == owner).count();
+        let Some((owner, _)) = held.iter().max_by_key(|(owner, _)| nodes_of(owner)) else {
+            return Holder::default();
+        };
+        let mut left = Some(Duration::ZERO);
+        for (_, theirs) in held.iter().filter(|(of, _)| of == owner) {
+            left = left.zip(*theirs).map(|(left, theirs)| left.max(theirs));
+        }
+        let split = nodes_of(owner) < majority(self.said.len());
+        Holder { owner: owner.clone(), left, split }
+    }
+
+    /// Whether a majority may be reached when the nodes are asked again.
+    pub(super) fn is_passing(&self) -> bool {
+        let lasting = |said: &&Option<_>| matches!(said, Some(Err(Silence { passing: false, .. })));
+        self.said.iter().filter(lasting).count() + majority(self.said.len()) <= self.said.len()
+    }
+
+    /// What is wrong, node by node; or what is wrong with the key, when a majority says so.
+    pub(super) fn error(&self, names: &[String]) -> LockError {
+        let wrong_key = |said: &Option<_>| match said {
+            Some(Err(Silence { error, .. })) => {
+                matches!(**error, LockError::KeyNotALock { .. }).then(|| (**error).clone())
+            }
+            _ => None,
+        };
+        let mut wrong_keys = self.said.iter().filter_map(wrong_key);
+        if let Some(error) = wrong_keys.nth(majority(self.said.len()) - 1) {
+            return error;
+        }
+        let errors = self.said.iter().map(|said| match said {
+            Some(Err(Silence { error, .. })) => Some((**error).clone()),
+            _ => None,
+        });
+        no_quorum(names, errors)
+    }
+}
+
+/// The error that tells which nodes have said what; `None` of a node that has answered.
+pub(super) fn no_quorum(
+    names: &[String],
+    errors: impl Iterator<Item = Option<LockError>>,
+) -> LockError {
+    let reply = |(node, error): (&String, _)| NodeReply { node: node.clone(), error };
+    LockError::NoQuorum { nodes: names.iter().zip(errors).map(reply).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Unavailability;
+    use crate::fence::Fences;
+
+    fn granted() -> Result<Vote, Silence> {
+        Ok(Vote::Granted(Fences::default()))
+    }
+
+    fn busy(owner: &str, seconds: u64) -> Result<Vote, Silence> {
+        let left = Some(Duration::from_secs(seconds));
+        Ok(Vote::Busy { owner: Some(owner.to_owned()), left })
+    }
+
+    fn silent() -> Result<Vote, Silence> {
+        let (reason, detail) = (Unavailability::Timeout, String::new());
+        let error = Box::new(LockError::Unavailable { reason, detail });
+        Err(Silence { error, unknown: true, passing: true })
+    }
+
+    /// `g` granted, `b` busy, `s` silent, `.` not heard of.
+    fn tally(said: &str) -> Tally {
+        let mut tally = Tally::of(said.len());
+        for (nth, said) in said.chars().enumerate() {
+            match said {
+                'g' => tally.add(nth, granted()),
+                'b' => tally.add(nth, busy("web", 9)),
+                's' => tally.add(nth, silent()),
+                _ => {}
+            }
+        }
+        tally
+    }
+
+    #[test]
+    fn a_vote_is_decided_as_soon_as_no_answer_can_change_it() {
+        let verdicts = [
+            ("...", None),
+            ("g..", None),
+            ("gg.", Some(Verdict::Granted)),
+            ("g.s", None),
+            ("b..", None),
+            ("bb.", Some(Verdict::Busy)),
+            ("ss.", Some(Verdict::NoQuorum)),
+            ("gbs", Some(Verdict::Busy)),
+            ("gss", Some(Verdict::NoQuorum)),
+            ("bs.", None),
+            ("bsg", Some(Verdict::Busy)),
+            ("bss", Some(Verdict::NoQuorum)),
+            ("ggb..", None),
+            ("gg.bb", None),
+            ("gbbb.", Some(Verdict::Busy)),
+            ("ssb..", None),
+            ("ssbg.", None),
+            ("ssbgg", Some(Verdict::Busy)),
+            ("sssgg", Some(Verdict::NoQuorum)),
+            ("ssggg", Some(Verdict::Granted)),
+        ];
+        for (said, verdict) in verdicts {
+            assert_eq!(tally(said).verdict(), verdict, "{said}");
+        }
+    }
+
+    #[test]
+    fn no_lock_is_granted_by_fewer_than_a_majority_of_all_nodes() {
+        for nodes in [3, 5, 7] {
+            for granted in 0..=nodes {
+                let said = "g".repeat(granted) + &"s".repeat(nodes - granted);
+                let won = tally(&said).verdict() == Some(Verdict::Granted);
+                assert_eq!(won, 2 * granted > nodes, "{said}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_holder_is_who_has_most_nodes() {
+        let mut tally = Tally::of(3);
+        tally.add(0, busy("web-1", 3));
+        tally.add(1, busy("web-2", 7));
+        tally.add(2, busy("web-2", 8));
+        let (owner, left) = (Some("web-2".to_owned()), Some(Duration::from_secs(8)));
+        assert_eq!(tally.holder(), Holder { owner, left, split: false });
+        tally.add(2, silent());
+        assert!(tally.holder().split);
+    }
+
+    #[test]
+    fn the_error_tells_which_nodes_said_what() {
+        let names = ["a:1", "b:2", "c:3"].map(str::to_owned);
+        let error = tally("gss").error(&names);
+        let LockError::NoQuorum { nodes, .. } = &error else { panic!("{error}") };
+        assert_eq!(
+            nodes.iter().map(|reply| reply.error.is_some()).collect::<Vec<_>>(),
+            [false, true, true]
+        );
+        let text = error.to_string();
+        assert!(text.contains("a:1 answers") && text.contains("b:2: the lock server"), "{text}");
+    }
+}

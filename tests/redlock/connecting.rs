@@ -1,0 +1,104 @@
+//! Which servers make a Redlock.
+
+use lockmacro_runtime::{LockError, LockManager};
+use lockmacro_tests::{Proxy, Server, eventually};
+
+use crate::{Nodes, SOON, lock, ms, replies};
+
+async fn refused(urls: Vec<String>) -> String {
+    let error = LockManager::redlock(urls).await.expect_err("not usable");
+    assert!(matches!(error, LockError::InvalidUrl { .. }), "{error:?}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn few_and_even_numbers_of_nodes_are_refused_with_the_reason() {
+    let urls = |count| (1..=count).map(|nth| format!("redis://u:hunter2@h{nth}")).collect();
+    for (count, why) in
+        [(0, "3 or more"), (1, "3 or more"), (2, "3 or more"), (4, "an even number")]
+    {
+        let error = refused(urls(count)).await;
+        assert!(error.contains(why) && !error.contains("hunter2"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn two_names_of_one_server_are_refused() {
+    let nodes = Nodes::start(2);
+    let proxy = Proxy::to(nodes.0[0].port());
+    let mut urls = nodes.urls();
+    urls.push(nodes.0[0].url());
+    assert!(refused(urls.clone()).await.contains("one server"));
+    urls[2] = proxy.url();
+    assert!(refused(urls).await.contains("one server"));
+}
+
+#[tokio::test]
+async fn a_node_that_comes_back_as_another_one_does_not_vote() {
+    let mut nodes = Nodes::start(4);
+    let proxy = Proxy::to(nodes.0[0].port());
+    proxy.refuse(true);
+    let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
+    let builder = LockManager::builder().durable().timeout(ms(400));
+    let manager = builder.redlock(urls).await.expect("two of three");
+    proxy.refuse(false);
+    nodes.0[1].kill();
+    let error = lock(&manager).acquire().await.expect_err("one server has two names");
+    let is_told = |error: &LockError| error.to_string().contains("are one server");
+    assert!(is_told(&error) && replies(&error)[0].error.is_none(), "{error}");
+}
+
+#[tokio::test]
+async fn a_majority_is_enough_to_connect_and_a_dead_node_is_taken_in_later() {
+    let mut nodes = Nodes::start(3);
+    nodes.0[1].kill();
+    let manager = nodes.manager().await;
+    nodes.0[1].restart();
+    nodes.0[2].kill();
+    // Without the one that came back there would be no majority.
+    let granted = async || match lock(&manager).acquire().await {
+        Ok(guard) => guard.release().await.is_ok(),
+        Err(error) => panic!("{error}"),
+    };
+    assert!(granted().await);
+    nodes.0[1].kill();
+    let builder = LockManager::builder().durable().timeout(ms(300));
+    let error = builder.redlock(nodes.urls()).await.expect_err("one of three");
+    let said: Vec<_> = replies(&error).iter().map(|reply| reply.error.is_some()).collect();
+    assert_eq!(said, [false, true, true], "{error}");
+}
+
+#[tokio::test]
+async fn one_url_names_all_nodes() {
+    let nodes = Nodes::start(3);
+    let places: Vec<_> = nodes.0.iter().map(|s| format!("127.0.0.1:{}", s.port())).collect();
+    let url = format!("redlock://{}/1?durable", places.join(","));
+    let manager = LockManager::connect(&url).await.expect("all are there");
+    let guard = lock(&manager).acquire().await.expect("free");
+    let all = || std::future::ready(nodes.0.iter().all(in_database_one));
+    eventually("every node has it in its database", SOON, all).await;
+    guard.release().await.expect("released");
+    for wrong in ["redlock://a,b", "redlock://a,,b", "redlock://a,b,c?quick"] {
+        let error = LockManager::connect(wrong).await.expect_err("not usable");
+        assert!(matches!(error, LockError::InvalidUrl { .. }), "{error:?}");
+    }
+}
+
+fn in_database_one(server: &Server) -> bool {
+    let info: String = server.admin().ask(&["INFO", "keyspace"]);
+    info.contains("db1:keys=1")
+}
+
+#[tokio::test]
+async fn a_user_without_the_right_to_ask_for_its_age_cannot_be_a_node() {
+    let nodes = Nodes::start(3);
+    let rights = "on >pw ~* &* +@all -info".split(' ');
+    for server in &nodes.0 {
+        let words: Vec<_> = ["ACL", "SETUSER", "shop"].into_iter().chain(rights.clone()).collect();
+        server.admin().ask::<()>(&words);
+    }
+    let urls: Vec<_> = nodes.0.iter().map(|server| server.url_as("shop", "pw")).collect();
+    let error = LockManager::builder().timeout(ms(300)).redlock(urls).await.expect_err("no rights");
+    let denied = |error: &Option<LockError>| matches!(error, Some(LockError::AccessDenied { .. }));
+    assert!(replies(&error).iter().all(|reply| denied(&reply.error)), "{error}");
+}

@@ -1,0 +1,125 @@
+//! Late answers, lost answers, forgotten scripts, and futures that are dropped.
+
+use std::pin::pin;
+
+use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_tests::{Fault, Polled, Proxy, drop_after_polls, eventually, in_time};
+
+use crate::{KEY, LONG, Nodes, SOON, lock, ms};
+
+#[tokio::test]
+async fn an_answer_that_comes_after_the_lease_is_no_grant() {
+    let nodes = Nodes::start(3);
+    let manager = nodes.manager().await;
+    let ttl = ms(300);
+    let mut admin = nodes.0[0].admin();
+    admin.forget_calls();
+    let mut acquiring = pin!(Lock::new(KEY).ttl(ttl).manager(&manager).acquire());
+    assert!(futures::poll!(&mut acquiring).is_pending());
+    let set = ("set".to_owned(), 1);
+    let sent = || std::future::ready(admin.calls().contains(&set));
+    eventually("it has left", SOON, sent).await;
+    // The answers arrive, and whoever has asked stands still for too long.
+    tokio::time::sleep(ttl * 2).await;
+    let guard = acquiring.await.expect("granted in the second attempt");
+    assert!(guard.is_held());
+    let sets = admin.calls().into_iter().find(|(name, _)| name == "set").map(|(_, count)| count);
+    assert!(sets >= Some(2), "the late grant was believed in");
+    drop(guard);
+    nodes.keep_nothing().await;
+}
+
+#[tokio::test]
+async fn scripts_that_are_forgotten_are_sent_again() {
+    let nodes = Nodes::start(3);
+    let (ours, theirs) = (nodes.manager().await, nodes.manager().await);
+    let flush = || nodes.0.iter().for_each(|s| s.admin().ask::<()>(&["SCRIPT", "FLUSH"]));
+    for _ in 0..5 {
+        flush();
+        let (guard, _) = lock(&ours).acquire_fenced().await.expect("free");
+        flush();
+        assert!(lock(&theirs).acquire().await.expect_err("held").is_busy());
+        flush();
+        guard.extend(LONG * 2).await.expect("held");
+        flush();
+        guard.release().await.expect("released");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_loses_answers_is_no_loss() {
+    let nodes = Nodes::start(3);
+    let proxy = Proxy::to(nodes.0[1].port());
+    let urls = vec![nodes.0[0].url(), proxy.url(), nodes.0[2].url()];
+    let manager = LockManager::builder().durable().redlock(urls).await.expect("all are there");
+    for fault in [Fault::CutReply, Fault::CutCommand, Fault::LoseReply, Fault::DelayReply(ms(80))] {
+        for command in ["SET", "EVALSHA"] {
+            proxy.on_next(command, fault);
+            let guard = Lock::new(KEY).ttl(ms(2_000)).manager(&manager).acquire().await;
+            guard.expect("two of three").release().await.expect("two of three");
+            nodes.keep_nothing().await;
+        }
+    }
+}
+
+/// A release whose answer never came may arrive late, and then the node would forget a lock that it
+/// was counted for.
+#[tokio::test]
+async fn a_late_release_of_an_attempt_in_vain_does_not_take_away_a_later_grant() {
+    let nodes = Nodes::start(3);
+    let proxy = Proxy::to(nodes.0[2].port());
+    let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
+    let builder = LockManager::builder().durable().timeout(ms(400));
+    let manager = builder.redlock(urls).await.expect("all are there");
+    let warm = lock(&manager).acquire().await.expect("free");
+    warm.release().await.expect("released");
+    nodes.hold(&[0, 1], "somebody else's");
+    proxy.on_next("EVALSHA", Fault::HoldCommand(ms(2_500)));
+    let start = std::time::Instant::now();
+    let waiting = tokio::spawn(lock(&manager).wait(SOON).acquire());
+    let ordered = || std::future::ready(proxy.orders_are_done());
+    eventually("an attempt in vain is given back", SOON, ordered).await;
+    nodes.free(&[0, 1]);
+    let guard = in_time(waiting).await.expect("no panic").expect("free");
+    let has_it = || std::future::ready(nodes.values()[2] == nodes.values()[0]);
+    eventually("the node adds to the margin", SOON, has_it).await;
+    // By a new connection, mostly. Then the release arrives by the old one.
+    while start.elapsed() < ms(3_000) {
+        assert!(has_it().await, "it was taken away");
+        tokio::time::sleep(ms(20)).await;
+    }
+    assert!(guard.is_held());
+    guard.release().await.expect("released");
+    nodes.keep_nothing().await;
+}
+
+#[tokio::test]
+async fn a_fenced_acquire_dropped_at_any_point_leaves_no_lock() {
+    let nodes = Nodes::start(3);
+    let manager = nodes.manager().await;
+    for polls in 0..200 {
+        let acquiring = lock(&manager).acquire_fenced();
+        if let Polled::Completed(granted) = drop_after_polls(acquiring, polls).await {
+            return granted.expect("free").0.release().await.expect("released");
+        }
+        let free = || std::future::ready(nodes.values().iter().all(Option::is_none));
+        eventually("no node has the key", SOON, free).await;
+    }
+    panic!("it never completed");
+}
+
+#[tokio::test]
+async fn a_refused_acquire_dropped_at_any_point_leaves_nothing_at_a_minority() {
+    let nodes = Nodes::start(3);
+    let manager = nodes.manager().await;
+    nodes.hold(&[0, 2], "somebody else's");
+    for polls in 0..200 {
+        let polled = drop_after_polls(lock(&manager).acquire(), polls).await;
+        let free = || std::future::ready(nodes.values()[1].is_none());
+        eventually("the free node has nothing", SOON, free).await;
+        if let Polled::Completed(result) = polled {
+            return assert!(result.expect_err("held").is_busy());
+        }
+    }
+    panic!("it never completed");
+}

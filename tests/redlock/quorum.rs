@@ -1,0 +1,129 @@
+//! A lock is granted exactly when a majority of the nodes lives, whichever they are.
+
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_tests::in_time;
+
+use crate::{KEY, Nodes, SOON, lock, ms, replies};
+
+/// What is left at a node that hangs is gone after that at the latest.
+const TTL: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    Dead,
+    Hung,
+}
+
+macro_rules! every_mask {
+    ($($name:ident: $fault:ident of $nodes:literal),+ $(,)?) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            in_time(every_mask(Fault::$fault, $nodes)).await;
+        })+
+    };
+}
+
+every_mask!(
+    three_nodes_of_which_any_are_dead: Dead of 3,
+    three_nodes_of_which_any_hang: Hung of 3,
+    five_nodes_of_which_any_are_dead: Dead of 5,
+    five_nodes_of_which_any_hang: Hung of 5,
+);
+
+async fn every_mask(fault: Fault, count: usize) {
+    let mut nodes = Nodes::start(count);
+    for mask in 0_u32..1 << count {
+        let manager = nodes.manager_from(LockManager::builder().timeout(ms(800))).await;
+        let struck: Vec<_> = (0..count).filter(|nth| mask & 1 << nth != 0).collect();
+        for nth in &struck {
+            match fault {
+                Fault::Dead => nodes.0[*nth].kill(),
+                Fault::Hung => nodes.0[*nth].pause(),
+            }
+        }
+        let lives = 2 * (count - struck.len()) > count;
+        let start = Instant::now();
+        let result = Lock::new(KEY).ttl(TTL).manager(&manager).acquire().await;
+        assert!(start.elapsed() < SOON / 4, "{struck:?}: {:?}", start.elapsed());
+        match result {
+            Ok(guard) => {
+                assert!(lives, "{struck:?}: granted");
+                assert!(guard.is_held());
+                guard.release().await.expect("a majority has released it");
+            }
+            Err(error) => {
+                assert!(!lives && !error.is_busy(), "{struck:?}: {error}");
+                assert!(struck.iter().all(|nth| replies(&error)[*nth].error.is_some()), "{error}");
+            }
+        }
+        for nth in &struck {
+            match fault {
+                Fault::Dead => nodes.0[*nth].restart(),
+                Fault::Hung => nodes.0[*nth].resume(),
+            }
+        }
+        nodes.keep_nothing().await;
+    }
+}
+
+#[tokio::test]
+async fn a_lock_has_as_many_nodes_as_there_are() {
+    let nodes = Nodes::start(5);
+    let manager = nodes.manager().await;
+    let guard = lock(&manager).acquire().await.expect("free");
+    // Those that answered after the decision add to the margin.
+    let all = || std::future::ready(nodes.values().iter().all(Option::is_some));
+    lockmacro_tests::eventually("every node has it", SOON, all).await;
+    let values = nodes.values();
+    assert!(values.iter().all(|value| *value == values[0]));
+    guard.release().await.expect("released");
+    nodes.keep_nothing().await;
+}
+
+#[tokio::test]
+async fn what_others_hold_at_a_majority_is_busy_and_at_a_minority_is_not() {
+    let nodes = Nodes::start(3);
+    let manager = nodes.manager().await;
+    let theirs = format!("web-7/{:032x}", 7);
+    nodes.hold(&[1], &theirs);
+    let guard = lock(&manager).acquire().await.expect("two of three are free");
+    guard.release().await.expect("released");
+    nodes.hold(&[2], &theirs);
+    let error = lock(&manager).acquire().await.expect_err("two of three are taken");
+    assert!(error.is_busy() && error.to_string().contains("web-7"), "{error}");
+    assert!(error.retry_after().is_some_and(|left| left > ms(30_000)), "{error}");
+    assert_eq!(nodes.values(), [None, Some(theirs.clone()), Some(theirs)]);
+}
+
+#[tokio::test]
+async fn a_lock_is_renewed_by_a_majority_and_lost_without_one() {
+    let mut nodes = Nodes::start(3);
+    let manager = nodes.manager().await;
+    let held = Lock::new(KEY).ttl(ms(1_500)).renew().manager(&manager);
+    let guard = held.acquire().await.expect("free");
+    nodes.0[1].kill();
+    // Longer than its ttl, by two of three.
+    let start = Instant::now();
+    while start.elapsed() < ms(2_500) {
+        assert!(guard.is_held(), "after {:?}", start.elapsed());
+        tokio::time::sleep(ms(20)).await;
+    }
+    nodes.0[2].kill();
+    let lost = tokio::time::timeout(SOON, guard.lost()).await.expect("it is lost");
+    assert_eq!(lost.cause(), lockmacro_runtime::LossCause::NotRenewed);
+}
+
+#[tokio::test]
+async fn a_lock_that_a_majority_has_lost_is_lost_at_its_renewal() {
+    let nodes = Nodes::start(3);
+    let manager = nodes.manager().await;
+    let held = Lock::new(KEY).ttl(ms(1_500)).renew().manager(&manager);
+    let guard = held.acquire().await.expect("free");
+    nodes.free(&[0, 2]);
+    let lost = tokio::time::timeout(SOON, guard.lost()).await.expect("it is lost");
+    assert_eq!(lost.cause(), lockmacro_runtime::LossCause::Taken);
+    drop(guard);
+    nodes.keep_nothing().await;
+}

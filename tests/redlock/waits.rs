@@ -1,0 +1,96 @@
+//! Waiting without a line: at random intervals, up to a deadline.
+
+use std::time::Instant;
+
+use lockmacro_runtime::{Lock, LockError};
+use lockmacro_tests::in_time;
+
+use crate::{KEY, Nodes, SOON, lock, ms};
+
+#[tokio::test]
+async fn who_waits_gets_the_lock_when_it_is_given_back() {
+    let nodes = Nodes::start(3);
+    let (ours, theirs) = (nodes.manager().await, nodes.manager().await);
+    let guard = lock(&ours).acquire().await.expect("free");
+    let waiting = tokio::spawn(lock(&theirs).wait(SOON).acquire());
+    tokio::task::yield_now().await;
+    guard.release().await.expect("released");
+    let guard = in_time(waiting).await.expect("no panic").expect("given back");
+    guard.release().await.expect("released");
+    nodes.keep_nothing().await;
+}
+
+#[tokio::test]
+async fn who_waits_in_vain_is_told_who_holds_the_lock_when_the_time_is_over() {
+    let nodes = Nodes::start(3);
+    let manager = nodes.manager().await;
+    nodes.hold(&[0, 1, 2], &format!("web-7/{:032x}", 7));
+    let start = Instant::now();
+    let error = lock(&manager).wait(ms(300)).acquire().await.expect_err("held");
+    assert!(start.elapsed() >= ms(300) && start.elapsed() < SOON, "{:?}", start.elapsed());
+    let LockError::TimedOut { owner, .. } = error else { panic!("{error}") };
+    assert_eq!(owner.as_deref(), Some("web-7"));
+}
+
+#[tokio::test]
+async fn who_waits_outlives_a_time_without_a_majority() {
+    let nodes = Nodes::start(3);
+    let manager = nodes.manager().await;
+    nodes.0[0].pause();
+    nodes.0[1].pause();
+    let waiting = tokio::spawn(lock(&manager).wait(SOON * 2).acquire());
+    tokio::time::sleep(ms(700)).await;
+    assert!(!waiting.is_finished());
+    nodes.0[0].resume();
+    nodes.0[1].resume();
+    let guard = in_time(waiting).await.expect("no panic").expect("a majority is back");
+    guard.release().await.expect("released");
+}
+
+/// Who asks at the same moment takes one node each, and nobody has a majority.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_that_split_the_nodes_are_all_served_in_the_end() {
+    let nodes = Nodes::start(3);
+    let mut waiters = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let manager = nodes.manager().await;
+        waiters.spawn(async move {
+            for _ in 0..5 {
+                let guard = lock(&manager).wait(SOON * 3).acquire().await.expect("served");
+                guard.release().await.expect("released");
+            }
+        });
+    }
+    in_time(async {
+        while let Some(done) = waiters.join_next().await {
+            done.expect("served")
+        }
+    })
+    .await;
+    nodes.keep_nothing().await;
+}
+
+#[tokio::test]
+async fn a_waiter_of_several_keys_takes_them_in_turn() {
+    let nodes = Nodes::start(3);
+    let (ours, theirs) = (nodes.manager().await, nodes.manager().await);
+    let both = |manager, keys: [&str; 2]| Lock::many(keys).ttl(SOON).manager(manager);
+    let (guard, fences) = both(&ours, [KEY, "order:43"]).acquire_fenced().await.expect("free");
+    assert_eq!(fences.len(), 2);
+    assert!(both(&theirs, ["order:44", KEY]).acquire().await.expect_err("held").is_busy());
+    let waiting = tokio::spawn(both(&theirs, ["order:44", KEY]).wait(SOON).acquire());
+    tokio::task::yield_now().await;
+    guard.release().await.expect("released");
+    let guard = in_time(waiting).await.expect("no panic").expect("given back");
+    guard.release().await.expect("released");
+    for server in &nodes.0 {
+        let mut admin = server.admin();
+        let only_fences = |admin: &mut lockmacro_tests::Admin| {
+            admin.keys().iter().all(|key| key.starts_with("lm1:wf:"))
+        };
+        lockmacro_tests::eventually("only fences stay", SOON, || {
+            std::future::ready(only_fences(&mut admin))
+        })
+        .await;
+    }
+}
