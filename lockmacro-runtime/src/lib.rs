@@ -51,7 +51,7 @@
 //!
 //! - `macros` (on by default): the attribute.
 //! - `defer`: `on_busy = defer("30s")`, and the worker for it.
-//! - `look`: which locks are held, by whom, and who waits ([`look`](mod@look)).
+//! - `look`: which locks are held, by whom, and who waits.
 //! - `cli`: the tool `lockmacro`, which shows that on a terminal.
 //! - `serde`: a [`Fence`] can be stored and sent.
 //! - `tls`: encrypted connections, `rediss://`.
