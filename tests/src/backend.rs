@@ -87,6 +87,14 @@ impl Backend {
         }
     }
 
+    /// A network in front of the only server.
+    pub fn proxy(&self) -> crate::Proxy {
+        match self.servers.as_slice() {
+            [server] => crate::Proxy::to(server.port()),
+            servers => panic!("{} servers", servers.len()),
+        }
+    }
+
     /// A key no other test uses.
     pub fn key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
