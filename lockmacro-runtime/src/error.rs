@@ -100,9 +100,9 @@ pub enum LockError {
         /// Every node, in the order in which they were given.
         nodes: Box<[NodeReply]>,
     },
-    /// The key exists and is not a string, so it is not a lock. Choose another key, or delete
-    /// what is there.
-    #[error("`{key}` is not a lock: the key exists and holds another type of value")]
+    /// The key exists and is not a string, so it is not a lock; or, where a lock is taken away by
+    /// force, no lock of ours. Choose another key, or delete what is there.
+    #[error("`{key}` is not a lock: the key exists and holds something else")]
     #[non_exhaustive]
     KeyNotALock {
         /// The key that is something else.

@@ -21,6 +21,8 @@ use crate::error::LockError;
 use crate::key::LockKey;
 use crate::waiting::Waiter;
 
+/// What the keys of functions start with.
+pub(super) const CALLS: &str = "lm1:jobs:";
 /// How long a worker with nothing to do waits for news at most.
 const TICK: Duration = Duration::from_secs(2);
 /// The same when nobody can tell it.
@@ -282,7 +284,7 @@ impl Deferrer for RedisJobs {
 }
 
 fn key_of(function: &str) -> LockKey {
-    ["lm1:jobs:", function].concat().into()
+    [CALLS, function].concat().into()
 }
 
 fn millis(time: Duration) -> String {

@@ -11,6 +11,8 @@ mod greeting;
 mod jobs;
 mod line;
 mod listening;
+#[cfg(feature = "look")]
+mod look;
 mod many;
 mod map;
 mod node;
@@ -28,6 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
+use tokio::time::Instant;
 
 use self::cluster::Cluster;
 use self::grants::Grants;
@@ -42,7 +45,7 @@ use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
 use crate::fence::{Fence, Fences};
 use crate::key::LockKey;
-use crate::lease::{Lease, Renewal};
+use crate::lease::late;
 use crate::token::label_of;
 use crate::waiting::Sample;
 
@@ -142,8 +145,14 @@ impl Redis {
         }
     }
 
-    pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
-        let mut tries = Tries::new(self.patience());
+    /// Asks for a lock once; a server in trouble is given the timeout, or until then.
+    pub(crate) async fn acquire(
+        &self,
+        claim: &Claim,
+        until: Option<Instant>,
+    ) -> Result<Answer, Failed> {
+        let waiting = until.map(|until| self.patience_while_waiting(until));
+        let mut tries = Tries::new(waiting.unwrap_or_else(|| self.patience()));
         loop {
             // A plain SET would not know what an earlier try has set.
             let first = !tries.unknown;
@@ -306,14 +315,18 @@ impl Redis {
         }
     }
 
+    /// How long an answer may take.
+    pub(crate) fn answer(&self) -> Duration {
+        self.timeout / TRIES
+    }
+
     fn patience(&self) -> Patience {
-        Patience::new(self.timeout / TRIES, self.timeout)
+        Patience::new(self.answer(), self.timeout)
     }
 
     /// The patience of somebody who has other things to do: one answer's time for all.
     fn brief(&self) -> Patience {
-        let answer = self.timeout / TRIES;
-        Patience::new(answer, answer)
+        Patience::new(self.answer(), self.answer())
     }
 }
 
@@ -361,10 +374,6 @@ enum Reply {
 /// Whether keys of one lock are at different nodes, because their slot is being moved.
 fn is_split(error: &LockError) -> bool {
     matches!(error, LockError::Unavailable { detail, .. } if detail.starts_with("TRYAGAIN"))
-}
-
-fn late(sent: Moment, ttl: Duration) -> bool {
-    Lease::new(sent, ttl, Renewal::Off).remaining(Moment::now()).is_err()
 }
 
 fn number(reply: &[u8]) -> Option<u64> {
