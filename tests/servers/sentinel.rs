@@ -73,10 +73,12 @@ async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
     let group = Group::start().await;
     let over = Arc::new(AtomicBool::new(false));
     let served = Arc::new(AtomicUsize::new(0));
+    let inside: Arc<[AtomicUsize; 3]> = Arc::default();
     let mut workers = JoinSet::new();
     for nth in 0..12 {
         let locks = manager(&group).await;
         let (over, served) = (Arc::clone(&over), Arc::clone(&served));
+        let inside = Arc::clone(&inside);
         workers.spawn(async move {
             let mut afterwards = 0;
             while afterwards < 3 {
@@ -84,7 +86,10 @@ async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
                 let last = over.load(Ordering::SeqCst);
                 let lock = Lock::new(key).ttl(SOON).wait(FAILOVER * 2).manager(&locks);
                 let result = lock.run(async {
+                    // Who began before may hold a lock of the old primary.
+                    let alone = last.then(|| Inside::enter(&inside[nth % 3]));
                     sleep(Duration::from_millis(1)).await;
+                    drop(alone);
                     Ok(())
                 });
                 match result.await {
@@ -116,6 +121,24 @@ async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
     for key in admin.keys() {
         // What was given back on the server of before may be here until it ends.
         assert_ne!(admin.ask::<i64>(&["PTTL", &key]), -1, "{key} stays");
+    }
+}
+
+/// One body that must be the only one; leaves however it ends.
+struct Inside<'a>(&'a AtomicUsize);
+
+impl<'a> Inside<'a> {
+    fn enter(inside: &'a AtomicUsize) -> Self {
+        let beside = inside.fetch_add(1, Ordering::SeqCst);
+        let entered = Self(inside);
+        assert_eq!(beside, 0, "two bodies");
+        entered
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
