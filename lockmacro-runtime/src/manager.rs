@@ -90,9 +90,10 @@ impl LockManager {
     ///   server, 6.2 or later;
     /// - `redis-cluster://[user:password@]host[:port],host[:port]…`: a Redis Cluster, of which one
     ///   of the hosts has to answer;
-    /// - `rediss://…` or `rediss-cluster://…`, with the feature `tls`: the same, encrypted. `?cacert=` names the file of the
-    ///   authority to trust instead of the public ones, `cert=` and `key=` those of a client
-    ///   certificate. Unless the program has installed a crypto provider of rustls, `ring` is;
+    /// - `rediss://…` or `rediss-cluster://…`, with the feature `tls`: the same, encrypted.
+    ///   `?cacert=` names the file of the authority to trust instead of the public ones, `cert=` and
+    ///   `key=` those of a client certificate. Unless the program has installed a crypto provider of
+    ///   rustls, `ring` is;
     /// - `redis-sentinel://[user:password@]host[:port],…/name[/db]`: the primary that these
     ///   sentinels call by that name, also after a failover. `?sentinel_user=` and
     ///   `sentinel_password=` log in to the sentinels themselves. `rediss-sentinel://` encrypts both;

@@ -61,6 +61,12 @@ impl Changes {
         moves
     }
 
+    /// Whether the last connection leads to another server than this one.
+    pub(super) fn led_elsewhere(&self, at: &ConnectionAddr) -> bool {
+        let last = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().is_some_and(|last| last != at)
+    }
+
     /// Whether a connection to that place leads where the last one does.
     pub(super) fn is_there(&self, moves: u64) -> bool {
         self.moves.load(Ordering::Relaxed) == moves

@@ -161,6 +161,12 @@ impl Connector {
         self.changes.is_there(connection.moves)
     }
 
+    /// Whether most sentinels name another server than we are connected to.
+    pub(super) async fn is_left(&self) -> bool {
+        let Place::Named(sentinels) = &self.address.place else { return false };
+        sentinels.agreed().await.is_some_and(|at| self.changes.led_elsewhere(&at))
+    }
+
     pub(super) async fn open(&self) -> Result<Connection, Trouble> {
         let at = match &self.address.place {
             Place::At(at) => at.clone(),

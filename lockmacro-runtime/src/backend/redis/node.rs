@@ -212,12 +212,15 @@ impl Node {
         self.inner.connector.fails_over()
     }
 
-    /// Looks whether the server is there, and takes writes; else the connection is given up.
+    /// Looks whether the server is there, takes writes, and is the one that sentinels name; else the connection is given up.
     pub(super) async fn look(&self, patience: Patience) {
         let Ok(mut live) = self.connect(patience.until).await else { return };
         let role = redis::cmd("ROLE");
         let role = timeout_at(patience.until, live.inner.send_packed_command(&role)).await;
-        if !role.is_ok_and(|role| is_primary(&role.and_then(Value::extract_error))) {
+        // A primary of old that was cut off from its sentinels goes on to answer.
+        if !role.is_ok_and(|role| is_primary(&role.and_then(Value::extract_error)))
+            || matches!(timeout_at(patience.until, self.inner.connector.is_left()).await, Ok(true))
+        {
             self.discard(&live);
         }
     }

@@ -24,9 +24,20 @@ pub(super) struct Sentinels {
 }
 
 impl Sentinels {
-    /// Asks all of them, and goes where most of them all say; when fewer answer in time, where most
-    /// of those say. One that was cut off names a primary of old for long.
+    /// The server that most of them all name, whoever does not answer.
+    pub(super) async fn agreed(&self) -> Option<ConnectionAddr> {
+        let (at, times) = self.named().await.ok()?;
+        (2 * times > self.at.len()).then_some(at)
+    }
+
+    /// Where to connect to.
     pub(super) async fn primary(&self) -> Result<ConnectionAddr, Trouble> {
+        self.named().await.map(|(at, _)| at)
+    }
+
+    /// Asks all of them, and goes where most of them all say; when fewer answer in time, where most
+    /// of those say. One that was cut off names a primary of old for long. With how many say so.
+    async fn named(&self) -> Result<(ConnectionAddr, usize), Trouble> {
         let mut asked = JoinSet::new();
         for at in &self.at {
             let client = self.settings.client(at, None).map_err(Trouble::Final)?;
@@ -56,7 +67,7 @@ impl Sentinels {
             }
         }
         let most = named.into_iter().max_by_key(|(_, times)| *times);
-        most.map(|(at, _)| at).ok_or(trouble)
+        most.ok_or(trouble)
     }
 }
 
