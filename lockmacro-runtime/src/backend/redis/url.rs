@@ -75,7 +75,7 @@ impl Address {
                 _ if name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') => {
                     return Err(invalid(format!("`{name}` is no setting of `{scheme}://`")));
                 }
-                _ => return Err(invalid(format!("it has a setting that `{scheme}://` has not"))),
+                _ => return Err(invalid(format!("one of them is no setting of `{scheme}://`"))),
             }
         }
         let (others, tcp) = (others.join("&"), tcp(unsent));
