@@ -94,7 +94,7 @@ impl Backend {
         })
     }
 
-    fn parts(&self, claim: &Claim) -> Vec<Claim> {
+    pub(super) fn parts(&self, claim: &Claim) -> Vec<Claim> {
         let (mut parts, mut rest) = (Vec::new(), claim.keys());
         while !rest.is_empty() {
             let (part, others) = rest.split_at(self.at_once(rest));

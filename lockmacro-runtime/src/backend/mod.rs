@@ -1,5 +1,6 @@
 //! Where locks are kept. Every backend has the same meaning; only what can go wrong differs.
 
+mod acknowledged;
 mod in_turn;
 mod memory;
 mod redis;
@@ -19,9 +20,9 @@ use crate::telemetry::Labels;
 use crate::token::Token;
 
 pub(crate) use memory::Memory;
-pub(crate) use redis::Redis;
 #[cfg(feature = "defer")]
 pub(crate) use redis::RedisJobs;
+pub(crate) use redis::{Redis, Replicated, not_replicated};
 pub(crate) use redlock::{Ballot, OneUrl, Redlock, Rules, listed};
 
 /// One acquisition as a backend sees it.
