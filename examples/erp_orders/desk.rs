@@ -10,6 +10,7 @@ use crate::orders::{Request, Task, order_key};
 use crate::record::Record;
 use crate::report::{Refusal, Worker};
 use crate::rollback::Mishaps;
+use crate::strategies::{Busy, handle_or_later};
 
 /// What a request costs. The work of the ERP system is left out, its time is not.
 pub const WORK: Duration = Duration::from_millis(25);
@@ -32,11 +33,18 @@ pub struct Desk {
     pub record: Record,
     /// With `--lose`.
     mishaps: Option<Mishaps>,
+    pub busy: Busy,
 }
 
 impl Desk {
-    pub fn new(name: &str, locks: LockManager, record: Record, mishaps: Option<Mishaps>) -> Self {
-        Self { name: name.to_owned(), locks, record, mishaps }
+    pub fn new(
+        name: &str,
+        locks: LockManager,
+        record: Record,
+        mishaps: Option<Mishaps>,
+        busy: Busy,
+    ) -> Self {
+        Self { name: name.to_owned(), locks, record, mishaps, busy }
     }
 
     /// Audits an order. The key is made by a function.
@@ -74,10 +82,14 @@ impl Desk {
 
 impl Worker for Desk {
     async fn attempt(&self, request: &Request) -> Result<(), Refusal> {
-        let result = match (request.task, &self.mishaps) {
-            (Task::Audit, _) => self.audit(request).await,
-            (Task::Assign, None) => self.assign(request).await,
-            (Task::Assign, Some(mishaps)) => self.assign_and_book(request, mishaps).await.map(drop),
+        let result = match (self.busy, request.task, &self.mishaps) {
+            (Busy::Wait, ..) => self.handle_in_turn(request).await,
+            (Busy::Defer, ..) => handle_or_later(self.name.clone(), request.clone()).await,
+            (_, Task::Audit, _) => self.audit(request).await,
+            (_, Task::Assign, None) => self.assign(request).await,
+            (_, Task::Assign, Some(mishaps)) => {
+                self.assign_and_book(request, mishaps).await.map(drop)
+            }
         };
         result.map_err(|error| match error {
             OrderError::Lock(LockError::Busy { owner, retry_after, message, .. }) => {
@@ -87,6 +99,7 @@ impl Worker for Desk {
                     message: message.unwrap_or_default(),
                 }
             }
+            OrderError::Lock(LockError::Deferred { due, .. }) => Refusal::Deferred(due),
             OrderError::RolledBack(lost) => Refusal::RolledBack(lost.to_string()),
             error => Refusal::Failed(error.to_string()),
         })

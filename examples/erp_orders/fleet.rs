@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::Stdio;
 
+use clap::ValueEnum as _;
 use lockmacro_runtime::{LockError, LockManager};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -16,6 +17,7 @@ use crate::php_like::PhpLike;
 use crate::record::Record;
 use crate::report::{Report, work_through};
 use crate::rollback::Mishaps;
+use crate::strategies::{self, Busy};
 use crate::summary::Summary;
 use crate::{Args, StartError, redis_url};
 
@@ -44,6 +46,9 @@ pub async fn tasks(
             summary.add_fault(error.to_string());
         }
     }
+    if args.busy == Busy::Defer {
+        strategies::finish(&LockManager::installed()?).await?;
+    }
     Ok(())
 }
 
@@ -54,13 +59,20 @@ async fn open_desk(
     record: &Record,
 ) -> Result<Desk, StartError> {
     let manager = LockManager::builder().label(name);
-    let locks = if args.no_lock {
+    let installed = LockManager::installed().ok().filter(|_| args.busy == Busy::Defer);
+    let locks = if let Some(locks) = installed {
+        // A stored call knows no desk, so there is one manager for all of this process.
+        locks
+    } else if args.no_lock {
         manager.memory()
     } else {
         manager.connect(url.unwrap_or("memory://")).await?
     };
     let mishaps = if args.lose { Some(Mishaps::on(url).await?) } else { None };
-    Ok(Desk::new(name, locks, record.clone(), mishaps))
+    if args.busy == Busy::Defer {
+        strategies::install(&locks, record)?;
+    }
+    Ok(Desk::new(name, locks, record.clone(), mishaps, args.busy))
 }
 
 async fn run_desk(
@@ -70,7 +82,8 @@ async fn run_desk(
     reports: Sender<Report>,
 ) -> Result<(), LockError> {
     work_through(&desk, &share, passes, &reports).await;
-    desk.close().await
+    // What was deferred is still to be done.
+    if desk.busy == Busy::Defer { Ok(()) } else { desk.close().await }
 }
 
 /// Starts every desk as a process, and gathers their reports.
@@ -124,6 +137,8 @@ impl Process {
         command.args(args.no_lock.then_some("--no-lock"));
         command.args(args.php_like.then_some("--php-like"));
         command.args(args.lose.then_some("--lose"));
+        let busy = args.busy.to_possible_value().filter(|_| !args.lose);
+        command.args(busy.iter().flat_map(|busy| ["--busy", busy.get_name()]));
         command.arg("--").arg(&args.file);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn()?;
@@ -187,6 +202,9 @@ pub async fn be_a_desk(args: &Args, name: &str, record: &Path) -> Result<bool, S
         writeln!(io::stdout(), "{}", report.to_line()?)?;
     }
     work.await??;
+    if args.busy == Busy::Defer && name != PHP {
+        strategies::finish(&LockManager::installed()?).await?;
+    }
     Ok(true)
 }
 

@@ -4,6 +4,8 @@
 //! cargo run --example erp_orders                                  # no server: tasks of one process
 //! REDIS_URL=redis://127.0.0.1 cargo run --example erp_orders      # worker processes, one per desk
 //! REDIS_URL=… cargo run --example erp_orders -- --php-like        # and a foreign client
+//! cargo run --example erp_orders -- --busy wait                    # busy orders are waited for in line
+//! cargo run --example erp_orders -- --busy defer                   # … or done later by a worker
 //! cargo run --example erp_orders -- --lose                        # locks get lost: see the rollback
 //! cargo run --example erp_orders -- --no-lock                     # see the check fail
 //! ```
@@ -21,6 +23,7 @@ mod php_like;
 mod record;
 mod report;
 mod rollback;
+mod strategies;
 mod summary;
 
 use std::path::PathBuf;
@@ -30,6 +33,7 @@ use clap::Parser;
 
 use crate::orders::{Batch, shares};
 use crate::record::Record;
+use crate::strategies::Busy;
 use crate::summary::Summary;
 
 /// What may go wrong before the work begins.
@@ -49,6 +53,9 @@ struct Args {
     /// How often a desk goes through what was busy, all in all
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
     passes: u8,
+    /// What a desk does when an order is busy
+    #[arg(long, value_enum, default_value_t = Busy::Report)]
+    busy: Busy,
     /// Give every desk a lock store of its own, so that no lock excludes anything: the check fails
     #[arg(long)]
     no_lock: bool,
@@ -57,7 +64,7 @@ struct Args {
     php_like: bool,
     /// Book assigned goods out of stock, and have the lock of some orders get lost half-way: these
     /// bookings are rolled back
-    #[arg(long, conflicts_with = "no_lock")]
+    #[arg(long, conflicts_with_all = ["no_lock", "busy"])]
     lose: bool,
     /// The one desk that this process is, when another one has started it
     #[arg(long, hide = true, requires = "record")]

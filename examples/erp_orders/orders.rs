@@ -4,12 +4,12 @@ use std::fmt;
 use std::path::Path;
 
 use lockmacro_runtime::LockKey;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::StartError;
 
 /// What is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Task {
     Audit,
@@ -17,9 +17,9 @@ pub enum Task {
 }
 
 /// One line of the file.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Request {
-    #[serde(skip)]
+    #[serde(default)]
     pub line: u64,
     pub order_no: String,
     pub customer: String,

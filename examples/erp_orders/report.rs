@@ -23,6 +23,8 @@ pub enum Refusal {
         retry_after: Option<Duration>,
         message: String,
     },
+    /// A worker will do it, at the earliest after so long.
+    Deferred(Duration),
     /// The lock was lost half-way, and what was done is undone.
     RolledBack(String),
     Failed(String),
@@ -35,6 +37,8 @@ pub enum Outcome {
     Busy,
     /// Somebody else was at it in the last pass too.
     Refused,
+    /// A worker does it later.
+    Deferred,
     RolledBack,
     Failed,
 }
@@ -98,6 +102,10 @@ impl Report {
                 text: Some(message),
                 ..report
             },
+            Err(Refusal::Deferred(due)) => {
+                let text = Some(format!("deferred for {due:.1?}"));
+                Self { outcome: Outcome::Deferred, text, ..report }
+            }
             Err(Refusal::RolledBack(why)) => {
                 Self { outcome: Outcome::RolledBack, text: Some(why), ..report }
             }

@@ -72,6 +72,10 @@ impl<'a> Summary<'a> {
                     request.order_no
                 ));
             }
+            Outcome::Deferred => {
+                self.busy_answers += 1;
+                self.tell(&format!("{desk}: LATER {} (line {line}): {text}", request.order_no));
+            }
             Outcome::Failed => {
                 self.tell(&format!("{desk}: FAILED {} (line {line}): {text}", request.order_no));
             }
@@ -109,7 +113,7 @@ impl<'a> Summary<'a> {
         let mut ended = HashSet::new();
         for (desk, line, outcome) in &self.ends {
             let id = (desk.clone(), *line);
-            if matches!(outcome, Outcome::Done | Outcome::RolledBack) {
+            if matches!(outcome, Outcome::Done | Outcome::Deferred | Outcome::RolledBack) {
                 *done.entry(id.clone()).or_default() += 1;
             }
             if !ended.insert(id) {
@@ -162,6 +166,7 @@ impl<'a> Summary<'a> {
         for (what, count) in [
             ("audited", ended(Some(Task::Audit), Outcome::Done)),
             ("assigned", ended(Some(Task::Assign), Outcome::Done)),
+            ("done later", ended(None, Outcome::Deferred)),
             ("refused as busy", refused),
             ("failed", failed),
             ("unreadable lines", self.batch.unreadable.len()),

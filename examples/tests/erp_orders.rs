@@ -67,7 +67,7 @@ impl Run {
     /// Every request is in the summary once, and somebody was told that an order is busy.
     #[track_caller]
     fn accounts_for(&self, requests: u32) {
-        let ends = ["audited", "assigned", "refused as busy", "failed"];
+        let ends = ["audited", "assigned", "done later", "refused as busy", "failed"];
         assert_eq!(ends.iter().map(|end| self.count(end)).sum::<u32>(), requests);
         assert!(self.out().contains(&format!("\n{requests} requests for 24 orders\n")));
         assert!(self.count("busy answers") > 0, "nobody met: {}", self.out());
@@ -89,6 +89,27 @@ fn what_stays_busy_is_reported_as_refused() {
     run.is_well();
     run.accounts_for(60);
     assert_eq!(run.count("refused as busy"), run.count("busy answers"));
+}
+
+#[test]
+fn who_waits_in_line_is_never_told_that_an_order_is_busy() {
+    for server in [None, Some(Server::start())] {
+        let run = erp_orders(server.as_ref(), &["--busy", "wait"]);
+        run.is_well();
+        assert_eq!((run.count("busy answers"), run.count("refused as busy")), (0, 0));
+        assert_eq!(run.count("audited") + run.count("assigned"), 60);
+    }
+}
+
+#[test]
+fn what_is_deferred_is_done_in_the_end() {
+    for server in [None, Some(Server::start())] {
+        let run = erp_orders(server.as_ref(), &["--busy", "defer"]);
+        run.is_well();
+        assert!(run.count("done later") > 0, "nobody met: {}", run.out());
+        let done = ["audited", "assigned", "done later"].map(|end| run.count(end));
+        assert_eq!(done.iter().sum::<u32>(), 60);
+    }
 }
 
 #[test]
@@ -203,7 +224,7 @@ fn is_rolled_back(run: &Run, requests: u32, how: &str) {
     run.is_well();
     let lost = run.count("lost, rolled back");
     assert!((9..15).contains(&lost), "{}", run.out());
-    let ends = ["audited", "assigned", "refused as busy", "failed"];
+    let ends = ["audited", "assigned", "done later", "refused as busy", "failed"];
     assert_eq!(ends.iter().map(|end| run.count(end)).sum::<u32>() + lost, requests);
     let told = "ROLLED BACK SO-2024-1042 (line 6): the lock `order:SO-2024-1042` was lost: ";
     assert!(run.out().contains(&format!("{told}{how}\n")), "{}", run.out());

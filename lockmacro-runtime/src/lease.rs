@@ -136,6 +136,11 @@ impl Lease {
     }
 }
 
+/// Whether what a command sent at `sent` brought for `ttl` is over already.
+pub(crate) fn late(sent: Moment, ttl: Duration) -> bool {
+    Lease::new(sent, ttl, Renewal::Off).remaining(Moment::now()).is_err()
+}
+
 fn drift(ttl: Duration) -> Duration {
     ttl / 100 + Duration::from_millis(2)
 }

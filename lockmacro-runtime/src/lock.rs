@@ -259,8 +259,7 @@ impl<F> Lock<F> {
     /// # Errors
     /// [`LockError::Busy`] when somebody else holds it, [`LockError::TimedOut`] when somebody still
     /// did when the wait was over, [`LockError::QueueFull`] when too many wait,
-    /// [`LockError::Lost`] when it would join a lock that is lost, or keeps losing keys that it
-    /// waits with, and every other [`LockError`].
+    /// [`LockError::Lost`] when it would join a lock that is lost, and every other [`LockError`].
     ///
     /// # Cancellation
     /// Dropping the future at any point leaves no lock behind: if the server was asked already, the

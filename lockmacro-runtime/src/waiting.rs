@@ -15,6 +15,8 @@ use crate::fence::Fence;
 pub(crate) const PLACE: Duration = Duration::from_secs(10);
 /// For how long a lock is handed over until its new holder has confirmed it.
 pub(crate) const CLAIM: Duration = Duration::from_secs(5);
+/// Waiting that long stands for waiting without an end.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 /// How many may wait for one key.
 pub(crate) const PLACES: usize = 10_000;
 

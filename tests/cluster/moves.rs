@@ -1,5 +1,9 @@
 //! A slot moves to another node while its locks are held and waited for.
 
+use std::io::Write;
+use std::net::TcpStream;
+
+use lockmacro_runtime::LockError;
 use lockmacro_tests::{Cluster, eventually};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -108,4 +112,46 @@ async fn a_lock_is_given_back_and_taken_while_its_slot_is_on_its_way() {
     taken.release().await.expect("still held");
     moving.end();
     keeps_nothing_of(&cluster, key).await;
+}
+
+/// A subscription that the server ends comes as a reply that nobody asked for: whoever counts replies
+/// takes the answer of one call for that of the next.
+#[tokio::test]
+async fn no_answer_is_taken_for_that_of_another_call_when_a_slot_is_given_away() {
+    let cluster = Cluster::start(2, 0).await;
+    let (ours, theirs) = (manager(&cluster).await, manager(&cluster).await);
+    let of_node = || a_key_on_each(&cluster, 1).remove(0);
+    let (held, taker) = (of_node(), cluster.id(1));
+    let _guard = lock(&theirs, &held).acquire().await.expect("free");
+    lock(&ours, &of_node()).run(async { Locked::Ok(()) }).await.expect("free");
+    for _ in 0..5 {
+        // A subscription, in a slot without keys.
+        let waited = of_node();
+        let guard = lock(&theirs, &waited).acquire().await.expect("free");
+        let waiting = tokio::spawn(lock(&ours, &waited).wait(LONG).run(async { Locked::Ok(()) }));
+        line_reaches(&cluster, &waited, 1).await;
+        guard.release().await.expect("still held");
+        waiting.await.expect("no panic").expect("served");
+        keeps_nothing_of(&cluster, &waited).await;
+
+        // The server ends it just before it answers two calls.
+        let slot = cluster.slot(&waited).to_string();
+        let server = cluster.server(0);
+        let mut admin = TcpStream::connect(("127.0.0.1", server.port())).expect("there");
+        server.pause();
+        let order = format!("CLUSTER SETSLOT {slot} NODE {taker}\r\n");
+        admin.write_all(order.as_bytes()).expect("sent");
+        let free = format!("{{{held}}}:free");
+        let first = tokio::spawn(lock(&ours, &free).acquire());
+        let second = tokio::spawn(lock(&ours, &held).acquire());
+        // Until both are under way.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        server.resume();
+        let second = second.await.expect("no panic");
+        assert!(second.as_ref().is_err_and(LockError::is_busy), "believed: {second:?}");
+        first.await.expect("no panic").expect("free").release().await.expect("still held");
+        cluster.admin(1).ask::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &taker]);
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockmacro_runtime::{LockError, LockManager, LossCause, Unavailability};
 use lockmacro_tests::{Fault, Proxy, Server, eventually};
 
-use crate::{LONG, Locked, SOON, has_keys, many, ms};
+use crate::{LONG, Locked, SOON, busy_key, has_keys, many, ms};
 
 const KEYS: [&str; 3] = ["order:a", "order:b", "order:c"];
 
@@ -76,6 +76,27 @@ async fn a_key_that_is_denied_is_told_and_no_other_is_taken() {
     let error = many(&manager, KEYS).acquire().await.expect_err("denied");
     assert!(matches!(error, LockError::AccessDenied { .. }), "{error}");
     assert_eq!(admin.keys(), Vec::<String>::new());
+}
+
+/// The counter of a fence is something else, or the server's clock must not be asked for a fence.
+#[tokio::test]
+async fn a_fence_that_fails_leaves_no_key() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    admin.ask::<()>(&["ACL", "SETUSER", "shop", "on", ">pw", "~*", "&*", "+@all", "-time"]);
+    let manager = LockManager::connect(&server.url_as("shop", "pw")).await.expect("there");
+    let error = many(&manager, KEYS).acquire_fenced().await.expect_err("denied");
+    assert!(matches!(error, LockError::AccessDenied { .. }), "{error}");
+    assert_eq!(admin.keys(), Vec::<String>::new());
+
+    admin.ask::<()>(&["ACL", "SETUSER", "shop", "+time"]);
+    admin.ask::<()>(&["RPUSH", "lm1:wf:{order:b}", "a list"]);
+    let error = many(&manager, KEYS).acquire_fenced().await.expect_err("no counter");
+    assert!(matches!(error, LockError::KeyNotALock { .. }), "{error}");
+    assert_eq!(busy_key(&error), "order:b");
+    for key in KEYS {
+        assert_eq!(admin.get(key), None);
+    }
 }
 
 #[tokio::test]

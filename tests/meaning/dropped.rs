@@ -3,11 +3,22 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::LockError;
-use lockmacro_tests::{Backend, Polled, drop_after_polls};
+use lockmacro_tests::{Backend, Polled, drop_after_polls, on_a_cluster};
 
 use crate::{LONG, Locked, SOON, everywhere, lock, ms};
 
 everywhere!(
+    an_acquire_dropped_at_any_point_leaves_no_lock,
+    a_refused_acquire_dropped_at_any_point_leaves_the_holder_alone,
+    a_body_dropped_at_any_point_leaves_no_lock,
+    a_release_dropped_at_any_point_leaves_no_lock,
+    a_timeout_around_a_locked_body_leaves_no_lock,
+    a_select_that_drops_a_locked_body_leaves_no_lock,
+    an_aborted_task_leaves_no_lock,
+    a_dropped_lock_is_free_within_milliseconds,
+);
+
+on_a_cluster!(
     an_acquire_dropped_at_any_point_leaves_no_lock,
     a_refused_acquire_dropped_at_any_point_leaves_the_holder_alone,
     a_body_dropped_at_any_point_leaves_no_lock,

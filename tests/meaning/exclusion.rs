@@ -1,11 +1,26 @@
 //! Two bodies under one key never overlap, and the one refused is told why.
 
 use lockmacro_runtime::{LockError, LockManager};
-use lockmacro_tests::Backend;
+use lockmacro_tests::{Backend, on_a_cluster};
 
 use crate::{LONG, Locked, everywhere, lock, ms};
 
 everywhere!(
+    a_held_lock_is_busy_to_another_manager,
+    a_held_lock_is_busy_to_another_task_of_its_manager,
+    a_clone_of_a_manager_excludes_the_original,
+    a_clone_of_a_lock_is_another_acquisition,
+    different_keys_do_not_exclude_each_other,
+    keys_that_differ_in_one_byte_do_not_exclude_each_other,
+    a_busy_body_does_not_run,
+    busy_tells_who_holds_the_lock_and_for_how_long,
+    an_empty_label_is_none,
+    busy_shows_the_message,
+    no_error_shows_the_random_part_of_a_token,
+    bodies_of_many_managers_never_overlap,
+);
+
+on_a_cluster!(
     a_held_lock_is_busy_to_another_manager,
     a_held_lock_is_busy_to_another_task_of_its_manager,
     a_clone_of_a_manager_excludes_the_original,

@@ -4,11 +4,25 @@ use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
 use lockmacro_runtime::Lock;
-use lockmacro_tests::{Backend, eventually};
+use lockmacro_tests::{Backend, eventually, on_a_cluster};
 
 use crate::{Failure, Locked, SOON, everywhere, lock, ms};
 
 everywhere!(
+    a_body_that_returns_ok_frees_the_lock_and_gives_its_value,
+    a_body_that_returns_an_error_frees_the_lock_and_gives_its_error,
+    a_body_that_returns_early_frees_the_lock,
+    a_body_that_panics_frees_the_lock,
+    a_released_guard_frees_the_lock,
+    a_dropped_guard_frees_the_lock,
+    a_guards_body_frees_the_lock,
+    a_guard_outlives_the_last_handle_of_its_manager,
+    a_late_release_frees_nobody_elses_lock,
+    a_late_drop_frees_nobody_elses_lock,
+    a_bodys_error_survives_the_loss_of_its_lock,
+);
+
+on_a_cluster!(
     a_body_that_returns_ok_frees_the_lock_and_gives_its_value,
     a_body_that_returns_an_error_frees_the_lock_and_gives_its_error,
     a_body_that_returns_early_frees_the_lock,

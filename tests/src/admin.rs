@@ -10,8 +10,10 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Connects to `url`.
+    /// Connects to `url`; to the first node of a cluster.
     pub fn connect(url: &str) -> Admin {
+        let url = url.replace("redis-cluster://", "redis://");
+        let url = url.split(',').next().expect("a first part");
         let client = redis::Client::open(url).expect("a valid address");
         let connection = client
             .get_connection_with_timeout(Duration::from_secs(5))

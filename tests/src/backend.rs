@@ -1,5 +1,6 @@
 //! One test body for every backend.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -12,7 +13,9 @@ use crate::{Server, eventually};
 /// A store that several managers share, seen only through the public API.
 pub struct Backend {
     url: String,
-    servers: Vec<Server>,
+    servers: Vec<Arc<Server>>,
+    /// Whether other tests have their keys on the same server.
+    shared: bool,
     prefix: String,
     /// Asks for locks in the name of another process.
     rival: OnceCell<LockManager>,
@@ -27,12 +30,12 @@ impl Backend {
     /// A Redis server of this test's own.
     pub fn redis() -> Backend {
         let server = Server::start();
-        Backend::at(server.url(), vec![server])
+        Backend::at(server.url(), vec![Arc::new(server)])
     }
 
     /// A Redlock of three servers of this test's own, which are not started again.
     pub fn redlock() -> Backend {
-        let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+        let servers: Vec<_> = (0..3).map(|_| Arc::new(Server::start())).collect();
         let places: Vec<_> = servers.iter().map(|s| format!("127.0.0.1:{}", s.port())).collect();
         Backend::at(format!("redlock://{}?durable", places.join(",")), servers)
     }
@@ -40,6 +43,20 @@ impl Backend {
     /// A Redis server of this test's own that wants the keys of a script in one slot: a cluster of
     /// one, which has all slots.
     pub async fn slots() -> Backend {
+        let server = Backend::all_slots().await;
+        Backend::at(server.url(), vec![Arc::new(server)])
+    }
+
+    /// The same server for all tests of a process, and managers that know it for a cluster.
+    pub async fn cluster() -> Backend {
+        static SHARED: OnceCell<Arc<Server>> = OnceCell::const_new();
+        let start = || async { Arc::new(Backend::all_slots().await) };
+        let server = Arc::clone(SHARED.get_or_init(start).await);
+        let url = server.url().replace("redis://", "redis-cluster://");
+        Backend { shared: true, ..Backend::at(url, vec![server]) }
+    }
+
+    async fn all_slots() -> Server {
         let server = Server::with(&["--cluster-enabled", "yes"]);
         let mut admin = server.admin();
         admin.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
@@ -48,13 +65,13 @@ impl Backend {
             std::future::ready(info.contains("cluster_state:ok"))
         })
         .await;
-        Backend::at(server.url(), vec![server])
+        server
     }
 
-    fn at(url: String, servers: Vec<Server>) -> Backend {
+    fn at(url: String, servers: Vec<Arc<Server>>) -> Backend {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("t{}:", NEXT.fetch_add(1, Ordering::Relaxed));
-        Backend { url, servers, prefix, rival: OnceCell::new() }
+        Backend { url, servers, shared: false, prefix, rival: OnceCell::new() }
     }
 
     /// The address managers connect to.
@@ -67,6 +84,14 @@ impl Backend {
         match self.servers.as_slice() {
             [server] => Some(server.admin()),
             _ => None,
+        }
+    }
+
+    /// A network in front of the only server.
+    pub fn proxy(&self) -> crate::Proxy {
+        match self.servers.as_slice() {
+            [server] => crate::Proxy::to(server.port()),
+            servers => panic!("{} servers", servers.len()),
         }
     }
 
@@ -101,17 +126,42 @@ impl Backend {
         eventually("the key is free", within, || self.is_free(key)).await;
     }
 
+    /// Whether a key on the server, or one beside it, is this test's.
+    pub fn has(&self, key: &str) -> bool {
+        !self.shared || key.contains(&self.prefix)
+    }
+
     /// Waits until the store is empty, as it must be after every test.
     pub async fn keeps_nothing(&self) {
         for server in &self.servers {
             let mut admin = server.admin();
+            let mut left = || {
+                let mut keys = admin.keys();
+                keys.retain(|key| self.has(key));
+                keys
+            };
             let start = std::time::Instant::now();
-            while start.elapsed() < Duration::from_secs(2) && !admin.keys().is_empty() {
+            while start.elapsed() < Duration::from_secs(2) && !left().is_empty() {
                 tokio::time::sleep(Duration::from_millis(3)).await;
             }
-            assert_eq!(admin.keys(), Vec::<String>::new(), "left behind");
+            assert_eq!(left(), Vec::<String>::new(), "left behind");
         }
     }
+}
+
+/// Makes a test of each claim on a cluster.
+#[macro_export]
+macro_rules! on_a_cluster {
+    ($($claim:ident),+ $(,)?) => {
+        mod on_a_cluster {
+            $(#[tokio::test]
+            async fn $claim() {
+                let backend = $crate::Backend::cluster().await;
+                $crate::in_time(super::$claim(&backend)).await;
+                backend.keeps_nothing().await;
+            })+
+        }
+    };
 }
 
 /// Makes four tests of each claim, an `async fn claim(backend: &Backend)`: on `memory://` and on a

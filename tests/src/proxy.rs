@@ -12,6 +12,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+use crate::eventually;
+
 /// What happens to one command on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -45,6 +47,8 @@ struct State {
     /// A change cuts every connection there is.
     cuts: watch::Sender<()>,
     refusing: AtomicBool,
+    /// Commands that are held and that the server has not answered yet.
+    held: AtomicUsize,
     accepted: AtomicUsize,
 }
 
@@ -60,6 +64,7 @@ impl Proxy {
             stalled: watch::Sender::new(false),
             cuts: watch::Sender::new(()),
             refusing: AtomicBool::new(false),
+            held: AtomicUsize::new(0),
             accepted: AtomicUsize::new(0),
         });
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -86,6 +91,15 @@ impl Proxy {
     /// Whether every ordered fault has happened.
     pub fn orders_are_done(&self) -> bool {
         self.state.orders.lock().expect("orders").is_empty()
+    }
+
+    /// Waits until every command that was to be held has reached the server, and was answered.
+    pub async fn held_commands_arrive(&self) {
+        let arrived = || {
+            let none = self.state.held.load(Ordering::SeqCst) == 0;
+            std::future::ready(self.orders_are_done() && none)
+        };
+        eventually("the held commands arrive", Duration::from_secs(20), arrived).await;
     }
 
     /// Stops or continues the forwarding of bytes; connections stay open.
@@ -156,16 +170,21 @@ async fn commands(
     let mut stalled = state.stalled.subscribe();
     let mut bytes = vec![0; 64 * 1024];
     loop {
-        let length = from.read(&mut bytes).await?;
+        let length = from.read(&mut bytes).await.unwrap_or(0);
         if length == 0 {
-            return Ok(());
+            // The server ends the connection when it has done what was sent before.
+            to.shutdown().await?;
+            return std::future::pending().await;
         }
         let fault = state.fault_for(&bytes[..length]);
         if fault == Some(Fault::CutCommand) {
             return Ok(());
         }
         match fault {
-            Some(Fault::HoldCommand(time)) => tokio::time::sleep(time).await,
+            Some(Fault::HoldCommand(time)) => {
+                tokio::time::sleep(time).await;
+                *pending.lock().expect("the pending fault") = fault;
+            }
             Some(_) => *pending.lock().expect("the pending fault") = fault,
             None => {}
         }
@@ -192,10 +211,12 @@ async fn replies(
             Some(Fault::LoseReply) => std::future::pending().await,
             Some(Fault::CutReply | Fault::CutCommand) => return Ok(()),
             Some(Fault::DelayReply(time)) => tokio::time::sleep(time).await,
-            Some(Fault::HoldCommand(_)) | None => {}
+            Some(Fault::HoldCommand(_)) => drop(state.held.fetch_sub(1, Ordering::SeqCst)),
+            None => {}
         }
         wait_while_stalled(&mut stalled).await;
-        to.write_all(&bytes[..length]).await?;
+        // When the client has given the connection up, what it sent before is still on its way.
+        let _ = to.write_all(&bytes[..length]).await;
     }
 }
 
@@ -206,7 +227,11 @@ impl State {
             let mut parts = bytes.windows(word.len());
             parts.any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
         })?;
-        Some(orders.remove(found).1)
+        let (_, fault) = orders.remove(found);
+        if matches!(fault, Fault::HoldCommand(_)) {
+            self.held.fetch_add(1, Ordering::SeqCst);
+        }
+        Some(fault)
     }
 }
 

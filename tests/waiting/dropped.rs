@@ -1,13 +1,24 @@
 //! Waiters that go: whatever they were at, the next one is served and nothing is left.
 
 use lockmacro_runtime::LockError;
-use lockmacro_tests::{Backend, Polled, drop_after_polls, on_every_backend};
+use lockmacro_tests::{Backend, Polled, drop_after_polls, on_a_cluster, on_every_backend};
 use tokio::time::timeout;
 
 use crate::line::Line;
 use crate::{LONG, Locked, SOON, lock, ms, served, waiting};
 
 on_every_backend!(
+    a_waiter_dropped_at_any_point_leaves_the_line,
+    a_waiter_dropped_at_any_point_of_its_grant_passes_the_lock_on,
+    a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on,
+    a_timeout_around_a_waiter_leaves_nothing,
+    a_select_that_drops_a_waiter_leaves_nothing,
+    an_aborted_waiter_leaves_nothing,
+    many_waiters_dropped_at_once_leave_nothing,
+    a_panicking_body_hands_the_lock_over,
+);
+
+on_a_cluster!(
     a_waiter_dropped_at_any_point_leaves_the_line,
     a_waiter_dropped_at_any_point_of_its_grant_passes_the_lock_on,
     a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::LockGuard;
-use lockmacro_tests::{Backend, on_every_backend};
+use lockmacro_tests::{Backend, on_a_cluster, on_every_backend};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -12,6 +12,21 @@ use crate::line::{Line, forget_fences};
 use crate::{LONG, Locked, SOON, TICK, lock, ms, waiting};
 
 on_every_backend!(
+    a_hundred_waiters_get_the_lock_in_the_order_of_asking,
+    waiters_of_several_managers_get_the_lock_in_the_order_of_asking,
+    a_body_that_returns_hands_the_lock_over,
+    a_guard_that_is_dropped_hands_the_lock_over,
+    bodies_of_waiters_never_overlap,
+    who_does_not_wait_overtakes_nobody,
+    a_lock_that_is_free_is_not_waited_for,
+    different_keys_have_different_lines,
+    fences_grow_in_the_order_of_the_hand_overs,
+    a_waiter_gets_the_lock_after_its_min_hold_and_not_before,
+    a_waiters_own_min_hold_counts_from_its_grant,
+    re_entry_does_not_stand_in_line,
+);
+
+on_a_cluster!(
     a_hundred_waiters_get_the_lock_in_the_order_of_asking,
     waiters_of_several_managers_get_the_lock_in_the_order_of_asking,
     a_body_that_returns_hands_the_lock_over,

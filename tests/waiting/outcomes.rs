@@ -3,12 +3,24 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
-use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
+use lockmacro_tests::{Backend, on_a_cluster, on_a_plain_thread, on_every_backend};
 
 use crate::line::Line;
 use crate::{LONG, Locked, SOON, lock, ms, served, waiting};
 
 on_every_backend!(
+    a_wait_that_runs_out_is_not_busy_but_timed_out,
+    a_wait_that_runs_out_tells_how_many_were_before,
+    a_wait_runs_out_in_time,
+    a_wait_of_nothing_runs_out_at_once,
+    a_wait_that_runs_out_leaves_the_line,
+    a_busy_body_does_not_run_when_the_wait_runs_out,
+    many_waits_that_run_out_leave_nothing,
+    a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on,
+    a_body_is_skipped_after_the_wait,
+);
+
+on_a_cluster!(
     a_wait_that_runs_out_is_not_busy_but_timed_out,
     a_wait_that_runs_out_tells_how_many_were_before,
     a_wait_runs_out_in_time,

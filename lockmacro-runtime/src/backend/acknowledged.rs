@@ -26,13 +26,12 @@ impl Backend {
         if !redis.is_replicated() {
             return self.renew(claim, ttl);
         }
-        Box::pin(async move {
-            let mut held = true;
-            for part in self.parts(claim) {
-                held &= redis.renew_acknowledged(&part, ttl, within).await?;
-            }
-            Ok(held)
-        })
+        if self.is_in_parts(claim) {
+            return self.renew_parts(claim, move |backend, part| {
+                backend.renew_acknowledged(part, ttl, within)
+            });
+        }
+        Box::pin(redis.renew_acknowledged(claim, ttl, within))
     }
 
     /// Has replicas acknowledge a lock that was granted, however it came. From then on its whole ttl

@@ -8,20 +8,18 @@
 //! and tried again would hold nothing while waiting, and on busy keys would never find all of them
 //! free at one moment, as a key that others wait for is handed over and never free.
 
-use std::future::{pending, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
+use std::future::poll_fn;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{Answer, Asked, Backend, Claim, Failed, Grant, Line, Released};
+use super::{Answer, Asked, Backend, Claim, Failed, Grant, Line};
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
 use crate::fence::Fence;
-use crate::lease::{Lease, Renewal};
-use crate::loss::{LossCause, Lost};
-use crate::waiting::CLAIM;
+use crate::lease::late;
+use crate::waiting::{CLAIM, FOR_EVER};
 
 /// Pause before a renewal that failed is tried again.
 const RETRY: Duration = Duration::from_millis(50);
@@ -33,90 +31,58 @@ impl Backend {
         claim: &'a Claim,
         wait: Option<Duration>,
     ) -> Asked<'a, Result<Answer, Failed>> {
-        let until = wait.map(|wait| Instant::now().checked_add(wait));
-        if let Backend::Redlock(_) = self {
-            // There before its parts, which share them.
-            claim.ballots();
-        }
+        let until = wait.map(|wait| Instant::now() + wait.min(FOR_EVER));
+        let end = until.map(|until| until.max(Instant::now() + self.answer()));
         Box::pin(async move {
             let mut resent = false;
             loop {
-                let last = until.flatten().is_some_and(|until| until <= Instant::now());
-                match Turn::new(self, claim, until, resent).take().await? {
-                    Some(answer) => return Ok(answer),
-                    None if last => {
-                        let error = Lost::new(claim.listed(), LossCause::Taken).into();
-                        return Err(Failed { error, written: true });
-                    }
-                    // What was held is lost: from the beginning.
-                    None => _ = self.release(claim).await,
+                let told = match Turn::new(self, claim, until, end, resent).take().await {
+                    Round::Over(answer) => return answer,
+                    Round::Lost(told) => told,
+                };
+                if until.is_none_or(|until| until <= Instant::now()) {
+                    return told;
                 }
+                // From the beginning.
+                _ = self.release(claim).await;
                 // What it was asking when that was noticed may still arrive.
                 resent |= !claim.is_settled();
             }
         })
     }
-
-    /// Whether a claim is more than can be asked for at once.
-    pub(super) fn is_in_parts(&self, claim: &Claim) -> bool {
-        !claim.several.is_empty() && self.at_once(&claim.several) < claim.several.len()
-    }
-
-    pub(super) fn release_parts<'a>(
-        &'a self,
-        claim: &'a Claim,
-    ) -> Asked<'a, Result<Released, LockError>> {
-        Box::pin(async move {
-            let (mut found, mut settled) = (Ok(Released::Held), true);
-            for part in self.parts(claim) {
-                let released = self.release(&part).await;
-                found = found.and_then(|found| released.map(|released| found.max(released)));
-                settled &= part.is_settled();
-            }
-            if let Backend::Redlock(_) = self {
-                claim.settle(settled);
-            }
-            found
-        })
-    }
-
-    pub(super) fn renew_parts<'a>(
-        &'a self,
-        claim: &'a Claim,
-        ttl: Duration,
-    ) -> Asked<'a, Result<bool, LockError>> {
-        Box::pin(async move {
-            let mut held = true;
-            for part in self.parts(claim) {
-                held &= self.renew(&part, ttl).await?;
-            }
-            Ok(held)
-        })
-    }
-
-    pub(super) fn parts(&self, claim: &Claim) -> Vec<Claim> {
-        let (mut parts, mut rest) = (Vec::new(), claim.keys());
-        while !rest.is_empty() {
-            let (part, others) = rest.split_at(self.at_once(rest));
-            parts.push(claim.part(part));
-            rest = others;
-        }
-        parts
-    }
 }
+
+/// How a round ended.
+enum Round {
+    Over(Result<Answer, Failed>),
+    /// What was held is lost again. This is told when there is no time for another round.
+    Lost(Result<Answer, Failed>),
+}
+
+/// Why what was held is lost: an error when the server could not be asked in time, nothing when it
+/// says so.
+type Loss = Option<LockError>;
 
 /// Taking one key after the other.
 struct Turn<'a> {
     backend: &'a Backend,
     claim: &'a Claim,
-    /// Until when to wait, if at all; inside, `None` is for ever.
-    until: Option<Option<Instant>>,
+    /// Until when to wait, if at all.
+    until: Option<Instant>,
+    /// When who waits begins with nothing more: who came with little time gets one answer all the
+    /// same.
+    end: Option<Instant>,
     /// For how long at a time a key is held while others are missing.
     ttl: Duration,
     /// So many are held, from the first on,
     held: usize,
     /// and all of them since then.
     since: Moment,
+    /// The next renewal of what is held, from which moment on it counts; where others are waited
+    /// for. It goes on from part to part: parts may follow each other faster than it is done.
+    renewing: Option<Asked<'a, Result<Moment, Loss>>>,
+    /// Since when those are held that it does not renew yet.
+    added: Option<Moment>,
     fences: Vec<Fence>,
     resent: bool,
 }
@@ -125,43 +91,52 @@ impl<'a> Turn<'a> {
     fn new(
         backend: &'a Backend,
         claim: &'a Claim,
-        until: Option<Option<Instant>>,
+        until: Option<Instant>,
+        end: Option<Instant>,
         resent: bool,
     ) -> Self {
         // Who dies while waiting must not keep what it holds for the whole ttl.
         let ttl = if until.is_some() { claim.ttl.min(CLAIM) } else { claim.ttl };
         let (held, since, fences) = (0, Moment::now(), Vec::new());
-        Self { backend, claim, until, ttl, held, since, fences, resent }
+        let (renewing, added) = (None, None);
+        Self { backend, claim, until, end, ttl, held, since, renewing, added, fences, resent }
     }
 
-    /// Takes all keys, or none; `None` when one was lost again while others were waited for.
-    async fn take(mut self) -> Result<Option<Answer>, Failed> {
+    /// Takes all keys, or none.
+    async fn take(mut self) -> Round {
+        let (backend, claim) = (self.backend, self.claim);
         // The first that is known to be busy.
         let mut busy = None;
         loop {
-            let rest = &self.claim.keys()[self.held..];
+            let rest = &claim.keys()[self.held..];
             if rest.is_empty() {
                 return self.confirmed().await;
             }
+            if self.held > 0 && is_over(self.end) {
+                let detail = format!("{} of {} keys came in time", self.held, claim.keys().len());
+                return Round::Over(Err(too_slow(detail)));
+            }
             let most = busy.map_or(usize::MAX, |busy: usize| busy - self.held);
-            let count = self.backend.at_once(rest).min(most).max(1);
-            let whole = count == self.claim.keys().len();
-            let mut part = self.claim.part(&rest[..count]);
+            let count = backend.at_once(rest).min(most).max(1);
+            let whole = count == claim.keys().len();
+            let mut part = claim.part(&rest[..count]);
             if !whole {
                 part.ttl = self.ttl;
             }
-            let backend = self.backend;
-            let asked = match self.left() {
-                Some(left) if count == 1 => backend.wait(&part, left),
-                _ => backend.ask(&part),
+            let asked = match self.until {
+                Some(until) if count == 1 => {
+                    backend.wait(&part, until.saturating_duration_since(Instant::now()))
+                }
+                until => backend.ask(&part, until),
             };
-            let Some(answer) = self.while_held(&part, asked).await else {
-                return Ok(None);
+            let answer = match self.while_held(&part, asked).await {
+                Ok(answer) => answer,
+                Err(loss) => return self.lost(loss),
             };
             match answer {
                 Ok(Answer::Granted(grant)) if whole => {
                     let resent = self.resent || grant.resent;
-                    return Ok(Some(Answer::Granted(Grant { resent, ..grant })));
+                    return Round::Over(Ok(Answer::Granted(Grant { resent, ..grant })));
                 }
                 Ok(Answer::Granted(grant)) => {
                     self.add(count, grant);
@@ -177,102 +152,130 @@ impl<'a> Turn<'a> {
                 Ok(Answer::Busy { nth, owner, left, line, resent }) => {
                     let resent = !self.gives_back().await || self.resent || resent;
                     let nth = self.held + nth;
-                    return Ok(Some(Answer::Busy { nth, owner, left, line, resent }));
+                    return Round::Over(Ok(Answer::Busy { nth, owner, left, line, resent }));
                 }
-                // The server has said meanwhile that it wants them apart.
-                Err(Failed { written, .. }) if backend.at_once(rest) < count => {
-                    self.resent |= written;
-                }
-                // What it holds only until it has all was over before it knew.
-                Err(Failed { error: LockError::Unavailable { reason, .. }, .. })
-                    if reason == Unavailability::TooSlow && !whole && self.until.is_some() =>
-                {
-                    return Ok(None);
-                }
+                // The server has said meanwhile that it wants them apart, and so wrote nothing.
+                Err(_) if backend.at_once(rest) < count => {}
                 Err(Failed { error, written }) => {
-                    return Err(Failed { error, written: written || self.held > 0 });
+                    let written = written || self.resent || self.held > 0;
+                    return Round::Over(Err(Failed { error, written }));
                 }
             }
         }
     }
 
     fn add(&mut self, count: usize, grant: Grant) {
-        self.since = if self.held == 0 { grant.sent } else { self.since.min(grant.sent) };
+        let first = self.held == 0;
+        self.since = if first { grant.sent } else { self.since.min(grant.sent) };
         self.held += count;
         self.fences.extend(grant.fences.iter());
         self.resent |= grant.resent;
+        if !first {
+            self.added = Some(self.added.map_or(grant.sent, |added| added.min(grant.sent)));
+        } else if self.until.is_some() {
+            self.renewing = Some(self.renewal());
+        }
     }
 
     /// The grant of all keys. Who has waited has them confirmed at one moment, and for the whole ttl.
-    async fn confirmed(mut self) -> Result<Option<Answer>, Failed> {
+    async fn confirmed(mut self) -> Round {
+        let (claim, ttl) = (self.claim, self.claim.ttl);
         if self.until.is_some() {
-            match self.renewed(self.claim.ttl).await {
-                Ok(true) => {}
-                Ok(false) => return Ok(None),
-                Err(error) => return Err(Failed { error, written: true }),
+            match renewed(self.backend, claim, ttl, (self.since, self.ttl), self.end).await {
+                Ok(sent) => self.since = sent,
+                Err(loss) => return self.lost(loss),
             }
         }
+        if late(self.since, ttl) {
+            return Round::Lost(Err(too_slow(format!("the ttl is {ttl:?}"))));
+        }
         let Self { since: sent, fences, resent, .. } = self;
-        let (ttl, fences) = (self.claim.ttl, fences.into_iter().collect());
-        Ok(Some(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences })))
+        let fences = fences.into_iter().collect();
+        Round::Over(Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences })))
     }
 
     /// What comes of asking for a part, unless what is held is lost before.
-    async fn while_held<T>(&mut self, part: &Claim, mut asked: Asked<'_, T>) -> Option<T> {
-        let (claim, resent) = (self.claim, self.resent);
-        let mut lost = pin!(self.lost());
+    async fn while_held<T>(&mut self, part: &Claim, mut asked: Asked<'_, T>) -> Result<T, Loss> {
         poll_fn(|cx| {
             let answer = asked.as_mut().poll(cx);
             // Who is dropped now leaves as much behind as its part.
-            claim.settle(part.is_settled() && !resent);
-            match answer {
-                Poll::Ready(answer) => Poll::Ready(Some(answer)),
-                Poll::Pending => lost.as_mut().poll(cx).map(|()| None),
+            self.claim.settle(part.is_settled() && !self.resent);
+            if let Poll::Ready(answer) = answer {
+                return Poll::Ready(Ok(answer));
             }
+            while let Some(renewing) = &mut self.renewing {
+                match ready!(renewing.as_mut().poll(cx)) {
+                    Ok(sent) => {
+                        self.since = self.added.take().map_or(sent, |added| added.min(sent));
+                        self.renewing = Some(self.renewal());
+                    }
+                    Err(loss) => return Poll::Ready(Err(loss)),
+                }
+            }
+            Poll::Pending
         })
         .await
     }
 
-    /// Renews what is held until it is lost, where others are waited for.
-    async fn lost(&mut self) {
-        if self.held == 0 || self.until.is_none() {
-            return pending().await;
-        }
-        loop {
-            sleep((self.ttl / 3).saturating_sub(Moment::now().since(self.since))).await;
-            if !matches!(self.renewed(self.ttl).await, Ok(true)) {
-                return;
-            }
-        }
-    }
-
-    /// Has what is held count `ttl` anew; tells whether all of it was still held.
-    async fn renewed(&mut self, ttl: Duration) -> Result<bool, LockError> {
+    /// The next renewal of what is held now.
+    fn renewal(&self) -> Asked<'a, Result<Moment, Loss>> {
+        let (backend, since, ttl, end) = (self.backend, self.since, self.ttl, self.end);
         let held = self.claim.part(&self.claim.keys()[..self.held]);
-        loop {
-            let sent = Moment::now();
-            match self.backend.renew(&held, ttl).await {
-                Err(_) if self.is_believed() => sleep(RETRY).await,
-                answer => {
-                    self.since = sent;
-                    return answer;
-                }
-            }
-        }
+        Box::pin(async move {
+            sleep((ttl / 3).saturating_sub(Moment::now().since(since))).await;
+            renewed(backend, &held, ttl, (since, ttl), end).await
+        })
     }
 
-    fn is_believed(&self) -> bool {
-        Lease::new(self.since, self.ttl, Renewal::Off).remaining(Moment::now()).is_ok()
+    fn lost(&self, loss: Loss) -> Round {
+        match loss {
+            Some(error @ LockError::Unavailable { .. }) => {
+                Round::Lost(Err(Failed { error, written: true }))
+            }
+            // It would be the same again.
+            Some(error) => Round::Over(Err(Failed { error, written: true })),
+            // Nothing is known of who has it now.
+            None => {
+                let nth = self.held.min(self.claim.keys().len() - 1);
+                let (owner, left, line) = (None, None, Line::Left(0));
+                Round::Lost(Ok(Answer::Busy { nth, owner, left, line, resent: true }))
+            }
+        }
     }
 
     /// Gives back what is held; tells whether nothing is left of it.
-    async fn gives_back(&self) -> bool {
+    async fn gives_back(&mut self) -> bool {
         self.held == 0 || self.backend.release(self.claim).await.is_ok()
     }
+}
 
-    /// How long there still is to wait, if at all.
-    fn left(&self) -> Option<Duration> {
-        let until = self.until?;
-        Some(until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now())))
+/// Has what is held, since when and for how long, count `ttl` anew: from which moment on it does.
+/// While it is held and there is time, what fails is tried again.
+async fn renewed(
+    backend: &Backend,
+    held: &Claim,
+    ttl: Duration,
+    (since, lasts): (Moment, Duration),
+    end: Option<Instant>,
+) -> Result<Moment, Loss> {
+    loop {
+        let sent = Moment::now();
+        match backend.renew(held, ttl).await {
+            Ok(true) => return Ok(sent),
+            Ok(false) => return Err(None),
+            Err(LockError::Unavailable { .. }) if !late(since, lasts) && !is_over(end) => {
+                sleep(RETRY).await;
+            }
+            Err(error) => return Err(Some(error)),
+        }
     }
+}
+
+fn is_over(end: Option<Instant>) -> bool {
+    end.is_some_and(|end| end <= Instant::now())
+}
+
+fn too_slow(detail: String) -> Failed {
+    let error = LockError::Unavailable { reason: Unavailability::TooSlow, detail };
+    Failed { error, written: true }
 }

@@ -3,6 +3,7 @@
 mod acknowledged;
 mod in_turn;
 mod memory;
+mod parts;
 mod redis;
 mod redlock;
 
@@ -11,6 +12,8 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::clock::Moment;
 use crate::error::LockError;
@@ -219,14 +222,23 @@ impl Backend {
     /// Asks for a lock once; for several keys all or nothing. Idempotent for a token. When it is
     /// dropped, the token may have been written all the same.
     pub(crate) fn acquire<'a>(&'a self, claim: &'a Claim) -> Asked<'a, Result<Answer, Failed>> {
-        if claim.several.is_empty() { self.ask(claim) } else { self.take_in_turn(claim, None) }
+        if claim.several.is_empty() {
+            self.ask(claim, None)
+        } else {
+            self.take_in_turn(claim, None)
+        }
     }
 
-    /// Asks for one key, or for several that can be asked for at once.
-    fn ask<'a>(&'a self, claim: &'a Claim) -> Asked<'a, Result<Answer, Failed>> {
+    /// Asks for one key, or for several that can be asked for at once. A server in trouble is given
+    /// until then, if its caller waits anyway.
+    fn ask<'a>(
+        &'a self,
+        claim: &'a Claim,
+        until: Option<Instant>,
+    ) -> Asked<'a, Result<Answer, Failed>> {
         match self {
             Backend::Memory(memory) => Box::pin(async move { Ok(memory.acquire(claim)) }),
-            Backend::Redis(redis) => Box::pin(redis.acquire(claim)),
+            Backend::Redis(redis) => Box::pin(redis.acquire(claim, until)),
             Backend::Redlock(redlock) => Box::pin(redlock.acquire(claim)),
         }
     }
@@ -245,6 +257,15 @@ impl Backend {
             Backend::Memory(memory) => Box::pin(async move { Ok(memory.wait(claim, wait).await) }),
             Backend::Redis(redis) => Box::pin(redis.wait(claim, wait)),
             Backend::Redlock(redlock) => Box::pin(redlock.wait(claim, wait)),
+        }
+    }
+
+    /// How long an answer may take.
+    fn answer(&self) -> Duration {
+        match self {
+            Backend::Memory(_) => Duration::ZERO,
+            Backend::Redis(redis) => redis.answer(),
+            Backend::Redlock(redlock) => redlock.answer(),
         }
     }
 
@@ -281,7 +302,7 @@ impl Backend {
         ttl: Duration,
     ) -> Asked<'a, Result<bool, LockError>> {
         if self.is_in_parts(claim) {
-            return self.renew_parts(claim, ttl);
+            return self.renew_parts(claim, move |backend, part| backend.renew(part, ttl));
         }
         match self {
             Backend::Memory(memory) => Box::pin(async move { Ok(memory.renew(claim, ttl)) }),

@@ -36,6 +36,13 @@ impl Changes {
         Arc::new(Self { all: Arc::clone(&self.all), ..Self::default() })
     }
 
+    /// Takes note that another node has what one had.
+    pub(super) fn moved(&self) {
+        if let Some(tell) = self.all.told.get() {
+            tell();
+        }
+    }
+
     /// Takes note that a connection is of no more use.
     pub(super) fn broke(&self) {
         self.all.broken.store(true, Ordering::SeqCst);
@@ -48,10 +55,8 @@ impl Changes {
             last.replace(at.clone()).is_some_and(|last| last != *at)
         };
         let moves = self.moves.fetch_add(u64::from(moved), Ordering::SeqCst) + u64::from(moved);
-        if (self.all.broken.swap(false, Ordering::SeqCst) || moved)
-            && let Some(tell) = self.all.told.get()
-        {
-            tell();
+        if self.all.broken.swap(false, Ordering::SeqCst) || moved {
+            self.moved();
         }
         moves
     }

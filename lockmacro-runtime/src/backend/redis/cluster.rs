@@ -100,6 +100,12 @@ impl Cluster {
         self.learnt(until).await
     }
 
+    /// Has slots that are another node's noticed.
+    pub(super) async fn look(&self, until: Instant) {
+        // Who cannot be asked now is asked again.
+        let _ = self.learnt(until).await;
+    }
+
     /// Ends all connections; the next calls make new ones.
     pub(super) fn disconnect(&self) {
         self.map().nodes().for_each(Node::disconnect);
@@ -191,6 +197,10 @@ impl Cluster {
             };
             let pause = if more { STAGGER } else { self.0.timeout };
             match timeout(pause, asked.join_next()).await {
+                // One that has forgotten its cluster knows nothing.
+                Ok(Some(Ok((Ok(ranges), _)))) if ranges.is_empty() => {
+                    trouble = down("no slot is given to a node");
+                }
                 Ok(Some(Ok((Ok(ranges), node)))) => {
                     self.take(&node, ranges)?;
                     return Ok(());
@@ -215,7 +225,12 @@ impl Cluster {
             *map = next.known();
             moved
         };
-        self.0.grants.waiters.alarm_where(|slot| moved.contains(&slot));
+        if !moved.is_empty() {
+            self.0.grants.waiters.alarm_where(|slot| moved.contains(&slot));
+            // A replica that has taken over may not know our locks. Whoever learns its first map
+            // cannot tell, because it may have changed since the locks were granted.
+            told.changes().moved();
+        }
         Ok(())
     }
 

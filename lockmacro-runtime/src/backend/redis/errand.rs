@@ -42,6 +42,12 @@ impl<T: Clone + Send + Sync + 'static> Errand<T> {
         drop(self.join(work));
     }
 
+    /// Keeps no longer what came of the work, when it is over.
+    pub(super) fn forget(&self) {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        under_way.take_if(|work| work.result.has_changed().is_err());
+    }
+
     fn join<W>(&self, work: impl FnOnce() -> W) -> watch::Receiver<Option<T>>
     where
         W: Future<Output = T> + Send + 'static,

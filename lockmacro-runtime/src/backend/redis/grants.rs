@@ -105,13 +105,12 @@ impl Channels {
     /// Which slots were asked for in the last `time`; `None` when all that are heard were.
     pub(super) fn wanted(&self, time: Duration) -> Option<Vec<u16>> {
         let channels = self.channels();
+        let heard = || channels.iter().filter(|(_, channel)| channel.heard);
         let wanted = |channel: &Channel| channel.used.elapsed() < time;
-        if channels.values().all(wanted) {
+        if heard().all(|(_, channel)| wanted(channel)) {
             return None;
         }
-        Some(
-            channels.iter().filter(|(_, channel)| wanted(channel)).map(|(slot, _)| *slot).collect(),
-        )
+        Some(heard().filter(|(_, channel)| wanted(channel)).map(|(slot, _)| *slot).collect())
     }
 
     /// Has everybody ask again who hears by this connection.

@@ -9,21 +9,19 @@ use super::node::{Node, Patience};
 use super::script::ACQUIRE;
 use super::tries::Tries;
 use super::trouble::{Passing, Trouble};
-use super::{CLAIM_MS, Nodes, Redis, Reply, answer, late};
+use super::{CLAIM_MS, Nodes, Redis, Reply, answer};
 use crate::backend::{Answer, Claim, Failed, Grant, Line};
 use crate::clock::Moment;
 use crate::error::Unavailability;
 use crate::key::LockKey;
+use crate::lease::late;
 use crate::side::slot;
-use crate::waiting::{Handover, News, PLACE, PLACES, Sample, Waiter, tick};
-
-/// An instant that far away stands for none.
-const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+use crate::waiting::{FOR_EVER, Handover, News, PLACE, PLACES, Sample, Waiter, tick};
 
 impl Redis {
     /// Waits in line for at most `wait`.
     pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Result<Answer, Failed> {
-        let until = Instant::now().checked_add(wait);
+        let until = Instant::now() + wait.min(FOR_EVER);
         let waiter = self.grants().waiters.join(self.slot_of(&claim.key));
         let mut resent = false;
         loop {
@@ -51,10 +49,10 @@ impl Redis {
         &self,
         claim: &Claim,
         waiter: &Waiter,
-        until: Option<Instant>,
+        until: Instant,
         resent: &mut bool,
     ) -> Told {
-        let over = until.is_some_and(|until| until <= Instant::now());
+        let over = until <= Instant::now();
         let mut tries = Tries::new(self.patience_while_waiting(until));
         claim.settle(false);
         let (reply, heard) = match self.ask_until_answered(claim, waiter, &mut tries).await {
@@ -85,8 +83,7 @@ impl Redis {
         let line = match place {
             Some((Some(rank), sample)) if !over => {
                 let pause = Instant::now() + tick(rank, left, heard, fastrand::f64());
-                let pause = until.map_or(pause, |until| until.min(pause));
-                return Told::InLine { sample, pause };
+                return Told::InLine { sample, pause: until.min(pause) };
             }
             Some((Some(rank), _)) => Line::Left(rank),
             _ => Line::Full,
@@ -170,9 +167,8 @@ impl Redis {
     }
 
     /// A server in trouble is given as long as the caller waits anyway.
-    fn patience_while_waiting(&self, until: Option<Instant>) -> Patience {
+    pub(super) fn patience_while_waiting(&self, until: Instant) -> Patience {
         let patience = self.patience();
-        let until = until.unwrap_or_else(|| Instant::now() + FOR_EVER);
         Patience { until: until.max(Instant::now() + patience.answer), ..patience }
     }
 }

@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
+use tokio::time::Instant;
 
 use self::cluster::Cluster;
 use self::grants::Grants;
@@ -45,7 +46,7 @@ use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
 use crate::fence::{Fence, Fences};
 use crate::key::LockKey;
-use crate::lease::{Lease, Renewal};
+use crate::lease::late;
 use crate::token::label_of;
 use crate::waiting::Sample;
 
@@ -130,13 +131,17 @@ impl Redis {
     }
 
     pub(crate) fn fails_over(&self) -> bool {
-        matches!(&self.nodes, Nodes::One(node) if node.fails_over())
+        match &self.nodes {
+            Nodes::One(node) => node.fails_over(),
+            Nodes::Cluster(_) => true,
+        }
     }
 
     /// Has a server that stands still, or is no primary any more, noticed.
     pub(crate) async fn look(&self) {
-        if let Nodes::One(node) = &self.nodes {
-            node.look(self.brief()).await;
+        match &self.nodes {
+            Nodes::One(node) => node.look(self.brief()).await,
+            Nodes::Cluster(cluster) => cluster.look(self.brief().until).await,
         }
     }
 
@@ -147,8 +152,14 @@ impl Redis {
         }
     }
 
-    pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
-        let mut tries = Tries::new(self.patience());
+    /// Asks for a lock once; a server in trouble is given the timeout, or until then.
+    pub(crate) async fn acquire(
+        &self,
+        claim: &Claim,
+        until: Option<Instant>,
+    ) -> Result<Answer, Failed> {
+        let waiting = until.map(|until| self.patience_while_waiting(until));
+        let mut tries = Tries::new(waiting.unwrap_or_else(|| self.patience()));
         loop {
             // A plain SET would not know what an earlier try has set.
             let first = !tries.unknown;
@@ -311,14 +322,18 @@ impl Redis {
         }
     }
 
+    /// How long an answer may take.
+    pub(crate) fn answer(&self) -> Duration {
+        self.timeout / TRIES
+    }
+
     fn patience(&self) -> Patience {
-        Patience::new(self.timeout / TRIES, self.timeout)
+        Patience::new(self.answer(), self.timeout)
     }
 
     /// The patience of somebody who has other things to do: one answer's time for all.
     fn brief(&self) -> Patience {
-        let answer = self.timeout / TRIES;
-        Patience::new(answer, answer)
+        Patience::new(self.answer(), self.answer())
     }
 }
 
@@ -366,10 +381,6 @@ enum Reply {
 /// Whether keys of one lock are at different nodes, because their slot is being moved.
 fn is_split(error: &LockError) -> bool {
     matches!(error, LockError::Unavailable { detail, .. } if detail.starts_with("TRYAGAIN"))
-}
-
-fn late(sent: Moment, ttl: Duration) -> bool {
-    Lease::new(sent, ttl, Renewal::Off).remaining(Moment::now()).is_err()
 }
 
 fn number(reply: &[u8]) -> Option<u64> {

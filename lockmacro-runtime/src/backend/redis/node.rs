@@ -278,6 +278,8 @@ impl Node {
         match &mut *self.live() {
             Some(live) if live.is(last) => {
                 *live = next;
+                // Or the last one would stay open with its result.
+                self.inner.connecting.forget();
                 true
             }
             _ => false,

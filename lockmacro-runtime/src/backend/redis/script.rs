@@ -27,7 +27,7 @@ macro_rules! script {
 }
 
 pub(super) static ACQUIRE: Script =
-    script!(["q", "w", "f"], "scripts/queue.lua", "scripts/acquire.lua");
+    script!(["q", "w", "f"], "scripts/queue.lua", "scripts/grant.lua", "scripts/acquire.lua");
 pub(super) static RELEASE: Script =
     script!(["q", "w", "f"], "scripts/alone.lua", "scripts/queue.lua", "scripts/release.lua");
 pub(super) static FREE: Script = script!([], "scripts/free.lua");
@@ -35,8 +35,13 @@ pub(super) static RENEW: Script = script!([], "scripts/renew.lua");
 pub(super) static RAISE: Script = script!(["f"], "scripts/raise.lua");
 
 /// What is for several locks: `each.lua` does with each of them what stands before it.
-pub(super) static ACQUIRE_ALL: Script =
-    script!(["q", "w", "f"], "scripts/several.lua", "scripts/queue.lua", "scripts/acquire_all.lua");
+pub(super) static ACQUIRE_ALL: Script = script!(
+    ["q", "w", "f"],
+    "scripts/several.lua",
+    "scripts/queue.lua",
+    "scripts/grant.lua",
+    "scripts/acquire_all.lua"
+);
 pub(super) static RELEASE_EACH: Script = script!(
     ["q", "w", "f"],
     "scripts/several.lua",

@@ -330,6 +330,11 @@ impl Redlock {
         if ttl <= longest { Ok(()) } else { Err(LockError::InvalidTtl { ttl, longest }) }
     }
 
+    /// How long an answer may take.
+    pub(crate) fn answer(&self) -> Duration {
+        self.nodes.all.first().map_or(NODE, |node| node.redis.answer())
+    }
+
     fn count(&self) -> usize {
         self.nodes.all.len()
     }

@@ -1,6 +1,7 @@
 -- Asks for a lock: when the plain SET said no, when its answer never came, when the grant is to
 -- come with a fence, and to stand in line. Idempotent for a token: a lock that is already its own
--- is granted again, with the whole ttl and the same fence; a place in line is kept and refreshed.
+-- is granted again, with the whole ttl at least and the same fence; a place in line is kept and
+-- refreshed.
 --
 -- ARGV[1]  the token
 -- ARGV[2]  the ttl in milliseconds
@@ -33,12 +34,9 @@ local function stand_in_line()
 end
 
 local function grant(again)
-  local fence
-  if fenced == '1' then
-    fence = again and redis.call('GET', KEYS[4]) or next_fence()
-  end
-  redis.call('SET', KEYS[1], token, 'PX', ttl)
-  return fence or 1
+  local fence = fenced == '1' and fence_of(again) or 1
+  take(token, ttl, again)
+  return fence
 end
 
 local held = redis.call('GETEX', KEYS[1])

@@ -1,4 +1,5 @@
--- Asks for several locks: all or nothing. Idempotent for a token.
+-- Asks for several locks: all or nothing. Idempotent for a token: a lock that is already its own
+-- keeps its fence, and what is left of a longer ttl.
 --
 -- ARGV[1]  the token
 -- ARGV[2]  the ttl in milliseconds
@@ -9,6 +10,8 @@
 --          is busy
 local token, ttl, fenced, claim = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
+-- Which ones are ours already.
+local again = {}
 for nth = 1, locks do
   turn_to(nth)
   local held = redis.pcall('GETEX', KEYS[1])
@@ -25,14 +28,25 @@ for nth = 1, locks do
   if held and held ~= token then
     return { redis.call('PTTL', KEYS[1]), string.sub(held, 1, 256), nth - 1 }
   end
+  again[nth] = held == token
 end
 
+-- All fences before the first lock: one that fails must leave no lock behind.
 local fences = {}
+for nth = 1, fenced == '1' and locks or 0 do
+  turn_to(nth)
+  local done, fence = pcall(fence_of, again[nth])
+  if not done then
+    local failure = type(fence) == 'table' and fence.err or fence
+    if string.find(failure, 'WRONGTYPE', 1, true) then
+      return { nth - 1 }
+    end
+    error(fence, 0)
+  end
+  fences[nth] = fence
+end
 for nth = 1, locks do
   turn_to(nth)
-  redis.call('SET', KEYS[1], token, 'PX', ttl)
-  if fenced == '1' then
-    fences[nth] = next_fence()
-  end
+  take(token, ttl, again[nth])
 end
 return fenced == '1' and fences or 1

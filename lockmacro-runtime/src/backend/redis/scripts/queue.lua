@@ -63,8 +63,9 @@ end
 -- Hands the lock to who has waited longest and still lives, for at most `claim` milliseconds until
 -- that one has confirmed it; returns its token. nil when nobody waits, false when too many dead ones
 -- were in front. `caller` needs no message: it gets the answer.
+local dead = 0
 local function promote(claim, caller)
-  for _ = 1, DEAD_AT_ONCE do
+  while dead < DEAD_AT_ONCE do
     local head = redis.call('ZPOPMIN', KEYS[2])[1]
     if not head then
       return nil
@@ -85,6 +86,7 @@ local function promote(claim, caller)
       -- Dead, and the next is asked; or listening elsewhere, and to ask again.
       tell(id, channel, '0', 0)
     end
+    dead = dead + 1
   end
   return false
 end

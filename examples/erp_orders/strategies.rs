@@ -1,0 +1,85 @@
+//! The other two ways to handle a busy order: to wait for one's turn, and to have it done later.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use lockmacro_runtime::defer::{DeferredFn, JobState, Worker};
+use lockmacro_runtime::{LockError, LockManager, distributed_lock};
+use tokio::time::sleep;
+
+use crate::desk::{Desk, OrderError, WORK};
+use crate::orders::{Request, order_key};
+use crate::record::Record;
+
+/// What a desk does when an order is busy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Busy {
+    /// It says so, goes on with other orders, and comes back in the next pass
+    Report,
+    /// It waits in line
+    Wait,
+    /// It has the request stored, and a worker does it later
+    Defer,
+}
+
+/// Where the bodies of this process write down what they do: a stored call knows no desk.
+static RECORD: OnceLock<Record> = OnceLock::new();
+
+impl Desk {
+    /// Handles a request when it is its turn.
+    #[distributed_lock(
+        key = order_key(&request.order_no),
+        ttl = "300s",
+        wait = "30s",
+        manager = self.locks
+    )]
+    pub async fn handle_in_turn(&self, request: &Request) -> Result<(), OrderError> {
+        let _presence = self.record.enter(&self.name, request)?;
+        sleep(WORK).await;
+        Ok(())
+    }
+}
+
+/// Handles a request now, or when its order is not busy any more.
+#[distributed_lock(
+    key = order_key(&request.order_no),
+    ttl = "300s",
+    on_busy = defer("50ms", name = "erp.handle")
+)]
+pub async fn handle_or_later(desk: String, request: Request) -> Result<(), OrderError> {
+    let record = RECORD.get().ok_or(LockError::NotInstalled)?;
+    let _presence = record.enter(&desk, &request)?;
+    sleep(WORK).await;
+    Ok(())
+}
+
+/// Makes ready for functions that know no desk.
+pub fn install(locks: &LockManager, record: &Record) -> Result<(), LockError> {
+    RECORD.get_or_init(|| record.clone());
+    locks.install()
+}
+
+/// Does what was deferred, until nothing is left. A service would do so for as long as it runs.
+pub async fn finish(locks: &LockManager) -> Result<(), LockError> {
+    let handle = handle_or_later::deferred;
+    let worker = Worker::new(locks).register(handle());
+    worker.run_until(until_empty(locks, handle())).await?;
+    locks.shutdown(Duration::from_secs(5)).await
+}
+
+async fn until_empty<A>(locks: &LockManager, function: DeferredFn<A>) {
+    let deferrer = locks.deferrer();
+    loop {
+        let mut left = 0;
+        // In this order: what goes from one to the other is seen in one of them.
+        for state in [JobState::Running, JobState::Waiting, JobState::Running] {
+            let page = deferrer.list(function.name().into(), state, 0, 0).await;
+            left += page.map_or(1, |page| page.total);
+        }
+        if left == 0 {
+            return;
+        }
+        sleep(WORK).await;
+    }
+}

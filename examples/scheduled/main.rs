@@ -1,0 +1,174 @@
+//! One job, deployed on three machines, and each of its runs is done by one of them.
+//!
+//! ```text
+//! cargo run --example scheduled                                # no server: tasks of one process
+//! REDIS_URL=redis://127.0.0.1 cargo run --example scheduled    # three processes
+//! ```
+//!
+//! Every instance wakes up at every tick and calls `report`. The lock of a tick is had by the first that
+//! comes; `on_busy = skip` lets the others do nothing, and `min_hold` keeps the key until the slowest of
+//! them has looked. Half-way one instance is killed: the others go on. At the end the printed timeline
+//! is checked.
+//!
+//! Exit code: 0 every tick was done once, 1 it was not, 2 the run could not start.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::process::{ExitCode, Stdio};
+use std::time::{Duration, SystemTime};
+
+use clap::Parser;
+use lockmacro_runtime::{LockManager, distributed_lock};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+const INSTANCES: [&str; 3] = ["anna", "bert", "cleo"];
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Runs a job on three instances, each of its ticks on one of them.
+#[derive(Debug, Clone, Parser)]
+struct Args {
+    /// How many ticks
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(4..))]
+    ticks: u64,
+    /// How far apart they are, in milliseconds
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(100..))]
+    period: u64,
+    /// The one instance that this process is, when another one has started it
+    #[arg(long, hide = true)]
+    only: Option<String>,
+}
+
+/// The job. Ticks are numbered by the clock, so that every instance means the same one.
+#[distributed_lock(
+    key = "report:<tick>",
+    ttl = "30s",
+    min_hold = "30s",
+    on_busy = skip,
+    manager = locks
+)]
+async fn report(locks: &LockManager, tick: u64) -> Option<u64> {
+    // The work.
+    sleep(Duration::from_millis(20)).await;
+    Some(tick)
+}
+
+/// What runs on every machine: at every tick it tries to do the job, and says so when it did.
+async fn instance(args: Args, name: &str, done: impl Fn(&str, u64)) -> Result<(), Failure> {
+    let url = redis_url().unwrap_or_else(|| "memory://".to_owned());
+    let locks = LockManager::builder().label(name).connect(&url).await?;
+    loop {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+        let period = Duration::from_millis(args.period);
+        let tick = now.as_millis() as u64 / args.period;
+        sleep(period - Duration::from_millis(now.as_millis() as u64 % args.period)).await;
+        if let Some(tick) = report(&locks, tick + 1).await {
+            done(name, tick);
+        }
+    }
+}
+
+/// The server to use, when there is one.
+fn redis_url() -> Option<String> {
+    std::env::var("REDIS_URL").ok().filter(|url| !url.is_empty() && url != "memory://")
+}
+
+/// Runs an instance as a task, or as a process, until it is aborted.
+async fn start(args: Args, name: &'static str, done: UnboundedSender<(String, u64)>) {
+    let ended = if redis_url().is_some() {
+        process(&args, name, &done).await
+    } else {
+        let say = |name: &str, tick| {
+            // Nobody listens any more when the run is over.
+            let _ = done.send((name.to_owned(), tick));
+        };
+        instance(args, name, say).await
+    };
+    if let Err(error) = ended {
+        eprintln!("{name}: {error}");
+    }
+}
+
+async fn process(
+    args: &Args,
+    name: &str,
+    done: &UnboundedSender<(String, u64)>,
+) -> Result<(), Failure> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["--only", name, "--period", &args.period.to_string()])
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let output = child.stdout.take().ok_or("it has no output")?;
+    let mut lines = BufReader::new(output).lines();
+    while let Some(line) = lines.next_line().await? {
+        done.send((name.to_owned(), line.parse()?))?;
+    }
+    Err("it ended".into())
+}
+
+/// Runs all instances, kills one half-way, and tells whether every tick was done once.
+async fn run(args: &Args) -> Result<bool, Failure> {
+    if let Some(url) = redis_url() {
+        // A server that is not there is told once, and not by every instance.
+        LockManager::connect(&url).await?;
+    }
+    let (done, mut heard) = unbounded_channel();
+    let mut running = JoinSet::new();
+    let mut handles = Vec::new();
+    for name in INSTANCES {
+        handles.push(running.spawn(start(args.clone(), name, done.clone())));
+    }
+    let mut timeline: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    let mut killed = None;
+    println!("tick  {}", INSTANCES.join("  "));
+    while (timeline.len() as u64) < args.ticks {
+        // A run that stands still is one that fails.
+        let patience = Duration::from_millis(args.period * 4) + Duration::from_secs(5);
+        let Ok(Some((name, tick))) = timeout(patience, heard.recv()).await else { break };
+        let who = timeline.entry(tick).or_default();
+        who.push(name.clone());
+        let marks = INSTANCES.map(|instance| match (instance == name, Some(instance) == killed) {
+            (true, _) => " ## ",
+            (_, true) => "    ",
+            _ => " .  ",
+        });
+        println!("{:>4}  {}", tick % 10_000, marks.join("  ").trim_end());
+        if killed.is_none() && timeline.len() as u64 >= args.ticks / 2 {
+            let nth = INSTANCES.iter().position(|instance| *instance == name).unwrap_or_default();
+            handles[nth].abort();
+            killed = Some(INSTANCES[nth]);
+            println!("      {name} is killed");
+        }
+    }
+    running.shutdown().await;
+    let first = timeline.keys().next().copied().unwrap_or_default();
+    let missing: Vec<_> =
+        (first..first + args.ticks).filter(|tick| !timeline.contains_key(tick)).collect();
+    let twice: Vec<_> = timeline.iter().filter(|(_, who)| who.len() > 1).collect();
+    println!("{} ticks, {} missing, {} done twice", timeline.len(), missing.len(), twice.len());
+    let well = missing.is_empty() && twice.is_empty();
+    println!("{}", if well { "ok" } else { "NOT OK" });
+    Ok(well)
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = match args.only.clone() {
+        Some(name) => instance(args, &name, |_, tick| println!("{tick}")).await.map(|()| true),
+        None => run(&args).await,
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

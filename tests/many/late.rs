@@ -1,0 +1,69 @@
+//! Questions that reach the server late, when something else has been said meanwhile.
+
+use std::time::Instant;
+
+use lockmacro_runtime::LockManager;
+use lockmacro_tests::{Fault, Proxy, Server};
+use tokio::time::timeout;
+
+use crate::{CLAIM, LONG, Locked, SOON, lock, many, ms};
+
+/// What is held while another key is waited for is asked for with a short ttl, and confirmed with the
+/// whole one.
+#[tokio::test]
+async fn a_late_question_for_a_part_does_not_shorten_what_was_confirmed() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let ours = LockManager::builder().timeout(ms(1_200)).connect(&proxy.url()).await;
+    let (ours, theirs) = (ours.expect("there"), LockManager::connect(&server.url()).await);
+    let theirs = theirs.expect("there");
+    // All scripts are loaded.
+    let busy = lock(&theirs, "order:b").ttl(ms(300)).acquire().await.expect("free");
+    let all = many(&ours, ["order:a", "order:b"]).wait(LONG).run(async { Locked::Ok(()) });
+    all.await.expect("served");
+    drop(busy);
+
+    let busy = lock(&theirs, "order:b").acquire().await.expect("free");
+    // The question in line for the first key is the first that tells how many places there are.
+    proxy.on_next("10000", Fault::HoldCommand(ms(2_500)));
+    let mut waiter = Box::pin(many(&ours, ["order:a", "order:b"]).wait(LONG).acquire());
+    let mut admin = server.admin();
+    let start = Instant::now();
+    while admin.get("order:a").is_none() {
+        timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
+        assert!(start.elapsed() < SOON, "the first key is not held");
+    }
+    busy.release().await.expect("still held");
+    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    proxy.held_commands_arrive().await;
+    let left = server.admin().ttl("order:a").expect("it is held");
+    assert!(left > CLAIM && left >= guard.remaining(), "{left:?}, not {:?}", guard.remaining());
+    guard.release().await.expect("still held");
+}
+
+#[tokio::test]
+async fn a_late_question_does_not_shorten_what_was_extended() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let ours = LockManager::builder().timeout(ms(1_200)).connect(&proxy.url()).await;
+    let ours = ours.expect("there");
+    for several in [false, true] {
+        let acquire = async || {
+            if several {
+                let lock = many(&ours, ["order:a", "order:b"]).ttl(CLAIM);
+                lock.acquire_fenced().await.expect("free").0
+            } else {
+                lock(&ours, "order:a").ttl(CLAIM).acquire_fenced().await.expect("free").0
+            }
+        };
+        // The script is loaded.
+        acquire().await.release().await.expect("still held");
+        proxy.on_next("EVALSHA", Fault::HoldCommand(ms(1_500)));
+        let guard = acquire().await;
+        guard.extend(LONG).await.expect("still held");
+        proxy.held_commands_arrive().await;
+        let left = server.admin().ttl("order:a").expect("it is held");
+        assert!(left > CLAIM && left >= guard.remaining(), "{left:?}, {:?}", guard.remaining());
+        guard.release().await.expect("still held");
+    }
+}

@@ -1,0 +1,136 @@
+//! Keys of several slots, which a server wants to be asked for apart.
+
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::{LockError, LockManager, Unavailability};
+use lockmacro_tests::{Backend, Fault, Proxy, eventually};
+use tokio::time::timeout;
+
+use crate::{LONG, Locked, SOON, become_free, busy_key, keys, lock, many, ms};
+
+/// A manager with all the time it wants, behind a proxy, that knows of the slots.
+async fn through(proxy: &Proxy, timeout: Duration, keys: &[String]) -> LockManager {
+    let builder = LockManager::builder().timeout(timeout);
+    let manager = builder.connect(&proxy.url()).await.expect("there");
+    many(&manager, keys).wait(LONG).run(async { Locked::Ok(()) }).await.expect("free");
+    manager
+}
+
+fn is_too_slow(error: &LockError) -> bool {
+    matches!(error, LockError::Unavailable { reason: Unavailability::TooSlow, .. })
+}
+
+#[tokio::test]
+async fn the_lease_counts_from_before_the_first_key_was_asked_for() {
+    let backend = Backend::slots().await;
+    let (proxy, keys) = (backend.proxy(), keys::<2>(&backend));
+    let manager = through(&proxy, LONG, &keys).await;
+    let (ttl, start) = (ms(10_000), Instant::now());
+    proxy.on_next("SET", Fault::DelayReply(ms(600)));
+    let guard = many(&manager, &keys).ttl(ttl).acquire().await.expect("free");
+    assert!(proxy.orders_are_done());
+    let believed = start.elapsed() + guard.remaining();
+    assert!(believed < ttl, "{believed:?}");
+    guard.release().await.expect("still held");
+}
+
+#[tokio::test]
+async fn keys_that_came_too_slowly_are_given_back() {
+    let backend = Backend::slots().await;
+    let (proxy, keys) = (backend.proxy(), keys::<3>(&backend));
+    let manager = through(&proxy, LONG, &keys).await;
+    for _ in 0..2 {
+        proxy.on_next("SET", Fault::DelayReply(ms(1_100)));
+    }
+    let lock = many(&manager, &keys).ttl(ms(2_000));
+    let error = lock.acquire().await.expect_err("the first is over already");
+    assert!(proxy.orders_are_done() && is_too_slow(&error), "{error}");
+    backend.keeps_nothing().await;
+}
+
+#[tokio::test]
+async fn a_wait_ends_in_time_where_each_key_takes_long() {
+    let backend = Backend::slots().await;
+    let (proxy, keys) = (backend.proxy(), keys::<8>(&backend));
+    let manager = through(&proxy, ms(4_000), &keys).await;
+    for _ in 0..8 {
+        proxy.on_next("10000", Fault::DelayReply(ms(600)));
+    }
+    let start = Instant::now();
+    let error = many(&manager, &keys).wait(ms(100)).acquire().await.expect_err("no time");
+    assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
+    assert!(start.elapsed() < ms(4_000), "after {:?}", start.elapsed());
+    backend.keeps_nothing().await;
+}
+
+/// Answers come so slowly that renewals are due long before all keys are held, and every renewal
+/// takes longer than the next key.
+#[tokio::test]
+async fn free_keys_of_many_slots_are_held_while_the_others_are_asked_for() {
+    let backend = Backend::slots().await;
+    let keys: Vec<_> = (0..64).map(|nth| backend.key(&format!("order:{nth}"))).collect();
+    let proxy = backend.proxy();
+    let manager = through(&proxy, LONG, &keys).await;
+    for _ in 0..keys.len() {
+        proxy.on_next("10000", Fault::DelayReply(ms(40)));
+    }
+    let waiter = many(&manager, &keys).ttl(ms(1_500)).wait(LONG).acquire();
+    let guard = timeout(SOON, waiter).await.expect("in time").expect("free");
+    guard.release().await.expect("still held");
+    backend.keeps_nothing().await;
+}
+
+#[tokio::test]
+async fn who_finds_something_that_is_no_lock_gives_back_the_keys_before_it() {
+    let backend = Backend::slots().await;
+    let (manager, keys) = (backend.manager().await, keys::<3>(&backend));
+    let mut admin = backend.admin().expect("a server");
+    admin.ask::<()>(&["RPUSH", &keys[2], "a list"]);
+    for wait in [None, Some(LONG)] {
+        let lock = many(&manager, &keys);
+        let lock = if let Some(wait) = wait { lock.wait(wait) } else { lock };
+        let error = lock.acquire().await.expect_err("no lock");
+        assert!(matches!(error, LockError::KeyNotALock { .. }), "{error}");
+        assert_eq!(busy_key(&error), keys[2]);
+        become_free(&backend, &keys[..2]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_release_gives_back_what_it_can() {
+    let backend = Backend::slots().await;
+    let keys = keys::<3>(&backend);
+    let mut admin = backend.admin().expect("a server");
+    admin.ask::<()>(&["ACL", "SETUSER", "shop", "on", ">pw", "~*", "&*", "+@all"]);
+    let manager = LockManager::connect(&backend.url().replace("//", "//shop:pw@")).await;
+    let manager = manager.expect("there");
+    for denied in &keys {
+        let guard = many(&manager, &keys).acquire().await.expect("free");
+        admin.ask::<()>(&["ACL", "SETUSER", "shop", "resetkeys", "~lm1:*"]);
+        for key in keys.iter().filter(|key| *key != denied) {
+            admin.ask::<()>(&["ACL", "SETUSER", "shop", &format!("~{key}")]);
+        }
+        let error = guard.release().await.expect_err("denied");
+        assert!(matches!(error, LockError::AccessDenied { .. }), "{error}");
+        assert_eq!(admin.keys(), [denied.as_str()], "given back before the error is told");
+        admin.ask::<()>(&["DEL", denied]);
+        admin.ask::<()>(&["ACL", "SETUSER", "shop", "allkeys"]);
+    }
+}
+
+/// The question for the first key is answered only the second time; the first one arrives when the
+/// key was given back, as another one is busy.
+#[tokio::test]
+async fn a_late_question_for_a_key_that_was_given_back_leaves_no_key() {
+    let backend = Backend::slots().await;
+    let (proxy, keys) = (backend.proxy(), keys::<2>(&backend));
+    let (ours, theirs) = (through(&proxy, ms(1_200), &keys).await, backend.manager().await);
+    let busy = lock(&theirs, &keys[1]).acquire().await.expect("free");
+    proxy.on_next("SET", Fault::HoldCommand(ms(2_000)));
+    let error = many(&ours, &keys).acquire().await.expect_err("busy");
+    assert_eq!(busy_key(&error), keys[1]);
+    proxy.held_commands_arrive().await;
+    eventually("the first key is free", SOON, || backend.is_free(&keys[0])).await;
+    busy.release().await.expect("still held");
+    backend.keeps_nothing().await;
+}
