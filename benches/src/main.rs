@@ -5,6 +5,7 @@
 //! cargo run --release -p lockmacro-benches -- floor       # beside the bare commands
 //! cargo run --release -p lockmacro-benches -- contention  # one hot key, beside rslock and polling
 //! cargo run --release -p lockmacro-benches -- waiters     # 10,000 who wait for one key
+//! cargo run --release -p lockmacro-benches -- redlock     # five nodes, and one of them stopped
 //! cargo run --release -p lockmacro-benches -- leases      # 10,000 leases renewed by one manager
 //! ```
 
@@ -13,6 +14,7 @@ mod contention;
 mod floor;
 mod leases;
 mod measure;
+mod redlock;
 mod waiters;
 
 use std::error::Error;
@@ -44,6 +46,12 @@ enum Bench {
     Contender { url: String },
     /// Many who wait for one key, in a process whose memory is their own
     Waiters(waiters::Args),
+    /// Five nodes, all well and one of them stopped, beside `rslock` and the bare commands
+    Redlock {
+        /// How often everything is measured
+        #[arg(long, default_value_t = 25)]
+        rounds: u32,
+    },
     /// Many leases, renewed by one manager in memory and by one on a server
     Leases(leases::Args),
     /// One such manager, in a process whose memory is its own
@@ -59,7 +67,7 @@ enum Bench {
 async fn main() -> Result<(), Failure> {
     match Args::parse().bench {
         None => {
-            for bench in ["floor", "contention", "waiters", "leases"] {
+            for bench in ["floor", "contention", "waiters", "redlock", "leases"] {
                 let status = Command::new(std::env::current_exe()?).arg(bench).status()?;
                 if !status.success() {
                     return Err(format!("{bench} ended with {status}").into());
@@ -71,6 +79,7 @@ async fn main() -> Result<(), Failure> {
         Some(Bench::Contention(args)) => contention::run(&args).await,
         Some(Bench::Contender { url }) => contention::work(&url).await,
         Some(Bench::Waiters(args)) => waiters::wait(&Server::start().url(), &args).await,
+        Some(Bench::Redlock { rounds }) => redlock::run(rounds).await,
         Some(Bench::Leases(args)) => leases::run(&Server::start().url(), &args),
         Some(Bench::Manager { url, args }) => leases::manage(&url, &args).await,
     }

@@ -104,7 +104,9 @@ async fn run(args: &Args) -> Result<bool, StartError> {
             "--php-like locks keys on a server: set REDIS_URL, as in redis://127.0.0.1".into()
         );
     }
-    let several = url.as_deref().is_some_and(|url| url.contains("-cluster://"));
+    let several = url.as_deref().is_some_and(|url| {
+        ["-cluster://", "-sentinel://", "redlock://"].iter().any(|kind| url.contains(kind))
+    });
     if several && (args.php_like || args.lose) {
         return Err(
             "--php-like and --lose send commands of their own: set REDIS_URL to one server".into(),

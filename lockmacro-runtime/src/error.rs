@@ -114,9 +114,9 @@ pub enum LockError {
         /// How many are waited for.
         wanted: u32,
     },
-    /// The key exists and is not a string, so it is not a lock. Choose another key, or delete
-    /// what is there.
-    #[error("`{key}` is not a lock: the key exists and holds another type of value")]
+    /// The key exists and is not a string, so it is not a lock; or, where a lock is taken away by
+    /// force, no lock of ours. Choose another key, or delete what is there.
+    #[error("`{key}` is not a lock: the key exists and holds something else")]
     #[non_exhaustive]
     KeyNotALock {
         /// The key that is something else.
@@ -311,6 +311,9 @@ pub enum Unavailability {
     /// A call was to be deferred, and these locks' store keeps none.
     #[error("nowhere to keep deferred calls")]
     NoDeferrer,
+    /// So many deferred calls wait that it takes no more.
+    #[error("its queue of deferred calls is full")]
+    QueueFull,
     /// This machine could not give what a lock needs: randomness, or a background thread.
     #[error("this machine is out of resources")]
     Local,

@@ -68,6 +68,12 @@ impl LockKey {
         Self { fault: Some(Box::new(fault)), ..Self::from("") }
     }
 
+    /// Whether it is one of the engine's own.
+    #[cfg(feature = "look")]
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.text.starts_with(RESERVED)
+    }
+
     /// Checks the key before its first use.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         let detail = if let Some(fault) = &self.fault {

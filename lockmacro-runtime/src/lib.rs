@@ -51,6 +51,8 @@
 //!
 //! - `macros` (on by default): the attribute.
 //! - `defer`: `on_busy = defer("30s")`, and the worker for it.
+//! - `look`: which locks are held, by whom, and who waits.
+//! - `cli`: the tool `lockmacro`, which shows that on a terminal.
 //! - `serde`: a [`Fence`] can be stored and sent.
 //! - `tls`: encrypted connections, `rediss://`.
 //! - `metrics`: the numbers below, by the `metrics` crate.
@@ -97,6 +99,8 @@ mod janitor;
 mod key;
 mod lease;
 mod lock;
+#[cfg(feature = "look")]
+pub mod look;
 mod loss;
 mod manager;
 mod many;

@@ -225,6 +225,11 @@ impl LockManager {
         .await
     }
 
+    #[cfg(feature = "defer")]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.closed.load(Ordering::SeqCst)
+    }
+
     /// Waits until the manager is shut down.
     #[cfg(feature = "defer")]
     pub(crate) async fn closed(&self) {

@@ -10,6 +10,9 @@ use crate::error::{LockError, Unavailability};
 const LABEL_MAX: usize = 128;
 /// Hexadecimal digits of the 128 random bits.
 const RANDOM_DIGITS: usize = 32;
+/// Longest token, in bytes.
+#[cfg(feature = "look")]
+pub(crate) const TOKEN_MAX: usize = LABEL_MAX + "/".len() + RANDOM_DIGITS;
 
 /// One acquisition's token. The label may be shown to anybody; the random part is what makes the
 /// lock its holder's own, so it is neither displayed nor debugged.
@@ -34,6 +37,13 @@ impl Token {
             }
         }
         Ok(Self(text))
+    }
+
+    /// A token that was found on a server; `None` for a value of another make.
+    #[cfg(feature = "look")]
+    pub(crate) fn found(stored: &[u8]) -> Option<Self> {
+        let ours = stored.len() <= TOKEN_MAX && label_of(stored).is_some();
+        ours.then(|| std::str::from_utf8(stored).ok())?.map(|text| Self(text.to_owned()))
     }
 
     /// The `nth` token of the same acquisition, where 0 is this one.

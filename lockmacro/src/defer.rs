@@ -1,6 +1,8 @@
 //! `on_busy = defer("30s")`: what can be written in it, which functions can be deferred, and what is
 //! printed beside such a function.
 
+use std::time::Duration;
+
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt as _;
@@ -13,6 +15,8 @@ use crate::duration::{self, Time};
 use crate::item::{Function, Shape};
 use crate::policy::is_path;
 
+/// Longest delay, as the engine has it.
+const DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Tuples of more are not stored.
 const ARGUMENTS_MAX: usize = 16;
 
@@ -41,7 +45,11 @@ impl Defer {
                 "`defer` says after how long the call is tried again: write `defer(\"30s\")`";
             return Err(Error::new(span, message));
         };
-        let delay = duration::time("delay", delay)?;
+        let (place, delay) = (delay.span(), duration::time("delay", delay)?);
+        if delay.literal().is_some_and(|delay| delay > DELAY_MAX) {
+            let message = "this delay is too long: it is at most \"7days\"";
+            return Err(Error::new(place, message));
+        }
         let (mut unique, mut attempts, mut name) = (false, None, None);
         for setting in settings {
             match &setting {

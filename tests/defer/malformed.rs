@@ -15,11 +15,25 @@ async fn what_is_no_call_is_removed_and_the_others_are_run() {
     admin.ask::<()>(&["ZADD", "lm1:wd:{lm1:jobs:f}", "1", "stray"]);
     admin.ask::<()>(&["HSET", "lm1:jobs:f", "odd", "[2]", "odd#n", "many", "odd#k", "k"]);
     admin.ask::<()>(&["ZADD", "lm1:wd:{lm1:jobs:f}", "2", "odd"]);
+    let most = "9223372036854775807";
+    admin.ask::<()>(&[
+        "HSET",
+        "lm1:jobs:f",
+        "big",
+        "[3]",
+        "big#n",
+        most,
+        "big#t",
+        "-1",
+        "big#k",
+        "k",
+    ]);
+    admin.ask::<()>(&["ZADD", "lm1:wd:{lm1:jobs:f}", "2", "big"]);
     admin.ask::<()>(&["HSET", "lm1:jobs:f", "bad", "\u{1}{", "bad#k", "k"]);
     admin.ask::<()>(&["ZADD", "lm1:wd:{lm1:jobs:f}", "3", "bad"]);
     admin.ask::<()>(&["ZADD", "lm1:wi:{lm1:jobs:f}", "99999999999999", "no number"]);
     let working = tokio::spawn(worker(&locks, &function).run());
-    calls.become_so_many(2).await;
+    calls.become_so_many(3).await;
     eventually("given up", IN_TIME, async || count(&locks, "f", JobState::Dead).await == 1).await;
     eventually("no more waits", IN_TIME, async || count(&locks, "f", JobState::Waiting).await == 0)
         .await;

@@ -70,7 +70,98 @@ async fn a_panic_is_a_failure(backend: &Backend) {
     forget(backend).await;
 }
 
+async fn an_error_that_the_return_type_cannot_tell_is_a_failure(backend: &Backend) {
+    let (locks, name) = (backend.manager().await, name("silent"));
+    let manager = locks.clone();
+    let silent = DeferredFn::new(&*name, move |(_,): (u64,)| {
+        let manager = manager.clone();
+        // No key can be empty.
+        async move { Lock::new("").manager(&manager).run_or_skip(async {}).await }
+    });
+    let silent = silent.delay(SOON).attempts(1);
+    put(&locks, &silent, 1).await;
+    let working = tokio::spawn(worker(&locks, &silent).run());
+    eventually("given up", IN_TIME, async || count(&locks, &name, JobState::Dead).await == 1).await;
+    let deferrer = locks.deferrer();
+    let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
+    let error = page.jobs[0].error.clone().unwrap();
+    assert!(error.contains("not a usable key"), "{error}");
+    assert!(deferrer.remove(name.as_str().into(), page.jobs[0].id.clone()).await.unwrap());
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    forget(backend).await;
+}
+
+async fn a_body_that_goes_on_without_an_inner_lock_is_done(backend: &Backend) {
+    let (locks, calls, name) = (backend.manager().await, Calls::default(), name("inner"));
+    let (manager, noted, key) = (locks.clone(), calls.clone(), backend.key("outer"));
+    let function = DeferredFn::new(&*name, move |(number,): (u64,)| {
+        let (manager, noted, key) = (manager.clone(), noted.clone(), key.clone());
+        async move {
+            let body = async {
+                noted.add(number);
+                Lock::new("").manager(&manager).run_or_skip(async {}).await;
+                Ok::<(), LockError>(())
+            };
+            Lock::new(key).manager(&manager).run(body).await
+        }
+    });
+    let function = function.delay(SOON);
+    put(&locks, &function, 1).await;
+    let working = tokio::spawn(worker(&locks, &function).run());
+    calls.become_so_many(1).await;
+    nothing_is_left(&locks, &name).await;
+    assert_eq!(calls.all(), [1]);
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    forget(backend).await;
+}
+
+async fn a_call_that_is_busy_again_is_stored_once_whatever_its_arguments(backend: &Backend) {
+    type Stock = std::collections::HashMap<String, u64>;
+    let (locks, name, key) = (backend.manager().await, name("map"), backend.key("busy"));
+    let (manager, its_name, its_key) = (locks.clone(), name.clone(), key.clone());
+    // As the attribute writes it.
+    fn function(name: String, key: String, manager: LockManager) -> DeferredFn<(Stock,)> {
+        DeferredFn::new(&*name.clone(), move |(stock,): (Stock,)| {
+            let (name, key, manager) = (name.clone(), key.clone(), manager.clone());
+            async move {
+                match Lock::new(key.as_str()).manager(&manager).acquire().await {
+                    Ok(lock) => lock.run(async { Ok(()) }).await,
+                    Err(busy) => {
+                        let again = function(name, key, manager.clone()).manager(&manager);
+                        Err(again.later(busy, (stock,)).await)
+                    }
+                }
+            }
+        })
+        .delay(SOON)
+    }
+    let function = function(its_name, its_key, manager);
+    let held = hold(&locks, &key).await;
+    let stock: Stock = (0..20).map(|nth| (format!("sku-{nth}"), nth)).collect();
+    let error = busy(&locks, &key).await;
+    function.clone().manager(&locks).later(error, (stock,)).await;
+    let working = tokio::spawn(worker(&locks, &function).run());
+    let deferrer = locks.deferrer();
+    eventually("it was busy again", IN_TIME, async || {
+        let page = deferrer.list(name.as_str().into(), JobState::Waiting, 0, 9).await.unwrap();
+        page.jobs.first().is_some_and(|job| job.attempts >= 2)
+    })
+    .await;
+    let left = count(&locks, &name, JobState::Waiting).await;
+    assert!(left <= 1, "{left} calls were stored");
+    held.release().await.unwrap();
+    nothing_is_left(&locks, &name).await;
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    forget(backend).await;
+}
+
 lockmacro_tests::on_every_backend!(
+    an_error_that_the_return_type_cannot_tell_is_a_failure,
+    a_body_that_goes_on_without_an_inner_lock_is_done,
+    a_call_that_is_busy_again_is_stored_once_whatever_its_arguments,
     a_call_that_fails_is_tried_again,
     a_call_that_fails_too_often_is_a_dead_letter_with_its_error,
     a_panic_is_a_failure,

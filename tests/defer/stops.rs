@@ -2,6 +2,7 @@
 
 use std::future::pending;
 
+use lockmacro_runtime::defer::{Order, Settled};
 use tokio::sync::oneshot;
 
 use super::*;
@@ -90,7 +91,85 @@ async fn so_many_run_at_once(backend: &Backend) {
     forget(backend).await;
 }
 
+async fn a_call_that_takes_longer_than_its_lease_stays_with_its_worker(backend: &Backend) {
+    let (locks, calls, name) = (backend.manager().await, Calls::default(), name("long"));
+    let noted = calls.clone();
+    let long = DeferredFn::new(&*name, move |(number,): (u64,)| {
+        noted.add(number);
+        async { tokio::time::sleep(Duration::from_millis(700)).await }
+    });
+    let start = || worker(&locks, &long).lease(Duration::from_millis(200)).run();
+    let working = [tokio::spawn(start()), tokio::spawn(start())];
+    put(&locks, &long.clone().delay(SOON), 5).await;
+    calls.become_so_many(1).await;
+    nothing_is_left(&locks, &name).await;
+    assert_eq!(calls.all(), [5], "it was run once");
+    locks.shutdown(IN_TIME).await.unwrap();
+    for working in working {
+        working.await.unwrap().unwrap();
+    }
+    forget(backend).await;
+}
+
+async fn a_call_whose_lock_is_gone_with_the_manager_goes_back(backend: &Backend) {
+    let (locks, name) = (backend.manager().await, name("shut-down"));
+    let (begun, mut has_begun) = tokio::sync::watch::channel(false);
+    let manager = locks.clone();
+    let function = DeferredFn::new(&*name, move |(_,): (u64,)| {
+        let (manager, begun) = (manager.clone(), begun.clone());
+        async move {
+            begun.send_replace(true);
+            tokio::time::sleep(SOON * 5).await;
+            Lock::new("never-had").manager(&manager).acquire().await.map(drop)
+        }
+    });
+    let function = function.delay(SOON).attempts(1);
+    put(&locks, &function, 5).await;
+    let working = tokio::spawn(worker(&locks, &function).run());
+    has_begun.wait_for(|begun| *begun).await.unwrap();
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    let other = backend.manager().await;
+    let page = other.deferrer().list(name.as_str().into(), JobState::Waiting, 0, 1).await.unwrap();
+    assert_eq!(page.jobs[0].attempts, 0, "as if it had not been taken");
+    assert!(other.deferrer().remove(name.as_str().into(), page.jobs[0].id.clone()).await.unwrap());
+    forget(backend).await;
+}
+
+async fn a_call_that_went_to_another_worker_is_settled_by_that_one(backend: &Backend) {
+    let (locks, name) = (backend.manager().await, name("handed-on"));
+    let function = noting(&name, &Calls::default());
+    put(&locks, &function, 5).await;
+    let deferrer = locks.deferrer();
+    let take = async |lease: Duration| {
+        let order = Order { functions: vec![name.as_str().into()], most: 1, lease };
+        let mut taken = deferrer.take(order, Box::pin(pending())).await.unwrap();
+        taken.pop().expect("one")
+    };
+    // The first worker is not heard of any more, or gives it back and says so twice.
+    for ends in [None, Some(Settled::Back)] {
+        let first = take(SOON).await;
+        if let Some(back) = ends.clone() {
+            assert!(deferrer.settle(first.clone(), back).await.unwrap());
+        }
+        let second = take(LATER).await;
+        assert_eq!(first.id, second.id);
+        let late = ends.unwrap_or(Settled::Done);
+        assert!(!deferrer.settle(first.clone(), late).await.unwrap(), "it is not its own any more");
+        assert!(!deferrer.keep(first, LATER).await.unwrap());
+        assert!(deferrer.keep(second.clone(), LATER).await.unwrap());
+        assert!(deferrer.settle(second, Settled::Back).await.unwrap());
+    }
+    let last = take(LATER).await;
+    assert!(deferrer.settle(last, Settled::Done).await.unwrap());
+    nothing_is_left(&locks, &name).await;
+    forget(backend).await;
+}
+
 lockmacro_tests::on_every_backend!(
+    a_call_that_takes_longer_than_its_lease_stays_with_its_worker,
+    a_call_whose_lock_is_gone_with_the_manager_goes_back,
+    a_call_that_went_to_another_worker_is_settled_by_that_one,
     a_worker_that_is_stopped_gives_back_what_is_not_done,
     a_worker_that_is_stopped_waits_for_what_is_nearly_done,
     so_many_run_at_once,

@@ -118,13 +118,18 @@ async fn a_renewal_that_fails_once_loses_nothing() {
     while admin.ask::<u64>(&["EXISTS", "lm1:wq:{order:b}"]) == 0 {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
     }
+    // Whoever gives the first key back has lost it to this one.
+    let mut rival = Box::pin(lock(&theirs, KEYS[0]).wait(LONG).acquire());
+    while admin.ask::<u64>(&["EXISTS", "lm1:wq:{order:a}"]) == 0 {
+        timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
+        timeout(ms(5), &mut rival).await.expect_err("the first is held");
+    }
     let token = admin.get(KEYS[0]);
     // The next command that names the ttl is the renewal, a second after the first key's grant.
     proxy.on_next("3000", Fault::CutCommand);
     while !proxy.orders_are_done() {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
     }
-    let mut rival = Box::pin(lock(&theirs, KEYS[0]).wait(LONG).acquire());
     let start = Instant::now();
     while admin.ttl(KEYS[0]).is_none_or(|left| left < ms(2_300)) {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
@@ -163,7 +168,7 @@ async fn a_confirmation_whose_answer_is_late_is_worth_less() {
     guard.release().await.expect("still held");
 }
 
-/// Whether a question is dropped while it is on its way, or its keys are lost meanwhile.
+/// It was dropped while its question was on its way, or what it held was lost meanwhile.
 #[tokio::test]
 async fn a_question_that_arrives_when_nobody_waits_any_more_leaves_no_key() {
     let server = Server::start();
@@ -196,6 +201,8 @@ async fn a_question_that_arrives_when_nobody_waits_any_more_leaves_no_key() {
     while admin.ask::<u64>(&["EXISTS", "lm1:wq:{order:c}"]) == 0 {
         timeout(ms(5), &mut waiter).await.expect_err("the last is busy");
     }
+    // It knows that it is in line, and that one question is still on its way.
+    timeout(ms(200), &mut waiter).await.expect_err("the last is busy");
     drop(waiter);
     proxy.held_commands_arrive().await;
     let mut out = || std::future::ready(admin.ask::<u64>(&["EXISTS", "lm1:wq:{order:c}"]) == 0);

@@ -23,6 +23,8 @@ use crate::error::{LockError, Unavailability};
 const ATTEMPTS: u32 = 10;
 /// How long the first try waits when nothing else is said.
 const DELAY: Duration = Duration::from_secs(30);
+/// Longest pause before the first try: what nobody touches for 30 days is forgotten.
+const FIRST_DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Longest pause between two tries, unless the first one is longer.
 const DELAY_MAX: Duration = Duration::from_secs(60 * 60);
 
@@ -74,6 +76,8 @@ pub(super) struct Function {
     delay: Duration,
     attempts: u32,
     unique: bool,
+    /// It cannot be stopped once it runs.
+    pub(super) blocking: bool,
     call: Arc<Call>,
 }
 
@@ -86,8 +90,8 @@ impl<A> DeferredFn<A> {
         F: Fn(A) -> R + Send + Sync + 'static,
         R: Future<Output: JobOutcome> + Send + 'static,
     {
-        Self::of(name.into(), move |job| {
-            let (running, arguments) = (Running::new(job.clone()), arguments(job)?);
+        Self::of(name.into(), false, move |job| {
+            let (running, arguments) = read(job)?;
             let called = function(arguments);
             Ok(Box::pin(async move {
                 let value = running.clone().around(called).await;
@@ -104,8 +108,8 @@ impl<A> DeferredFn<A> {
         R: JobOutcome,
     {
         let function = Arc::new(function);
-        Self::of(name.into(), move |job| {
-            let (running, arguments) = (Running::new(job.clone()), arguments(job)?);
+        Self::of(name.into(), true, move |job| {
+            let (running, arguments) = read(job)?;
             let function = Arc::clone(&function);
             let call = move || {
                 let value = running.clone().enter(|| function(arguments));
@@ -117,20 +121,21 @@ impl<A> DeferredFn<A> {
 
     fn of(
         name: Arc<str>,
+        blocking: bool,
         call: impl Fn(&Job) -> Result<Called, String> + Send + Sync + 'static,
     ) -> Self
     where
         A: Arguments,
     {
         let (delay, attempts, call) = (DELAY, ATTEMPTS, Arc::new(call));
-        let function = Function { name, delay, attempts, unique: false, call };
+        let function = Function { name, delay, attempts, unique: false, blocking, call };
         Self { function, manager: None, write: serde_json::to_string::<A> }
     }
 
     /// After how long a call is tried first, 30 s if nothing is said. The pause doubles with each
-    /// further try, up to an hour.
+    /// further try, up to an hour. At most seven days.
     pub fn delay(mut self, delay: Duration) -> Self {
-        self.function.delay = delay;
+        self.function.delay = delay.min(FIRST_DELAY_MAX);
         self
     }
 
@@ -214,9 +219,10 @@ impl Function {
         (attempts < self.attempts).then(|| doubled.min(DELAY_MAX.max(self.delay)))
     }
 
-    /// Whether a call was taken more often than it may be: its workers died.
+    /// Whether a call was taken more often than it may be: its workers died. Once it may have got
+    /// lost on its way to one.
     pub(super) fn is_exhausted(&self, attempt: u32) -> bool {
-        attempt > self.attempts
+        attempt > self.attempts.saturating_add(1)
     }
 
     /// The function called with a job's arguments, or why it cannot be.
@@ -274,9 +280,12 @@ fn deferred(busy: LockError, stored: Result<super::Stored, LockError>) -> LockEr
     }
 }
 
-fn arguments<A: Arguments>(job: &Job) -> Result<A, String> {
-    serde_json::from_str(&job.arguments)
-        .map_err(|error| format!("its arguments do not fit the function: {error}"))
+/// What is stored of a call.
+fn read<A: Arguments>(job: &Job) -> Result<(Running, A), String> {
+    let unfit = |error| format!("its arguments do not fit the function: {error}");
+    let arguments: A = serde_json::from_str(&job.arguments).map_err(unfit)?;
+    let text = serde_json::to_string(&arguments).map_err(unfit)?;
+    Ok((Running::new(Arc::clone(&job.function), text), arguments))
 }
 
 fn outcome(value: impl JobOutcome, running: &Running) -> Result<(), String> {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{
     Answer, DEAD_MAX, Deferrer, Enough, Job, JobInfo, JobState, NewJob, Order, Page, Settled,
-    Stored, WAITING_MAX,
+    Stored, WAITING_MAX, full,
 };
 use crate::error::LockError;
 
@@ -88,7 +88,7 @@ impl Queue {
     /// A call that this worker has.
     fn taken(&mut self, job: &Job) -> Option<&mut Call> {
         let call = self.calls.get_mut(&job.id)?;
-        let its = call.state == JobState::Running && call.job.attempt == job.attempt;
+        let its = call.state == JobState::Running && call.job.taken == job.taken;
         its.then_some(call)
     }
 }
@@ -121,9 +121,9 @@ impl MemoryJobs {
         }
         // Those that are worked on count as well: it is a bound and no promise.
         if queue.calls.len() >= WAITING_MAX + DEAD_MAX {
-            return Err(LockError::QueueFull { key: key.into() });
+            return Err(full(&function));
         }
-        let job = Job { function, id: id.clone(), arguments, key, attempt: 0 };
+        let job = Job { function, id: id.clone(), arguments, key, attempt: 0, taken: 0 };
         let (state, at) = (JobState::Waiting, now + delay);
         queue.calls.insert(id.clone(), Call { job, state, at, unique, error: None });
         queue.place(&id, state, at);
@@ -148,6 +148,7 @@ impl MemoryJobs {
                 queue.place(&due, JobState::Running, now + order.lease);
                 if let Some(call) = queue.calls.get_mut(&due) {
                     call.job.attempt += 1;
+                    call.job.taken += 1;
                     taken.push(call.job.clone());
                 }
             }

@@ -50,10 +50,10 @@ pub use worker::Worker;
 
 use self::nowhere::Nowhere;
 use crate::backend::{Backend, RedisJobs};
-use crate::error::LockError;
+use crate::error::{LockError, Unavailability};
 
 /// So many calls of one function wait at most; the next one is refused with
-/// [`LockError::QueueFull`].
+/// [`LockError::Unavailable`].
 pub const WAITING_MAX: usize = 1_000_000;
 /// So many dead letters of one function are kept, the latest ones.
 pub const DEAD_MAX: usize = 10_000;
@@ -102,8 +102,10 @@ pub struct Job {
     pub arguments: String,
     /// The key that was busy.
     pub key: String,
-    /// How often it was taken, this time included.
+    /// How often it was tried, this time included.
     pub attempt: u32,
+    /// How often it was taken, which tells this worker's turn from others.
+    pub taken: u64,
 }
 
 /// What calls a worker takes.
@@ -201,7 +203,7 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     /// Stores a call. Idempotent for an id.
     ///
     /// # Errors
-    /// [`LockError::QueueFull`] when [`WAITING_MAX`] wait, and what is wrong with the server.
+    /// [`LockError::Unavailable`] when [`WAITING_MAX`] wait, or for what is wrong with the server.
     fn put(&self, job: NewJob) -> Answer<'_, Stored>;
 
     /// Takes calls that are due; waits until there is one, or `enough` is ready, which gives none.
@@ -228,6 +230,12 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
 
     /// Removes a dead letter, or a call that waits; tells whether there was such a call.
     fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool>;
+}
+
+/// What is told when too many calls of a function wait: not that somebody holds a lock.
+pub(crate) fn full(function: &str) -> LockError {
+    let detail = format!("{WAITING_MAX} calls of `{function}` wait already");
+    LockError::Unavailable { reason: Unavailability::QueueFull, detail }
 }
 
 /// What keeps the deferred calls of a manager that was given no other.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Job;
+use crate::LockGuard;
 use crate::error::LockError;
 
 tokio::task_local! {
@@ -15,14 +15,16 @@ pub(super) struct Running(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    job: Job,
+    function: Arc<str>,
+    /// As the function itself would store them: a map may be stored in any order.
+    arguments: String,
     /// What went wrong that the function's return type may not tell.
     trouble: Mutex<Option<LockError>>,
 }
 
 impl Running {
-    pub(super) fn new(job: Job) -> Self {
-        Self(Arc::new(Inner { job, trouble: Mutex::new(None) }))
+    pub(super) fn new(function: Arc<str>, arguments: String) -> Self {
+        Self(Arc::new(Inner { function, arguments, trouble: Mutex::new(None) }))
     }
 
     /// Runs `work` as this call.
@@ -49,8 +51,7 @@ impl Running {
 /// that it was busy.
 pub(super) fn is_running(function: &str, arguments: &str, busy: &LockError) -> bool {
     let is_this = |running: &Running| {
-        let job = &running.0.job;
-        let is_this = *job.function == *function && job.arguments == arguments;
+        let is_this = *running.0.function == *function && running.0.arguments == arguments;
         if is_this {
             running.note(busy.clone());
         }
@@ -61,6 +62,10 @@ pub(super) fn is_running(function: &str, arguments: &str, busy: &LockError) -> b
 
 /// Takes note of an error that a return type cannot carry, so that the worker knows.
 pub(crate) fn unreported(error: &LockError) {
+    // What fails inside of the body is the body's own business.
+    if LockGuard::current().is_some() {
+        return;
+    }
     // Outside of a worker there is nobody to tell.
     let _ = RUNNING.try_with(|running| running.note(error.clone()));
 }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::function::Function;
 use super::{DeferredFn, Deferrer, Job, Order, Settled};
 use crate::LockManager;
-use crate::error::LockError;
+use crate::error::{LockError, Unavailability};
 use crate::manager::inside_runtime;
 
 /// So many calls are run at once if nothing else is said.
@@ -24,6 +24,7 @@ const CONCURRENCY: usize = 16;
 /// How long a call stays a worker's without a word from it, if nothing else is said.
 const LEASE: Duration = Duration::from_secs(30);
 const LEASE_MIN: Duration = Duration::from_millis(100);
+const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long calls may go on when the worker is stopped.
 const GRACE: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -75,7 +76,10 @@ impl Worker {
 
     /// Has the worker run the calls of a function, such as `audit_order::deferred()`.
     pub fn register<A>(mut self, function: DeferredFn<A>) -> Self {
-        self.functions.insert(Arc::clone(&function.function.name), function.function);
+        let name = Arc::clone(&function.function.name);
+        if self.functions.insert(Arc::clone(&name), function.function).is_some() {
+            tracing::error!(function = %name, "two functions of this name: the first one is not called");
+        }
         self
     }
 
@@ -88,7 +92,7 @@ impl Worker {
     /// How long the calls of a worker that died stay its own, 30 s if nothing is said, at least 100 ms. A
     /// worker that lives is heard of three times as often.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease.max(LEASE_MIN);
+        self.lease = lease.clamp(LEASE_MIN, LEASE_MAX);
         self
     }
 
@@ -115,28 +119,29 @@ impl Worker {
     /// again, for as long as it takes.
     ///
     /// # Errors
-    /// [`LockError::NoRuntime`].
+    /// [`LockError::NoRuntime`]; [`LockError::ShutDown`]; [`LockError::Unavailable`] with
+    /// [`NoDeferrer`](Unavailability::NoDeferrer) where the manager's locks have no store for calls.
     ///
     /// # Cancellation
     /// Dropping the future drops the calls that run at their next await. They are due again when their
     /// leases are over.
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), LockError> {
         inside_runtime()?;
+        // A shutdown waits until it is told how the calls have ended.
+        let _member = self.manager.enter()?;
         let (stopping, stopped) = watch::channel(false);
         let (give_back, back) = watch::channel(false);
         let mut running = JoinSet::new();
         {
             let mut taking = pin!(self.take(&mut running, stopped, back));
-            let goes_on = select! {
-                () = stop => true,
-                () = self.manager.closed() => true,
-                () = &mut taking => false,
-            };
-            stopping.send_replace(true);
-            if goes_on {
-                // Not dropped half-way: it may have taken calls already.
-                taking.await;
+            select! {
+                () = stop => {}
+                () = self.manager.closed() => {}
+                refused = &mut taking => return refused,
             }
+            stopping.send_replace(true);
+            // Not dropped half-way: it may have taken calls already.
+            taking.await?;
         }
         let all_done = async { while running.join_next().await.is_some() {} };
         if timeout(self.grace, all_done).await.is_err() {
@@ -152,7 +157,7 @@ impl Worker {
         running: &mut JoinSet<()>,
         mut stopped: watch::Receiver<bool>,
         back: watch::Receiver<bool>,
-    ) {
+    ) -> Result<(), LockError> {
         let deferrer = self.manager.deferrer();
         let free = Arc::new(Semaphore::new(self.concurrency));
         let functions: Vec<_> = self.functions.keys().cloned().collect();
@@ -160,7 +165,7 @@ impl Worker {
         while !*stopped.borrow() {
             while running.try_join_next().is_some() {}
             let mut place = select! {
-                _ = stopped.wait_for(|stopped| *stopped) => return,
+                _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
                 place = Arc::clone(&free).acquire_owned() => place.ok(),
             };
             let (functions, most) = (functions.clone(), 1 + free.available_permits());
@@ -176,8 +181,14 @@ impl Worker {
                     for job in jobs {
                         let Some(function) = self.functions.get(&job.function) else { continue };
                         let deferrer = Arc::clone(&deferrer);
-                        let work =
-                            attend(deferrer, function.clone(), job, self.lease, back.clone());
+                        let work = attend(
+                            self.manager.clone(),
+                            deferrer,
+                            function.clone(),
+                            job,
+                            self.lease,
+                            back.clone(),
+                        );
                         let free = || Arc::clone(&free).try_acquire_owned().ok();
                         let place = place.take().or_else(free);
                         running.spawn(async move {
@@ -186,22 +197,27 @@ impl Worker {
                         });
                     }
                 }
+                Err(error @ LockError::Unavailable { reason: Unavailability::NoDeferrer, .. }) => {
+                    return Err(error);
+                }
                 Err(error) => {
                     tracing::warn!(%error, "deferred calls could not be taken");
                     let pause_now = sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0));
                     select! {
-                        _ = stopped.wait_for(|stopped| *stopped) => return,
+                        _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
                         () = pause_now => {}
                     }
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
         }
+        Ok(())
     }
 }
 
 /// Runs a call and tells how it ended.
 async fn attend(
+    manager: LockManager,
     deferrer: Arc<dyn Deferrer>,
     function: Function,
     job: Job,
@@ -215,8 +231,11 @@ async fn attend(
         match function.call(&job) {
             Err(unfit) => dead(unfit),
             Ok(called) => select! {
+                biased;
                 ended = caught(called) => match (ended, function.again(job.attempt)) {
                     (Ok(()), _) => Settled::Done,
+                    // It may have failed because of that.
+                    (Err(_), _) if manager.is_closed() => Settled::Back,
                     (Err(error), Some(delay)) => Settled::Again { delay, error },
                     (Err(error), None) => dead(error),
                 },
@@ -224,7 +243,11 @@ async fn attend(
                     tracing::warn!(function = %job.function, id = job.id, "a deferred call went to another worker");
                     return;
                 }
-                _ = give_back.wait_for(|give_back| *give_back) => Settled::Back,
+                // What cannot be stopped is left to its lease.
+                _ = give_back.wait_for(|give_back| *give_back) => match function.blocking {
+                    true => return,
+                    false => Settled::Back,
+                },
             },
         }
     };
@@ -244,7 +267,16 @@ async fn attend(
 /// Tells how a call ended, for as long as its lease may last.
 async fn settle(deferrer: &dyn Deferrer, job: &Job, how: Settled, lease: Duration) {
     let (until, mut pause) = (Instant::now() + lease, FIRST_PAUSE);
-    while let Err(error) = deferrer.settle(job.clone(), how.clone()).await {
+    loop {
+        let error = match deferrer.settle(job.clone(), how.clone()).await {
+            Ok(true) => return,
+            Ok(false) => {
+                let Job { function, id, .. } = job;
+                tracing::warn!(%function, id, "a deferred call ended when it was another worker's already");
+                return;
+            }
+            Err(error) => error,
+        };
         // What is refused now will be refused again.
         let in_trouble = matches!(error, LockError::Unavailable { .. });
         if !in_trouble || Instant::now() + pause > until {

@@ -111,6 +111,13 @@ impl Cluster {
         self.map().nodes().for_each(Node::disconnect);
     }
 
+    /// All primaries.
+    #[cfg(feature = "look")]
+    pub(super) async fn nodes(&self, until: Instant) -> Result<Vec<Node>, Trouble> {
+        self.learnt(until).await?;
+        Ok(self.map().nodes().cloned().collect())
+    }
+
     pub(super) async fn call(
         &self,
         key: &LockKey,

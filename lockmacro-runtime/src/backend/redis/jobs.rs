@@ -15,12 +15,14 @@ use super::trouble::Trouble;
 use super::{Nodes, Redis, unexpected};
 use crate::defer::{
     Answer, DEAD_MAX, Deferrer, Enough, Job, JobInfo, JobState, NewJob, Order, Page, Settled,
-    Stored, WAITING_MAX,
+    Stored, WAITING_MAX, full,
 };
 use crate::error::LockError;
 use crate::key::LockKey;
 use crate::waiting::Waiter;
 
+/// What the keys of functions start with.
+pub(super) const CALLS: &str = "lm1:jobs:";
 /// How long a worker with nothing to do waits for news at most.
 const TICK: Duration = Duration::from_secs(2);
 /// The same when nobody can tell it.
@@ -97,12 +99,13 @@ impl RedisJobs {
             tracing::error!(%function, strays, "deferred calls without arguments were removed");
         }
         let calls = calls.iter().filter_map(|call| {
-            let [id, arguments, key, taken] = fields(call)?.try_into().ok()?;
-            let attempt = taken.parse().ok()?;
-            Some(Job { function: Arc::clone(function), id, arguments, key, attempt })
+            let [id, arguments, key, tried, taken] = fields(call)?.try_into().ok()?;
+            let (attempt, taken) = (tried.parse().ok()?, taken.parse().ok()?);
+            Some(Job { function: Arc::clone(function), id, arguments, key, attempt, taken })
         });
         let again = Duration::from_millis(u64::try_from(*again).unwrap_or_default());
-        Ok((calls.collect(), again.min(tick)))
+        // Zero is for who was told that it is enough.
+        Ok((calls.collect(), again.clamp(Duration::from_millis(1), tick)))
     }
 
     /// Sees to it that news can be heard, where they can.
@@ -111,7 +114,13 @@ impl RedisJobs {
         let listened = match &self.0.nodes {
             Nodes::One(node) => node.listen(waiter.slot(), patience).await,
             Nodes::Cluster(cluster) => match cluster.way(waiter.slot(), patience).await {
-                Ok(way) => way.node.listen(waiter.slot(), patience).await,
+                Ok(mut way) => loop {
+                    let node = way.node.clone();
+                    let listened = node.listen(waiter.slot(), patience).await;
+                    if let Some(listened) = way.follow(listened).await {
+                        break listened;
+                    }
+                },
                 Err(trouble) => Err(trouble),
             },
         };
@@ -122,25 +131,27 @@ impl RedisJobs {
         }
     }
 
-    /// Asks for all functions; a call that was taken is told whatever is wrong with the others.
+    /// Asks for all functions, and tells when to look again. One in trouble holds up no other.
     async fn take_first(
         &self,
         order: &Order,
         waiters: &[Waiter],
+        enough: &mut Enough<'_>,
     ) -> Result<(Vec<Job>, Duration), LockError> {
-        let (mut taken, mut again, mut trouble) = (Vec::new(), TICK, None);
+        let (mut taken, mut again, mut trouble, mut well) = (Vec::new(), TICK, None, false);
         let functions: Vec<_> = order.functions.iter().zip(waiters).collect();
         // Not always the same one first.
         let (late, early) = functions.split_at(fastrand::usize(..=functions.len()));
         for (function, waiter) in early.iter().chain(late) {
             let most = order.most.saturating_sub(taken.len());
-            if most == 0 {
-                break;
+            if most == 0 || is_ready(enough).await {
+                return Ok((taken, Duration::ZERO));
             }
             match self.take_now(function, most, order.lease, waiter).await {
                 Ok((calls, next)) => {
                     taken.extend(calls);
                     again = again.min(next);
+                    well = true;
                 }
                 Err(error) => {
                     tracing::warn!(%function, %error, "deferred calls could not be taken");
@@ -149,10 +160,15 @@ impl RedisJobs {
             }
         }
         match trouble {
-            Some(error) if taken.is_empty() => Err(error),
+            Some(error) if !well => Err(error),
             _ => Ok((taken, again)),
         }
     }
+}
+
+/// Whether it is ready now. Then it must not be asked again.
+async fn is_ready(enough: &mut Enough<'_>) -> bool {
+    poll_fn(|cx| Poll::Ready(enough.as_mut().poll(cx).is_ready())).await
 }
 
 /// Waits for the first news of any.
@@ -180,7 +196,7 @@ impl Deferrer for RedisJobs {
                     }
                     _ => Err(strange(&Value::Nil)),
                 },
-                Value::Int(0) => Err(LockError::QueueFull { key: key.into() }),
+                Value::Int(0) => Err(full(&function)),
                 other => Err(strange(&other)),
             }
         })
@@ -191,12 +207,12 @@ impl Deferrer for RedisJobs {
             let slots = order.functions.iter().map(|function| self.0.slot_of(&key_of(function)));
             let waiters: Vec<_> = slots.map(|slot| self.0.grants().waiters.join(slot)).collect();
             loop {
-                let (taken, again) = self.take_first(&order, &waiters).await?;
-                if !taken.is_empty() {
+                let (taken, again) = self.take_first(&order, &waiters, &mut enough).await?;
+                if !taken.is_empty() || again.is_zero() {
                     return Ok(taken);
                 }
                 // News or not, it looks again.
-                let news = timeout(again + Duration::from_millis(1), news(&waiters));
+                let news = timeout(again, news(&waiters));
                 select! {
                     biased;
                     () = &mut enough => return Ok(taken),
@@ -208,7 +224,7 @@ impl Deferrer for RedisJobs {
 
     fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
         Box::pin(async move {
-            let args = [&*job.id, &job.attempt.to_string(), &millis(lease)];
+            let args = [&*job.id, &job.taken.to_string(), &millis(lease)];
             self.whether(&jobs::KEEP, &job.function, &args).await
         })
     }
@@ -221,8 +237,8 @@ impl Deferrer for RedisJobs {
                 Settled::Dead { error } => ("dead", Duration::ZERO, error),
                 Settled::Back => ("back", Duration::ZERO, String::new()),
             };
-            let (attempt, delay) = (job.attempt.to_string(), millis(delay));
-            let args = [&*job.id, &attempt, how, &delay, &error, &DEAD_MAX.to_string()];
+            let (taken, delay) = (job.taken.to_string(), millis(delay));
+            let args = [&*job.id, &taken, how, &delay, &error, &DEAD_MAX.to_string()];
             self.whether(&jobs::SETTLE, &job.function, &args).await
         })
     }
@@ -268,7 +284,7 @@ impl Deferrer for RedisJobs {
 }
 
 fn key_of(function: &str) -> LockKey {
-    ["lm1:jobs:", function].concat().into()
+    [CALLS, function].concat().into()
 }
 
 fn millis(time: Duration) -> String {

@@ -11,6 +11,8 @@ mod greeting;
 mod jobs;
 mod line;
 mod listening;
+#[cfg(feature = "look")]
+mod look;
 mod many;
 mod map;
 mod node;

@@ -80,6 +80,15 @@ pub(super) mod jobs {
         script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/amend.lua");
 }
 
+/// What tells about locks.
+#[cfg(feature = "look")]
+pub(super) mod look {
+    use super::{LazyLock, Script};
+
+    pub(in super::super) static LOCKS: Script = script!(["q"], "scripts/look/locks.lua");
+    pub(in super::super) static LINE: Script = script!(["q", "w"], "scripts/look/line.lua");
+}
+
 impl Script {
     /// The call by hash, which a server that does not know the script answers with NOSCRIPT.
     pub(super) fn by_hash(&self, keys: &[LockKey], args: &[&str]) -> Cmd {

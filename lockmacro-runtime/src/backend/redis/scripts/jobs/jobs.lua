@@ -1,8 +1,8 @@
 -- The deferred calls of one function: put before the scripts that work on them.
 --
 -- KEYS[1]  the calls: a hash. A call has its arguments under its id, and under id#k the key of its
---          lock, id#n how often it was taken, id#u when it is the only one of its key, id#e why it
---          failed last
+--          lock, id#n how often it was tried, id#t how often it was taken, which tells its workers
+--          apart, id#u when it is the only one of its key, id#e why it failed last
 -- KEYS[2]  who waits: a sorted set of ids by when they are due
 -- KEYS[3]  who is worked on: a sorted set of ids by when they go back unless their worker is heard of
 -- KEYS[4]  the dead letters: a sorted set of ids by when they were given up
@@ -29,7 +29,23 @@ local function touch()
 end
 
 local function forget(id)
-  redis.call('HDEL', KEYS[1], id, id .. '#k', id .. '#n', id .. '#u', id .. '#e')
+  redis.call('HDEL', KEYS[1], id, id .. '#k', id .. '#n', id .. '#t', id .. '#u', id .. '#e')
+end
+
+-- Changes a number of a call; what is none counts as 0.
+local function count(field, by)
+  local counted = tonumber(redis.call('HGET', KEYS[1], field)) or 0
+  if counted ~= math.floor(counted) or counted < 0 or counted > 2 ^ 31 then
+    counted = 0
+  end
+  counted = math.max(counted + by, 0)
+  redis.call('HSET', KEYS[1], field, number(counted))
+  return counted
+end
+
+-- Whether a worker has the call that took it as the `nth`.
+local function is_taken(id, nth)
+  return redis.call('ZSCORE', KEYS[3], id) and redis.call('HGET', KEYS[1], id .. '#t') == nth
 end
 
 -- Has a call wait, and wakes who has nothing to do if it is due first.

@@ -5,7 +5,7 @@
 -- ARGV[3]  for how many milliseconds from now
 -- returns  1, or 0 when it is not that worker's any more
 local id = ARGV[1]
-if not redis.call('ZSCORE', KEYS[3], id) or redis.call('HGET', KEYS[1], id .. '#n') ~= ARGV[2] then
+if not is_taken(id, ARGV[2]) then
   return 0
 end
 redis.call('ZADD', KEYS[3], number(now + ARGV[3]), id)

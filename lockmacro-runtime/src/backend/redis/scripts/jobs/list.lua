@@ -8,6 +8,9 @@
 local places = { waiting = KEYS[2], running = KEYS[3], dead = KEYS[4] }
 local place = places[ARGV[1]]
 local found = { redis.call('ZCARD', place) }
+if ARGV[3] == '0' then
+  return found
+end
 local listed = redis.call('ZRANGE', place, ARGV[2], ARGV[2] + ARGV[3] - 1, 'WITHSCORES')
 for nth = 1, #listed, 2 do
   local id = listed[nth]

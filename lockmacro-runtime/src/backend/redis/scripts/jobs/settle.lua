@@ -8,14 +8,14 @@
 -- ARGV[6]  how many dead letters are kept
 -- returns  1, or 0 when it is not that worker's any more
 local id, how = ARGV[1], ARGV[3]
-if not redis.call('ZSCORE', KEYS[3], id) or redis.call('HGET', KEYS[1], id .. '#n') ~= ARGV[2] then
+if not is_taken(id, ARGV[2]) then
   return 0
 end
 redis.call('ZREM', KEYS[3], id)
 if how == 'done' then
   forget(id)
 elseif how == 'back' then
-  redis.call('HINCRBY', KEYS[1], id .. '#n', -1)
+  count(id .. '#n', -1)
   wait(id, 0)
 else
   redis.call('HSET', KEYS[1], id .. '#e', ARGV[5])

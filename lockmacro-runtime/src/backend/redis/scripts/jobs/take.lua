@@ -6,8 +6,8 @@
 -- ARGV[3]  who looks again when there are none: "number|channel", empty when it cannot be told
 -- ARGV[4]  after how many milliseconds it does so by itself
 -- returns  { in how many milliseconds to look again, at most the above; how many were waiting that
---          have no arguments, and were removed; then for each call its id, arguments, key and how often it was
---          taken }
+--          have no arguments, and were removed; then for each call its id, arguments, key, and how
+--          often it was tried and taken }
 local AT_ONCE = 100
 
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', number(now), 'LIMIT', 0, AT_ONCE)) do
@@ -19,17 +19,10 @@ local calls, strays = {}, 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(now), 'LIMIT', 0, ARGV[1])) do
   local arguments, key = unpack(redis.call('HMGET', KEYS[1], id, id .. '#k'))
   if arguments then
-    local taken = redis.pcall('HINCRBY', KEYS[1], id .. '#n', 1)
-    if type(taken) == 'table' then
-      if not string.find(taken.err, 'not an integer', 1, true) then
-        return taken
-      end
-      taken = 1
-      redis.call('HSET', KEYS[1], id .. '#n', taken)
-    end
+    local tried, taken = count(id .. '#n', 1), count(id .. '#t', 1)
     leave(id)
     redis.call('ZADD', KEYS[3], number(now + ARGV[2]), id)
-    calls[#calls + 1] = { id, arguments, key or '', taken }
+    calls[#calls + 1] = { id, arguments, key or '', tried, taken }
   else
     leave(id)
     forget(id)

@@ -1,0 +1,128 @@
+//! How long it takes to acquire a free lock on five nodes: ours, that of `rslock`, and a single round
+//! trip to all five in parallel; with all nodes well and with one that is stopped.
+
+use std::time::{Duration, Instant};
+
+use futures::future::try_join_all;
+use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_tests::Server;
+
+use crate::Failure;
+use crate::bare::{self, Bare};
+use crate::measure::Spread;
+
+const NODES: usize = 5;
+const TTL: Duration = Duration::from_secs(30);
+/// Acquisitions of one kind in one round.
+const TURNS: u32 = 40;
+const TURNS_STOPPED: u32 = 4;
+const TOKEN: &str = "bare/0123456789abcdef0123456789abcdef";
+
+struct Clients {
+    bare: Vec<Bare>,
+    locks: LockManager,
+    rslock: rslock::LockManager,
+}
+
+impl Clients {
+    async fn connect(servers: &[Server]) -> Result<Self, Failure> {
+        let urls: Vec<_> = servers.iter().map(Server::url).collect();
+        let bare = try_join_all(urls.iter().map(|url| Bare::connect(url))).await?;
+        let clients = urls.iter().map(|url| bare::client(url)).collect::<Result<_, _>>()?;
+        let locks = LockManager::builder().durable().redlock(urls).await?;
+        Ok(Self { bare, locks, rslock: rslock::LockManager::from_clients(clients) })
+    }
+
+    /// Microseconds of one acquisition. What follows it is not measured.
+    async fn ours(&self) -> Result<f64, Failure> {
+        let lock = Lock::new("bench").ttl(TTL).manager(&self.locks);
+        let start = Instant::now();
+        let guard = lock.acquire().await?;
+        let time = micros(start);
+        guard.release().await?;
+        Ok(time)
+    }
+
+    async fn rslock(&self) -> Result<f64, Failure> {
+        let start = Instant::now();
+        let lock = self.rslock.lock("bench", TTL).await?;
+        let time = micros(start);
+        self.rslock.unlock(&lock).await;
+        Ok(time)
+    }
+
+    async fn bare(&mut self) -> Result<f64, Failure> {
+        let start = Instant::now();
+        try_join_all(self.bare.iter_mut().map(|bare| bare.set("bench", TOKEN, TTL))).await?;
+        let time = micros(start);
+        try_join_all(self.bare.iter_mut().map(|bare| bare.release("bench", TOKEN))).await?;
+        Ok(time)
+    }
+}
+
+fn micros(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e6
+}
+
+/// The medians of the rounds, in microseconds.
+#[derive(Default)]
+struct Rounds {
+    ours: Vec<f64>,
+    rslock: Vec<f64>,
+    bare: Vec<f64>,
+    ours_stopped: Vec<f64>,
+    rslock_stopped: Vec<f64>,
+}
+
+pub async fn run(rounds: u32) -> Result<(), Failure> {
+    let servers: Vec<_> = (0..NODES).map(|_| Server::start()).collect();
+    let mut clients = Clients::connect(&servers).await?;
+    let mut all = Rounds::default();
+    for round in 0..=rounds {
+        let (mut ours, mut rslock, mut bare) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..TURNS {
+            ours.push(clients.ours().await?);
+            bare.push(clients.bare().await?);
+            rslock.push(clients.rslock().await?);
+        }
+        let stopped = &servers[round as usize % NODES];
+        stopped.pause();
+        let (mut ours_stopped, mut rslock_stopped) = (Vec::new(), Vec::new());
+        for _ in 0..TURNS {
+            ours_stopped.push(clients.ours().await?);
+        }
+        for _ in 0..TURNS_STOPPED {
+            rslock_stopped.push(clients.rslock().await?);
+        }
+        stopped.resume();
+        // Until it has answered what was sent to it meanwhile.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        // The first round only warms up.
+        if round > 0 {
+            let median = |times: Vec<f64>| Spread::of(times).median;
+            all.ours.push(median(ours));
+            all.rslock.push(median(rslock));
+            all.bare.push(median(bare));
+            all.ours_stopped.push(median(ours_stopped));
+            all.rslock_stopped.push(median(rslock_stopped));
+        }
+    }
+    println!(
+        "Acquiring a free lock on {NODES} nodes, {rounds} rounds: µs, the medians of the rounds and"
+    );
+    println!("their quartiles; the ratios are made within a round\n");
+    let row =
+        |name: &str, times: &[f64]| println!("{name:44}{}", Spread::of(times.iter().copied()));
+    row("a SET to each in parallel, joined", &all.bare);
+    row("lockmacro", &all.ours);
+    row("lockmacro, one node stopped", &all.ours_stopped);
+    row("rslock", &all.rslock);
+    row("rslock, one node stopped", &all.rslock_stopped);
+    let ratio = |name: &str, of: &[f64], to: &[f64]| {
+        row(name, &of.iter().zip(to).map(|(of, to)| of / to).collect::<Vec<_>>());
+    };
+    ratio("lockmacro / parallel SET", &all.ours, &all.bare);
+    ratio("lockmacro, one stopped / all well", &all.ours_stopped, &all.ours);
+    ratio("rslock, one stopped / all well", &all.rslock_stopped, &all.rslock);
+    Ok(clients.locks.shutdown(TTL).await?)
+}

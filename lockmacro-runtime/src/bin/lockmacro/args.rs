@@ -1,0 +1,122 @@
+//! The command line.
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use lockmacro_runtime::defer::JobState;
+
+/// Looks at the locks and deferred calls on a Redis server.
+#[derive(Parser)]
+#[command(name = "lockmacro", version)]
+pub struct Args {
+    /// The server, as for `LockManager::connect`. In the environment others cannot read a password.
+    #[arg(long, env = "REDIS_URL", hide_env_values = true, global = true)]
+    pub url: Option<String>,
+    /// Writes one JSON document instead of a table.
+    #[arg(long, global = true)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// The locks that are held.
+    Locks {
+        /// Which keys, with `*`, `?` and `[…]` as Redis has them.
+        #[arg(default_value = "*")]
+        pattern: String,
+        /// Shows foreign strings, too. Not every one of them is a lock.
+        #[arg(long)]
+        all: bool,
+        /// How many at most.
+        #[arg(long, default_value_t = 1_000)]
+        most: usize,
+    },
+    /// Who waits for a lock, the next one first.
+    Queue {
+        key: String,
+        /// How many at most, up to 1,000.
+        #[arg(long, default_value_t = 100)]
+        most: usize,
+    },
+    /// The deferred calls: of each function how many, or those of one function.
+    Jobs(Jobs),
+    /// Takes a lock away from its holder, and gives it to who waits longest. The holder's body goes on
+    /// until its next renewal, or its end.
+    Release {
+        key: String,
+        /// Says that it is meant.
+        #[arg(long)]
+        force: bool,
+        /// Does not ask.
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Jobs {
+    #[command(subcommand)]
+    pub amend: Option<Amend>,
+    /// The function's name, as calls are stored under.
+    pub function: Option<String>,
+    /// Which of its calls.
+    #[arg(long, value_enum, default_value_t = State::Waiting)]
+    pub state: State,
+    /// How many to pass over.
+    #[arg(long, default_value_t = 0)]
+    pub first: usize,
+    /// How many at most, up to 1,000.
+    #[arg(long, default_value_t = 100)]
+    pub most: usize,
+}
+
+#[derive(Subcommand)]
+pub enum Amend {
+    /// Makes dead letters, or calls that wait, due at once, with all their attempts.
+    Retry(Some),
+    /// Removes dead letters, or calls that wait.
+    Remove(Some),
+}
+
+/// Some calls of a function.
+#[derive(clap::Args)]
+pub struct Some {
+    pub function: String,
+    #[arg(required = true)]
+    pub ids: Vec<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum State {
+    Waiting,
+    Running,
+    Dead,
+}
+
+impl From<State> for JobState {
+    fn from(state: State) -> Self {
+        match state {
+            State::Waiting => JobState::Waiting,
+            State::Running => JobState::Running,
+            State::Dead => JobState::Dead,
+        }
+    }
+}
+
+impl Args {
+    /// Checks what the parser does not, and gives the server.
+    pub fn check(&self) -> Result<&str, clap::Error> {
+        if let Command::Release { force: false, .. } = self.command {
+            return Err(missing("this takes the lock away from its holder: say so by `--force`"));
+        }
+        let url = self.url.as_deref().filter(|url| !url.is_empty());
+        let none = "name the server: `--url URL`, or REDIS_URL in the environment";
+        url.ok_or_else(|| missing(none))
+    }
+}
+
+pub fn missing(what: &str) -> clap::Error {
+    Args::command().error(ErrorKind::MissingRequiredArgument, what)
+}

@@ -1,0 +1,169 @@
+//! The commands for deferred calls.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockmacro_runtime::defer::{JobInfo, JobState};
+use lockmacro_runtime::{LockError, LockManager};
+use serde_json::{Value, json};
+
+use crate::args::{Amend, Jobs, Some as Calls};
+use crate::show::{document, odd_json, odd_lines, plain, table, time};
+use crate::{Report, Trouble};
+
+/// So many functions are shown.
+const FUNCTIONS: usize = 1_000;
+const STATES: [JobState; 3] = [JobState::Waiting, JobState::Running, JobState::Dead];
+
+pub async fn run(manager: &LockManager, jobs: Jobs, json: bool) -> Result<Report, Trouble> {
+    match (&jobs.amend, &jobs.function) {
+        (Some(Amend::Retry(calls)), _) => amend(manager, calls, "retried", json).await,
+        (Some(Amend::Remove(calls)), _) => amend(manager, calls, "removed", json).await,
+        (None, Some(function)) => list(manager, Arc::from(&**function), &jobs, json).await,
+        (None, None) => overview(manager, json).await,
+    }
+}
+
+async fn overview(manager: &LockManager, json: bool) -> Result<Report, Trouble> {
+    let seen = manager.deferred_functions(FUNCTIONS).await?;
+    let (mut functions, mut broken) = (Vec::new(), Vec::new());
+    for function in seen.found {
+        match counts(manager, &function).await {
+            Ok(counts) => functions.push((function, counts)),
+            Err(LockError::KeyNotALock { .. }) => broken.push(function),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let text = if json {
+        let functions = functions.iter().map(|(function, [waiting, running, dead])| {
+            json!({ "function": function, "waiting": waiting, "running": running, "dead": dead })
+        });
+        let (functions, odd) = (functions.collect::<Value>(), odd_json(&seen.odd));
+        document(&json!({
+            "functions": functions, "broken": broken, "odd": odd, "more": seen.more,
+        }))
+    } else {
+        let row = |(function, counts): &(String, [usize; 3])| {
+            let [waiting, running, dead] = counts.map(|count| count.to_string());
+            [function.clone(), waiting, running, dead]
+        };
+        let rows: Vec<_> = functions.iter().map(row).collect();
+        let mut text = match rows.is_empty() {
+            true => "nothing is deferred\n".to_owned(),
+            false => table(["FUNCTION", "WAITING", "RUNNING", "DEAD"], &rows),
+        };
+        if seen.more {
+            text.push_str("… and more\n");
+        }
+        for function in broken {
+            text +=
+                &format!("! {}: what should be its calls is something else\n", plain(&function));
+        }
+        text + &odd_lines(&seen.odd)
+    };
+    Ok(Report { text, done: true })
+}
+
+async fn counts(manager: &LockManager, function: &str) -> Result<[usize; 3], LockError> {
+    let mut counts = [0; 3];
+    for (count, state) in counts.iter_mut().zip(STATES) {
+        *count = manager.deferrer().list(function.into(), state, 0, 0).await?.total;
+    }
+    Ok(counts)
+}
+
+async fn list(
+    manager: &LockManager,
+    function: Arc<str>,
+    jobs: &Jobs,
+    json: bool,
+) -> Result<Report, Trouble> {
+    let [waiting, running, dead] = counts(manager, &function).await?;
+    let state = JobState::from(jobs.state);
+    let page = manager.deferrer().list(Arc::clone(&function), state, jobs.first, jobs.most).await?;
+    let end = jobs.first.saturating_add(page.jobs.len());
+    let more = end < page.total && !page.jobs.is_empty();
+    let text = if json {
+        let calls: Value = page.jobs.iter().map(as_json).collect();
+        document(&json!({
+            "function": &*function,
+            "waiting": waiting,
+            "running": running,
+            "dead": dead,
+            "state": state.name(),
+            "first": jobs.first,
+            "calls": calls,
+            "more": more,
+        }))
+    } else {
+        let mut text =
+            format!("{}: {waiting} waiting, {running} running, {dead} dead\n", plain(&function));
+        if !page.jobs.is_empty() {
+            let rows: Vec<_> = page.jobs.iter().map(row).collect();
+            let when = match state {
+                JobState::Waiting => "DUE",
+                JobState::Running => "KEPT FOR",
+                _ => "SINCE",
+            };
+            text += &table(["ID", "KEY", "ATTEMPTS", when, "ARGUMENTS", "LAST ERROR"], &rows);
+        }
+        if more {
+            text += &format!("… {} of {}: go on with `--first {end}`\n", state.name(), page.total);
+        }
+        text
+    };
+    Ok(Report { text, done: true })
+}
+
+fn row(call: &JobInfo) -> [String; 6] {
+    let when = match call.in_millis {
+        0 => "now".to_owned(),
+        in_millis => {
+            let (sign, age) = if in_millis < 0 { ("", " ago") } else { ("in ", "") };
+            format!("{sign}{}{age}", time(Some(Duration::from_millis(in_millis.unsigned_abs()))))
+        }
+    };
+    let error = call.error.clone().unwrap_or_else(|| "-".to_owned());
+    let (id, key, attempts) = (call.id.clone(), call.key.clone(), call.attempts.to_string());
+    [id, key, attempts, when, call.arguments.clone(), error]
+}
+
+fn as_json(call: &JobInfo) -> Value {
+    // What cannot be read is shown as it is.
+    let arguments = serde_json::from_str(&call.arguments);
+    let arguments = arguments.unwrap_or_else(|_| Value::String(call.arguments.clone()));
+    json!({
+        "id": call.id,
+        "key": call.key,
+        "attempts": call.attempts,
+        "in_ms": call.in_millis,
+        "arguments": arguments,
+        "error": call.error,
+    })
+}
+
+async fn amend(
+    manager: &LockManager,
+    calls: &Calls,
+    done: &str,
+    json: bool,
+) -> Result<Report, Trouble> {
+    let (mut amended, mut missing) = (Vec::new(), Vec::new());
+    let (deferrer, function) = (manager.deferrer(), Arc::<str>::from(&*calls.function));
+    for id in &calls.ids {
+        let (function, call) = (Arc::clone(&function), id.clone());
+        let found = match done {
+            "retried" => deferrer.retry(function, call).await?,
+            _ => deferrer.remove(function, call).await?,
+        };
+        if found { &mut amended } else { &mut missing }.push(id.as_str());
+    }
+    let text = if json {
+        document(&json!({ "function": &*function, done: amended, "missing": missing }))
+    } else {
+        let lines = amended.iter().map(|id| format!("{done}: {}\n", plain(id)));
+        let missed = missing.iter().map(|id| format!("neither waiting nor dead: {}\n", plain(id)));
+        lines.chain(missed).collect()
+    };
+    Ok(Report { text, done: missing.is_empty() })
+}

@@ -1,0 +1,152 @@
+//! The commands for locks.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use lockmacro_runtime::LockManager;
+use lockmacro_runtime::look::HeldLock;
+use serde_json::{Value, json};
+
+use crate::args::missing;
+use crate::show::{document, millis, odd_json, odd_lines, plain, table, time};
+use crate::{Report, Trouble};
+
+pub async fn list(
+    manager: &LockManager,
+    pattern: &str,
+    all: bool,
+    most: usize,
+    json: bool,
+) -> Result<Report, Trouble> {
+    let seen = match all {
+        true => manager.held_or_foreign(pattern, most).await?,
+        false => manager.held(pattern, most).await?,
+    };
+    let text = if json {
+        let locks: Value = seen.found.iter().map(as_json).collect();
+        document(&json!({ "locks": locks, "odd": odd_json(&seen.odd), "more": seen.more }))
+    } else {
+        let row = |lock: &HeldLock| {
+            let waiters = lock.waiters.map_or("?".to_owned(), |waiters| waiters.to_string());
+            [lock.key.to_string(), owner(lock), time(lock.left), waiters]
+        };
+        let rows: Vec<_> = seen.found.iter().map(row).collect();
+        let mut text = match rows.is_empty() {
+            true => "nothing is held\n".to_owned(),
+            false => table(["KEY", "HOLDER", "LEFT", "WAITERS"], &rows),
+        };
+        if seen.more {
+            text.push_str("… and more: give a pattern, or `--most`\n");
+        }
+        text + &odd_lines(&seen.odd)
+    };
+    Ok(Report { text, done: true })
+}
+
+pub async fn queue(
+    manager: &LockManager,
+    key: String,
+    most: usize,
+    json: bool,
+) -> Result<Report, Trouble> {
+    let holder = manager.holder(&*key).await?;
+    let line = manager.waiting(&*key, most).await?;
+    let text = if json {
+        let places = line.found.iter().enumerate().map(|(nth, place)| {
+            let left = millis(place.left);
+            json!({ "place": nth + 1, "waiter": place.owner, "left_ms": left })
+        });
+        let (holder, places) = (holder.as_ref().map(as_json), places.collect::<Value>());
+        document(&json!({ "key": key, "lock": holder, "queue": places, "more": line.more }))
+    } else {
+        let rows = line.found.iter().enumerate().map(|(nth, place)| {
+            let waiter = place.owner.clone().unwrap_or_else(|| "?".to_owned());
+            [(nth + 1).to_string(), waiter, time(place.left)]
+        });
+        let rows: Vec<[String; 3]> = rows.collect();
+        let mut text = match &holder {
+            Some(lock) => format!("{}\n", held(lock)),
+            None => format!("nothing holds `{}`\n", plain(&key)),
+        };
+        text.push_str(&match rows.is_empty() {
+            true => "nobody waits\n".to_owned(),
+            false => table(["PLACE", "WAITER", "KEPT FOR"], &rows),
+        });
+        if line.more {
+            text.push_str("… and more\n");
+        }
+        text
+    };
+    Ok(Report { text, done: true })
+}
+
+pub async fn release(
+    manager: &LockManager,
+    key: String,
+    yes: bool,
+    json: bool,
+) -> Result<Report, Trouble> {
+    let Some(lock) = manager.holder(&*key).await? else {
+        return Ok(outcome(&key, None, false, json));
+    };
+    if lock.owner.is_some() && !yes && !is_meant(&key, &lock)? {
+        return Err("that is not the key: nothing was done".into());
+    }
+    let taken = manager.take_away(&lock).await?;
+    Ok(outcome(&key, lock.owner, taken, json))
+}
+
+/// Asks the person at the terminal for the key.
+fn is_meant(key: &str, lock: &HeldLock) -> Result<bool, Trouble> {
+    let input = std::io::stdin();
+    if !input.is_terminal() {
+        return Err(missing("nobody is here to be asked: give `--yes` as well").into());
+    }
+    let mut told = std::io::stderr().lock();
+    write!(told, "{}. Its body is not stopped.\nType the key to take it away: ", held(lock))?;
+    told.flush()?;
+    let mut typed = String::new();
+    input.lock().read_line(&mut typed)?;
+    Ok(typed.trim_end_matches(['\r', '\n']) == key)
+}
+
+fn outcome(key: &str, owner: Option<String>, taken: bool, json: bool) -> Report {
+    let text = if json {
+        document(&json!({ "key": key, "holder": owner, "released": taken }))
+    } else {
+        let (key, owner) = (plain(key), owner.map(|owner| plain(&owner)));
+        match owner {
+            Some(owner) if taken => format!("`{key}` was taken away from {owner}\n"),
+            Some(owner) => format!("`{key}` was gone meanwhile: {owner} does not hold it\n"),
+            None => format!("nothing holds `{key}`\n"),
+        }
+    };
+    Report { text, done: taken }
+}
+
+/// Who holds a lock, in a sentence.
+fn held(lock: &HeldLock) -> String {
+    let (key, owner) = (plain(lock.key.as_str()), plain(&owner(lock)));
+    let left = match lock.left {
+        Some(_) => format!("for another {}", time(lock.left)),
+        None => "without an expiry".to_owned(),
+    };
+    let waiters = match lock.waiters {
+        Some(1) => "1 waits".to_owned(),
+        Some(waiters) => format!("{waiters} wait"),
+        None => "its line is broken".to_owned(),
+    };
+    format!("`{key}` is held by {owner} {left}, and {waiters}")
+}
+
+fn owner(lock: &HeldLock) -> String {
+    lock.owner.clone().unwrap_or_else(|| "a foreign client".to_owned())
+}
+
+fn as_json(lock: &HeldLock) -> Value {
+    json!({
+        "key": lock.key.as_str(),
+        "holder": lock.owner,
+        "left_ms": millis(lock.left),
+        "waiters": lock.waiters,
+    })
+}

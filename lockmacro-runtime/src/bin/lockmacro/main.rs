@@ -1,0 +1,90 @@
+//! Looks at locks and deferred calls from a terminal.
+
+mod args;
+mod calls;
+mod locks;
+mod show;
+
+use std::error::Error;
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind as Misuse;
+use lockmacro_runtime::LockManager;
+
+use self::args::{Args, Command};
+
+const TROUBLE: u8 = 1;
+const USAGE: u8 = 2;
+
+/// What a command has to say, and whether it did all that it was asked for.
+struct Report {
+    text: String,
+    done: bool,
+}
+
+/// Why a command was not even tried, or what went wrong.
+type Trouble = Box<dyn Error>;
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(misuse) => return refuse(&misuse),
+    };
+    match run(args) {
+        Ok(Report { text, done }) => match write(&text) {
+            Ok(()) if done => ExitCode::SUCCESS,
+            Ok(()) => ExitCode::from(TROUBLE),
+            Err(error) => fail(&error),
+        },
+        Err(error) => match error.downcast_ref::<clap::Error>() {
+            Some(misuse) => refuse(misuse),
+            None => fail(&*error),
+        },
+    }
+}
+
+fn run(args: Args) -> Result<Report, Trouble> {
+    let url = args.check()?.to_owned();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let manager = LockManager::connect(&url).await?;
+        match args.command {
+            Command::Locks { pattern, all, most } => {
+                locks::list(&manager, &pattern, all, most, args.json).await
+            }
+            Command::Queue { key, most } => locks::queue(&manager, key, most, args.json).await,
+            Command::Release { key, yes, .. } => {
+                locks::release(&manager, key, yes, args.json).await
+            }
+            Command::Jobs(jobs) => calls::run(&manager, jobs, args.json).await,
+        }
+    })
+}
+
+/// Tells how it is used, or what for.
+fn refuse(misuse: &clap::Error) -> ExitCode {
+    let text = show::without_passwords(&misuse.render().to_string());
+    if matches!(misuse.kind(), Misuse::DisplayHelp | Misuse::DisplayVersion) {
+        return write(&text).map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS);
+    }
+    // Nobody is left to be told when that fails.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+    ExitCode::from(USAGE)
+}
+
+fn fail(error: &dyn Error) -> ExitCode {
+    let text = format!("lockmacro: {}\n", show::plain(&error.to_string()));
+    let _ = std::io::stderr().write_all(text.as_bytes());
+    ExitCode::from(TROUBLE)
+}
+
+/// Writes a report. A reader that has seen enough is no trouble.
+fn write(text: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}

@@ -1,0 +1,62 @@
+//! The rights that the README names for looking.
+
+use lockmacro_runtime::LockError;
+
+use super::*;
+
+const README: &str = include_str!("../../README.md");
+
+/// The words of the README's line that begins with `start` and are rights, keys or channels.
+fn rights(start: &str) -> Vec<String> {
+    let line = README.lines().find(|line| line.starts_with(start)).expect("the README has it");
+    let words = line.split([' ', '`']).map(|word| word.trim_end_matches([',', '.', ':']));
+    words.filter(|word| word.starts_with(['+', '~', '&'])).map(str::to_owned).collect()
+}
+
+async fn look(server: &Server) -> Result<(), LockError> {
+    let locks = LockManager::connect(&server.url_as("shop", "password")).await?;
+    let held = hold(&locks, "order:1").await;
+    assert_eq!(locks.held("order:*", 10).await?.found.len(), 1);
+    assert!(locks.waiting("order:1", 10).await?.found.is_empty());
+    let seen = locks.holder("order:1").await?.expect("held");
+    assert!(locks.take_away(&seen).await?);
+    drop(held);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_rights_that_the_readme_names_are_enough_and_each_is_needed() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let more = rights("Looking needs");
+    let mut words = vec!["ACL", "SETUSER", "shop", "reset", "on", ">password"];
+    let locks = rights("ACL SETUSER shop");
+    words.extend(locks.iter().chain(&more).map(String::as_str));
+    admin.ask::<()>(&words);
+    look(&server).await.expect("enough");
+    let denied: Vec<redis::Value> = admin.ask(&["ACL", "LOG"]);
+    assert_eq!(denied, [], "something was denied");
+    for right in more.iter().filter(|right| right.starts_with('+')) {
+        admin.ask::<()>(&["FLUSHALL"]);
+        admin.ask::<()>(&words);
+        admin.ask::<()>(&["ACL", "SETUSER", "shop", &right.replace('+', "-")]);
+        let error = look(&server).await.expect_err(right);
+        assert!(matches!(error, LockError::AccessDenied { .. }), "{right}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn keys_that_a_user_may_not_see_are_no_free_locks() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    admin.ask::<()>(&["SET", "report:1", &format!("desk/{:032x}", 1), "PX", "60000"]);
+    let rights = [rights("ACL SETUSER shop"), rights("Looking needs")].concat();
+    let mut words = vec!["ACL", "SETUSER", "shop", "reset", "on", ">password"];
+    words.extend(rights.iter().map(String::as_str));
+    admin.ask::<()>(&words);
+    let url = server.url_as("shop", "password");
+    let said = tool_at(&url, &["locks"]).await;
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("refuses access"), "{said:?}");
+    assert_eq!(tool_at(&url, &["locks", "order:*"]).await.code, Some(0));
+}

@@ -1,0 +1,98 @@
+//! What is shown of locks and of who waits for them.
+
+use serde_json::json;
+
+use super::*;
+
+#[tokio::test]
+async fn a_table_shows_holder_time_and_waiters() {
+    let server = Server::start();
+    let (desk, night) = (manager(&server, "desk-1").await, manager(&server, "night").await);
+    let _order = hold(&desk, "order:42").await;
+    let _report = hold(&night, "report:7").await;
+    let (one, two) = (wait_for(&night, "order:42").await, wait_for(&desk, "order:42").await);
+    server.admin().ask::<()>(&["SET", "session:1", "hush"]);
+
+    let said = tool(&server, &["locks"]).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(said.out.lines().count(), 3, "{said:?}");
+    assert_eq!(said.rows()[0], ["KEY", "HOLDER", "LEFT", "WAITERS"]);
+    let [key, holder, left, "s", "2"] = said.rows()[1][..] else { panic!("{said:?}") };
+    assert_eq!((key, holder), ("order:42", "desk-1"));
+    assert!((1.0..=60.0).contains(&left.parse::<f64>().unwrap()), "{said:?}");
+    assert_eq!(said.rows()[2][..2], ["report:7", "night"]);
+
+    let said = tool(&server, &["queue", "order:42"]).await;
+    assert!(said.out.starts_with("`order:42` is held by desk-1 for another "), "{said:?}");
+    assert_eq!(said.rows()[1], ["PLACE", "WAITER", "KEPT", "FOR"]);
+    assert_eq!(said.rows()[2][..2], ["1", "night"]);
+    assert_eq!(said.rows()[3][..2], ["2", "desk-1"]);
+
+    let said = tool(&server, &["locks", "--all"]).await;
+    let foreign = ["session:1", "a", "foreign", "client", "-", "0"];
+    assert_eq!(said.rows()[3], foreign, "{said:?}");
+    assert!(!said.shows("hush"));
+    one.abort();
+    two.abort();
+}
+
+#[tokio::test]
+async fn a_document_tells_the_same_to_programs() {
+    let server = Server::start();
+    let desk = manager(&server, "desk-1").await;
+    let _order = hold(&desk, "order:42").await;
+    let waiting = wait_for(&manager(&server, "night").await, "order:42").await;
+    let said = tool(&server, &["--json", "locks", "order:*"]).await.json();
+    assert_eq!((&said["more"], &said["odd"]), (&json!(false), &json!([])));
+    let lock = &said["locks"][0];
+    assert_eq!((&lock["key"], &lock["holder"]), (&json!("order:42"), &json!("desk-1")));
+    assert_eq!(lock["waiters"], 1);
+    assert!((1..=60_000).contains(&lock["left_ms"].as_u64().unwrap()), "{lock}");
+
+    let said = tool(&server, &["queue", "order:42", "--json"]).await.json();
+    assert_eq!(said["lock"]["holder"], "desk-1");
+    assert_eq!(said["queue"][0]["waiter"], "night");
+    assert!((1..=10_000).contains(&said["queue"][0]["left_ms"].as_u64().unwrap()), "{said}");
+    let said = tool(&server, &["queue", "free", "--json"]).await.json();
+    assert_eq!((&said["lock"], &said["queue"]), (&json!(null), &json!([])));
+    waiting.abort();
+}
+
+#[tokio::test]
+async fn a_pattern_chooses_and_what_is_left_out_is_said() {
+    let server = Server::start();
+    let locks = manager(&server, "desk").await;
+    let _one = hold(&locks, "order:1").await;
+    let _two = hold(&locks, "order:2").await;
+    let _other = hold(&locks, "report:1").await;
+    let found = locks.held("order:*", 2).await.unwrap();
+    let keys: Vec<_> = found.found.iter().map(|lock| lock.key.as_str()).collect();
+    assert_eq!((keys.as_slice(), found.more), (["order:1", "order:2"].as_slice(), false));
+    let said = tool(&server, &["locks", "--most", "2"]).await;
+    assert_eq!(said.rows().len(), 4);
+    assert!(said.out.contains("and more"), "{said:?}");
+    let said = tool(&server, &["locks", "nothing:*"]).await;
+    assert_eq!((said.code, &*said.out), (Some(0), "nothing is held\n"));
+}
+
+#[tokio::test]
+async fn twenty_thousand_keys_are_looked_through_by_scan() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let fill = "for n = 1, 20000 do
+        local token = 'desk/' .. string.format('%032x', n)
+        redis.call('SET', 'order:' .. n, n % 2 == 0 and token or 'foreign', 'PX', 60000)
+    end";
+    admin.ask::<()>(&["EVAL", fill, "0"]);
+    admin.forget_calls();
+    let said = tool_at(&server.url(), &["--json", "locks", "--most", "20000"]).await.json();
+    assert_eq!(said["locks"].as_array().unwrap().len(), 10_000);
+    assert_eq!(said["more"], false);
+    let names: Vec<_> = admin.calls().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["eval", "evalsha", "getrange", "pttl", "scan", "zcard"]);
+    // Who wants few does not go through all.
+    admin.forget_calls();
+    let said = tool_at(&server.url(), &["--json", "locks", "--most", "10"]).await.json();
+    assert_eq!((said["locks"].as_array().unwrap().len(), &said["more"]), (10, &json!(true)));
+    assert!(admin.calls().contains(&("scan".to_owned(), 1)));
+}

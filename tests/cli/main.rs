@@ -1,0 +1,109 @@
+//! Looking at locks and deferred calls, by the tool and by the library.
+
+mod access;
+mod calls;
+mod cluster;
+mod locks;
+mod misuse;
+mod odd;
+mod release;
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use lockmacro_runtime::{Lock, LockGuard, LockManager};
+use lockmacro_tests::{Admin, Server, eventually, in_time};
+use serde_json::Value;
+use tokio::process::Command;
+use tokio::task::JoinHandle;
+
+const LONG: Duration = Duration::from_secs(60);
+const IN_TIME: Duration = Duration::from_secs(10);
+
+/// What the tool has said.
+#[derive(Debug)]
+struct Said {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    fn json(&self) -> Value {
+        assert_eq!(self.err, "");
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))
+    }
+
+    /// The words of each line.
+    fn rows(&self) -> Vec<Vec<&str>> {
+        self.out.lines().map(|line| line.split_whitespace().collect()).collect()
+    }
+
+    fn shows(&self, text: &str) -> bool {
+        self.out.contains(text) || self.err.contains(text)
+    }
+}
+
+fn command(url: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockmacro-cli"));
+    command.args(words).env("REDIS_URL", url).stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+async fn tool_at(url: &str, words: &[&str]) -> Said {
+    let output = in_time(command(url, words).output()).await.expect("it runs");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    let said =
+        Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) };
+    assert!(!said.shows("panicked"), "{said:?}");
+    said
+}
+
+async fn tool(server: &Server, words: &[&str]) -> Said {
+    let said = tool_at(&server.url(), words).await;
+    for token in tokens(&mut server.admin()) {
+        assert!(!said.shows(&token), "{words:?} shows a token: {said:?}");
+    }
+    said
+}
+
+/// The random parts of all tokens on a server.
+fn tokens(admin: &mut Admin) -> Vec<String> {
+    let held: Vec<String> = admin.ask(&["EVAL", EVERY_STRING, "0"]);
+    let tokens = held.iter().filter_map(|value| Some(value.rsplit_once('/')?.1.to_owned()));
+    tokens.filter(|random| random.len() == 32).collect()
+}
+
+const EVERY_STRING: &str = "local found = {}
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  local value = redis.pcall('GET', key)
+  if type(value) == 'table' then value = redis.pcall('ZRANGE', key, 0, -1) end
+  for _, value in ipairs(type(value) == 'string' and { value } or value) do
+    if #found < 100 then found[#found + 1] = value end
+  end
+end
+return found";
+
+async fn manager(server: &Server, label: &str) -> LockManager {
+    LockManager::builder().label(label).connect(&server.url()).await.expect("it is there")
+}
+
+async fn hold(locks: &LockManager, key: &str) -> LockGuard {
+    Lock::new(key).ttl(LONG).manager(locks).acquire().await.expect("it is free")
+}
+
+/// Starts one more waiter, and returns when it stands in line.
+async fn wait_for(locks: &LockManager, key: &'static str) -> JoinHandle<LockGuard> {
+    let before = in_line(locks, key).await;
+    let manager = locks.clone();
+    let waiting = tokio::spawn(async move {
+        let lock = Lock::new(key).ttl(LONG).wait(LONG).manager(&manager);
+        lock.acquire().await.expect("its turn comes")
+    });
+    eventually("it stands in line", IN_TIME, async || in_line(locks, key).await > before).await;
+    waiting
+}
+
+async fn in_line(locks: &LockManager, key: &str) -> usize {
+    locks.waiting(key, 100).await.expect("told").found.len()
+}

@@ -1,0 +1,112 @@
+//! Locks that are taken away by force.
+
+use std::fs::File;
+use std::io::Write;
+
+use lockmacro_runtime::LockError;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use serde_json::json;
+
+use super::*;
+
+#[tokio::test]
+async fn a_lock_that_is_taken_away_goes_to_who_waits_longest_and_its_holder_learns_it() {
+    let server = Server::start();
+    let (desk, night) = (manager(&server, "desk").await, manager(&server, "night").await);
+    let ttl = Duration::from_secs(1);
+    let held = Lock::new("order:1").ttl(ttl).renew().manager(&desk).acquire().await.unwrap();
+    let next = wait_for(&night, "order:1").await;
+    let last = wait_for(&desk, "order:1").await;
+    let said = tool(&server, &["release", "order:1", "--force", "--yes"]).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(said.out, "`order:1` was taken away from desk\n");
+    let next = in_time(next).await.unwrap();
+    in_time(held.lost()).await;
+    assert!(!last.is_finished());
+    let holder = night.holder("order:1").await.unwrap().unwrap();
+    assert_eq!((holder.owner.as_deref(), holder.waiters), (Some("night"), Some(1)));
+    assert!(matches!(held.release().await, Err(LockError::Lost(_))));
+    next.release().await.unwrap();
+    in_time(last).await.unwrap().release().await.unwrap();
+    assert_eq!(server.admin().keys(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_lock_that_changed_hands_meanwhile_stays() {
+    let server = Server::start();
+    let locks = manager(&server, "desk").await;
+    let first = hold(&locks, "order:1").await;
+    let seen = locks.holder("order:1").await.unwrap().unwrap();
+    first.release().await.unwrap();
+    let second = hold(&locks, "order:1").await;
+    assert!(!locks.take_away(&seen).await.unwrap());
+    second.release().await.expect("it was not touched");
+    assert!(!locks.take_away(&seen).await.unwrap());
+    let said = tool(&server, &["release", "order:1", "--force", "--yes", "--json"]).await;
+    assert_eq!(said.code, Some(1));
+    assert_eq!(said.json(), json!({ "key": "order:1", "holder": null, "released": false }));
+}
+
+#[tokio::test]
+async fn what_is_not_a_lock_of_ours_stays() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    admin.ask::<()>(&["SET", "session", "foreign"]);
+    admin.ask::<()>(&["RPUSH", "list", "x"]);
+    for key in ["session", "list"] {
+        let said = tool(&server, &["release", key, "--force", "--yes"]).await;
+        assert_eq!(said.code, Some(1));
+        assert!(said.err.contains("is not a lock") && !said.err.contains("foreign"), "{said:?}");
+    }
+    assert_eq!(admin.get("session").as_deref(), Some("foreign"));
+    assert_eq!(admin.ask::<u32>(&["LLEN", "list"]), 1);
+}
+
+#[tokio::test]
+async fn nothing_is_taken_away_without_being_asked_for() {
+    let server = Server::start();
+    let locks = manager(&server, "desk").await;
+    let held = hold(&locks, "order:1").await;
+    let said = tool(&server, &["release", "order:1", "--yes"]).await;
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.err.contains("--force"), "{said:?}");
+    let said = tool(&server, &["release", "order:1", "--force"]).await;
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.err.contains("--yes"), "{said:?}");
+    held.release().await.expect("it was not touched");
+}
+
+/// Runs the tool with a terminal for its input, at which `typed` is typed.
+async fn at_a_terminal(server: &Server, words: &[&str], typed: &str) -> Said {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&terminal).expect("a terminal");
+    unlockpt(&terminal).expect("a terminal");
+    let name = ptsname(&terminal, Vec::new()).expect("a name");
+    let input = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let mut command = command(&server.url(), words);
+    let mut terminal = File::from(terminal);
+    terminal.write_all(typed.as_bytes()).expect("typed");
+    let output = in_time(command.stdin(input).output()).await.expect("it runs");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+#[tokio::test]
+async fn a_person_at_a_terminal_is_asked_for_the_key() {
+    let server = Server::start();
+    let locks = manager(&server, "desk").await;
+    let held = hold(&locks, "order:1").await;
+    let words = ["release", "order:1", "--force"];
+    for wrong in ["order:2\n", "y\n", "\n"] {
+        let said = at_a_terminal(&server, &words, wrong).await;
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(said.err.contains("`order:1` is held by desk for another "), "{said:?}");
+        assert!(said.err.contains("nothing was done"), "{said:?}");
+    }
+    held.check().expect("held");
+    assert!(server.admin().get("order:1").is_some());
+    let said = at_a_terminal(&server, &words, "order:1\n").await;
+    assert_eq!((said.code, &*said.out), (Some(0), "`order:1` was taken away from desk\n"));
+    assert_eq!(server.admin().get("order:1"), None);
+    drop(held);
+}
