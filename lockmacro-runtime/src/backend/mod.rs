@@ -1,5 +1,6 @@
 //! Where locks are kept. Every backend has the same meaning; only what can go wrong differs.
 
+mod acknowledged;
 mod in_turn;
 mod memory;
 mod parts;
@@ -22,9 +23,9 @@ use crate::telemetry::Labels;
 use crate::token::Token;
 
 pub(crate) use memory::Memory;
-pub(crate) use redis::Redis;
 #[cfg(feature = "defer")]
 pub(crate) use redis::RedisJobs;
+pub(crate) use redis::{Redis, Replicated, not_replicated};
 pub(crate) use redlock::{Ballot, OneUrl, Redlock, Rules, listed};
 
 /// One acquisition as a backend sees it.
@@ -307,7 +308,7 @@ impl Backend {
         ttl: Duration,
     ) -> Asked<'a, Result<bool, LockError>> {
         if self.is_in_parts(claim) {
-            return self.renew_parts(claim, ttl);
+            return self.renew_parts(claim, move |backend, part| backend.renew(part, ttl));
         }
         match self {
             Backend::Memory(memory) => Box::pin(async move { Ok(memory.renew(claim, ttl)) }),
