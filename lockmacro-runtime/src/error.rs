@@ -100,6 +100,20 @@ pub enum LockError {
         /// Every node, in the order in which they were given.
         nodes: Box<[NodeReply]>,
     },
+    /// Fewer replicas than the manager waits for have acknowledged the lock in time. One that was
+    /// asked for is given back, and its body has not run; one that was to be extended is held for as
+    /// long as before. See to the replicas, or wait for fewer of them or for longer: see
+    /// [`replicated`](crate::LockManagerBuilder::replicated).
+    #[error("only {acked} of {wanted} replicas have acknowledged `{key}` in time")]
+    #[non_exhaustive]
+    InsufficientReplicas {
+        /// The key, or one of several.
+        key: LockKey,
+        /// How many have.
+        acked: u32,
+        /// How many are waited for.
+        wanted: u32,
+    },
     /// The key exists and is not a string, so it is not a lock; or, where a lock is taken away by
     /// force, no lock of ours. Choose another key, or delete what is there.
     #[error("`{key}` is not a lock: the key exists and holds something else")]
@@ -113,7 +127,8 @@ pub enum LockError {
     /// +zrank +zcard +zpopmin +hset +hget +hdel`; for waiting also `+subscribe +publish
     /// +pubsub|numsub` and the channels `&lm1:*`; and `+select` when the URL names a database. In a
     /// cluster it is `+ssubscribe +spublish +pubsub|shardnumsub` for waiting, and `+cluster|slots
-    /// +asking`. For deferred calls the README names what they need beside these.
+    /// +asking`; with [`replicated`](crate::LockManagerBuilder::replicated) `+wait`; on the nodes of a
+    /// Redlock `+info`. For deferred calls the README names what they need beside these.
     #[error("the lock server refuses access: {detail}")]
     #[non_exhaustive]
     AccessDenied {
@@ -129,7 +144,7 @@ pub enum LockError {
         detail: String,
     },
     /// The server has as many clients as it takes. Raise its `maxclients`, or share managers: one
-    /// needs two connections, and four where HELLO is refused.
+    /// needs two connections, four where HELLO is refused, and up to 32 more with `replicated`.
     #[error("the lock server takes no more clients: {detail}")]
     #[non_exhaustive]
     ConnectionLimit {

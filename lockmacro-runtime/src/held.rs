@@ -157,7 +157,8 @@ impl Held {
         inside_runtime()?;
         let (ttl, sent) = (self.allowed(ttl), Moment::now());
         self.claim().lengthened(sent.after(ttl));
-        let held = self.manager().backend().renew(self.claim(), ttl).await?;
+        let backend = self.manager().backend();
+        let held = backend.renew_acknowledged(self.claim(), ttl, self.claim().ttl / 3).await?;
         self.answered(held, sent, ttl);
         self.remaining().map(drop).map_err(LockError::from)
     }

@@ -142,9 +142,15 @@ impl Hold {
 }
 
 async fn ask(manager: &LockManager, backend: &Backend, claim: &Claim) -> Result<Answer, Failed> {
-    match claim.wait {
+    let answer = match claim.wait {
         None => backend.acquire(claim).await,
         Some(wait) => manager.unless_closed(backend.wait(claim, wait)).await,
+    };
+    match answer {
+        Ok(Answer::Granted(grant)) if backend.is_replicated() => {
+            backend.acknowledged(claim, grant).await
+        }
+        answer => answer,
     }
 }
 

@@ -14,7 +14,8 @@ use tokio::task::try_id;
 use tokio::time::timeout;
 
 use crate::backend::{
-    Answer, Asked, Backend, Failed, Memory, OneUrl, Redis, Redlock, Rules, listed,
+    Answer, Asked, Backend, Failed, Memory, OneUrl, Redis, Redlock, Replicated, Rules, listed,
+    not_replicated,
 };
 use crate::census::{Census, Member};
 #[cfg(feature = "defer")]
@@ -55,7 +56,8 @@ static INSTALLED: OnceLock<LockManager> = OnceLock::new();
 ///
 /// A manager needs at most two connections to a server: one shared by all callers, made on the
 /// runtime that first asks, and one of its background thread. Where the server refuses HELLO, each
-/// has another one beside it from the first waiter on. In a cluster it is so for each node.
+/// has another one beside it from the first waiter on. In a cluster it is so for each node. With
+/// [`replicated`](LockManagerBuilder::replicated) each has up to 16 more.
 #[derive(Clone)]
 pub struct LockManager(Arc<Inner>);
 
@@ -79,6 +81,7 @@ pub struct LockManagerBuilder {
     label: Option<String>,
     timeout: Duration,
     rules: Rules,
+    replicated: Option<(u32, Duration)>,
     #[cfg(feature = "defer")]
     deferrer: Option<Arc<dyn Deferrer>>,
 }
@@ -101,6 +104,9 @@ impl LockManager {
     ///   servers, as [`redlock`](LockManager::redlock);
     /// - `memory://`: the locks of this process, with the same meaning and nothing to install.
     ///   Managers connected to `memory://` exclude each other, as those of one server do.
+    ///
+    /// `?replicated=1&replicated_timeout=100ms` behind one of the first four has locks count only when
+    /// replicas know them, see [`LockManagerBuilder::replicated`].
     ///
     /// # Errors
     /// [`LockError::InvalidUrl`], or what is wrong with the server: it is asked once, so that a
@@ -150,6 +156,7 @@ impl LockManager {
             label: None,
             timeout: TIMEOUT,
             rules,
+            replicated: None,
             #[cfg(feature = "defer")]
             deferrer: None,
         }
@@ -293,9 +300,33 @@ impl LockManagerBuilder {
 
     /// How long a caller waits at most for a server in trouble, 2 s by default; one that waits for
     /// its lock anyway, as long as that. One command that is
-    /// not answered is given a quarter of it. At least 20 ms, at most an hour.
+    /// not answered is given a quarter of it. A node of a Redlock is waited for at most 50 ms whatever
+    /// this says; this is how long a majority is tried for. At least 20 ms, at most an hour.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.clamp(TIMEOUT_MIN, TIMEOUT_MAX);
+        self
+    }
+
+    /// A lock counts only when so many replicas of its server have acknowledged it, each time within
+    /// `timeout`: before its body starts, and with every renewal. Too few are
+    /// [`LockError::InsufficientReplicas`], and the lock is given back. The same is said by a URL,
+    /// which goes before this: `?replicated=1&replicated_timeout=100ms`, without a timeout 500 ms.
+    ///
+    /// A replica that is promoted then knows the lock, if it is one of those that acknowledged it. It
+    /// costs a round trip to the server and one from there to its replicas, and up to twice 16
+    /// connections more. No more than a quarter of the ttl is waited. `memory://` and Redlock have no replicas to
+    /// wait for, and are refused.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn connect() -> Result<LockManager, LockError> {
+    /// let builder = LockManager::builder().replicated(1, Duration::from_millis(100));
+    /// builder.connect("redis-sentinel://one,two,three/main").await
+    /// # }
+    /// ```
+    pub fn replicated(mut self, acks: u32, timeout: Duration) -> Self {
+        self.replicated = Some((acks, timeout));
         self
     }
 
@@ -325,6 +356,9 @@ impl LockManagerBuilder {
         self,
         urls: impl IntoIterator<Item: Into<String>>,
     ) -> Result<LockManager, LockError> {
+        if self.replicated.is_some() {
+            return Err(not_replicated("the nodes of a Redlock stand for each other"));
+        }
         let urls: Vec<_> = urls.into_iter().map(Into::into).collect();
         let redlock = Redlock::new(&urls, self.timeout, self.rules)?;
         inside_runtime()?;
@@ -345,6 +379,9 @@ impl LockManagerBuilder {
     /// As [`LockManager::connect`].
     pub async fn connect(mut self, url: &str) -> Result<LockManager, LockError> {
         if url == "memory://" {
+            if self.replicated.is_some() {
+                return Err(not_replicated("`memory://` is not copied anywhere"));
+            }
             return Ok(self.with(Backend::Memory(Memory::shared())));
         }
         if let Some(listed) = listed(url) {
@@ -352,13 +389,17 @@ impl LockManagerBuilder {
             self.rules.durable |= durable;
             return self.redlock(urls).await;
         }
-        let redis = Redis::new(url, self.timeout)?;
+        let mut redis = Redis::new(url, self.timeout)?;
+        if let Some((acks, timeout)) = self.replicated {
+            redis.replicate(Replicated::new(acks, timeout)?);
+        }
         inside_runtime()?;
         redis.ready().await?;
         Ok(self.with(Backend::Redis(Arc::new(redis))))
     }
 
-    /// Makes a manager of locks of its own, as [`LockManager::memory`] does.
+    /// Makes a manager of locks of its own, as [`LockManager::memory`] does. There is nothing that
+    /// [`replicated`](LockManagerBuilder::replicated) could wait for.
     pub fn memory(self) -> LockManager {
         self.with(Backend::Memory(Memory::new()))
     }

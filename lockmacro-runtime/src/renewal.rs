@@ -261,7 +261,11 @@ async fn renew(renewals: Arc<Renewals>, backend: Arc<Backend>, id: u64, held: Ar
     }
     let ttl = if renewed { held.allowed(claim.ttl) } else { NOTHING };
     let sent = Moment::now();
-    let answer = backend.renew(claim, ttl).await;
+    let answer = if renewed {
+        backend.renew_acknowledged(claim, ttl, claim.ttl / 3).await
+    } else {
+        backend.renew(claim, ttl).await
+    };
     if !renewals.is_enrolled(id) {
         // Given back meanwhile: a "not yours" is no news.
         return;

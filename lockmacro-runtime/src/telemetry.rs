@@ -87,7 +87,11 @@ pub(crate) fn renewed(labels: &Labels, key: impl Display, answer: Result<bool, &
             "renewed"
         }
         Ok(false) => "taken",
-        Err(error @ (LockError::Unavailable { .. } | LockError::NoQuorum { .. })) => {
+        Err(
+            error @ (LockError::Unavailable { .. }
+            | LockError::NoQuorum { .. }
+            | LockError::InsufficientReplicas { .. }),
+        ) => {
             tracing::debug!(name = %labels.name, %key, %error, "lock not renewed yet");
             "error"
         }

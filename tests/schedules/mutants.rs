@@ -206,14 +206,14 @@ const MUTANTS: &[Mutant] = &[
         "a renewal that shortens",
         Owned,
         Renew,
-        "redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2])",
-        "true",
+        "math.max(redis.call('PTTL', KEYS[1]), tonumber(ARGV[2]))",
+        "ARGV[2]",
     ),
     (
         "a renewal that does nothing",
         Owned,
         Renew,
-        "'PEXPIRE', KEYS[1], ARGV[2])",
+        "'PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), tonumber(ARGV[2])))",
         "'GET', KEYS[1])",
     ),
 ];

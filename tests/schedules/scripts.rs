@@ -2,7 +2,10 @@
 
 const QUEUE: &str = include_str!("../../lockmacro-runtime/src/backend/redis/scripts/queue.lua");
 const ALONE: &str = include_str!("../../lockmacro-runtime/src/backend/redis/scripts/alone.lua");
-const ACQUIRE: &str = include_str!("../../lockmacro-runtime/src/backend/redis/scripts/acquire.lua");
+const ACQUIRE: &str = concat!(
+    include_str!("../../lockmacro-runtime/src/backend/redis/scripts/grant.lua"),
+    include_str!("../../lockmacro-runtime/src/backend/redis/scripts/acquire.lua")
+);
 const RELEASE: &str = include_str!("../../lockmacro-runtime/src/backend/redis/scripts/release.lua");
 const RENEW: &str = include_str!("../../lockmacro-runtime/src/backend/redis/scripts/renew.lua");
 

@@ -22,16 +22,8 @@ pub struct Group {
 impl Group {
     /// Starts them and waits until they know each other.
     pub async fn start() -> Group {
-        let primary = Server::start();
-        let of = primary.port().to_string();
-        let replica = || Server::with(&["--replicaof", "127.0.0.1", &of]);
-        let servers = vec![primary, replica(), replica()];
-        let mut admin = servers[0].admin();
-        eventually("the replicas are there", SETTLED, || {
-            let info: String = admin.ask(&["INFO", "replication"]);
-            std::future::ready(info.matches("state=online").count() == 2)
-        })
-        .await;
+        let servers = with_replicas(2).await;
+        let of = servers[0].port();
         let files = tempfile::tempdir().expect("a directory for the sentinels");
         let sentinels: Vec<_> = (0..3)
             .map(|nth| {
@@ -100,6 +92,27 @@ impl Group {
         .await;
         self.servers[self.primary()].admin()
     }
+}
+
+/// A primary and its replicas, which have all that it has.
+pub async fn with_replicas(count: usize) -> Vec<Server> {
+    let primary = Server::start();
+    let of = primary.port().to_string();
+    let replica = || Server::with(&["--replicaof", "127.0.0.1", &of]);
+    let mut admin = primary.admin();
+    let servers: Vec<_> =
+        std::iter::once(primary).chain(std::iter::repeat_with(replica).take(count)).collect();
+    eventually("the replicas are there", SETTLED, || {
+        let info: String = admin.ask(&["INFO", "replication"]);
+        std::future::ready(info.matches("state=online").count() == count)
+    })
+    .await;
+    // One that is online may still be loading, and hears nothing until then.
+    admin.ask::<()>(&["SET", "first", "1"]);
+    admin.ask::<()>(&["DEL", "first"]);
+    let settled = SETTLED.as_millis().to_string();
+    assert_eq!(admin.ask::<usize>(&["WAIT", &count.to_string(), &settled]), count);
+    servers
 }
 
 /// How many replicas and how many other sentinels one knows.

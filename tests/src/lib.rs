@@ -3,7 +3,7 @@
 //! * [`Server`] – a redis-server of the test's own, which can be paused, killed and restarted
 //! * [`Cluster`] – several of them that share the slots of a Redis Cluster, with replicas
 //! * [`Admin`] – a plain connection that looks at the server from outside
-//! * [`Group`] – a primary with replicas, and sentinels that watch over them
+//! * [`with_replicas`], [`Group`] – a primary with replicas, and with sentinels that watch over them
 //! * [`Proxy`] – a network that delays, loses and cuts, by order
 //! * [`Backend`] and [`on_every_backend!`] – one test body for `memory://` and for Redis
 //! * [`eventually`], [`drop_after_polls`] – bounded waiting, and a future that goes at its k-th poll
@@ -24,7 +24,7 @@ mod wait;
 pub use admin::Admin;
 pub use backend::Backend;
 pub use cluster::{Cluster, Move};
-pub use group::Group;
+pub use group::{Group, with_replicas};
 pub use polls::{Polled, drop_after_polls};
 pub use proxy::{Fault, Proxy};
 pub use server::Server;

@@ -1,5 +1,6 @@
 //! Where locks are kept. Every backend has the same meaning; only what can go wrong differs.
 
+mod acknowledged;
 mod in_turn;
 mod memory;
 mod parts;
@@ -22,9 +23,9 @@ use crate::telemetry::Labels;
 use crate::token::Token;
 
 pub(crate) use memory::Memory;
-pub(crate) use redis::Redis;
 #[cfg(feature = "defer")]
 pub(crate) use redis::RedisJobs;
+pub(crate) use redis::{Redis, Replicated, not_replicated};
 pub(crate) use redlock::{Ballot, OneUrl, Redlock, Rules, listed};
 
 /// One acquisition as a backend sees it.
@@ -103,9 +104,10 @@ impl Claim {
     }
 
     fn ballots_of(&self, keys: &[LockKey]) -> OnceLock<Box<[Arc<Ballot>]>> {
-        let Some(all) = self.ballots.get() else { return OnceLock::new() };
         let theirs = |(key, ballot): (_, &Arc<Ballot>)| keys.contains(key).then(|| ballot.clone());
-        OnceLock::from(self.keys().iter().zip(all).filter_map(theirs).collect::<Box<[_]>>())
+        OnceLock::from(
+            self.keys().iter().zip(self.ballots()).filter_map(theirs).collect::<Box<[_]>>(),
+        )
     }
 
     /// Takes note of the grant that a request sent at `sent` brought, if that matters later.
@@ -128,6 +130,11 @@ impl Claim {
     pub(crate) fn lengthened(&self, end: Moment) {
         let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
         *longest = (*longest).max(Some(end));
+    }
+
+    /// Whether a node of a Redlock may have a token that it was told to forget.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.ballots.get().is_some_and(|all| all.iter().any(|ballot| ballot.is_doubtful()))
     }
 
     /// For how long the key may be there without a release.
@@ -301,7 +308,7 @@ impl Backend {
         ttl: Duration,
     ) -> Asked<'a, Result<bool, LockError>> {
         if self.is_in_parts(claim) {
-            return self.renew_parts(claim, ttl);
+            return self.renew_parts(claim, move |backend, part| backend.renew(part, ttl));
         }
         match self {
             Backend::Memory(memory) => Box::pin(async move { Ok(memory.renew(claim, ttl)) }),

@@ -3,7 +3,6 @@
 
 use std::future::poll_fn;
 use std::task::Poll;
-use std::time::Duration;
 
 use super::{Asked, Backend, Claim, Released};
 use crate::error::LockError;
@@ -34,12 +33,15 @@ impl Backend {
     pub(super) fn renew_parts<'a>(
         &'a self,
         claim: &'a Claim,
-        ttl: Duration,
+        renew: impl for<'b> Fn(&'b Self, &'b Claim) -> Asked<'b, Result<bool, LockError>>
+        + Send
+        + Sync
+        + 'a,
     ) -> Asked<'a, Result<bool, LockError>> {
         Box::pin(async move {
             let parts = self.parts(claim);
             let mut held = Ok(true);
-            all(parts.iter().map(|part| self.renew(part, ttl)), |part| {
+            all(parts.iter().map(|part| renew(self, part)), |part| {
                 match (&held, &part) {
                     // What is known to be lost is lost, whatever is not known of the others.
                     (Ok(false), _) | (Err(_), Ok(true)) => {}

@@ -16,6 +16,7 @@ use super::errand::Errand;
 use super::grants::Grants;
 use super::map::{Endpoint, Map, Range, slots};
 use super::node::{Node, Patience};
+use super::replicated::Replicated;
 use super::script::Script;
 use super::trouble::{Elsewhere, Passing, Trouble};
 use super::url::invalid;
@@ -84,6 +85,11 @@ impl Cluster {
         if let Some(seed) = self.0.seeds.first() {
             seed.changes.tell(tell);
         }
+    }
+
+    /// What the URL says that replicas have to acknowledge.
+    pub(super) fn replicated(&self) -> Option<Replicated> {
+        self.0.seeds.first().and_then(Connector::replicated)
     }
 
     pub(super) fn grants(&self) -> &Arc<Grants> {

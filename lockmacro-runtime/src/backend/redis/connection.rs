@@ -15,6 +15,7 @@ use super::changes::Changes;
 use super::ear::Ear;
 use super::grants::{Channels, Grants};
 use super::greeting::greeting;
+use super::replicated::Replicated;
 use super::sentinel::{is_primary, no_primary};
 use super::trouble::{Passing, Trouble, full};
 use super::url::{Address, Place};
@@ -126,7 +127,7 @@ impl Connector {
     /// One for another server of a cluster, that has the same users and settings.
     pub(super) fn to(&self, (host, port): (&str, u16), grants: &Arc<Grants>) -> Self {
         let place = Place::At(ConnectionAddr::Tcp(host.to_owned(), port));
-        let address = Address { place, settings: self.address.settings.clone() };
+        let address = Address { place, ..self.address.clone() };
         Self::with(address, self.timeout, self.changes.elsewhere(), Arc::clone(grants))
     }
 
@@ -141,6 +142,11 @@ impl Connector {
             Place::At(ConnectionAddr::Tcp(host, port)) => Some((host, *port)),
             _ => None,
         }
+    }
+
+    /// What the URL says that replicas have to acknowledge.
+    pub(super) fn replicated(&self) -> Option<Replicated> {
+        self.address.replicated
     }
 
     /// From now on connections are opened so that grants are heard, if that can be.
@@ -168,6 +174,16 @@ impl Connector {
     }
 
     pub(super) async fn open(&self) -> Result<Connection, Trouble> {
+        let hearing = *self.hearing();
+        self.open_as(hearing).await
+    }
+
+    /// Opens a connection by which no grants come, whoever waits.
+    pub(super) async fn open_deaf(&self) -> Result<Connection, Trouble> {
+        self.open_as(Hearing::NotAsked).await
+    }
+
+    async fn open_as(&self, hearing: Hearing) -> Result<Connection, Trouble> {
         let at = match &self.address.place {
             Place::At(at) => at.clone(),
             Place::Named(sentinels) => sentinels.primary().await?,
@@ -175,9 +191,11 @@ impl Connector {
         let mut opened = if self.fails_over() {
             // One that stands still is soon replaced, by the sentinels and then here.
             let late = || Err(Trouble::Passing(Passing::timeout("connecting", false)));
-            timeout(self.timeout / 4, self.open_primary(&at)).await.unwrap_or_else(|_| late())
+            timeout(self.timeout / 4, self.open_primary(&at, hearing))
+                .await
+                .unwrap_or_else(|_| late())
         } else {
-            self.open_and_ask(&at).await
+            self.open_and_ask(&at, hearing).await
         };
         match &mut opened {
             Ok(connection) => connection.moves = self.changes.opened(&at),
@@ -192,8 +210,12 @@ impl Connector {
         opened
     }
 
-    async fn open_primary(&self, at: &ConnectionAddr) -> Result<Connection, Trouble> {
-        let mut connection = self.open_and_ask(at).await?;
+    async fn open_primary(
+        &self,
+        at: &ConnectionAddr,
+        hearing: Hearing,
+    ) -> Result<Connection, Trouble> {
+        let mut connection = self.open_and_ask(at, hearing).await?;
         let role = connection.inner.send_packed_command(&redis::cmd("ROLE")).await;
         if is_primary(&role.and_then(Value::extract_error)) {
             Ok(connection)
@@ -210,8 +232,11 @@ impl Connector {
         self.address.settings.client(at, protocol).map_err(Trouble::Final)
     }
 
-    async fn open_and_ask(&self, at: &ConnectionAddr) -> Result<Connection, Trouble> {
-        let mut hearing = *self.hearing();
+    async fn open_and_ask(
+        &self,
+        at: &ConnectionAddr,
+        mut hearing: Hearing,
+    ) -> Result<Connection, Trouble> {
         if hearing == Hearing::Yes {
             let channels = Channels::new(&self.grants);
             let pushed = Arc::clone(&channels);

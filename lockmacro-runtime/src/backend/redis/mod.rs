@@ -16,6 +16,8 @@ mod look;
 mod many;
 mod map;
 mod node;
+mod replicated;
+mod reserve;
 mod script;
 mod sentinel;
 mod tls;
@@ -37,6 +39,7 @@ use self::grants::Grants;
 #[cfg(feature = "defer")]
 pub(crate) use self::jobs::RedisJobs;
 use self::node::{Node, Patience};
+pub(crate) use self::replicated::{Replicated, not_replicated};
 use self::script::{ACQUIRE, FREE, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
 use self::tries::Tries;
 use self::trouble::{Passing, Trouble};
@@ -64,6 +67,8 @@ pub(crate) struct Redis {
     timeout: Duration,
     /// Whether the server wants the keys of a script in one slot, as it has told by CROSSSLOT.
     slots: Arc<AtomicBool>,
+    /// What replicas have to acknowledge, if anything.
+    replicated: Option<Replicated>,
 }
 
 /// Where the keys are.
@@ -82,7 +87,11 @@ impl Redis {
             true => Nodes::Cluster(Cluster::new(url, timeout)?),
             false => Nodes::One(Node::new(url, timeout)?),
         };
-        Ok(Self { nodes, timeout, slots: Arc::new(AtomicBool::new(cluster)) })
+        let replicated = match &nodes {
+            Nodes::One(node) => node.replicated(),
+            Nodes::Cluster(cluster) => cluster.replicated(),
+        };
+        Ok(Self { nodes, timeout, slots: Arc::new(AtomicBool::new(cluster)), replicated })
     }
 
     pub(crate) fn apart(&self) -> Self {
@@ -91,7 +100,7 @@ impl Redis {
             Nodes::One(node) => Nodes::One(node.apart()),
             Nodes::Cluster(cluster) => Nodes::Cluster(cluster.apart()),
         };
-        Self { nodes, timeout, slots }
+        Self { nodes, timeout, slots, replicated: self.replicated }
     }
 
     /// Connects, or says why not.

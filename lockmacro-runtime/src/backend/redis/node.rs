@@ -13,6 +13,8 @@ use super::changes::Changes;
 use super::connection::{Connection, Connector};
 use super::errand::Errand;
 use super::grants::Grants;
+use super::replicated::Replicated;
+use super::reserve::Reserve;
 use super::script::Script;
 use super::sentinel::is_primary;
 use super::trouble::{Passing, Trouble};
@@ -36,6 +38,7 @@ pub(super) struct Inner {
     pub(super) timeout: Duration,
     connecting: Errand<Result<Connection, Trouble>>,
     loading: Errand<()>,
+    pub(super) reserve: Reserve,
 }
 
 /// How long a call may take: the command by itself, and all that it needs.
@@ -73,6 +76,7 @@ impl Node {
             timeout,
             connecting: Errand::new(timeout),
             loading: Errand::new(timeout),
+            reserve: Reserve::default(),
         };
         Self::of(Arc::new(inner))
     }
@@ -200,11 +204,17 @@ impl Node {
     pub(super) fn disconnect(&self) {
         self.live().take();
         self.inner.connecting.forget();
+        self.inner.reserve.clear();
     }
 
     /// What the connections to this server have in common.
     pub(super) fn changes(&self) -> &Changes {
         &self.inner.connector.changes
+    }
+
+    /// What the URL says that replicas have to acknowledge.
+    pub(super) fn replicated(&self) -> Option<Replicated> {
+        self.inner.connector.replicated()
     }
 
     /// Whether another server may stand behind the same name from one moment to the next.

@@ -178,6 +178,8 @@ fn of_reply(code: &str, text: &str) -> Trouble {
         "NOPERM" => Trouble::Final(LockError::AccessDenied { detail }),
         // A new connection may find the primary, where a name stands for it.
         "READONLY" => passing(Unavailability::ReadOnly, true),
+        // It was made a replica while it waited for its own.
+        "UNBLOCKED" => passing(Unavailability::ReadOnly, true),
         "MASTERDOWN" => passing(Unavailability::PrimaryDown, true),
         "LOADING" => passing(Unavailability::Loading, false),
         "BUSY" => passing(Unavailability::BusyScript, false),

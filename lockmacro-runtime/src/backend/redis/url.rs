@@ -9,6 +9,7 @@ use redis::{
     RedisConnectionInfo, RedisError,
 };
 
+use super::replicated::Replicated;
 use super::sentinel::Sentinels;
 use super::tls::Files;
 use crate::error::LockError;
@@ -29,6 +30,8 @@ const IDLE: Duration = Duration::from_secs(30);
 pub(super) struct Address {
     pub(super) place: Place,
     pub(super) settings: Settings,
+    /// What replicas have to acknowledge, if anything.
+    pub(super) replicated: Option<Replicated>,
 }
 
 /// Which server it is.
@@ -60,6 +63,7 @@ impl Address {
         let encrypted = matches!(scheme, "rediss" | "valkeys" | "rediss-sentinel");
         let sentinel = matches!(scheme, "redis-sentinel" | "rediss-sentinel");
         let (mut files, mut others) = (Files::default(), Vec::new());
+        let (mut acks, mut acks_within) = (None, None);
         let mut watcher = RedisConnectionInfo::default().set_skip_set_lib_name();
         for setting in query.split('&').filter(|setting| !setting.is_empty()) {
             let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
@@ -67,6 +71,8 @@ impl Address {
                 "cacert" | "cert" | "key" if encrypted => files.set(name, decoded(value)),
                 "sentinel_user" if sentinel => watcher = watcher.set_username(decoded(value)),
                 "sentinel_password" if sentinel => watcher = watcher.set_password(decoded(value)),
+                "replicated" => acks = Some(value),
+                "replicated_timeout" => acks_within = Some(value),
                 "protocol" => others.push(setting),
                 "db" | "user" | "pass" if scheme.ends_with("unix") => others.push(setting),
                 // All of this may be the rest of a password that has a `?` in it.
@@ -75,11 +81,12 @@ impl Address {
                 _ if name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') => {
                     return Err(invalid(format!("`{name}` is no setting of `{scheme}://`")));
                 }
-                _ => return Err(invalid(format!("one of them is no setting of `{scheme}://`"))),
+                _ => return Err(invalid(format!("it has what is no setting of `{scheme}://`"))),
             }
         }
         let (others, tcp) = (others.join("&"), tcp(unsent));
         let tls = if encrypted { Some(files.checked()?) } else { None };
+        let replicated = Replicated::read(acks, acks_within)?;
         let settings = |login: RedisConnectionInfo| {
             let (login, tcp, tls) = (login.set_skip_set_lib_name(), tcp.clone(), tls.clone());
             Settings { login, tcp, tls }
@@ -105,12 +112,12 @@ impl Address {
                 patience: unsent / 4,
             };
             let settings = settings(login.unwrap_or_default());
-            Self { place: Place::Named(Box::new(sentinels)), settings }
+            Self { place: Place::Named(Box::new(sentinels)), settings, replicated }
         } else {
             let scheme = if encrypted { &scheme[..scheme.len() - 1] } else { scheme };
             let info = info(&format!("{scheme}://{place}?{others}"))?;
             let settings = settings(info.redis_settings().clone());
-            Self { place: Place::At(info.addr().clone()), settings }
+            Self { place: Place::At(info.addr().clone()), settings, replicated }
         };
         // What is wrong with the certificates is known now.
         let some = match &address.place {
@@ -207,7 +214,7 @@ mod tests {
     #[test]
     fn sentinels_are_read_with_their_ports_and_their_password() {
         let url = "redis-sentinel://u:p%40@one,two:7,[::1]/main/3?sentinel_password=w%26";
-        let Ok(Address { place: Place::Named(sentinels), settings }) = parse(url) else {
+        let Ok(Address { place: Place::Named(sentinels), settings, .. }) = parse(url) else {
             panic!("not read");
         };
         let at: Vec<_> = sentinels.at.iter().map(ToString::to_string).collect();

@@ -22,7 +22,7 @@ use self::node::Nodes;
 use self::pause::Pause;
 use self::round::Round;
 use self::tally::{Holder, Tally, Verdict, majority, no_quorum};
-use super::{Answer, Claim, Failed, Grant, Line, Redis};
+use super::{Answer, Claim, Failed, Grant, Line, Redis, not_replicated};
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
 use crate::fence::Fence;
@@ -70,7 +70,11 @@ impl Redlock {
     /// Locks on the servers at `urls`, not connected yet.
     pub(crate) fn new(urls: &[String], timeout: Duration, rules: Rules) -> Result<Self, LockError> {
         let names = names::names(urls)?.into();
-        let redis = urls.iter().map(|url| Redis::new(url, timeout)).collect::<Result<_, _>>()?;
+        let redis: Vec<_> =
+            urls.iter().map(|url| Redis::new(url, timeout)).collect::<Result<_, _>>()?;
+        if redis.iter().any(Redis::is_replicated) {
+            return Err(not_replicated("the nodes of a Redlock stand for each other"));
+        }
         let (restart, longest_ttl) = match rules.durable {
             true => (Duration::ZERO, TTL_MAX),
             false => (rules.longest_ttl, rules.longest_ttl),
@@ -182,6 +186,13 @@ impl Redlock {
     /// Asks all nodes once. What is not won is given back.
     async fn attempt(&self, claim: &Claim) -> Result<Grant, Failure> {
         let (ballot, within) = (claim.ballot(), NODE.min(claim.ttl / 10));
+        if !ballot.renew_token() {
+            let error = no_quorum(
+                &self.nodes.names,
+                vec![Some(late("giving back")); self.count()].into_iter(),
+            );
+            return Err(Failure::Fault { error, passing: false });
+        }
         let (paper, turn) = (Arc::new(claim.paper(ballot.token())), ballot.round());
         let (sent, until) = (Moment::now(), Instant::now() + within);
         let mut round = Round::new((0..self.count()).map(|nth| {

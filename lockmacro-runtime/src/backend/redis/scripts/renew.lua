@@ -6,11 +6,11 @@
 -- ARGV[2]  the ttl in milliseconds
 -- returns  1 when the lock was held by the token, else 0
 --
+-- Writes whenever the lock is held, also when nothing is lengthened: who waits for replicas waits
+-- for the last write.
 -- GETEX without options reads like GET but counts as a write, so that a replica refuses the script.
 if redis.call('GETEX', KEYS[1]) ~= ARGV[1] then
   return 0
 end
-if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
-end
+redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), tonumber(ARGV[2])))
 return 1

@@ -1,0 +1,173 @@
+//! No body starts before the replicas have its lock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use futures::future::join_all;
+use lockmacro_runtime::Fence;
+use lockmacro_tests::{in_time, on_a_plain_thread, with_replicas};
+use tokio::time::timeout;
+
+use crate::*;
+
+#[tokio::test]
+async fn too_few_replicas_are_told_in_time_and_nothing_is_left() {
+    let servers = with_replicas(1).await;
+    let manager = patient(&servers[0], 2, ms(200)).await;
+    let ran = AtomicBool::new(false);
+    let start = Instant::now();
+    let body = async {
+        ran.store(true, Ordering::SeqCst);
+        Locked::Ok(())
+    };
+    let result = lock(&manager).run(body).await;
+    assert!(start.elapsed() >= ms(200) && start.elapsed() < SOON, "{:?}", start.elapsed());
+    // It is given back before it is told.
+    assert_eq!(servers[0].admin().keys(), Vec::<String>::new());
+    let error = result.expect_err("one replica is no two");
+    let text = error.to_string();
+    assert!(text.contains("only 1 of 2 replicas") && text.contains(KEY), "{text}");
+    assert!(!error.is_busy() && !ran.load(Ordering::SeqCst), "{error:?}");
+    assert_eq!(short::<()>(Err(error)), (1, 2));
+    // Blocking callers are told the same.
+    let blocking = lock(&manager);
+    let told = on_a_plain_thread(move || blocking.acquire_blocking().map(drop)).await;
+    assert_eq!(short(told), (1, 2));
+    keeps_nothing(&servers[0]).await;
+}
+
+#[tokio::test]
+async fn a_server_without_replicas_gives_no_lock() {
+    let server = Server::start();
+    let manager = patient(&server, 1, ms(50)).await;
+    assert_eq!(short(lock(&manager).acquire().await), (0, 1));
+    assert_eq!(server.admin().keys(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_body_starts_when_the_replicas_have_its_lock_and_holds_up_nobody_meanwhile() {
+    let servers = with_replicas(1).await;
+    let manager = patient(&servers[0], 1, SOON).await;
+    let early = Lock::new("early").ttl(LONG).manager(&manager).acquire().await.expect("free");
+    servers[1].pause();
+    let started = Arc::new(AtomicBool::new(false));
+    let running = Arc::clone(&started);
+    let waiting = tokio::spawn(lock(&manager).run(async move {
+        running.store(true, Ordering::SeqCst);
+        Locked::Ok(())
+    }));
+    so_many_wait(&servers[0], 1).await;
+    // What others want meanwhile takes less than a second, and that one waits for ten.
+    let others = async {
+        assert!(lock(&manager).acquire().await.expect_err("taken").is_busy());
+        early.release().await.expect("held");
+    };
+    timeout(SOON / 2, others).await.expect("nobody else waits");
+    assert!(!started.load(Ordering::SeqCst), "no replica has it");
+    servers[1].resume();
+    in_time(waiting).await.expect("no panic").expect("acknowledged");
+    assert!(started.load(Ordering::SeqCst));
+    // And a body finds its lock at the replica.
+    let guard = lock(&manager).acquire().await.expect("free");
+    let token = servers[1].admin().get(KEY);
+    assert!(token.is_some() && token == servers[0].admin().get(KEY));
+    guard.release().await.expect("held");
+}
+
+#[tokio::test]
+async fn a_lock_that_is_handed_over_is_acknowledged_before_its_body_starts() {
+    let servers = with_replicas(1).await;
+    let (holder, waiter) = (plain(&servers[0]).await, patient(&servers[0], 1, SOON).await);
+    let guard = lock(&holder).acquire().await.expect("free");
+    let next = tokio::spawn(lock(&waiter).wait(LONG).acquire());
+    let mut admin = servers[0].admin();
+    eventually("it stands in line", SOON, || {
+        std::future::ready(admin.ask::<usize>(&["ZCARD", "lm1:wq:{order:42}"]) == 1)
+    })
+    .await;
+    servers[1].pause();
+    guard.release().await.expect("held");
+    so_many_wait(&servers[0], 1).await;
+    assert!(!next.is_finished(), "no replica has it");
+    servers[1].resume();
+    let guard = in_time(next).await.expect("no panic").expect("handed over");
+    assert!(guard.remaining() > CLAIM, "all of the ttl is confirmed");
+    guard.release().await.expect("held");
+    keeps_nothing(&servers[0]).await;
+}
+
+#[tokio::test]
+async fn who_waits_is_told_of_too_few_replicas_and_the_next_one_gets_its_turn() {
+    let servers = with_replicas(1).await;
+    let (holder, waiter) = (plain(&servers[0]).await, patient(&servers[0], 2, ms(100)).await);
+    let guard = lock(&holder).acquire().await.expect("free");
+    let short_of = tokio::spawn(lock(&waiter).wait(LONG).acquire());
+    let mut admin = servers[0].admin();
+    eventually("it stands in line", SOON, || {
+        std::future::ready(admin.ask::<usize>(&["ZCARD", "lm1:wq:{order:42}"]) == 1)
+    })
+    .await;
+    let next = tokio::spawn(lock(&holder).wait(LONG).acquire());
+    eventually("both stand in line", SOON, || {
+        std::future::ready(admin.ask::<usize>(&["ZCARD", "lm1:wq:{order:42}"]) == 2)
+    })
+    .await;
+    guard.release().await.expect("held");
+    assert_eq!(short(in_time(short_of).await.expect("no panic")), (1, 2));
+    let next = in_time(next).await.expect("no panic").expect("served");
+    next.release().await.expect("held");
+    keeps_nothing(&servers[0]).await;
+}
+
+#[tokio::test]
+async fn fences_grow_whatever_replicas_do() {
+    let servers = with_replicas(1).await;
+    let (enough, too_few) = (manager(&servers[0], 1).await, patient(&servers[0], 2, ms(20)).await);
+    let mut last: Option<Fence> = None;
+    for _ in 0..3 {
+        let (guard, fence) = lock(&enough).acquire_fenced().await.expect("free");
+        assert!(last < Some(fence), "{last:?} {fence:?}");
+        last = Some(fence);
+        guard.release().await.expect("held");
+        short(lock(&too_few).acquire_fenced().await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_shares_a_few_connections() {
+    let servers = with_replicas(1).await;
+    let manager = patient(&servers[0], 1, SOON).await;
+    servers[1].pause();
+    let crowd = (0..40).map(|nth| {
+        let lock = Lock::new(format!("order:{nth}")).ttl(LONG).manager(&manager);
+        tokio::spawn(async move { lock.acquire().await })
+    });
+    let crowd: Vec<_> = crowd.collect();
+    so_many_wait(&servers[0], 16).await;
+    let clients: String = servers[0].admin().ask(&["CLIENT", "LIST", "TYPE", "normal"]);
+    // Two that are shared, and ours.
+    assert!(clients.lines().count() <= 16 + 3, "{clients}");
+    servers[1].resume();
+    for guard in in_time(join_all(crowd)).await {
+        guard.expect("no panic").expect("free").release().await.expect("held");
+    }
+    manager.shutdown(SOON).await.expect("nothing is held");
+    drop(manager);
+    let mut admin = servers[0].admin();
+    eventually("no connection is left", SOON, || {
+        let clients: String = admin.ask(&["CLIENT", "LIST", "TYPE", "normal"]);
+        std::future::ready(clients.lines().count() == 1)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn connections_that_were_ended_meanwhile_are_replaced() {
+    let servers = with_replicas(1).await;
+    let manager = manager(&servers[0], 1).await;
+    for _ in 0..3 {
+        lock(&manager).acquire().await.expect("free").release().await.expect("held");
+        servers[0].admin().ask::<i64>(&["CLIENT", "KILL", "TYPE", "normal"]);
+    }
+}

@@ -1,0 +1,68 @@
+//! Whatever is dropped, wherever it was, nothing stays behind.
+
+use lockmacro_tests::{Polled, drop_after_polls, with_replicas};
+use tokio::time::timeout;
+
+use crate::*;
+
+/// More polls than any of these futures needs.
+const ENOUGH: usize = 400;
+
+#[tokio::test]
+async fn an_acquire_dropped_at_any_point_leaves_nothing() {
+    let servers = with_replicas(1).await;
+    let manager = manager(&servers[0], 1).await;
+    for polls in 0..ENOUGH {
+        let polled = drop_after_polls(lock(&manager).acquire(), polls).await;
+        let done = matches!(&polled, Polled::Completed(Ok(_)));
+        drop(polled);
+        keeps_nothing(&servers[0]).await;
+        if done {
+            return so_many_wait(&servers[0], 0).await;
+        }
+    }
+    panic!("it never completed");
+}
+
+#[tokio::test]
+async fn a_waiter_dropped_at_any_point_of_its_grant_leaves_nothing() {
+    let servers = with_replicas(1).await;
+    let (holder, waiter) = (plain(&servers[0]).await, manager(&servers[0], 1).await);
+    let mut admin = servers[0].admin();
+    for polls in 1..ENOUGH {
+        let guard = lock(&holder).acquire().await.expect("free");
+        let waiting = tokio::spawn(drop_after_polls(lock(&waiter).wait(LONG).acquire(), polls));
+        eventually("it stands in line, or is gone", SOON, || {
+            let line: usize = admin.ask(&["ZCARD", "lm1:wq:{order:42}"]);
+            std::future::ready(line == 1 || waiting.is_finished())
+        })
+        .await;
+        guard.release().await.expect("held");
+        let polled = timeout(SOON, waiting).await.expect("in time").expect("no panic");
+        let done = matches!(&polled, Polled::Completed(Ok(_)));
+        drop(polled);
+        keeps_nothing(&servers[0]).await;
+        if done {
+            return;
+        }
+    }
+    panic!("it never completed");
+}
+
+/// More of them than there are connections to wait by.
+#[tokio::test]
+async fn who_is_dropped_while_replicas_are_waited_for_leaves_nothing_and_takes_no_place() {
+    let servers = with_replicas(1).await;
+    let manager = patient(&servers[0], 1, SOON).await;
+    servers[1].pause();
+    for _ in 0..20 {
+        let waiting = tokio::spawn(lock(&manager).acquire());
+        so_many_wait(&servers[0], 1).await;
+        waiting.abort();
+        assert!(waiting.await.is_err_and(|error| error.is_cancelled()));
+        so_many_wait(&servers[0], 0).await;
+        keeps_nothing(&servers[0]).await;
+    }
+    servers[1].resume();
+    lock(&manager).acquire().await.expect("free").release().await.expect("held");
+}

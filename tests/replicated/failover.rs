@@ -1,0 +1,101 @@
+//! What a promoted replica has not acknowledged is granted again, and what it has is not.
+
+use std::future::ready;
+
+use lockmacro_tests::{Group, in_time, with_replicas};
+
+use crate::*;
+
+/// A primary and two replicas, of which the second hears nothing any more of what the first is told.
+async fn with_one_cut_off() -> Vec<Server> {
+    let servers = with_replicas(2).await;
+    let online = |count| {
+        let mut admin = servers[0].admin();
+        eventually("the other one is there", SOON, move || {
+            let info: String = admin.ask(&["INFO", "replication"]);
+            ready(info.matches("state=online").count() == count)
+        })
+    };
+    servers[2].pause();
+    servers[0].admin().ask::<i64>(&["CLIENT", "KILL", "TYPE", "replica"]);
+    online(1).await;
+    servers
+}
+
+/// Has one of the replicas take the primary's place, and asks there for the lock in the name of
+/// another process.
+async fn is_granted_again(servers: &mut [Server], promoted: usize) -> bool {
+    servers[0].kill();
+    servers[promoted].resume();
+    servers[promoted].admin().ask::<()>(&["REPLICAOF", "NO", "ONE"]);
+    let rival = plain(&servers[promoted]).await;
+    match lock(&rival).acquire().await {
+        Ok(_) => true,
+        Err(error) if error.is_busy() => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[tokio::test]
+async fn without_it_a_failover_grants_a_lock_twice() {
+    let mut servers = with_one_cut_off().await;
+    let locks = plain(&servers[0]).await;
+    let guard = lock(&locks).acquire().await.expect("free");
+    assert!(is_granted_again(&mut servers, 2).await);
+    assert_eq!(guard.check(), Ok(()), "two hold it now");
+}
+
+#[tokio::test]
+async fn a_promoted_replica_that_has_acknowledged_does_not_grant_again() {
+    let mut servers = with_one_cut_off().await;
+    let locks = manager(&servers[0], 1).await;
+    let guard = lock(&locks).acquire().await.expect("free");
+    assert!(!is_granted_again(&mut servers, 1).await);
+    assert_eq!(guard.check(), Ok(()));
+}
+
+#[tokio::test]
+async fn a_promoted_replica_that_lacks_the_acknowledgement_grants_again() {
+    let mut servers = with_one_cut_off().await;
+    let locks = manager(&servers[0], 1).await;
+    let guard = lock(&locks).acquire().await.expect("the other one has acknowledged");
+    assert!(is_granted_again(&mut servers, 2).await);
+    assert_eq!(guard.check(), Ok(()), "two hold it now");
+}
+
+#[tokio::test]
+async fn who_waits_for_every_replica_is_refused_where_one_is_cut_off() {
+    let mut servers = with_one_cut_off().await;
+    let locks = patient(&servers[0], 2, ms(200)).await;
+    assert_eq!(short(lock(&locks).acquire().await), (1, 2));
+    assert!(is_granted_again(&mut servers, 2).await, "to one, the other has none");
+}
+
+/// The URL alone, sentinels, and a failover of theirs.
+#[tokio::test]
+async fn sentinels_promote_a_replica_that_knows_the_lock() {
+    let mut group = Group::start().await;
+    let url = format!("{}?replicated=2&replicated_timeout=2s", group.url());
+    let locks = LockManager::connect(&url).await.expect("there is a primary");
+    let renewed = Lock::new("renewed").ttl(SOON / 2).renew().manager(&locks);
+    let renewed = renewed.acquire().await.expect("both have it");
+    let guard = lock(&locks).acquire().await.expect("both have it");
+    group.servers[0].kill();
+    let mut admin = in_time(group.has_failed_over()).await;
+    assert!(admin.get(KEY).is_some());
+    let rival = LockManager::connect(&group.url()).await.expect("there is a primary");
+    assert!(lock(&rival).acquire().await.expect_err("it is known").is_busy());
+    assert_eq!(guard.check(), Ok(()));
+    guard.release().await.expect("held");
+    // Of the two replicas one is left. The sentinels may end connections meanwhile.
+    eventually("it is short of replicas", SOON * 3, || async {
+        match lock(&locks).acquire().await {
+            Err(LockError::InsufficientReplicas { wanted: 2, .. }) => true,
+            Err(LockError::Unavailable { .. }) => false,
+            other => panic!("{other:?}"),
+        }
+    })
+    .await;
+    // No renewal counts, and the lease ends.
+    in_time(renewed.lost()).await;
+}

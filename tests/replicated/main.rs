@@ -1,0 +1,74 @@
+//! Locks that count only when replicas have acknowledged them.
+
+mod acquiring;
+mod dropped;
+mod failover;
+mod held;
+mod settings;
+mod several;
+
+use std::time::Duration;
+
+use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_tests::{Server, eventually};
+
+/// A ttl that never ends within a test.
+const LONG: Duration = Duration::from_secs(60);
+/// Far below `LONG`, far above what a loaded machine needs.
+const SOON: Duration = Duration::from_secs(10);
+/// For how long a lock is handed over until it is confirmed.
+const CLAIM: Duration = Duration::from_secs(5);
+
+const KEY: &str = "order:42";
+
+type Locked<T> = Result<T, LockError>;
+
+const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// One that waits for so many replicas. Those that are there answer within a second on a loaded
+/// machine; the ttl allows for more.
+async fn manager(primary: &Server, acks: u32) -> LockManager {
+    patient(primary, acks, Duration::from_secs(1)).await
+}
+
+async fn patient(primary: &Server, acks: u32, timeout: Duration) -> LockManager {
+    let builder = LockManager::builder().replicated(acks, timeout);
+    builder.connect(&primary.url()).await.expect("the server is there")
+}
+
+async fn plain(server: &Server) -> LockManager {
+    LockManager::connect(&server.url()).await.expect("the server is there")
+}
+
+fn lock(manager: &LockManager) -> Lock {
+    Lock::new(KEY).ttl(LONG).manager(manager)
+}
+
+/// Waits until so many callers wait for replicas.
+async fn so_many_wait(primary: &Server, count: usize) {
+    let mut admin = primary.admin();
+    eventually(&format!("{count} wait for replicas"), SOON, || {
+        let info: String = admin.ask(&["INFO", "clients"]);
+        let count = format!("blocked_clients:{count}\r");
+        std::future::ready(info.contains(&count))
+    })
+    .await;
+}
+
+/// Waits until nothing is left but what fences need.
+async fn keeps_nothing(primary: &Server) {
+    let mut admin = primary.admin();
+    eventually("nothing is left behind", SOON, || {
+        std::future::ready(admin.keys().iter().all(|key| key.starts_with("lm1:wf:")))
+    })
+    .await;
+}
+
+fn short<T: std::fmt::Debug>(result: Result<T, LockError>) -> (u32, u32) {
+    match result {
+        Err(LockError::InsufficientReplicas { acked, wanted, .. }) => (acked, wanted),
+        other => panic!("not short of replicas: {other:?}"),
+    }
+}

@@ -1,0 +1,81 @@
+//! How it is asked for, what that needs, and where it cannot be had.
+
+use lockmacro_tests::with_replicas;
+
+use crate::*;
+
+const README: &str = include_str!("../../README.md");
+
+async fn refused(builder: lockmacro_runtime::LockManagerBuilder, url: &str) -> String {
+    match builder.connect(url).await {
+        Err(LockError::InvalidUrl { detail, .. }) => detail,
+        other => panic!("{url}: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_has_no_replicas_is_refused_in_plain_words() {
+    let asked = || LockManager::builder().replicated(1, ms(100));
+    let three = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3";
+    for url in ["memory://", &format!("redlock://{three}")] {
+        assert!(refused(asked(), url).await.contains("with replicas"), "{url}");
+    }
+    let urls = ["redis://127.0.0.1:1?replicated=1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"];
+    let error = LockManager::redlock(urls).await.expect_err("refused");
+    assert!(error.to_string().contains("with replicas"), "{error}");
+    for url in [
+        "redis://localhost?replicated=0",
+        "redis://localhost?replicated=all",
+        "redis://localhost?replicated_timeout=1s",
+        "redis://localhost?replicated=1&replicated_timeout=100",
+    ] {
+        assert!(refused(LockManager::builder(), url).await.contains("`replicated"), "{url}");
+    }
+    let none = LockManager::builder().replicated(0, ms(100));
+    assert!(refused(none, "redis://localhost").await.contains("no replica"));
+}
+
+#[tokio::test]
+async fn the_url_goes_before_the_builder_and_neither_costs_a_plain_lock_anything() {
+    let servers = with_replicas(1).await;
+    let url = format!("{}?replicated=1", servers[0].url());
+    let builder = LockManager::builder().replicated(2, ms(20));
+    let manager = builder.connect(&url).await.expect("there");
+    lock(&manager).acquire().await.expect("one is enough").release().await.expect("held");
+
+    let (mut admin, manager) = (servers[0].admin(), plain(&servers[0]).await);
+    let calls = |admin: &mut lockmacro_tests::Admin, name: &str| {
+        admin.calls().iter().find(|(call, _)| call == name).map_or(0, |(_, count)| *count)
+    };
+    admin.forget_calls();
+    lock(&manager).acquire().await.expect("free").release().await.expect("held");
+    let counts = ["set", "evalsha", "wait"].map(|name| calls(&mut admin, name));
+    assert_eq!(counts, [1, 1, 0]);
+    let manager = LockManager::connect(&url).await.expect("there");
+    admin.forget_calls();
+    lock(&manager).acquire().await.expect("free").release().await.expect("held");
+    let counts = ["set", "eval", "evalsha", "wait"].map(|name| calls(&mut admin, name));
+    assert_eq!(counts, [1, 1, 1, 1]);
+    lock(&manager).acquire().await.expect("free").release().await.expect("held");
+    let counts = ["set", "eval", "evalsha", "wait"].map(|name| calls(&mut admin, name));
+    assert_eq!(counts, [2, 1, 3, 2]);
+}
+
+#[tokio::test]
+async fn the_right_that_the_readme_names_is_enough_and_needed() {
+    let servers = with_replicas(1).await;
+    let mut admin = servers[0].admin();
+    let line = README.lines().find(|line| line.starts_with("ACL SETUSER"));
+    let rights: Vec<_> = line.expect("the README has it").split_whitespace().collect();
+    admin.ask::<()>(&rights);
+    let url = format!("{}?replicated=1", servers[0].url_as("shop", "password"));
+    let manager = LockManager::connect(&url).await.expect("there");
+    let error = lock(&manager).acquire().await.expect_err("it may not wait");
+    assert!(matches!(&error, LockError::AccessDenied { detail, .. } if detail.contains("wait")));
+    keeps_nothing(&servers[0]).await;
+    assert!(README.contains("`+wait`"));
+    admin.ask::<()>(&["ACL", "SETUSER", "shop", "+wait"]);
+    admin.ask::<()>(&["ACL", "LOG", "RESET"]);
+    lock(&manager).acquire().await.expect("free").release().await.expect("held");
+    assert_eq!(admin.ask::<Vec<redis::Value>>(&["ACL", "LOG"]), []);
+}
