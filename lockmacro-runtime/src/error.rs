@@ -127,8 +127,8 @@ pub enum LockError {
     /// +zrank +zcard +zpopmin +hset +hget +hdel`; for waiting also `+subscribe +publish
     /// +pubsub|numsub` and the channels `&lm1:*`; and `+select` when the URL names a database. In a
     /// cluster it is `+ssubscribe +spublish +pubsub|shardnumsub` for waiting, and `+cluster|slots
-    /// +asking`; with [`replicated`](crate::LockManagerBuilder::replicated) `+wait`. For deferred calls
-    /// the README names what they need beside these.
+    /// +asking`; with [`replicated`](crate::LockManagerBuilder::replicated) `+wait`; on the nodes of a
+    /// Redlock `+info`. For deferred calls the README names what they need beside these.
     #[error("the lock server refuses access: {detail}")]
     #[non_exhaustive]
     AccessDenied {

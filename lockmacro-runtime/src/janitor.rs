@@ -207,6 +207,10 @@ async fn clear_away(backend: Arc<Backend>, claim: Arc<Claim>, member: Member, at
                 if claim.is_settled() {
                     return;
                 }
+                if claim.is_doubtful() {
+                    // A node of several has not answered, and may be back soon.
+                    pause = pause.min(LONGEST_PAUSE);
+                }
                 // A request that was given up may still be under way, in a network that was cut
                 // for a while. The later it arrives the longer it was kept, so the pauses grow.
             }

@@ -299,7 +299,8 @@ impl LockManagerBuilder {
 
     /// How long a caller waits at most for a server in trouble, 2 s by default; one that waits for
     /// its lock anyway, as long as that. One command that is
-    /// not answered is given a quarter of it. At least 20 ms, at most an hour.
+    /// not answered is given a quarter of it. A node of a Redlock is waited for at most 50 ms whatever
+    /// this says; this is how long a majority is tried for. At least 20 ms, at most an hour.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.clamp(TIMEOUT_MIN, TIMEOUT_MAX);
         self

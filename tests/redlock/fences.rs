@@ -144,6 +144,7 @@ async fn fences_are_unique_and_grow_whatever_happens_to_nodes_and_answers() {
 async fn without_the_second_round_fences_are_inverted() {
     const ACQUIRE: &str = concat!(
         include_str!("../../lockmacro-runtime/src/backend/redis/scripts/queue.lua"),
+        include_str!("../../lockmacro-runtime/src/backend/redis/scripts/grant.lua"),
         include_str!("../../lockmacro-runtime/src/backend/redis/scripts/acquire.lua"),
     );
     let nodes = lasting();

@@ -104,9 +104,10 @@ impl Claim {
     }
 
     fn ballots_of(&self, keys: &[LockKey]) -> OnceLock<Box<[Arc<Ballot>]>> {
-        let Some(all) = self.ballots.get() else { return OnceLock::new() };
         let theirs = |(key, ballot): (_, &Arc<Ballot>)| keys.contains(key).then(|| ballot.clone());
-        OnceLock::from(self.keys().iter().zip(all).filter_map(theirs).collect::<Box<[_]>>())
+        OnceLock::from(
+            self.keys().iter().zip(self.ballots()).filter_map(theirs).collect::<Box<[_]>>(),
+        )
     }
 
     /// Takes note of the grant that a request sent at `sent` brought, if that matters later.
@@ -129,6 +130,11 @@ impl Claim {
     pub(crate) fn lengthened(&self, end: Moment) {
         let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
         *longest = (*longest).max(Some(end));
+    }
+
+    /// Whether a node of a Redlock may have a token that it was told to forget.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.ballots.get().is_some_and(|all| all.iter().any(|ballot| ballot.is_doubtful()))
     }
 
     /// For how long the key may be there without a release.

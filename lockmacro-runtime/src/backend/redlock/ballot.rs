@@ -26,6 +26,8 @@ pub(crate) struct Ballot {
     round: AtomicU32,
     /// Which of the acquisition's tokens is in use.
     token: AtomicU32,
+    /// The token in use was released, and must not be asked with again.
+    retired: AtomicBool,
     /// A request has no answer and never will, so that it may arrive at any time.
     unknown: AtomicBool,
     /// The nodes of requests that wait for their answers.
@@ -66,6 +68,23 @@ impl Ballot {
         self.doubtful.fetch_or(nodes, SeqCst);
     }
 
+    /// Takes note that the token in use is being released at `nodes`.
+    pub(super) fn retire(&self, nodes: Nodes) {
+        self.doubt(nodes);
+        self.fresh.store(0, SeqCst);
+        self.retired.store(true, SeqCst);
+    }
+
+    /// Has a token in use that was not released; `false` when there are no more.
+    pub(super) fn renew_token(&self) -> bool {
+        !self.retired.swap(false, SeqCst) || self.use_another_token()
+    }
+
+    /// Whether a node may still have a token that it was told to forget.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.doubtful.load(SeqCst) != 0
+    }
+
     pub(super) fn take_doubtful(&self) -> Nodes {
         self.doubtful.swap(0, SeqCst)
     }
@@ -73,14 +92,14 @@ impl Ballot {
     /// Takes note that a request of `round` is about to leave; `None` when that round is over.
     pub(super) fn sends(self: &Arc<Self>, nth: usize, round: u32) -> Option<OnItsWay> {
         // Noted before the look, so that a release either waits for it or is seen by it.
+        self.asked.fetch_or(1 << nth, SeqCst);
+        self.fresh.fetch_or(1 << nth, SeqCst);
         self.on_their_way().push(nth);
         let mut request = OnItsWay { ballot: Arc::clone(self), nth, known: true };
         if self.round() != round {
             return None;
         }
         request.known = false;
-        self.asked.fetch_or(1 << nth, SeqCst);
-        self.fresh.fetch_or(1 << nth, SeqCst);
         Some(request)
     }
 
@@ -162,8 +181,23 @@ mod tests {
         assert!(ballot.sends(0, round).is_none());
         request.landed();
         assert!(landing.await);
-        assert_eq!((ballot.asked(), ballot.is_unknown()), (1 << 2, false));
-        assert_eq!((ballot.take_fresh(), ballot.take_fresh()), (1 << 2, 0));
+        // The one that came too late is noted as well: it looks after that.
+        assert_eq!((ballot.asked(), ballot.is_unknown()), (0b101, false));
+        assert_eq!((ballot.take_fresh(), ballot.take_fresh()), (0b101, 0));
+    }
+
+    #[test]
+    fn a_token_that_was_released_is_not_asked_with_again() {
+        let ballot = Ballot::default();
+        assert!(ballot.renew_token());
+        assert_eq!(ballot.token(), 0);
+        ballot.retire(0b11);
+        assert!(ballot.is_doubtful());
+        // Released again, it is still the one that may hold the lock.
+        ballot.retire(0b11);
+        assert_eq!(ballot.token(), 0);
+        assert!(ballot.renew_token() && ballot.renew_token());
+        assert_eq!((ballot.token(), ballot.take_doubtful()), (1, 0b11));
     }
 
     #[tokio::test(start_paused = true)]

@@ -186,6 +186,13 @@ impl Redlock {
     /// Asks all nodes once. What is not won is given back.
     async fn attempt(&self, claim: &Claim) -> Result<Grant, Failure> {
         let (ballot, within) = (claim.ballot(), NODE.min(claim.ttl / 10));
+        if !ballot.renew_token() {
+            let error = no_quorum(
+                &self.nodes.names,
+                vec![Some(late("giving back")); self.count()].into_iter(),
+            );
+            return Err(Failure::Fault { error, passing: false });
+        }
         let (paper, turn) = (Arc::new(claim.paper(ballot.token())), ballot.round());
         let (sent, until) = (Moment::now(), Instant::now() + within);
         let mut round = Round::new((0..self.count()).map(|nth| {

@@ -123,7 +123,9 @@ impl Nodes {
         let mut standings = self.standings();
         let who = introduced.inspect_err(|silence| standings[nth].rest(silence.clone()))?;
         let twin = |(other, known): (usize, &Standing)| {
-            (other != nth && known.run_id == who.run_id).then_some(other)
+            // It may have been there before it moved here.
+            let is_live = self.all[other].redis.connection() == Some(known.connection);
+            (other != nth && known.run_id == who.run_id && is_live).then_some(other)
         };
         if let Some(twin) = standings.iter().enumerate().find_map(twin) {
             let error = Box::new(same(&self.names[nth], &self.names[twin]));
@@ -133,8 +135,10 @@ impl Nodes {
         }
         let known = &mut standings[nth];
         if known.run_id != who.run_id {
-            // Up to a second older than it says, and never younger.
-            let left = (self.restart + AGE_STEP).saturating_sub(who.uptime);
+            // Up to a second older than it says, and never younger. The age of another server than
+            // before does not tell what it has missed: it may be a replica in its place.
+            let age = if known.run_id.is_empty() { who.uptime } else { Duration::ZERO };
+            let left = (self.restart + AGE_STEP).saturating_sub(age);
             let votes_from = Moment::now().after(left);
             known.votes_from = (!self.restart.is_zero()).then_some(votes_from);
         }

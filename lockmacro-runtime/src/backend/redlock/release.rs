@@ -19,9 +19,11 @@ impl Redlock {
         let ballot = claim.ballot();
         claim.settle(false);
         ballot.close();
+        let asked = ballot.asked();
+        // Who asks again uses another token, since an unanswered release may arrive late.
+        ballot.retire(asked);
         // The last token is the one that may hold the lock.
         let papers: Arc<[Claim]> = (0..=ballot.token()).map(|nth| claim.paper(nth)).collect();
-        let asked = ballot.asked();
         let mut round = Round::new(bits(asked).map(|nth| {
             let redis = &self.nodes.all[nth].redis;
             let (ballot, papers) = (&ballot, &papers);
@@ -48,6 +50,9 @@ impl Redlock {
             landed &= all_landed;
             count.add(nth, found);
         }
+        if landed && count.open == 0 {
+            ballot.take_doubtful();
+        }
         claim.settle(landed && count.open == 0 && !ballot.is_unknown());
         let told = count.told();
         told.ok_or_else(|| no_quorum(&self.nodes.names, count.errors.into_iter()))
@@ -66,8 +71,12 @@ impl Redlock {
         let mut open = fresh | doubtful;
         let mut round = Round::new(bits(open).map(|nth| {
             let (ballot, redis) = (&ballot, &nodes[nth].redis);
-            // Where nothing is in doubt there is nothing of the earlier tokens.
-            let papers = if doubtful & 1 << nth == 0 { &papers[last as usize..] } else { &papers };
+            let (fresh, doubtful) = (fresh & 1 << nth != 0, doubtful & 1 << nth != 0);
+            let (earlier, in_use) = papers.split_at(last as usize);
+            // A token that may be asked with again is withdrawn only where it may be: the answer may be
+            // missing, and then another one is used.
+            let earlier = if doubtful { earlier } else { &[] };
+            let papers = earlier.iter().chain(in_use.iter().filter(move |_| fresh));
             (nth, async move {
                 let mut done = ballot.landed(nth, within).await;
                 for paper in papers {
