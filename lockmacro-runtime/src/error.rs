@@ -38,7 +38,7 @@ pub enum LockError {
         /// value that this crate did not write.
         owner: Option<String>,
         /// When the lease ends unless the holder renews or releases it; `None` when a foreign
-        /// client locked the key without an expiry.
+        /// client locked the key without an expiry, or nobody has a majority of a Redlock.
         retry_after: Option<Duration>,
         /// The `message` of the lock, for the person who asked.
         message: Option<String>,

@@ -73,6 +73,13 @@ impl fmt::Debug for Token {
     }
 }
 
+/// Tells what keys hold from each other.
+pub(crate) fn hash_of(value: &[u8]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    std::hash::Hasher::write(&mut hasher, value);
+    std::hash::Hasher::finish(&hasher)
+}
+
 /// The label of a token found on a server; `None` for a value of another make, which may be a
 /// secret as a whole.
 pub(crate) fn label_of(stored: &[u8]) -> Option<String> {

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockManager};
-use lockmacro_tests::in_time;
+use lockmacro_tests::{eventually, in_time};
 
 use crate::{KEY, Nodes, SOON, lock, ms, replies};
 
 /// What is left at a node that hangs is gone after that at the latest.
-const TTL: Duration = Duration::from_secs(2);
+const TTL: Duration = Duration::from_secs(4);
 
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
@@ -58,6 +58,12 @@ async fn every_mask(fault: Fault, count: usize) {
                 assert!(struck.iter().all(|nth| replies(&error)[*nth].error.is_some()), "{error}");
             }
         }
+        // Long before the ttl is over.
+        for (_, server) in nodes.0.iter().enumerate().filter(|(nth, _)| !struck.contains(nth)) {
+            let mut admin = server.admin();
+            let given_back = || std::future::ready(admin.get(KEY).is_none());
+            eventually("a node that lives has nothing", TTL / 2, given_back).await;
+        }
         for nth in &struck {
             match fault {
                 Fault::Dead => nodes.0[*nth].restart(),
@@ -75,7 +81,7 @@ async fn a_lock_has_as_many_nodes_as_there_are() {
     let guard = lock(&manager).acquire().await.expect("free");
     // Those that answered after the decision add to the margin.
     let all = || std::future::ready(nodes.values().iter().all(Option::is_some));
-    lockmacro_tests::eventually("every node has it", SOON, all).await;
+    eventually("every node has it", SOON, all).await;
     let values = nodes.values();
     assert!(values.iter().all(|value| *value == values[0]));
     guard.release().await.expect("released");

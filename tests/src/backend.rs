@@ -8,7 +8,6 @@ use lockmacro_runtime::{Lock, LockManager, LockManagerBuilder};
 
 use tokio::sync::OnceCell;
 
-use crate::server::free_port;
 use crate::{Server, eventually};
 
 /// A store that several managers share, seen only through the public API.
@@ -58,9 +57,7 @@ impl Backend {
     }
 
     async fn all_slots() -> Server {
-        // The port that it takes by itself may be that of somebody's outgoing connection.
-        let bus = free_port().to_string();
-        let server = Server::with(&["--cluster-enabled", "yes", "--cluster-port", &bus]);
+        let server = Server::with(&["--cluster-enabled", "yes"]);
         let mut admin = server.admin();
         admin.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
         eventually("the cluster is up", Duration::from_secs(10), || {

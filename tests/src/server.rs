@@ -39,7 +39,12 @@ impl Server {
     /// Starts a server with more arguments, such as `["--requirepass", "secret"]`.
     pub fn with(arguments: &[&str]) -> Server {
         let directory = tempfile::tempdir().expect("a directory for redis-server");
-        let arguments: Vec<String> = arguments.iter().map(|a| (*a).to_owned()).collect();
+        let mut arguments: Vec<String> = arguments.iter().map(|a| (*a).to_owned()).collect();
+        let has = |name: &str| arguments.iter().any(|argument| argument == name);
+        if has("--cluster-enabled") && !has("--cluster-port") {
+            // The port that it takes by itself may be that of somebody's outgoing connection.
+            arguments.extend(["--cluster-port".to_owned(), free_port().to_string()]);
+        }
         let password = arguments
             .windows(2)
             .find(|pair| pair[0] == "--requirepass")

@@ -15,7 +15,7 @@ use crate::error::LockError;
 use crate::fence::Fences;
 use crate::key::LockKey;
 use crate::side::slot;
-use crate::token::label_of;
+use crate::token::{hash_of, label_of};
 
 impl Redis {
     /// How many of these keys, from the first on, the server takes in one script.
@@ -45,6 +45,7 @@ impl Redis {
                 [Value::Int(left), Value::BulkString(held), Value::Int(nth)] => Ok(Reply::Busy {
                     nth: usize::try_from(*nth).unwrap_or_default(),
                     owner: label_of(held),
+                    held: hash_of(held),
                     left: u64::try_from(*left).ok().map(Duration::from_millis),
                     place: None,
                 }),

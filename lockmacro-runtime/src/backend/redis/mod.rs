@@ -49,7 +49,7 @@ use crate::error::{LockError, Unavailability};
 use crate::fence::{Fence, Fences};
 use crate::key::LockKey;
 use crate::lease::{NOTHING, late};
-use crate::token::label_of;
+use crate::token::{hash_of, label_of};
 use crate::waiting::Sample;
 
 pub(crate) use vote::{Silence, Vote};
@@ -351,6 +351,7 @@ fn answer(reply: Value, sent: Moment) -> Result<Reply, Trouble> {
             [Value::Int(left), Value::BulkString(held), place @ ..] => Ok(Reply::Busy {
                 nth: 0,
                 owner: label_of(held),
+                held: hash_of(held),
                 left: u64::try_from(*left).ok().map(Duration::from_millis),
                 place: match place {
                     [Value::Int(rank), Value::BulkString(time)] => {
@@ -374,6 +375,8 @@ enum Reply {
     /// `nth` of several keys. `place` is for who waits: how many are before it, `None` when too
     /// many wait, and what the server's clock showed.
     Busy {
+        /// A hash of what the key holds.
+        held: u64,
         nth: usize,
         owner: Option<String>,
         left: Option<Duration>,

@@ -17,7 +17,12 @@ use crate::key::LockKey;
 #[derive(Debug)]
 pub(crate) enum Vote {
     Granted(Fences),
-    Busy { owner: Option<String>, left: Option<Duration> },
+    /// `held` is a hash of the whole value: two holders of one process have the same label.
+    Busy {
+        owner: Option<String>,
+        held: u64,
+        left: Option<Duration>,
+    },
 }
 
 /// Why a server did not answer.
@@ -89,7 +94,7 @@ impl Redis {
     pub(crate) async fn vote(&self, claim: &Claim) -> Result<Vote, Silence> {
         match self.ask(claim, true, self.brief()).await {
             Ok(Reply::Granted { fences, .. }) => Ok(Vote::Granted(fences)),
-            Ok(Reply::Busy { owner, left, .. }) => Ok(Vote::Busy { owner, left }),
+            Ok(Reply::Busy { owner, held, left, .. }) => Ok(Vote::Busy { owner, held, left }),
             Err(trouble) => Err(silence(trouble, &claim.key)),
         }
     }

@@ -35,8 +35,6 @@ pub(crate) use names::{OneUrl, listed};
 const NODE: Duration = Duration::from_millis(50);
 /// When a majority is connected, the others are waited for so long.
 const GRACE: Duration = Duration::from_millis(200);
-/// So often a caller that does not wait asks when several have split the nodes between them.
-const SPLITS: u32 = 3;
 
 /// What a manager is told about its nodes.
 #[derive(Debug, Clone, Copy)]
@@ -133,7 +131,8 @@ impl Redlock {
         Err(no_quorum(&self.nodes.names, errors.into_iter()))
     }
 
-    /// Asks for a lock on one key, again while too few nodes answer and the manager's timeout allows.
+    /// Asks for a lock on one key, again while too few nodes answer or nobody
+    /// has most of them, and the manager's timeout allows.
     pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
         let until = Instant::now() + self.timeout;
         self.ask(claim, Some(until), false).await
@@ -153,7 +152,6 @@ impl Redlock {
     ) -> Result<Answer, Failed> {
         self.check(claim.ttl).map_err(|error| Failed { error, written: false })?;
         let mut pause = Pause::new(&self.round_trip);
-        let mut splits = 0;
         loop {
             let over = until.is_some_and(|until| until <= Instant::now());
             let failure = match self.attempt(claim).await {
@@ -161,16 +159,15 @@ impl Redlock {
                 Err(failure) => failure,
             };
             let (again, left) = match &failure {
-                Failure::Busy(Holder { split, left, .. }) => {
-                    splits += u32::from(*split);
-                    (waits || *split && splits < SPLITS, *left)
-                }
+                // Nobody has it while several split the nodes between them.
+                Failure::Busy(Holder { split, left, .. }) => (waits || *split, *left),
                 Failure::Fault { passing, .. } => (*passing, None),
             };
             if over || !again {
                 let resent = !claim.is_settled();
                 return match failure {
-                    Failure::Busy(Holder { owner, left, .. }) => {
+                    Failure::Busy(Holder { owner, left, split }) => {
+                        let left = left.filter(|_| !split);
                         // There is no line, so nobody was before it.
                         let line = if waits { Line::Left(0) } else { Line::Outside };
                         Ok(Answer::Busy { nth: 0, owner, left, line, resent })

@@ -95,21 +95,21 @@ impl Tally {
 
     /// Of those who hold the key somewhere, the one that does so at the most nodes.
     pub(super) fn holder(&self) -> Holder {
-        let busy = |said: &Option<Result<Vote, Silence>>| match said {
-            Some(Ok(Vote::Busy { owner, left })) => Some((owner.clone(), *left)),
+        let busy = |said| match said {
+            &Some(Ok(Vote::Busy { ref owner, held, left })) => Some((held, owner, left)),
             _ => None,
         };
         let held: Vec<_> = self.said.iter().filter_map(busy).collect();
-        let nodes_of = |owner: &Option<String>| held.iter().filter(|(o, _)| o == owner).count();
-        let Some((owner, _)) = held.iter().max_by_key(|(owner, _)| nodes_of(owner)) else {
+        let nodes_of = |value: u64| held.iter().filter(|(other, ..)| *other == value).count();
+        let Some((value, owner, _)) = held.iter().max_by_key(|(value, ..)| nodes_of(*value)) else {
             return Holder::default();
         };
         let mut left = Some(Duration::ZERO);
-        for (_, theirs) in held.iter().filter(|(of, _)| of == owner) {
+        for (.., theirs) in held.iter().filter(|(other, ..)| other == value) {
             left = left.zip(*theirs).map(|(left, theirs)| left.max(theirs));
         }
-        let split = nodes_of(owner) < majority(self.said.len());
-        Holder { owner: owner.clone(), left, split }
+        let split = nodes_of(*value) < majority(self.said.len());
+        Holder { owner: (*owner).clone(), left, split }
     }
 
     /// Whether a majority may be reached when the nodes are asked again.
@@ -159,7 +159,8 @@ mod tests {
 
     fn busy(owner: &str, seconds: u64) -> Result<Vote, Silence> {
         let left = Some(Duration::from_secs(seconds));
-        Ok(Vote::Busy { owner: Some(owner.to_owned()), left })
+        let held = crate::token::hash_of(owner.as_bytes());
+        Ok(Vote::Busy { owner: Some(owner.to_owned()), held, left })
     }
 
     fn silent() -> Result<Vote, Silence> {
@@ -231,6 +232,16 @@ mod tests {
         let (owner, left) = (Some("web-2".to_owned()), Some(Duration::from_secs(8)));
         assert_eq!(tally.holder(), Holder { owner, left, split: false });
         tally.add(2, silent());
+        assert!(tally.holder().split);
+    }
+
+    #[test]
+    fn two_holders_of_one_process_are_two() {
+        let mut tally = Tally::of(3);
+        for held in 0..3 {
+            let (owner, left) = (Some("web-1".to_owned()), Some(Duration::from_secs(3)));
+            tally.add(held, Ok(Vote::Busy { owner, held: held as u64, left }));
+        }
         assert!(tally.holder().split);
     }
 
