@@ -6,11 +6,13 @@
 //! cargo run --release -p lockmacro-benches -- contention  # one hot key, beside rslock and polling
 //! cargo run --release -p lockmacro-benches -- waiters     # 10,000 who wait for one key
 //! cargo run --release -p lockmacro-benches -- redlock     # five nodes, and one of them stopped
+//! cargo run --release -p lockmacro-benches -- deferred    # how late deferred calls are run
 //! cargo run --release -p lockmacro-benches -- leases      # 10,000 leases renewed by one manager
 //! ```
 
 mod bare;
 mod contention;
+mod deferred;
 mod floor;
 mod leases;
 mod measure;
@@ -52,6 +54,12 @@ enum Bench {
         #[arg(long, default_value_t = 25)]
         rounds: u32,
     },
+    /// How late an idle worker runs calls that were deferred
+    Deferred {
+        /// How many calls
+        #[arg(long, default_value_t = 500)]
+        calls: usize,
+    },
     /// Many leases, renewed by one manager in memory and by one on a server
     Leases(leases::Args),
     /// One such manager, in a process whose memory is its own
@@ -67,7 +75,7 @@ enum Bench {
 async fn main() -> Result<(), Failure> {
     match Args::parse().bench {
         None => {
-            for bench in ["floor", "contention", "waiters", "redlock", "leases"] {
+            for bench in ["floor", "contention", "waiters", "redlock", "deferred", "leases"] {
                 let status = Command::new(std::env::current_exe()?).arg(bench).status()?;
                 if !status.success() {
                     return Err(format!("{bench} ended with {status}").into());
@@ -80,6 +88,7 @@ async fn main() -> Result<(), Failure> {
         Some(Bench::Contender { url }) => contention::work(&url).await,
         Some(Bench::Waiters(args)) => waiters::wait(&Server::start().url(), &args).await,
         Some(Bench::Redlock { rounds }) => redlock::run(rounds).await,
+        Some(Bench::Deferred { calls }) => deferred::run(&Server::start(), calls).await,
         Some(Bench::Leases(args)) => leases::run(&Server::start().url(), &args),
         Some(Bench::Manager { url, args }) => leases::manage(&url, &args).await,
     }
