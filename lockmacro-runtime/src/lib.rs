@@ -86,6 +86,7 @@
 compile_error!("lockmacro-runtime runs on Linux and other Unix systems: it needs their clocks");
 
 mod backend;
+mod builder;
 mod census;
 mod clock;
 #[cfg(feature = "defer")]
@@ -114,6 +115,7 @@ mod telemetry;
 mod token;
 mod waiting;
 
+pub use builder::LockManagerBuilder;
 pub use error::{LockError, NodeReply, Unavailability};
 pub use fence::Fence;
 pub use guard::LockGuard;
@@ -122,7 +124,7 @@ pub use lock::Lock;
 #[cfg(feature = "macros")]
 pub use lockmacro::distributed_lock;
 pub use loss::{LossCause, Lost, OnLost};
-pub use manager::{LockManager, LockManagerBuilder};
+pub use manager::LockManager;
 pub use outcome::{LockOutcome, SkipOutcome};
 pub use recovering::Recovering;
 

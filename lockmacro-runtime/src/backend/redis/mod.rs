@@ -17,6 +17,7 @@ mod many;
 mod map;
 mod node;
 mod replicated;
+mod reply;
 mod reserve;
 mod script;
 mod sentinel;
@@ -40,17 +41,16 @@ use self::grants::Grants;
 pub(crate) use self::jobs::RedisJobs;
 use self::node::{Node, Patience};
 pub(crate) use self::replicated::{Replicated, not_replicated};
+use self::reply::{Reply, answer, fence, unexpected};
 use self::script::{ACQUIRE, FREE, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
 use self::tries::Tries;
 use self::trouble::{Passing, Trouble};
 use super::{Answer, Claim, Failed, Grant, Line, Released};
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
-use crate::fence::{Fence, Fences};
+use crate::fence::Fences;
 use crate::key::LockKey;
 use crate::lease::{NOTHING, late};
-use crate::token::{hash_of, label_of};
-use crate::waiting::Sample;
 
 pub(crate) use vote::{Silence, Vote};
 
@@ -340,79 +340,7 @@ impl Redis {
     }
 }
 
-/// Reads the answer to a question that was sent at `sent`.
-fn answer(reply: Value, sent: Moment) -> Result<Reply, Trouble> {
-    match reply {
-        Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
-        Value::BulkString(number) => {
-            Ok(Reply::Granted { sent, fences: [fence(&number)?].into_iter().collect() })
-        }
-        Value::Array(parts) => match parts.as_slice() {
-            [Value::Int(left), Value::BulkString(held), place @ ..] => Ok(Reply::Busy {
-                nth: 0,
-                owner: label_of(held),
-                held: hash_of(held),
-                left: u64::try_from(*left).ok().map(Duration::from_millis),
-                place: match place {
-                    [Value::Int(rank), Value::BulkString(time)] => {
-                        let server = number(time).ok_or_else(|| unexpected(&place[1]))?;
-                        Some((u32::try_from(*rank).ok(), Sample { sent, server }))
-                    }
-                    _ => None,
-                },
-            }),
-            _ => Err(unexpected(&Value::Array(parts))),
-        },
-        other => Err(unexpected(&other)),
-    }
-}
-
-enum Reply {
-    Granted {
-        sent: Moment,
-        fences: Fences,
-    },
-    /// `nth` of several keys. `place` is for who waits: how many are before it, `None` when too
-    /// many wait, and what the server's clock showed.
-    Busy {
-        /// A hash of what the key holds.
-        held: u64,
-        nth: usize,
-        owner: Option<String>,
-        left: Option<Duration>,
-        place: Option<(Option<u32>, Sample)>,
-    },
-}
-
 /// Whether keys of one lock are at different nodes, because their slot is being moved.
 fn is_split(error: &LockError) -> bool {
     matches!(error, LockError::Unavailable { detail, .. } if detail.starts_with("TRYAGAIN"))
-}
-
-fn number(reply: &[u8]) -> Option<u64> {
-    std::str::from_utf8(reply).ok()?.parse().ok()
-}
-
-fn fence(reply: &[u8]) -> Result<Fence, Trouble> {
-    let fence = number(reply).and_then(|number| Fence::try_from(number).ok());
-    fence.ok_or_else(|| unexpected(&Value::BulkString(Vec::new())))
-}
-
-fn unexpected(reply: &Value) -> Trouble {
-    // The kind of the reply only: its text may be somebody's token.
-    let kind = match reply {
-        Value::Nil => "nil",
-        Value::Int(_) => "an integer",
-        Value::Okay | Value::SimpleString(_) => "a status",
-        Value::BulkString(_) => "a string",
-        Value::Array(_) => "an array",
-        _ => "something else",
-    };
-    // Whatever it means, something may have been written.
-    Trouble::Passing(Passing {
-        reason: Unavailability::Protocol,
-        detail: format!("the server answered {kind}"),
-        unknown: true,
-        replace: false,
-    })
 }
