@@ -54,7 +54,7 @@ impl Redis {
         let over = until <= Instant::now();
         let mut tries = Tries::new(self.patience_while_waiting(until));
         claim.settle(false);
-        let (reply, heard) = match self.ask_until_answered(claim, waiter, &mut tries).await {
+        let (reply, question) = match self.ask_until_answered(claim, waiter, &mut tries).await {
             Ok(answered) => answered,
             Err(trouble) => {
                 // It may stand in line since an earlier question.
@@ -80,7 +80,9 @@ impl Redis {
             Reply::Busy { owner, left, place, .. } => (owner, left, place),
         };
         let line = match place {
-            Some((Some(rank), sample)) if !over => {
+            Some((Some(rank), server)) if !over => {
+                let Question { sent, connection, heard } = question;
+                let sample = Sample { sent, connection, server };
                 let pause = Instant::now() + tick(rank, left, heard, fastrand::f64());
                 return Told::InLine { sample, pause: until.min(pause) };
             }
@@ -96,7 +98,7 @@ impl Redis {
         claim: &Claim,
         waiter: &Waiter,
         tries: &mut Tries,
-    ) -> Result<(Reply, bool), Trouble> {
+    ) -> Result<(Reply, Question), Trouble> {
         loop {
             let passing = match self.ask_in_line(claim, waiter, tries.patience).await {
                 Ok((Reply::Granted { sent, .. }, _)) if late(sent, claim.ttl) => {
@@ -116,7 +118,7 @@ impl Redis {
         claim: &Claim,
         waiter: &Waiter,
         patience: Patience,
-    ) -> Result<(Reply, bool), Trouble> {
+    ) -> Result<(Reply, Question), Trouble> {
         let cluster = match &self.nodes {
             Nodes::One(node) => return self.ask_node(node, claim, waiter, patience).await,
             Nodes::Cluster(cluster) => cluster,
@@ -137,7 +139,7 @@ impl Redis {
         claim: &Claim,
         waiter: &Waiter,
         patience: Patience,
-    ) -> Result<(Reply, bool), Trouble> {
+    ) -> Result<(Reply, Question), Trouble> {
         // Before the question: a grant may be on its way as soon as that is answered.
         let heard = node.listen(waiter.slot(), patience).await?;
         let ttl = claim.ttl.as_millis().to_string();
@@ -152,9 +154,11 @@ impl Redis {
             &PLACE.as_millis().to_string(),
             &format!("{ttl}|{fenced}|{probe}|{number}|{channel}"),
         ];
-        let sent = Moment::now();
+        let (sent, before) = (Moment::now(), node.connection());
         let reply = node.eval(&ACQUIRE, claim.keys(), &args, patience).await?;
-        Ok((answer(reply, sent)?, heard))
+        // One that is there before and after was the only one: none comes back.
+        let connection = before.filter(|before| node.connection() == Some(*before));
+        Ok((answer(reply, sent)?, Question { sent, connection, heard }))
     }
 
     /// A server in trouble is given as long as the caller waits anyway.
@@ -162,6 +166,15 @@ impl Redis {
         let patience = self.patience();
         Patience { until: until.max(Instant::now() + patience.answer), ..patience }
     }
+}
+
+/// How a question in line was asked.
+struct Question {
+    sent: Moment,
+    /// By which connection, if that is known.
+    connection: Option<u64>,
+    /// Whether a grant that follows is heard.
+    heard: bool,
 }
 
 /// What came of a question in line.
