@@ -86,11 +86,13 @@ async fn a_late_release_takes_nothing_away_from_who_has_begun_anew() {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
     }
     // It is noticed by a renewal, and the next command that names the time of a hand-over is the release.
+    let token = admin.get("order:a");
     admin.ask::<()>(&["DEL", "order:a"]);
     proxy.on_next("5000", Fault::HoldCommand(ms(2_500)));
     while !proxy.orders_are_done() || admin.get("order:a").is_none() {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
     }
+    assert_ne!(admin.get("order:a"), token, "the release may still arrive");
     busy.release().await.expect("still held");
     let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
     proxy.held_commands_arrive().await;
