@@ -6,23 +6,22 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::node::{Node, Patience};
+use super::nodes::Nodes;
 use super::script::ACQUIRE;
 use super::tries::Tries;
 use super::trouble::{Passing, Trouble};
-use super::{CLAIM_MS, Nodes, Redis, Reply, answer};
+use super::{CLAIM_MS, Redis, Reply, answer};
 use crate::backend::{Answer, Claim, Failed, Grant, Line};
 use crate::clock::Moment;
 use crate::error::Unavailability;
-use crate::key::LockKey;
 use crate::lease::late;
-use crate::side::slot;
 use crate::waiting::{FOR_EVER, Handover, News, PLACE, PLACES, Sample, Waiter, tick};
 
 impl Redis {
     /// Waits in line for at most `wait`.
     pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Result<Answer, Failed> {
         let until = Instant::now() + wait.min(FOR_EVER);
-        let waiter = self.grants().waiters.join(self.slot_of(&claim.key));
+        let waiter = self.nodes.grants().waiters.join(self.nodes.slot_of(&claim.key));
         let mut resent = false;
         loop {
             // Boxed: it is large, and most of the time is spent without it.
@@ -156,14 +155,6 @@ impl Redis {
         let sent = Moment::now();
         let reply = node.eval(&ACQUIRE, claim.keys(), &args, patience).await?;
         Ok((answer(reply, sent)?, heard))
-    }
-
-    /// The slot of a key; without a cluster there is only one.
-    pub(super) fn slot_of(&self, key: &LockKey) -> u16 {
-        match &self.nodes {
-            Nodes::One(_) => 0,
-            Nodes::Cluster(_) => slot(key.as_str()),
-        }
     }
 
     /// A server in trouble is given as long as the caller waits anyway.
