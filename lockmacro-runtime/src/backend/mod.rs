@@ -134,8 +134,8 @@ impl Claim {
     }
 
     pub(crate) fn is_settled(&self) -> bool {
-        let is_clear = |all: &Box<[Arc<Ballot>]>| all.iter().all(|ballot| ballot.is_clear());
-        self.settled.load(Ordering::Acquire) && self.ballots.get().is_none_or(is_clear)
+        let mut ballots = self.ballots.get().into_iter().flatten();
+        self.settled.load(Ordering::Acquire) && ballots.all(|ballot| ballot.is_clear())
     }
 
     /// Takes note that the server is asked to count until `end`.
