@@ -45,7 +45,7 @@ async fn every_mask(fault: Fault, count: usize) {
             }
         }
         let start = Instant::now();
-        let lock = lock(&manager);
+        let lock = Lock::new(KEY).ttl(SOON * 20).manager(&manager);
         match if lives { lock } else { lock.wait(ms(100)) }.acquire().await {
             Ok(guard) => {
                 assert!(lives, "{struck:?}: granted");
@@ -104,10 +104,10 @@ async fn what_others_hold_at_a_majority_is_busy_and_at_a_minority_is_not() {
 #[tokio::test]
 async fn a_lock_is_renewed_by_a_majority_of_all_nodes_and_lost_without_one() {
     let mut nodes = Nodes::start(5);
-    let manager = nodes.manager().await;
     // Most of those that grant it are no majority.
     nodes.0[3].kill();
     nodes.0[4].kill();
+    let manager = nodes.manager().await;
     let held = Lock::new(KEY).ttl(ms(2_000)).renew().manager(&manager);
     let guard = held.acquire().await.expect("free");
     // Longer than its ttl, by three of five.
