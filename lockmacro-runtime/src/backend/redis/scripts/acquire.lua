@@ -17,9 +17,13 @@ local LAPSED_AT_ONCE = 64
 
 local token, ttl, fenced, claim, places = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
--- Looks at some places of a full line, from anywhere on, and clears away those that have lapsed;
--- returns how many are taken.
-local function make_room(count)
+-- How many places are taken. When all are, looks at some, from anywhere on, and clears away those
+-- that have lapsed.
+local function taken()
+  local count = redis.call('ZCARD', KEYS[2])
+  if count < places then
+    return count
+  end
   local first = now_us() % count
   for _, other in ipairs(redis.call('ZRANGE', KEYS[2], first, first + LAPSED_AT_ONCE - 1)) do
     local deadline = record_of(other)
@@ -34,10 +38,7 @@ end
 local function stand_in_line()
   local rank = redis.call('ZRANK', KEYS[2], token)
   if not rank then
-    rank = redis.call('ZCARD', KEYS[2])
-    if rank >= places then
-      rank = make_room(rank)
-    end
+    rank = taken()
     if rank >= places then
       return -1
     end
