@@ -124,6 +124,12 @@ async fn a_lease_that_a_failover_forgot_is_told_as_lost() {
     let manager = manager(&cluster).await;
     let key = &a_key_on_each(&cluster, 2)[1];
     let guard = lock(&manager, key).acquire().await.expect("free");
+    (0..3).for_each(|nth| cluster.admin(nth).forget_calls());
+    eventually("the manager has looked who has which slots", SOON, || {
+        let looks = (0..3).flat_map(|nth| cluster.admin(nth).calls());
+        std::future::ready(looks.filter(|(name, _)| name == "cluster|slots").count() > 0)
+    })
+    .await;
     cluster.server(4).admin().ask::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
     eventually("it has taken over", SOON, || std::future::ready(cluster.owner(key) == 4)).await;
     cluster.admin(4).ask::<()>(&["DEL", key]);
