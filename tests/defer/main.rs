@@ -6,6 +6,7 @@ mod crowd;
 mod dead;
 mod full;
 mod inner;
+mod lateness;
 mod malformed;
 mod plugged_in;
 mod resent;

@@ -6,6 +6,7 @@ use lockmacro_runtime::Unavailability;
 use lockmacro_runtime::defer::{
     Answer, Deferrer, Enough, Job, JobInfo, NewJob, Order, Page, Settled, Stored,
 };
+use lockmacro_tests::Server;
 use tokio::sync::Notify;
 
 use super::*;
@@ -250,6 +251,23 @@ async fn a_queue_of_ones_own_keeps_the_calls(backend: &Backend) {
 }
 
 lockmacro_tests::on_every_backend!(a_queue_of_ones_own_keeps_the_calls);
+
+#[tokio::test]
+async fn calls_can_be_kept_on_another_server_than_the_locks() {
+    let (here, there) = (Server::start(), Server::start());
+    let keeper = LockManager::connect(&there.url()).await.unwrap();
+    let builder = LockManager::builder().deferrer(keeper.deferrer());
+    let (locks, calls) = (builder.connect(&here.url()).await.unwrap(), Calls::default());
+    let function = noting("f", &calls);
+    put(&locks, &function, 1).await;
+    assert_eq!(count(&keeper, "f", JobState::Waiting).await, 1);
+    assert!(!here.admin().keys().iter().any(|key| key.contains("jobs")));
+    let working = tokio::spawn(worker(&locks, &function).run());
+    calls.become_so_many(1).await;
+    nothing_is_left(&keeper, "f").await;
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+}
 
 /// A Redlock has no queue of its own.
 #[tokio::test]

@@ -165,6 +165,7 @@ async fn a_late_worker_ends_its_call_unless_another_has_it(backend: &Backend) {
     let (silent, other) = given_back(&locks, &function).await;
     assert!(deferrer.keep(silent.clone(), LATER).await.unwrap());
     assert_eq!(count(&locks, &name, JobState::Running).await, 2);
+    assert_eq!(count(&locks, &name, JobState::Waiting).await, 0);
     assert!(deferrer.settle(silent, Settled::Done).await.unwrap());
     assert!(deferrer.settle(other, Settled::Done).await.unwrap());
     nothing_is_left(&locks, &name).await;
