@@ -65,7 +65,8 @@ impl LockManagerBuilder {
 
     /// A lock counts only when so many replicas of its server have acknowledged it, each time within
     /// `timeout`: before its body starts, and with every renewal. Too few are
-    /// [`LockError::InsufficientReplicas`], and the lock is given back. The same is said by a URL,
+    /// [`LockError::InsufficientReplicas`], at once also for who waits, and the lock is given back.
+    /// The same is said by a URL,
     /// which goes before this: `?replicated=1&replicated_timeout=100ms`, without a timeout 500 ms.
     ///
     /// A replica that is promoted then knows the lock, if it is one of those that acknowledged it. It

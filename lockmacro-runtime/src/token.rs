@@ -55,6 +55,12 @@ impl Token {
         Self(format!("{label}/{:032x}", random.wrapping_add(nth.into())))
     }
 
+    /// A token with the same label.
+    pub(crate) fn another(&self) -> Result<Self, LockError> {
+        let label = self.0.rsplit_once('/').map_or("", |(label, _)| label);
+        Self::new(label, "", Moment::now())
+    }
+
     /// What stays of a token that holds a lock for nobody any more: its label.
     pub(crate) fn spent(&self) -> Self {
         let label = self.0.rsplit_once('/').map_or("", |(label, _)| label);

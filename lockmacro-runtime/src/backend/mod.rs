@@ -98,6 +98,16 @@ impl Claim {
         }
     }
 
+    /// The same by another token, `waited` later: for who begins anew.
+    pub(crate) fn anew(&self, waited: Duration) -> Result<Self, LockError> {
+        let mut claim = Self::new(self.key.clone(), self.token.another()?, self.ttl);
+        claim.several.clone_from(&self.several);
+        claim.labels.clone_from(&self.labels);
+        (claim.min_hold, claim.fenced) = (self.min_hold, self.fenced);
+        claim.wait = self.wait.map(|wait| wait.saturating_sub(waited));
+        Ok(claim)
+    }
+
     /// What is known of it at the nodes of a Redlock, key by key.
     fn ballots(&self) -> &[Arc<Ballot>] {
         self.ballots.get_or_init(|| self.keys().iter().map(|_| Arc::default()).collect())
@@ -157,6 +167,10 @@ pub(crate) enum Answer {
     Granted(Grant),
     /// Somebody else holds it, or the `nth` of several keys. `resent` as in [`Grant`].
     Busy { nth: usize, owner: Option<String>, left: Option<Duration>, line: Line, resent: bool },
+    /// It was held, in part at least, and was lost before the caller was told. This is told when
+    /// there is no time to begin anew; by another token, because what was sent for this one may
+    /// still arrive.
+    Lost(Box<Result<Answer, Failed>>),
 }
 
 /// What a caller that got no lock has to do with the line.
