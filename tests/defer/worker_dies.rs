@@ -109,13 +109,29 @@ async fn no_call_is_lost_when_a_server_that_saves_is_killed() {
     let saving = ["--appendonly", "yes", "--appendfsync", "always"];
     let mut server = Server::with(&saving);
     let (locks, calls) = (LockManager::connect(&server.url()).await.unwrap(), Calls::default());
-    let function = noting("f", &calls);
+    let (go_on, gate) = tokio::sync::watch::channel(false);
+    let noted = calls.clone();
+    let function = DeferredFn::new("f", (argument("number"),), move |(number,): (u64,)| {
+        let (noted, mut gate) = (noted.clone(), gate.clone());
+        async move {
+            noted.add(number);
+            gate.wait_for(|open| *open).await.map(drop).map_err(|error| error.to_string())
+        }
+    });
     let working = tokio::spawn(worker(&locks, &function).run());
-    for number in 0..20 {
-        put(&locks, &function.clone().delay(SOON * 10), number).await;
+    // One is being worked on, and the others wait.
+    put(&locks, &function.clone().delay(SOON), 0).await;
+    calls.become_so_many(1).await;
+    let mut ids = Vec::new();
+    for number in 1..20 {
+        ids.push(put(&locks, &function.clone().delay(LATER), number).await);
     }
     server.kill();
     server.restart();
+    go_on.send_replace(true);
+    for id in ids {
+        assert!(locks.deferrer().retry("f".into(), id).await.unwrap(), "it waits");
+    }
     calls.become_so_many(20).await;
     nothing_is_left(&locks, "f").await;
     locks.shutdown(IN_TIME).await.unwrap();
