@@ -47,7 +47,7 @@ impl Token {
     }
 
     /// The `nth` token of the same acquisition, where 0 is this one.
-    pub(crate) fn nth(&self, nth: u32) -> Self {
+    pub(crate) fn nth(&self, nth: u64) -> Self {
         let Some((label, random)) = self.0.rsplit_once('/').filter(|_| nth > 0) else {
             return self.clone();
         };

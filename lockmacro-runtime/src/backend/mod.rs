@@ -127,13 +127,15 @@ impl Claim {
         }
     }
 
-    /// Takes note of whether a request with this token may still arrive at the server.
+    /// Takes note of whether a request with this token may still arrive at the server; for a Redlock
+    /// the ballots tell more.
     pub(crate) fn settle(&self, settled: bool) {
         self.settled.store(settled, Ordering::Release);
     }
 
     pub(crate) fn is_settled(&self) -> bool {
-        self.settled.load(Ordering::Acquire)
+        let mut ballots = self.ballots.get().into_iter().flatten();
+        self.settled.load(Ordering::Acquire) && ballots.all(|ballot| ballot.is_clear())
     }
 
     /// Takes note that the server is asked to count until `end`.
@@ -142,7 +144,7 @@ impl Claim {
         *longest = (*longest).max(Some(end));
     }
 
-    /// Whether a node of a Redlock may have a token that it was told to forget.
+    /// Whether a node of a Redlock may have a token that it has not said to be gone.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.ballots.get().is_some_and(|all| all.iter().any(|ballot| ballot.is_doubtful()))
     }
