@@ -1,21 +1,9 @@
 //! Tokens of attempts in vain, of which a node has not said, or not in time, that they are gone.
 
-use lockmacro_runtime::{Lock, LockManager};
-use lockmacro_tests::{Fault, Proxy, eventually, in_time};
+use lockmacro_runtime::Lock;
+use lockmacro_tests::{Fault, eventually, in_time};
 
-use crate::{KEY, LONG, Nodes, SOON, lock, ms};
-
-/// Three nodes, the last of which is reached by a proxy, and a manager that knows all of them.
-async fn behind_a_proxy() -> (Nodes, Proxy, LockManager) {
-    let nodes = Nodes::start(3);
-    let proxy = Proxy::to(nodes.0[2].port());
-    let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
-    let builder = LockManager::builder().durable().timeout(SOON);
-    let manager = builder.redlock(urls).await.expect("all are there");
-    lock(&manager).acquire().await.expect("free").release().await.expect("released");
-    nodes.keep_nothing().await;
-    (nodes, proxy, manager)
-}
+use crate::{KEY, LONG, Nodes, SOON, behind_a_proxy, lock, ms};
 
 /// Three times as far as a node may be to be waited for.
 #[tokio::test]
@@ -82,10 +70,7 @@ async fn a_release_takes_earlier_tokens_away_too() {
 /// A request that nobody has waited for takes the node at last, for nobody.
 #[tokio::test]
 async fn a_token_that_arrives_late_is_taken_away_by_who_still_waits() {
-    let nodes = Nodes::start(3);
-    let proxy = Proxy::to(nodes.0[2].port());
-    let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
-    let manager = LockManager::builder().durable().redlock(urls).await.expect("all are there");
+    let (nodes, proxy, manager) = behind_a_proxy().await;
     nodes.hold(&[0, 1], "somebody else's");
     proxy.on_next("SET", Fault::HoldLastCommand(ms(2_500)));
     let waiting = tokio::spawn(lock(&manager).wait(LONG).acquire());

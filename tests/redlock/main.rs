@@ -12,7 +12,7 @@ mod waits;
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder, NodeReply};
-use lockmacro_tests::{Server, eventually};
+use lockmacro_tests::{Proxy, Server, eventually};
 
 /// A ttl that never ends within a test.
 const LONG: Duration = Duration::from_secs(60);
@@ -50,6 +50,15 @@ impl Nodes {
         }
     }
 
+    /// Waits until a manager has asked every node, and leaves nothing behind.
+    async fn are_known_to(&self, manager: &LockManager) {
+        let guard = lock(manager).wait(SOON).acquire().await.expect("free");
+        let all = || std::future::ready(self.values().iter().all(Option::is_some));
+        eventually("every node has it", SOON, all).await;
+        guard.release().await.expect("released");
+        self.keep_nothing().await;
+    }
+
     /// The value of the key at every node.
     fn values(&self) -> Vec<Option<String>> {
         self.0.iter().map(|server| server.admin().get(KEY)).collect()
@@ -67,6 +76,16 @@ impl Nodes {
             self.0[*nth].admin().ask::<()>(&["DEL", KEY]);
         }
     }
+}
+
+/// Three nodes, the last of which is reached by a proxy, and a manager that is connected to all.
+async fn behind_a_proxy() -> (Nodes, Proxy, LockManager) {
+    let nodes = Nodes::start(3);
+    let proxy = Proxy::to(nodes.0[2].port());
+    let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
+    let manager = LockManager::builder().durable().redlock(urls).await.expect("all are there");
+    nodes.are_known_to(&manager).await;
+    (nodes, proxy, manager)
 }
 
 fn lock(manager: &LockManager) -> Lock {
