@@ -4,6 +4,7 @@ mod access;
 mod attribute;
 mod crowd;
 mod dead;
+mod failover;
 mod full;
 mod inner;
 mod lateness;
