@@ -11,6 +11,7 @@ use redis::{
 };
 use tokio::time::timeout;
 
+use super::batches::Batches;
 use super::changes::Changes;
 use super::ear::Ear;
 use super::grants::{Channels, Grants};
@@ -37,9 +38,9 @@ pub(super) enum Hearing {
     Refused,
 }
 
-#[derive(Clone)]
 pub(super) struct Connection {
     pub(super) inner: MultiplexedConnection,
+    batches: Batches,
     hearing: Hearing,
     /// Of no other connection of this process.
     pub(super) number: u64,
@@ -49,7 +50,7 @@ pub(super) struct Connection {
     /// Is given up with the connection.
     ear: Option<Arc<Ear>>,
     /// Calls in a row that were not answered.
-    silent: Arc<AtomicU32>,
+    silent: AtomicU32,
 }
 
 /// Opens connections to one server.
@@ -66,7 +67,8 @@ impl Connection {
     fn new(inner: MultiplexedConnection, hearing: Hearing, channels: Arc<Channels>) -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { inner, hearing, number, moves: 0, channels, ear: None, silent: Arc::default() }
+        let (batches, silent) = (Batches::new(inner.clone()), AtomicU32::new(0));
+        Self { inner, batches, hearing, number, moves: 0, channels, ear: None, silent }
     }
 
     pub(super) fn hearing(&self) -> Hearing {
@@ -76,11 +78,16 @@ impl Connection {
         }
     }
 
+    /// Sends a command.
+    pub(super) fn send(&self, command: Cmd) -> impl Future<Output = RedisResult<Value>> + Send {
+        self.batches.send(command)
+    }
+
     /// Sends a command after an ASKING, which is for the next command only.
-    pub(super) async fn asking(&mut self, command: &Cmd) -> RedisResult<Value> {
+    pub(super) async fn asking(&self, command: Cmd) -> RedisResult<Value> {
         let mut both = redis::Pipeline::with_capacity(2);
-        both.cmd("ASKING").add_command(command.clone());
-        let replies = self.inner.send_packed_commands(&both, 1, 1).await?;
+        both.cmd("ASKING").add_command(command);
+        let replies = self.inner.clone().send_packed_commands(&both, 1, 1).await?;
         Ok(replies.into_iter().next_back().unwrap_or(Value::Nil))
     }
 
@@ -97,7 +104,7 @@ impl Connection {
     }
 
     pub(super) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.silent, &other.silent)
+        self.number == other.number
     }
 }
 
