@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
 
-use lockmacro_tests::Server;
+use lockmacro_tests::{Backend, Certificates, Cluster, Group, Server, with_replicas};
 
 /// The example's program as it is now: cargo names no path for examples, and builds them for some
 /// of its ways to run tests only.
@@ -24,10 +24,14 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
 
 /// Runs it on `server`, or on memory.
 fn erp_orders(server: Option<&Server>, arguments: &[&str]) -> Run {
+    erp_orders_at(server.map(Server::url), arguments)
+}
+
+fn erp_orders_at(url: Option<String>, arguments: &[&str]) -> Run {
     let mut command = Command::new(&*PROGRAM);
     command.args(arguments).env_remove("REDIS_URL");
-    if let Some(server) = server {
-        command.env("REDIS_URL", server.url());
+    if let Some(url) = url {
+        command.env("REDIS_URL", url);
     }
     Run(command.output().unwrap())
 }
@@ -127,6 +131,35 @@ fn on_a_server_processes_exclude_each_other_and_leave_no_key() {
     run.is_well();
     run.accounts_for(60);
     assert_eq!(server.admin().keys(), Vec::<String>::new());
+}
+
+/// Four requests for two orders, by two desks that wait for each other.
+#[tokio::test]
+async fn by_the_url_alone_it_runs_on_every_kind_of_server() {
+    let certificates = Certificates::new();
+    let group = Group::alone(Server::start(), "", &[]);
+    let (encrypted, redlock) = (certificates.server(), Backend::redlock());
+    let (cluster, replicated) = (Cluster::start(2, 0).await, with_replicas(1).await);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("batch.csv");
+    let text = "order_no,customer,sku,quantity,request,warehouse\n\
+        A-1,Weber & Sohn,CUP,3,audit,\n\
+        A-1,Weber & Sohn,CUP,3,assign,Rotterdam\n\
+        A-2,Weber & Sohn,CUP,3,audit,\n\
+        A-2,Weber & Sohn,CUP,3,assign,Rotterdam\n";
+    std::fs::write(&file, text).unwrap();
+    for url in [
+        group.url(),
+        cluster.url(),
+        certificates.encrypted(&encrypted.url()),
+        redlock.url().to_owned(),
+        format!("{}?replicated=1&replicated_timeout=30s", replicated[0].url()),
+    ] {
+        let arguments = [file.to_str().unwrap(), "--desks", "2", "--busy", "wait"];
+        let run = erp_orders_at(Some(url.clone()), &arguments);
+        run.is_well();
+        assert_eq!((run.count("audited"), run.count("assigned")), (2, 2), "{url}: {}", run.out());
+    }
 }
 
 #[test]

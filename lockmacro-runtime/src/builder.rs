@@ -21,6 +21,8 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// Longest ttl of the locks of a Redlock manager that is told no other.
 const LONGEST_TTL: Duration = Duration::from_secs(10 * 60);
+/// How long a node of a Redlock is waited for at most.
+const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Settings of a [`LockManager`], see [`LockManager::builder`].
 #[derive(Debug, Clone)]
@@ -36,7 +38,7 @@ pub struct LockManagerBuilder {
 
 impl LockManagerBuilder {
     pub(crate) fn new() -> Self {
-        let rules = Rules { longest_ttl: LONGEST_TTL, durable: false };
+        let rules = Rules { longest_ttl: LONGEST_TTL, durable: false, node: NODE_TIMEOUT };
         Self {
             label: None,
             timeout: TIMEOUT,
@@ -56,8 +58,8 @@ impl LockManagerBuilder {
 
     /// How long a caller waits at most for a server in trouble, 2 s by default; one that waits for
     /// its lock anyway, as long as that. One command that is
-    /// not answered is given a quarter of it. A node of a Redlock is waited for at most 50 ms whatever
-    /// this says; this is how long a majority is tried for. At least 20 ms, at most an hour.
+    /// not answered is given a quarter of it. Of a Redlock this is how long a majority is tried for;
+    /// see [`node_timeout`](LockManagerBuilder::node_timeout). At least 20 ms, at most an hour.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.clamp(TIMEOUT_MIN, TIMEOUT_MAX);
         self
@@ -65,7 +67,8 @@ impl LockManagerBuilder {
 
     /// A lock counts only when so many replicas of its server have acknowledged it, each time within
     /// `timeout`: before its body starts, and with every renewal. Too few are
-    /// [`LockError::InsufficientReplicas`], and the lock is given back. The same is said by a URL,
+    /// [`LockError::InsufficientReplicas`], at once also for who waits, and the lock is given back.
+    /// The same is said by a URL,
     /// which goes before this: `?replicated=1&replicated_timeout=100ms`, without a timeout 500 ms.
     ///
     /// A replica that is promoted then knows the lock, if it is one of those that acknowledged it. It
@@ -93,6 +96,15 @@ impl LockManagerBuilder {
     /// all processes the same.
     pub fn longest_ttl(mut self, longest_ttl: Duration) -> Self {
         self.rules.longest_ttl = longest_ttl.clamp(TTL_MIN, TTL_MAX);
+        self
+    }
+
+    /// For Redlock: how long a node is waited for at most, 50 ms by default, and no longer than a tenth of
+    /// the ttl, nor than one command is by [`timeout`](LockManagerBuilder::timeout). It has to be several
+    /// times as long as a round trip to the nodes of a majority. A node that is slower counts as silent,
+    /// which costs nothing while the others are a majority. At least 1 ms.
+    pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
+        self.rules.node = node_timeout.max(Duration::from_millis(1));
         self
     }
 

@@ -293,6 +293,9 @@ pub enum Unavailability {
     /// The connection broke.
     #[error("disconnected")]
     Disconnected,
+    /// Another server took its place before the lock was there for good.
+    #[error("another server has taken its place")]
+    Replaced,
     /// A connection could not be encrypted: a certificate is refused, here or by the server.
     #[error("no secure connection")]
     Tls,

@@ -3,6 +3,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use std::{mem, thread};
+
+use tokio::time::{Instant, sleep};
 
 use crate::LockManager;
 use crate::backend::{Answer, Backend, Claim, Failed, Grant, Line, Released};
@@ -11,6 +14,9 @@ use crate::error::LockError;
 use crate::key::LockKey;
 use crate::manager::inside_runtime;
 use crate::telemetry::Counted;
+
+/// Pause before a lock that was lost at once is asked for anew.
+const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(crate) struct Hold {
@@ -33,12 +39,21 @@ impl Hold {
         manager: LockManager,
         claim: Arc<Claim>,
     ) -> Result<(Self, Grant), Refusal> {
-        let hold = Self::new(manager, claim)?;
-        let answer = {
-            let _waiting = Counted::waiting(&hold.claim.labels);
-            ask(&hold.manager, hold.manager.backend(), &hold.claim).await
-        };
-        hold.settle(answer)
+        let mut hold = Self::new(manager, claim)?;
+        let mut rounds = Rounds::of(&hold.claim);
+        loop {
+            let answer = {
+                let _waiting = Counted::waiting(&hold.claim.labels);
+                ask(&hold.manager, hold.manager.backend(), &hold.claim).await
+            };
+            if !rounds.again(&answer, &hold.claim) {
+                return hold.settle(answer);
+            }
+            // What cannot be given back now is when the hold is dropped.
+            _ = Box::pin(hold.release()).await;
+            Box::pin(sleep(PAUSE)).await;
+            hold = hold.anew(rounds.took())?;
+        }
     }
 
     /// Asks for the lock in the background and blocks until the answer is there.
@@ -46,14 +61,23 @@ impl Hold {
         manager: LockManager,
         claim: Arc<Claim>,
     ) -> Result<(Self, Grant), Refusal> {
-        let hold = Self::new(manager, claim)?;
-        let (manager, claim) = (hold.manager.clone(), Arc::clone(&hold.claim));
-        let job = move |backend: Arc<Backend>| async move { ask(&manager, &backend, &claim).await };
-        let answer = {
-            let _waiting = Counted::waiting(&hold.claim.labels);
-            hold.manager.janitor().block_on(job).map_err(Refusal::Failed)?
-        };
-        hold.settle(answer)
+        let mut hold = Self::new(manager, claim)?;
+        let mut rounds = Rounds::of(&hold.claim);
+        loop {
+            let (manager, claim) = (hold.manager.clone(), Arc::clone(&hold.claim));
+            let job =
+                move |backend: Arc<Backend>| async move { ask(&manager, &backend, &claim).await };
+            let answer = {
+                let _waiting = Counted::waiting(&hold.claim.labels);
+                hold.manager.janitor().block_on(job).map_err(Refusal::Failed)?
+            };
+            if !rounds.again(&answer, &hold.claim) {
+                return hold.settle(answer);
+            }
+            _ = hold.release_blocking();
+            thread::sleep(PAUSE);
+            hold = hold.anew(rounds.took())?;
+        }
     }
 
     pub(crate) fn manager(&self) -> &LockManager {
@@ -100,6 +124,12 @@ impl Hold {
         Ok(Self { manager, claim, member: Mutex::new(Some(member)) })
     }
 
+    /// The same by another token.
+    fn anew(self, waited: Duration) -> Result<Self, Refusal> {
+        let claim = self.claim.anew(waited).map_err(Refusal::Failed)?;
+        Self::new(self.manager.clone(), Arc::new(claim))
+    }
+
     fn settle(self, answer: Result<Answer, Failed>) -> Result<(Self, Grant), Refusal> {
         match answer {
             Ok(Answer::Granted(grant)) => {
@@ -114,6 +144,7 @@ impl Hold {
                 self.forget_unless(resent || matches!(line, Line::Left(_)));
                 Err(Refusal::Busy { key, owner, left, line })
             }
+            Ok(Answer::Lost(told)) => self.settle(*told),
             Err(Failed { error, written }) => {
                 self.forget_unless(written);
                 Err(Refusal::Failed(error))
@@ -138,6 +169,35 @@ impl Hold {
     fn member(&self) -> MutexGuard<'_, Option<Member>> {
         // Nothing that runs under this mutex can panic.
         self.member.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asking for a lock until it is not lost any more before its caller was told.
+struct Rounds {
+    /// When the last one began, for who waits.
+    began: Option<Instant>,
+    /// Whether who does not wait may begin anew.
+    more: bool,
+}
+
+impl Rounds {
+    fn of(claim: &Claim) -> Self {
+        Self { began: claim.wait.map(|_| Instant::now()), more: true }
+    }
+
+    /// Whether to begin anew: who waits does while there is time, and who does not, once.
+    fn again(&mut self, answer: &Result<Answer, Failed>, claim: &Claim) -> bool {
+        matches!(answer, Ok(Answer::Lost(_)))
+            && match self.began.zip(claim.wait) {
+                Some((began, wait)) => began.elapsed() < wait,
+                None => mem::take(&mut self.more),
+            }
+    }
+
+    /// How long the last one took.
+    fn took(&mut self) -> Duration {
+        let began = self.began.as_mut();
+        began.map_or(Duration::ZERO, |began| mem::replace(began, Instant::now()).elapsed())
     }
 }
 

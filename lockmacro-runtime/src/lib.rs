@@ -105,6 +105,7 @@ pub mod look;
 mod loss;
 mod manager;
 mod many;
+mod obtain;
 mod outcome;
 mod recovering;
 mod renewal;

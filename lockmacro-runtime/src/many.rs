@@ -8,7 +8,8 @@ use crate::fence::Fence;
 use crate::guard::LockGuard;
 use crate::held::Held;
 use crate::key::LockKey;
-use crate::lock::{Lock, obtain, obtain_blocking};
+use crate::lock::Lock;
+use crate::obtain::{obtain, obtain_blocking};
 use crate::scope::Scope;
 
 /// Most keys of one lock: a server does nothing else while it looks at them.

@@ -47,12 +47,18 @@ impl Token {
     }
 
     /// The `nth` token of the same acquisition, where 0 is this one.
-    pub(crate) fn nth(&self, nth: u32) -> Self {
+    pub(crate) fn nth(&self, nth: u64) -> Self {
         let Some((label, random)) = self.0.rsplit_once('/').filter(|_| nth > 0) else {
             return self.clone();
         };
         let random = u128::from_str_radix(random, 16).unwrap_or_default();
         Self(format!("{label}/{:032x}", random.wrapping_add(nth.into())))
+    }
+
+    /// A token with the same label.
+    pub(crate) fn another(&self) -> Result<Self, LockError> {
+        let label = self.0.rsplit_once('/').map_or("", |(label, _)| label);
+        Self::new(label, "", Moment::now())
     }
 
     /// What stays of a token that holds a lock for nobody any more: its label.

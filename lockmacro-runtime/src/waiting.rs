@@ -57,6 +57,8 @@ pub(crate) enum News {
 pub(crate) struct Handover {
     /// When it was heard of.
     pub(crate) heard: Moment,
+    /// By which connection.
+    pub(crate) connection: u64,
     /// When it was done, in microseconds of the server.
     pub(crate) at: u64,
     /// For how long.
@@ -69,18 +71,23 @@ pub(crate) struct Handover {
 pub(crate) struct Sample {
     /// When the question was sent.
     pub(crate) sent: Moment,
+    /// By which connection, if that is known.
+    pub(crate) connection: Option<u64>,
     /// What the server's clock showed when it answered, in microseconds.
     pub(crate) server: u64,
 }
 
 impl Handover {
     /// From when on the lease counts that this brought; `None` when it is older than the sample,
-    /// whose answer knew better.
+    /// whose answer knew better, or was told by another server, whose clock shows something else.
     ///
     /// The server's clock gives how long after the sample the handover was; with the drift taken
     /// off, and never after the message was heard. A message that came late is worth less by as
     /// much, where counting from its receipt would believe in a dead lock.
     pub(crate) fn counts_from(&self, sample: Sample) -> Option<Moment> {
+        if sample.connection != Some(self.connection) {
+            return None;
+        }
         let later = Duration::from_micros(self.at.checked_sub(sample.server)?);
         Some(sample.sent.after(later - later / 100).min(self.heard))
     }
@@ -187,12 +194,13 @@ mod tests {
 
     fn handover(heard_ms: u64, at_ms: u64) -> Handover {
         let heard = Moment::at(ms(heard_ms));
-        Handover { heard, at: at_ms * 1_000, ttl: ms(5_000), fence: None }
+        Handover { heard, connection: 1, at: at_ms * 1_000, ttl: ms(5_000), fence: None }
     }
 
     #[test]
     fn a_handover_counts_by_the_server_and_never_from_after_its_receipt() {
-        let sample = Sample { sent: Moment::at(ms(1_000)), server: 70_000_000 };
+        let sample =
+            Sample { sent: Moment::at(ms(1_000)), connection: Some(1), server: 70_000_000 };
         // A second after the sample on the server's clock; the message took four.
         let late = handover(6_000, 71_000);
         assert_eq!(late.counts_from(sample), Some(Moment::at(ms(1_990))));
@@ -202,6 +210,17 @@ mod tests {
         // It was on its way while the question was answered.
         let stale = handover(1_500, 69_999);
         assert_eq!(stale.counts_from(sample), None);
+    }
+
+    #[test]
+    fn a_handover_does_not_count_by_the_clock_of_another_server() {
+        let sample =
+            |connection| Sample { sent: Moment::at(ms(0)), connection, server: 70_000_000 };
+        let heard = handover(1_000, 70_900);
+        assert_eq!(heard.counts_from(sample(Some(1))), Some(Moment::at(ms(891))));
+        for other in [Some(2), None] {
+            assert_eq!(heard.counts_from(sample(other)), None, "{other:?}");
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ const SOON: Duration = Duration::from_secs(5);
 /// What managers are told to wait for a server.
 const TIMEOUT: Duration = Duration::from_millis(400);
 /// What a loaded machine may add to that.
-const SLACK: Duration = Duration::from_millis(400);
+const SLACK: Duration = Duration::from_millis(800);
 
 const KEY: &str = "order:42";
 

@@ -7,7 +7,7 @@ use lockmacro_runtime::{
 };
 use lockmacro_tests::{Backend, on_a_plain_thread};
 
-use crate::{Locked, cause, left, ms, on_memory_and_redis};
+use crate::{Locked, SOON, cause, left, ms, on_memory_and_redis};
 
 on_memory_and_redis!(
     renew_keeps_the_lock_for_the_body,
@@ -43,7 +43,7 @@ async fn remaining(manager: &LockManager, key: &str) -> Locked<Duration> {
 async fn a_function_without_a_ttl_is_renewed(backend: &Backend) {
     let manager = backend.manager().await;
     let remaining = remaining(&manager, &backend.key("order:42")).await.expect("free");
-    assert!(remaining > ms(29_000) && remaining < ms(30_000), "{remaining:?}");
+    assert!(remaining > ms(25_000) && remaining < ms(30_000), "{remaining:?}");
 }
 
 #[distributed_lock(key = key, ttl = "600ms", renew, max_hold = "1400ms", manager = manager)]
@@ -56,7 +56,8 @@ async fn max_hold_ends_the_body(backend: &Backend) {
     let start = Instant::now();
     let result = hang(&manager, &backend.key("order:42")).await;
     assert_eq!(cause(result), LossCause::Expired);
-    assert!(start.elapsed() > ms(1_350) && start.elapsed() < ms(1_900), "{:?}", start.elapsed());
+    // Another renewal would be good for another ttl.
+    assert!(start.elapsed() > ms(1_350) && start.elapsed() < ms(2_000), "{:?}", start.elapsed());
 }
 
 #[distributed_lock(key = key, ttl = "60s", min_hold = "400ms", manager = manager)]
@@ -67,10 +68,11 @@ async fn job(manager: &LockManager, key: &str) -> Locked<()> {
 async fn min_hold_keeps_the_key(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("job");
+    let start = Instant::now();
     job(&manager, &key).await.expect("free");
     let kept = left(&rival, &key).await.expect("kept");
-    assert!(kept > ms(250) && kept <= ms(400), "{kept:?}");
-    backend.becomes_free(&key, ms(700)).await;
+    assert!(kept + start.elapsed() > ms(398) && kept <= ms(400), "{kept:?}");
+    backend.becomes_free(&key, SOON).await;
 }
 
 const LATER: Duration = Duration::from_millis(130);

@@ -36,7 +36,8 @@ async fn max_hold_ends_a_lock_that_is_renewed(backend: &Backend) {
     let result = lock.run(std::future::pending::<Locked<()>>()).await;
     let held = start.elapsed();
     assert_eq!(cause(result), LossCause::Expired);
-    assert!(held >= ms(1_350) && held < ms(1_400) + ms(400), "{held:?}");
+    // Another renewal would be good for another ttl.
+    assert!(held >= ms(1_350) && held < ms(1_400) + ms(600), "{held:?}");
     assert!(backend.is_free(&key).await, "it is given back, not left to its ttl");
 }
 
@@ -60,10 +61,10 @@ async fn stays(backend: &Backend, key: &str, start: Instant) {
     let kept = left(&rival, key).await.expect("still held");
     let (earliest, latest) = (asked + kept, start.elapsed() + kept);
     // From when the lock was asked for; what a release takes on its way comes on top.
-    assert!(latest > MIN_HOLD - ms(2) && earliest < MIN_HOLD + ms(100), "{earliest:?}, {latest:?}");
+    assert!(latest > MIN_HOLD - ms(2) && earliest < MIN_HOLD + ms(250), "{earliest:?}, {latest:?}");
     backend.becomes_free(key, SOON).await;
     let free = start.elapsed();
-    assert!(free >= MIN_HOLD - ms(2) && free < MIN_HOLD + ms(400), "free after {free:?}");
+    assert!(free >= MIN_HOLD - ms(2) && free < MIN_HOLD + ms(800), "free after {free:?}");
 }
 
 fn job(manager: &lockmacro_runtime::LockManager, key: &str) -> Lock {
@@ -185,7 +186,8 @@ async fn an_extension_lengthens_a_lease(backend: &Backend) {
     let start = Instant::now();
     guard.extend(ms(900)).await.expect("ours");
     let remaining = guard.remaining();
-    assert!(remaining > ms(800) && remaining < ms(890), "{remaining:?}");
+    // Less 1 % and 2 ms, and counted from before the question.
+    assert!(remaining + start.elapsed() > ms(888) && remaining < ms(890), "{remaining:?}");
     assert!(left(&rival, &key).await.expect("held") > remaining - ms(100));
     let body = guard.run(async {
         tokio::time::sleep(ms(500)).await;
@@ -246,7 +248,7 @@ async fn lost_wakes_at_the_end_of_the_lease(backend: &Backend) {
     let all = futures::future::join_all(others.iter().map(|guard| guard.lost())).await;
     assert!(all.iter().all(|lost| lost.cause() == LossCause::Expired), "{all:?}");
     assert!(all.iter().all(|lost| lost.key().to_string() == key));
-    assert!(start.elapsed() >= ms(290) && start.elapsed() < ms(500), "{:?}", start.elapsed());
+    assert!(start.elapsed() >= ms(290) && start.elapsed() < SOON, "{:?}", start.elapsed());
 }
 
 async fn lost_wakes_at_the_release(backend: &Backend) {

@@ -67,3 +67,35 @@ async fn a_late_question_does_not_shorten_what_was_extended() {
         guard.release().await.expect("still held");
     }
 }
+
+/// Who has lost a key while it waits gives back the others, and begins anew before that is answered.
+#[tokio::test]
+async fn a_late_release_takes_nothing_away_from_who_has_begun_anew() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let ours = LockManager::builder().timeout(ms(1_200)).connect(&proxy.url()).await;
+    let (ours, theirs) = (ours.expect("there"), LockManager::connect(&server.url()).await);
+    let theirs = theirs.expect("there");
+    let all = ["order:a", "order:b"];
+    // The scripts are loaded.
+    many(&ours, all).run(async { Locked::Ok(()) }).await.expect("free");
+    let busy = lock(&theirs, "order:b").acquire().await.expect("free");
+    let mut waiter = Box::pin(many(&ours, all).ttl(ms(3_000)).wait(LONG).acquire());
+    let mut admin = server.admin();
+    while admin.ask::<u64>(&["EXISTS", "lm1:wq:{order:b}"]) == 0 {
+        timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
+    }
+    // It is noticed by a renewal, and the next command that names the time of a hand-over is the release.
+    let token = admin.get("order:a");
+    admin.ask::<()>(&["DEL", "order:a"]);
+    proxy.on_next("5000", Fault::HoldCommand(ms(2_500)));
+    while !proxy.orders_are_done() || admin.get("order:a").is_none() {
+        timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
+    }
+    assert_ne!(admin.get("order:a"), token, "the release may still arrive");
+    busy.release().await.expect("still held");
+    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    proxy.held_commands_arrive().await;
+    assert!(all.iter().all(|key| admin.get(key).is_some()), "{:?}", admin.keys());
+    guard.release().await.expect("still held");
+}

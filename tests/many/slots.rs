@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{LockError, LockManager, Unavailability};
-use lockmacro_tests::{Backend, Fault, Proxy, eventually};
+use lockmacro_tests::{Admin, Backend, Fault, Proxy, eventually};
 use tokio::time::timeout;
 
 use crate::{LONG, Locked, SOON, become_free, busy_key, keys, lock, many, ms};
@@ -74,8 +74,18 @@ async fn free_keys_of_many_slots_are_held_while_the_others_are_asked_for() {
     for _ in 0..keys.len() {
         proxy.on_next("10000", Fault::DelayReply(ms(40)));
     }
-    let waiter = many(&manager, &keys).ttl(ms(1_500)).wait(LONG).acquire();
+    let mut admin = backend.admin().expect("a server");
+    let called = |admin: &mut Admin| {
+        let calls = admin.calls();
+        calls.iter().find(|(name, _)| name == "evalsha").map_or(0, |(_, calls)| *calls)
+    };
+    let (before, start, ttl) = (called(&mut admin), Instant::now(), ms(1_500));
+    let waiter = many(&manager, &keys).ttl(ttl).wait(LONG).acquire();
     let guard = timeout(SOON, waiter).await.expect("in time").expect("free");
+    // Each is asked for and confirmed, and no more of them are renewed than a third of the ttl asks for.
+    let thirds = u64::try_from(start.elapsed().as_millis() / (ttl / 3).as_millis()).expect("few");
+    let calls = called(&mut admin) - before;
+    assert!(calls <= (thirds + 3) * 64, "{calls} calls in {thirds} thirds of the ttl");
     guard.release().await.expect("still held");
     backend.keeps_nothing().await;
 }

@@ -1,10 +1,12 @@
 //! Locks on a majority of several servers.
 
 mod connecting;
+mod doubts;
 mod faults;
 mod fences;
 mod quorum;
 mod restarts;
+mod splits;
 mod waits;
 
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder, Unavailability};
-use lockmacro_tests::in_time;
+use lockmacro_tests::{Proxy, Server, eventually, in_time, on_a_plain_thread};
 
 use crate::{KEY, Nodes, SOON, ms, replies};
 
@@ -82,4 +82,43 @@ async fn a_ttl_above_the_longest_one_is_refused() {
     let error = Lock::new(KEY).ttl(ms(1_001)).manager(&manager).acquire().await;
     let Err(LockError::InvalidTtl { longest, .. }) = error else { panic!("{error:?}") };
     assert_eq!(longest, ms(1_000));
+}
+
+/// Its age does not tell what it has missed.
+#[tokio::test]
+async fn a_server_in_the_place_of_another_one_does_not_vote_until_all_locks_of_before_are_over() {
+    let mut nodes = Nodes::start(4);
+    let proxy = Proxy::to(nodes.0[2].port());
+    let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
+    let builder = LockManager::builder().longest_ttl(ms(1_000)).timeout(ms(400));
+    let manager = builder.redlock(urls).await.expect("all are there");
+    let lock = || Lock::new(KEY).ttl(ms(1_000)).manager(&manager);
+    let guard = lock().wait(SOON).acquire().await.expect("old enough in the end");
+    guard.release().await.expect("released");
+    let uptime = |server: &Server| {
+        let info: String = server.admin().ask(&["INFO", "server"]);
+        let uptime = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+        uptime.expect("its age").parse::<u64>().expect("a number")
+    };
+    let old = || std::future::ready(uptime(&nodes.0[3]) > 2);
+    eventually("the other one is as old as any", SOON, old).await;
+    proxy.lead_to(nodes.0[3].port());
+    proxy.cut();
+    nodes.0[1].kill();
+    let told = |error: &LockError| {
+        let reason = replies(error)[2].error.clone();
+        let restarted = Unavailability::Restarted;
+        matches!(reason, Some(LockError::Unavailable { reason, .. }) if reason == restarted)
+    };
+    // Until it was found.
+    let start = Instant::now();
+    while !told(&lock().acquire().await.expect_err("its vote would be needed")) {
+        assert!(start.elapsed() < SOON, "it is not told");
+    }
+    // A connection of another thread knows as much.
+    let blocking = lock();
+    let error = on_a_plain_thread(move || blocking.acquire_blocking()).await;
+    assert!(told(&error.expect_err("its vote would be needed")));
+    let guard = lock().wait(SOON).acquire().await.expect("it votes in the end");
+    guard.release().await.expect("released");
 }

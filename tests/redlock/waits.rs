@@ -70,25 +70,6 @@ async fn waiters_that_split_the_nodes_are_all_served_in_the_end() {
     nodes.keep_nothing().await;
 }
 
-/// Of one process, so that their labels are the same.
-#[tokio::test]
-async fn of_those_who_split_the_nodes_without_waiting_one_wins() {
-    let nodes = Nodes::start(3);
-    let manager = nodes.manager().await;
-    lock(&manager).acquire().await.expect("free").release().await.expect("released");
-    for round in 0..30 {
-        let mut rivals = tokio::task::JoinSet::new();
-        (0..3).for_each(|_| drop(rivals.spawn(lock(&manager).acquire())));
-        let results = in_time(rivals.join_all()).await;
-        let won: Vec<_> = results.into_iter().flatten().collect();
-        assert_eq!(won.len(), 1, "round {round}");
-        for guard in won {
-            guard.release().await.expect("released");
-        }
-    }
-    nodes.keep_nothing().await;
-}
-
 #[tokio::test]
 async fn a_waiter_of_several_keys_takes_them_in_turn() {
     let nodes = Nodes::start(3);

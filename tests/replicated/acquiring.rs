@@ -1,12 +1,13 @@
 //! No body starts before the replicas have its lock.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use futures::future::join_all;
-use lockmacro_runtime::Fence;
-use lockmacro_tests::{in_time, on_a_plain_thread, with_replicas};
+use futures::future::{join, join_all};
+use lockmacro_runtime::{Fence, LockGuard, Unavailability};
+use lockmacro_tests::{Fault, Proxy, in_time, on_a_plain_thread, with_replicas};
 use tokio::time::timeout;
 
 use crate::*;
@@ -117,6 +118,50 @@ async fn who_waits_is_told_of_too_few_replicas_and_the_next_one_gets_its_turn() 
     assert_eq!(short(in_time(short_of).await.expect("no panic")), (1, 2));
     let next = in_time(next).await.expect("no panic").expect("served");
     next.release().await.expect("held");
+    keeps_nothing(&servers[0]).await;
+}
+
+/// As by a failover: the server that acknowledges is another one than the one that granted it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_is_gone_before_its_body_starts_is_asked_for_again() {
+    let servers = with_replicas(1).await;
+    let proxy = Proxy::to(servers[0].port());
+    let builder = LockManager::builder().timeout(LONG).replicated(1, SOON);
+    let manager = builder.connect(&proxy.url()).await.expect("the server is there");
+    let mut admin = servers[0].admin();
+    // The scripts are loaded, and the connections open.
+    lock(&manager).acquire().await.expect("free").release().await.expect("held");
+    let mut is_gone = async |times| {
+        for _ in 0..times {
+            proxy.on_next("WAIT", Fault::HoldCommand(ms(700)));
+            let held = || std::future::ready(proxy.orders_are_done());
+            eventually("it is to be acknowledged", SOON, held).await;
+            assert_eq!(admin.ask::<usize>(&["DEL", KEY]), 1);
+        }
+    };
+    let several = Lock::many([KEY, "order:43"]).ttl(LONG).manager(&manager);
+    let blocking = lock(&manager);
+    let blocking = on_a_plain_thread(move || blocking.acquire_blocking());
+    for asked in [
+        Box::pin(lock(&manager).acquire())
+            as Pin<Box<dyn Future<Output = Locked<LockGuard>> + Send>>,
+        Box::pin(lock(&manager).wait(LONG).acquire()),
+        Box::pin(several.acquire()),
+        Box::pin(blocking),
+    ] {
+        let (guard, ()) = in_time(join(tokio::spawn(asked), is_gone(1))).await;
+        let guard = guard.expect("no panic").expect("it is free");
+        assert_eq!(guard.check(), Ok(()));
+        assert!(servers[0].admin().get(KEY).is_some() && servers[1].admin().get(KEY).is_some());
+        guard.release().await.expect("held");
+    }
+    // Who does not wait asks once more.
+    let (told, ()) = in_time(join(tokio::spawn(lock(&manager).acquire()), is_gone(2))).await;
+    let error = told.expect("no panic").expect_err("it goes again");
+    assert!(
+        matches!(error, LockError::Unavailable { reason: Unavailability::Replaced, .. }),
+        "{error:?}"
+    );
     keeps_nothing(&servers[0]).await;
 }
 

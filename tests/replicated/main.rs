@@ -34,7 +34,8 @@ async fn manager(primary: &Server, acks: u32) -> LockManager {
 }
 
 async fn patient(primary: &Server, acks: u32, timeout: Duration) -> LockManager {
-    let builder = LockManager::builder().replicated(acks, timeout);
+    // Who waits for an answer of a connection that is held up waits for long.
+    let builder = LockManager::builder().timeout(LONG).replicated(acks, timeout);
     builder.connect(&primary.url()).await.expect("the server is there")
 }
 

@@ -1,13 +1,14 @@
 //! Servers that are more than one plain address: encrypted ones, and groups of which one is the
 //! primary.
 
-mod certificates;
+mod encrypted;
+mod logins;
 mod sentinel;
 mod tls;
 
 use std::time::Duration;
 
-use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
 
 /// A ttl that never ends within a test.
 const LONG: Duration = Duration::from_secs(60);

@@ -3,33 +3,18 @@
 use std::time::Instant;
 
 use lockmacro_runtime::Unavailability;
-use lockmacro_tests::{Server, eventually};
+use lockmacro_tests::{Certificates, Server, eventually};
 use tokio::time::timeout;
 
-use crate::certificates::Certificates;
 use crate::*;
 
 /// A server that speaks nothing but TLS. `clients` tells whether it wants certificates of them.
 fn server(certificates: &Certificates, clients: &str) -> Server {
-    let (cert, key) = (certificates.path("server.pem"), certificates.path("server.key"));
-    let ca = certificates.path("ca.pem");
-    Server::with(&[
-        "--bind",
-        "127.0.0.1",
-        "127.0.0.2",
-        "--tls-port",
-        "{port}",
-        "--port",
-        "0",
-        "--tls-cert-file",
-        &cert,
-        "--tls-key-file",
-        &key,
-        "--tls-ca-cert-file",
-        &ca,
-        "--tls-auth-clients",
-        clients,
-    ])
+    let settings = certificates.settings(clients);
+    let mut arguments =
+        vec!["--bind", "127.0.0.1", "127.0.0.2", "--tls-port", "{port}", "--port", "0"];
+    arguments.extend(settings.iter().map(String::as_str));
+    Server::with(&arguments)
 }
 
 fn url(server: &Server, host: &str, certificates: &Certificates) -> String {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::server::free_port;
-use crate::{Admin, Server, eventually};
+use crate::{Admin, Certificates, Server, eventually};
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const SLOTS: usize = 16_384;
@@ -20,13 +20,34 @@ pub struct Cluster {
 impl Cluster {
     /// Starts a cluster and waits until each of its nodes serves.
     pub async fn start(primaries: usize, replicas: usize) -> Cluster {
+        Cluster::with(primaries, replicas, |_| Vec::new()).await
+    }
+
+    /// Two primaries that speak TLS at further ports, and to each other. Gives these ports as well.
+    pub async fn encrypted(certificates: &Certificates) -> (Cluster, Vec<u16>) {
+        let ports = [free_port(), free_port()];
+        let cluster = Cluster::with(2, 0, |nth| {
+            let mut more = certificates.settings("no").to_vec();
+            let port = ports[nth].to_string();
+            more.extend(["--tls-port", &port, "--tls-cluster", "yes"].map(str::to_owned));
+            more
+        });
+        (cluster.await, ports.to_vec())
+    }
+
+    async fn with(
+        primaries: usize,
+        replicas: usize,
+        more: impl Fn(usize) -> Vec<String>,
+    ) -> Cluster {
         let buses: Vec<u16> = (0..primaries * (1 + replicas)).map(|_| free_port()).collect();
-        let servers = buses.iter().map(|bus| {
-            Server::with(&[
+        let servers = buses.iter().enumerate().map(|(nth, bus)| {
+            let (bus, more) = (bus.to_string(), more(nth));
+            let mut arguments = vec![
                 "--cluster-enabled",
                 "yes",
                 "--cluster-port",
-                &bus.to_string(),
+                &bus,
                 "--cluster-node-timeout",
                 "1000",
                 "--cluster-require-full-coverage",
@@ -37,7 +58,9 @@ impl Cluster {
                 "no",
                 "--repl-diskless-sync-delay",
                 "0",
-            ])
+            ];
+            arguments.extend(more.iter().map(String::as_str));
+            Server::with(&arguments)
         });
         let cluster = Cluster { servers: servers.collect(), buses };
         cluster.give_slots(primaries);

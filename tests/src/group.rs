@@ -10,7 +10,7 @@ const NAME: &str = "main";
 /// Sentinels look at each other every two seconds, and a machine may be loaded.
 const SETTLED: Duration = Duration::from_secs(30);
 
-/// One primary, two replicas and three sentinels.
+/// A primary, and the sentinels that watch over it and its replicas.
 pub struct Group {
     /// The first one starts as the primary.
     pub servers: Vec<Server>,
@@ -20,7 +20,18 @@ pub struct Group {
 }
 
 impl Group {
-    /// Starts them and waits until they know each other.
+    /// One primary and a sentinel that has further lines in its file, and is started with `arguments`.
+    pub fn alone(primary: Server, lines: &str, arguments: &[&str]) -> Group {
+        let files = tempfile::tempdir().expect("a directory for the sentinel");
+        let file = files.path().join("sentinel.conf");
+        let text = format!("sentinel monitor {NAME} 127.0.0.1 {} 1\n{lines}", primary.port());
+        std::fs::write(&file, text).expect("written");
+        let mut all = vec![file.to_str().expect("a plain path"), "--sentinel"];
+        all.extend(arguments);
+        Group { servers: vec![primary], sentinels: vec![Server::with(&all)], _files: files }
+    }
+
+    /// Starts one primary, two replicas and three sentinels, and waits until they know each other.
     pub async fn start() -> Group {
         let servers = with_replicas(2).await;
         let of = servers[0].port();

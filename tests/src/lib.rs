@@ -4,6 +4,7 @@
 //! * [`Cluster`] – several of them that share the slots of a Redis Cluster, with replicas
 //! * [`Admin`] – a plain connection that looks at the server from outside
 //! * [`with_replicas`], [`Group`] – a primary with replicas, and with sentinels that watch over them
+//! * [`Certificates`] – for servers that speak TLS
 //! * [`Proxy`] – a network that delays, loses and cuts, by order
 //! * [`Backend`] and [`on_every_backend!`] – one test body for `memory://` and for Redis
 //! * [`eventually`], [`drop_after_polls`] – bounded waiting, and a future that goes at its k-th poll
@@ -14,6 +15,7 @@
 
 mod admin;
 mod backend;
+mod certificates;
 mod cluster;
 mod group;
 mod polls;
@@ -23,6 +25,7 @@ mod wait;
 
 pub use admin::Admin;
 pub use backend::Backend;
+pub use certificates::Certificates;
 pub use cluster::{Cluster, Move};
 pub use group::{Group, with_replicas};
 pub use polls::{Polled, drop_after_polls};

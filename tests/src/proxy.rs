@@ -10,7 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use crate::eventually;
 
@@ -39,7 +40,9 @@ pub struct Proxy {
 }
 
 struct State {
-    server: SocketAddr,
+    server: Mutex<SocketAddr>,
+    /// How much later than they came commands are passed on.
+    delay: Mutex<Duration>,
     /// What to do with the next command whose bytes contain the word.
     orders: Mutex<Vec<(String, Fault)>>,
     /// While true, bytes wait in both directions.
@@ -59,7 +62,8 @@ impl Proxy {
         listener.set_nonblocking(true).expect("a listener that does not block");
         let address = listener.local_addr().expect("a bound address");
         let state = Arc::new(State {
-            server: SocketAddr::from(([127, 0, 0, 1], port)),
+            server: Mutex::new(SocketAddr::from(([127, 0, 0, 1], port))),
+            delay: Mutex::default(),
             orders: Mutex::default(),
             stalled: watch::Sender::new(false),
             cuts: watch::Sender::new(()),
@@ -100,6 +104,16 @@ impl Proxy {
             std::future::ready(self.orders_are_done() && none)
         };
         eventually("the held commands arrive", Duration::from_secs(20), arrived).await;
+    }
+
+    /// Lets every command from now on reach the server that much later, as by a long way.
+    pub fn delay(&self, delay: Duration) {
+        *self.state.delay.lock().expect("the delay") = delay;
+    }
+
+    /// Leads new connections to another server; see [`Proxy::cut`] for those that there are.
+    pub fn lead_to(&self, port: u16) {
+        self.state.server.lock().expect("the server").set_port(port);
     }
 
     /// Stops or continues the forwarding of bytes; connections stay open.
@@ -146,7 +160,8 @@ async fn serve(listener: std::net::TcpListener, state: Arc<State>) -> io::Result
 /// Forwards both directions until either ends or the connection is cut.
 async fn connect(client: TcpStream, state: Arc<State>) -> io::Result<()> {
     let mut cuts = state.cuts.subscribe();
-    let server = TcpStream::connect(state.server).await?;
+    let server = *state.server.lock().expect("the server");
+    let server = TcpStream::connect(server).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (from_client, to_client) = client.into_split();
@@ -168,28 +183,44 @@ async fn commands(
     pending: &Pending,
 ) -> io::Result<()> {
     let mut stalled = state.stalled.subscribe();
-    let mut bytes = vec![0; 64 * 1024];
-    loop {
-        let length = from.read(&mut bytes).await.unwrap_or(0);
-        if length == 0 {
-            // The server ends the connection when it has done what was sent before.
-            to.shutdown().await?;
-            return std::future::pending().await;
-        }
-        let fault = state.fault_for(&bytes[..length]);
-        if fault == Some(Fault::CutCommand) {
-            return Ok(());
-        }
-        match fault {
-            Some(Fault::HoldCommand(time)) => {
-                tokio::time::sleep(time).await;
-                *pending.lock().expect("the pending fault") = fault;
+    let (came, mut on_their_way) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    let reading = async move {
+        let mut bytes = vec![0; 64 * 1024];
+        loop {
+            let length = from.read(&mut bytes).await.unwrap_or(0);
+            if length == 0 {
+                drop(came);
+                return std::future::pending().await;
             }
-            Some(_) => *pending.lock().expect("the pending fault") = fault,
-            None => {}
+            let due = Instant::now() + *state.delay.lock().expect("the delay");
+            let _ = came.send((due, bytes[..length].to_vec()));
         }
-        wait_while_stalled(&mut stalled).await;
-        to.write_all(&bytes[..length]).await?;
+    };
+    let writing = async {
+        while let Some((due, bytes)) = on_their_way.recv().await {
+            tokio::time::sleep_until(due).await;
+            let fault = state.fault_for(&bytes);
+            if fault == Some(Fault::CutCommand) {
+                return Ok(());
+            }
+            match fault {
+                Some(Fault::HoldCommand(time)) => {
+                    tokio::time::sleep(time).await;
+                    *pending.lock().expect("the pending fault") = fault;
+                }
+                Some(_) => *pending.lock().expect("the pending fault") = fault,
+                None => {}
+            }
+            wait_while_stalled(&mut stalled).await;
+            to.write_all(&bytes).await?;
+        }
+        // The server ends the connection when it has done what was sent before.
+        to.shutdown().await?;
+        std::future::pending().await
+    };
+    tokio::select! {
+        end = reading => end,
+        end = writing => end,
     }
 }
 

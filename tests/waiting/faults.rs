@@ -229,12 +229,17 @@ async fn a_grant_that_comes_late_is_not_believed_longer_than_it_lasts() {
     served(SOON, next).await;
 }
 
+/// A manager that gives up a call as unanswered long after `SOON`.
+async fn patient(server: &Server) -> LockManager {
+    LockManager::builder().timeout(LONG).connect(&server.url()).await.expect("there")
+}
+
 /// Has a waiter polled so many times and then no more, and asks for another lock meanwhile.
 async fn others_are_served_beside_one_that_is_not_polled(prepare: impl Fn(&mut Admin)) {
     let server = Server::start();
     let mut admin = server.admin();
     for polls in 0..12 {
-        let manager = manager(&server).await;
+        let manager = patient(&server).await;
         prepare(&mut admin);
         let mut idle = Box::pin(waiting(&manager, "idle").acquire());
         for _ in 0..polls {
@@ -243,10 +248,7 @@ async fn others_are_served_beside_one_that_is_not_polled(prepare: impl Fn(&mut A
             }
             tokio::time::sleep(ms(2)).await;
         }
-        let start = Instant::now();
         served(SOON, waiting(&manager, KEY).acquire()).await;
-        // Below the time that a single answer is waited for.
-        assert!(start.elapsed() < ms(350), "after {polls} polls: {:?}", start.elapsed());
         drop(idle);
     }
     keeps_only_fences(&server, TICK).await;
@@ -274,7 +276,7 @@ async fn a_future_that_is_not_polled_delays_nobody_else_who_needs_a_connection()
 #[tokio::test]
 async fn many_futures_that_are_not_polled_delay_nobody_else() {
     let server = Server::start();
-    let manager = manager(&server).await;
+    let manager = patient(&server).await;
     // It listens from here on.
     lock(&manager, KEY).wait(LONG).run(async { Locked::Ok(()) }).await.expect("free");
     let keys: Vec<String> = (0..500).map(|nth| format!("stock:{nth}")).collect();
@@ -284,7 +286,6 @@ async fn many_futures_that_are_not_polled_delay_nobody_else() {
         assert!(futures::poll!(&mut asking).is_pending());
         idle.push(asking);
     }
-    // Before a call is given up as unanswered, after 500 ms.
-    served(SOON / 3, lock(&manager, KEY).acquire()).await;
+    served(SOON, lock(&manager, KEY).acquire()).await;
     drop(idle);
 }

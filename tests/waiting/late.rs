@@ -130,7 +130,7 @@ async fn a_hand_over_that_cannot_be_confirmed_is_lost_when_the_claim_ends() {
     let handed_over = Instant::now();
     guard.release().await.expect("still held");
     let next = next.await.expect("served");
-    let lost = timeout(CLAIM, next.lost()).await.expect("not believed any longer");
+    let lost = timeout(2 * CLAIM, next.lost()).await.expect("not believed any longer");
     assert_eq!(lost.cause(), LossCause::NotRenewed);
     assert!(handed_over.elapsed() > CLAIM / 2, "after {:?}", handed_over.elapsed());
 }

@@ -33,6 +33,34 @@ impl Line {
         Some(self.admin.as_mut()?.ask(&["ZRANGE", &self.name, "0", "-1"]))
     }
 
+    /// Has so many of other processes stand behind everybody.
+    pub(crate) fn crowd(&mut self, others: usize) {
+        let script = "for nth = 1, ARGV[1] do
+            local token = 'other/' .. nth
+            redis.call('ZADD', KEYS[1], 1000000 + nth, token)
+            redis.call('HSET', KEYS[2], token, '9999999999999|60000|0|1|' .. nth .. '|lm1:other')
+        end
+        redis.call('PEXPIRE', KEYS[1], 60000)
+        redis.call('PEXPIRE', KEYS[2], 60000)";
+        let (line, how) = (self.name.as_str(), self.name.replace("lm1:wq:", "lm1:ww:"));
+        let words = ["EVAL", script, "2", line, &how, &others.to_string()];
+        self.admin.as_mut().expect("a server").ask::<()>(&words);
+    }
+
+    /// Has those of other processes go.
+    pub(crate) fn disperse(&mut self) {
+        let script = "for _, token in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+            if string.sub(token, 1, 6) == 'other/' then
+                redis.call('ZREM', KEYS[1], token)
+                redis.call('HDEL', KEYS[2], token)
+            end
+        end";
+        let (line, how) = (self.name.as_str(), self.name.replace("lm1:wq:", "lm1:ww:"));
+        if let Some(admin) = &mut self.admin {
+            admin.ask::<()>(&["EVAL", script, "2", line, &how]);
+        }
+    }
+
     /// Waits until so many wait, where that can be seen.
     pub(crate) async fn reaches(&mut self, length: usize) {
         let claim = format!("{length} in line");

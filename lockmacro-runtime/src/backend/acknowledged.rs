@@ -6,7 +6,7 @@ use super::{Answer, Asked, Backend, Claim, Failed, Grant};
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
 use crate::lease::{Lease, Renewal};
-use crate::loss::{LossCause, Lost};
+use crate::loss::LossCause;
 
 impl Backend {
     /// Whether a grant counts only when replicas have acknowledged it.
@@ -55,7 +55,11 @@ impl Backend {
                     LockError::Unavailable { reason: Unavailability::TooSlow, detail }
                 }
                 // Another server has taken its place, and does not know the lock.
-                Ok(false) => Lost::new(claim.listed(), LossCause::Taken).into(),
+                Ok(false) => {
+                    let detail = "it does not know the lock that was granted".to_owned();
+                    let error = LockError::Unavailable { reason: Unavailability::Replaced, detail };
+                    return Ok(Answer::Lost(Box::new(Err(Failed { error, written: true }))));
+                }
                 Err(error) => error,
             };
             let short = matches!(error, LockError::InsufficientReplicas { .. });

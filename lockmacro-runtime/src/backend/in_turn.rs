@@ -33,31 +33,11 @@ impl Backend {
     ) -> Asked<'a, Result<Answer, Failed>> {
         let until = wait.map(|wait| Instant::now() + wait.min(FOR_EVER));
         let end = until.map(|until| until.max(Instant::now() + self.answer()));
-        Box::pin(async move {
-            let mut resent = false;
-            loop {
-                let told = match Turn::new(self, claim, until, end, resent).take().await {
-                    Round::Over(answer) => return answer,
-                    Round::Lost(told) => told,
-                };
-                if until.is_none_or(|until| until <= Instant::now()) {
-                    return told;
-                }
-                // From the beginning.
-                _ = self.release(claim).await;
-                // What it was asking when that was noticed may still arrive.
-                resent |= !claim.is_settled();
-            }
-        })
+        Box::pin(Turn::new(self, claim, until, end).take())
     }
 }
 
-/// How a round ended.
-enum Round {
-    Over(Result<Answer, Failed>),
-    /// What was held is lost again. This is told when there is no time for another round.
-    Lost(Result<Answer, Failed>),
-}
+type Told = Box<Result<Answer, Failed>>;
 
 /// Why what was held is lost: an error when the server could not be asked in time, nothing when it
 /// says so.
@@ -93,17 +73,16 @@ impl<'a> Turn<'a> {
         claim: &'a Claim,
         until: Option<Instant>,
         end: Option<Instant>,
-        resent: bool,
     ) -> Self {
         // Who dies while waiting must not keep what it holds for the whole ttl.
         let ttl = if until.is_some() { claim.ttl.min(CLAIM) } else { claim.ttl };
-        let (held, since, fences) = (0, Moment::now(), Vec::new());
+        let (held, since, fences, resent) = (0, Moment::now(), Vec::new(), false);
         let (renewing, added) = (None, None);
         Self { backend, claim, until, end, ttl, held, since, renewing, added, fences, resent }
     }
 
     /// Takes all keys, or none.
-    async fn take(mut self) -> Round {
+    async fn take(mut self) -> Result<Answer, Failed> {
         let (backend, claim) = (self.backend, self.claim);
         // The first that is known to be busy.
         let mut busy = None;
@@ -114,7 +93,7 @@ impl<'a> Turn<'a> {
             }
             if self.held > 0 && is_over(self.end) {
                 let detail = format!("{} of {} keys came in time", self.held, claim.keys().len());
-                return Round::Over(Err(too_slow(detail)));
+                return Err(too_slow(detail));
             }
             let most = busy.map_or(usize::MAX, |busy: usize| busy - self.held);
             let count = backend.at_once(rest).min(most).max(1);
@@ -131,12 +110,12 @@ impl<'a> Turn<'a> {
             };
             let answer = match self.while_held(&part, asked).await {
                 Ok(answer) => answer,
-                Err(loss) => return self.lost(loss),
+                Err(loss) => return *self.lost(loss),
             };
             match answer {
                 Ok(Answer::Granted(grant)) if whole => {
                     let resent = self.resent || grant.resent;
-                    return Round::Over(Ok(Answer::Granted(Grant { resent, ..grant })));
+                    return Ok(Answer::Granted(Grant { resent, ..grant }));
                 }
                 Ok(Answer::Granted(grant)) => {
                     self.add(count, grant);
@@ -152,13 +131,14 @@ impl<'a> Turn<'a> {
                 Ok(Answer::Busy { nth, owner, left, line, resent }) => {
                     let resent = !self.gives_back().await || self.resent || resent;
                     let nth = self.held + nth;
-                    return Round::Over(Ok(Answer::Busy { nth, owner, left, line, resent }));
+                    return Ok(Answer::Busy { nth, owner, left, line, resent });
                 }
+                Ok(lost @ Answer::Lost(_)) => return Ok(lost),
                 // The server has said meanwhile that it wants them apart, and so wrote nothing.
                 Err(_) if backend.at_once(rest) < count => {}
                 Err(Failed { error, written }) => {
                     let written = written || self.resent || self.held > 0;
-                    return Round::Over(Err(Failed { error, written }));
+                    return Err(Failed { error, written });
                 }
             }
         }
@@ -178,20 +158,20 @@ impl<'a> Turn<'a> {
     }
 
     /// The grant of all keys. Who has waited has them confirmed at one moment, and for the whole ttl.
-    async fn confirmed(mut self) -> Round {
+    async fn confirmed(mut self) -> Result<Answer, Failed> {
         let (claim, ttl) = (self.claim, self.claim.ttl);
         if self.until.is_some() {
             match renewed(self.backend, claim, ttl, (self.since, self.ttl), self.end).await {
                 Ok(sent) => self.since = sent,
-                Err(loss) => return self.lost(loss),
+                Err(loss) => return *self.lost(loss),
             }
         }
         if late(self.since, ttl) {
-            return Round::Lost(Err(too_slow(format!("the ttl is {ttl:?}"))));
+            return *self.begins_anew(Err(too_slow(format!("the ttl is {ttl:?}"))));
         }
         let Self { since: sent, fences, resent, .. } = self;
         let fences = fences.into_iter().collect();
-        Round::Over(Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences })))
+        Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences }))
     }
 
     /// What comes of asking for a part, unless what is held is lost before.
@@ -227,20 +207,30 @@ impl<'a> Turn<'a> {
         })
     }
 
-    fn lost(&self, loss: Loss) -> Round {
-        match loss {
-            Some(error @ LockError::Unavailable { .. }) => {
-                Round::Lost(Err(Failed { error, written: true }))
+    fn lost(&self, loss: Loss) -> Told {
+        self.begins_anew(match loss {
+            Some(error) => {
+                let passing = matches!(error, LockError::Unavailable { .. });
+                let told = Err(Failed { error, written: true });
+                if !passing {
+                    // It would be the same again.
+                    return Box::new(told);
+                }
+                told
             }
-            // It would be the same again.
-            Some(error) => Round::Over(Err(Failed { error, written: true })),
             // Nothing is known of who has it now.
             None => {
                 let nth = self.held.min(self.claim.keys().len() - 1);
                 let (owner, left, line) = (None, None, Line::Left(0));
-                Round::Lost(Ok(Answer::Busy { nth, owner, left, line, resent: true }))
+                Ok(Answer::Busy { nth, owner, left, line, resent: true })
             }
-        }
+        })
+    }
+
+    /// The answer to who waits when what was held is lost; who does not is told.
+    fn begins_anew(&self, told: Result<Answer, Failed>) -> Told {
+        let told = Box::new(told);
+        if self.until.is_some() { Box::new(Ok(Answer::Lost(told))) } else { told }
     }
 
     /// Gives back what is held; tells whether nothing is left of it.

@@ -232,7 +232,7 @@ impl Store {
             // Until it is confirmed: who stands still must not keep it for the whole ttl.
             let ttl = ttl.min(CLAIM);
             self.held.insert(key.to_owned(), Held { token, expires: now.after(ttl) });
-            if waiters.grant(number, Handover { heard: now, at: 0, ttl, fence }) {
+            if waiters.grant(number, Handover { heard: now, connection: 0, at: 0, ttl, fence }) {
                 return;
             }
             self.held.remove(key);

@@ -98,6 +98,16 @@ impl Claim {
         }
     }
 
+    /// The same by another token, `waited` later: for who begins anew.
+    pub(crate) fn anew(&self, waited: Duration) -> Result<Self, LockError> {
+        let mut claim = Self::new(self.key.clone(), self.token.another()?, self.ttl);
+        claim.several.clone_from(&self.several);
+        claim.labels.clone_from(&self.labels);
+        (claim.min_hold, claim.fenced) = (self.min_hold, self.fenced);
+        claim.wait = self.wait.map(|wait| wait.saturating_sub(waited));
+        Ok(claim)
+    }
+
     /// What is known of it at the nodes of a Redlock, key by key.
     fn ballots(&self) -> &[Arc<Ballot>] {
         self.ballots.get_or_init(|| self.keys().iter().map(|_| Arc::default()).collect())
@@ -117,13 +127,15 @@ impl Claim {
         }
     }
 
-    /// Takes note of whether a request with this token may still arrive at the server.
+    /// Takes note of whether a request with this token may still arrive at the server; for a Redlock
+    /// the ballots tell more.
     pub(crate) fn settle(&self, settled: bool) {
         self.settled.store(settled, Ordering::Release);
     }
 
     pub(crate) fn is_settled(&self) -> bool {
-        self.settled.load(Ordering::Acquire)
+        let mut ballots = self.ballots.get().into_iter().flatten();
+        self.settled.load(Ordering::Acquire) && ballots.all(|ballot| ballot.is_clear())
     }
 
     /// Takes note that the server is asked to count until `end`.
@@ -132,7 +144,7 @@ impl Claim {
         *longest = (*longest).max(Some(end));
     }
 
-    /// Whether a node of a Redlock may have a token that it was told to forget.
+    /// Whether a node of a Redlock may have a token that it has not said to be gone.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.ballots.get().is_some_and(|all| all.iter().any(|ballot| ballot.is_doubtful()))
     }
@@ -157,6 +169,10 @@ pub(crate) enum Answer {
     Granted(Grant),
     /// Somebody else holds it, or the `nth` of several keys. `resent` as in [`Grant`].
     Busy { nth: usize, owner: Option<String>, left: Option<Duration>, line: Line, resent: bool },
+    /// It was held, in part at least, and was lost before the caller was told. This is told when
+    /// there is no time to begin anew; by another token, because what was sent for this one may
+    /// still arrive.
+    Lost(Box<Result<Answer, Failed>>),
 }
 
 /// What a caller that got no lock has to do with the line.

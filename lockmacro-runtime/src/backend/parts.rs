@@ -26,6 +26,9 @@ impl Backend {
                 (Err(_), Ok(_)) => {}
             })
             .await;
+            if parts.iter().all(Claim::is_settled) {
+                claim.settle(true);
+            }
             found
         })
     }

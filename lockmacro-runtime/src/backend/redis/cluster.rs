@@ -1,13 +1,9 @@
-//! A Redis Cluster: which node has a slot, learnt from any of them, and followed when it moves.
-//!
-//! By the specification of Redis Cluster: MOVED tells for good where a slot is, ASK for the one
-//! command only. A command that was refused so was not applied.
+//! A Redis Cluster: which node has a slot, learnt from any of them.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-use redis::{Cmd, Value};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -17,15 +13,10 @@ use super::grants::Grants;
 use super::map::{Endpoint, Map, Range, slots};
 use super::node::{Node, Patience};
 use super::replicated::Replicated;
-use super::script::Script;
 use super::trouble::{Elsewhere, Passing, Trouble};
 use super::url::invalid;
 use crate::error::{LockError, Unavailability};
-use crate::key::LockKey;
-use crate::side::slot;
 
-/// So often one command is sent on to another node.
-const REDIRECTIONS: u32 = 8;
 /// After so long without an answer the next node is asked for the map, too.
 const STAGGER: Duration = Duration::from_millis(50);
 /// The map is not learnt more often than that.
@@ -122,52 +113,8 @@ impl Cluster {
         Ok(self.map().nodes().cloned().collect())
     }
 
-    pub(super) async fn call(
-        &self,
-        key: &LockKey,
-        command: &Cmd,
-        patience: Patience,
-    ) -> Result<Value, Trouble> {
-        let mut way = self.way(slot(key.as_str()), patience).await?;
-        loop {
-            let reply = way.node.call(command.clone(), patience).await;
-            if let Some(reply) = way.follow(reply).await {
-                return reply;
-            }
-        }
-    }
-
-    pub(super) async fn eval(
-        &self,
-        script: &Script,
-        keys: &[LockKey],
-        args: &[&str],
-        patience: Patience,
-    ) -> Result<Value, Trouble> {
-        let slot = keys.first().map_or(0, |key| slot(key.as_str()));
-        let mut way = self.way(slot, patience).await?;
-        loop {
-            let reply = way.node.eval(script, keys, args, patience).await;
-            if let Some(reply) = way.follow(reply).await {
-                return reply;
-            }
-        }
-    }
-
-    /// The way to the node of a slot.
-    pub(super) async fn way(&self, slot: u16, patience: Patience) -> Result<Way<'_>, Trouble> {
-        self.ready(patience.until).await?;
-        let mut node = self.map().node_of(slot);
-        if node.is_none() {
-            self.learnt(patience.until).await?;
-            node = self.map().node_of(slot);
-        }
-        let node = node.ok_or_else(|| down("no node has the slot"))?;
-        Ok(Way { cluster: self, slot, node, left: REDIRECTIONS, until: patience.until })
-    }
-
     /// Learns the map, unless that was done just now.
-    async fn learnt(&self, until: Instant) -> Result<(), Trouble> {
+    pub(super) async fn learnt(&self, until: Instant) -> Result<(), Trouble> {
         if self.map().is_younger_than(LEARN_EVERY) {
             return Ok(());
         }
@@ -178,7 +125,7 @@ impl Cluster {
     }
 
     /// Has the map learnt, and does not wait for it.
-    fn learn_soon(&self) {
+    pub(super) fn learn_soon(&self) {
         if !self.map().is_younger_than(LEARN_EVERY) {
             let cluster = self.clone();
             self.0.learning.begin(|| async move { cluster.learn().await });
@@ -263,7 +210,12 @@ impl Cluster {
     }
 
     /// The node that `told` has named instead of itself.
-    fn redirected(&self, slot: u16, to: &Elsewhere, told: &Node) -> Result<Node, Trouble> {
+    pub(super) fn redirected(
+        &self,
+        slot: u16,
+        to: &Elsewhere,
+        told: &Node,
+    ) -> Result<Node, Trouble> {
         let Some(endpoint) = Endpoint::read(&to.address) else {
             return Err(down("a node has sent us to no address"));
         };
@@ -283,54 +235,9 @@ impl Cluster {
         Ok(node)
     }
 
-    fn map(&self) -> RwLockReadGuard<'_, Map> {
+    pub(super) fn map(&self) -> RwLockReadGuard<'_, Map> {
         // Nothing that runs under this lock can panic.
         self.0.map.read().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Where one command goes until a node has taken it.
-pub(super) struct Way<'a> {
-    cluster: &'a Cluster,
-    slot: u16,
-    pub(super) node: Node,
-    left: u32,
-    until: Instant,
-}
-
-impl Way<'_> {
-    /// The end of the command, unless it is to be sent to another node.
-    pub(super) async fn follow<T>(
-        &mut self,
-        reply: Result<T, Trouble>,
-    ) -> Option<Result<T, Trouble>> {
-        let mut passing = match reply {
-            Err(Trouble::Elsewhere(to)) => {
-                if self.left == 0 {
-                    return Some(Err(down("its nodes send us from one to the other")));
-                }
-                self.left -= 1;
-                return match self.cluster.redirected(self.slot, &to, &self.node) {
-                    Ok(node) => {
-                        self.node = node;
-                        None
-                    }
-                    Err(trouble) => Some(Err(trouble)),
-                };
-            }
-            Err(Trouble::Passing(passing)) => passing,
-            reply => return Some(reply),
-        };
-        if passing.replace {
-            // The slot may have a new primary, and who asks again at once finds it.
-            let _ = Box::pin(self.cluster.learnt(self.until)).await;
-        } else {
-            self.cluster.learn_soon();
-        }
-        if passing.reason == Unavailability::Refused {
-            passing.reason = Unavailability::ClusterDown;
-        }
-        Some(Err(Trouble::Passing(passing)))
     }
 }
 
@@ -349,7 +256,7 @@ fn seeds(url: &str) -> Option<Vec<String>> {
     Some(hosts.split(',').map(|host| format!("{scheme}://{user}{host}{more}")).collect())
 }
 
-fn down(detail: &str) -> Trouble {
+pub(super) fn down(detail: &str) -> Trouble {
     Trouble::Passing(Passing {
         reason: Unavailability::ClusterDown,
         detail: detail.to_owned(),

@@ -1,6 +1,6 @@
 //! How a connection to a server is opened.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,8 +42,6 @@ pub(super) struct Connection {
     pub(super) inner: MultiplexedConnection,
     batches: Batches,
     hearing: Hearing,
-    /// Of no other connection of this process.
-    pub(super) number: u64,
     /// Which place it leads to, see [`Changes`].
     moves: u64,
     pub(super) channels: Arc<Channels>,
@@ -65,10 +63,8 @@ pub(super) struct Connector {
 
 impl Connection {
     fn new(inner: MultiplexedConnection, hearing: Hearing, channels: Arc<Channels>) -> Self {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         let (batches, silent) = (Batches::new(inner.clone()), AtomicU32::new(0));
-        Self { inner, batches, hearing, number, moves: 0, channels, ear: None, silent }
+        Self { inner, batches, hearing, moves: 0, channels, ear: None, silent }
     }
 
     pub(super) fn hearing(&self) -> Hearing {
@@ -104,7 +100,7 @@ impl Connection {
     }
 
     pub(super) fn is(&self, other: &Self) -> bool {
-        self.number == other.number
+        std::ptr::eq(self, other)
     }
 }
 
@@ -286,7 +282,7 @@ impl Connector {
         if hearing != Hearing::Apart {
             return Ok(connection);
         }
-        let ear = Ear::open(&plain, &self.grants).await;
+        let ear = Ear::open(&plain, &connection.channels, &self.grants.channel(0)).await;
         let subscribed = ear.map(|ear| connection.ear = Some(Arc::new(ear)));
         self.heard_by(connection, subscribed).await
     }

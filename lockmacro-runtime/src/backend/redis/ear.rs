@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use redis::{Client, RedisError};
 use tokio::task::JoinSet;
 
-use super::grants::Grants;
+use super::grants::Channels;
 
 /// Passes grants on until it is dropped, its connection ends, or its runtime does.
 pub(super) struct Ear {
@@ -20,15 +20,19 @@ pub(super) struct Ear {
 
 impl Ear {
     /// Listens to the one channel, which the server has confirmed when this returns.
-    pub(super) async fn open(client: &Client, grants: &Arc<Grants>) -> Result<Self, RedisError> {
+    pub(super) async fn open(
+        client: &Client,
+        channels: &Arc<Channels>,
+        channel: &str,
+    ) -> Result<Self, RedisError> {
         let (mut sink, mut messages) = client.get_async_pubsub().await?.split();
-        sink.subscribe(grants.channel(0)).await?;
+        sink.subscribe(channel).await?;
         let open = Arc::new(AtomicBool::new(true));
-        let open_while = OpenWhile { open: Arc::clone(&open), grants: Arc::clone(grants) };
+        let open_while = OpenWhile { open: Arc::clone(&open), channels: Arc::clone(channels) };
         let mut task = JoinSet::new();
         task.spawn(async move {
             while let Some(message) = messages.next().await {
-                open_while.grants.hear(message.get_payload_bytes());
+                open_while.channels.hear(message.get_payload_bytes());
             }
         });
         Ok(Self { open, _task: task })
@@ -42,12 +46,12 @@ impl Ear {
 /// However the task ends, everybody asks again, and finds that the ear is closed.
 struct OpenWhile {
     open: Arc<AtomicBool>,
-    grants: Arc<Grants>,
+    channels: Arc<Channels>,
 }
 
 impl Drop for OpenWhile {
     fn drop(&mut self) {
         self.open.store(false, Ordering::Release);
-        self.grants.waiters.alarm_where(|_| true);
+        self.channels.alarm();
     }
 }

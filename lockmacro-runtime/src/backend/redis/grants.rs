@@ -1,7 +1,7 @@
 //! How grants come to who waits: by a channel, on the connection of the commands.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,17 +33,12 @@ impl Grants {
     pub(super) fn channel(&self, slot: u16) -> String {
         if self.by_slot { side::channel(slot, &self.name) } else { format!("lm1:{}", self.name) }
     }
-
-    /// Passes a grant on.
-    pub(super) fn hear(&self, grant: &[u8]) {
-        if let Some((number, handover)) = handover(grant) {
-            self.waiters.grant(number, handover);
-        }
-    }
 }
 
 /// What is heard by one connection.
 pub(super) struct Channels {
+    /// Of no other connection of this process.
+    pub(super) number: u64,
     grants: Arc<Grants>,
     by_slot: Mutex<HashMap<u16, Channel>>,
     /// The server refuses the channels.
@@ -61,8 +56,10 @@ struct Channel {
 
 impl Channels {
     pub(super) fn new(grants: &Arc<Grants>) -> Arc<Self> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         let (by_slot, deaf, torn) = Default::default();
-        Arc::new(Self { grants: Arc::clone(grants), by_slot, deaf, torn })
+        Arc::new(Self { number, grants: Arc::clone(grants), by_slot, deaf, torn })
     }
 
     /// Whether grants in this slot are heard; an errand of `limit` at most when that is still to be
@@ -129,11 +126,18 @@ impl Channels {
         self.torn.load(Ordering::Acquire)
     }
 
+    /// Passes a grant on.
+    pub(super) fn hear(&self, grant: &[u8]) {
+        if let Some((number, handover)) = handover(grant, self.number) {
+            self.grants.waiters.grant(number, handover);
+        }
+    }
+
     /// Takes what comes without having been asked for.
     pub(super) fn push(&self, push: &PushInfo) {
         match (&push.kind, push.data.as_slice()) {
             (PushKind::Message | PushKind::SMessage, [_, Value::BulkString(grant)]) => {
-                self.grants.hear(grant);
+                self.hear(grant);
             }
             (PushKind::Disconnection, _) => self.alarm(),
             // We never ask for that, because it could not be told from what was not asked for.
@@ -152,13 +156,13 @@ impl Channels {
 }
 
 /// Reads `number|fence|time in microseconds|ttl in milliseconds`, as queue.lua writes.
-fn handover(grant: &[u8]) -> Option<(u64, Handover)> {
+fn handover(grant: &[u8], connection: u64) -> Option<(u64, Handover)> {
     let mut fields = std::str::from_utf8(grant).ok()?.splitn(4, '|').map(str::parse::<u64>);
     let mut field = || fields.next()?.ok();
     let (number, fence, at, ttl) = (field()?, field()?, field()?, field()?);
     let fence = Fence::try_from(fence).ok().filter(|_| fence > 0);
     let (heard, ttl) = (Moment::now(), Duration::from_millis(ttl));
-    Some((number, Handover { heard, at, ttl, fence }))
+    Some((number, Handover { heard, connection, at, ttl, fence }))
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ impl RedisJobs {
         let heard = self.listen(waiter).await?;
         let tick = if heard { TICK } else { TICK_UNHEARD };
         let idle = match heard {
-            true => format!("{}|{}", waiter.number, self.0.grants().channel(waiter.slot())),
+            true => format!("{}|{}", waiter.number, self.0.nodes.grants().channel(waiter.slot())),
             false => String::new(),
         };
         let args = [&*most.min(TAKEN_MAX).to_string(), &millis(lease), &idle, &millis(tick)];
@@ -204,8 +204,10 @@ impl Deferrer for RedisJobs {
 
     fn take<'a>(&'a self, order: Order, mut enough: Enough<'a>) -> Answer<'a, Vec<Job>> {
         Box::pin(async move {
-            let slots = order.functions.iter().map(|function| self.0.slot_of(&key_of(function)));
-            let waiters: Vec<_> = slots.map(|slot| self.0.grants().waiters.join(slot)).collect();
+            let slots =
+                order.functions.iter().map(|function| self.0.nodes.slot_of(&key_of(function)));
+            let waiters: Vec<_> =
+                slots.map(|slot| self.0.nodes.grants().waiters.join(slot)).collect();
             loop {
                 let (taken, again) = self.take_first(&order, &waiters, &mut enough).await?;
                 if !taken.is_empty() || again.is_zero() {

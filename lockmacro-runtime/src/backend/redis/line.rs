@@ -6,23 +6,22 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::node::{Node, Patience};
+use super::nodes::Nodes;
 use super::script::ACQUIRE;
 use super::tries::Tries;
 use super::trouble::{Passing, Trouble};
-use super::{CLAIM_MS, Nodes, Redis, Reply, answer};
+use super::{CLAIM_MS, Redis, Reply, answer};
 use crate::backend::{Answer, Claim, Failed, Grant, Line};
 use crate::clock::Moment;
 use crate::error::Unavailability;
-use crate::key::LockKey;
 use crate::lease::late;
-use crate::side::slot;
 use crate::waiting::{FOR_EVER, Handover, News, PLACE, PLACES, Sample, Waiter, tick};
 
 impl Redis {
     /// Waits in line for at most `wait`.
     pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Result<Answer, Failed> {
         let until = Instant::now() + wait.min(FOR_EVER);
-        let waiter = self.grants().waiters.join(self.slot_of(&claim.key));
+        let waiter = self.nodes.grants().waiters.join(self.nodes.slot_of(&claim.key));
         let mut resent = false;
         loop {
             // Boxed: it is large, and most of the time is spent without it.
@@ -55,7 +54,7 @@ impl Redis {
         let over = until <= Instant::now();
         let mut tries = Tries::new(self.patience_while_waiting(until));
         claim.settle(false);
-        let (reply, heard) = match self.ask_until_answered(claim, waiter, &mut tries).await {
+        let (reply, question) = match self.ask_until_answered(claim, waiter, &mut tries).await {
             Ok(answered) => answered,
             Err(trouble) => {
                 // It may stand in line since an earlier question.
@@ -81,7 +80,9 @@ impl Redis {
             Reply::Busy { owner, left, place, .. } => (owner, left, place),
         };
         let line = match place {
-            Some((Some(rank), sample)) if !over => {
+            Some((Some(rank), server)) if !over => {
+                let Question { sent, connection, heard } = question;
+                let sample = Sample { sent, connection, server };
                 let pause = Instant::now() + tick(rank, left, heard, fastrand::f64());
                 return Told::InLine { sample, pause: until.min(pause) };
             }
@@ -97,7 +98,7 @@ impl Redis {
         claim: &Claim,
         waiter: &Waiter,
         tries: &mut Tries,
-    ) -> Result<(Reply, bool), Trouble> {
+    ) -> Result<(Reply, Question), Trouble> {
         loop {
             let passing = match self.ask_in_line(claim, waiter, tries.patience).await {
                 Ok((Reply::Granted { sent, .. }, _)) if late(sent, claim.ttl) => {
@@ -117,7 +118,7 @@ impl Redis {
         claim: &Claim,
         waiter: &Waiter,
         patience: Patience,
-    ) -> Result<(Reply, bool), Trouble> {
+    ) -> Result<(Reply, Question), Trouble> {
         let cluster = match &self.nodes {
             Nodes::One(node) => return self.ask_node(node, claim, waiter, patience).await,
             Nodes::Cluster(cluster) => cluster,
@@ -138,7 +139,7 @@ impl Redis {
         claim: &Claim,
         waiter: &Waiter,
         patience: Patience,
-    ) -> Result<(Reply, bool), Trouble> {
+    ) -> Result<(Reply, Question), Trouble> {
         // Before the question: a grant may be on its way as soon as that is answered.
         let heard = node.listen(waiter.slot(), patience).await?;
         let ttl = claim.ttl.as_millis().to_string();
@@ -153,17 +154,11 @@ impl Redis {
             &PLACE.as_millis().to_string(),
             &format!("{ttl}|{fenced}|{probe}|{number}|{channel}"),
         ];
-        let sent = Moment::now();
+        let (sent, before) = (Moment::now(), node.connection());
         let reply = node.eval(&ACQUIRE, claim.keys(), &args, patience).await?;
-        Ok((answer(reply, sent)?, heard))
-    }
-
-    /// The slot of a key; without a cluster there is only one.
-    pub(super) fn slot_of(&self, key: &LockKey) -> u16 {
-        match &self.nodes {
-            Nodes::One(_) => 0,
-            Nodes::Cluster(_) => slot(key.as_str()),
-        }
+        // One that is there before and after was the only one: none comes back.
+        let connection = before.filter(|before| node.connection() == Some(*before));
+        Ok((answer(reply, sent)?, Question { sent, connection, heard }))
     }
 
     /// A server in trouble is given as long as the caller waits anyway.
@@ -171,6 +166,15 @@ impl Redis {
         let patience = self.patience();
         Patience { until: until.max(Instant::now() + patience.answer), ..patience }
     }
+}
+
+/// How a question in line was asked.
+struct Question {
+    sent: Moment,
+    /// By which connection, if that is known.
+    connection: Option<u64>,
+    /// Whether a grant that follows is heard.
+    heard: bool,
 }
 
 /// What came of a question in line.

@@ -17,6 +17,7 @@ mod look;
 mod many;
 mod map;
 mod node;
+mod nodes;
 mod replicated;
 mod reply;
 mod reserve;
@@ -27,6 +28,7 @@ mod tries;
 mod trouble;
 mod url;
 mod vote;
+mod way;
 
 use std::slice;
 use std::sync::Arc;
@@ -36,11 +38,10 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
-use self::cluster::Cluster;
-use self::grants::Grants;
 #[cfg(feature = "defer")]
 pub(crate) use self::jobs::RedisJobs;
-use self::node::{Node, Patience};
+use self::node::Patience;
+use self::nodes::Nodes;
 pub(crate) use self::replicated::{Replicated, not_replicated};
 use self::reply::{Reply, answer, fence, unexpected};
 use self::script::{ACQUIRE, FREE, GIVE_BACK, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
@@ -72,36 +73,19 @@ pub(crate) struct Redis {
     replicated: Option<Replicated>,
 }
 
-/// Where the keys are.
-#[derive(Debug)]
-enum Nodes {
-    One(Node),
-    Cluster(Cluster),
-}
-
 impl Redis {
     /// Locks on the server at `url`, or the cluster, not connected yet. No call takes longer than
     /// `timeout`.
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
-        let cluster = Cluster::is_meant(url);
-        let nodes = match cluster {
-            true => Nodes::Cluster(Cluster::new(url, timeout)?),
-            false => Nodes::One(Node::new(url, timeout)?),
-        };
-        let replicated = match &nodes {
-            Nodes::One(node) => node.replicated(),
-            Nodes::Cluster(cluster) => cluster.replicated(),
-        };
-        Ok(Self { nodes, timeout, slots: Arc::new(AtomicBool::new(cluster)), replicated })
+        let nodes = Nodes::new(url, timeout)?;
+        let slots = Arc::new(AtomicBool::new(matches!(nodes, Nodes::Cluster(_))));
+        let replicated = nodes.replicated();
+        Ok(Self { nodes, timeout, slots, replicated })
     }
 
     pub(crate) fn apart(&self) -> Self {
         let (timeout, slots) = (self.timeout, Arc::clone(&self.slots));
-        let nodes = match &self.nodes {
-            Nodes::One(node) => Nodes::One(node.apart()),
-            Nodes::Cluster(cluster) => Nodes::Cluster(cluster.apart()),
-        };
-        Self { nodes, timeout, slots, replicated: self.replicated }
+        Self { nodes: self.nodes.apart(), timeout, slots, replicated: self.replicated }
     }
 
     /// Connects, or says why not.
@@ -110,11 +94,7 @@ impl Redis {
         let nothing = LockKey::from("");
         let mut tries = Tries::new(self.patience());
         loop {
-            let ready = match &self.nodes {
-                Nodes::One(node) => node.ready(tries.patience.until).await,
-                Nodes::Cluster(cluster) => cluster.ready(tries.patience.until).await,
-            };
-            let trouble = match ready {
+            let trouble = match self.nodes.ready(tries.patience.until).await {
                 Ok(()) => return Ok(()),
                 Err(Trouble::Passing(passing)) => tries.after(passing).await.err(),
                 Err(trouble) => Some(trouble),
@@ -127,32 +107,20 @@ impl Redis {
 
     /// Has `tell` called when the server may be another one than the one that granted our locks.
     pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
-        match &self.nodes {
-            Nodes::One(node) => node.changes().tell(tell),
-            Nodes::Cluster(cluster) => cluster.on_change(tell),
-        }
+        self.nodes.on_change(tell);
     }
 
     pub(crate) fn fails_over(&self) -> bool {
-        match &self.nodes {
-            Nodes::One(node) => node.fails_over(),
-            Nodes::Cluster(_) => true,
-        }
+        self.nodes.fails_over()
     }
 
     /// Has a server that stands still, or is no primary any more, noticed.
     pub(crate) async fn look(&self) {
-        match &self.nodes {
-            Nodes::One(node) => node.look(self.brief()).await,
-            Nodes::Cluster(cluster) => cluster.look(self.brief().until).await,
-        }
+        self.nodes.look(self.brief()).await;
     }
 
     pub(crate) fn disconnect(&self) {
-        match &self.nodes {
-            Nodes::One(node) => node.disconnect(),
-            Nodes::Cluster(cluster) => cluster.disconnect(),
-        }
+        self.nodes.disconnect();
     }
 
     /// Asks for a lock once; a server in trouble is given the timeout, or until then.
@@ -286,11 +254,7 @@ impl Redis {
             let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
             set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl);
             let sent = Moment::now();
-            let reply = match &self.nodes {
-                Nodes::One(node) => node.call(set, patience).await,
-                Nodes::Cluster(cluster) => Box::pin(cluster.call(&claim.key, &set, patience)).await,
-            };
-            match reply? {
+            match self.nodes.call(&claim.key, set, patience).await? {
                 Value::Okay => return Ok(Reply::Granted { sent, fences: Fences::default() }),
                 Value::Nil => {}
                 other => return Err(unexpected(&other)),
@@ -321,21 +285,11 @@ impl Redis {
         args: &[&str],
         patience: Patience,
     ) -> Result<Value, Trouble> {
-        let reply = match &self.nodes {
-            Nodes::One(node) => node.eval(script, keys, args, patience).await,
-            Nodes::Cluster(cluster) => Box::pin(cluster.eval(script, keys, args, patience)).await,
-        };
+        let reply = self.nodes.eval(script, keys, args, patience).await;
         if let Err(Trouble::CrossSlot) = reply {
             self.slots.store(true, Ordering::Relaxed);
         }
         reply
-    }
-
-    fn grants(&self) -> &Grants {
-        match &self.nodes {
-            Nodes::One(node) => node.grants(),
-            Nodes::Cluster(cluster) => cluster.grants(),
-        }
     }
 
     /// How long an answer may take.

@@ -209,7 +209,7 @@ impl Node {
 
     /// The number of the connection, if there is one.
     pub(super) fn connection(&self) -> Option<u64> {
-        self.live().as_ref().map(|live| live.number)
+        self.live().as_ref().map(|live| live.channels.number)
     }
 
     /// Ends the connection; the next call makes a new one.

@@ -141,7 +141,7 @@ impl Redis {
             }
             Nodes::Cluster(cluster) => cluster,
         };
-        let mut way = cluster.way(self.slot_of(&claim.key), patience).await?;
+        let mut way = cluster.way(self.nodes.slot_of(&claim.key), patience).await?;
         loop {
             let node = way.node.clone();
             let reply = node.eval_acknowledged(script, keys, args, replicated, patience).await;

@@ -9,7 +9,6 @@ use crate::clock::Moment;
 use crate::error::Unavailability;
 use crate::fence::{Fence, Fences};
 use crate::token::{hash_of, label_of};
-use crate::waiting::Sample;
 
 /// Reads the answer to a question that was sent at `sent`.
 pub(super) fn answer(reply: Value, sent: Moment) -> Result<Reply, Trouble> {
@@ -27,7 +26,7 @@ pub(super) fn answer(reply: Value, sent: Moment) -> Result<Reply, Trouble> {
                 place: match place {
                     [Value::Int(rank), Value::BulkString(time)] => {
                         let server = number(time).ok_or_else(|| unexpected(&place[1]))?;
-                        Some((u32::try_from(*rank).ok(), Sample { sent, server }))
+                        Some((u32::try_from(*rank).ok(), server))
                     }
                     _ => None,
                 },
@@ -44,14 +43,14 @@ pub(super) enum Reply {
         fences: Fences,
     },
     /// `nth` of several keys. `place` is for who waits: how many are before it, `None` when too
-    /// many wait, and what the server's clock showed.
+    /// many wait, and what the server's clock showed, in microseconds.
     Busy {
         /// A hash of what the key holds.
         held: u64,
         nth: usize,
         owner: Option<String>,
         left: Option<Duration>,
-        place: Option<(Option<u32>, Sample)>,
+        place: Option<(Option<u32>, u64)>,
     },
 }
 

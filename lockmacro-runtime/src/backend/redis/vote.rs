@@ -1,5 +1,6 @@
 //! What a lock over several nodes asks of one of them: once, and without a second try.
 
+use std::slice;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
@@ -12,6 +13,7 @@ use crate::backend::Claim;
 use crate::error::{LockError, Unavailability};
 use crate::fence::{Fence, Fences};
 use crate::key::LockKey;
+use crate::token::Token;
 
 /// What a server answers to who asks for a lock.
 #[derive(Debug)]
@@ -110,14 +112,13 @@ impl Redis {
         }
     }
 
-    /// Takes the token away, and never sends that twice: who asks again with the same token must know
-    /// that nothing can still take it away.
-    pub(crate) async fn withdraw(&self, claim: &Claim) -> Result<(), Silence> {
-        let args = [claim.token.expose(), "0", CLAIM_MS];
-        match self.eval(&RELEASE, claim.keys(), &args, self.brief()).await {
+    /// Takes a token away that is never asked with again.
+    pub(crate) async fn withdraw(&self, key: &LockKey, token: &Token) -> Result<(), Silence> {
+        let args = [token.expose(), "0", CLAIM_MS];
+        match self.eval(&RELEASE, slice::from_ref(key), &args, self.brief()).await {
             Ok(Value::Int(_)) | Err(Trouble::NotALock) => Ok(()),
-            Ok(other) => Err(silence(unexpected(&other), &claim.key)),
-            Err(trouble) => Err(silence(trouble, &claim.key)),
+            Ok(other) => Err(silence(unexpected(&other), key)),
+            Err(trouble) => Err(silence(trouble, key)),
         }
     }
 }

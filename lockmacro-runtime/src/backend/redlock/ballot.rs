@@ -1,165 +1,286 @@
-//! What is known of one acquisition's token at the nodes, from the first request on.
+//! What is known of one acquisition's tokens at the nodes, from the first request on.
+//!
+//! Each attempt has a token of its own. A withdrawal without an answer may arrive late, and must not
+//! take away what a later attempt was granted. So nothing is ever asked for with a token again that
+//! was to be withdrawn.
+//!
+//! Where a token is, or may be, a [`Trace`] of it is kept until the node has answered, however late. A
+//! node that has one of an earlier attempt is not asked again before that, so there are few of them.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Nodes as bits.
-pub(super) type Nodes = u64;
+use crate::backend::Claim;
+use crate::clock::Moment;
+use crate::token::hash_of;
 
-/// So many tokens an acquisition may use up. See [`Ballot::use_another_token`].
-const TOKENS: u32 = 64;
+/// So many requests to one node may be lost within a ttl. Then it is not asked any more.
+const LOST: usize = 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ballot {
-    /// Nodes that any of its tokens may have reached,
-    asked: AtomicU64,
-    /// and those that the last one may have reached since it was last given back.
-    fresh: AtomicU64,
-    /// Nodes that may still have an earlier token.
-    doubtful: AtomicU64,
-    /// Counts releases: a request of an earlier round must not be sent any more.
-    round: AtomicU32,
-    /// Which of the acquisition's tokens is in use.
-    token: AtomicU32,
-    /// The token in use was released, and must not be asked with again.
-    retired: AtomicBool,
-    /// A request has no answer and never will, so that it may arrive at any time.
-    unknown: AtomicBool,
-    /// The nodes of requests that wait for their answers.
-    on_their_way: Mutex<Vec<usize>>,
+    state: Mutex<State>,
     landed: Notify,
 }
 
-/// A request that waits for its answer. Dropped without one its fate is unknown.
+#[derive(Debug, Default)]
+struct State {
+    /// The token in use, the first of which is 1.
+    token: u64,
+    /// Nothing more is asked for with it.
+    closed: bool,
+    traces: Vec<Trace>,
+    /// Nodes whose tokens are being withdrawn.
+    withdrawing: Vec<usize>,
+}
+
+/// A node has a token, or may have it.
+#[derive(Debug)]
+struct Trace {
+    node: usize,
+    token: u64,
+    fate: Fate,
+}
+
+/// What became of a request.
+#[derive(Debug, PartialEq)]
+enum Fate {
+    /// It waits for its answer.
+    OnItsWay,
+    Granted,
+    /// It never gets its answer, and may arrive at any time, but hardly later than `ends`.
+    Lost {
+        /// A hash of its token.
+        value: u64,
+        ends: Moment,
+        /// It had not arrived when the token was withdrawn, or is gone.
+        withdrawn: bool,
+    },
+}
+
+/// Why a node is not asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Withheld {
+    /// The attempt is over.
+    Late,
+    /// It has not yet said that an earlier token is gone.
+    Doubtful,
+}
+
+/// A request that waits for its answer. Dropped without one it is lost.
 #[derive(Debug)]
 pub(super) struct OnItsWay {
     ballot: Arc<Ballot>,
-    nth: usize,
-    known: bool,
+    node: usize,
+    token: u64,
+    paper: Arc<Claim>,
+}
+
+/// Tokens that are being withdrawn at one node.
+#[derive(Debug)]
+pub(super) struct Withdrawal {
+    ballot: Arc<Ballot>,
+    pub(super) node: usize,
+    /// The last of them. One of a later attempt may be granted meanwhile.
+    pub(super) last: u64,
 }
 
 impl Ballot {
-    pub(super) fn round(&self) -> u32 {
-        self.round.load(SeqCst)
+    /// Begins an attempt, with a token of its own.
+    pub(super) fn begin(&self) -> u64 {
+        let mut state = self.state();
+        state.token += 1;
+        state.closed = false;
+        state.token
     }
 
-    /// Which token is in use, counted from 0.
-    pub(super) fn token(&self) -> u32 {
-        self.token.load(SeqCst)
-    }
-
-    pub(super) fn asked(&self) -> Nodes {
-        self.asked.load(SeqCst)
-    }
-
-    /// Nodes that the token in use may have reached since this was asked last; for a round that is
-    /// over.
-    pub(super) fn take_fresh(&self) -> Nodes {
-        self.fresh.swap(0, SeqCst)
-    }
-
-    /// Takes note of nodes that may still have the token in use, or an earlier one.
-    pub(super) fn doubt(&self, nodes: Nodes) {
-        self.doubtful.fetch_or(nodes, SeqCst);
-    }
-
-    /// Takes note that the token in use is being released at `nodes`.
-    pub(super) fn retire(&self, nodes: Nodes) {
-        self.doubt(nodes);
-        self.fresh.store(0, SeqCst);
-        self.retired.store(true, SeqCst);
-    }
-
-    /// Has a token in use that was not released; `false` when there are no more.
-    pub(super) fn renew_token(&self) -> bool {
-        !self.retired.swap(false, SeqCst) || self.use_another_token()
-    }
-
-    /// Whether a node may still have a token that it was told to forget.
-    pub(crate) fn is_doubtful(&self) -> bool {
-        self.doubtful.load(SeqCst) != 0
-    }
-
-    pub(super) fn take_doubtful(&self) -> Nodes {
-        self.doubtful.swap(0, SeqCst)
-    }
-
-    /// Takes note that a request of `round` is about to leave; `None` when that round is over.
-    pub(super) fn sends(self: &Arc<Self>, nth: usize, round: u32) -> Option<OnItsWay> {
-        // Noted before the look, so that a release either waits for it or is seen by it.
-        self.asked.fetch_or(1 << nth, SeqCst);
-        self.fresh.fetch_or(1 << nth, SeqCst);
-        self.on_their_way().push(nth);
-        let mut request = OnItsWay { ballot: Arc::clone(self), nth, known: true };
-        if self.round() != round {
-            return None;
-        }
-        request.known = false;
-        Some(request)
-    }
-
-    /// Ends the round: nothing more is sent.
+    /// Ends the attempt: nothing more is asked for.
     pub(super) fn close(&self) {
-        self.round.fetch_add(1, SeqCst);
+        self.state().closed = true;
     }
 
-    /// Waits for the answers of a node to what was sent there. Tells whether all have come; they may
-    /// not when the node hangs, or the runtime of who has asked stands still.
-    pub(super) async fn landed(&self, nth: usize, within: Duration) -> bool {
+    /// Which token is in use; 0 before the first one.
+    pub(super) fn token(&self) -> u64 {
+        self.state().token
+    }
+
+    /// Takes note that a node is about to be asked with a token, by `paper`.
+    pub(super) fn sends(
+        self: &Arc<Self>,
+        node: usize,
+        token: u64,
+        paper: &Arc<Claim>,
+    ) -> Result<OnItsWay, Withheld> {
+        let now = Moment::now();
+        let mut state = self.state();
+        if state.closed || state.token != token {
+            return Err(Withheld::Late);
+        }
+        state.traces.retain(|trace| !trace.is_over(now));
+        let mut theirs = state.traces.iter().filter(|trace| trace.node == node);
+        if theirs.clone().any(Trace::is_doubtful) || theirs.nth(LOST - 1).is_some() {
+            return Err(Withheld::Doubtful);
+        }
+        state.traces.push(Trace { node, token, fate: Fate::OnItsWay });
+        Ok(OnItsWay { ballot: Arc::clone(self), node, token, paper: Arc::clone(paper) })
+    }
+
+    /// Nodes that may have the token in use.
+    pub(super) fn holders(&self) -> Vec<usize> {
+        let state = self.state();
+        let of_it = state.traces.iter().filter(|trace| trace.token == state.token);
+        of_it.map(|trace| trace.node).collect()
+    }
+
+    /// Nodes that may have any token.
+    pub(super) fn traced(&self) -> Vec<usize> {
+        let mut nodes: Vec<_> = self.state().traces.iter().map(|trace| trace.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
+    /// The tokens up to `last` that a node may have, and of each whether its request has its answer, or
+    /// never gets it: else the request may arrive after whatever is sent now.
+    pub(super) fn tokens_at(&self, node: usize, last: u64) -> Vec<(u64, bool)> {
+        let state = self.state();
+        let theirs = |trace: &&Trace| trace.node == node && trace.token <= last;
+        let theirs = state.traces.iter().filter(theirs);
+        theirs.map(|trace| (trace.token, trace.fate != Fate::OnItsWay)).collect()
+    }
+
+    /// Waits for the answers of a node to what was asked there with tokens up to `last`. They may not
+    /// come in time when the node hangs, or the runtime of who has asked stands still.
+    pub(super) async fn landed(&self, node: usize, last: u64, within: Duration) {
         let landed = async {
             loop {
                 let mut landed = pin!(self.landed.notified());
                 landed.as_mut().enable();
-                if !self.on_their_way().contains(&nth) {
+                if self.tokens_at(node, last).iter().all(|(_, landed)| *landed) {
                     return;
                 }
                 landed.await;
             }
         };
-        timeout(within, landed).await.is_ok()
+        // Who waits looks again at what has landed.
+        let _ = timeout(within, landed).await;
     }
 
-    /// Whether a request may arrive at any time.
-    pub(super) fn is_unknown(&self) -> bool {
-        self.unknown.load(SeqCst)
+    /// What is to be withdrawn after an attempt: at each node that may have a token, unless it is being
+    /// done there.
+    pub(super) fn withdraws(self: &Arc<Self>) -> Vec<Withdrawal> {
+        let state = &mut *self.state();
+        let (mut withdrawals, last) = (Vec::new(), state.token);
+        for node in state.traces.iter().filter(|trace| trace.is_doubtful()).map(|trace| trace.node)
+        {
+            if !state.withdrawing.contains(&node) {
+                state.withdrawing.push(node);
+                withdrawals.push(Withdrawal { ballot: Arc::clone(self), node, last });
+            }
+        }
+        withdrawals
     }
 
-    /// A release of the token that is in use has no answer. It may arrive late, and must not take
-    /// away what is granted after it: from now on another token is used. `false` when there are no
-    /// more.
-    pub(super) fn use_another_token(&self) -> bool {
-        self.token.fetch_add(1, SeqCst) + 1 < TOKENS
+    /// Takes note of a node's answer that it does not have a token. What was on its way when it was
+    /// asked may arrive after that.
+    pub(super) fn gone(&self, node: usize, token: u64) {
+        self.state().traces.retain_mut(|trace| {
+            if (trace.node, trace.token) != (node, token) {
+                return true;
+            }
+            match &mut trace.fate {
+                Fate::OnItsWay => true,
+                Fate::Granted => false,
+                Fate::Lost { withdrawn, .. } => {
+                    *withdrawn = true;
+                    true
+                }
+            }
+        });
     }
 
-    fn on_their_way(&self) -> MutexGuard<'_, Vec<usize>> {
+    /// Whether a value that a node holds is a token of ours that has arrived late. It is to be
+    /// withdrawn again.
+    pub(super) fn recognises(&self, node: usize, held: u64) -> bool {
+        let mut state = self.state();
+        let late = state.traces.iter_mut().find_map(|trace| match &mut trace.fate {
+            Fate::Lost { value, withdrawn, .. } if trace.node == node && *value == held => {
+                Some(withdrawn)
+            }
+            _ => None,
+        });
+        late.map(|withdrawn| *withdrawn = false).is_some()
+    }
+
+    /// Whether a node may have a token that it has not said to be gone.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.state().traces.iter().any(Trace::is_doubtful)
+    }
+
+    /// Whether no node has a token, and none will.
+    pub(crate) fn is_clear(&self) -> bool {
+        let now = Moment::now();
+        self.state().traces.iter().all(|trace| trace.is_over(now))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
         // Nothing that runs under this mutex can panic.
-        self.on_their_way.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Trace {
+    /// Whether it is to be withdrawn, unless it is of the token in use.
+    fn is_doubtful(&self) -> bool {
+        !matches!(self.fate, Fate::Lost { withdrawn: true, .. })
+    }
+
+    /// Whether it was lost so long ago that nobody looks for it any more.
+    fn is_over(&self, now: Moment) -> bool {
+        matches!(self.fate, Fate::Lost { withdrawn: true, ends, .. } if ends <= now)
     }
 }
 
 impl OnItsWay {
-    /// Its fate is known.
-    pub(super) fn landed(mut self) {
-        self.known = true;
+    /// The answer has come: whether the node has the token.
+    pub(super) fn landed(self, granted: bool) {
+        self.ends(|| granted.then_some(Fate::Granted));
+    }
+
+    fn ends(&self, fate: impl FnOnce() -> Option<Fate>) {
+        let mut state = self.ballot.state();
+        let asked = |trace: &Trace| {
+            (trace.node, trace.token, &trace.fate) == (self.node, self.token, &Fate::OnItsWay)
+        };
+        if let Some(at) = state.traces.iter().position(asked) {
+            match fate() {
+                Some(fate) => state.traces[at].fate = fate,
+                None => drop(state.traces.swap_remove(at)),
+            }
+        }
+        drop(state);
+        self.ballot.landed.notify_waiters();
     }
 }
 
 impl Drop for OnItsWay {
     fn drop(&mut self) {
-        if !self.known {
-            self.ballot.unknown.store(true, SeqCst);
-        }
-        let mut on_their_way = self.ballot.on_their_way();
-        if let Some(at) = on_their_way.iter().position(|nth| *nth == self.nth) {
-            on_their_way.swap_remove(at);
-        }
-        drop(on_their_way);
-        self.ballot.landed.notify_waiters();
+        // Nothing, when it has landed.
+        self.ends(|| {
+            let value = hash_of(self.paper.token.expose().as_bytes());
+            let ends = Moment::now().after(self.paper.ttl);
+            Some(Fate::Lost { value, ends, withdrawn: false })
+        });
+    }
+}
+
+impl Drop for Withdrawal {
+    fn drop(&mut self) {
+        self.ballot.state().withdrawing.retain(|node| *node != self.node);
     }
 }
 
@@ -169,48 +290,113 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(5);
 
+    fn paper() -> Arc<Claim> {
+        let token = crate::token::Token::new("web", "", Moment::now()).unwrap();
+        Arc::new(Claim::new("k".into(), token, SOON))
+    }
+
+    /// A ballot, and what is sent in its first attempt.
+    fn begun() -> (Arc<Ballot>, Arc<Claim>) {
+        let ballot = Arc::new(Ballot::default());
+        assert_eq!((ballot.token(), ballot.begin()), (0, 1));
+        (ballot, paper())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_release_waits_for_what_was_sent_and_nothing_is_sent_after_it() {
-        let ballot = Arc::new(Ballot::default());
-        let round = ballot.round();
-        let request = ballot.sends(2, round).unwrap();
+        let (ballot, paper) = begun();
+        let request = ballot.sends(2, 1, &paper).unwrap();
         ballot.close();
-        assert!(ballot.landed(1, SOON).await);
-        let mut landing = Box::pin(ballot.landed(2, SOON));
+        ballot.landed(1, 1, SOON).await;
+        let mut landing = Box::pin(ballot.landed(2, 1, SOON));
         assert!(futures::poll!(&mut landing).is_pending());
-        assert!(ballot.sends(0, round).is_none());
-        request.landed();
-        assert!(landing.await);
-        // The one that came too late is noted as well: it looks after that.
-        assert_eq!((ballot.asked(), ballot.is_unknown()), (0b101, false));
-        assert_eq!((ballot.take_fresh(), ballot.take_fresh()), (0b101, 0));
-    }
-
-    #[test]
-    fn a_token_that_was_released_is_not_asked_with_again() {
-        let ballot = Ballot::default();
-        assert!(ballot.renew_token());
-        assert_eq!(ballot.token(), 0);
-        ballot.retire(0b11);
-        assert!(ballot.is_doubtful());
-        // Released again, it is still the one that may hold the lock.
-        ballot.retire(0b11);
-        assert_eq!(ballot.token(), 0);
-        assert!(ballot.renew_token() && ballot.renew_token());
-        assert_eq!((ballot.token(), ballot.take_doubtful()), (1, 0b11));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_request_without_an_answer_is_unknown_for_ever() {
-        let ballot = Arc::new(Ballot::default());
-        drop(ballot.sends(0, ballot.round()));
-        assert!(ballot.landed(0, SOON).await && ballot.is_unknown());
+        assert_eq!(ballot.sends(0, 1, &paper).unwrap_err(), Withheld::Late);
+        request.landed(true);
+        landing.await;
+        assert_eq!((ballot.traced(), ballot.tokens_at(2, 1)), (vec![2], vec![(1, true)]));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_nobody_polls_holds_up_no_release_for_ever() {
-        let ballot = Arc::new(Ballot::default());
-        let _request = ballot.sends(0, ballot.round()).unwrap();
-        assert!(!ballot.landed(0, SOON).await);
+        let (ballot, paper) = begun();
+        let _request = ballot.sends(0, 1, &paper).unwrap();
+        ballot.landed(0, 1, SOON).await;
+        assert_eq!(ballot.tokens_at(0, 1), [(1, false)]);
+    }
+
+    #[test]
+    fn a_node_that_has_refused_has_nothing() {
+        let (ballot, paper) = begun();
+        ballot.sends(0, 1, &paper).unwrap().landed(false);
+        assert!(ballot.is_clear() && ballot.holders().is_empty());
+    }
+
+    #[test]
+    fn a_node_is_not_asked_again_before_it_has_answered_that_a_token_is_gone() {
+        let (ballot, paper) = begun();
+        ballot.sends(0, 1, &paper).unwrap().landed(true);
+        assert_eq!((ballot.holders(), ballot.begin()), (vec![0], 2));
+        assert_eq!((ballot.holders(), ballot.traced()), (vec![], vec![0]));
+        assert_eq!(ballot.sends(0, 2, &paper).unwrap_err(), Withheld::Doubtful);
+        ballot.gone(0, 1);
+        assert!(ballot.is_clear() && ballot.sends(0, 2, &paper).is_ok());
+    }
+
+    #[test]
+    fn an_answer_to_a_withdrawal_says_nothing_of_what_is_on_its_way() {
+        let (ballot, paper) = begun();
+        let request = ballot.sends(0, 1, &paper).unwrap();
+        ballot.gone(0, 1);
+        request.landed(true);
+        assert_eq!(ballot.tokens_at(0, 1), [(1, true)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_withdrawal_leaves_the_token_of_a_later_attempt() {
+        let (ballot, paper) = begun();
+        let first = ballot.sends(0, 1, &paper).unwrap();
+        ballot.close();
+        let withdrawal = ballot.withdraws().pop().unwrap();
+        assert!(ballot.withdraws().is_empty(), "it is being done");
+        // The node has refused the first, and grants the second.
+        first.landed(false);
+        assert_eq!(ballot.begin(), 2);
+        let second = ballot.sends(0, 2, &paper).unwrap();
+        ballot.landed(0, withdrawal.last, SOON).await;
+        second.landed(true);
+        assert_eq!(ballot.tokens_at(withdrawal.node, withdrawal.last), []);
+        drop(withdrawal);
+        assert_eq!(ballot.withdraws().len(), 1);
+    }
+
+    #[test]
+    fn a_lost_request_is_looked_for_until_its_ttl_is_over() {
+        let (ballot, paper) = begun();
+        drop(ballot.sends(0, 1, &paper));
+        assert!(ballot.is_doubtful());
+        ballot.gone(0, 1);
+        // It may arrive yet, which hinders nobody.
+        assert!(!ballot.is_doubtful() && !ballot.is_clear());
+        ballot.begin();
+        ballot.sends(0, 2, &paper).unwrap().landed(false);
+        let held = hash_of(paper.token.expose().as_bytes());
+        assert!(!ballot.recognises(1, held) && !ballot.recognises(0, held ^ 1));
+        assert!(ballot.recognises(0, held) && ballot.is_doubtful());
+        ballot.gone(0, 1);
+        let trace = ballot.state().traces.pop().unwrap();
+        assert!(!trace.is_over(Moment::now()) && trace.is_over(Moment::now().after(SOON)));
+    }
+
+    #[test]
+    fn a_node_that_loses_too_many_requests_is_left_alone() {
+        let (ballot, paper) = begun();
+        for token in 1..=LOST as u64 {
+            drop(ballot.sends(0, token, &paper).unwrap());
+            ballot.gone(0, token);
+            ballot.begin();
+        }
+        let last = ballot.token();
+        assert_eq!(ballot.sends(0, last, &paper).unwrap_err(), Withheld::Doubtful);
+        assert!(ballot.sends(1, last, &paper).is_ok());
     }
 }

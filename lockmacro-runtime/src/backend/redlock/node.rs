@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::ballot::Ballot;
+use super::ballot::{Ballot, Withheld};
 use super::names::same;
 use crate::backend::Claim;
 use crate::backend::redis::{Redis, Silence, Vote};
@@ -27,6 +27,16 @@ pub(super) struct Nodes {
     /// How long a node that was started again does not vote.
     pub(super) restart: Duration,
     standings: Mutex<Box<[Standing]>>,
+    /// The same for the connections of all threads.
+    known: Arc<Mutex<Box<[Known]>>>,
+}
+
+/// The server that was seen last under a node's name.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    run_id: String,
+    /// From when on it may vote, if it has to wait for that.
+    votes_from: Option<Moment>,
 }
 
 #[derive(Debug)]
@@ -36,14 +46,12 @@ pub(super) struct Node {
     fit: AtomicU64,
 }
 
-/// What is known of a node.
+/// How one thread's connection to a node does.
 #[derive(Clone, Default)]
 struct Standing {
-    /// The connection by which it was asked who it is, and what it said.
+    /// The connection by which it was asked who it is, and who it is.
     connection: u64,
-    run_id: String,
-    /// From when on it may vote.
-    votes_from: Option<Moment>,
+    who: Known,
     /// It could not be reached, or was slow: until when it is not tried again, and why.
     quiet: Option<(Moment, Silence)>,
     pause: Duration,
@@ -51,31 +59,42 @@ struct Standing {
 
 impl Nodes {
     pub(super) fn new(redis: Vec<Redis>, names: Arc<[String]>, restart: Duration) -> Self {
+        let known = Arc::new(Mutex::new(vec![Known::default(); redis.len()].into()));
+        Self::with(redis, names, restart, known)
+    }
+
+    fn with(
+        redis: Vec<Redis>,
+        names: Arc<[String]>,
+        restart: Duration,
+        known: Arc<Mutex<Box<[Known]>>>,
+    ) -> Self {
         let standings = Mutex::new(vec![Standing::default(); redis.len()].into());
         let node = |redis| Node { redis, fit: AtomicU64::new(0) };
-        Self { all: redis.into_iter().map(node).collect(), names, restart, standings }
+        Self { all: redis.into_iter().map(node).collect(), names, restart, standings, known }
     }
 
     /// The same nodes through connections of their own.
     pub(super) fn apart(&self) -> Self {
         let redis = self.all.iter().map(|node| node.redis.apart()).collect();
-        Self::new(redis, Arc::clone(&self.names), self.restart)
+        Self::with(redis, Arc::clone(&self.names), self.restart, Arc::clone(&self.known))
     }
 
     /// Asks one node for a lock, if it may vote.
     pub(super) async fn vote(
         self: Arc<Self>,
         nth: usize,
-        (ballot, round): (Arc<Ballot>, u32),
-        claim: Arc<Claim>,
+        (ballot, token): (Arc<Ballot>, u64),
+        paper: Arc<Claim>,
         within: Duration,
     ) -> Result<Vote, Silence> {
         let connection = self.admit(nth).await?;
-        let Some(request) = ballot.sends(nth, round) else {
-            return Err(silent(Unavailability::TooSlow, "not asked any more".to_owned()));
-        };
+        let request = ballot.sends(nth, token, &paper).map_err(|withheld| match withheld {
+            Withheld::Late => silent(Unavailability::TooSlow, "not asked any more".to_owned()),
+            Withheld::Doubtful => silent(Unavailability::Timeout, "giving back".to_owned()),
+        })?;
         let node = &self.all[nth];
-        let mut voting = pin!(node.redis.vote(&claim));
+        let mut voting = pin!(node.redis.vote(&paper));
         let voted = match timeout(within, &mut voting).await {
             Ok(voted) => voted,
             Err(_) => {
@@ -84,13 +103,19 @@ impl Nodes {
             }
         };
         match &voted {
+            Err(Silence { unknown: true, .. }) => drop(request),
+            voted => request.landed(matches!(voted, Ok(Vote::Granted(_)))),
+        }
+        match &voted {
             // It may have come from a server that was started meanwhile, so it does not count.
             Ok(_) if node.redis.connection() != Some(connection) => {
                 let detail = "the connection was replaced".to_owned();
                 return Err(silent(Unavailability::Disconnected, detail));
             }
-            Err(Silence { unknown: true, .. }) => {}
-            _ => request.landed(),
+            Ok(Vote::Busy { held, .. }) if ballot.recognises(nth, *held) => {
+                return Err(silent(Unavailability::Timeout, "giving back".to_owned()));
+            }
+            _ => {}
         }
         if voted.is_ok() && node.fit.load(Ordering::Acquire) != connection {
             self.standings()[nth].is_well();
@@ -125,7 +150,7 @@ impl Nodes {
         let twin = |(other, known): (usize, &Standing)| {
             // It may have been there before it moved here.
             let is_live = self.all[other].redis.connection() == Some(known.connection);
-            (other != nth && known.run_id == who.run_id && is_live).then_some(other)
+            (other != nth && known.who.run_id == who.run_id && is_live).then_some(other)
         };
         if let Some(twin) = standings.iter().enumerate().find_map(twin) {
             let error = Box::new(same(&self.names[nth], &self.names[twin]));
@@ -133,20 +158,27 @@ impl Nodes {
             standings[nth].rest(silence.clone());
             return Err(silence);
         }
-        let known = &mut standings[nth];
-        if known.run_id != who.run_id {
-            // Up to a second older than it says, and never younger. The age of another server than
-            // before does not tell what it has missed: it may be a replica in its place.
-            let age = if known.run_id.is_empty() { who.uptime } else { Duration::ZERO };
-            let left = (self.restart + AGE_STEP).saturating_sub(age);
-            let votes_from = Moment::now().after(left);
-            known.votes_from = (!self.restart.is_zero()).then_some(votes_from);
-        }
-        known.connection = who.connection;
-        known.run_id = who.run_id;
-        known.is_well();
+        let standing = &mut standings[nth];
+        standing.connection = who.connection;
+        standing.who = self.recognise(nth, who.run_id, who.uptime);
+        standing.is_well();
         drop(standings);
         self.standing_of(nth, who.connection).unwrap_or(Ok(who.connection))
+    }
+
+    /// What is known of the server under a node's name, which has said who and how old it is.
+    fn recognise(&self, nth: usize, run_id: String, uptime: Duration) -> Known {
+        // Nothing that runs under this mutex can panic: every node has its place.
+        let known = &mut self.known.lock().unwrap_or_else(PoisonError::into_inner)[nth];
+        if known.run_id != run_id {
+            // Up to a second older than it says, and never younger. The age of another server than
+            // before does not tell what it has missed: it may be a replica in its place.
+            let age = if known.run_id.is_empty() { uptime } else { Duration::ZERO };
+            let left = (self.restart + AGE_STEP).saturating_sub(age);
+            let votes_from = Moment::now().after(left);
+            *known = Known { run_id, votes_from: (!self.restart.is_zero()).then_some(votes_from) };
+        }
+        known.clone()
     }
 
     /// Whether a node may vote by a connection, if it has said by it who it is.
@@ -155,7 +187,7 @@ impl Nodes {
         if known.connection != connection {
             return None;
         }
-        let left = known.votes_from.map_or(Duration::ZERO, |from| from.since(Moment::now()));
+        let left = known.who.votes_from.map_or(Duration::ZERO, |from| from.since(Moment::now()));
         if left.is_zero() {
             return Some(Ok(connection));
         }

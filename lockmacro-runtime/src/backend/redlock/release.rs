@@ -1,104 +1,122 @@
-//! Giving back: at every node that the token may have reached, whether it has answered or not.
+//! Giving back: at every node that may have a token, whether it has answered or not.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::ballot::Nodes;
+use super::Redlock;
+use super::ballot::{Ballot, Withdrawal};
+use super::node::Nodes;
 use super::round::Round;
 use super::tally::{majority, no_quorum};
-use super::{NODE, Redlock, bits, late};
 use crate::backend::{Claim, Released};
 use crate::error::LockError;
 
+/// Who is slower than that to answer that a token is gone is left to the background.
+const BRIEF: Duration = Duration::from_millis(50);
+
 impl Redlock {
-    /// Takes the token away from all nodes; tells what a majority found. The claim is settled when
-    /// every node has answered that it may have reached, and nothing can arrive there any more.
+    /// Takes the token in use away from all nodes, and earlier ones where they may still be; tells what
+    /// a majority found. The claim is settled when each of these nodes has answered, and nothing can
+    /// arrive there any more.
     pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
         let ballot = claim.ballot();
-        claim.settle(false);
+        claim.settle(true);
         ballot.close();
-        let asked = ballot.asked();
-        // Who asks again uses another token, since an unanswered release may arrive late.
-        ballot.retire(asked);
-        // The last token is the one that may hold the lock.
-        let papers: Arc<[Claim]> = (0..=ballot.token()).map(|nth| claim.paper(nth)).collect();
-        let mut round = Round::new(bits(asked).map(|nth| {
-            let redis = &self.nodes.all[nth].redis;
-            let (ballot, papers) = (&ballot, &papers);
+        let mut count = Found::new(self.count(), &ballot.traced());
+        let mut round = Round::new(ballot.traced().into_iter().map(|nth| {
+            let ballot = &ballot;
             (nth, async move {
-                let landed = ballot.landed(nth, NODE).await;
-                let (mut found, mut all) = (Ok(Released::NotHeld), Ok(()));
-                for paper in papers.iter() {
-                    found = redis.release(paper).await;
-                    all = all.and(found.clone().map(drop));
-                }
-                (landed, all.and(found))
+                // It may be a runtime that stands still which has asked.
+                ballot.landed(nth, ballot.token(), BRIEF).await;
+                self.release_at(nth, claim, ballot).await
             })
         }));
-        let mut count = Found::new(self.nodes.all.len(), asked);
-        let brief = Instant::now() + NODE;
-        let mut landed = true;
+        let brief = Instant::now() + BRIEF;
         loop {
             let next = match count.told() {
                 None => Ok(round.next().await),
-                // Who is slow is left to whoever tries on in the background.
                 Some(_) => timeout_at(brief, round.next()).await,
             };
-            let Ok(Some((nth, (all_landed, found)))) = next else { break };
-            landed &= all_landed;
+            let Ok(Some((nth, found))) = next else { break };
             count.add(nth, found);
         }
-        if landed && count.open == 0 {
-            ballot.take_doubtful();
-        }
-        claim.settle(landed && count.open == 0 && !ballot.is_unknown());
         let told = count.told();
         told.ok_or_else(|| no_quorum(&self.nodes.names, count.errors.into_iter()))
     }
 
-    /// Gives back what an attempt in vain has written, so that the next one can be made; fails when
-    /// that has failed too often.
-    pub(super) async fn give_back(&self, claim: &Claim, within: Duration) -> Result<(), LockError> {
-        let ballot = claim.ballot();
-        claim.settle(false);
-        ballot.close();
-        let last = ballot.token();
-        let papers: Vec<_> = (0..=last).map(|nth| claim.paper(nth)).collect();
-        let (fresh, doubtful) = (ballot.take_fresh(), ballot.take_doubtful());
-        let nodes = &self.nodes.all;
-        let mut open = fresh | doubtful;
-        let mut round = Round::new(bits(open).map(|nth| {
-            let (ballot, redis) = (&ballot, &nodes[nth].redis);
-            let (fresh, doubtful) = (fresh & 1 << nth != 0, doubtful & 1 << nth != 0);
-            let (earlier, in_use) = papers.split_at(last as usize);
-            // A token that may be asked with again is withdrawn only where it may be: the answer may be
-            // missing, and then another one is used.
-            let earlier = if doubtful { earlier } else { &[] };
-            let papers = earlier.iter().chain(in_use.iter().filter(move |_| fresh));
+    /// Takes all tokens away from a node; tells what was found of the one in use, unless another one
+    /// may be left.
+    async fn release_at(
+        &self,
+        nth: usize,
+        claim: &Claim,
+        ballot: &Ballot,
+    ) -> Result<Released, LockError> {
+        let (redis, in_use) = (&self.nodes.all[nth].redis, ballot.token());
+        let tokens = ballot.tokens_at(nth, in_use);
+        let mut round = Round::new(tokens.into_iter().map(|(token, landed)| {
+            let paper = claim.paper(token);
             (nth, async move {
-                let mut done = ballot.landed(nth, within).await;
-                for paper in papers {
-                    done &= redis.withdraw(paper).await.is_ok();
+                let found = if token == in_use {
+                    redis.release(&paper).await
+                } else {
+                    let withdrawn = redis.withdraw(&paper.key, &paper.token).await;
+                    withdrawn.map(|()| Released::NotHeld).map_err(|silence| *silence.error)
+                };
+                if found.is_ok() && landed {
+                    ballot.gone(nth, token);
                 }
-                done
+                (token, found)
             })
         }));
-        let until = Instant::now() + within * 2;
-        while let Ok(Some((nth, done))) = timeout_at(until, round.next()).await {
-            if done {
-                open &= !(1 << nth);
+        let mut of_all = Ok(Released::NotHeld);
+        while let Some((_, (token, found))) = round.next().await {
+            match (found, &of_all) {
+                (Err(error), _) => of_all = Err(error),
+                (Ok(found), Ok(_)) if token == in_use => of_all = Ok(found),
+                _ => {}
             }
         }
-        ballot.doubt(open);
-        if open & fresh != 0 && !ballot.use_another_token() {
-            let mut errors = vec![None; nodes.len()];
-            bits(open).for_each(|nth| errors[nth] = Some(late("giving back")));
-            return Err(no_quorum(&self.nodes.names, errors.into_iter()));
+        of_all
+    }
+
+    /// Has what an attempt in vain has written withdrawn, and waits for the nodes that are quick about
+    /// it. The others are not asked with another token before they have answered.
+    pub(super) async fn give_back(&self, claim: &Claim) {
+        let ballot = claim.ballot();
+        ballot.close();
+        let mut round = Round::new(ballot.withdraws().into_iter().map(|withdrawal| {
+            let (nodes, ballot) = (Arc::clone(&self.nodes), Arc::clone(&ballot));
+            // Each token of the acquisition is derived from the same one.
+            let whose = claim.paper(0);
+            (withdrawal.node, nodes.withdraw(withdrawal, ballot, whose))
+        }));
+        let until = Instant::now() + BRIEF;
+        while let Ok(Some(_)) = timeout_at(until, round.next()).await {}
+        round.go_on();
+    }
+}
+
+impl Nodes {
+    /// Takes the tokens of attempts in vain away from a node, all at once. Each of them is sent once: it
+    /// is not asked with again, so nobody minds when one arrives late.
+    async fn withdraw(self: Arc<Self>, withdrawal: Withdrawal, ballot: Arc<Ballot>, whose: Claim) {
+        let Withdrawal { node, last, .. } = withdrawal;
+        let redis = &self.all[node].redis;
+        // What was asked has an end of its own.
+        ballot.landed(node, last, redis.answer() * 2).await;
+        let tokens = ballot.tokens_at(node, last).into_iter().filter(|(_, landed)| *landed);
+        let mut round = Round::new(tokens.map(|(token, _)| {
+            let (key, of_it) = (&whose.key, whose.token.nth(token));
+            (node, async move { (token, redis.withdraw(key, &of_it).await) })
+        }));
+        while let Some((_, (token, answer))) = round.next().await {
+            if answer.is_ok() {
+                ballot.gone(node, token);
+            }
         }
-        claim.settle(open == 0 && !ballot.is_unknown());
-        Ok(())
     }
 }
 
@@ -107,16 +125,14 @@ struct Found {
     held: usize,
     unconfirmed: usize,
     not_held: usize,
-    /// Nodes that have not answered.
-    open: Nodes,
     errors: Vec<Option<LockError>>,
 }
 
 impl Found {
-    fn new(nodes: usize, asked: Nodes) -> Self {
+    fn new(nodes: usize, asked: &[usize]) -> Self {
         // Where the token never was it is not.
-        let not_held = nodes - bits(asked).count();
-        Self { held: 0, unconfirmed: 0, not_held, open: asked, errors: vec![None; nodes] }
+        let not_held = nodes - asked.len();
+        Self { held: 0, unconfirmed: 0, not_held, errors: vec![None; nodes] }
     }
 
     fn add(&mut self, nth: usize, found: Result<Released, LockError>) {
@@ -124,12 +140,8 @@ impl Found {
             Ok(Released::Held) => self.held += 1,
             Ok(Released::Unconfirmed) => self.unconfirmed += 1,
             Ok(Released::NotHeld) => self.not_held += 1,
-            Err(error) => {
-                self.errors[nth] = Some(error);
-                return;
-            }
+            Err(error) => self.errors[nth] = Some(error),
         }
-        self.open &= !(1 << nth);
     }
 
     /// What a majority found, if that is known.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::ballot::Nodes;
 use super::late;
 use crate::backend::redis::{Silence, Vote};
 use crate::error::{LockError, NodeReply};
@@ -34,8 +33,21 @@ pub(super) struct Holder {
     pub(super) split: bool,
 }
 
+/// What a node holds: a hash of it, whose it is, and for how much longer.
+type Held<'a> = (u64, &'a Option<String>, Option<Duration>);
+
+/// How many nodes hold the same.
+fn count(held: &[Held<'_>], value: u64) -> usize {
+    held.iter().filter(|(other, ..)| *other == value).count()
+}
+
 pub(super) fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
+}
+
+/// Whether there is a majority without those that are out for good.
+pub(super) fn may_be_had(out: usize, nodes: usize) -> bool {
+    out + majority(nodes) <= nodes
 }
 
 impl Tally {
@@ -83,11 +95,12 @@ impl Tally {
     }
 
     /// Which nodes have granted the lock, and the largest fence that they gave.
-    pub(super) fn won(&self) -> (Nodes, Option<Fence>) {
-        let mut won = (0, None);
+    pub(super) fn won(&self) -> (Vec<usize>, Option<Fence>) {
+        let mut won = (Vec::new(), None);
         for (nth, said) in self.said.iter().enumerate() {
             if let Some(Ok(Vote::Granted(fences))) = said {
-                won = (won.0 | 1 << nth, won.1.max(fences.iter().max()));
+                won.0.push(nth);
+                won.1 = won.1.max(fences.iter().max());
             }
         }
         won
@@ -95,27 +108,40 @@ impl Tally {
 
     /// Of those who hold the key somewhere, the one that does so at the most nodes.
     pub(super) fn holder(&self) -> Holder {
-        let busy = |said| match said {
-            &Some(Ok(Vote::Busy { ref owner, held, left })) => Some((held, owner, left)),
-            _ => None,
-        };
-        let held: Vec<_> = self.said.iter().filter_map(busy).collect();
-        let nodes_of = |value: u64| held.iter().filter(|(other, ..)| *other == value).count();
-        let Some((value, owner, _)) = held.iter().max_by_key(|(value, ..)| nodes_of(*value)) else {
+        let held = self.held();
+        let Some((value, owner, _)) = held.iter().max_by_key(|(value, ..)| count(&held, *value))
+        else {
             return Holder::default();
         };
         let mut left = Some(Duration::ZERO);
         for (.., theirs) in held.iter().filter(|(other, ..)| other == value) {
             left = left.zip(*theirs).map(|(left, theirs)| left.max(theirs));
         }
-        let split = nodes_of(*value) < majority(self.said.len());
+        let split = count(&held, *value) < majority(self.said.len());
         Holder { owner: (*owner).clone(), left, split }
+    }
+
+    /// Whether no further answer can tell that somebody holds a majority, or one has.
+    pub(super) fn tells_holder(&self) -> bool {
+        let held = self.held();
+        let most = held.iter().map(|(value, ..)| count(&held, *value)).max().unwrap_or(0);
+        let open = self.said.iter().filter(|said| said.is_none()).count();
+        most >= majority(self.said.len()) || most + open < majority(self.said.len())
+    }
+
+    /// What the nodes hold that others have.
+    fn held(&self) -> Vec<Held<'_>> {
+        let busy = |said| match said {
+            &Some(Ok(Vote::Busy { ref owner, held, left })) => Some((held, owner, left)),
+            _ => None,
+        };
+        self.said.iter().filter_map(busy).collect()
     }
 
     /// Whether a majority may be reached when the nodes are asked again.
     pub(super) fn is_passing(&self) -> bool {
         let lasting = |said: &&Option<_>| matches!(said, Some(Err(Silence { passing: false, .. })));
-        self.said.iter().filter(lasting).count() + majority(self.said.len()) <= self.said.len()
+        may_be_had(self.said.iter().filter(lasting).count(), self.said.len())
     }
 
     /// What is wrong, node by node; or what is wrong with the key, when a majority says so.
@@ -233,6 +259,21 @@ mod tests {
         assert_eq!(tally.holder(), Holder { owner, left, split: false });
         tally.add(2, silent());
         assert!(tally.holder().split);
+    }
+
+    #[test]
+    fn who_has_not_answered_may_tell_that_somebody_is_the_holder() {
+        let mut tally = Tally::of(3);
+        tally.add(0, busy("web-1", 3));
+        tally.add(1, busy("web-2", 7));
+        assert!(tally.verdict() == Some(Verdict::Busy) && !tally.tells_holder());
+        tally.add(2, busy("web-2", 7));
+        assert!(tally.tells_holder() && !tally.holder().split);
+        tally.add(2, busy("web-3", 7));
+        assert!(tally.tells_holder() && tally.holder().split);
+        let mut tally = Tally::of(5);
+        (0..3).for_each(|nth| tally.add(nth, busy("web-1", 3)));
+        assert!(tally.tells_holder());
     }
 
     #[test]

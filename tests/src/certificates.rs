@@ -5,12 +5,21 @@ use std::fs::write;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
 
+use crate::Server;
+
 /// Files in PEM form: the authority's certificate, and one with its key for a server and a client.
 pub struct Certificates {
     directory: TempDir,
 }
 
+impl Default for Certificates {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Certificates {
+    /// Those of a new authority.
     pub fn new() -> Self {
         let mut params = CertificateParams::default();
         let name = format!("authority {}", fastrand::u64(..));
@@ -30,6 +39,34 @@ impl Certificates {
             write(this.path(&format!("{name}.key")), key.serialize_pem()).expect("written");
         }
         this
+    }
+
+    /// A server that speaks nothing but TLS.
+    pub fn server(&self) -> Server {
+        let settings = self.settings("no");
+        let settings = settings.iter().map(String::as_str);
+        let alone = ["--tls-port", "{port}", "--port", "0"];
+        Server::with(&settings.chain(alone).collect::<Vec<_>>())
+    }
+
+    /// What a server is started with. `clients` tells whether it wants certificates of them.
+    pub fn settings(&self, clients: &str) -> [String; 8] {
+        [
+            "--tls-cert-file".to_owned(),
+            self.path("server.pem"),
+            "--tls-key-file".to_owned(),
+            self.path("server.key"),
+            "--tls-ca-cert-file".to_owned(),
+            self.path("ca.pem"),
+            "--tls-auth-clients".to_owned(),
+            clients.to_owned(),
+        ]
+    }
+
+    /// An address with `s` behind the scheme's first word, and the authority in it.
+    pub fn encrypted(&self, url: &str) -> String {
+        let url = url.replacen("redis", "rediss", 1);
+        format!("{url}{}cacert={}", if url.contains('?') { '&' } else { '?' }, self.path("ca.pem"))
     }
 
     /// Where `ca.pem`, `server.pem`, `server.key`, `client.pem` or `client.key` is.
