@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockmacro_runtime::defer::{DeferredFn, Worker};
+use lockmacro_runtime::defer::{DeferredFn, Worker, argument};
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::Server;
 use tokio::time::sleep;
@@ -22,7 +22,7 @@ pub async fn run(server: &Server, calls: usize) -> Result<(), Failure> {
         (LockManager::connect(&server.url()).await?, LockManager::connect(&server.url()).await?);
     let late = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&late);
-    let function = DeferredFn::new("bench", move |(due,): (u64,)| {
+    let function = DeferredFn::new("bench", (argument("due"),), move |(due,): (u64,)| {
         let late = now().saturating_sub(due);
         noted.lock().unwrap_or_else(|dead| dead.into_inner()).push(late as f64 / 1e6);
         async { Ok::<(), LockError>(()) }

@@ -234,6 +234,13 @@ impl LockError {
         matches!(self, Busy { .. } | TimedOut { .. } | QueueFull { .. })
     }
 
+    /// [`Unavailable`](LockError::Unavailable), for a [`Deferrer`](crate::defer::Deferrer) of one's own.
+    /// The detail is shown, so it has no password in it.
+    #[cfg(feature = "defer")]
+    pub fn unavailable(reason: Unavailability, detail: impl Into<String>) -> Self {
+        LockError::Unavailable { reason, detail: detail.into() }
+    }
+
     /// The key that somebody else holds.
     #[cfg(feature = "defer")]
     pub(crate) fn busy_key(&self) -> Option<&LockKey> {

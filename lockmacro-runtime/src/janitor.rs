@@ -221,14 +221,14 @@ async fn clear_away(backend: Arc<Backend>, claim: Arc<Claim>, member: Member, at
                 // for a while. The later it arrives the longer it was kept, so the pauses grow.
             }
             Err(error) if is_final(error) => {
-                tracing::warn!(key = %claim.listed(), %error, "a dropped lock is left to its ttl");
+                tracing::warn!(key = %claim.listed(), %error, "what was dropped is left to its ttl");
                 return;
             }
             Err(_) => pause = pause.min(LONGEST_PAUSE),
         }
         if started.elapsed() + pause > lasts {
             if let Err(error) = released {
-                tracing::warn!(key = %claim.listed(), %error, "a dropped lock was left to its ttl");
+                tracing::warn!(key = %claim.listed(), %error, "what was dropped was left to its ttl");
             }
             return;
         }

@@ -8,7 +8,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -55,6 +55,8 @@ struct Table {
 struct Entry {
     held: Weak<Held>,
     state: State,
+    /// When the next renewal is due by itself, whatever has it done sooner.
+    own: Option<Moment>,
     /// Confirmations in a row without an answer.
     failed: u32,
 }
@@ -68,6 +70,13 @@ enum State {
     UnderWay {
         stale: bool,
     },
+}
+
+/// A renewal or confirmation that is due.
+struct Due {
+    id: u64,
+    held: Arc<Held>,
+    own: Option<Moment>,
 }
 
 /// A lease in the table. Dropping it ends its renewal.
@@ -96,7 +105,7 @@ impl Renewals {
         let mut table = self.table();
         table.last_id += 1;
         let id = table.last_id;
-        table.leases.insert(id, Entry { held, state: State::Idle, failed: 0 });
+        table.leases.insert(id, Entry { held, state: State::Idle, own: due, failed: 0 });
         if mem::take(&mut table.asleep) {
             self.sooner.notify_one();
         }
@@ -126,8 +135,8 @@ impl Renewals {
                 self.all_due(now.0);
             }
             clocks = now;
-            for (id, held) in due {
-                under_way.spawn(renew(Arc::clone(&self), Arc::clone(&backend), id, held));
+            for due in due {
+                under_way.spawn(renew(Arc::clone(&self), Arc::clone(&backend), due));
             }
             if backend.fails_over() && !self.falls_asleep() {
                 next = Some(next.unwrap_or(BEAT));
@@ -153,8 +162,7 @@ impl Renewals {
     }
 
     /// What is to be renewed now, and how long until the next; `None` when the table is closed.
-    #[expect(clippy::type_complexity, reason = "a pair of what and when")]
-    fn take_due(&self, now: Moment) -> Option<(Vec<(u64, Arc<Held>)>, Option<Duration>)> {
+    fn take_due(&self, now: Moment) -> Option<(Vec<Due>, Option<Duration>)> {
         let mut table = self.table();
         if table.closed {
             return None;
@@ -164,7 +172,8 @@ impl Renewals {
             table.due.pop_first();
             if let Some(entry) = table.leases.get_mut(&id) {
                 entry.state = State::UnderWay { stale: false };
-                renewed.extend(entry.held.upgrade().map(|held| (id, held)));
+                let own = entry.own;
+                renewed.extend(entry.held.upgrade().map(|held| Due { id, held, own }));
             }
         }
         let pause = table.due.first().map(|(due, _)| due.since(now).min(BEAT));
@@ -197,11 +206,23 @@ impl Renewals {
         let Some(entry) = table.leases.get_mut(&id) else { return };
         let stale = entry.state == State::UnderWay { stale: true };
         entry.state = State::Idle;
+        entry.own = next;
         if next.is_none() {
             entry.failed = 0;
         }
         if let Some(due) = if stale { Some(Moment::now()) } else { next } {
             self.schedule(table, id, due);
+        }
+    }
+
+    /// Waits for a turn, as all leases are due at once when a server has changed: a renewal only until
+    /// it is due by itself.
+    async fn turn(&self, own: Option<Moment>) -> Option<SemaphorePermit<'_>> {
+        let turn = self.confirming.acquire();
+        match own.map(|own| own.since(Moment::now())) {
+            None => turn.await.ok(),
+            Some(Duration::ZERO) => None,
+            Some(left) => timeout(left, turn).await.ok()?.ok(),
         }
     }
 
@@ -252,10 +273,10 @@ impl Drop for Enrolled {
     }
 }
 
-async fn renew(renewals: Arc<Renewals>, backend: Arc<Backend>, id: u64, held: Arc<Held>) {
+async fn renew(renewals: Arc<Renewals>, backend: Arc<Backend>, Due { id, held, own }: Due) {
     let (claim, renewed) = (held.claim(), held.wants_renewal());
-    // A renewal cannot wait.
-    let _turn = if renewed { None } else { renewals.confirming.acquire().await.ok() };
+    let own = renewed.then(|| own.unwrap_or_else(Moment::now));
+    let _turn = renewals.turn(own).await;
     if !renewals.is_enrolled(id) {
         return;
     }
@@ -297,6 +318,42 @@ mod tests {
             let (_enrolled, due) = renewals.enroll(Weak::new(), at(sent), None);
             assert_eq!(due, late, "{sent}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_server_is_not_stormed_and_no_renewal_is_late_for_that() {
+        let renewals = Renewals::default();
+        let mut turns = Vec::new();
+        let soon = || Moment::now().after(Duration::from_secs(60));
+        for nth in 0..AT_ONCE {
+            turns.push(renewals.turn((nth % 2 == 0).then(soon)).await.expect("there is room"));
+        }
+        // One that is due goes without a turn, and one that is not, when it is.
+        assert!(renewals.turn(Some(Moment::now())).await.is_none());
+        let start = Instant::now();
+        assert!(renewals.turn(Some(soon())).await.is_none());
+        assert!(start.elapsed() > Duration::from_secs(50));
+        // A confirmation has all the time.
+        let mut waiting = Box::pin(renewals.turn(None));
+        let an_hour = Duration::from_secs(60 * 60);
+        assert!(timeout(an_hour, &mut waiting).await.is_err());
+        turns.pop();
+        assert!(waiting.await.is_some());
+    }
+
+    #[test]
+    fn what_has_it_done_sooner_does_not_change_when_a_renewal_is_due() {
+        let renewals = Arc::new(Renewals::default());
+        let at = |ms| Moment::at(Duration::from_millis(ms));
+        let own = |enrolled: &Enrolled| renewals.table().leases.get(&enrolled.id).unwrap().own;
+        let (renewed, _) = renewals.enroll(Weak::new(), at(1), Some(at(50)));
+        let (fixed, _) = renewals.enroll(Weak::new(), at(1), None);
+        renewals.all_due(at(5));
+        let (late, _) = renewals.enroll(Weak::new(), at(4), Some(at(60)));
+        let all = [own(&renewed), own(&fixed), own(&late)];
+        assert_eq!(all, [Some(at(50)), None, Some(at(60))]);
+        renewals.over(renewed.id, Some(at(70)));
+        assert_eq!(own(&renewed), Some(at(70)));
     }
 
     #[test]

@@ -67,6 +67,12 @@ impl Token {
         Self(format!("{label}/{:032x}", 0))
     }
 
+    /// Half of its random bits.
+    pub(crate) fn bits(&self) -> u64 {
+        let half = self.0.get(self.0.len().saturating_sub(RANDOM_DIGITS / 2)..);
+        half.and_then(|half| u64::from_str_radix(half, 16).ok()).unwrap_or_default()
+    }
+
     /// The whole token, for the server alone.
     pub(crate) fn expose(&self) -> &str {
         &self.0
@@ -114,6 +120,13 @@ fn random(asked: Moment) -> Result<[u8; 16], LockError> {
         detail: error.to_string(),
     };
     Ok(told_apart(drawn.map_err(failed)?, asked))
+}
+
+/// Random bits for a name that is not secret and that no other process has, not even one that seeds
+/// its own random numbers in the same way.
+pub(crate) fn chance() -> u128 {
+    // Where the system gives none, there are no tokens, either.
+    random(Moment::now()).map_or_else(|_| fastrand::u128(..), u128::from_be_bytes)
 }
 
 /// A process that forks leaves both the same bits: when they are used makes them different ones.
@@ -183,6 +196,12 @@ mod tests {
     fn the_same_bits_make_different_tokens_at_different_times() {
         let at = |nanos| told_apart([7; 16], Moment::at(Duration::from_nanos(nanos)));
         assert_ne!(at(1_000_000), at(1_000_001));
+    }
+
+    #[test]
+    fn half_of_the_bits_are_a_number() {
+        let token = Token("web/0123456789abcdeffedcba9876543210".to_owned());
+        assert_eq!(token.bits(), 0xfedc_ba98_7654_3210);
     }
 
     #[test]

@@ -103,15 +103,18 @@ pub(crate) struct Waiter {
 
 impl Waiters {
     /// One waiter more, for a key in `slot` of a cluster; elsewhere there is only one slot.
-    pub(crate) fn join(self: &Arc<Self>, slot: u16) -> Waiter {
-        let number = self.last.fetch_add(1, Ordering::Relaxed);
+    ///
+    /// Its number is of the random bits of its token, so that a grant to another process is never
+    /// taken for its own, and is another one when it waits again.
+    pub(crate) fn join(self: &Arc<Self>, slot: u16, bits: u64) -> Waiter {
+        let number = bits ^ self.last.fetch_add(1, Ordering::Relaxed);
         let place = Arc::new(Place { slot, ..Place::default() });
         self.places().insert(number, Arc::clone(&place));
         Waiter { waiters: Arc::clone(self), place, number }
     }
 
     /// Passes a grant on, and tells whether somebody was there for it. One that nobody waits for
-    /// any more is released by who has left.
+    /// any more is given back by the release of who has left.
     pub(crate) fn grant(&self, number: u64, handover: Handover) -> bool {
         let place = self.places().get(&number).map(Arc::clone);
         if let Some(place) = &place {
@@ -178,6 +181,10 @@ impl Drop for Waiter {
 /// How long to wait for news before asking again: by the place in line, what is left of the
 /// holder's lease, and whether grants can be heard. `jitter` (0 to 1) spreads it by ± 20 %.
 pub(crate) fn tick(rank: u32, left: Option<Duration>, heard: bool, jitter: f64) -> Duration {
+    if left == Some(Duration::ZERO) {
+        // Nobody holds it: more dead ones are in front than are passed at once.
+        return TICK_MIN;
+    }
     let tick = if heard { TICK } else { TICK.min(TICK_UNHEARD * rank.saturating_add(1)) };
     let tick = tick.mul_f64(0.8 + 0.4 * jitter.clamp(0.0, 1.0));
     let expiry = left.filter(|_| rank < HEIRS).map(|left| left + TICK_MIN * (rank + 1));
@@ -233,13 +240,13 @@ mod tests {
         assert_eq!(tick(0, None, false, 0.5), ms(100));
         assert_eq!(tick(9, None, false, 0.5), ms(1_000));
         assert_eq!(tick(u32::MAX, None, false, 0.5), TICK);
-        assert_eq!(tick(0, Some(Duration::ZERO), true, 0.5), TICK_MIN);
+        assert_eq!(tick(9_000, Some(Duration::ZERO), true, 0.5), TICK_MIN);
     }
 
     #[tokio::test]
     async fn a_grant_is_heard_even_when_an_alarm_comes_after_it() {
         let waiters = Arc::new(Waiters::default());
-        let waiter = waiters.join(7);
+        let waiter = waiters.join(7, 1);
         waiters.grant(waiter.number, handover(0, 0));
         waiters.alarm_where(|slot| slot == 7);
         assert_eq!(waiter.news().await, News::Granted(handover(0, 0)));
@@ -248,7 +255,7 @@ mod tests {
     #[tokio::test]
     async fn an_alarm_is_for_its_slots() {
         let waiters = Arc::new(Waiters::default());
-        let (one, other) = (waiters.join(1), waiters.join(2));
+        let (one, other) = (waiters.join(1, 1), waiters.join(2, 7));
         waiters.alarm_where(|slot| slot == 2);
         assert_eq!(other.news().await, News::Unknown);
         assert!(futures::poll!(std::pin::pin!(one.news())).is_pending());
@@ -257,7 +264,7 @@ mod tests {
     #[test]
     fn who_has_left_is_forgotten() {
         let waiters = Arc::new(Waiters::default());
-        drop(waiters.join(0));
+        drop(waiters.join(0, 1));
         assert!(waiters.places().is_empty());
     }
 }

@@ -175,9 +175,12 @@ impl Defer {
             FnArg::Typed(argument) => Some(&*argument.ty),
             FnArg::Receiver(_) => None,
         });
-        let types = tuple(&types.collect::<Vec<_>>(), site);
+        let types: Vec<_> = types.collect();
+        let stored = arguments.iter().zip(&types).map(|(name, of)| argument(runtime, name, of));
+        let stored = tuple(&stored.collect::<Vec<_>>(), site);
+        let types = tuple(&types, site);
         let named = tuple(&arguments, site);
-        let stored = match &self.name {
+        let stored_as = match &self.name {
             Some(name) => quote_spanned!(site=> #name),
             None => {
                 let name = name.unraw().to_string();
@@ -198,7 +201,8 @@ impl Defer {
             impl #name {
                 #[doc = #about]
                 #visibility fn deferred() -> #runtime::defer::DeferredFn<#types> {
-                    #runtime::defer::DeferredFn::<#types>::#new(
+                    #runtime::defer::DeferredFn::#new(
+                        #stored_as,
                         #stored,
                         |#named| #name(#(#arguments),*),
                     )
@@ -215,6 +219,21 @@ fn tuple(parts: &[impl ToTokens], site: Span) -> TokenStream {
         [one] => quote_spanned!(site=> (#one,)),
         parts => quote_spanned!(site=> (#(#parts),*)),
     }
+}
+
+/// How an argument is stored. When it cannot be, it is underlined where the function has it, from its
+/// name to its type.
+///
+/// Output: `::lockmacro_runtime::defer::argument("note")`
+fn argument(runtime: &Path, name: &Ident, of: &Type) -> TokenStream {
+    let (start, text) = (name.span(), name.unraw().to_string());
+    let end = of.to_token_stream().into_iter().last().map_or(start, |last| last.span());
+    let runtime = runtime.to_token_stream().into_iter().map(|mut token| {
+        token.set_span(start);
+        token
+    });
+    let (runtime, function) = (runtime.collect::<TokenStream>(), Ident::new("argument", end));
+    quote_spanned!(start=> #runtime::defer::#function(#text))
 }
 
 fn unknown(setting: &Expr) -> Error {

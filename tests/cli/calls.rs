@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lockmacro_runtime::LockError;
-use lockmacro_runtime::defer::{DeferredFn, JobState, Worker};
+use lockmacro_runtime::defer::{DeferredFn, JobState, Worker, argument};
 use serde_json::json;
 
 use super::*;
@@ -33,7 +33,7 @@ async fn dead_letters_are_shown_tried_again_and_removed() {
     let locks = manager(&server, "desk").await;
     let mended = Arc::new(AtomicBool::new(false));
     let works = Arc::clone(&mended);
-    let function = DeferredFn::new("shop::audit", move |(_,): (u64,)| {
+    let function = DeferredFn::new("shop::audit", (argument("number"),), move |(_,): (u64,)| {
         let result = if works.load(Ordering::Relaxed) { Ok(()) } else { Err("no stock\u{7}") };
         async move { result }
     });

@@ -8,6 +8,16 @@ use lockmacro_tests::{Cluster, eventually};
 use crate::rush::Rush;
 use crate::{LONG, Locked, SOON, a_key_on_each, keeps_nothing_of, lock, manager, ms};
 
+/// Waits until the manager that holds a lock has looked for the first time who has which slots.
+async fn has_looked(cluster: &Cluster) {
+    (0..3).for_each(|nth| cluster.admin(nth).forget_calls());
+    eventually("it has looked who has which slots", SOON, || {
+        let mut calls = (0..3).flat_map(|nth| cluster.admin(nth).calls());
+        std::future::ready(calls.any(|(name, _)| name == "cluster|slots"))
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn the_keys_of_a_node_that_is_down_are_unavailable_and_others_go_on() {
     let mut cluster = Cluster::start(3, 0).await;
@@ -17,6 +27,8 @@ async fn the_keys_of_a_node_that_is_down_are_unavailable_and_others_go_on() {
     for key in &keys {
         lock(&manager, key).run(async { Locked::Ok(()) }).await.expect("free");
     }
+    let held = lock(&manager, &format!("{{{}}}:held", keys[1])).acquire().await.expect("free");
+    has_looked(&cluster).await;
     cluster.server_mut(1).kill();
     for _ in 0..3 {
         let down = lock(&manager, &keys[1]).acquire().await.expect_err("down");
@@ -36,6 +48,9 @@ async fn the_keys_of_a_node_that_is_down_are_unavailable_and_others_go_on() {
         all.run(async { Locked::Ok(7) }).await == Ok(7)
     })
     .await;
+    // It has saved nothing, and who was using it asks whether it knows their locks.
+    let lost = tokio::time::timeout(SOON, held.lost()).await.expect("told in time");
+    assert_eq!(lost.cause(), LossCause::Taken);
 }
 
 /// An operator has a replica take over: nothing is lost.
@@ -124,6 +139,7 @@ async fn a_lease_that_a_failover_forgot_is_told_as_lost() {
     let manager = manager(&cluster).await;
     let key = &a_key_on_each(&cluster, 2)[1];
     let guard = lock(&manager, key).acquire().await.expect("free");
+    has_looked(&cluster).await;
     cluster.server(4).admin().ask::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
     eventually("it has taken over", SOON, || std::future::ready(cluster.owner(key) == 4)).await;
     cluster.admin(4).ask::<()>(&["DEL", key]);

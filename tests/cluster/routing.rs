@@ -31,10 +31,13 @@ async fn one_server_of_the_url_is_enough() {
     let cluster = shared().await;
     let keys = a_key_on_each(cluster, 3);
     let port = cluster.server(1).port();
+    // One that has forgotten its cluster, or was never in it.
+    let stranger = Server::with(&["--cluster-enabled", "yes"]);
     for url in [
         format!("redis-cluster://127.0.0.1:{port}"),
         format!("redis-cluster://localhost:{port}/0"),
         format!("redis-cluster://127.0.0.1:1,127.0.0.1:{port}"),
+        format!("redis-cluster://127.0.0.1:{},127.0.0.1:{port}", stranger.port()),
     ] {
         let manager = LockManager::connect(&url).await.expect("there");
         for key in &keys {

@@ -19,7 +19,7 @@ async fn defer_and_run(server: &Server, patience: Duration) -> Result<(), LockEr
     let locks = LockManager::connect(&server.url_as("shop", "password")).await?;
     let (calls, function) = (Calls::default(), Arc::new(AtomicU64::new(0)));
     let (noted, tried) = (calls.clone(), function);
-    let function = DeferredFn::new("f", move |(number,): (u64,)| {
+    let function = DeferredFn::new("f", (argument("number"),), move |(number,): (u64,)| {
         noted.add(number);
         let fails = tried.fetch_add(1, Ordering::Relaxed) % 2 == 0;
         async move { if fails { Err("once") } else { Ok(()) } }

@@ -5,15 +5,19 @@ use super::*;
 async fn arguments_that_do_not_fit_are_a_dead_letter_at_once(backend: &Backend) {
     let (locks, name) = (backend.manager().await, name("unfit"));
     // What an earlier version of the program has stored.
-    let before = DeferredFn::new(&*name, |(_,): (u64,)| async { Ok::<(), LockError>(()) });
+    let before = DeferredFn::new(&*name, (argument("number"),), |(_,): (u64,)| async {
+        Ok::<(), LockError>(())
+    });
     put(&locks, &before.delay(SOON), 42).await;
-    let now = DeferredFn::new(&*name, |(_,): (String,)| async { Ok::<(), LockError>(()) });
+    let now = DeferredFn::new(&*name, (argument("number"),), |(_,): (String,)| async {
+        Ok::<(), LockError>(())
+    });
     let working = tokio::spawn(worker(&locks, &now).run());
     eventually("given up", IN_TIME, async || count(&locks, &name, JobState::Dead).await == 1).await;
     let deferrer = locks.deferrer();
     let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
     let (id, error) = (page.jobs[0].id.clone(), page.jobs[0].error.clone().unwrap());
-    assert!(error.contains("expected a string"), "{error}");
+    assert!(error.contains("`number`: invalid type: integer `42`, expected a string"), "{error}");
     assert!(deferrer.remove(name.as_str().into(), id.clone()).await.unwrap());
     assert!(!deferrer.remove(name.as_str().into(), id).await.unwrap());
     locks.shutdown(IN_TIME).await.unwrap();

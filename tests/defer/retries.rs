@@ -9,7 +9,7 @@ use super::*;
 fn failing(name: &str, failures: u32) -> (DeferredFn<(u64,)>, Arc<AtomicU32>) {
     let tries = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&tries);
-    let function = DeferredFn::new(name, move |(_,): (u64,)| {
+    let function = DeferredFn::new(name, (argument("number"),), move |(_,): (u64,)| {
         let failed = counted.fetch_add(1, Ordering::Relaxed) < failures;
         async move { if failed { Err("out of stock") } else { Ok(()) } }
     });
@@ -53,7 +53,7 @@ async fn a_call_that_fails_too_often_is_a_dead_letter_with_its_error(backend: &B
 
 async fn a_panic_is_a_failure(backend: &Backend) {
     let (locks, name) = (backend.manager().await, name("panic"));
-    let function = DeferredFn::new(&*name, |(number,): (u64,)| async move {
+    let function = DeferredFn::new(&*name, (argument("number"),), |(number,): (u64,)| async move {
         assert_ne!(number, 13, "bad luck");
         Ok::<(), LockError>(())
     });
@@ -73,7 +73,7 @@ async fn a_panic_is_a_failure(backend: &Backend) {
 async fn an_error_that_the_return_type_cannot_tell_is_a_failure(backend: &Backend) {
     let (locks, name) = (backend.manager().await, name("silent"));
     let manager = locks.clone();
-    let silent = DeferredFn::new(&*name, move |(_,): (u64,)| {
+    let silent = DeferredFn::new(&*name, (argument("number"),), move |(_,): (u64,)| {
         let manager = manager.clone();
         // No key can be empty.
         async move { Lock::new("").manager(&manager).run_or_skip(async {}).await }
@@ -95,7 +95,7 @@ async fn an_error_that_the_return_type_cannot_tell_is_a_failure(backend: &Backen
 async fn a_body_that_goes_on_without_an_inner_lock_is_done(backend: &Backend) {
     let (locks, calls, name) = (backend.manager().await, Calls::default(), name("inner"));
     let (manager, noted, key) = (locks.clone(), calls.clone(), backend.key("outer"));
-    let function = DeferredFn::new(&*name, move |(number,): (u64,)| {
+    let function = DeferredFn::new(&*name, (argument("number"),), move |(number,): (u64,)| {
         let (manager, noted, key) = (manager.clone(), noted.clone(), key.clone());
         async move {
             let body = async {
@@ -123,7 +123,7 @@ async fn a_call_that_is_busy_again_is_stored_once_whatever_its_arguments(backend
     let (manager, its_name, its_key) = (locks.clone(), name.clone(), key.clone());
     // As the attribute writes it.
     fn function(name: String, key: String, manager: LockManager) -> DeferredFn<(Stock,)> {
-        DeferredFn::new(&*name.clone(), move |(stock,): (Stock,)| {
+        DeferredFn::new(&*name.clone(), (argument("stock"),), move |(stock,): (Stock,)| {
             let (name, key, manager) = (name.clone(), key.clone(), manager.clone());
             async move {
                 match Lock::new(key.as_str()).manager(&manager).acquire().await {

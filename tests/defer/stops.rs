@@ -10,7 +10,7 @@ use super::*;
 async fn a_worker_that_is_stopped_gives_back_what_is_not_done(backend: &Backend) {
     let (locks, calls, name) = (backend.manager().await, Calls::default(), name("stopped"));
     let noted = calls.clone();
-    let stuck = DeferredFn::new(&*name, move |(number,): (u64,)| {
+    let stuck = DeferredFn::new(&*name, (argument("number"),), move |(number,): (u64,)| {
         noted.add(number);
         pending::<()>()
     });
@@ -39,7 +39,7 @@ async fn a_worker_that_is_stopped_waits_for_what_is_nearly_done(backend: &Backen
     let (locks, calls, name) = (backend.manager().await, Calls::default(), name("nearly"));
     let noted = calls.clone();
     let (begun, has_begun) = tokio::sync::watch::channel(false);
-    let slow = DeferredFn::new(&*name, move |(number,): (u64,)| {
+    let slow = DeferredFn::new(&*name, (argument("number"),), move |(number,): (u64,)| {
         let (noted, begun) = (noted.clone(), begun.clone());
         async move {
             begun.send_replace(true);
@@ -64,7 +64,7 @@ async fn so_many_run_at_once(backend: &Backend) {
     let (locks, name) = (backend.manager().await, name("bound"));
     let running = Arc::new(Mutex::new((0_u32, 0_u32, 0_u32)));
     let counted = Arc::clone(&running);
-    let function = DeferredFn::new(&*name, move |(_,): (u64,)| {
+    let function = DeferredFn::new(&*name, (argument("number"),), move |(_,): (u64,)| {
         let counted = Arc::clone(&counted);
         async move {
             {
@@ -94,7 +94,7 @@ async fn so_many_run_at_once(backend: &Backend) {
 async fn a_call_that_takes_longer_than_its_lease_stays_with_its_worker(backend: &Backend) {
     let (locks, calls, name) = (backend.manager().await, Calls::default(), name("long"));
     let noted = calls.clone();
-    let long = DeferredFn::new(&*name, move |(number,): (u64,)| {
+    let long = DeferredFn::new(&*name, (argument("number"),), move |(number,): (u64,)| {
         noted.add(number);
         async { tokio::time::sleep(Duration::from_millis(700)).await }
     });
@@ -115,7 +115,7 @@ async fn a_call_whose_lock_is_gone_with_the_manager_goes_back(backend: &Backend)
     let (locks, name) = (backend.manager().await, name("shut-down"));
     let (begun, mut has_begun) = tokio::sync::watch::channel(false);
     let manager = locks.clone();
-    let function = DeferredFn::new(&*name, move |(_,): (u64,)| {
+    let function = DeferredFn::new(&*name, (argument("number"),), move |(_,): (u64,)| {
         let (manager, begun) = (manager.clone(), begun.clone());
         async move {
             begun.send_replace(true);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockmacro_runtime::LockManager;
-use lockmacro_runtime::defer::{DeferredFn, Worker};
+use lockmacro_runtime::defer::{DeferredFn, Worker, argument};
 use tokio::sync::Notify;
 
 #[tokio::main(flavor = "current_thread")]
@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         // One write, so that lines stay whole.
         (&*record).write_all(format!("{word} {number}\n").as_bytes()).map_err(|e| e.to_string())
     };
-    let function = DeferredFn::new("noted", move |(number,): (u64,)| {
+    let function = DeferredFn::new("noted", (argument("number"),), move |(number,): (u64,)| {
         let note = note.clone();
         async move {
             note("begun", number)?;
@@ -44,8 +44,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     std::io::stdout().flush()?;
     let worker = Worker::new(&locks)
         .register(function.delay(Duration::from_millis(20)).attempts(1_000))
-        .concurrency(4)
-        .lease(Duration::from_millis(300));
+        .concurrency(4);
     worker.run_until(ended.notified()).await?;
     Ok(locks.shutdown(Duration::from_secs(5)).await?)
 }

@@ -36,10 +36,12 @@ pub enum audit_order {}
 impl audit_order {
     /// The deferred calls of [`audit_order`](fn@audit_order), for a worker.
     pub fn deferred() -> ::lockmacro_runtime::defer::DeferredFn<(u64, String)> {
-        ::lockmacro_runtime::defer::DeferredFn::<
-            (u64, String),
-        >::new(
+        ::lockmacro_runtime::defer::DeferredFn::new(
                 ::core::concat!(::core::module_path!(), "::", "audit_order"),
+                (
+                    ::lockmacro_runtime::defer::argument("id"),
+                    ::lockmacro_runtime::defer::argument("note"),
+                ),
                 |(id, note)| audit_order(id, note),
             )
             .delay(::core::time::Duration::from_secs(30))
@@ -80,9 +82,11 @@ enum report {}
 impl report {
     /// The deferred calls of [`report`](fn@report), for a worker.
     fn deferred() -> ::lockmacro_runtime::defer::DeferredFn<(String,)> {
-        ::lockmacro_runtime::defer::DeferredFn::<
-            (String,),
-        >::blocking("reports", |(day,)| report(day))
+        ::lockmacro_runtime::defer::DeferredFn::blocking(
+                "reports",
+                (::lockmacro_runtime::defer::argument("day"),),
+                |(day,)| report(day),
+            )
             .delay(::core::time::Duration::from_secs(300))
             .unique()
             .attempts(3)

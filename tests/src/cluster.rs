@@ -98,14 +98,18 @@ impl Cluster {
         .await;
     }
 
-    /// Waits until each node serves, and each replica has its primary's data.
+    /// Waits until each node serves and knows who has which slots, and each replica has its primary's
+    /// data.
     pub async fn serves(&self) {
         eventually("the cluster serves", READY_WITHIN, || {
             ready(self.each(|admin| {
                 let replication: String = admin.ask(&["INFO", "replication"]);
                 let complete = replication.contains("role:master")
                     || replication.contains("master_link_status:up");
-                complete && info(admin).contains("cluster_state:ok")
+                let info = info(admin);
+                // It is well also where it has not heard yet who has some of the slots.
+                let knows = info.contains(&format!("cluster_slots_assigned:{SLOTS}\r"));
+                complete && knows && info.contains("cluster_state:ok")
             }))
         })
         .await;

@@ -50,6 +50,26 @@ async fn waiters_are_handed_the_lock_in_the_order_of_asking_and_do_not_poll() {
 }
 
 #[tokio::test]
+async fn commands_go_on_without_a_second_connection() {
+    let server = server();
+    let proxy = Proxy::to(server.port());
+    let (ours, theirs) = (manager(&server).await, LockManager::connect(&proxy.url()).await);
+    let (theirs, mut admin) = (theirs.expect("there"), server.admin());
+    let guard = lock(&ours, KEY).acquire().await.expect("free");
+    proxy.on_next("SUBSCRIBE", Fault::CutCommand);
+    let waiter = tokio::spawn(Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await);
+    assert!(proxy.orders_are_done(), "it has asked for one");
+    assert_eq!(channels(&mut admin), 0);
+    // The first, one that says HELLO in vain, one for commands, and the one that was cut.
+    assert_eq!(proxy.accepted(), 4);
+    lock(&theirs, "other").run(async { Locked::Ok(()) }).await.expect("free");
+    guard.release().await.expect("still held");
+    served(SOON, async { waiter.await.expect("no panic") }).await;
+    assert_eq!(proxy.accepted(), 4);
+    keeps_only_fences(&server, SOON).await;
+}
+
+#[tokio::test]
 async fn a_killed_subscriber_is_replaced_and_its_waiters_ask_again() {
     let server = server();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);

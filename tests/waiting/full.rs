@@ -6,7 +6,7 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::{Backend, Server, in_time};
 
-use crate::line::Line;
+use crate::line::{FAR, Line};
 use crate::{KEY, LONG, Locked, keeps_only_fences, lock, ms, served, waiting};
 
 const PLACES: usize = 10_000;
@@ -61,7 +61,7 @@ async fn a_full_line_of_a_server_is_told() {
     let ours = LockManager::connect(&server.url()).await.expect("the server is there");
     let mut line = Line::at(&server, KEY);
     let left = 50;
-    line.crowd(PLACES - left);
+    line.crowd(PLACES - left, FAR);
     in_time(fill(ours, KEY, line, left)).await;
     keeps_only_fences(&server, LONG / 4).await;
 }

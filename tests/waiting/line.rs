@@ -6,6 +6,9 @@ use lockmacro_tests::{Admin, Backend, Server, eventually};
 
 use crate::{LONG, ms};
 
+/// A time of the server, in milliseconds, that does not come.
+pub(crate) const FAR: u64 = 9_999_999_999_999;
+
 /// Who waits for a key.
 pub(crate) struct Line {
     /// `memory://` shows nothing, and needs not: there one poll is one place in line.
@@ -33,21 +36,22 @@ impl Line {
         Some(self.admin.as_mut()?.ask(&["ZRANGE", &self.name, "0", "-1"]))
     }
 
-    /// Has so many of other processes stand behind everybody.
-    pub(crate) fn crowd(&mut self, others: usize) {
+    /// Has so many of a dead process stand behind everybody, whose places end at that time of the
+    /// server, in milliseconds.
+    pub(crate) fn crowd(&mut self, others: usize, until: u64) {
         let script = "for nth = 1, ARGV[1] do
             local token = 'other/' .. nth
             redis.call('ZADD', KEYS[1], 1000000 + nth, token)
-            redis.call('HSET', KEYS[2], token, '9999999999999|60000|0|1|' .. nth .. '|lm1:other')
+            redis.call('HSET', KEYS[2], token, ARGV[2] .. '|60000|0|1|' .. nth .. '|lm1:other')
         end
         redis.call('PEXPIRE', KEYS[1], 60000)
         redis.call('PEXPIRE', KEYS[2], 60000)";
         let (line, how) = (self.name.as_str(), self.name.replace("lm1:wq:", "lm1:ww:"));
-        let words = ["EVAL", script, "2", line, &how, &others.to_string()];
+        let words = ["EVAL", script, "2", line, &how, &others.to_string(), &until.to_string()];
         self.admin.as_mut().expect("a server").ask::<()>(&words);
     }
 
-    /// Has those of other processes go.
+    /// Has those of the dead process go.
     pub(crate) fn disperse(&mut self) {
         let script = "for _, token in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
             if string.sub(token, 1, 6) == 'other/' then

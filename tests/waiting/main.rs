@@ -3,6 +3,7 @@
 
 mod access;
 mod apart;
+mod crowds;
 mod dropped;
 mod faults;
 mod fleet;
@@ -16,6 +17,7 @@ mod outcomes;
 mod replicas;
 mod runtimes;
 mod shutdown;
+mod strangers;
 mod threads;
 mod traffic;
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::Lock;
-use lockmacro_tests::{Admin, Server};
+use lockmacro_tests::{Admin, Server, eventually};
 use tokio::task::JoinSet;
 
 use crate::line::Line;
@@ -140,4 +140,19 @@ async fn a_process_subscribes_once() {
         let channels: Vec<String> = server.admin().ask(&["PUBSUB", "CHANNELS"]);
         assert_eq!(channels.len(), 1, "{channels:?}");
     }
+}
+
+/// The one by which grants are heard takes the place of the one before.
+#[tokio::test]
+async fn who_has_waited_has_no_more_connections_than_before() {
+    let server = Server::start();
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let mut admin = server.admin();
+    let mut clients = move || admin.ask::<String>(&["CLIENT", "LIST"]).lines().count();
+    let guard = lock(&theirs, KEY).acquire().await.expect("free");
+    let before = clients();
+    let waiter = Line::at(&server, KEY).join(waiting(&ours, KEY).acquire()).await;
+    guard.release().await.expect("still held");
+    waiter.await.expect("served").release().await.expect("still held");
+    eventually("the one before is closed", LONG, || std::future::ready(clients() == before)).await;
 }

@@ -80,7 +80,7 @@ impl Memory {
     }
 
     pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Answer {
-        let waiter = self.waiters.join(0);
+        let waiter = self.waiters.join(0, 0);
         let until = Instant::now().checked_add(wait);
         loop {
             let over = until.is_some_and(|until| until <= Instant::now());

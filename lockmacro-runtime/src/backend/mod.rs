@@ -21,6 +21,7 @@ use crate::fence::Fences;
 use crate::key::{Listed, LockKey};
 use crate::telemetry::Labels;
 use crate::token::Token;
+use crate::waiting::{CLAIM, PLACE};
 
 pub(crate) use memory::Memory;
 #[cfg(feature = "defer")]
@@ -149,10 +150,11 @@ impl Claim {
         self.ballots.get().is_some_and(|all| all.iter().any(|ballot| ballot.is_doubtful()))
     }
 
-    /// For how long the key may be there without a release.
+    /// For how long the key, or a place in its line, may be there without a release.
     pub(crate) fn lasts(&self) -> Duration {
         let longest = *self.longest.lock().unwrap_or_else(PoisonError::into_inner);
-        self.ttl.max(longest.map_or(Duration::ZERO, |end| end.since(Moment::now())))
+        let place = self.wait.map_or(Duration::ZERO, |_| PLACE + CLAIM);
+        self.ttl.max(longest.map_or(Duration::ZERO, |end| end.since(Moment::now()))).max(place)
     }
 
     /// How long the key has to stay when it is released now; zero without a grant.

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
-use super::running::{Running, is_running};
+use super::arguments::Arguments;
+use super::running::{Running, is_running, new_id};
 use super::{Job, NewJob};
 use crate::LockManager;
 use crate::backend::Backend;
@@ -28,21 +27,9 @@ const FIRST_DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Longest pause between two tries, unless the first one is longer.
 const DELAY_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// What arguments a deferred function may have: a tuple of values that serde can store and read.
-///
-/// It is there for every type that implements serde's `Serialize` and `DeserializeOwned`.
-#[diagnostic::on_unimplemented(
-    message = "these arguments cannot be stored for later: `{Self}`",
-    label = "one of these is not stored by serde",
-    note = "`on_busy = defer(..)` stores the call for a worker: each argument's type implements serde's `Serialize` and `Deserialize`",
-    note = "for a type of your own: `#[derive(serde::Serialize, serde::Deserialize)]`"
-)]
-pub trait Arguments: Serialize + DeserializeOwned {}
-
-#[diagnostic::do_not_recommend]
-impl<A: Serialize + DeserializeOwned> Arguments for A {}
-
 type Called = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+/// Makes text of arguments.
+type Write<A> = dyn Fn(&A) -> Result<String, String> + Send + Sync;
 type Call = dyn Fn(&Job) -> Result<Called, String> + Send + Sync;
 
 /// A function whose calls can be deferred, and how: what `audit_order::deferred()` gives.
@@ -53,11 +40,12 @@ type Call = dyn Fn(&Job) -> Result<Called, String> + Send + Sync;
 /// ```
 /// use std::time::Duration;
 /// use lockmacro_runtime::LockError;
-/// use lockmacro_runtime::defer::DeferredFn;
+/// use lockmacro_runtime::defer::{DeferredFn, argument};
 ///
 /// async fn audit_order(id: u64, note: String) -> Result<(), LockError> { Ok(()) }
 ///
-/// let audits = DeferredFn::new("orders::audit", |(id, note)| audit_order(id, note))
+/// let arguments = (argument("id"), argument("note"));
+/// let audits = DeferredFn::new("orders::audit", arguments, |(id, note)| audit_order(id, note))
 ///     .delay(Duration::from_secs(30))
 ///     .attempts(5);
 /// assert_eq!(audits.name(), "orders::audit");
@@ -66,7 +54,7 @@ type Call = dyn Fn(&Job) -> Result<Called, String> + Send + Sync;
 pub struct DeferredFn<A> {
     pub(super) function: Function,
     manager: Option<LockManager>,
-    write: fn(&A) -> serde_json::Result<String>,
+    write: Arc<Write<A>>,
 }
 
 /// What a worker knows of it.
@@ -82,54 +70,60 @@ pub(super) struct Function {
 }
 
 impl<A> DeferredFn<A> {
-    /// The deferred calls of `function`, which gets its arguments as a tuple. They are stored
-    /// under `name`, which therefore stays the same from one version of a program to the next.
-    pub fn new<F, R>(name: impl Into<Arc<str>>, function: F) -> Self
+    /// The deferred calls of `function`, which gets its [arguments](super::argument) as a tuple. They are
+    /// stored under `name`, which therefore stays the same from one version of a program to the next.
+    pub fn new<S, F, R>(name: impl Into<Arc<str>>, arguments: S, function: F) -> Self
     where
-        A: Arguments,
+        S: Arguments<Values = A>,
         F: Fn(A) -> R + Send + Sync + 'static,
         R: Future<Output: JobOutcome> + Send + 'static,
     {
-        Self::of(name.into(), false, move |job| {
-            let (running, arguments) = read(job)?;
+        Self::of(name.into(), false, arguments, move |running, arguments| {
             let called = function(arguments);
-            Ok(Box::pin(async move {
+            Box::pin(async move {
                 let value = running.clone().around(called).await;
                 outcome(value, &running)
-            }))
+            })
         })
     }
 
     /// The same for a function that is not async. It is called on a thread that may block.
-    pub fn blocking<F, R>(name: impl Into<Arc<str>>, function: F) -> Self
+    pub fn blocking<S, F, R>(name: impl Into<Arc<str>>, arguments: S, function: F) -> Self
     where
-        A: Arguments + Send + 'static,
+        A: Send + 'static,
+        S: Arguments<Values = A>,
         F: Fn(A) -> R + Send + Sync + 'static,
         R: JobOutcome,
     {
         let function = Arc::new(function);
-        Self::of(name.into(), true, move |job| {
-            let (running, arguments) = read(job)?;
+        Self::of(name.into(), true, arguments, move |running, arguments| {
             let function = Arc::clone(&function);
             let call = move || {
                 let value = running.clone().enter(|| function(arguments));
                 outcome(value, &running)
             };
-            Ok(Box::pin(apart(call)))
+            Box::pin(apart(call))
         })
     }
 
-    fn of(
+    fn of<S: Arguments<Values = A>>(
         name: Arc<str>,
         blocking: bool,
-        call: impl Fn(&Job) -> Result<Called, String> + Send + Sync + 'static,
-    ) -> Self
-    where
-        A: Arguments,
-    {
+        arguments: S,
+        call: impl Fn(Running, A) -> Called + Send + Sync + 'static,
+    ) -> Self {
+        let arguments = Arc::new(arguments);
+        let its = Arc::clone(&arguments);
+        let call = move |job: &Job| {
+            let unfit = |error| format!("its arguments do not fit the function: {error}");
+            let arguments = its.read(&job.arguments).map_err(unfit)?;
+            let text = its.write(&arguments).map_err(unfit)?;
+            Ok(call(Running::new(job, text), arguments))
+        };
         let (delay, attempts, call) = (DELAY, ATTEMPTS, Arc::new(call));
         let function = Function { name, delay, attempts, unique: false, blocking, call };
-        Self { function, manager: None, write: serde_json::to_string::<A> }
+        let write = Arc::new(move |values: &A| arguments.write(values));
+        Self { function, manager: None, write }
     }
 
     /// After how long a call is tried first, 30 s if nothing is said. The pause doubles with each
@@ -197,17 +191,17 @@ impl<A> DeferredFn<A> {
         busy: &LockError,
         arguments: &A,
     ) -> Result<Option<(LockManager, NewJob)>, LockError> {
-        let unfit =
-            |detail: String| LockError::Unavailable { reason: Unavailability::Local, detail };
-        let arguments = (self.write)(arguments)
-            .map_err(|error| unfit(format!("the arguments cannot be stored: {error}")))?;
+        let arguments = (self.write)(arguments).map_err(|error| {
+            let detail = format!("the arguments cannot be stored: {error}");
+            LockError::unavailable(Unavailability::Local, detail)
+        })?;
         let Function { name: function, delay, unique, .. } = self.function;
         if is_running(&function, &arguments, busy) {
             return Ok(None);
         }
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
         let key = busy.busy_key().map(ToString::to_string).unwrap_or_default();
-        let id = format!("{:032x}", fastrand::u128(..));
+        let id = new_id(&function, &arguments);
         Ok(Some((manager, NewJob { function, id, arguments, key, delay, unique })))
     }
 }
@@ -236,7 +230,7 @@ impl Function {
 impl<A> Clone for DeferredFn<A> {
     fn clone(&self) -> Self {
         let (function, manager) = (self.function.clone(), self.manager.clone());
-        Self { function, manager, write: self.write }
+        Self { function, manager, write: Arc::clone(&self.write) }
     }
 }
 
@@ -278,14 +272,6 @@ fn deferred(busy: LockError, stored: Result<super::Stored, LockError>) -> LockEr
         (Ok(_), None) => busy,
         (Err(error), _) => error,
     }
-}
-
-/// What is stored of a call.
-fn read<A: Arguments>(job: &Job) -> Result<(Running, A), String> {
-    let unfit = |error| format!("its arguments do not fit the function: {error}");
-    let arguments: A = serde_json::from_str(&job.arguments).map_err(unfit)?;
-    let text = serde_json::to_string(&arguments).map_err(unfit)?;
-    Ok((Running::new(Arc::clone(&job.function), text), arguments))
 }
 
 fn outcome(value: impl JobOutcome, running: &Running) -> Result<(), String> {

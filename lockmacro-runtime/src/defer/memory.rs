@@ -44,6 +44,8 @@ struct Call {
     state: JobState,
     at: Duration,
     unique: bool,
+    /// The end of which turn was told.
+    told: u64,
     error: Option<String>,
 }
 
@@ -85,11 +87,12 @@ impl Queue {
         self.first(state).filter(|(at, _)| *at <= now).map(|(_, id)| id)
     }
 
-    /// A call that this worker has.
+    /// A call that this worker has, or that went back because the worker was not heard of. In the place
+    /// of the only one of a key it is somebody else's by then.
     fn taken(&mut self, job: &Job) -> Option<&mut Call> {
         let call = self.calls.get_mut(&job.id)?;
-        let its = call.state == JobState::Running && call.job.taken == job.taken;
-        its.then_some(call)
+        let its = call.job.taken == job.taken && call.told != job.taken;
+        (its && (call.state == JobState::Running || !call.unique)).then_some(call)
     }
 }
 
@@ -125,7 +128,7 @@ impl MemoryJobs {
         }
         let job = Job { function, id: id.clone(), arguments, key, attempt: 0, taken: 0 };
         let (state, at) = (JobState::Waiting, now + delay);
-        queue.calls.insert(id.clone(), Call { job, state, at, unique, error: None });
+        queue.calls.insert(id.clone(), Call { job, state, at, unique, told: 0, error: None });
         queue.place(&id, state, at);
         drop(queues);
         self.0.changed.notify_waiters();
@@ -163,6 +166,7 @@ impl MemoryJobs {
         let mut queues = self.queues();
         let Some(queue) = queues.get_mut(&job.function) else { return false };
         let Some(call) = queue.taken(job) else { return false };
+        call.told = job.taken;
         match how {
             Settled::Done => queue.remove(&job.id),
             Settled::Again { delay, error } => {
@@ -170,7 +174,7 @@ impl MemoryJobs {
                 queue.place(&job.id, JobState::Waiting, now + delay);
             }
             Settled::Back => {
-                call.job.attempt -= 1;
+                call.job.attempt = call.job.attempt.saturating_sub(1);
                 queue.place(&job.id, JobState::Waiting, now);
             }
             Settled::Dead { error } => {
@@ -278,6 +282,8 @@ impl Deferrer for MemoryJobs {
         let retried = self.amend(&function, &id, |queue| {
             if let Some(call) = queue.calls.get_mut(&id) {
                 call.job.attempt = 0;
+                // A worker that had it, and was not heard of, is late now.
+                call.job.taken += 1;
             }
             queue.place(&id, JobState::Waiting, now);
         });

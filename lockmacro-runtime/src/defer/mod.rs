@@ -32,6 +32,7 @@
 //! }
 //! ```
 
+mod arguments;
 mod function;
 mod memory;
 mod nowhere;
@@ -43,7 +44,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use function::{Arguments, DeferredFn, JobOutcome};
+pub use arguments::{Argument, Arguments, Storable, argument};
+pub use function::{DeferredFn, JobOutcome};
 pub(crate) use memory::MemoryJobs;
 pub(crate) use running::unreported;
 pub use worker::Worker;
@@ -102,9 +104,9 @@ pub struct Job {
     pub arguments: String,
     /// The key that was busy.
     pub key: String,
-    /// How often it was tried, this time included.
+    /// How often it was tried, this time included. What goes [back](Settled::Back) was not tried.
     pub attempt: u32,
-    /// How often it was taken, which tells this worker's turn from others.
+    /// How often it was taken, or any other number that tells this worker's turn from all others.
     pub taken: u64,
 }
 
@@ -121,7 +123,6 @@ pub struct Order {
 
 /// How the work on a call has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Settled {
     /// It is done, and forgotten.
     Done,
@@ -137,13 +138,12 @@ pub enum Settled {
         /// Why it failed.
         error: String,
     },
-    /// It goes back as if it had not been taken.
+    /// It is due again at once, as if it had not been tried: `attempt` is one less.
     Back,
 }
 
 /// Where a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
 pub enum JobState {
     /// It is due at some time.
     Waiting,
@@ -166,7 +166,6 @@ impl JobState {
 
 /// A call as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct JobInfo {
     /// The function's name.
     pub function: Arc<str>,
@@ -195,24 +194,49 @@ pub struct Page {
 }
 
 /// Where deferred calls are kept. The one of a manager keeps them in the locks' own store; another
-/// queue is plugged in by [`LockManagerBuilder::deferrer`](crate::LockManagerBuilder::deferrer).
+/// queue is plugged in by [`LockManagerBuilder::deferrer`](crate::LockManagerBuilder::deferrer), in every
+/// process that stores or runs calls.
 ///
-/// Futures may be dropped at any time. A call that was taken by a future that was dropped goes back
-/// when its lease is over.
+/// A call is *waiting* until it is due and a worker takes it, *running* as long as that worker is heard of,
+/// and then it is gone, waits again, or is a *dead letter*. When and how often it is tried is the worker's
+/// business: a queue does what it is told, and keeps what it has promised to keep.
+///
+/// - A call that was stored is given to workers until one of them has told how it ended: at least once.
+/// - No call is given to a second worker while the first one's lease lasts.
+/// - What a worker says of a turn that is not its own any more, told by [`Job::taken`], changes nothing.
+/// - Times are the queue's own. A client's clock decides nothing.
+///
+/// Every method may be called at the same time by any number of callers, again with the same arguments after
+/// an error, and its future may be dropped at any time. A call that was taken by a future that was dropped
+/// goes back when its lease is over.
+///
+/// # Errors
+/// A queue that cannot be asked, or cannot do it, says so by [`LockError::unavailable`]: who stores a call is
+/// told that, and a worker tries again. Any other error ends the worker's tries to say how a call ended, so
+/// that it is run again. Nothing is ever called busy.
+///
+/// # Panics
+/// Not one: a worker that asks would end with it.
 pub trait Deferrer: fmt::Debug + Send + Sync {
-    /// Stores a call. Idempotent for an id.
+    /// Stores a call that is due after its delay, and tells under which id and when. Of the same function and
+    /// [id](NewJob::id) there is one call, however often it is stored, also when it was done in between: who
+    /// was not answered asks again, for as long as its manager's timeout lasts. [`unique`](NewJob::unique) calls are told of one that waits for the same function and key, if there
+    /// is one, and are not stored.
     ///
     /// # Errors
-    /// [`LockError::Unavailable`] when [`WAITING_MAX`] wait, or for what is wrong with the server.
+    /// [`Unavailability::QueueFull`] when there is no room.
     fn put(&self, job: NewJob) -> Answer<'_, Stored>;
 
-    /// Takes calls that are due; waits until there is one, or `enough` is ready, which gives none.
+    /// Takes calls that are due, those first that were due first: at least one, and at most
+    /// [`most`](Order::most). Waits for one as long as there is none; when `enough` is ready it gives what
+    /// it has, which may be nothing. Those whose lease has ended are due.
     fn take<'a>(&'a self, order: Order, enough: Enough<'a>) -> Answer<'a, Vec<Job>>;
 
-    /// Tells that a call is still worked on; whether it is still the worker's.
+    /// Has the lease of a call end that much later than now; tells whether it is still the worker's. A
+    /// worker asks three times in each lease, from the start until it has told the end.
     fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool>;
 
-    /// Ends the work on a call; tells whether it was still the worker's.
+    /// Ends the work on a call; `false` when it is another worker's by now, or gone.
     fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool>;
 
     /// Lists up to `most` calls of a function after passing over `first`, those before that are due before.
@@ -235,7 +259,7 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
 /// What is told when too many calls of a function wait: not that somebody holds a lock.
 pub(crate) fn full(function: &str) -> LockError {
     let detail = format!("{WAITING_MAX} calls of `{function}` wait already");
-    LockError::Unavailable { reason: Unavailability::QueueFull, detail }
+    LockError::unavailable(Unavailability::QueueFull, detail)
 }
 
 /// What keeps the deferred calls of a manager that was given no other.

@@ -12,8 +12,8 @@ use crate::error::{LockError, Unavailability};
 pub(crate) struct Nowhere;
 
 fn refused<'a, T: Send + 'a>() -> Answer<'a, T> {
-    let detail = "a redlock keeps none: give the builder a deferrer".to_owned();
-    Box::pin(ready(Err(LockError::Unavailable { reason: Unavailability::NoDeferrer, detail })))
+    let detail = "a redlock keeps none: give the builder a deferrer";
+    Box::pin(ready(Err(LockError::unavailable(Unavailability::NoDeferrer, detail))))
 }
 
 impl Deferrer for Nowhere {

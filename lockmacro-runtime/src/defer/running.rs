@@ -1,7 +1,10 @@
 //! The call that a worker runs right now, for the function that it calls.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::Job;
 use crate::LockGuard;
 use crate::error::LockError;
 
@@ -15,16 +18,21 @@ pub(super) struct Running(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    id: String,
     function: Arc<str>,
     /// As the function itself would store them: a map may be stored in any order.
     arguments: String,
     /// What went wrong that the function's return type may not tell.
     trouble: Mutex<Option<LockError>>,
+    /// How often each call was deferred inside.
+    inside: Mutex<HashMap<(u64, u64), u32>>,
 }
 
 impl Running {
-    pub(super) fn new(function: Arc<str>, arguments: String) -> Self {
-        Self(Arc::new(Inner { function, arguments, trouble: Mutex::new(None) }))
+    pub(super) fn new(job: &Job, arguments: String) -> Self {
+        let (id, function) = (job.id.clone(), Arc::clone(&job.function));
+        let (trouble, inside) = Default::default();
+        Self(Arc::new(Inner { id, function, arguments, trouble, inside }))
     }
 
     /// Runs `work` as this call.
@@ -39,12 +47,38 @@ impl Running {
 
     /// What went wrong.
     pub(super) fn trouble(&self) -> Option<LockError> {
-        self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.0.trouble).take()
     }
 
     fn note(&self, error: LockError) {
-        *self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        *lock(&self.0.trouble) = Some(error);
     }
+
+    /// What tells a call that is deferred inside from all others but itself in another try of this one.
+    fn id_inside(&self, function: &str, arguments: &str) -> String {
+        let hash = |half: u8| {
+            let mut hasher = DefaultHasher::new();
+            (half, &self.0.id, &self.0.function, function, arguments).hash(&mut hasher);
+            hasher.finish()
+        };
+        let call = (hash(0), hash(1));
+        let mut inside = lock(&self.0.inside);
+        let nth = inside.entry(call).or_default();
+        *nth += 1;
+        format!("{:016x}{:016x}-{nth}", call.0, call.1)
+    }
+}
+
+/// Nothing that runs under these leaves them half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The id of a new call. One that is deferred inside of another has the same one each time that the other
+/// is tried, so that it is stored once.
+pub(super) fn new_id(function: &str, arguments: &str) -> String {
+    let inside = RUNNING.try_with(|running| running.id_inside(function, arguments));
+    inside.unwrap_or_else(|_| format!("{:032x}", fastrand::u128(..)))
 }
 
 /// Whether this is the call that a worker runs here. Then it is stored already, and its worker is told

@@ -43,12 +43,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// ```
 /// # use std::time::Duration;
 /// # use lockmacro_runtime::{LockError, LockManager};
-/// # use lockmacro_runtime::defer::{DeferredFn, Worker};
+/// # use lockmacro_runtime::defer::{DeferredFn, Worker, argument};
 /// # async fn audit_order(id: u64) -> Result<(), LockError> { Ok(()) }
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
 /// # let locks = LockManager::memory();
+/// let audits = DeferredFn::new("orders::audit", (argument("id"),), |(id,)| audit_order(id));
 /// let worker = Worker::new(&locks)
-///     .register(DeferredFn::new("orders::audit", |(id,)| audit_order(id)))
+///     .register(audits)
 ///     .concurrency(4);
 /// let working = tokio::spawn(worker.run());
 /// # tokio::task::yield_now().await;
@@ -225,6 +226,7 @@ async fn attend(
     mut give_back: watch::Receiver<bool>,
 ) {
     let dead = |error: String| Settled::Dead { error };
+    let mut lapsed = pin!(lapsed(&*deferrer, &job, lease));
     let how = if function.is_exhausted(job.attempt) {
         dead("its worker died in every attempt".to_owned())
     } else {
@@ -239,7 +241,7 @@ async fn attend(
                     (Err(error), Some(delay)) => Settled::Again { delay, error },
                     (Err(error), None) => dead(error),
                 },
-                () = lapsed(&*deferrer, &job, lease) => {
+                () = &mut lapsed => {
                     tracing::warn!(function = %job.function, id = job.id, "a deferred call went to another worker");
                     return;
                 }
@@ -261,10 +263,16 @@ async fn attend(
         }
         _ => tracing::debug!(%function, id, attempt, ?how, "deferred call ended"),
     }
-    settle(&*deferrer, &job, how, lease).await;
+    let mut settled = pin!(settle(&*deferrer, &job, how, lease));
+    select! {
+        biased;
+        () = &mut settled => {}
+        // It may be nobody else's yet.
+        () = &mut lapsed => settled.await,
+    }
 }
 
-/// Tells how a call ended, for as long as its lease may last.
+/// Tells how a call ended, for as long as a lease lasts. Whoever calls this has the call kept meanwhile.
 async fn settle(deferrer: &dyn Deferrer, job: &Job, how: Settled, lease: Duration) {
     let (until, mut pause) = (Instant::now() + lease, FIRST_PAUSE);
     loop {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use super::changes::Changes;
 use super::connection::Connector;
 use super::errand::Errand;
 use super::grants::Grants;
@@ -39,12 +40,8 @@ impl Cluster {
     /// A cluster that is not connected yet.
     pub(super) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
         let seeds = seeds(url).unwrap_or_default();
-        let mut seeds =
+        let seeds =
             seeds.iter().map(|url| Connector::new(url, timeout)).collect::<Result<Vec<_>, _>>()?;
-        if let Some((first, others)) = seeds.split_first_mut() {
-            // What any of them notices is told to who watches the first.
-            others.iter_mut().for_each(|seed| seed.changes = first.changes.elsewhere());
-        }
         if seeds.iter().any(|seed| seed.endpoint().is_none() || seed.database() != 0) {
             return Err(invalid("a cluster has hosts, and no databases but 0"));
         }
@@ -72,10 +69,14 @@ impl Cluster {
 
     /// Has `tell` called when a node may be another one than the one that granted our locks.
     pub(super) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
-        // All nodes have it from the first one.
-        if let Some(seed) = self.0.seeds.first() {
-            seed.changes.tell(tell);
+        if let Some(changes) = self.changes() {
+            changes.tell(tell);
         }
+    }
+
+    /// All nodes have theirs in common with the first seed.
+    fn changes(&self) -> Option<&Changes> {
+        self.0.seeds.first().map(|seed| &*seed.changes)
     }
 
     /// What the URL says that replicas have to acknowledge.
@@ -187,7 +188,9 @@ impl Cluster {
             self.0.grants.waiters.alarm_where(|slot| moved.binary_search(&slot).is_ok());
             // A replica that has taken over may not know our locks. Whoever learns its first map
             // cannot tell, because it may have changed since the locks were granted.
-            told.changes().moved();
+            if let Some(changes) = self.changes() {
+                changes.moved();
+            }
         }
         Ok(())
     }

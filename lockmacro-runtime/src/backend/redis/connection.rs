@@ -9,7 +9,7 @@ use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ProtocolVersion, PushInfo, RedisError,
     RedisResult, Value,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::batches::Batches;
 use super::changes::Changes;
@@ -36,6 +36,8 @@ pub(super) enum Hearing {
     Apart,
     /// The user may not use the channel.
     Refused,
+    /// A second connection could not be had at that time.
+    Failed(Instant),
 }
 
 pub(super) struct Connection {
@@ -284,7 +286,11 @@ impl Connector {
         }
         let ear = Ear::open(&plain, &connection.channels, &self.grants.channel(0)).await;
         let subscribed = ear.map(|ear| connection.ear = Some(Arc::new(ear)));
-        self.heard_by(connection, subscribed).await
+        let (inner, channels) = (connection.inner.clone(), Arc::clone(&connection.channels));
+        self.heard_by(connection, subscribed).await.or_else(|_| {
+            // Commands can go on without: who waits asks for its turn meanwhile.
+            Ok(Connection::new(inner, Hearing::Failed(Instant::now()), channels))
+        })
     }
 
     /// Has grants come by this connection, if the user may listen to the channel and send to it:

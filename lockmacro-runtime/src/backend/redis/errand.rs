@@ -115,6 +115,25 @@ mod tests {
         assert_eq!(errand.done(|| async { 7 }, soon()).await, Some(7));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn what_came_of_it_is_kept_until_it_is_to_be_forgotten_and_no_longer() {
+        let (errand, result) = (Errand::new(LIMIT), Arc::new(()));
+        let kept = Arc::clone(&result);
+        drop(errand.done(|| async move { kept }, soon()).await);
+        // The task that had it done has gone, too.
+        tokio::task::yield_now().await;
+        assert_eq!(Arc::strong_count(&result), 2);
+        errand.forget();
+        assert_eq!(Arc::strong_count(&result), 1);
+        // Work that is under way is not given up for that.
+        let mut first = Box::pin(errand.done(|| async { Arc::default() }, soon()));
+        assert!(futures::poll!(&mut first).is_pending());
+        errand.forget();
+        let other = Arc::clone(&result);
+        let second = errand.done(|| async move { other }, soon()).await;
+        assert!(!Arc::ptr_eq(&second.unwrap(), &result), "it was done twice");
+    }
+
     #[test]
     fn work_on_a_runtime_that_has_ended_is_started_again() {
         let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build();

@@ -26,7 +26,7 @@ pub(super) struct Grants {
 
 impl Grants {
     pub(super) fn new(by_slot: bool) -> Arc<Self> {
-        let name = format!("{:032x}", fastrand::u128(..));
+        let name = format!("{:032x}", crate::token::chance());
         Arc::new(Self { waiters: Arc::default(), name, by_slot })
     }
 

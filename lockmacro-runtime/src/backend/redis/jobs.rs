@@ -206,8 +206,9 @@ impl Deferrer for RedisJobs {
         Box::pin(async move {
             let slots =
                 order.functions.iter().map(|function| self.0.nodes.slot_of(&key_of(function)));
-            let waiters: Vec<_> =
-                slots.map(|slot| self.0.nodes.grants().waiters.join(slot)).collect();
+            let waiters: Vec<_> = slots
+                .map(|slot| self.0.nodes.grants().waiters.join(slot, crate::token::chance() as u64))
+                .collect();
             loop {
                 let (taken, again) = self.take_first(&order, &waiters, &mut enough).await?;
                 if !taken.is_empty() || again.is_zero() {

@@ -21,7 +21,8 @@ impl Redis {
     /// Waits in line for at most `wait`.
     pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Result<Answer, Failed> {
         let until = Instant::now() + wait.min(FOR_EVER);
-        let waiter = self.nodes.grants().waiters.join(self.nodes.slot_of(&claim.key));
+        let waiter =
+            self.nodes.grants().waiters.join(self.nodes.slot_of(&claim.key), claim.token.bits());
         let mut resent = false;
         loop {
             // Boxed: it is large, and most of the time is spent without it.

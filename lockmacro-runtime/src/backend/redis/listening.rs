@@ -11,7 +11,8 @@ use super::grants::Channels;
 use super::node::{Inner, Node, Patience};
 use super::trouble::{Passing, Trouble};
 
-/// How long the channel of a slot is kept without anybody waiting there.
+/// How long the channel of a slot is kept without anybody waiting there, and how long who waits goes
+/// without a second connection that could not be had.
 const KEPT: Duration = Duration::from_secs(30);
 
 impl Node {
@@ -38,8 +39,9 @@ impl Node {
                 }
                 Hearing::Apart => return Ok(true),
                 Hearing::Refused => return Ok(false),
+                Hearing::Failed(at) if at.elapsed() < KEPT => return Ok(false),
                 // Whoever has sent something by the old one still gets the answer by it.
-                Hearing::NotAsked => self.give_up(&live),
+                Hearing::NotAsked | Hearing::Failed(_) => self.give_up(&live),
             }
         }
     }

@@ -131,6 +131,8 @@ impl Redis {
     ) -> Result<Answer, Failed> {
         let waiting = until.map(|until| self.patience_while_waiting(until));
         let mut tries = Tries::new(waiting.unwrap_or_else(|| self.patience()));
+        // More than enough for a full line of dead ones.
+        let mut passes = 128;
         loop {
             // A plain SET would not know what an earlier try has set.
             let first = !tries.unknown;
@@ -143,6 +145,12 @@ impl Redis {
                 Ok(Reply::Granted { sent, fences }) => {
                     let (ttl, resent) = (claim.ttl, tries.unknown);
                     return Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences }));
+                }
+                Ok(busy)
+                    if busy.is_nobodys() && passes > 0 && Instant::now() < tries.patience.until =>
+                {
+                    passes -= 1;
+                    continue;
                 }
                 Ok(Reply::Busy { nth, owner, left, .. }) => {
                     let (line, resent) = (Line::Outside, tries.unknown);

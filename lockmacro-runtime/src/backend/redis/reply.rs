@@ -54,6 +54,14 @@ pub(super) enum Reply {
     },
 }
 
+impl Reply {
+    /// Whether it is nobody's: more dead ones stood in line than a script passes at once.
+    pub(super) fn is_nobodys(&self) -> bool {
+        let nobody = hash_of(b"");
+        matches!(self, Self::Busy { held, left: Some(Duration::ZERO), .. } if *held == nobody)
+    }
+}
+
 fn number(reply: &[u8]) -> Option<u64> {
     std::str::from_utf8(reply).ok()?.parse().ok()
 }

@@ -66,10 +66,10 @@ pub(super) static RENEW_EACH: Script = script!(
 pub(super) mod jobs {
     use super::{LazyLock, Script};
 
-    const SIDES: [&str; 5] = ["d", "r", "x", "u", "i"];
+    const SIDES: [&str; 6] = ["d", "r", "x", "u", "i", "o"];
 
     pub(in super::super) static PUT: Script =
-        script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/put.lua");
+        script!(SIDES, "scripts/jobs/room.lua", "scripts/jobs/jobs.lua", "scripts/jobs/put.lua");
     pub(in super::super) static TAKE: Script =
         script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/take.lua");
     pub(in super::super) static KEEP: Script =

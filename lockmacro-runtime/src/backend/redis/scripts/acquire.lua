@@ -13,13 +13,32 @@
 -- returns  1 when granted, or the fence; else { time left in milliseconds, -1 without expiry; the
 --          value held }, and for who waits also { rank, -1 when too many wait; the time in
 --          microseconds }
+local LAPSED_AT_ONCE = 64
+
 local token, ttl, fenced, claim, places = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+
+-- How many places are taken. When all are, looks at some, from anywhere on, and clears away those
+-- that have lapsed.
+local function taken()
+  local count = redis.call('ZCARD', KEYS[2])
+  if count < places then
+    return count
+  end
+  local first = now_us() % count
+  for _, other in ipairs(redis.call('ZRANGE', KEYS[2], first, first + LAPSED_AT_ONCE - 1)) do
+    local deadline = record_of(other)
+    if not deadline or tonumber(deadline) * 1000 <= now_us() then
+      leave(other)
+    end
+  end
+  return redis.call('ZCARD', KEYS[2])
+end
 
 -- Takes a place, or refreshes the one it has; returns its rank.
 local function stand_in_line()
   local rank = redis.call('ZRANK', KEYS[2], token)
   if not rank then
-    rank = redis.call('ZCARD', KEYS[2])
+    rank = taken()
     if rank >= places then
       return -1
     end

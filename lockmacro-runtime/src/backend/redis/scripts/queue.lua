@@ -30,9 +30,8 @@ local function next_fence()
 end
 
 local function leave(token)
-  if redis.call('ZREM', KEYS[2], token) == 1 then
-    redis.call('HDEL', KEYS[3], token)
-  end
+  redis.call('ZREM', KEYS[2], token)
+  redis.call('HDEL', KEYS[3], token)
 end
 
 local function record_of(token)

@@ -12,6 +12,8 @@ leave(id)
 redis.call('ZREM', KEYS[4], id)
 if ARGV[2] == 'retry' then
   redis.call('HDEL', KEYS[1], id .. '#n')
+  -- A worker that had it, and was not heard of, is late now.
+  count(id .. '#t', 1)
   wait(id, 0)
 else
   forget(id)

@@ -2,15 +2,19 @@
 --
 -- KEYS[1]  the calls: a hash. A call has its arguments under its id, and under id#k the key of its
 --          lock, id#n how often it was tried, id#t how often it was taken, which tells its workers
---          apart, id#u when it is the only one of its key, id#e why it failed last
+--          apart, id#s when the end of so many was told, id#u when it is the only one of its key, id#e
+--          why it failed last
 -- KEYS[2]  who waits: a sorted set of ids by when they are due
 -- KEYS[3]  who is worked on: a sorted set of ids by when they go back unless their worker is heard of
 -- KEYS[4]  the dead letters: a sorted set of ids by when they were given up
 -- KEYS[5]  the only ones: a hash of ids by the keys of their locks
 -- KEYS[6]  workers with nothing to do: a sorted set of "number|channel" by when they look again
+-- KEYS[7]  calls that are over: a sorted set of ids by when nobody needs to know any more
 --
 -- All times are the server's, in milliseconds. What nobody has touched for 30 days is forgotten.
 local KEPT = 30 * 24 * 60 * 60 * 1000
+-- Who stores a call may not have been answered, and stores it again.
+local KNOWN = 30 * 1000
 
 -- A write first: a replica refuses the script then.
 redis.call('PEXPIRE', KEYS[1], KEPT)
@@ -29,7 +33,11 @@ local function touch()
 end
 
 local function forget(id)
-  redis.call('HDEL', KEYS[1], id, id .. '#k', id .. '#n', id .. '#t', id .. '#u', id .. '#e')
+  local fields = { id, id .. '#k', id .. '#n', id .. '#t', id .. '#s', id .. '#u', id .. '#e' }
+  redis.call('HDEL', KEYS[1], unpack(fields))
+  redis.call('ZREMRANGEBYSCORE', KEYS[7], '-inf', number(now))
+  redis.call('ZADD', KEYS[7], number(now + KNOWN), id)
+  redis.call('PEXPIRE', KEYS[7], KNOWN)
 end
 
 -- Changes a number of a call; what is none counts as 0.
@@ -43,9 +51,12 @@ local function count(field, by)
   return counted
 end
 
--- Whether a worker has the call that took it as the `nth`.
+-- Whether a call is still that of the worker that took it as the `nth`: nobody has taken it since, and
+-- its end was not told. Of one that went back, because its worker was not heard of, nobody else may
+-- count on its being run, as who finds the only one of a key does.
 local function is_taken(id, nth)
-  return redis.call('ZSCORE', KEYS[3], id) and redis.call('HGET', KEYS[1], id .. '#t') == nth
+  local taken, told, only = unpack(redis.call('HMGET', KEYS[1], id .. '#t', id .. '#s', id .. '#u'))
+  return taken == nth and told ~= nth and (not only or redis.call('ZSCORE', KEYS[3], id))
 end
 
 -- Has a call wait, and wakes who has nothing to do if it is due first.

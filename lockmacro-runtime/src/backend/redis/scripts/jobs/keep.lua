@@ -8,6 +8,7 @@ local id = ARGV[1]
 if not is_taken(id, ARGV[2]) then
   return 0
 end
+leave(id)
 redis.call('ZADD', KEYS[3], number(now + ARGV[3]), id)
 touch()
 return 1

@@ -1,4 +1,4 @@
--- Stores a call. Idempotent for an id.
+-- Stores a call. Idempotent for an id, also when the call is over since a short while.
 --
 -- ARGV[1]  its id
 -- ARGV[2]  in how many milliseconds it is due
@@ -6,7 +6,8 @@
 -- ARGV[4]  the key of its lock
 -- ARGV[5]  1 when a call that waits with the same key is enough
 -- ARGV[6]  how many may wait
--- returns  { the id under which it waits; in how many milliseconds that is due }, 0 when too many wait
+-- returns  { the id under which it waits; in how many milliseconds that is due, 0 for one that is over },
+--          0 when too many wait
 local id, delay, arguments, key, only, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 local there = redis.call('HEXISTS', KEYS[1], id) == 1 and id
@@ -17,6 +18,9 @@ end
 if there then
   local due = tonumber(redis.call('ZSCORE', KEYS[2], there)) or now
   return { there, math.max(due - now, 0) }
+end
+if redis.call('ZSCORE', KEYS[7], id) then
+  return { id, 0 }
 end
 if redis.call('ZCARD', KEYS[2]) >= tonumber(most) then
   return 0

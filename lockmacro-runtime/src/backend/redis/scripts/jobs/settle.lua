@@ -1,4 +1,4 @@
--- Ends the work on a call.
+-- Ends the work on a call. Idempotent until the call is taken again.
 --
 -- ARGV[1]  its id
 -- ARGV[2]  how often it was taken, by the worker's knowledge
@@ -7,11 +7,15 @@
 -- ARGV[5]  why it failed
 -- ARGV[6]  how many dead letters are kept
 -- returns  1, or 0 when it is not that worker's any more
-local id, how = ARGV[1], ARGV[3]
-if not is_taken(id, ARGV[2]) then
-  return 0
+local id, nth, how = ARGV[1], ARGV[2], ARGV[3]
+if not is_taken(id, nth) then
+  local told, taken = unpack(redis.call('HMGET', KEYS[1], id .. '#s', id .. '#t'))
+  local is_told = told == nth and taken == nth or redis.call('ZSCORE', KEYS[7], id)
+  return is_told and 1 or 0
 end
+leave(id)
 redis.call('ZREM', KEYS[3], id)
+redis.call('HSET', KEYS[1], id .. '#s', nth)
 if how == 'done' then
   forget(id)
 elseif how == 'back' then

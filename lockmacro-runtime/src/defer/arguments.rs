@@ -1,0 +1,121 @@
+//! The arguments of a deferred function, and how they are stored.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+/// A value that can be an argument of a deferred function, because serde can store and read it.
+///
+/// It is there for every type that implements serde's `Serialize` and `DeserializeOwned`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be stored for a deferred call",
+    label = "this argument is stored by serde until a worker calls the function",
+    note = "derive serde's `Serialize` and `Deserialize` for the types of your own in it, or take what it is made from, such \
+            as an id, and make it in the body"
+)]
+pub trait Storable: Serialize + DeserializeOwned + 'static {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + DeserializeOwned + 'static> Storable for T {}
+
+/// One argument of a deferred function: see [`argument`].
+#[derive(Debug)]
+pub struct Argument<T> {
+    name: &'static str,
+    write: fn(&T) -> serde_json::Result<String>,
+    read: fn(&str) -> serde_json::Result<T>,
+}
+
+/// An argument of a deferred function, by whose name errors are told.
+pub fn argument<T: Storable>(name: &'static str) -> Argument<T> {
+    Argument { name, write: serde_json::to_string::<T>, read: |text| serde_json::from_str(text) }
+}
+
+impl<T> Argument<T> {
+    fn write(&self, value: &T) -> Result<String, String> {
+        (self.write)(value).map_err(|error| self.unfit(&error))
+    }
+
+    fn read(&self, stored: &RawValue) -> Result<T, String> {
+        (self.read)(stored.get()).map_err(|error| self.unfit(&error))
+    }
+
+    fn unfit(&self, error: &serde_json::Error) -> String {
+        format!("`{}`: {error}", self.name)
+    }
+}
+
+/// All arguments of a function: a tuple of up to 16 times [`argument`].
+pub trait Arguments: Send + Sync + 'static + sealed::Sealed {
+    /// What the function is called with, as a tuple.
+    type Values;
+
+    #[doc(hidden)]
+    fn write(&self, values: &Self::Values) -> Result<String, String>;
+
+    #[doc(hidden)]
+    fn read(&self, stored: &str) -> Result<Self::Values, String>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// What is stored of each argument.
+fn parts<const COUNT: usize>(stored: &str) -> Result<[&RawValue; COUNT], String> {
+    let parts: Vec<&RawValue> = serde_json::from_str(stored).map_err(|error| error.to_string())?;
+    let count = parts.len();
+    parts.try_into().map_err(|_| format!("it has {COUNT}, and {count} are stored"))
+}
+
+macro_rules! tuples {
+    ([$($T:ident $nth:tt)*]) => {
+        impl<$($T: 'static),*> sealed::Sealed for ($(Argument<$T>,)*) {}
+
+        impl<$($T: 'static),*> Arguments for ($(Argument<$T>,)*) {
+            type Values = ($($T,)*);
+
+            fn write(&self, _values: &Self::Values) -> Result<String, String> {
+                let parts: &[String] = &[$(self.$nth.write(&_values.$nth)?),*];
+                Ok(format!("[{}]", parts.join(",")))
+            }
+
+            #[allow(non_snake_case)]
+            fn read(&self, stored: &str) -> Result<Self::Values, String> {
+                let [$($T),*] = parts(stored)?;
+                Ok(($(self.$nth.read($T)?,)*))
+            }
+        }
+    };
+    ([$($tuple:tt)*] $next:ident $nth:tt $($more:tt)*) => {
+        tuples!([$($tuple)*]);
+        tuples!([$($tuple)* $next $nth] $($more)*);
+    };
+}
+
+tuples!([] A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11 M 12 N 13 O 14 P 15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let none = ();
+        assert_eq!(none.write(&()).as_deref(), Ok("[]"));
+        assert_eq!(none.read("[]"), Ok(()));
+        let two = (argument::<u128>("id"), argument::<Option<String>>("note"));
+        let values = (u128::MAX, Some("a \"b\", [c]".to_owned()));
+        let stored = two.write(&values).expect("it is JSON");
+        assert_eq!(two.read(&stored), Ok(values));
+    }
+
+    #[test]
+    fn the_argument_that_does_not_fit_is_named() {
+        let two = (argument::<u64>("id"), argument::<String>("note"));
+        let unfit = |stored: &str| two.read(stored).expect_err("it does not fit");
+        assert!(unfit("[1,2]").starts_with("`note`: invalid type: integer"), "{}", unfit("[1,2]"));
+        assert_eq!(unfit("[1]"), "it has 2, and 1 are stored");
+        assert!(unfit("{").contains("expected"), "{}", unfit("{"));
+    }
+}

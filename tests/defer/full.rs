@@ -1,0 +1,82 @@
+//! Servers and queues that take no more.
+
+use lockmacro_runtime::defer::WAITING_MAX;
+use lockmacro_tests::Server;
+
+use super::*;
+
+/// Why a call is not stored.
+async fn refused(locks: &LockManager, busy: LockError, function: &DeferredFn<(u64,)>) -> String {
+    match function.clone().manager(locks).later(busy, (3,)).await {
+        LockError::Unavailable { reason, detail, .. } => format!("{reason:?}: {detail}"),
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_memory_refuses_calls_and_lets_go_of_those_it_has() {
+    let server = Server::with(&["--maxmemory-policy", "noeviction"]);
+    let (locks, calls) = (LockManager::connect(&server.url()).await.unwrap(), Calls::default());
+    let function = noting("f", &calls);
+    put(&locks, &function, 1).await;
+    let held = hold(&locks, "order:1").await;
+    let busy = busy(&locks, "order:1").await;
+    let mut admin = server.admin();
+    admin.configure("maxmemory", "1");
+    let refusal = refused(&locks, busy.clone(), &function).await;
+    assert!(refusal.starts_with("OutOfMemory: OOM "), "{refusal}");
+    assert_eq!(count(&locks, "f", JobState::Waiting).await, 1, "nothing of it is stored");
+
+    // Working calls off is what gives memory back.
+    let working = tokio::spawn(worker(&locks, &function).run());
+    calls.become_so_many(1).await;
+    nothing_is_left(&locks, "f").await;
+    admin.configure("maxmemory", "0");
+    let deferred = function.clone().manager(&locks).later(busy, (2,)).await;
+    assert!(matches!(deferred, LockError::Deferred { .. }), "{deferred:?}");
+    calls.become_so_many(2).await;
+    held.release().await.unwrap();
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn so_many_calls_of_a_function_wait_and_no_more() {
+    let server = Server::start();
+    let (locks, calls) = (LockManager::connect(&server.url()).await.unwrap(), Calls::default());
+    let (function, other) = (noting("f", &calls), noting("other", &calls));
+    let held = hold(&locks, "order:1").await;
+    let busy = busy(&locks, "order:1").await;
+    let mut admin = server.admin();
+    const STEP: usize = 10_000;
+    for first in (1..WAITING_MAX).step_by(STEP) {
+        let last = (first + STEP).min(WAITING_MAX) - 1;
+        admin.ask::<()>(&["EVAL", FILL, "1", DUE, &first.to_string(), &last.to_string()]);
+    }
+    let later = async || function.clone().manager(&locks).later(busy.clone(), (3,)).await;
+    assert!(matches!(later().await, LockError::Deferred { .. }), "one more has room");
+    let refusal = refused(&locks, busy.clone(), &function).await;
+    assert_eq!(refusal, "QueueFull: 1000000 calls of `f` wait already");
+    let waiting: usize = admin.ask(&["ZCARD", DUE]);
+    assert_eq!(waiting, WAITING_MAX);
+    // Another function's calls have a queue of their own.
+    let deferred = other.manager(&locks).later(busy.clone(), (3,)).await;
+    assert!(matches!(deferred, LockError::Deferred { .. }), "{deferred:?}");
+    // One that is worked off makes room.
+    admin.ask::<()>(&["ZREM", DUE, "1"]);
+    assert!(matches!(later().await, LockError::Deferred { .. }));
+    held.release().await.unwrap();
+}
+
+/// Who waits.
+const DUE: &str = "lm1:wd:{lm1:jobs:f}";
+/// Has calls wait, by number.
+const FILL: &str = "local calls = {}
+for id = ARGV[1], ARGV[2] do
+  calls[#calls + 1] = 9007199254740991
+  calls[#calls + 1] = id
+  if #calls == 2000 or id == tonumber(ARGV[2]) then
+    redis.call('ZADD', KEYS[1], unpack(calls))
+    calls = {}
+  end
+end";

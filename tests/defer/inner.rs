@@ -1,0 +1,97 @@
+//! Calls that are deferred inside of another one's body.
+
+use super::*;
+
+async fn a_call_that_is_deferred_inside_of_another_is_stored_once(backend: &Backend) {
+    let (locks, calls) = (backend.manager().await, Calls::default());
+    let (outer, inner, key) = (name("outer"), name("inner"), backend.key("order:1"));
+    let stored = noting(&inner, &calls).delay(LATER);
+    let tries = Calls::default();
+    let (manager, counted, its_key, its_inner) =
+        (locks.clone(), tries.clone(), key.clone(), stored.clone());
+    let function = DeferredFn::new(&*outer, (argument("number"),), move |(number,): (u64,)| {
+        let (manager, counted, key) = (manager.clone(), counted.clone(), its_key.clone());
+        let inner = its_inner.clone().manager(&manager);
+        async move {
+            counted.add(number);
+            // Twice with the same argument: two calls. And one with another.
+            for argument in [7, 7, 8] {
+                match Lock::new(key.as_str()).ttl(LATER).manager(&manager).acquire().await {
+                    Ok(lock) => lock.release().await?,
+                    Err(busy) => match inner.clone().later(busy, (argument,)).await {
+                        LockError::Deferred { .. } => {}
+                        other => return Err(other),
+                    },
+                }
+            }
+            // As `inner(id).await?` would have ended it.
+            Lock::new(key.as_str()).ttl(LATER).manager(&manager).acquire().await.map(drop)
+        }
+    });
+    let function = function.delay(SOON);
+    let held = hold(&locks, &key).await;
+    put(&locks, &function, 1).await;
+    let working = tokio::spawn(worker(&locks, &function).run());
+    eventually("tried again and again", IN_TIME, async || tries.all().len() >= 3).await;
+    assert_eq!(count(&locks, &inner, JobState::Waiting).await, 3, "one for each that was busy");
+    held.release().await.unwrap();
+    nothing_is_left(&locks, &outer).await;
+
+    let deferrer = locks.deferrer();
+    let page = deferrer.list(inner.as_str().into(), JobState::Waiting, 0, 9).await.unwrap();
+    for call in page.jobs {
+        assert!(deferrer.retry(inner.as_str().into(), call.id).await.unwrap());
+    }
+    let also_working = tokio::spawn(worker(&locks, &stored).run());
+    calls.become_so_many(3).await;
+    nothing_is_left(&locks, &inner).await;
+    let mut all = calls.all();
+    all.sort_unstable();
+    assert_eq!(all, [7, 7, 8]);
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    also_working.await.unwrap().unwrap();
+    forget(backend).await;
+}
+
+async fn what_is_deferred_inside_of_another_body_fails_that_one_if_it_is_passed_on(
+    backend: &Backend,
+) {
+    let (locks, calls) = (backend.manager().await, Calls::default());
+    let (outer, inner, key) = (name("outer"), name("inner"), backend.key("order:1"));
+    let stored = noting(&inner, &calls).delay(LATER);
+    let (manager, its_key, its_inner) = (locks.clone(), key.clone(), stored.manager(&locks));
+    let function = DeferredFn::new(&*outer, (argument("number"),), move |(number,): (u64,)| {
+        let (manager, key, inner) = (manager.clone(), its_key.clone(), its_inner.clone());
+        async move {
+            let lock = Lock::new(key).ttl(LATER).manager(&manager);
+            match lock.acquire().await {
+                Ok(lock) => lock.release().await,
+                Err(busy) => Err(inner.later(busy, (number,)).await),
+            }
+        }
+    });
+    let function = function.delay(SOON).attempts(2);
+    let held = hold(&locks, &key).await;
+    let id = put(&locks, &function, 1).await;
+    let working = tokio::spawn(worker(&locks, &function).run());
+    eventually("given up", IN_TIME, async || count(&locks, &outer, JobState::Dead).await == 1)
+        .await;
+    let deferrer = locks.deferrer();
+    let page = deferrer.list(outer.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
+    let error = page.jobs[0].error.clone().unwrap();
+    assert!(error.starts_with("deferred for ") && error.contains(&key), "{error}");
+    let page = deferrer.list(inner.as_str().into(), JobState::Waiting, 0, 9).await.unwrap();
+    assert_eq!(page.total, 1, "stored by the first try, and found by the second");
+    held.release().await.unwrap();
+    assert!(deferrer.remove(inner.as_str().into(), page.jobs[0].id.clone()).await.unwrap());
+    assert!(deferrer.remove(outer.as_str().into(), id).await.unwrap());
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    forget(backend).await;
+}
+
+lockmacro_tests::on_every_backend!(
+    a_call_that_is_deferred_inside_of_another_is_stored_once,
+    what_is_deferred_inside_of_another_body_fails_that_one_if_it_is_passed_on,
+);

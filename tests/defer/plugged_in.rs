@@ -1,0 +1,276 @@
+//! A queue of one's own, written from nothing but the documentation of `Deferrer`.
+
+use std::time::Instant;
+
+use lockmacro_runtime::Unavailability;
+use lockmacro_runtime::defer::{
+    Answer, Deferrer, Enough, Job, JobInfo, NewJob, Order, Page, Settled, Stored,
+};
+use lockmacro_tests::Server;
+use tokio::sync::Notify;
+
+use super::*;
+
+/// So many calls have a place.
+const MOST: usize = 3;
+
+/// The calls of all functions, in one list.
+#[derive(Debug, Default)]
+struct Shelf {
+    calls: Mutex<Vec<Call>>,
+    /// Ids of calls that are over.
+    over: Mutex<Vec<String>>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct Call {
+    job: Job,
+    state: JobState,
+    at: Instant,
+    unique: bool,
+    error: Option<String>,
+}
+
+impl Shelf {
+    fn put_now(&self, new: NewJob) -> Result<Stored, LockError> {
+        let (mut calls, now) = (self.calls.lock().unwrap(), Instant::now());
+        if self.over.lock().unwrap().contains(&new.id) {
+            return Ok(Stored { id: new.id, due: Duration::ZERO });
+        }
+        let enough = |call: &Call| {
+            let same = new.unique && call.unique && call.job.key == new.key;
+            let waits = call.state == JobState::Waiting && call.job.function == new.function;
+            call.job.id == new.id || (same && waits)
+        };
+        if let Some(there) = calls.iter().find(|call| enough(call)) {
+            let due = there.at.saturating_duration_since(now);
+            return Ok(Stored { id: there.job.id.clone(), due });
+        }
+        if calls.len() == MOST {
+            return Err(LockError::unavailable(Unavailability::QueueFull, "the shelf is full"));
+        }
+        let NewJob { function, id, arguments, key, delay, unique, .. } = new;
+        let job = Job { function, id: id.clone(), arguments, key, attempt: 0, taken: 0 };
+        let (state, at) = (JobState::Waiting, now + delay);
+        calls.push(Call { job, state, at, unique, error: None });
+        self.changed.notify_waiters();
+        Ok(Stored { id, due: delay })
+    }
+
+    /// What is due, and when to look again.
+    fn take_now(&self, order: &Order) -> (Vec<Job>, Instant) {
+        let (mut calls, now) = (self.calls.lock().unwrap(), Instant::now());
+        calls.sort_by_key(|call| call.at);
+        let (mut taken, mut again) = (Vec::new(), now + LATER);
+        for call in calls.iter_mut() {
+            if call.state == JobState::Dead || !order.functions.contains(&call.job.function) {
+                continue;
+            }
+            if call.at > now {
+                again = again.min(call.at);
+            } else if taken.len() < order.most {
+                call.job.attempt += 1;
+                call.job.taken += 1;
+                (call.state, call.at) = (JobState::Running, now + order.lease);
+                taken.push(call.job.clone());
+            }
+        }
+        (taken, again)
+    }
+
+    /// Changes a call, if there is one such; `None` of it removes it.
+    fn change(
+        &self,
+        is_it: impl Fn(&Call) -> bool,
+        change: impl FnOnce(&mut Call) -> Option<()>,
+    ) -> Answer<'_, bool> {
+        let mut calls = self.calls.lock().unwrap();
+        let place = calls.iter().position(is_it);
+        if let Some(place) = place
+            && change(&mut calls[place]).is_none()
+        {
+            self.over.lock().unwrap().push(calls.remove(place).job.id);
+        }
+        self.changed.notify_waiters();
+        Box::pin(async move { Ok(place.is_some()) })
+    }
+
+    /// Changes a call that a worker has.
+    fn its(
+        &self,
+        job: Job,
+        change: impl FnOnce(&mut Call) -> Option<()> + 'static,
+    ) -> Answer<'_, bool> {
+        let turn = |job: &Job| (job.function.clone(), job.id.clone(), job.taken);
+        let is_it =
+            move |call: &Call| call.state == JobState::Running && turn(&call.job) == turn(&job);
+        self.change(is_it, change)
+    }
+}
+
+impl Deferrer for Shelf {
+    fn put(&self, job: NewJob) -> Answer<'_, Stored> {
+        let stored = self.put_now(job);
+        Box::pin(async { stored })
+    }
+
+    fn take<'a>(&'a self, order: Order, mut enough: Enough<'a>) -> Answer<'a, Vec<Job>> {
+        Box::pin(async move {
+            loop {
+                let changed = self.changed.notified();
+                let (taken, again) = self.take_now(&order);
+                if !taken.is_empty() {
+                    return Ok(taken);
+                }
+                tokio::select! {
+                    () = &mut enough => return Ok(taken),
+                    () = changed => {}
+                    () = tokio::time::sleep_until(again.into()) => {}
+                }
+            }
+        })
+    }
+
+    fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
+        self.its(job, move |call| {
+            call.at = Instant::now() + lease;
+            Some(())
+        })
+    }
+
+    fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
+        self.its(job, move |call| {
+            let now = Instant::now();
+            (call.state, call.at) = (JobState::Waiting, now);
+            match how {
+                Settled::Done => return None,
+                Settled::Back => call.job.attempt -= 1,
+                Settled::Again { delay, error } => {
+                    (call.at, call.error) = (now + delay, Some(error))
+                }
+                Settled::Dead { error } => (call.state, call.error) = (JobState::Dead, Some(error)),
+            }
+            Some(())
+        })
+    }
+
+    fn list(&self, of: Arc<str>, state: JobState, first: usize, most: usize) -> Answer<'_, Page> {
+        let (mut calls, now) = (self.calls.lock().unwrap(), Instant::now());
+        calls.sort_by_key(|call| call.at);
+        let in_millis = |at: Instant| match at.checked_duration_since(now) {
+            Some(left) => left.as_millis() as i64,
+            None => -((now - at).as_millis() as i64),
+        };
+        let listed = calls.iter().filter(|call| call.job.function == of && call.state == state);
+        let jobs = listed.clone().skip(first).take(most).map(|call| JobInfo {
+            function: Arc::clone(&of),
+            id: call.job.id.clone(),
+            arguments: call.job.arguments.clone(),
+            key: call.job.key.clone(),
+            attempts: call.job.attempt,
+            error: call.error.clone(),
+            in_millis: in_millis(call.at),
+        });
+        let page = Page { total: listed.clone().count(), jobs: jobs.collect() };
+        Box::pin(async { Ok(page) })
+    }
+
+    fn retry(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+        let is_it = move |call: &Call| {
+            call.state != JobState::Running
+                && (&call.job.function, &call.job.id) == (&function, &id)
+        };
+        self.change(is_it, |call| {
+            (call.state, call.at, call.job.attempt) = (JobState::Waiting, Instant::now(), 0);
+            Some(())
+        })
+    }
+
+    fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+        let is_it = move |call: &Call| {
+            call.state != JobState::Running
+                && (&call.job.function, &call.job.id) == (&function, &id)
+        };
+        self.change(is_it, |_| None)
+    }
+}
+
+async fn a_queue_of_ones_own_keeps_the_calls(backend: &Backend) {
+    let shelf = Arc::new(Shelf::default());
+    let plugged_in = || {
+        let shelf: Arc<dyn Deferrer> = shelf.clone();
+        backend.manager_from(LockManager::builder().deferrer(shelf))
+    };
+    let (locks, other, calls) = (plugged_in().await, plugged_in().await, Calls::default());
+    let function = noting("f", &calls);
+    let working = tokio::spawn(worker(&other, &function).run());
+    put(&locks, &function, 1).await;
+    calls.become_so_many(1).await;
+    nothing_is_left(&locks, "f").await;
+
+    // What fails is tried again, given up, and tried again by a person.
+    let fails = Arc::new(Mutex::new(true));
+    let still = Arc::clone(&fails);
+    let failing = DeferredFn::new("g", (argument("number"),), move |(_,): (u64,)| {
+        let fails = *still.lock().unwrap();
+        async move { if fails { Err("out of stock") } else { Ok(()) } }
+    });
+    let failing = failing.delay(SOON).attempts(3);
+    let also_working = tokio::spawn(worker(&other, &failing).run());
+    let id = put(&locks, &failing, 2).await;
+    eventually("given up", IN_TIME, async || count(&locks, "g", JobState::Dead).await == 1).await;
+    let page = locks.deferrer().list("g".into(), JobState::Dead, 0, 1).await.unwrap();
+    assert_eq!((page.jobs[0].attempts, page.jobs[0].error.as_deref()), (3, Some("out of stock")));
+    *fails.lock().unwrap() = false;
+    assert!(locks.deferrer().retry("g".into(), id).await.unwrap());
+    nothing_is_left(&locks, "g").await;
+
+    // Calls that are alike are one, and a full queue says so.
+    let key = backend.key("order:1");
+    let held = hold(&locks, &key).await;
+    let busy = busy(&locks, &key).await;
+    let later = async |function: &DeferredFn<(u64,)>, number: u64| {
+        function.clone().delay(LATER).manager(&locks).later(busy.clone(), (number,)).await
+    };
+    for _click in 0..10 {
+        let deferred = later(&function.clone().unique(), 3).await;
+        assert!(matches!(deferred, LockError::Deferred { .. }), "{deferred:?}");
+    }
+    for number in 1..MOST as u64 {
+        assert!(matches!(later(&function, number).await, LockError::Deferred { .. }));
+    }
+    let full = later(&function, 9).await;
+    let LockError::Unavailable { reason, .. } = full else { panic!("{full:?}") };
+    assert_eq!(reason, Unavailability::QueueFull);
+    assert_eq!(count(&locks, "f", JobState::Waiting).await, MOST);
+    held.release().await.unwrap();
+    other.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    also_working.await.unwrap().unwrap();
+}
+
+lockmacro_tests::on_every_backend!(a_queue_of_ones_own_keeps_the_calls);
+
+#[tokio::test]
+async fn calls_can_be_kept_on_another_server_than_the_locks() {
+    let (here, there) = (Server::start(), Server::start());
+    let keeper = LockManager::connect(&there.url()).await.unwrap();
+    let builder = LockManager::builder().deferrer(keeper.deferrer());
+    let (locks, calls) = (builder.connect(&here.url()).await.unwrap(), Calls::default());
+    let function = noting("f", &calls);
+    put(&locks, &function, 1).await;
+    assert_eq!(count(&keeper, "f", JobState::Waiting).await, 1);
+    assert!(!here.admin().keys().iter().any(|key| key.contains("jobs")));
+    let working = tokio::spawn(worker(&locks, &function).run());
+    calls.become_so_many(1).await;
+    nothing_is_left(&keeper, "f").await;
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+}
+
+/// A Redlock has no queue of its own.
+#[tokio::test]
+async fn a_redlock_can_be_given_a_queue() {
+    a_queue_of_ones_own_keeps_the_calls(&Backend::redlock()).await;
+}

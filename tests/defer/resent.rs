@@ -1,0 +1,192 @@
+//! Requests that are sent again, because the answer was lost.
+
+use std::future::pending;
+
+use lockmacro_runtime::defer::{Job, JobInfo, Order, Settled};
+use lockmacro_tests::{Fault, Proxy, Server};
+
+use super::*;
+
+/// Every request for the calls of the function `f` has this word.
+const CALLS: &str = "lm1:jobs:f";
+/// Long enough for a request to be sent again before it, and for the call to be worked off.
+const HELD_UP: Duration = Duration::from_millis(1_500);
+
+/// A manager that asks through a network.
+async fn through(proxy: &Proxy) -> LockManager {
+    let builder = LockManager::builder().timeout(Duration::from_secs(4));
+    builder.connect(&proxy.url()).await.expect("it is there")
+}
+
+async fn take(locks: &LockManager, name: &str, lease: Duration) -> Job {
+    let order = Order { functions: vec![name.into()], most: 1, lease };
+    let mut taken = locks.deferrer().take(order, Box::pin(pending())).await.expect("taken");
+    taken.pop().expect("one")
+}
+
+async fn first(locks: &LockManager, name: &str, state: JobState) -> Option<JobInfo> {
+    let page = locks.deferrer().list(name.into(), state, 0, 1).await.expect("listed");
+    page.jobs.into_iter().next()
+}
+
+#[tokio::test]
+async fn a_call_that_is_stored_again_after_it_was_done_is_run_once() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let (locks, other) =
+        (through(&proxy).await, LockManager::connect(&server.url()).await.unwrap());
+    let calls = Calls::default();
+    let function = noting("f", &calls);
+    let working = tokio::spawn(worker(&other, &function).run());
+    // The server knows the scripts.
+    put(&locks, &function, 0).await;
+    calls.become_so_many(1).await;
+
+    // It is stored and done, and the caller asks again.
+    proxy.on_next(CALLS, Fault::LoseReply);
+    put(&locks, &function, 1).await;
+    assert!(proxy.orders_are_done());
+    calls.become_so_many(2).await;
+    // The first request arrives when the second one's call is done.
+    proxy.on_next(CALLS, Fault::HoldCommand(HELD_UP));
+    put(&locks, &function, 2).await;
+    calls.become_so_many(3).await;
+    proxy.held_commands_arrive().await;
+    nothing_is_left(&other, "f").await;
+    assert_eq!(calls.all(), [0, 1, 2], "each once");
+    other.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_call_that_got_lost_on_its_way_to_a_worker_is_due_again() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let (locks, other) =
+        (through(&proxy).await, LockManager::connect(&server.url()).await.unwrap());
+    let calls = Calls::default();
+    // It would be a dead letter if the first time counted.
+    let function = noting("f", &calls).attempts(1);
+    let short = Duration::from_millis(300);
+    put(&other, &function, 0).await;
+    let job = take(&other, "f", LATER).await;
+    assert!(other.deferrer().settle(job, Settled::Done).await.unwrap());
+
+    put(&other, &function, 1).await;
+    eventually("it is due", IN_TIME, async || {
+        first(&other, "f", JobState::Waiting).await.is_some_and(|call| call.in_millis < 0)
+    })
+    .await;
+    proxy.on_next(CALLS, Fault::CutReply);
+    let working = tokio::spawn(worker(&locks, &function).lease(short).run());
+    calls.become_so_many(1).await;
+    assert!(proxy.orders_are_done(), "its first answer was lost");
+    nothing_is_left(&other, "f").await;
+    assert_eq!(calls.all(), [1]);
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_end_that_is_told_twice_counts_once() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let (locks, other) =
+        (through(&proxy).await, LockManager::connect(&server.url()).await.unwrap());
+    let function = noting("f", &Calls::default());
+    let error = || "out of stock".to_owned();
+    let ends = [
+        // The server knows the scripts, then.
+        (Settled::Done, None),
+        (Settled::Done, None),
+        (Settled::Again { delay: LATER, error: error() }, Some((JobState::Waiting, 2))),
+        (Settled::Back, Some((JobState::Waiting, 1))),
+        (Settled::Dead { error: error() }, Some((JobState::Dead, 2))),
+    ];
+    for (nth, (how, left)) in ends.into_iter().enumerate() {
+        put(&other, &function, 1).await;
+        let back = take(&other, "f", LATER).await;
+        let once = Settled::Again { delay: Duration::ZERO, error: error() };
+        assert!(other.deferrer().settle(back, once).await.unwrap());
+        let job = take(&other, "f", LATER).await;
+        if nth > 0 {
+            proxy.on_next(CALLS, Fault::CutReply);
+        }
+        let told = locks.deferrer().settle(job.clone(), how.clone()).await;
+        assert_eq!(told, Ok(true), "{how:?}");
+        assert!(proxy.orders_are_done(), "{how:?}");
+        if let Some((state, attempts)) = left {
+            let call = first(&other, "f", state).await.expect("it is there");
+            assert_eq!((&call.id, call.attempts), (&job.id, attempts), "{how:?}");
+            assert!(other.deferrer().remove("f".into(), job.id).await.unwrap());
+        }
+        nothing_is_left(&other, "f").await;
+    }
+}
+
+/// Two calls, of which the first one's worker is not heard of any more, and it waits again.
+async fn given_back(locks: &LockManager, function: &DeferredFn<(u64,)>) -> (Job, Job) {
+    let name = function.name();
+    put(locks, function, 1).await;
+    let silent = take(locks, name, SOON).await;
+    put(locks, function, 2).await;
+    for state in [JobState::Running, JobState::Waiting] {
+        eventually("its time is over", IN_TIME, async || {
+            first(locks, name, state).await.is_some_and(|call| call.in_millis < 0)
+        })
+        .await;
+    }
+    let other = take(locks, name, LATER).await;
+    assert_ne!(silent.id, other.id, "the other one was due first");
+    let waits = first(locks, name, JobState::Waiting).await.expect("it waits");
+    assert_eq!(waits.id, silent.id);
+    (silent, other)
+}
+
+async fn a_late_worker_ends_its_call_unless_another_has_it(backend: &Backend) {
+    let (locks, name) = (backend.manager().await, name("late"));
+    let function = noting(&name, &Calls::default());
+    let deferrer = locks.deferrer();
+    let (silent, other) = given_back(&locks, &function).await;
+    assert!(deferrer.settle(silent, Settled::Done).await.unwrap(), "nobody else has begun it");
+    assert!(deferrer.settle(other, Settled::Done).await.unwrap());
+    nothing_is_left(&locks, &name).await;
+
+    // A person has it tried again, whatever the worker says.
+    let (silent, other) = given_back(&locks, &function).await;
+    assert!(deferrer.retry(name.as_str().into(), silent.id.clone()).await.unwrap());
+    assert!(!deferrer.keep(silent.clone(), LATER).await.unwrap());
+    assert!(!deferrer.settle(silent, Settled::Done).await.unwrap());
+    let retried = take(&locks, &name, LATER).await;
+    assert!(deferrer.settle(retried, Settled::Done).await.unwrap());
+    assert!(deferrer.settle(other, Settled::Done).await.unwrap());
+
+    // Heard of again, it goes on.
+    let (silent, other) = given_back(&locks, &function).await;
+    assert!(deferrer.keep(silent.clone(), LATER).await.unwrap());
+    assert_eq!(count(&locks, &name, JobState::Running).await, 2);
+    assert_eq!(count(&locks, &name, JobState::Waiting).await, 0);
+    assert!(deferrer.settle(silent, Settled::Done).await.unwrap());
+    assert!(deferrer.settle(other, Settled::Done).await.unwrap());
+    nothing_is_left(&locks, &name).await;
+    forget(backend).await;
+}
+
+async fn a_late_worker_does_not_end_what_others_count_on(backend: &Backend) {
+    let (locks, name) = (backend.manager().await, name("count-on"));
+    let function = noting(&name, &Calls::default()).unique();
+    let deferrer = locks.deferrer();
+    let (silent, other) = given_back(&locks, &function).await;
+    // Somebody may have been told that it is run later.
+    assert!(!deferrer.settle(silent, Settled::Done).await.unwrap());
+    assert!(deferrer.settle(other, Settled::Done).await.unwrap());
+    let again = take(&locks, &name, LATER).await;
+    assert!(deferrer.settle(again, Settled::Done).await.unwrap());
+    nothing_is_left(&locks, &name).await;
+    forget(backend).await;
+}
+
+lockmacro_tests::on_every_backend!(
+    a_late_worker_ends_its_call_unless_another_has_it,
+    a_late_worker_does_not_end_what_others_count_on,
+);

@@ -1,0 +1,106 @@
+//! Ends that cannot be told at once.
+
+use std::sync::atomic::AtomicUsize;
+
+use lockmacro_runtime::Unavailability;
+use lockmacro_runtime::defer::{
+    Answer, Deferrer, Enough, Job, NewJob, Order, Page, Settled, Stored,
+};
+use tokio::time::Instant;
+
+use super::*;
+
+/// What a worker has that nothing else is said to.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// Calls that are kept in memory, whose ends are not taken note of for a while.
+#[derive(Debug)]
+struct Deaf {
+    calls: Arc<dyn Deferrer>,
+    /// So often their lease is made longer before that.
+    deaf_for: usize,
+    /// How often it was since the first end that was told.
+    kept: Mutex<Option<usize>>,
+    /// How many ends were told in vain.
+    in_vain: AtomicUsize,
+}
+
+impl Deferrer for Deaf {
+    fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
+        if let Some(kept) = &mut *self.kept.lock().unwrap() {
+            *kept += 1;
+        }
+        self.calls.keep(job, lease)
+    }
+
+    fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
+        if *self.kept.lock().unwrap().get_or_insert(0) < self.deaf_for {
+            self.in_vain.fetch_add(1, Ordering::Relaxed);
+            let error = LockError::unavailable(Unavailability::Timeout, "it is deaf");
+            return Box::pin(async { Err(error) });
+        }
+        self.calls.settle(job, how)
+    }
+
+    fn put(&self, job: NewJob) -> Answer<'_, Stored> {
+        self.calls.put(job)
+    }
+
+    fn take<'a>(&'a self, order: Order, enough: Enough<'a>) -> Answer<'a, Vec<Job>> {
+        self.calls.take(order, enough)
+    }
+
+    fn list(&self, of: Arc<str>, state: JobState, first: usize, most: usize) -> Answer<'_, Page> {
+        self.calls.list(of, state, first, most)
+    }
+
+    fn retry(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+        self.calls.retry(function, id)
+    }
+
+    fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+        self.calls.remove(function, id)
+    }
+}
+
+/// Runs one call, until it is over or was begun twice; gives how often it was begun, and told in vain.
+async fn run(deaf_for: usize) -> (usize, usize) {
+    let calls = LockManager::memory().deferrer();
+    let (kept, in_vain) = (Mutex::new(None), AtomicUsize::new(0));
+    let deaf = Arc::new(Deaf { calls, deaf_for, kept, in_vain });
+    let plugged_in: Arc<dyn Deferrer> = deaf.clone();
+    let locks = LockManager::builder().deferrer(plugged_in).memory();
+    let calls = Calls::default();
+    let function = noting("f", &calls);
+    put(&locks, &function, 1).await;
+    let workers = [worker(&locks, &function).run(), worker(&locks, &function).run()];
+    let [one, two] = workers.map(tokio::spawn);
+    let start = Instant::now();
+    loop {
+        tokio::time::sleep(SOON).await;
+        // A lease to tell it, and one that was kept shortly before.
+        assert!(start.elapsed() < LEASE * 2 + LEASE / 2, "it is kept for ever");
+        let there = count(&locks, "f", JobState::Running).await
+            + count(&locks, "f", JobState::Waiting).await;
+        if there == 0 || calls.all().len() > 1 {
+            break;
+        }
+    }
+    one.abort();
+    two.abort();
+    (calls.all().len(), deaf.in_vain.load(Ordering::Relaxed))
+}
+
+/// Two leases go by until then, at most one after the body has ended.
+#[tokio::test(start_paused = true)]
+async fn a_call_is_kept_while_its_end_is_being_told() {
+    let (begun, in_vain) = run(2).await;
+    assert_eq!(begun, 1, "nobody else has taken it");
+    assert!(in_vain > 1, "it was told in vain {in_vain} times");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_end_cannot_be_told_is_run_again_in_the_end() {
+    let (begun, _) = run(usize::MAX).await;
+    assert_eq!(begun, 2);
+}
