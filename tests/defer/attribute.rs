@@ -66,7 +66,7 @@ fn next_id() -> u64 {
 
 async fn a_busy_call_is_told_when_it_is_due_and_is_run_later(backend: &Backend) {
     let _turn = TURN.lock().await;
-    let manager = backend.manager().await;
+    let manager = manager(backend).await;
     *LOCKS.lock().unwrap() = Some(manager.clone());
     let id = next_id();
     let note = Note { text: "checked".to_owned(), lines: vec![1, 2, 3] };
@@ -105,7 +105,7 @@ async fn a_busy_call_is_told_when_it_is_due_and_is_run_later(backend: &Backend) 
 
 async fn every_shape_of_function_is_run_later(backend: &Backend) {
     let _turn = TURN.lock().await;
-    let manager = backend.manager().await;
+    let manager = manager(backend).await;
     *LOCKS.lock().unwrap() = Some(manager.clone());
     let id = next_id();
     let keys = ["report:", "count:", "export:"].map(|key| format!("{key}{id}"));

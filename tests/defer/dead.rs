@@ -1,9 +1,13 @@
 //! Calls that no worker can run.
 
+use std::future::pending;
+
+use lockmacro_runtime::defer::Order;
+
 use super::*;
 
 async fn arguments_that_do_not_fit_are_a_dead_letter_at_once(backend: &Backend) {
-    let (locks, name) = (backend.manager().await, name("unfit"));
+    let (locks, name) = (manager(backend).await, name("unfit"));
     // What an earlier version of the program has stored.
     let before = DeferredFn::new(&*name, (argument("number"),), |(_,): (u64,)| async {
         Ok::<(), LockError>(())
@@ -26,7 +30,7 @@ async fn arguments_that_do_not_fit_are_a_dead_letter_at_once(backend: &Backend) 
 }
 
 async fn a_function_that_a_worker_does_not_know_is_left_to_one_that_does(backend: &Backend) {
-    let (locks, calls) = (backend.manager().await, Calls::default());
+    let (locks, calls) = (manager(backend).await, Calls::default());
     let (known, unknown) = (name("known"), name("unknown"));
     let (function, other) = (noting(&known, &calls), noting(&unknown, &calls));
     put(&locks, &other, 1).await;
@@ -44,7 +48,40 @@ async fn a_function_that_a_worker_does_not_know_is_left_to_one_that_does(backend
     forget(backend).await;
 }
 
+async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_letter(backend: &Backend) {
+    let (locks, calls) = (manager(backend).await, Calls::default());
+    let deferrer = locks.deferrer();
+    // Two attempts, and one more, because one may have got lost on its way to a worker.
+    for (deaths, is_run) in [(2, true), (3, false)] {
+        let name = name("fatal");
+        let function = noting(&name, &calls).attempts(2);
+        put(&locks, &function, deaths).await;
+        for _ in 0..deaths {
+            let order = Order { functions: vec![name.as_str().into()], most: 1, lease: SOON };
+            let taken = deferrer.take(order, Box::pin(pending())).await.unwrap();
+            assert_eq!(taken.len(), 1, "and its worker is not heard of any more");
+        }
+        let working = tokio::spawn(worker(&locks, &function).run());
+        if is_run {
+            calls.become_so_many(1).await;
+        } else {
+            let dead = async || count(&locks, &name, JobState::Dead).await == 1;
+            eventually("given up", IN_TIME, dead).await;
+            let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
+            assert_eq!(page.jobs[0].error.as_deref(), Some("its worker died in every attempt"));
+            let id = page.jobs[0].id.clone();
+            assert!(deferrer.remove(name.as_str().into(), id).await.unwrap());
+        }
+        nothing_is_left(&locks, &name).await;
+        working.abort();
+    }
+    assert_eq!(calls.all(), [2], "a dead letter is not run");
+    locks.shutdown(IN_TIME).await.unwrap();
+    forget(backend).await;
+}
+
 lockmacro_tests::on_every_backend!(
+    a_call_whose_workers_die_in_every_attempt_is_a_dead_letter,
     arguments_that_do_not_fit_are_a_dead_letter_at_once,
     a_function_that_a_worker_does_not_know_is_left_to_one_that_does,
 );

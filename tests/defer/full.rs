@@ -16,7 +16,7 @@ async fn refused(locks: &LockManager, busy: LockError, function: &DeferredFn<(u6
 #[tokio::test]
 async fn a_server_without_memory_refuses_calls_and_lets_go_of_those_it_has() {
     let server = Server::with(&["--maxmemory-policy", "noeviction"]);
-    let (locks, calls) = (LockManager::connect(&server.url()).await.unwrap(), Calls::default());
+    let (locks, calls) = (connect(&server).await, Calls::default());
     let function = noting("f", &calls);
     put(&locks, &function, 1).await;
     let held = hold(&locks, "order:1").await;
@@ -43,7 +43,7 @@ async fn a_server_without_memory_refuses_calls_and_lets_go_of_those_it_has() {
 #[tokio::test]
 async fn so_many_calls_of_a_function_wait_and_no_more() {
     let server = Server::start();
-    let (locks, calls) = (LockManager::connect(&server.url()).await.unwrap(), Calls::default());
+    let (locks, calls) = (connect(&server).await, Calls::default());
     let (function, other) = (noting("f", &calls), noting("other", &calls));
     let held = hold(&locks, "order:1").await;
     let busy = busy(&locks, "order:1").await;

@@ -3,7 +3,7 @@
 use super::*;
 
 async fn a_call_that_is_deferred_inside_of_another_is_stored_once(backend: &Backend) {
-    let (locks, calls) = (backend.manager().await, Calls::default());
+    let (locks, calls) = (manager(backend).await, Calls::default());
     let (outer, inner, key) = (name("outer"), name("inner"), backend.key("order:1"));
     let stored = noting(&inner, &calls).delay(LATER);
     let tries = Calls::default();
@@ -57,7 +57,7 @@ async fn a_call_that_is_deferred_inside_of_another_is_stored_once(backend: &Back
 async fn what_is_deferred_inside_of_another_body_fails_that_one_if_it_is_passed_on(
     backend: &Backend,
 ) {
-    let (locks, calls) = (backend.manager().await, Calls::default());
+    let (locks, calls) = (manager(backend).await, Calls::default());
     let (outer, inner, key) = (name("outer"), name("inner"), backend.key("order:1"));
     let stored = noting(&inner, &calls).delay(LATER);
     let (manager, its_key, its_inner) = (locks.clone(), key.clone(), stored.manager(&locks));

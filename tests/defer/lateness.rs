@@ -11,7 +11,7 @@ const LATE: Duration = Duration::from_millis(50);
 const ROUNDS: usize = 20;
 
 async fn calls_are_begun_when_they_are_due_and_not_at_a_beat(backend: &Backend) {
-    let (locks, other) = (backend.manager().await, backend.manager().await);
+    let (locks, other) = (manager(backend).await, manager(backend).await);
     let (name, key) = (name("late"), backend.key("order:1"));
     let begun = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&begun);

@@ -7,7 +7,7 @@ use super::*;
 #[tokio::test]
 async fn what_is_no_call_is_removed_and_the_others_are_run() {
     let server = Server::start();
-    let (locks, calls) = (LockManager::connect(&server.url()).await.unwrap(), Calls::default());
+    let (locks, calls) = (connect(&server).await, Calls::default());
     let function = noting("f", &calls);
     put(&locks, &function, 1).await;
     let mut admin = server.admin();
@@ -45,7 +45,7 @@ async fn what_is_no_call_is_removed_and_the_others_are_run() {
 #[tokio::test]
 async fn a_queue_that_is_of_another_type_holds_up_no_other() {
     let server = Server::start();
-    let (locks, calls) = (LockManager::connect(&server.url()).await.unwrap(), Calls::default());
+    let (locks, calls) = (connect(&server).await, Calls::default());
     let (function, broken) = (noting("f", &calls), noting("broken", &calls));
     server.admin().ask::<()>(&["SET", "lm1:wd:{lm1:jobs:broken}", "text"]);
     put(&locks, &function, 1).await;

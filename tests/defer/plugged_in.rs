@@ -200,7 +200,7 @@ async fn a_queue_of_ones_own_keeps_the_calls(backend: &Backend) {
     let shelf = Arc::new(Shelf::default());
     let plugged_in = || {
         let shelf: Arc<dyn Deferrer> = shelf.clone();
-        backend.manager_from(LockManager::builder().deferrer(shelf))
+        backend.manager_from(patient().deferrer(shelf))
     };
     let (locks, other, calls) = (plugged_in().await, plugged_in().await, Calls::default());
     let function = noting("f", &calls);
@@ -255,8 +255,8 @@ lockmacro_tests::on_every_backend!(a_queue_of_ones_own_keeps_the_calls);
 #[tokio::test]
 async fn calls_can_be_kept_on_another_server_than_the_locks() {
     let (here, there) = (Server::start(), Server::start());
-    let keeper = LockManager::connect(&there.url()).await.unwrap();
-    let builder = LockManager::builder().deferrer(keeper.deferrer());
+    let keeper = connect(&there).await;
+    let builder = patient().deferrer(keeper.deferrer());
     let (locks, calls) = (builder.connect(&here.url()).await.unwrap(), Calls::default());
     let function = noting("f", &calls);
     put(&locks, &function, 1).await;

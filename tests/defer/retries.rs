@@ -17,7 +17,7 @@ fn failing(name: &str, failures: u32) -> (DeferredFn<(u64,)>, Arc<AtomicU32>) {
 }
 
 async fn a_call_that_fails_is_tried_again(backend: &Backend) {
-    let (locks, name) = (backend.manager().await, name("again"));
+    let (locks, name) = (manager(backend).await, name("again"));
     let (function, tries) = failing(&name, 3);
     let working = tokio::spawn(worker(&locks, &function).run());
     put(&locks, &function, 1).await;
@@ -29,7 +29,7 @@ async fn a_call_that_fails_is_tried_again(backend: &Backend) {
 }
 
 async fn a_call_that_fails_too_often_is_a_dead_letter_with_its_error(backend: &Backend) {
-    let (locks, name) = (backend.manager().await, name("dead"));
+    let (locks, name) = (manager(backend).await, name("dead"));
     let (function, tries) = failing(&name, 3);
     let function = function.attempts(3);
     let working = tokio::spawn(worker(&locks, &function).run());
@@ -52,7 +52,7 @@ async fn a_call_that_fails_too_often_is_a_dead_letter_with_its_error(backend: &B
 }
 
 async fn a_panic_is_a_failure(backend: &Backend) {
-    let (locks, name) = (backend.manager().await, name("panic"));
+    let (locks, name) = (manager(backend).await, name("panic"));
     let function = DeferredFn::new(&*name, (argument("number"),), |(number,): (u64,)| async move {
         assert_ne!(number, 13, "bad luck");
         Ok::<(), LockError>(())
@@ -71,7 +71,7 @@ async fn a_panic_is_a_failure(backend: &Backend) {
 }
 
 async fn an_error_that_the_return_type_cannot_tell_is_a_failure(backend: &Backend) {
-    let (locks, name) = (backend.manager().await, name("silent"));
+    let (locks, name) = (manager(backend).await, name("silent"));
     let manager = locks.clone();
     let silent = DeferredFn::new(&*name, (argument("number"),), move |(_,): (u64,)| {
         let manager = manager.clone();
@@ -93,7 +93,7 @@ async fn an_error_that_the_return_type_cannot_tell_is_a_failure(backend: &Backen
 }
 
 async fn a_body_that_goes_on_without_an_inner_lock_is_done(backend: &Backend) {
-    let (locks, calls, name) = (backend.manager().await, Calls::default(), name("inner"));
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("inner"));
     let (manager, noted, key) = (locks.clone(), calls.clone(), backend.key("outer"));
     let function = DeferredFn::new(&*name, (argument("number"),), move |(number,): (u64,)| {
         let (manager, noted, key) = (manager.clone(), noted.clone(), key.clone());
@@ -119,7 +119,7 @@ async fn a_body_that_goes_on_without_an_inner_lock_is_done(backend: &Backend) {
 
 async fn a_call_that_is_busy_again_is_stored_once_whatever_its_arguments(backend: &Backend) {
     type Stock = std::collections::HashMap<String, u64>;
-    let (locks, name, key) = (backend.manager().await, name("map"), backend.key("busy"));
+    let (locks, name, key) = (manager(backend).await, name("map"), backend.key("busy"));
     let (manager, its_name, its_key) = (locks.clone(), name.clone(), key.clone());
     // As the attribute writes it.
     fn function(name: String, key: String, manager: LockManager) -> DeferredFn<(Stock,)> {

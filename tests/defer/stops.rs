@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::*;
 
 async fn a_worker_that_is_stopped_gives_back_what_is_not_done(backend: &Backend) {
-    let (locks, calls, name) = (backend.manager().await, Calls::default(), name("stopped"));
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("stopped"));
     let noted = calls.clone();
     let stuck = DeferredFn::new(&*name, (argument("number"),), move |(number,): (u64,)| {
         noted.add(number);
@@ -36,7 +36,7 @@ async fn a_worker_that_is_stopped_gives_back_what_is_not_done(backend: &Backend)
 }
 
 async fn a_worker_that_is_stopped_waits_for_what_is_nearly_done(backend: &Backend) {
-    let (locks, calls, name) = (backend.manager().await, Calls::default(), name("nearly"));
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("nearly"));
     let noted = calls.clone();
     let (begun, has_begun) = tokio::sync::watch::channel(false);
     let slow = DeferredFn::new(&*name, (argument("number"),), move |(number,): (u64,)| {
@@ -61,7 +61,7 @@ async fn a_worker_that_is_stopped_waits_for_what_is_nearly_done(backend: &Backen
 }
 
 async fn so_many_run_at_once(backend: &Backend) {
-    let (locks, name) = (backend.manager().await, name("bound"));
+    let (locks, name) = (manager(backend).await, name("bound"));
     let running = Arc::new(Mutex::new((0_u32, 0_u32, 0_u32)));
     let counted = Arc::clone(&running);
     let function = DeferredFn::new(&*name, (argument("number"),), move |(_,): (u64,)| {
@@ -92,7 +92,7 @@ async fn so_many_run_at_once(backend: &Backend) {
 }
 
 async fn a_call_that_takes_longer_than_its_lease_stays_with_its_worker(backend: &Backend) {
-    let (locks, calls, name) = (backend.manager().await, Calls::default(), name("long"));
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("long"));
     let noted = calls.clone();
     let long = DeferredFn::new(&*name, (argument("number"),), move |(number,): (u64,)| {
         noted.add(number);
@@ -112,7 +112,7 @@ async fn a_call_that_takes_longer_than_its_lease_stays_with_its_worker(backend: 
 }
 
 async fn a_call_whose_lock_is_gone_with_the_manager_goes_back(backend: &Backend) {
-    let (locks, name) = (backend.manager().await, name("shut-down"));
+    let (locks, name) = (manager(backend).await, name("shut-down"));
     let (begun, mut has_begun) = tokio::sync::watch::channel(false);
     let manager = locks.clone();
     let function = DeferredFn::new(&*name, (argument("number"),), move |(_,): (u64,)| {
@@ -129,7 +129,7 @@ async fn a_call_whose_lock_is_gone_with_the_manager_goes_back(backend: &Backend)
     has_begun.wait_for(|begun| *begun).await.unwrap();
     locks.shutdown(IN_TIME).await.unwrap();
     working.await.unwrap().unwrap();
-    let other = backend.manager().await;
+    let other = super::manager(backend).await;
     let page = other.deferrer().list(name.as_str().into(), JobState::Waiting, 0, 1).await.unwrap();
     assert_eq!(page.jobs[0].attempts, 0, "as if it had not been taken");
     assert!(other.deferrer().remove(name.as_str().into(), page.jobs[0].id.clone()).await.unwrap());
@@ -137,7 +137,7 @@ async fn a_call_whose_lock_is_gone_with_the_manager_goes_back(backend: &Backend)
 }
 
 async fn a_call_that_went_to_another_worker_is_settled_by_that_one(backend: &Backend) {
-    let (locks, name) = (backend.manager().await, name("handed-on"));
+    let (locks, name) = (manager(backend).await, name("handed-on"));
     let function = noting(&name, &Calls::default());
     put(&locks, &function, 5).await;
     let deferrer = locks.deferrer();

@@ -69,7 +69,7 @@ async fn run(deaf_for: usize) -> (usize, usize) {
     let (kept, in_vain) = (Mutex::new(None), AtomicUsize::new(0));
     let deaf = Arc::new(Deaf { calls, deaf_for, kept, in_vain });
     let plugged_in: Arc<dyn Deferrer> = deaf.clone();
-    let locks = LockManager::builder().deferrer(plugged_in).memory();
+    let locks = patient().deferrer(plugged_in).memory();
     let calls = Calls::default();
     let function = noting("f", &calls);
     put(&locks, &function, 1).await;

@@ -3,7 +3,7 @@
 use super::*;
 
 async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
-    let (locks, calls, name) = (backend.manager().await, Calls::default(), name("clicks"));
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("clicks"));
     let function = noting(&name, &calls).unique();
     let key = backend.key("order:42");
     let held = hold(&locks, &key).await;

@@ -44,7 +44,7 @@ impl Drop for Process {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
     let server = Server::start();
-    let locks = LockManager::connect(&server.url()).await.unwrap();
+    let locks = connect(&server).await;
     let record = tempfile::NamedTempFile::new().expect("a file");
     let function = DeferredFn::new("noted", (argument("number"),), |(_,): (u64,)| async {})
         .delay(Duration::from_millis(1));
@@ -108,7 +108,7 @@ fn connections(admin: &mut Admin) -> usize {
 async fn no_call_is_lost_when_a_server_that_saves_is_killed() {
     let saving = ["--appendonly", "yes", "--appendfsync", "always"];
     let mut server = Server::with(&saving);
-    let (locks, calls) = (LockManager::connect(&server.url()).await.unwrap(), Calls::default());
+    let (locks, calls) = (connect(&server).await, Calls::default());
     let (go_on, gate) = tokio::sync::watch::channel(false);
     let noted = calls.clone();
     let function = DeferredFn::new("f", (argument("number"),), move |(number,): (u64,)| {

@@ -39,7 +39,7 @@ async fn a_node_that_comes_back_as_another_one_does_not_vote() {
     let proxy = Proxy::to(nodes.0[0].port());
     proxy.refuse(true);
     let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
-    let builder = LockManager::builder().durable().timeout(ms(400));
+    let builder = LockManager::builder().durable().timeout(SOON);
     let manager = builder.redlock(urls).await.expect("two of three");
     proxy.refuse(false);
     nodes.0[1].kill();
@@ -51,7 +51,7 @@ async fn a_node_that_becomes_another_one_does_not_vote_any_more() {
     let mut nodes = Nodes::start(3);
     let proxy = Proxy::to(nodes.0[2].port());
     let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
-    let builder = LockManager::builder().durable().timeout(ms(400));
+    let builder = LockManager::builder().durable().timeout(SOON);
     let manager = builder.redlock(urls).await.expect("all are there");
     proxy.lead_to(nodes.0[0].port());
     proxy.cut();
@@ -63,7 +63,8 @@ async fn a_node_that_becomes_another_one_does_not_vote_any_more() {
 async fn never_granted_by_twins(manager: &LockManager) {
     let start = std::time::Instant::now();
     loop {
-        let error = lock(manager).acquire().await.expect_err("one server has two names");
+        let error =
+            lock(manager).wait(ms(200)).acquire().await.expect_err("one server has two names");
         if error.to_string().contains("are one server") {
             return assert!(replies(&error)[0].error.is_none(), "{error}");
         }
@@ -85,7 +86,7 @@ async fn a_majority_is_enough_to_connect_and_a_dead_node_is_taken_in_later() {
     };
     assert!(granted().await);
     nodes.0[1].kill();
-    let builder = LockManager::builder().durable().timeout(ms(300));
+    let builder = LockManager::builder().durable().timeout(ms(2_000));
     let error = builder.redlock(nodes.urls()).await.expect_err("one of three");
     let said: Vec<_> = replies(&error).iter().map(|reply| reply.error.is_some()).collect();
     assert_eq!(said, [false, true, true], "{error}");

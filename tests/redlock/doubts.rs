@@ -85,10 +85,9 @@ async fn a_token_that_arrives_late_is_taken_away_by_who_still_waits() {
     let nodes = Nodes::start(3);
     let proxy = Proxy::to(nodes.0[2].port());
     let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
-    let builder = LockManager::builder().durable().timeout(ms(400));
-    let manager = builder.redlock(urls).await.expect("all are there");
+    let manager = LockManager::builder().durable().redlock(urls).await.expect("all are there");
     nodes.hold(&[0, 1], "somebody else's");
-    proxy.on_next("SET", Fault::HoldCommand(ms(1_500)));
+    proxy.on_next("SET", Fault::HoldLastCommand(ms(2_500)));
     let waiting = tokio::spawn(lock(&manager).wait(LONG).acquire());
     proxy.held_commands_arrive().await;
     // The first one stays taken.

@@ -69,8 +69,7 @@ async fn a_late_withdrawal_does_not_take_away_a_later_grant() {
     let nodes = Nodes::start(3);
     let proxy = Proxy::to(nodes.0[2].port());
     let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
-    let builder = LockManager::builder().durable().timeout(ms(400));
-    let manager = builder.redlock(urls).await.expect("all are there");
+    let manager = LockManager::builder().durable().redlock(urls).await.expect("all are there");
     let warm = lock(&manager).acquire().await.expect("free");
     warm.release().await.expect("released");
     nodes.hold(&[0, 1], "somebody else's");

@@ -55,7 +55,7 @@ impl Split {
             std::future::ready(labels == (Some("one".to_owned()), Some("two".to_owned())))
         };
         eventually("each has one node", SOON, split).await;
-        self.far.iter().for_each(|far| far.delay(ms(10)));
+        self.far.iter().for_each(|far| far.delay(ms(50)));
         asking
     }
 }

@@ -133,12 +133,7 @@ async fn a_primary_that_still_answers_is_left_when_its_sentinels_name_another() 
     let locks = manager(&group).await;
     let held = lock(&locks).acquire().await.expect("free");
     let other = Server::start();
-    let port = other.port().to_string();
-    for sentinel in &group.sentinels {
-        let mut admin = sentinel.admin();
-        admin.ask::<()>(&["SENTINEL", "REMOVE", "main"]);
-        admin.ask::<()>(&["SENTINEL", "MONITOR", "main", "127.0.0.1", &port, "2"]);
-    }
+    group.names(&other);
     let lost = timeout(FAILOVER, held.lost()).await.expect("told");
     assert_eq!(lost.cause(), LossCause::Taken);
     lock(&locks).acquire().await.expect("free").release().await.expect("held");

@@ -66,6 +66,17 @@ impl Group {
         format!("redis-sentinel://{}/{NAME}", hosts.join(","))
     }
 
+    /// Has the sentinels name another server, whatever becomes of the first.
+    pub fn names(&self, server: &Server) {
+        let (port, quorum) =
+            (server.port().to_string(), (self.sentinels.len() / 2 + 1).to_string());
+        for sentinel in &self.sentinels {
+            let mut admin = sentinel.admin();
+            admin.ask::<()>(&["SENTINEL", "REMOVE", NAME]);
+            admin.ask::<()>(&["SENTINEL", "MONITOR", NAME, "127.0.0.1", &port, &quorum]);
+        }
+    }
+
     /// Which of the servers most sentinels take for the primary.
     pub fn primary(&self) -> usize {
         let mut votes = [0; 3];

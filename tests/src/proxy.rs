@@ -30,6 +30,9 @@ pub enum Fault {
     /// The command, and all after it on that connection, reaches the server that much later, also
     /// when the client has given the connection up. Other connections are not held up.
     HoldCommand(Duration),
+    /// The same, and what comes after it on that connection never reaches the server, as when the
+    /// client aborts the connection.
+    HoldLastCommand(Duration),
 }
 
 /// A TCP proxy in front of a server, on a runtime of its own.
@@ -204,7 +207,7 @@ async fn commands(
                 return Ok(());
             }
             match fault {
-                Some(Fault::HoldCommand(time)) => {
+                Some(Fault::HoldCommand(time) | Fault::HoldLastCommand(time)) => {
                     tokio::time::sleep(time).await;
                     *pending.lock().expect("the pending fault") = fault;
                 }
@@ -213,6 +216,9 @@ async fn commands(
             }
             wait_while_stalled(&mut stalled).await;
             to.write_all(&bytes).await?;
+            if matches!(fault, Some(Fault::HoldLastCommand(_))) {
+                return std::future::pending().await;
+            }
         }
         // The server ends the connection when it has done what was sent before.
         to.shutdown().await?;
@@ -242,7 +248,9 @@ async fn replies(
             Some(Fault::LoseReply) => std::future::pending().await,
             Some(Fault::CutReply | Fault::CutCommand) => return Ok(()),
             Some(Fault::DelayReply(time)) => tokio::time::sleep(time).await,
-            Some(Fault::HoldCommand(_)) => drop(state.held.fetch_sub(1, Ordering::SeqCst)),
+            Some(Fault::HoldCommand(_) | Fault::HoldLastCommand(_)) => {
+                state.held.fetch_sub(1, Ordering::SeqCst);
+            }
             None => {}
         }
         wait_while_stalled(&mut stalled).await;
@@ -259,7 +267,7 @@ impl State {
             parts.any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
         })?;
         let (_, fault) = orders.remove(found);
-        if matches!(fault, Fault::HoldCommand(_)) {
+        if matches!(fault, Fault::HoldCommand(_) | Fault::HoldLastCommand(_)) {
             self.held.fetch_add(1, Ordering::SeqCst);
         }
         Some(fault)

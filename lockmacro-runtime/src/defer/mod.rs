@@ -68,7 +68,6 @@ pub type Enough<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// A call to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct NewJob {
     /// The function's name, the same in every process.
     pub function: Arc<str>,

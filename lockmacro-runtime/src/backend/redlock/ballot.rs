@@ -86,7 +86,7 @@ pub(super) struct Withdrawal {
     ballot: Arc<Ballot>,
     pub(super) node: usize,
     /// The last of them. One of a later attempt may be granted meanwhile.
-    pub(super) last: u64,
+    last: u64,
 }
 
 impl Ballot {
@@ -144,23 +144,31 @@ impl Ballot {
         nodes
     }
 
-    /// The tokens up to `last` that a node may have, and of each whether its request has its answer, or
-    /// never gets it: else the request may arrive after whatever is sent now.
-    pub(super) fn tokens_at(&self, node: usize, last: u64) -> Vec<(u64, bool)> {
+    /// The tokens that a node may have, and of each whether its request has its answer, or never gets
+    /// it: else the request may arrive after whatever is sent now.
+    pub(super) fn tokens_at(&self, node: usize) -> Vec<(u64, bool)> {
+        self.tokens_up_to(self.token(), node)
+    }
+
+    fn tokens_up_to(&self, last: u64, node: usize) -> Vec<(u64, bool)> {
         let state = self.state();
         let theirs = |trace: &&Trace| trace.node == node && trace.token <= last;
         let theirs = state.traces.iter().filter(theirs);
         theirs.map(|trace| (trace.token, trace.fate != Fate::OnItsWay)).collect()
     }
 
-    /// Waits for the answers of a node to what was asked there with tokens up to `last`. They may not
-    /// come in time when the node hangs, or the runtime of who has asked stands still.
-    pub(super) async fn landed(&self, node: usize, last: u64, within: Duration) {
+    /// Waits for the answers of a node to what was asked there. They may not come in time when the node
+    /// hangs, or the runtime of who has asked stands still.
+    pub(super) async fn landed(&self, node: usize, within: Duration) {
+        self.landed_up_to(self.token(), node, within).await;
+    }
+
+    async fn landed_up_to(&self, last: u64, node: usize, within: Duration) {
         let landed = async {
             loop {
                 let mut landed = pin!(self.landed.notified());
                 landed.as_mut().enable();
-                if self.tokens_at(node, last).iter().all(|(_, landed)| *landed) {
+                if self.tokens_up_to(last, node).iter().all(|(_, landed)| *landed) {
                     return;
                 }
                 landed.await;
@@ -278,6 +286,24 @@ impl Drop for OnItsWay {
     }
 }
 
+impl Withdrawal {
+    /// As [`Ballot::landed`].
+    pub(super) async fn landed(&self, within: Duration) {
+        self.ballot.landed_up_to(self.last, self.node, within).await;
+    }
+
+    /// What can be withdrawn now: nothing of it arrives any more, or may at any time.
+    pub(super) fn tokens(&self) -> Vec<u64> {
+        let tokens = self.ballot.tokens_up_to(self.last, self.node);
+        tokens.into_iter().filter(|(_, landed)| *landed).map(|(token, _)| token).collect()
+    }
+
+    /// Takes note of the answer that a token is gone.
+    pub(super) fn gone(&self, token: u64) {
+        self.ballot.gone(self.node, token);
+    }
+}
+
 impl Drop for Withdrawal {
     fn drop(&mut self) {
         self.ballot.state().withdrawing.retain(|node| *node != self.node);
@@ -307,21 +333,21 @@ mod tests {
         let (ballot, paper) = begun();
         let request = ballot.sends(2, 1, &paper).unwrap();
         ballot.close();
-        ballot.landed(1, 1, SOON).await;
-        let mut landing = Box::pin(ballot.landed(2, 1, SOON));
+        ballot.landed(1, SOON).await;
+        let mut landing = Box::pin(ballot.landed(2, SOON));
         assert!(futures::poll!(&mut landing).is_pending());
         assert_eq!(ballot.sends(0, 1, &paper).unwrap_err(), Withheld::Late);
         request.landed(true);
         landing.await;
-        assert_eq!((ballot.traced(), ballot.tokens_at(2, 1)), (vec![2], vec![(1, true)]));
+        assert_eq!((ballot.traced(), ballot.tokens_at(2)), (vec![2], vec![(1, true)]));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_nobody_polls_holds_up_no_release_for_ever() {
         let (ballot, paper) = begun();
         let _request = ballot.sends(0, 1, &paper).unwrap();
-        ballot.landed(0, 1, SOON).await;
-        assert_eq!(ballot.tokens_at(0, 1), [(1, false)]);
+        ballot.landed(0, SOON).await;
+        assert_eq!(ballot.tokens_at(0), [(1, false)]);
     }
 
     #[test]
@@ -348,7 +374,7 @@ mod tests {
         let request = ballot.sends(0, 1, &paper).unwrap();
         ballot.gone(0, 1);
         request.landed(true);
-        assert_eq!(ballot.tokens_at(0, 1), [(1, true)]);
+        assert_eq!(ballot.tokens_at(0), [(1, true)]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -362,9 +388,10 @@ mod tests {
         first.landed(false);
         assert_eq!(ballot.begin(), 2);
         let second = ballot.sends(0, 2, &paper).unwrap();
-        ballot.landed(0, withdrawal.last, SOON).await;
+        // It does not wait for the second either.
+        assert!(futures::poll!(Box::pin(withdrawal.landed(SOON))).is_ready());
         second.landed(true);
-        assert_eq!(ballot.tokens_at(withdrawal.node, withdrawal.last), []);
+        assert_eq!((withdrawal.tokens(), ballot.holders()), (vec![], vec![0]));
         drop(withdrawal);
         assert_eq!(ballot.withdraws().len(), 1);
     }

@@ -29,7 +29,7 @@ impl Redlock {
             let ballot = &ballot;
             (nth, async move {
                 // It may be a runtime that stands still which has asked.
-                ballot.landed(nth, ballot.token(), BRIEF).await;
+                ballot.landed(nth, BRIEF).await;
                 self.release_at(nth, claim, ballot).await
             })
         }));
@@ -55,8 +55,7 @@ impl Redlock {
         ballot: &Ballot,
     ) -> Result<Released, LockError> {
         let (redis, in_use) = (&self.nodes.all[nth].redis, ballot.token());
-        let tokens = ballot.tokens_at(nth, in_use);
-        let mut round = Round::new(tokens.into_iter().map(|(token, landed)| {
+        let mut round = Round::new(ballot.tokens_at(nth).into_iter().map(|(token, landed)| {
             let paper = claim.paper(token);
             (nth, async move {
                 let found = if token == in_use {
@@ -88,10 +87,9 @@ impl Redlock {
         let ballot = claim.ballot();
         ballot.close();
         let mut round = Round::new(ballot.withdraws().into_iter().map(|withdrawal| {
-            let (nodes, ballot) = (Arc::clone(&self.nodes), Arc::clone(&ballot));
             // Each token of the acquisition is derived from the same one.
             let whose = claim.paper(0);
-            (withdrawal.node, nodes.withdraw(withdrawal, ballot, whose))
+            (withdrawal.node, Arc::clone(&self.nodes).withdraw(withdrawal, whose))
         }));
         let until = Instant::now() + BRIEF;
         while let Ok(Some(_)) = timeout_at(until, round.next()).await {}
@@ -102,19 +100,17 @@ impl Redlock {
 impl Nodes {
     /// Takes the tokens of attempts in vain away from a node, all at once. Each of them is sent once: it
     /// is not asked with again, so nobody minds when one arrives late.
-    async fn withdraw(self: Arc<Self>, withdrawal: Withdrawal, ballot: Arc<Ballot>, whose: Claim) {
-        let Withdrawal { node, last, .. } = withdrawal;
-        let redis = &self.all[node].redis;
+    async fn withdraw(self: Arc<Self>, withdrawal: Withdrawal, whose: Claim) {
+        let redis = &self.all[withdrawal.node].redis;
         // What was asked has an end of its own.
-        ballot.landed(node, last, redis.answer() * 2).await;
-        let tokens = ballot.tokens_at(node, last).into_iter().filter(|(_, landed)| *landed);
-        let mut round = Round::new(tokens.map(|(token, _)| {
+        withdrawal.landed(redis.answer() * 2).await;
+        let mut round = Round::new(withdrawal.tokens().into_iter().map(|token| {
             let (key, of_it) = (&whose.key, whose.token.nth(token));
-            (node, async move { (token, redis.withdraw(key, &of_it).await) })
+            (withdrawal.node, async move { (token, redis.withdraw(key, &of_it).await) })
         }));
         while let Some((_, (token, answer))) = round.next().await {
             if answer.is_ok() {
-                ballot.gone(node, token);
+                withdrawal.gone(token);
             }
         }
     }

@@ -13,12 +13,15 @@ if not is_taken(id, nth) then
   local is_told = told == nth and taken == nth or redis.call('ZSCORE', KEYS[7], id)
   return is_told and 1 or 0
 end
-leave(id)
-redis.call('ZREM', KEYS[3], id)
-redis.call('HSET', KEYS[1], id .. '#s', nth)
+if redis.call('ZREM', KEYS[3], id) == 0 then
+  leave(id)
+end
 if how == 'done' then
   forget(id)
-elseif how == 'back' then
+  return 1
+end
+redis.call('HSET', KEYS[1], id .. '#s', nth)
+if how == 'back' then
   count(id .. '#n', -1)
   wait(id, 0)
 else
