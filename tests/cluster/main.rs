@@ -15,9 +15,9 @@ use lockmacro_tests::{Cluster, eventually};
 use tokio::sync::OnceCell;
 
 /// A ttl that never ends within a test.
-const LONG: Duration = Duration::from_secs(60);
-/// Far below `LONG`, far above what a loaded machine needs.
-const SOON: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(600);
+/// Far below `LONG`, far above what a loaded machine needs, also for a failover.
+const SOON: Duration = Duration::from_secs(60);
 
 type Locked<T> = Result<T, LockError>;
 

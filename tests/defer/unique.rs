@@ -43,4 +43,23 @@ async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
     forget(backend).await;
 }
 
-lockmacro_tests::on_every_backend!(a_thousand_busy_clicks_are_one_call);
+/// An application may seed its random numbers, in every process alike.
+async fn calls_of_processes_that_seed_alike_are_two(backend: &Backend) {
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("seeded"));
+    let function = noting(&name, &calls).delay(LATER);
+    fastrand::seed(42);
+    let one = put(&locks, &function, 1).await;
+    fastrand::seed(42);
+    let other = put(&locks, &function, 2).await;
+    assert_ne!(one, other);
+    assert_eq!(count(&locks, &name, JobState::Waiting).await, 2);
+    for id in [one, other] {
+        assert!(locks.deferrer().remove(name.as_str().into(), id).await.unwrap());
+    }
+    forget(backend).await;
+}
+
+lockmacro_tests::on_every_backend!(
+    a_thousand_busy_clicks_are_one_call,
+    calls_of_processes_that_seed_alike_are_two,
+);

@@ -1,6 +1,6 @@
 //! Locks that somebody took away, and what a release says of them.
 
-use lockmacro_runtime::{Lock, LockError, LossCause, Unavailability};
+use lockmacro_runtime::{Lock, LockError, LockManager, LossCause, Unavailability};
 use lockmacro_tests::{Admin, Server, eventually};
 
 use crate::{KEY, LONG, Locked, SOON, lock, manager, ms, works};
@@ -66,7 +66,8 @@ async fn a_release_of_a_lock_taken_in_mid_lease_is_never_ok() {
     let server = Server::start();
     let mut admin = server.admin();
     for round in 0..20 {
-        let manager = manager(&server.url()).await;
+        let builder = LockManager::builder().timeout(LONG);
+        let manager = builder.connect(&server.url()).await.expect("there");
         let guard = lock(&manager).acquire().await.expect("free");
         admin.ask::<()>(&["SET", KEY, "somebody", "PX", "60000"]);
         cut_connections(&mut admin);

@@ -173,8 +173,8 @@ async fn a_renewal_keeps_the_fence() {
     let server = Server::start();
     let manager = LockManager::connect(&server.url()).await.expect("there");
     let (guard, fence) =
-        renewed(&manager, "order:42", ms(600)).acquire_fenced().await.expect("free");
-    tokio::time::sleep(ms(1_000)).await;
+        renewed(&manager, "order:42", ms(1_500)).acquire_fenced().await.expect("free");
+    tokio::time::sleep(ms(1_700)).await;
     assert_eq!(guard.fence(), Some(fence));
     assert_eq!(server.admin().get("lm1:wf:{order:42}"), Some(fence.to_string()));
     guard.release().await.expect("released");

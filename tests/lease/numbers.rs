@@ -162,7 +162,7 @@ async fn losses_are_counted_by_cause() {
         });
         let _ = body.await;
     }
-    let taken = named(&manager, name).ttl(ms(600)).renew().run(async {
+    let taken = named(&manager, name).ttl(ms(3_000)).renew().run(async {
         server.admin().ask::<()>(&["FLUSHALL"]);
         std::future::pending::<Locked<()>>().await
     });

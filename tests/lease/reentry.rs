@@ -298,7 +298,7 @@ async fn entering_again_is_no_traffic() {
 async fn a_lock_that_is_taken_away_stops_the_inner_body_too() {
     let server = Server::start();
     let manager = LockManager::connect(&server.url()).await.expect("there");
-    let outer = renewed(&manager, "order:42", ms(600)).on_lost(OnLost::Error).run(async {
+    let outer = renewed(&manager, "order:42", ms(2_000)).on_lost(OnLost::Error).run(async {
         server.admin().ask::<()>(&["DEL", "order:42"]);
         let inner = lock(&manager, "order:42").run(std::future::pending::<Locked<()>>());
         assert_eq!(cause(inner.await), LossCause::Taken);

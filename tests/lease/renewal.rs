@@ -42,8 +42,8 @@ async fn a_lock_without_a_ttl_is_renewed(backend: &Backend) {
     let guard = Lock::new(&*key).manager(&manager).acquire().await.expect("free");
     assert!(guard.remaining() > ms(29_000) && guard.remaining() < ms(30_000));
     // 30 s are too long to watch; a shorter lease shows that somebody renews it.
-    let short = renewed(&manager, &backend.key("short"), ms(600)).acquire().await.expect("free");
-    tokio::time::sleep(ms(1_500)).await;
+    let short = renewed(&manager, &backend.key("short"), ms(1_200)).acquire().await.expect("free");
+    tokio::time::sleep(ms(2_000)).await;
     assert!(short.is_held());
     short.release().await.expect("still ours");
     guard.release().await.expect("still ours");
@@ -65,15 +65,15 @@ async fn a_renewed_sync_body_keeps_its_lock(backend: &Backend) {
     let name = key.clone();
     let (begun, began) = tokio::sync::oneshot::channel();
     let working = lockmacro_tests::on_a_plain_thread(move || {
-        renewed(&manager, &name, ms(600)).run_blocking(|| {
+        renewed(&manager, &name, ms(1_200)).run_blocking(|| {
             begun.send(()).expect("the test goes on");
-            std::thread::sleep(ms(1_800));
+            std::thread::sleep(ms(2_600));
             Locked::Ok(7)
         })
     });
     let watching = async {
         began.await.expect("the body begins");
-        tokio::time::sleep(ms(1_200)).await;
+        tokio::time::sleep(ms(1_700)).await;
         assert!(left(&rival, &key).await.is_some());
     };
     assert_eq!(tokio::join!(working, watching).0, Ok(7));
@@ -81,10 +81,10 @@ async fn a_renewed_sync_body_keeps_its_lock(backend: &Backend) {
 
 async fn a_body_that_blocks_its_runtime_is_renewed_all_the_same(backend: &Backend) {
     let manager = backend.manager().await;
-    let result = renewed(&manager, &backend.key("order:42"), ms(600)).run(async {
+    let result = renewed(&manager, &backend.key("order:42"), ms(1_200)).run(async {
         tokio::task::yield_now().await;
         // Nothing else of this thread runs meanwhile.
-        std::thread::sleep(ms(1_800));
+        std::thread::sleep(ms(2_600));
         tokio::task::yield_now().await;
         Locked::Ok(7)
     });
@@ -120,9 +120,9 @@ async fn renewals_whose_answers_are_lost_are_tried_again_until_the_deadline() {
         let manager = LockManager::connect(&proxy.url()).await.expect("there");
         warm_up(&manager).await;
         proxy.on_next("EVALSHA", fault);
-        let result = in_time(renewed(&manager, "order:42", ms(600)).run(async {
+        let result = in_time(renewed(&manager, "order:42", ms(1_200)).run(async {
             eventually("a renewal fails", SOON, async || proxy.orders_are_done()).await;
-            tokio::time::sleep(ms(900)).await;
+            tokio::time::sleep(ms(1_600)).await;
             Locked::Ok(7)
         }));
         assert_eq!(result.await, Ok(7), "{fault:?}");
@@ -134,9 +134,9 @@ async fn a_server_that_forgets_its_scripts_renews_all_the_same() {
     let server = Server::start();
     let mut admin = server.admin();
     let manager = LockManager::connect(&server.url()).await.expect("there");
-    let result = in_time(renewed(&manager, "order:42", ms(600)).run(async {
+    let result = in_time(renewed(&manager, "order:42", ms(1_200)).run(async {
         let start = Instant::now();
-        while start.elapsed() < ms(1_800) {
+        while start.elapsed() < ms(2_600) {
             admin.ask::<()>(&["SCRIPT", "FLUSH"]);
             tokio::time::sleep(ms(20)).await;
         }
@@ -173,7 +173,7 @@ async fn a_long_lease_delays_no_short_one() {
     let long = long.acquire().await.expect("free");
     // The task that renews sleeps until 20 s from now, unless it is woken.
     tokio::time::sleep(ms(50)).await;
-    let short = renewed(&manager, "short", ms(600)).acquire().await.expect("free");
-    tokio::time::sleep(ms(1_500)).await;
+    let short = renewed(&manager, "short", ms(1_200)).acquire().await.expect("free");
+    tokio::time::sleep(ms(2_000)).await;
     assert!(short.is_held() && long.is_held());
 }

@@ -15,7 +15,7 @@ use crate::*;
 #[tokio::test]
 async fn too_few_replicas_are_told_in_time_and_nothing_is_left() {
     let servers = with_replicas(1).await;
-    let manager = patient(&servers[0], 2, ms(200)).await;
+    let manager = patient(&servers[0], 2, ms(1_000)).await;
     let ran = AtomicBool::new(false);
     let start = Instant::now();
     let body = async {
@@ -23,7 +23,7 @@ async fn too_few_replicas_are_told_in_time_and_nothing_is_left() {
         Locked::Ok(())
     };
     let result = lock(&manager).run(body).await;
-    assert!(start.elapsed() >= ms(200) && start.elapsed() < SOON, "{:?}", start.elapsed());
+    assert!(start.elapsed() >= ms(1_000) && start.elapsed() < SOON, "{:?}", start.elapsed());
     // It is given back before it is told.
     assert_eq!(servers[0].admin().keys(), Vec::<String>::new());
     let error = result.expect_err("one replica is no two");
@@ -101,7 +101,7 @@ async fn a_lock_that_is_handed_over_is_acknowledged_before_its_body_starts() {
 #[tokio::test]
 async fn who_waits_is_told_of_too_few_replicas_and_the_next_one_gets_its_turn() {
     let servers = with_replicas(1).await;
-    let (holder, waiter) = (plain(&servers[0]).await, patient(&servers[0], 2, ms(100)).await);
+    let (holder, waiter) = (plain(&servers[0]).await, patient(&servers[0], 2, ms(1_000)).await);
     let guard = lock(&holder).acquire().await.expect("free");
     let short_of = tokio::spawn(lock(&waiter).wait(LONG).acquire());
     let mut admin = servers[0].admin();

@@ -13,9 +13,9 @@ use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::{Server, eventually};
 
 /// A ttl that never ends within a test.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(600);
 /// Far below `LONG`, far above what a loaded machine needs.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 /// For how long a lock is handed over until it is confirmed.
 const CLAIM: Duration = Duration::from_secs(5);
 
@@ -27,10 +27,9 @@ const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// One that waits for so many replicas. Those that are there answer within a second on a loaded
-/// machine; the ttl allows for more.
+/// One that waits for so many replicas, for longer than a loaded machine needs.
 async fn manager(primary: &Server, acks: u32) -> LockManager {
-    patient(primary, acks, Duration::from_secs(1)).await
+    patient(primary, acks, SOON).await
 }
 
 async fn patient(primary: &Server, acks: u32, timeout: Duration) -> LockManager {

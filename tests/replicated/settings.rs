@@ -38,7 +38,7 @@ async fn what_has_no_replicas_is_refused_in_plain_words() {
 #[tokio::test]
 async fn the_url_goes_before_the_builder_and_neither_costs_a_plain_lock_anything() {
     let servers = with_replicas(1).await;
-    let url = format!("{}?replicated=1", servers[0].url());
+    let url = format!("{}?replicated=1&replicated_timeout=60s", servers[0].url());
     let builder = LockManager::builder().replicated(2, ms(20));
     let manager = builder.connect(&url).await.expect("there");
     lock(&manager).acquire().await.expect("one is enough").release().await.expect("held");

@@ -8,7 +8,7 @@ use crate::*;
 async fn several_keys_are_acknowledged_or_all_given_back() {
     let servers = with_replicas(1).await;
     let keys = ["account:1", "account:2", "account:3"];
-    let too_few = patient(&servers[0], 2, ms(100)).await;
+    let too_few = patient(&servers[0], 2, ms(1_000)).await;
     let enough = manager(&servers[0], 1).await;
     assert_eq!(short(Lock::many(keys).ttl(LONG).manager(&too_few).acquire().await), (1, 2));
     assert_eq!(servers[0].admin().keys(), Vec::<String>::new());
@@ -37,7 +37,7 @@ async fn several_keys_are_acknowledged_or_all_given_back() {
 #[tokio::test]
 async fn in_a_cluster_the_replicas_of_each_key_are_waited_for() {
     let cluster = Cluster::start(2, 1).await;
-    let url = format!("{}?replicated=1&replicated_timeout=1s", cluster.url());
+    let url = format!("{}?replicated=1&replicated_timeout=3s", cluster.url());
     let locks = LockManager::connect(&url).await.expect("there");
     let keys: Vec<String> = (0..2)
         .map(|node| (0..).map(|n| format!("account:{n}")).find(|key| cluster.owner(key) == node))

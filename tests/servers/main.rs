@@ -11,9 +11,9 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
 
 /// A ttl that never ends within a test.
-const LONG: Duration = Duration::from_secs(60);
-/// Far below `LONG`, far above what a loaded machine needs.
-const SOON: Duration = Duration::from_secs(5);
+const LONG: Duration = Duration::from_secs(600);
+/// Far below `LONG`, far above what a loaded machine needs, also for a failover.
+const SOON: Duration = Duration::from_secs(120);
 
 const KEY: &str = "order:42";
 

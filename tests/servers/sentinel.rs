@@ -4,14 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lockmacro_runtime::{LossCause, Unavailability};
-use lockmacro_tests::{Group, Server, eventually};
+use lockmacro_tests::{Group, Server, eventually, with_replicas};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::*;
-
-/// A failover, and what a loaded machine adds.
-const FAILOVER: Duration = Duration::from_secs(25);
 
 async fn manager(group: &Group) -> LockManager {
     LockManager::connect(&group.url()).await.expect("there is a primary")
@@ -19,10 +16,9 @@ async fn manager(group: &Group) -> LockManager {
 
 #[tokio::test]
 async fn who_holds_a_lock_that_a_new_primary_does_not_know_is_told_at_once() {
-    let mut group = Group::start().await;
+    let mut group = Group::alone(Server::start(), "", &[]);
     let locks = manager(&group).await;
     // One is renewed and would be asked about in 20 s; nobody would ask about the other.
-    group.cut_off(&[1, 2]).await;
     let renewed = Lock::new("renewed").ttl(LONG).renew().manager(&locks);
     let fixed = lock(&locks);
     let (renewed, fixed) = (renewed.acquire().await.expect("free"), fixed.acquire().await);
@@ -38,10 +34,9 @@ async fn who_holds_a_lock_that_a_new_primary_does_not_know_is_told_at_once() {
         (fixed, renewed.lost().await)
     });
     group.servers[0].kill();
-    for replica in &group.servers[1..] {
-        replica.resume();
-    }
-    let (fixed, renewed) = timeout(FAILOVER, lost).await.expect("told").expect("no panic");
+    let other = Server::start();
+    group.names(&other);
+    let (fixed, renewed) = timeout(SOON, lost).await.expect("told").expect("no panic");
     let Err(LockError::Lost(fixed)) = fixed else { panic!("{fixed:?}") };
     assert_eq!((fixed.cause(), renewed.cause()), (LossCause::Taken, LossCause::Taken));
     // And it can be had again.
@@ -50,19 +45,21 @@ async fn who_holds_a_lock_that_a_new_primary_does_not_know_is_told_at_once() {
 
 #[tokio::test]
 async fn a_lock_that_the_new_primary_knows_is_kept() {
-    let group = Group::start().await;
+    let mut servers = with_replicas(1).await;
+    let (replica, primary) = (servers.pop().expect("two"), servers.pop().expect("one"));
+    let group = Group::alone(primary, "", &[]);
     let locks = manager(&group).await;
     let held = lock(&locks).acquire().await.expect("free");
-    let waiting = tokio::spawn(lock(&locks).wait(FAILOVER * 2).acquire());
+    let waiting = tokio::spawn(lock(&locks).wait(SOON * 2).acquire());
+    let mut admin = replica.admin();
+    eventually("the replica knows", SOON, || std::future::ready(admin.get(KEY).is_some())).await;
     // It stands still with all its connections open.
-    let mut replica = group.servers[1].admin();
-    eventually("the replica knows", SOON, || std::future::ready(replica.get(KEY).is_some())).await;
     group.servers[0].pause();
-    let mut admin = group.has_failed_over().await;
-    assert!(admin.get(KEY).is_some());
+    admin.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
+    group.names(&replica);
     assert_eq!(held.check(), Ok(()));
     drop(held);
-    let next = timeout(FAILOVER, waiting).await.expect("served").expect("no panic");
+    let next = timeout(SOON, waiting).await.expect("served").expect("no panic");
     next.expect("served").release().await.expect("still held");
     eventually("nothing is left", SOON, || std::future::ready(admin.keys().is_empty())).await;
     group.servers[0].resume();
@@ -71,6 +68,8 @@ async fn a_lock_that_the_new_primary_knows_is_kept() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
     let group = Group::start().await;
+    // What was given back on the old primary stays on the new one for that long.
+    let ttl = Duration::from_secs(5);
     let over = Arc::new(AtomicBool::new(false));
     let served = Arc::new(AtomicUsize::new(0));
     let inside: Arc<[AtomicUsize; 3]> = Arc::default();
@@ -84,21 +83,24 @@ async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
             while afterwards < 3 {
                 let key = format!("order:{}", nth % 3);
                 let last = over.load(Ordering::SeqCst);
-                let lock = Lock::new(key).ttl(SOON).wait(FAILOVER * 2).manager(&locks);
-                let mut ran = false;
-                let result = lock.run(async {
-                    ran = true;
+                let lock = Lock::new(key).ttl(ttl).wait(SOON * 2).manager(&locks);
+                let guard = match lock.acquire().await {
+                    Ok(guard) => guard,
+                    Err(LockError::Unavailable { .. }) => continue,
+                    // Whose body never began has lost nothing.
+                    Err(other) => panic!("{other}"),
+                };
+                let body = async {
                     // Who began before may hold a lock of the old primary.
                     let alone = last.then(|| Inside::enter(&inside[nth % 3]));
                     sleep(Duration::from_millis(1)).await;
                     drop(alone);
                     Ok(())
-                });
-                match result.await {
+                };
+                match guard.run(body).await {
                     Ok(()) if last => afterwards += 1,
                     Ok(()) => _ = served.fetch_add(1, Ordering::SeqCst),
-                    Err(LockError::Lost(_)) if ran => {}
-                    Err(LockError::Unavailable { .. }) => {}
+                    Err(LockError::Lost(_)) => {}
                     Err(other) => panic!("{other}"),
                 }
             }
@@ -108,7 +110,7 @@ async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
     eventually("there is load", SOON, || async { served.load(Ordering::SeqCst) > 100 }).await;
     group.fail_over();
     let mut admin = group.has_failed_over().await;
-    eventually("the old primary gives up", FAILOVER, || {
+    eventually("the old primary gives up", SOON, || {
         // It ends all its connections then.
         let info = group.servers[0].admin().send::<String>(&["INFO", "replication"]);
         std::future::ready(info.is_ok_and(|info| info.contains("role:slave")))
@@ -120,7 +122,7 @@ async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
             worker.expect("no panic");
         }
     };
-    timeout(FAILOVER, everybody).await.expect("everybody is served");
+    timeout(SOON, everybody).await.expect("everybody is served");
     for key in admin.keys() {
         // What was given back on the server of before may be here until it ends.
         assert_ne!(admin.ask::<i64>(&["PTTL", &key]), -1, "{key} stays");
@@ -129,12 +131,12 @@ async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
 
 #[tokio::test]
 async fn a_primary_that_still_answers_is_left_when_its_sentinels_name_another() {
-    let group = Group::start().await;
+    let group = Group::alone(Server::start(), "", &[]);
     let locks = manager(&group).await;
     let held = lock(&locks).acquire().await.expect("free");
     let other = Server::start();
     group.names(&other);
-    let lost = timeout(FAILOVER, held.lost()).await.expect("told");
+    let lost = timeout(SOON, held.lost()).await.expect("told");
     assert_eq!(lost.cause(), LossCause::Taken);
     lock(&locks).acquire().await.expect("free").release().await.expect("held");
 }

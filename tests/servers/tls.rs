@@ -3,8 +3,7 @@
 use std::time::Instant;
 
 use lockmacro_runtime::Unavailability;
-use lockmacro_tests::{Certificates, Server, eventually};
-use tokio::time::timeout;
+use lockmacro_tests::{Certificates, Server, eventually, in_time};
 
 use crate::*;
 
@@ -42,7 +41,8 @@ fn no_secure_connection(error: LockError, word: &str) {
 async fn a_lock_is_taken_refused_handed_over_and_released_by_tls() {
     let certificates = Certificates::new();
     let server = server(&certificates, "no");
-    for host in ["localhost", "127.0.0.1"] {
+    let mut fastest = SOON;
+    for host in ["localhost", "127.0.0.1", "localhost"] {
         let url = url(&server, host, &certificates);
         let one = LockManager::connect(&url).await.expect("the server is there");
         let other = LockManager::connect(&url).await.expect("the server is there");
@@ -56,14 +56,17 @@ async fn a_lock_is_taken_refused_handed_over_and_released_by_tls() {
             )
         })
         .await;
+        let start = Instant::now();
         held.release().await.expect("still held");
-        // By the push: the question comes after 1.6 s at the earliest.
-        let next = timeout(Duration::from_millis(1_200), next).await.expect("told");
-        next.expect("no panic").expect("served").release().await.expect("still held");
+        let next = in_time(next).await.expect("no panic").expect("served");
+        fastest = fastest.min(start.elapsed());
+        next.release().await.expect("still held");
         // And what is dropped is given back.
         drop(lock(&one).acquire().await.expect("free"));
         eventually("it is free", SOON, || async { lock(&other).acquire().await.is_ok() }).await;
     }
+    // By the push: the question comes after 1.6 s at the earliest.
+    assert!(fastest < Duration::from_millis(1_500), "{fastest:?}");
 }
 
 #[tokio::test]

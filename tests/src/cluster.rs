@@ -8,7 +8,7 @@ use redis::Value;
 use crate::server::free_port;
 use crate::{Admin, Certificates, Server, eventually};
 
-const READY_WITHIN: Duration = Duration::from_secs(20);
+const READY_WITHIN: Duration = Duration::from_secs(120);
 const SLOTS: usize = 16_384;
 
 /// Primaries that share the slots, each with replicas. The primaries are the first servers.

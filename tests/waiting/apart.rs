@@ -192,7 +192,7 @@ async fn a_grant_that_overtakes_an_answer_is_not_believed_longer_than_it_lasts()
         guard.release().await.expect("still held");
         let guard = timeout(TICK, waiter).await.expect("in time").expect("no panic");
         let guard = guard.expect("served");
-        let (believed, left) = (guard.remaining(), admin.ttl(KEY));
+        let (left, believed) = (admin.ttl(KEY), guard.remaining());
         assert!(left.is_some_and(|left| believed <= left + ms(5)), "{believed:?} of {left:?}");
         guard.release().await.expect("still held");
         served(SOON, next).await;

@@ -91,7 +91,7 @@ async fn a_grant_that_went_to_a_killed_connection_is_found_again() {
     for _ in 0..10 {
         let guard = lock(&ours, KEY).acquire().await.expect("free");
         let waiter = Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
-        // In one transaction: nobody listens when the lock is handed over, or has just been killed.
+        // Nobody listens when the lock is handed over, or who does has just been killed.
         let killed = server.admin().ask::<i64>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
         assert_eq!(killed, 1);
         guard.release().await.expect("still held");

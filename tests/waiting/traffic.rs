@@ -149,10 +149,12 @@ async fn who_has_waited_has_no_more_connections_than_before() {
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let mut admin = server.admin();
     let mut clients = move || admin.ask::<String>(&["CLIENT", "LIST"]).lines().count();
+    // Two managers, and us.
+    let mut are_three = move || std::future::ready(clients() == 3);
     let guard = lock(&theirs, KEY).acquire().await.expect("free");
-    let before = clients();
+    eventually("each has one", LONG, &mut are_three).await;
     let waiter = Line::at(&server, KEY).join(waiting(&ours, KEY).acquire()).await;
     guard.release().await.expect("still held");
     waiter.await.expect("served").release().await.expect("still held");
-    eventually("the one before is closed", LONG, || std::future::ready(clients() == before)).await;
+    eventually("the one before is closed", LONG, &mut are_three).await;
 }

@@ -78,7 +78,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// is tried, so that it is stored once.
 pub(super) fn new_id(function: &str, arguments: &str) -> String {
     let inside = RUNNING.try_with(|running| running.id_inside(function, arguments));
-    inside.unwrap_or_else(|_| format!("{:032x}", fastrand::u128(..)))
+    inside.unwrap_or_else(|_| format!("{:032x}", crate::token::chance()))
 }
 
 /// Whether this is the call that a worker runs here. Then it is stored already, and its worker is told
