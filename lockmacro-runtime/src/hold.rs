@@ -206,12 +206,11 @@ async fn ask(manager: &LockManager, backend: &Backend, claim: &Claim) -> Result<
         None => backend.acquire(claim).await,
         Some(wait) => manager.unless_closed(backend.wait(claim, wait)).await,
     };
-    match answer {
-        Ok(Answer::Granted(grant)) if backend.is_replicated() => {
-            backend.acknowledged(claim, grant).await
-        }
-        answer => answer,
-    }
+    let grant = match answer {
+        Ok(Answer::Granted(grant)) if backend.is_replicated() => grant,
+        answer => return answer,
+    };
+    backend.acknowledged(claim, grant).await
 }
 
 impl Drop for Hold {

@@ -5,7 +5,7 @@ use std::pin::pin;
 use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Fault, Polled, Proxy, drop_after_polls, eventually, in_time};
 
-use crate::{KEY, LONG, Nodes, SOON, lock, ms};
+use crate::{KEY, LONG, Nodes, SOON, behind_a_proxy, lock, ms};
 
 #[tokio::test]
 async fn an_answer_that_comes_after_the_lease_is_no_grant() {
@@ -66,12 +66,7 @@ async fn a_node_that_loses_answers_is_no_loss() {
 /// it was counted for.
 #[tokio::test]
 async fn a_late_withdrawal_does_not_take_away_a_later_grant() {
-    let nodes = Nodes::start(3);
-    let proxy = Proxy::to(nodes.0[2].port());
-    let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
-    let manager = LockManager::builder().durable().redlock(urls).await.expect("all are there");
-    let warm = lock(&manager).acquire().await.expect("free");
-    warm.release().await.expect("released");
+    let (nodes, proxy, manager) = behind_a_proxy().await;
     nodes.hold(&[0, 1], "somebody else's");
     proxy.on_next("EVALSHA", Fault::HoldCommand(ms(2_500)));
     let waiting = tokio::spawn(lock(&manager).wait(LONG).acquire());

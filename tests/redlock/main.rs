@@ -12,7 +12,7 @@ mod waits;
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder, NodeReply};
-use lockmacro_tests::{Server, eventually};
+use lockmacro_tests::{Proxy, Server, eventually};
 
 /// A ttl that never ends within a test.
 const LONG: Duration = Duration::from_secs(60);
@@ -32,8 +32,14 @@ impl Nodes {
         self.0.iter().map(Server::url).collect()
     }
 
-    /// A manager whose nodes vote at once, however young they are.
+    /// A manager whose nodes vote at once, however young they are, and are waited for as long as a
+    /// loaded machine needs.
     async fn manager(&self) -> LockManager {
+        self.manager_from(LockManager::builder().timeout(SOON * 4).node_timeout(SOON)).await
+    }
+
+    /// A manager that waits no longer for a node than by default.
+    async fn brisk_manager(&self) -> LockManager {
         self.manager_from(LockManager::builder()).await
     }
 
@@ -48,6 +54,24 @@ impl Nodes {
             let empty = || std::future::ready(admin.keys().is_empty());
             eventually("nothing is left behind", SOON, empty).await;
         }
+    }
+
+    /// Waits until a manager asks every node, and leaves nothing behind.
+    async fn are_known_to(&self, manager: &LockManager) {
+        let known = async || {
+            let guard = lock(manager).wait(SOON).acquire().await.expect("free");
+            // Those that are slow add to the margin; one that was slow to connect is not asked.
+            let start = std::time::Instant::now();
+            let all = || self.values().iter().all(Option::is_some);
+            while !all() && start.elapsed() < ms(500) {
+                tokio::time::sleep(ms(3)).await;
+            }
+            let known = all();
+            guard.release().await.expect("released");
+            self.keep_nothing().await;
+            known
+        };
+        eventually("every node is asked", SOON * 2, known).await;
     }
 
     /// The value of the key at every node.
@@ -67,6 +91,16 @@ impl Nodes {
             self.0[*nth].admin().ask::<()>(&["DEL", KEY]);
         }
     }
+}
+
+/// Three nodes, the last of which is reached by a proxy, and a manager that is connected to all.
+async fn behind_a_proxy() -> (Nodes, Proxy, LockManager) {
+    let nodes = Nodes::start(3);
+    let proxy = Proxy::to(nodes.0[2].port());
+    let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
+    let manager = LockManager::builder().durable().redlock(urls).await.expect("all are there");
+    nodes.are_known_to(&manager).await;
+    (nodes, proxy, manager)
 }
 
 fn lock(manager: &LockManager) -> Lock {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_runtime::Lock;
 use lockmacro_tests::{eventually, in_time};
 
 use crate::{KEY, Nodes, SOON, lock, ms, replies};
@@ -34,10 +34,8 @@ async fn every_mask(fault: Fault, count: usize) {
     for mask in 0_u32..1 << count {
         let struck: Vec<_> = (0..count).filter(|nth| mask & 1 << nth != 0).collect();
         let lives = 2 * (count - struck.len()) > count;
-        let builder = LockManager::builder().timeout(SOON * 4);
         // Where there is a majority, whoever waits for a node that hangs is not granted it in time.
-        let builder = if lives { builder.node_timeout(SOON) } else { builder };
-        let manager = nodes.manager_from(builder).await;
+        let manager = if lives { nodes.manager().await } else { nodes.brisk_manager().await };
         for nth in &struck {
             match fault {
                 Fault::Dead => nodes.0[*nth].kill(),
@@ -127,6 +125,8 @@ async fn a_lock_that_a_majority_has_lost_is_lost_at_its_renewal() {
     let manager = nodes.manager().await;
     let held = Lock::new(KEY).ttl(ms(1_500)).renew().manager(&manager);
     let guard = held.acquire().await.expect("free");
+    let all = || std::future::ready(nodes.values().iter().all(Option::is_some));
+    eventually("every node has it", SOON, all).await;
     nodes.free(&[0, 2]);
     let lost = tokio::time::timeout(SOON, guard.lost()).await.expect("it is lost");
     assert_eq!(lost.cause(), lockmacro_runtime::LossCause::Taken);

@@ -25,7 +25,7 @@ impl Split {
             // So that each is waited for as long as it takes.
             let builder = builder.durable().timeout(SOON * 4).node_timeout(SOON);
             let manager = builder.redlock(urls).await.expect("all are there");
-            lock(&manager).acquire().await.expect("free").release().await.expect("released");
+            nodes.are_known_to(&manager).await;
             manager
         };
         let builder = LockManager::builder;
@@ -35,7 +35,6 @@ impl Split {
             manager(builder().label("two"), [&far[1].url(), &near[1], &third].map(String::clone))
                 .await,
         ];
-        nodes.keep_nothing().await;
         nodes.hold(&[2], "somebody else's");
         far.iter().for_each(|far| far.delay(ms(500)));
         Split { nodes, managers, far }

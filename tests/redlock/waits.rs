@@ -35,7 +35,7 @@ async fn who_waits_in_vain_is_told_who_holds_the_lock_when_the_time_is_over() {
 #[tokio::test]
 async fn who_waits_outlives_a_time_without_a_majority() {
     let nodes = Nodes::start(3);
-    let manager = nodes.manager().await;
+    let manager = nodes.brisk_manager().await;
     nodes.0[0].pause();
     nodes.0[1].pause();
     let waiting = tokio::spawn(lock(&manager).wait(SOON * 2).acquire());
@@ -53,7 +53,7 @@ async fn waiters_that_split_the_nodes_are_all_served_in_the_end() {
     let nodes = Nodes::start(3);
     let mut waiters = tokio::task::JoinSet::new();
     for _ in 0..8 {
-        let manager = nodes.manager().await;
+        let manager = nodes.brisk_manager().await;
         waiters.spawn(async move {
             for _ in 0..5 {
                 let guard = lock(&manager).wait(SOON * 3).acquire().await.expect("served");

@@ -15,8 +15,13 @@ impl Admin {
         let url = url.replace("redis-cluster://", "redis://");
         let url = url.split(',').next().expect("a first part");
         let client = redis::Client::open(url).expect("a valid address");
-        let connection = client
-            .get_connection_with_timeout(Duration::from_secs(5))
+        // A signal may interrupt it.
+        let connect = |_| client.get_connection_with_timeout(Duration::from_secs(5));
+        let interrupted = |error: &redis::RedisError| error.to_string().contains("Interrupted");
+        let connection = (0..10)
+            .map(connect)
+            .find(|connection| !connection.as_ref().is_err_and(interrupted))
+            .expect("it is not interrupted each time")
             .expect("the server accepts a connection");
         Admin { connection }
     }
