@@ -171,6 +171,8 @@ impl Held {
                 let renewed = lease.renewed(sent, ttl, Moment::now());
                 renewed.ok().and_then(|_| lease.first_try(sent, fastrand::f64()))
             } else {
+                // One that was over before is told as such: it was free to be taken then.
+                let _ = lease.remaining(Moment::now());
                 lease.taken();
                 None
             }

@@ -6,20 +6,24 @@ pub(crate) const SLOTS: u16 = 16_384;
 /// How much longer than its key a side key is at most.
 pub(crate) const SIDE_MORE: usize = "lm1:xq:{65535}:".len();
 
-/// The key of one `kind` of thing beside `key`.
+/// Writes the key of one `kind` of thing beside `key`, part by part.
 ///
 /// A cluster hashes what stands between the first `{` and the first `}` after it, unless that is
 /// nothing; without such a tag it hashes the whole key. So a key that has a tag keeps it behind a
 /// prefix, one that has none becomes a tag itself, and one that cannot become a tag because of a
 /// `}` gets the smallest number of its slot as a tag. The three prefixes keep the three apart.
-pub(crate) fn side(key: &str, kind: &str) -> String {
+pub(crate) fn write_side(key: &str, kind: &str, mut write: impl FnMut(&str)) {
+    let mut parts = |parts: [&str; 4]| parts.into_iter().for_each(&mut write);
     if tag(key).is_some() {
-        ["lm1:t", kind, ":", key].concat()
+        parts(["lm1:t", kind, ":", key]);
     } else if !key.contains('}') {
-        ["lm1:w", kind, ":{", key, "}"].concat()
+        parts(["lm1:w", kind, ":{", key]);
+        write("}");
     } else {
-        let number = NUMBERS[usize::from(slot(key))];
-        format!("lm1:x{kind}:{{{number}}}:{key}")
+        let number = NUMBERS[usize::from(slot(key))].to_string();
+        parts(["lm1:x", kind, ":{", &number]);
+        write("}:");
+        write(key);
     }
 }
 
@@ -70,6 +74,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn side(key: &str, kind: &str) -> String {
+        let mut side = String::new();
+        write_side(key, kind, |part| side.push_str(part));
+        side
+    }
 
     #[test]
     fn the_checksum_is_the_one_of_the_specification() {

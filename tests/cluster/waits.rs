@@ -36,9 +36,10 @@ async fn who_waits_is_told_and_does_not_poll() {
         let calls = admin.calls();
         let count = |name: &str| calls.iter().find(|(n, _)| n == name).map_or(0, |(_, c)| *c);
         assert_eq!((count("spublish"), count("publish")), (1, 0), "{calls:?}");
-        // A release that hands over, and another one; whoever ticked would have asked, too.
+        // A release that finds out that it has to hand over, one that does, and another one; whoever
+        // ticked would have asked, too.
         if asked.elapsed() < ms(500) {
-            assert!(count("evalsha") <= 2 && count("eval") <= 2, "{calls:?}");
+            assert!(count("evalsha") <= 3 && count("eval") <= 2, "{calls:?}");
         }
     }
     keeps_nothing_of(&cluster, key).await;
@@ -74,7 +75,8 @@ async fn an_acquisition_of_many_waiters_costs_two_commands_and_a_push() {
                 calls.iter().filter(|(n, _)| names.contains(&&**n)).map(|(_, count)| count).sum()
             };
             let waiters = WAITERS as u64;
-            assert!(count(&["eval", "evalsha"]) <= 2 * waiters + 1, "{calls:?}");
+            // The first holder did not wait, and finds out that others do.
+            assert!(count(&["eval", "evalsha"]) <= 2 * waiters + 2, "{calls:?}");
             assert_eq!(count(&["spublish"]), waiters, "{calls:?}");
             assert_eq!(count(&["ssubscribe", "publish"]), 0, "{calls:?}");
             break;

@@ -1,6 +1,7 @@
 //! What goes wrong with a real server and its network, and what the caller is told.
 
 mod access;
+mod crowd;
 mod foreign;
 mod late;
 mod loading;

@@ -6,7 +6,7 @@ use crate::oracles::Invariant::{
     self, Ends, Fenced, GoesOn, Idempotent, InOrder, Once, Owned, Paired,
 };
 use crate::schedule::{Stop, run};
-use crate::scripts::File::{self, Acquire, Alone, Queue, Release, Renew};
+use crate::scripts::File::{self, Acquire, Alone, GiveBack, Queue, Release, Renew};
 use crate::scripts::Scripts;
 use crate::store::Store;
 
@@ -35,6 +35,16 @@ const MUTANTS: &[Mutant] = &[
         "",
     ),
     ("a kept lock that is let go when alone", Owned, Alone, " and ARGV[2] == '0'", ""),
+    (
+        "a lock given back without the compare",
+        Owned,
+        GiveBack,
+        "redis.call('GETEX', lock) ~= token",
+        "redis.call('GETEX', lock) == ''",
+    ),
+    ("a lock given back that stays", Once, GiveBack, "redis.call('DEL', lock)", ""),
+    ("a lock given back to nobody", GoesOn, GiveBack, "redis.call('ZCARD', line) > 0", "false"),
+    ("a lock that is not given back for who waits", Once, GiveBack, "return 2", "return 1"),
     ("a release without a hand-off", GoesOn, Release, "promote(ARGV[3])", "false"),
     ("a release that stays in line", Once, Release, "  leave(ARGV[1])\n", ""),
     ("a release that keeps the token", Owned, Release, "kept, 'PX'", "ARGV[1], 'PX'"),

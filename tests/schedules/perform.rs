@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use crate::model::{CLAIM, Event, Reply};
+use crate::model::{CLAIM, Client, Event, Reply};
 use crate::schedule::{LAST, Schedule, Stop};
 use crate::store::{FENCE, LINE, LOCK, Look, PLACES, Which};
 
@@ -21,7 +21,14 @@ impl Schedule<'_> {
                 return Ok((Reply::Own(replies[0] == Value::Okay), look));
             }
             Event::Release { client, keep } => {
-                let token = &self.world.clients[client].token;
+                let Client { token, places, .. } = &self.world.clients[client];
+                // Who never stood in line comes with less first.
+                if *places == 0 && keep == 0 {
+                    let (replies, look) = self.store.call(Which::GiveBack, &[token], &[]);
+                    if replies[0] != Value::Int(2) {
+                        return Ok((Reply::Own(one(&replies[0])), look));
+                    }
+                }
                 let (keep, claim) = (keep.to_string(), CLAIM.to_string());
                 let args = [token.as_str(), &keep, &claim];
                 let (replies, look) = self.store.call(Which::Release, &args, &[]);

@@ -2,6 +2,8 @@
 
 const QUEUE: &str = include_str!("../../lockmacro-runtime/src/backend/redis/scripts/queue.lua");
 const ALONE: &str = include_str!("../../lockmacro-runtime/src/backend/redis/scripts/alone.lua");
+const GIVE_BACK: &str =
+    include_str!("../../lockmacro-runtime/src/backend/redis/scripts/give_back.lua");
 const ACQUIRE: &str = concat!(
     include_str!("../../lockmacro-runtime/src/backend/redis/scripts/grant.lua"),
     include_str!("../../lockmacro-runtime/src/backend/redis/scripts/acquire.lua")
@@ -13,6 +15,7 @@ const RENEW: &str = include_str!("../../lockmacro-runtime/src/backend/redis/scri
 #[derive(Debug, Clone)]
 pub struct Scripts {
     pub acquire: String,
+    pub give_back: String,
     pub release: String,
     pub renew: String,
 }
@@ -21,6 +24,7 @@ pub struct Scripts {
 #[derive(Debug, Clone, Copy)]
 pub enum File {
     Alone,
+    GiveBack,
     Queue,
     Acquire,
     Release,
@@ -30,7 +34,7 @@ pub enum File {
 impl Scripts {
     /// Those of the engine.
     pub fn real() -> Scripts {
-        Scripts::of(ALONE, QUEUE, ACQUIRE, RELEASE, RENEW)
+        Scripts::of(ALONE, GIVE_BACK, QUEUE, ACQUIRE, RELEASE, RENEW)
     }
 
     /// Those of the engine with a passage of one file replaced, which must occur there once.
@@ -40,17 +44,28 @@ impl Scripts {
             text.replace(old, new)
         };
         match file {
-            File::Alone => Scripts::of(&change(ALONE), QUEUE, ACQUIRE, RELEASE, RENEW),
-            File::Queue => Scripts::of(ALONE, &change(QUEUE), ACQUIRE, RELEASE, RENEW),
-            File::Acquire => Scripts::of(ALONE, QUEUE, &change(ACQUIRE), RELEASE, RENEW),
-            File::Release => Scripts::of(ALONE, QUEUE, ACQUIRE, &change(RELEASE), RENEW),
-            File::Renew => Scripts::of(ALONE, QUEUE, ACQUIRE, RELEASE, &change(RENEW)),
+            File::Alone => Scripts::of(&change(ALONE), GIVE_BACK, QUEUE, ACQUIRE, RELEASE, RENEW),
+            File::GiveBack => {
+                Scripts::of(ALONE, &change(GIVE_BACK), QUEUE, ACQUIRE, RELEASE, RENEW)
+            }
+            File::Queue => Scripts::of(ALONE, GIVE_BACK, &change(QUEUE), ACQUIRE, RELEASE, RENEW),
+            File::Acquire => Scripts::of(ALONE, GIVE_BACK, QUEUE, &change(ACQUIRE), RELEASE, RENEW),
+            File::Release => Scripts::of(ALONE, GIVE_BACK, QUEUE, ACQUIRE, &change(RELEASE), RENEW),
+            File::Renew => Scripts::of(ALONE, GIVE_BACK, QUEUE, ACQUIRE, RELEASE, &change(RENEW)),
         }
     }
 
-    fn of(alone: &str, queue: &str, acquire: &str, release: &str, renew: &str) -> Scripts {
+    fn of(
+        alone: &str,
+        give_back: &str,
+        queue: &str,
+        acquire: &str,
+        release: &str,
+        renew: &str,
+    ) -> Scripts {
         Scripts {
             acquire: format!("{queue}{acquire}"),
+            give_back: give_back.to_owned(),
             release: format!("{alone}{queue}{release}"),
             renew: renew.to_owned(),
         }

@@ -106,6 +106,7 @@ pub struct Push {
 #[derive(Debug, Clone, Copy)]
 pub enum Which {
     Acquire,
+    GiveBack,
     Release,
     Renew,
 }
@@ -114,7 +115,7 @@ pub struct Store {
     connection: Connection,
     subscribers: Vec<Subscriber>,
     scripts: Scripts,
-    hashes: [String; 3],
+    hashes: [String; 4],
     // Last: the connections go before their server.
     _server: Server,
 }
@@ -153,7 +154,8 @@ impl Store {
 
     /// Takes other scripts.
     pub fn know(&mut self, scripts: Scripts) {
-        self.hashes = [&scripts.acquire, &scripts.release, &scripts.renew].map(|text| {
+        let Scripts { acquire, give_back, release, renew } = &scripts;
+        self.hashes = [acquire, give_back, release, renew].map(|text| {
             let load = redis::cmd("SCRIPT").arg("LOAD").arg(text).clone();
             load.query(&mut self.connection).expect("a script that compiles")
         });
@@ -204,6 +206,7 @@ impl Store {
     fn invocation(&self, verb: &str, which: Which, args: &[&str], then: &[Cmd]) -> Vec<Cmd> {
         let (text, keys): (_, &[&str]) = match which {
             Which::Acquire => (&self.scripts.acquire, &[LOCK, LINE, PLACES, FENCE]),
+            Which::GiveBack => (&self.scripts.give_back, &[LOCK, LINE]),
             Which::Release => (&self.scripts.release, &[LOCK, LINE, PLACES, FENCE]),
             Which::Renew => (&self.scripts.renew, &[LOCK]),
         };

@@ -11,6 +11,7 @@ use redis::{
 };
 use tokio::time::{Instant, timeout};
 
+use super::batches::Batches;
 use super::changes::Changes;
 use super::ear::Ear;
 use super::grants::{Channels, Grants};
@@ -39,9 +40,9 @@ pub(super) enum Hearing {
     Failed(Instant),
 }
 
-#[derive(Clone)]
 pub(super) struct Connection {
     pub(super) inner: MultiplexedConnection,
+    batches: Batches,
     hearing: Hearing,
     /// Which place it leads to, see [`Changes`].
     moves: u64,
@@ -49,7 +50,7 @@ pub(super) struct Connection {
     /// Is given up with the connection.
     ear: Option<Arc<Ear>>,
     /// Calls in a row that were not answered.
-    silent: Arc<AtomicU32>,
+    silent: AtomicU32,
 }
 
 /// Opens connections to one server.
@@ -64,7 +65,8 @@ pub(super) struct Connector {
 
 impl Connection {
     fn new(inner: MultiplexedConnection, hearing: Hearing, channels: Arc<Channels>) -> Self {
-        Self { inner, hearing, moves: 0, channels, ear: None, silent: Arc::default() }
+        let (batches, silent) = (Batches::new(inner.clone()), AtomicU32::new(0));
+        Self { inner, batches, hearing, moves: 0, channels, ear: None, silent }
     }
 
     pub(super) fn hearing(&self) -> Hearing {
@@ -74,11 +76,16 @@ impl Connection {
         }
     }
 
+    /// Sends a command.
+    pub(super) fn send(&self, command: Cmd) -> impl Future<Output = RedisResult<Value>> + Send {
+        self.batches.send(command)
+    }
+
     /// Sends a command after an ASKING, which is for the next command only.
-    pub(super) async fn asking(&mut self, command: &Cmd) -> RedisResult<Value> {
+    pub(super) async fn asking(&self, command: Cmd) -> RedisResult<Value> {
         let mut both = redis::Pipeline::with_capacity(2);
-        both.cmd("ASKING").add_command(command.clone());
-        let replies = self.inner.send_packed_commands(&both, 1, 1).await?;
+        both.cmd("ASKING").add_command(command);
+        let replies = self.inner.clone().send_packed_commands(&both, 1, 1).await?;
         Ok(replies.into_iter().next_back().unwrap_or(Value::Nil))
     }
 
@@ -95,7 +102,7 @@ impl Connection {
     }
 
     pub(super) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.silent, &other.silent)
+        std::ptr::eq(self, other)
     }
 }
 

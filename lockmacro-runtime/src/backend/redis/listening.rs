@@ -48,14 +48,14 @@ impl Node {
 
     /// Has the grants of a slot come by this connection, if the user may listen to the channel and
     /// send to it: who hands a lock over is asked whether somebody heard it.
-    async fn subscribe(&self, mut live: Connection, slot: u16) -> Result<bool, Trouble> {
+    async fn subscribe(&self, live: Arc<Connection>, slot: u16) -> Result<bool, Trouble> {
         let timeout = self.inner.timeout;
         let channel = self.grants().channel(slot);
         let (mut subscribe, mut knock) = (redis::cmd("SSUBSCRIBE"), redis::cmd("SPUBLISH"));
         subscribe.arg(&channel);
         knock.arg(&channel).arg("");
         for command in [subscribe, knock] {
-            match self.send(&mut live, &command, Patience::new(timeout, timeout)).await {
+            match self.send(&live, command, Patience::new(timeout, timeout)).await {
                 Ok(_) => {}
                 // Also a server before Redis 7, which does not know the command.
                 Err(Trouble::Final(_)) => {
@@ -103,11 +103,11 @@ fn tidy(node: Weak<Inner>, channels: Weak<Channels>) -> Pin<Box<dyn Future<Outpu
 
 impl Node {
     /// A new connection that hears what is wanted.
-    async fn heir(&self, wanted: Vec<u16>) -> Option<Connection> {
-        let next = self.inner.connector.open().await.ok()?;
+    async fn heir(&self, wanted: Vec<u16>) -> Option<Arc<Connection>> {
+        let next = Arc::new(self.inner.connector.open().await.ok()?);
         for slot in wanted {
             if next.channels.hears(slot, self.inner.timeout).is_err()
-                && !matches!(self.subscribe(next.clone(), slot).await, Ok(true))
+                && !matches!(self.subscribe(Arc::clone(&next), slot).await, Ok(true))
             {
                 return None;
             }

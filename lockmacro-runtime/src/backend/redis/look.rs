@@ -151,7 +151,7 @@ impl Redis {
     async fn put(&self, question: &Question<'_>, patience: Patience) -> Result<Value, Trouble> {
         match question {
             Question::Script(script, keys, arg) => self.eval(script, keys, &[arg], patience).await,
-            Question::Scan(node, command) => node.call(command, patience).await,
+            Question::Scan(node, command) => node.call((*command).clone(), patience).await,
         }
     }
 }

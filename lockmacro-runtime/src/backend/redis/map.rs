@@ -123,7 +123,7 @@ impl Endpoint {
 pub(super) async fn slots(node: &Node, patience: Patience) -> Result<Vec<Range>, Trouble> {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
-    let reply = node.call(&command, patience).await.map_err(no_cluster)?;
+    let reply = node.call(command, patience).await.map_err(no_cluster)?;
     ranges(&reply).ok_or_else(|| unexpected(&reply))
 }
 

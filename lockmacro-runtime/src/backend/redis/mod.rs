@@ -1,5 +1,6 @@
 //! Locks on one Redis server: `SET NX PX`, three scripts, and what to do when no answer comes.
 
+mod batches;
 mod changes;
 mod cluster;
 mod connection;
@@ -43,7 +44,7 @@ use self::node::Patience;
 use self::nodes::Nodes;
 pub(crate) use self::replicated::{Replicated, not_replicated};
 use self::reply::{Reply, answer, fence, unexpected};
-use self::script::{ACQUIRE, FREE, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
+use self::script::{ACQUIRE, FREE, GIVE_BACK, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
 use self::tries::Tries;
 use self::trouble::{Passing, Trouble};
 use super::{Answer, Claim, Failed, Grant, Line, Released};
@@ -170,23 +171,32 @@ impl Redis {
     }
 
     pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
-        let keep = claim.keep().as_millis().to_string();
+        let keep = claim.keep();
+        if claim.several.is_empty() && claim.wait.is_none() && keep.is_zero() {
+            let args = [claim.token.expose()];
+            match self.own(&GIVE_BACK, claim, &args, self.brief()).await {
+                Ok((Own::Awaited, _)) => {}
+                Err(error) if is_split(&error) => {}
+                answer => return answer.map(released),
+            }
+        }
+        // Boxed, as it mostly is not needed.
+        Box::pin(self.hand_over(claim, keep)).await
+    }
+
+    /// Gives a lock back, and hands it to who waits.
+    async fn hand_over(&self, claim: &Claim, keep: Duration) -> Result<Released, LockError> {
+        let keep = keep.as_millis().to_string();
         let args = [claim.token.expose(), &keep, CLAIM_MS];
         let script = if claim.several.is_empty() { &RELEASE } else { &RELEASE_EACH };
         let answer = match self.own(script, claim, &args, self.brief()).await {
             Err(error) if is_split(&error) && keep == "0" => {
                 // What is not held may still stand in line, and then is not done with.
-                if Box::pin(self.free(claim)).await { Ok((true, false)) } else { Err(error) }
+                if self.free(claim).await { Ok((Own::Held, false)) } else { Err(error) }
             }
             answer => answer,
         };
-        let (held, resent) = answer?;
-        Ok(match held {
-            true => Released::Held,
-            // The first one may have found it.
-            false if resent => Released::Unconfirmed,
-            false => Released::NotHeld,
-        })
+        answer.map(released)
     }
 
     pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
@@ -197,8 +207,8 @@ impl Redis {
         let patience = Patience { answer, strict: ttl > NOTHING, ..brief };
         let args = [claim.token.expose(), &ttl.as_millis().to_string()];
         let script = if claim.several.is_empty() { &RENEW } else { &RENEW_EACH };
-        let (held, _) = self.own(script, claim, &args, patience).await?;
-        Ok(held)
+        let (own, _) = self.own(script, claim, &args, patience).await?;
+        Ok(own == Own::Held)
     }
 
     /// Gives locks back without a look at their lines; tells whether all of them were held.
@@ -206,7 +216,7 @@ impl Redis {
         let mut held = true;
         for key in claim.keys() {
             let (part, args) = (claim.part(slice::from_ref(key)), [claim.token.expose()]);
-            held &= matches!(self.own(&FREE, &part, &args, self.brief()).await, Ok((true, _)));
+            held &= matches!(self.own(&FREE, &part, &args, self.brief()).await, Ok((Own::Held, _)));
         }
         held
     }
@@ -219,7 +229,7 @@ impl Redis {
         claim: &Claim,
         args: &[&str],
         patience: Patience,
-    ) -> Result<(bool, bool), LockError> {
+    ) -> Result<(Own, bool), LockError> {
         let mut reply = self.eval(script, claim.keys(), args, patience).await;
         let mut resent = false;
         // A renewal is sent again only while it is wanted, which is for its table to say.
@@ -230,10 +240,12 @@ impl Redis {
             reply = self.eval(script, claim.keys(), args, patience).await;
         }
         match reply {
-            Ok(Value::Int(held @ (0 | 1))) => Ok((held == 1, resent)),
+            Ok(Value::Int(0)) => Ok((Own::NotHeld, resent)),
+            Ok(Value::Int(1)) => Ok((Own::Held, resent)),
+            Ok(Value::Int(2)) => Ok((Own::Awaited, resent)),
             Ok(other) => Err(unexpected(&other).into_error(&claim.key)),
             // Whatever is there now, it is not ours.
-            Err(Trouble::NotALock) => Ok((false, resent)),
+            Err(Trouble::NotALock) => Ok((Own::NotHeld, resent)),
             Err(trouble) => Err(trouble.into_error(&claim.key)),
         }
     }
@@ -250,7 +262,7 @@ impl Redis {
             let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
             set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl);
             let sent = Moment::now();
-            match self.nodes.call(&claim.key, &set, patience).await? {
+            match self.nodes.call(&claim.key, set, patience).await? {
                 Value::Okay => return Ok(Reply::Granted { sent, fences: Fences::default() }),
                 Value::Nil => {}
                 other => return Err(unexpected(&other)),
@@ -258,7 +270,8 @@ impl Redis {
         }
         let fenced = if claim.fenced { "1" } else { "0" };
         let args = [token, &ttl.to_string(), fenced, CLAIM_MS, "0"];
-        self.question(claim, &args, patience).await
+        // Boxed, because a lock mostly is free, and then there is no need for it.
+        Box::pin(self.question(claim, &args, patience)).await
     }
 
     /// Calls the script that asks for a lock.
@@ -299,6 +312,25 @@ impl Redis {
     /// The patience of somebody who has other things to do: one answer's time for all.
     fn brief(&self) -> Patience {
         Patience::new(self.answer(), self.answer())
+    }
+}
+
+/// What a script found of a lock that it does something to if it is the token's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Own {
+    Held,
+    NotHeld,
+    /// It is held, and others wait for it; nothing was done.
+    Awaited,
+}
+
+/// What a release found, and perhaps another one before it.
+fn released((own, resent): (Own, bool)) -> Released {
+    match own {
+        Own::Held => Released::Held,
+        // The first one may have found it.
+        Own::NotHeld | Own::Awaited if resent => Released::Unconfirmed,
+        Own::NotHeld | Own::Awaited => Released::NotHeld,
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::{Cmd, RedisResult, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
@@ -34,9 +34,9 @@ pub(super) struct Node {
 
 pub(super) struct Inner {
     pub(super) connector: Connector,
-    live: Mutex<Option<Connection>>,
+    live: Mutex<Option<Arc<Connection>>>,
     pub(super) timeout: Duration,
-    connecting: Errand<Result<Connection, Trouble>>,
+    connecting: Errand<Result<Arc<Connection>, Trouble>>,
     loading: Errand<()>,
     pub(super) reserve: Reserve,
 }
@@ -107,47 +107,59 @@ impl Node {
     }
 
     /// Sends a command and waits for its reply.
-    pub(super) async fn call(&self, command: &Cmd, patience: Patience) -> Result<Value, Trouble> {
-        let mut live = self.connect(patience.until).await?;
-        self.send(&mut live, command, patience).await
+    pub(super) async fn call(&self, command: Cmd, patience: Patience) -> Result<Value, Trouble> {
+        let live = self.connect(patience.until).await?;
+        self.send(&live, command, patience).await
     }
 
     /// Sends a command by this connection.
-    pub(super) async fn send(
-        &self,
-        live: &mut Connection,
-        command: &Cmd,
+    pub(super) fn send<'a>(
+        &'a self,
+        live: &'a Connection,
+        command: Cmd,
         patience: Patience,
-    ) -> Result<Value, Trouble> {
+    ) -> impl Future<Output = Result<Value, Trouble>> + Send + 'a {
         let until = patience.until.min(Instant::now() + patience.answer);
-        let reply = if self.asking {
-            Box::pin(timeout_at(until, live.asking(command))).await
-        } else {
-            timeout_at(until, live.inner.send_packed_command(command)).await
+        // Not kept across the await, which would cost every caller its room.
+        let sent = match self.asking {
+            true => Err(Box::pin(live.asking(command))),
+            false => Ok(live.send(command)),
         };
+        async move {
+            let reply = match sent {
+                Ok(sent) => timeout_at(until, sent).await,
+                Err(sent) => Box::pin(timeout_at(until, sent)).await,
+            };
+            self.read(live, reply.ok(), patience.strict)
+        }
+    }
+
+    /// What a reply means, also for the connection; `None` for silence.
+    fn read(
+        &self,
+        live: &Connection,
+        reply: Option<RedisResult<Value>>,
+        strict: bool,
+    ) -> Result<Value, Trouble> {
         if live.channels.is_torn() {
             self.discard(live);
             return Err(torn());
         }
-        match reply {
-            Ok(reply) => {
-                live.answered();
-                let trouble = match reply.and_then(Value::extract_error) {
-                    Ok(value) => return Ok(value),
-                    Err(error) => Trouble::from(error),
-                };
-                if matches!(&trouble, Trouble::Passing(passing) if passing.replace) {
-                    self.discard(live);
-                }
-                Err(trouble)
+        let Some(reply) = reply else {
+            if live.unanswered() >= SILENT_CALLS || strict {
+                self.discard(live);
             }
-            Err(_) => {
-                if live.unanswered() >= SILENT_CALLS || patience.strict {
-                    self.discard(live);
-                }
-                Err(Trouble::Passing(Passing::timeout("sent, and not answered", true)))
-            }
+            return Err(Trouble::Passing(Passing::timeout("sent, and not answered", true)));
+        };
+        live.answered();
+        let trouble = match reply.and_then(Value::extract_error) {
+            Ok(value) => return Ok(value),
+            Err(error) => Trouble::from(error),
+        };
+        if matches!(&trouble, Trouble::Passing(passing) if passing.replace) {
+            self.discard(live);
         }
+        Err(trouble)
     }
 
     /// Calls a script by its hash, and by its text where the server does not know it.
@@ -158,7 +170,7 @@ impl Node {
         args: &[&str],
         patience: Patience,
     ) -> Result<Value, Trouble> {
-        match self.call(&script.by_hash(keys, args), patience).await {
+        match self.call(script.by_hash(keys, args), patience).await {
             // Boxed, as is all that is rare: a future that waits for a lock must not carry it.
             Err(Trouble::NoScript) => Box::pin(self.teach(script, keys, args, patience)).await,
             reply => reply,
@@ -178,14 +190,14 @@ impl Node {
         let (node, text) = (self.clone(), script.by_text(keys, args));
         let send = || async move {
             // Its caller may have gone meanwhile.
-            let _ = answer.send(node.call(&text, patience).await);
+            let _ = answer.send(node.call(text, patience).await);
         };
         self.inner.loading.done(send, patience.until).await;
         if let Ok(reply) = answered.try_recv() {
             return reply;
         }
-        match self.call(&script.by_hash(keys, args), patience).await {
-            Err(Trouble::NoScript) => self.call(&script.by_text(keys, args), patience).await,
+        match self.call(script.by_hash(keys, args), patience).await {
+            Err(Trouble::NoScript) => self.call(script.by_text(keys, args), patience).await,
             reply => reply,
         }
     }
@@ -224,9 +236,8 @@ impl Node {
 
     /// Looks whether the server is there, takes writes, and is the one that sentinels name; else the connection is given up.
     pub(super) async fn look(&self, patience: Patience) {
-        let Ok(mut live) = self.connect(patience.until).await else { return };
-        let role = redis::cmd("ROLE");
-        let role = timeout_at(patience.until, live.inner.send_packed_command(&role)).await;
+        let Ok(live) = self.connect(patience.until).await else { return };
+        let role = timeout_at(patience.until, live.send(redis::cmd("ROLE"))).await;
         // A primary of old that was cut off from its sentinels goes on to answer.
         if !role.is_ok_and(|role| is_primary(&role.and_then(Value::extract_error)))
             || matches!(timeout_at(patience.until, self.inner.connector.is_left()).await, Ok(true))
@@ -235,7 +246,7 @@ impl Node {
         }
     }
 
-    pub(super) async fn connect(&self, until: Instant) -> Result<Connection, Trouble> {
+    pub(super) async fn connect(&self, until: Instant) -> Result<Arc<Connection>, Trouble> {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
@@ -246,17 +257,17 @@ impl Node {
             .unwrap_or_else(|| Err(Trouble::Passing(Passing::timeout("connecting", false))))
     }
 
-    async fn open(&self) -> Result<Connection, Trouble> {
+    async fn open(&self) -> Result<Arc<Connection>, Trouble> {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
-        let opened = self.inner.connector.open().await?;
-        *self.live() = Some(opened.clone());
+        let opened = Arc::new(self.inner.connector.open().await?);
+        *self.live() = Some(Arc::clone(&opened));
         Ok(opened)
     }
 
     /// The connection, while it leads to the right server.
-    pub(super) fn in_use(&self) -> Option<Connection> {
+    pub(super) fn in_use(&self) -> Option<Arc<Connection>> {
         let live = self.live().as_ref().filter(|live| !live.channels.is_torn()).cloned()?;
         if self.inner.connector.leads_there(&live) {
             return Some(live);
@@ -289,7 +300,7 @@ impl Node {
     }
 
     /// Has `next` in the place of `last`, if that is still in use.
-    pub(super) fn replace(&self, last: &Connection, next: Connection) -> bool {
+    pub(super) fn replace(&self, last: &Connection, next: Arc<Connection>) -> bool {
         match &mut *self.live() {
             Some(live) if live.is(last) => {
                 *live = next;
@@ -301,7 +312,7 @@ impl Node {
         }
     }
 
-    fn live(&self) -> MutexGuard<'_, Option<Connection>> {
+    fn live(&self) -> MutexGuard<'_, Option<Arc<Connection>>> {
         // Nothing that runs under this mutex can panic.
         self.inner.live.lock().unwrap_or_else(PoisonError::into_inner)
     }

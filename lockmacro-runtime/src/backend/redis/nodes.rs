@@ -106,13 +106,13 @@ impl Nodes {
     pub(super) async fn call(
         &self,
         key: &LockKey,
-        command: &Cmd,
+        command: Cmd,
         patience: Patience,
     ) -> Result<Value, Trouble> {
         match self {
             Nodes::One(node) => node.call(command, patience).await,
             // Boxed, as is all that is rare.
-            Nodes::Cluster(cluster) => Box::pin(cluster.call(key, command, patience)).await,
+            Nodes::Cluster(cluster) => Box::pin(cluster.call(key, &command, patience)).await,
         }
     }
 

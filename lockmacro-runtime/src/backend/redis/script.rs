@@ -1,11 +1,12 @@
 //! The Lua scripts, by their hashes.
 
+use std::io::Write;
 use std::sync::LazyLock;
 
-use redis::Cmd;
+use redis::{Arg, Cmd, RedisWrite, ToRedisArgs};
 
 use crate::key::LockKey;
-use crate::side::{SIDE_MORE, side};
+use crate::side::{SIDE_MORE, write_side};
 
 /// A script, its SHA-1, which is hashed once, and the kinds of side keys that it works on.
 pub(super) struct Script {
@@ -30,6 +31,7 @@ pub(super) static ACQUIRE: Script =
     script!(["q", "w", "f"], "scripts/queue.lua", "scripts/grant.lua", "scripts/acquire.lua");
 pub(super) static RELEASE: Script =
     script!(["q", "w", "f"], "scripts/alone.lua", "scripts/queue.lua", "scripts/release.lua");
+pub(super) static GIVE_BACK: Script = script!(["q"], "scripts/give_back.lua");
 pub(super) static FREE: Script = script!([], "scripts/free.lua");
 pub(super) static RENEW: Script = script!([], "scripts/renew.lua");
 pub(super) static RAISE: Script = script!(["f"], "scripts/raise.lua");
@@ -100,6 +102,33 @@ impl Script {
         self.call("EVAL", self.code, keys, args)
     }
 
+    /// Whether a command is a call by hash.
+    pub(super) fn is_called_by(&self, command: &Cmd) -> bool {
+        let words = ["EVALSHA", self.hash.as_str()];
+        let mut args = command.args_iter();
+        words.iter().all(|word| args.next() == Some(Arg::Simple(word.as_bytes())))
+    }
+
+    /// One call for several calls by hash: first all keys, and then what else each was given.
+    pub(super) fn merged<'a>(&self, calls: impl ExactSizeIterator<Item = &'a Cmd> + Clone) -> Cmd {
+        let (count, of_each) = (calls.len(), 1 + self.sides.len());
+        let args = |call: &'a Cmd| {
+            call.args_iter().skip(3).filter_map(|arg| match arg {
+                Arg::Simple(arg) => Some(arg),
+                _ => None,
+            })
+        };
+        let mut merged = Cmd::new();
+        merged.arg("EVALSHA").arg(&*self.hash).arg(count * of_each);
+        for key in calls.clone().flat_map(|call| args(call).take(of_each)) {
+            merged.arg(key);
+        }
+        for arg in calls.flat_map(|call| args(call).skip(of_each)) {
+            merged.arg(arg);
+        }
+        merged
+    }
+
     fn call(&self, verb: &str, script: &str, keys: &[LockKey], args: &[&str]) -> Cmd {
         let of_each = 1 + self.sides.len();
         let count = keys.len() * of_each;
@@ -111,10 +140,24 @@ impl Script {
         for key in keys.iter().map(LockKey::as_str) {
             cmd.arg(key);
             for kind in self.sides {
-                cmd.arg(side(key, kind));
+                cmd.arg(Side { key, kind });
             }
         }
         cmd.arg(args);
         cmd
+    }
+}
+
+/// A side key, written into a command as it is made.
+struct Side<'a> {
+    key: &'a str,
+    kind: &'a str,
+}
+
+impl ToRedisArgs for Side<'_> {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        let mut arg = out.writer_for_next_arg();
+        // A command is written to memory, where nothing fails.
+        write_side(self.key, self.kind, |part| drop(arg.write_all(part.as_bytes())));
     }
 }

@@ -72,7 +72,7 @@ impl Redis {
             let connection = node.connection();
             let mut info = Cmd::new();
             info.arg("INFO").arg("server");
-            let Value::BulkString(text) = node.call(&info, patience).await? else {
+            let Value::BulkString(text) = node.call(info, patience).await? else {
                 return Err(unexpected(&Value::Nil));
             };
             let text = String::from_utf8_lossy(&text);

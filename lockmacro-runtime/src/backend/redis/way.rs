@@ -35,7 +35,7 @@ impl Cluster {
     ) -> Result<Value, Trouble> {
         let mut way = self.way(slot(key.as_str()), patience).await?;
         loop {
-            let reply = way.node.call(command, patience).await;
+            let reply = way.node.call(command.clone(), patience).await;
             if let Some(reply) = way.follow(reply).await {
                 return reply;
             }

@@ -1,0 +1,138 @@
+//! Commands that go together, since many are under way: each caller still has its own answer.
+
+use futures::future::join_all;
+use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
+use lockmacro_tests::{Admin, Backend, Fault, Polled, Proxy, Server, drop_after_polls, eventually};
+
+use crate::{LONG, Locked, SOON, keeps_nothing, works};
+
+/// More than go together at most.
+const CROWD: usize = 300;
+
+fn key(nth: usize) -> String {
+    format!("order:{nth}")
+}
+
+fn each(manager: &LockManager) -> impl Iterator<Item = Lock> {
+    (0..CROWD).map(|nth| Lock::new(key(nth)).ttl(LONG).manager(manager))
+}
+
+async fn patient(url: &str) -> LockManager {
+    LockManager::builder().timeout(LONG).connect(url).await.expect("the server is there")
+}
+
+/// How often scripts were called since the counting began.
+fn scripts(admin: &mut Admin) -> u64 {
+    let calls = admin.calls();
+    let scripts = calls.iter().filter(|(name, _)| name == "evalsha" || name == "eval");
+    scripts.map(|(_, count)| count).sum()
+}
+
+async fn acquired(manager: &LockManager) -> Vec<LockGuard> {
+    let guards = join_all(each(manager).map(Lock::acquire)).await;
+    guards.into_iter().map(|guard| guard.expect("free")).collect()
+}
+
+#[tokio::test]
+async fn locks_given_back_together_are_each_found_as_they_are() {
+    let server = Server::start();
+    let (manager, other) = (patient(&server.url()).await, patient(&server.url()).await);
+    let mut admin = server.admin();
+    // From then on the server knows the scripts.
+    works(&manager).await;
+    let guards = acquired(&manager).await;
+    let mut waiting = Vec::new();
+    for nth in 0..CROWD {
+        let key = key(nth);
+        match nth % 10 {
+            1 => admin.ask::<()>(&["DEL", &key]),
+            2 => admin.ask::<()>(&["SET", &key, "somebody", "PX", "60000"]),
+            3 => {
+                admin.ask::<()>(&["DEL", &key]);
+                admin.ask::<()>(&["RPUSH", &key, "a list"]);
+            }
+            4 => {
+                let lock = Lock::new(&*key).ttl(LONG).manager(&other).wait_forever();
+                waiting.push(tokio::spawn(lock.acquire()));
+                let line = format!("lm1:wq:{{{key}}}");
+                eventually("it stands in line", SOON, || {
+                    std::future::ready(admin.ask::<usize>(&["ZCARD", &line]) == 1)
+                })
+                .await;
+            }
+            _ => {}
+        }
+    }
+    admin.forget_calls();
+    let released = join_all(guards.into_iter().map(LockGuard::release)).await;
+    let together = scripts(&mut admin);
+    for (nth, released) in released.into_iter().enumerate() {
+        let now = admin.send::<Option<String>>(&["GET", &key(nth)]);
+        match (nth % 10, released) {
+            (1..=3, Err(LockError::Lost(lost))) => assert_eq!(lost.cause(), LossCause::Taken),
+            (1..=3, other) => panic!("{nth}: {other:?}"),
+            (_, other) => other.unwrap_or_else(|error| panic!("{nth}: {error}")),
+        }
+        match nth % 10 {
+            2 => assert_eq!(now.expect("a string").as_deref(), Some("somebody")),
+            3 => assert!(now.is_err(), "still a list"),
+            4 => assert!(now.expect("a string").is_some(), "handed over"),
+            _ => assert_eq!(now.expect("free"), None, "{nth}"),
+        }
+    }
+    // Those that somebody waits for, or that are no locks, take another call each.
+    assert!(together < CROWD as u64 * 2 / 3, "{together} calls");
+    for waiter in waiting {
+        let guard = waiter.await.expect("no panic").expect("handed over");
+        guard.release().await.expect("still held");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_wants_one_slot_is_asked_one_by_one() {
+    let backend = Backend::slots().await;
+    let (manager, mut admin) = (patient(backend.url()).await, backend.admin().expect("a server"));
+    for _ in 0..2 {
+        let guards = acquired(&manager).await;
+        for released in join_all(guards.into_iter().map(LockGuard::release)).await {
+            released.expect("still held");
+        }
+        assert_eq!(admin.keys(), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_crowd_that_is_dropped_leaves_nothing() {
+    let server = Server::start();
+    let manager = patient(&server.url()).await;
+    let mut dropped = 0;
+    for polls in 1..4 {
+        let crowd = join_all(each(&manager).map(|lock| lock.run(async { Locked::Ok(()) })));
+        match drop_after_polls(crowd, polls).await {
+            Polled::Dropped => dropped += 1,
+            Polled::Completed(_) => {}
+        }
+        keeps_nothing(&server).await;
+    }
+    assert!(dropped > 0, "none was dropped on its way");
+}
+
+#[tokio::test]
+async fn a_crowd_whose_answers_are_lost_has_its_locks_all_the_same() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let manager = patient(&proxy.url()).await;
+    let mut admin = server.admin();
+    proxy.on_next("SET", Fault::CutReply);
+    let guards = acquired(&manager).await;
+    assert!(proxy.orders_are_done());
+    proxy.on_next("EVALSHA", Fault::CutReply);
+    for released in join_all(guards.into_iter().map(LockGuard::release)).await {
+        // Whether an earlier one had found it is not known of those whose answer was lost.
+        if let Err(error) = released {
+            assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
+        }
+    }
+    assert!(proxy.orders_are_done());
+    assert_eq!(admin.keys(), [""; 0]);
+}
