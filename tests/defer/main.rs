@@ -9,6 +9,7 @@ mod full;
 mod inner;
 mod lateness;
 mod malformed;
+mod many_functions;
 mod plugged_in;
 mod resent;
 mod retries;
