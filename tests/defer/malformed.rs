@@ -43,6 +43,30 @@ async fn what_is_no_call_is_removed_and_the_others_are_run() {
 }
 
 #[tokio::test]
+async fn a_key_beside_the_queue_that_is_of_another_type_stops_no_worker() {
+    let server = Server::start();
+    let (locks, calls) = (connect(&server).await, Calls::default());
+    let function = noting("f", &calls);
+    let mut admin = server.admin();
+    let keys = ["lm1:wo:{lm1:jobs:f}", "lm1:wu:{lm1:jobs:f}", "lm1:wi:{lm1:jobs:f}"];
+    let working = tokio::spawn(worker(&locks, &function).run());
+    for (nth, key) in keys.into_iter().enumerate() {
+        admin.ask::<()>(&["DEL", key]);
+        admin.ask::<()>(&["SET", key, "text"]);
+        let error = busy_deferred(&locks, &function.clone().unique()).await;
+        // It is stored, or the caller is told what is in the way.
+        let told = matches!(error, LockError::KeyNotALock { .. } | LockError::Deferred { .. });
+        assert!(told, "{key}: {error:?}");
+        admin.ask::<()>(&["DEL", key]);
+        put(&locks, &function, 100 + nth as u64).await;
+        eventually("workers go on", IN_TIME, async || calls.all().contains(&(100 + nth as u64)))
+            .await;
+    }
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn a_queue_that_is_of_another_type_holds_up_no_other() {
     let server = Server::start();
     let (locks, calls) = (connect(&server).await, Calls::default());

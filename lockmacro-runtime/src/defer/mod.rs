@@ -216,6 +216,9 @@ pub struct Page {
 ///
 /// # Panics
 /// Not one: a worker that asks would end with it.
+///
+/// # Example
+/// `tests/defer/plugged_in.rs` of the repository is a queue in memory, with all of this and nothing else.
 pub trait Deferrer: fmt::Debug + Send + Sync {
     /// Stores a call that is due after its delay, and tells under which id and when. Of the same function and
     /// [id](NewJob::id) there is one call, however often it is stored, also when it was done in between: who
