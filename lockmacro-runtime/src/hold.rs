@@ -42,17 +42,18 @@ impl Hold {
         let mut hold = Self::new(manager, claim)?;
         let mut rounds = Rounds::of(&hold.claim);
         loop {
-            let answer = {
-                let _waiting = Counted::waiting(&hold.claim.labels);
-                ask(&hold.manager, hold.manager.backend(), &hold.claim).await
+            // A block of its own, and boxed: who waits must not carry what is rare.
+            let next = {
+                let answer = {
+                    let _waiting = Counted::waiting(&hold.claim.labels);
+                    ask(&hold.manager, hold.manager.backend(), &hold.claim).await
+                };
+                if !rounds.again(&answer, &hold.claim) {
+                    return hold.settle(answer);
+                }
+                Box::pin(hold.begun_anew(&mut rounds))
             };
-            if !rounds.again(&answer, &hold.claim) {
-                return hold.settle(answer);
-            }
-            // What cannot be given back now is when the hold is dropped.
-            _ = Box::pin(hold.release()).await;
-            Box::pin(sleep(PAUSE)).await;
-            hold = hold.anew(rounds.took())?;
+            hold = next.await?;
         }
     }
 
@@ -122,6 +123,14 @@ impl Hold {
     fn new(manager: LockManager, claim: Arc<Claim>) -> Result<Self, Refusal> {
         let member = manager.enter().map_err(Refusal::Failed)?;
         Ok(Self { manager, claim, member: Mutex::new(Some(member)) })
+    }
+
+    /// Gives back what is left of it, and gives the next one.
+    async fn begun_anew(self, rounds: &mut Rounds) -> Result<Self, Refusal> {
+        // What cannot be given back now is when the hold is dropped.
+        _ = self.release().await;
+        sleep(PAUSE).await;
+        self.anew(rounds.took())
     }
 
     /// The same by another token.

@@ -1,7 +1,7 @@
 //! A Redis Cluster of the test's own.
 
 use std::future::ready;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::Value;
 
@@ -158,9 +158,22 @@ impl Cluster {
 
     /// Which server has a key, as a server sees it that runs.
     pub fn owner(&self, key: &str) -> usize {
-        let slot = i64::from(self.slot(key));
+        let (slot, start) = (i64::from(self.slot(key)), Instant::now());
+        // A node that hears of a failover twice, the old news last, knows none for a moment.
+        let owner = loop {
+            if let Some(owner) = self.port_of(slot) {
+                break owner;
+            }
+            assert!(start.elapsed() < READY_WITHIN, "the slot is no node's");
+            std::thread::sleep(Duration::from_millis(3));
+        };
+        let of_port = |server: &Server| i64::from(server.port()) == owner;
+        self.servers.iter().position(of_port).expect("the node is one of ours")
+    }
+
+    fn port_of(&self, slot: i64) -> Option<i64> {
         let ranges: Vec<Vec<Value>> = self.admin(0).ask(&["CLUSTER", "SLOTS"]);
-        let owner = ranges.iter().find_map(|range| match range.as_slice() {
+        ranges.iter().find_map(|range| match range.as_slice() {
             [Value::Int(first), Value::Int(last), Value::Array(primary), ..]
                 if (*first..=*last).contains(&slot) =>
             {
@@ -170,10 +183,7 @@ impl Cluster {
                 }
             }
             _ => None,
-        });
-        let owner = owner.expect("the slot is some node's");
-        let of_port = |server: &Server| i64::from(server.port()) == owner;
-        self.servers.iter().position(of_port).expect("the node is one of ours")
+        })
     }
 
     /// A connection to the node that has a key.
