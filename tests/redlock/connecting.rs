@@ -3,7 +3,7 @@
 use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::{Proxy, Server, eventually, in_time};
 
-use crate::{Nodes, SOON, lock, ms, replies};
+use crate::{Nodes, SOON, connected, lock, ms, replies};
 
 async fn refused(urls: Vec<String>) -> String {
     let error = LockManager::redlock(urls).await.expect_err("not usable");
@@ -42,7 +42,7 @@ async fn a_node_that_comes_back_as_another_one_does_not_vote() {
     proxy.refuse(true);
     let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
     let builder = LockManager::builder().durable().timeout(SOON);
-    let manager = builder.redlock(urls).await.expect("two of three");
+    let manager = connected(builder, urls).await;
     proxy.refuse(false);
     nodes.0[1].kill();
     never_granted_by_twins(&manager).await;
@@ -54,7 +54,7 @@ async fn a_node_that_becomes_another_one_does_not_vote_any_more() {
     let proxy = Proxy::to(nodes.0[2].port());
     let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
     let builder = LockManager::builder().durable().timeout(SOON);
-    let manager = builder.redlock(urls).await.expect("all are there");
+    let manager = connected(builder, urls).await;
     proxy.lead_to(nodes.0[0].port());
     proxy.cut();
     nodes.0[1].kill();
@@ -100,10 +100,19 @@ async fn one_url_names_all_nodes() {
     let places: Vec<_> = nodes.0.iter().map(|s| format!("127.0.0.1:{}", s.port())).collect();
     let url = format!("redlock://{}/1?durable", places.join(","));
     let manager = LockManager::connect(&url).await.expect("all are there");
-    let guard = lock(&manager).acquire().await.expect("free");
-    let all = || std::future::ready(nodes.0.iter().all(in_database_one));
-    eventually("every node has it in its database", SOON, all).await;
-    guard.release().await.expect("released");
+    let asked = async || {
+        let guard = lock(&manager).wait(SOON).acquire().await.expect("free");
+        // One that was slow to connect is not asked the first time.
+        let start = std::time::Instant::now();
+        let all = || nodes.0.iter().all(in_database_one);
+        while !all() && start.elapsed() < ms(500) {
+            tokio::time::sleep(ms(3)).await;
+        }
+        let asked = all();
+        guard.release().await.expect("released");
+        asked
+    };
+    eventually("every node has it in its database", SOON * 2, asked).await;
     for wrong in ["redlock://a,b", "redlock://a,,b", "redlock://a,b,c?quick"] {
         let error = LockManager::connect(wrong).await.expect_err("not usable");
         assert!(matches!(error, LockError::InvalidUrl { .. }), "{error:?}");

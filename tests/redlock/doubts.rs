@@ -93,6 +93,7 @@ async fn a_token_that_arrives_late_is_taken_away_by_who_still_waits() {
 async fn several_keys_are_given_back_at_a_node_that_hung_meanwhile() {
     let nodes = Nodes::start(3);
     let manager = nodes.manager().await;
+    nodes.are_known_to(&manager).await;
     let keys = [KEY, "order:43"];
     let guard = Lock::many(keys).ttl(LONG).manager(&manager).acquire().await.expect("free");
     let mut last = nodes.0[2].admin();

@@ -5,7 +5,7 @@ use std::pin::pin;
 use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Fault, Polled, Proxy, drop_after_polls, eventually, in_time};
 
-use crate::{KEY, LONG, Nodes, SOON, behind_a_proxy, lock, ms};
+use crate::{KEY, LONG, Nodes, SOON, behind_a_proxy, connected, lock, ms};
 
 #[tokio::test]
 async fn an_answer_that_comes_after_the_lease_is_no_grant() {
@@ -51,7 +51,7 @@ async fn a_node_that_loses_answers_is_no_loss() {
     let nodes = Nodes::start(3);
     let proxy = Proxy::to(nodes.0[1].port());
     let urls = vec![nodes.0[0].url(), proxy.url(), nodes.0[2].url()];
-    let manager = LockManager::builder().durable().redlock(urls).await.expect("all are there");
+    let manager = connected(LockManager::builder().durable(), urls).await;
     for fault in [Fault::CutReply, Fault::CutCommand, Fault::LoseReply, Fault::DelayReply(ms(80))] {
         for command in ["SET", "EVALSHA"] {
             proxy.on_next(command, fault);

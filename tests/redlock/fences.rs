@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Fault, Proxy, Server};
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
-use crate::{Nodes, SOON, ms};
+use crate::{Nodes, SOON, connected, ms};
 
 const KEYS: usize = 4;
 const TASKS: usize = 8;
@@ -84,16 +85,8 @@ async fn fences_are_unique_and_grow_whatever_happens_to_nodes_and_answers() {
     let (granted, over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..2 {
-        let connected =
-            async || LockManager::builder().durable().timeout(ms(400)).redlock(&urls).await;
-        let start = Instant::now();
-        // It has little time for that.
-        let manager = loop {
-            match connected().await {
-                Ok(manager) => break manager,
-                Err(error) => assert!(start.elapsed() < SOON, "{error}"),
-            }
-        };
+        let builder = LockManager::builder().durable().timeout(ms(400));
+        let manager = connected(builder, urls.clone()).await;
         for _ in 0..TASKS / 2 {
             let (manager, granted, over) = (manager.clone(), granted.clone(), over.clone());
             tasks.spawn(async move {
@@ -160,7 +153,9 @@ async fn without_the_second_round_fences_are_inverted() {
     let mut connections: Vec<MultiplexedConnection> = Vec::new();
     for server in &nodes.0 {
         let client = redis::Client::open(server.url()).expect("a url");
-        connections.push(client.get_multiplexed_async_connection().await.expect("it is there"));
+        let patient = AsyncConnectionConfig::new().set_response_timeout(Some(SOON));
+        let connection = client.get_multiplexed_async_connection_with_config(&patient).await;
+        connections.push(connection.expect("it is there"));
     }
     let mut seen = Vec::new();
     for turn in 0..300 {

@@ -44,7 +44,7 @@ impl Nodes {
     }
 
     async fn manager_from(&self, builder: LockManagerBuilder) -> LockManager {
-        builder.durable().redlock(self.urls()).await.expect("a majority is there")
+        connected(builder.durable(), self.urls()).await
     }
 
     /// Waits until no node has anything left.
@@ -98,9 +98,20 @@ async fn behind_a_proxy() -> (Nodes, Proxy, LockManager) {
     let nodes = Nodes::start(3);
     let proxy = Proxy::to(nodes.0[2].port());
     let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
-    let manager = LockManager::builder().durable().redlock(urls).await.expect("all are there");
+    let manager = connected(LockManager::builder().durable(), urls).await;
     nodes.are_known_to(&manager).await;
     (nodes, proxy, manager)
+}
+
+/// A manager that may need more time to connect than it gives itself.
+async fn connected(builder: LockManagerBuilder, urls: Vec<String>) -> LockManager {
+    let start = std::time::Instant::now();
+    loop {
+        match builder.clone().redlock(urls.clone()).await {
+            Ok(manager) => return manager,
+            Err(error) => assert!(start.elapsed() < SOON * 2, "a majority is there: {error}"),
+        }
+    }
 }
 
 fn lock(manager: &LockManager) -> Lock {

@@ -74,6 +74,7 @@ async fn every_mask(fault: Fault, count: usize) {
 async fn a_lock_has_as_many_nodes_as_there_are() {
     let nodes = Nodes::start(5);
     let manager = nodes.manager().await;
+    nodes.are_known_to(&manager).await;
     let guard = lock(&manager).acquire().await.expect("free");
     // Those that answered after the decision add to the margin.
     let all = || std::future::ready(nodes.values().iter().all(Option::is_some));
@@ -123,6 +124,7 @@ async fn a_lock_is_renewed_by_a_majority_of_all_nodes_and_lost_without_one() {
 async fn a_lock_that_a_majority_has_lost_is_lost_at_its_renewal() {
     let nodes = Nodes::start(3);
     let manager = nodes.manager().await;
+    nodes.are_known_to(&manager).await;
     let held = Lock::new(KEY).ttl(ms(1_500)).renew().manager(&manager);
     let guard = held.acquire().await.expect("free");
     let all = || std::future::ready(nodes.values().iter().all(Option::is_some));

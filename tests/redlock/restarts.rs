@@ -7,7 +7,7 @@ use lockmacro_runtime::{
 };
 use lockmacro_tests::{Proxy, Server, eventually, in_time, on_a_plain_thread};
 
-use crate::{KEY, LONG, Nodes, SOON, ms, replies};
+use crate::{KEY, LONG, Nodes, SOON, connected, ms, replies};
 
 const LONGEST: Duration = Duration::from_secs(3);
 /// How long is waited for a lock that somebody else has.
@@ -27,8 +27,8 @@ async fn after_a_restart(
     ttl: Duration,
 ) -> Option<Result<(), LockError>> {
     let mut nodes = Nodes::start(3);
-    let holder = builder.clone().redlock(nodes.urls()).await.expect("all are there");
-    let rival = builder.clone().redlock(nodes.urls()).await.expect("all are there");
+    let holder = connected(builder.clone(), nodes.urls()).await;
+    let rival = connected(builder.clone(), nodes.urls()).await;
     nodes.hold(&[1], "somebody else's");
     let lock = |manager: &LockManager| Lock::new(KEY).ttl(ttl).manager(manager);
     // Young nodes do not vote.
@@ -73,8 +73,7 @@ async fn a_node_that_was_started_again_does_not_vote_until_all_locks_of_before_a
 async fn young_nodes_say_when_they_will_vote_and_do() {
     let nodes = Nodes::start(3);
     let manager = async |longest_ttl| {
-        let builder = LockManager::builder().longest_ttl(longest_ttl);
-        builder.redlock(nodes.urls()).await.expect("they are there")
+        connected(LockManager::builder().longest_ttl(longest_ttl), nodes.urls()).await
     };
     let strict = manager(LONG).await;
     let lock = |manager| Lock::new(KEY).ttl(ms(1_000)).manager(manager);
@@ -96,7 +95,7 @@ async fn young_nodes_say_when_they_will_vote_and_do() {
 async fn a_ttl_above_the_longest_one_is_refused() {
     let nodes = Nodes::start(3);
     let builder = LockManager::builder().longest_ttl(ms(1_000));
-    let manager = builder.redlock(nodes.urls()).await.expect("they are there");
+    let manager = connected(builder, nodes.urls()).await;
     let error = Lock::new(KEY).ttl(ms(1_001)).manager(&manager).acquire().await;
     let Err(LockError::InvalidTtl { longest, .. }) = error else { panic!("{error:?}") };
     assert_eq!(longest, ms(1_000));
@@ -109,7 +108,7 @@ async fn a_server_in_the_place_of_another_one_does_not_vote_until_all_locks_of_b
     let proxy = Proxy::to(nodes.0[2].port());
     let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
     let builder = LockManager::builder().longest_ttl(longest);
-    let manager = builder.redlock(urls).await.expect("all are there");
+    let manager = connected(builder, urls).await;
     let lock = || Lock::new(KEY).ttl(longest).manager(&manager);
     let guard = lock().wait(SOON).acquire().await.expect("old enough in the end");
     guard.release().await.expect("released");

@@ -4,7 +4,7 @@ use lockmacro_runtime::{LockError, LockGuard, LockManager, LockManagerBuilder};
 use lockmacro_tests::{Proxy, eventually, in_time};
 use tokio::task::JoinHandle;
 
-use crate::{LONG, Nodes, SOON, lock, ms};
+use crate::{LONG, Nodes, SOON, connected, lock, ms};
 
 type Asking = JoinHandle<Result<LockGuard, LockError>>;
 
@@ -21,10 +21,10 @@ impl Split {
         let nodes = Nodes::start(3);
         let far = [Proxy::to(nodes.0[1].port()), Proxy::to(nodes.0[0].port())];
         let (near, third) = ([nodes.0[0].url(), nodes.0[1].url()], nodes.0[2].url());
-        let manager = async |builder: LockManagerBuilder, urls| {
+        let manager = async |builder: LockManagerBuilder, urls: [String; 3]| {
             // So that each is waited for as long as it takes.
             let builder = builder.durable().timeout(SOON * 4).node_timeout(SOON);
-            let manager = builder.redlock(urls).await.expect("all are there");
+            let manager = connected(builder, urls.into()).await;
             nodes.are_known_to(&manager).await;
             manager
         };
