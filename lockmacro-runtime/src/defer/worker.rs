@@ -25,8 +25,8 @@ const CONCURRENCY: usize = 16;
 const LEASE: Duration = Duration::from_secs(30);
 const LEASE_MIN: Duration = Duration::from_millis(100);
 const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long calls may go on when the worker is stopped.
-const GRACE: Duration = Duration::from_secs(10);
+/// How long calls may go on when the worker is stopped, so that a shutdown within 5 s can give them back.
+const GRACE: Duration = Duration::from_secs(3);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause while the server cannot be asked.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -99,8 +99,9 @@ impl Worker {
         self
     }
 
-    /// How long calls may go on when the worker is stopped, 10 s if nothing is said. What is not done
-    /// then is dropped at its next await, and goes back.
+    /// How long calls may go on when the worker is stopped, 3 s if nothing is said. What is not done then is
+    /// dropped at its next await, and goes back; that is tried once. Give
+    /// [`shutdown`](LockManager::shutdown) two seconds more than this at least.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
@@ -269,7 +270,7 @@ async fn attend(
         }
         _ => tracing::debug!(%function, id, attempt, ?how, "deferred call ended"),
     }
-    let mut settled = pin!(settle(&*deferrer, &job, how, lease));
+    let mut settled = pin!(settle(&*deferrer, &job, how, lease, give_back));
     select! {
         biased;
         () = &mut settled => {}
@@ -278,10 +279,18 @@ async fn attend(
     }
 }
 
-/// Tells how a call ended, for as long as a lease lasts. Whoever calls this has the call kept meanwhile.
-async fn settle(deferrer: &dyn Deferrer, job: &Job, how: Settled, lease: Duration) {
+/// Tells how a call ended, for as long as a lease lasts, and once more when the worker has to end. Whoever
+/// calls this has the call kept meanwhile.
+async fn settle(
+    deferrer: &dyn Deferrer,
+    job: &Job,
+    how: Settled,
+    lease: Duration,
+    mut end: watch::Receiver<bool>,
+) {
     let (until, mut pause) = (Instant::now() + lease, FIRST_PAUSE);
     loop {
+        let is_last = *end.borrow();
         let error = match deferrer.settle(job.clone(), how.clone()).await {
             Ok(true) => return,
             Ok(false) => {
@@ -293,12 +302,15 @@ async fn settle(deferrer: &dyn Deferrer, job: &Job, how: Settled, lease: Duratio
         };
         // What is refused now will be refused again.
         let in_trouble = matches!(error, LockError::Unavailable { .. });
-        if !in_trouble || Instant::now() + pause > until {
+        if !in_trouble || is_last || Instant::now() + pause > until {
             let Job { function, id, .. } = job;
             tracing::error!(%function, id, %error, "how a deferred call ended could not be told: it runs again");
             return;
         }
-        sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
+        select! {
+            _ = end.wait_for(|end| *end) => {}
+            () = sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0)) => {}
+        }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
