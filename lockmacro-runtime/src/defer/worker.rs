@@ -36,8 +36,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 ///
 /// A worker takes calls when they are due, and is woken by one that is due earlier than those before. A
 /// call of a function that it does not know is left to a worker that knows it. While a call runs its
-/// worker is heard of; a call whose worker has died is due again [within 30 s](Worker::lease). One that fails is due
-/// again after its function's delay, which doubles each time, and becomes a dead letter after so many
+/// worker is heard of, by another thread when the call blocks its own; a call whose worker has died is due
+/// again [within 30 s](Worker::lease). Calls that block all threads of the runtime, or the only one, for as
+/// long as that go to another worker while they run: use [`DeferredFn::blocking`], or `spawn_blocking`. One
+/// that fails is due again after its function's delay, which doubles each time, and becomes a dead letter after so many
 /// attempts, or at once when its arguments cannot be read.
 ///
 /// ```
@@ -181,13 +183,16 @@ impl Worker {
                     pause = FIRST_PAUSE;
                     for job in jobs {
                         let Some(function) = self.functions.get(&job.function) else { continue };
-                        let deferrer = Arc::clone(&deferrer);
+                        // Before the call, so that another thread has it when the call blocks this one.
+                        let mut keeper = JoinSet::new();
+                        keeper.spawn(lapsed(Arc::clone(&deferrer), job.clone(), self.lease));
                         let work = attend(
                             self.manager.clone(),
-                            deferrer,
+                            Arc::clone(&deferrer),
                             function.clone(),
                             job,
                             self.lease,
+                            keeper,
                             back.clone(),
                         );
                         let free = || Arc::clone(&free).try_acquire_owned().ok();
@@ -216,19 +221,20 @@ impl Worker {
     }
 }
 
-/// Runs a call and tells how it ended.
+/// Runs a call and tells how it ended. Its `keeper` ends when it is not this worker's any more, and is ended
+/// with this.
 async fn attend(
     manager: LockManager,
     deferrer: Arc<dyn Deferrer>,
     function: Function,
     job: Job,
     lease: Duration,
+    mut keeper: JoinSet<()>,
     mut give_back: watch::Receiver<bool>,
 ) {
     let dead = |error: String| Settled::Dead { error };
-    let mut lapsed = pin!(lapsed(&*deferrer, &job, lease));
     let how = if function.is_exhausted(job.attempt) {
-        dead("its worker died in every attempt".to_owned())
+        dead(format!("it was taken {} times and no end was told", job.attempt - 1))
     } else {
         match function.call(&job) {
             Err(unfit) => dead(unfit),
@@ -241,7 +247,7 @@ async fn attend(
                     (Err(error), Some(delay)) => Settled::Again { delay, error },
                     (Err(error), None) => dead(error),
                 },
-                () = &mut lapsed => {
+                _ = keeper.join_next() => {
                     tracing::warn!(function = %job.function, id = job.id, "a deferred call went to another worker");
                     return;
                 }
@@ -268,7 +274,7 @@ async fn attend(
         biased;
         () = &mut settled => {}
         // It may be nobody else's yet.
-        () = &mut lapsed => settled.await,
+        _ = keeper.join_next() => settled.await,
     }
 }
 
@@ -298,7 +304,7 @@ async fn settle(deferrer: &dyn Deferrer, job: &Job, how: Settled, lease: Duratio
 }
 
 /// Has a call kept, until it is not this worker's any more.
-async fn lapsed(deferrer: &dyn Deferrer, job: &Job, lease: Duration) {
+async fn lapsed(deferrer: Arc<dyn Deferrer>, job: Job, lease: Duration) {
     let mut until = Instant::now() + lease;
     loop {
         sleep((lease / 3).min(until.saturating_duration_since(Instant::now()))).await;
