@@ -121,6 +121,11 @@ impl Held {
         self.lease().wants_renewal()
     }
 
+    /// How long a server that counts from now on has to keep the key for this lease.
+    pub(crate) fn keeps(&self, now: Moment) -> Option<Duration> {
+        self.lease().keeps(now)
+    }
+
     /// What of `ttl` a renewal may ask for now.
     pub(crate) fn allowed(&self, ttl: Duration) -> Duration {
         self.lease().allowed(ttl, Moment::now())

@@ -19,9 +19,6 @@ pub(crate) const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The ttl of a lock that was given none.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 
-/// What a lock is renewed by that is only confirmed: a renewal never shortens what is left.
-pub(crate) const NOTHING: Duration = Duration::from_millis(1);
-
 /// Shortest pause before a failed renewal is tried again.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 
@@ -122,6 +119,14 @@ impl Lease {
             Renewal::Until(limit) => ttl.min(limit.since(now) + self.ttl),
             Renewal::On | Renewal::Off => ttl,
         }
+    }
+
+    /// How long a server that counts from `now` on has to keep the key, so that it is not free before
+    /// the lease is over; `None` when that is over.
+    pub(crate) fn keeps(&mut self, now: Moment) -> Option<Duration> {
+        // As much as `drift` takes off, and rounded up.
+        let left = self.remaining(now).ok()?;
+        Some((left + Duration::from_millis(2)) * 100 / 99 + Duration::from_millis(1))
     }
 
     /// When a renewal that failed at `now` is tried again.
@@ -229,6 +234,17 @@ mod tests {
         assert_eq!(lease.renewed(at(600), SECOND, at(601)), Ok(ms(899)));
         assert_eq!(lease.first_try(at(600), 0.5), None);
         assert_eq!(lease.remaining(at(1_500)), Err(LossCause::Expired));
+    }
+
+    #[test]
+    fn a_confirmed_key_outlasts_its_lease() {
+        for ttl in [TTL_MIN, SECOND, TTL_MAX] {
+            let mut lease = Lease::new(at(0), ttl, Renewal::Off);
+            let (left, keeps) = (lease.remaining(at(20)).unwrap(), lease.keeps(at(20)).unwrap());
+            let counted = keeps - drift(keeps);
+            assert!(counted >= left && counted - left < Duration::from_millis(2), "{ttl:?}");
+        }
+        assert_eq!(Lease::new(at(0), SECOND, Renewal::Off).keeps(at(990)), None);
     }
 
     #[test]

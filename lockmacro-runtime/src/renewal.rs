@@ -15,7 +15,6 @@ use tokio::time::{Instant, timeout};
 use crate::backend::Backend;
 use crate::clock::Moment;
 use crate::held::Held;
-use crate::lease::NOTHING;
 use crate::telemetry;
 
 /// How often the clock is looked at while there are leases. A timer stands still while the machine
@@ -280,12 +279,15 @@ async fn renew(renewals: Arc<Renewals>, backend: Arc<Backend>, Due { id, held, o
     if !renewals.is_enrolled(id) {
         return;
     }
-    let ttl = if renewed { held.allowed(claim.ttl) } else { NOTHING };
     let sent = Moment::now();
-    let answer = if renewed {
-        backend.renew_acknowledged(claim, ttl, claim.ttl / 3).await
+    let (answer, ttl) = if renewed {
+        let ttl = held.allowed(claim.ttl);
+        (backend.renew_acknowledged(claim, ttl, claim.ttl / 3).await, ttl)
+    } else if let Some(left) = held.keeps(sent) {
+        // A server that knows the lock may have forgotten for how long. The lease stays as it is.
+        (backend.confirm(claim, left).await, Duration::ZERO)
     } else {
-        backend.renew(claim, ttl).await
+        return renewals.over(id, None);
     };
     if !renewals.is_enrolled(id) {
         // Given back meanwhile: a "not yours" is no news.

@@ -68,7 +68,8 @@ async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_letter(backend: &Ba
             let dead = async || count(&locks, &name, JobState::Dead).await == 1;
             eventually("given up", IN_TIME, dead).await;
             let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
-            assert_eq!(page.jobs[0].error.as_deref(), Some("its worker died in every attempt"));
+            let error = page.jobs[0].error.as_deref();
+            assert_eq!(error, Some("it was taken 3 times and no end was told"));
             let id = page.jobs[0].id.clone();
             assert!(deferrer.remove(name.as_str().into(), id).await.unwrap());
         }

@@ -1,6 +1,7 @@
 //! Workers that are stopped.
 
 use std::future::pending;
+use std::sync::atomic::AtomicBool;
 
 use lockmacro_runtime::defer::{Order, Settled};
 use tokio::sync::oneshot;
@@ -109,6 +110,54 @@ async fn a_call_that_takes_longer_than_its_lease_stays_with_its_worker(backend: 
         working.await.unwrap().unwrap();
     }
     forget(backend).await;
+}
+
+/// Blocks until its lease was made longer twice.
+async fn a_call_that_blocks_its_thread_is_kept(backend: &Backend) {
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("blocks"));
+    let (noted, kept) = (calls.clone(), Arc::new(AtomicBool::new(false)));
+    let has_been = Arc::clone(&kept);
+    let blocks = DeferredFn::new(&*name, (argument("number"),), move |(number,): (u64,)| {
+        let (noted, has_been) = (noted.clone(), Arc::clone(&has_been));
+        async move {
+            noted.add(number);
+            let start = Instant::now();
+            while !has_been.load(Ordering::Relaxed) && start.elapsed() < IN_TIME {
+                std::thread::sleep(SOON);
+            }
+        }
+    });
+    put(&locks, &blocks.clone().delay(SOON), 5).await;
+    let lease = Duration::from_secs(3);
+    let working = tokio::spawn(worker(&locks, &blocks).lease(lease).run());
+    let seen = Mutex::new((i64::MAX, 0));
+    let twice = async || {
+        let (deferrer, of) = (locks.deferrer(), name.as_str().into());
+        let page = deferrer.list(of, JobState::Running, 0, 1).await.unwrap();
+        if let Some(job) = page.jobs.first() {
+            let (left, times) = *seen.lock().unwrap();
+            let is_more = u32::from(job.in_millis > left);
+            *seen.lock().unwrap() = (job.in_millis, times + is_more);
+        }
+        seen.lock().unwrap().1 >= 2
+    };
+    eventually("kept twice", IN_TIME / 2, twice).await;
+    kept.store(true, Ordering::Relaxed);
+    nothing_is_left(&locks, &name).await;
+    assert_eq!(calls.all(), [5], "it was run once");
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    forget(backend).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_call_that_blocks_its_thread_is_kept_in_memory() {
+    a_call_that_blocks_its_thread_is_kept(&Backend::memory()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_call_that_blocks_its_thread_is_kept_on_redis() {
+    a_call_that_blocks_its_thread_is_kept(&Backend::redis()).await;
 }
 
 async fn a_call_whose_lock_is_gone_with_the_manager_goes_back(backend: &Backend) {

@@ -1,11 +1,13 @@
 //! Ends that cannot be told at once.
 
+use std::future::pending;
 use std::sync::atomic::AtomicUsize;
 
 use lockmacro_runtime::Unavailability;
 use lockmacro_runtime::defer::{
     Answer, Deferrer, Enough, Job, NewJob, Order, Page, Settled, Stored,
 };
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::*;
@@ -63,13 +65,18 @@ impl Deferrer for Deaf {
     }
 }
 
-/// Runs one call, until it is over or was begun twice; gives how often it was begun, and told in vain.
-async fn run(deaf_for: usize) -> (usize, usize) {
+/// Calls in memory whose ends are not taken note of until they were kept so often.
+fn deaf(deaf_for: usize) -> (LockManager, Arc<Deaf>) {
     let calls = LockManager::memory().deferrer();
     let (kept, in_vain) = (Mutex::new(None), AtomicUsize::new(0));
     let deaf = Arc::new(Deaf { calls, deaf_for, kept, in_vain });
     let plugged_in: Arc<dyn Deferrer> = deaf.clone();
-    let locks = patient().deferrer(plugged_in).memory();
+    (patient().deferrer(plugged_in).memory(), deaf)
+}
+
+/// Runs one call, until it is over or was begun twice; gives how often it was begun, and told in vain.
+async fn run(deaf_for: usize) -> (usize, usize) {
+    let (locks, deaf) = deaf(deaf_for);
     let calls = Calls::default();
     let function = noting("f", &calls);
     put(&locks, &function, 1).await;
@@ -103,4 +110,40 @@ async fn a_call_is_kept_while_its_end_is_being_told() {
 async fn a_call_whose_end_cannot_be_told_is_run_again_in_the_end() {
     let (begun, _) = run(usize::MAX).await;
     assert_eq!(begun, 2);
+}
+
+/// How `Worker` and the README say that a program ends.
+const SHUTDOWN: Duration = Duration::from_secs(5);
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_as_it_is_documented_gives_back_what_is_not_done() {
+    let (locks, deaf) = deaf(0);
+    let (begun, mut has_begun) = watch::channel(false);
+    let stuck = DeferredFn::new("f", (argument("number"),), move |(_,): (u64,)| {
+        begun.send_replace(true);
+        pending::<()>()
+    });
+    put(&locks, &stuck, 1).await;
+    let working = tokio::spawn(worker(&locks, &stuck).run());
+    has_begun.wait_for(|begun| *begun).await.unwrap();
+    locks.shutdown(SHUTDOWN).await.expect("in time");
+    working.await.unwrap().unwrap();
+    let page = deaf.list("f".into(), JobState::Waiting, 0, 1).await.unwrap();
+    assert_eq!((page.total, page.jobs[0].attempts), (1, 0), "as if it had not been taken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_worker_ends_though_the_end_of_a_call_cannot_be_told() {
+    let (locks, deaf) = deaf(usize::MAX);
+    let calls = Calls::default();
+    let function = noting("f", &calls);
+    put(&locks, &function, 1).await;
+    let working = tokio::spawn(worker(&locks, &function).run());
+    let told = async || deaf.in_vain.load(Ordering::Relaxed) > 0;
+    eventually("told in vain", IN_TIME, told).await;
+    locks.shutdown(SHUTDOWN).await.expect("in time");
+    working.await.unwrap().unwrap();
+    assert_eq!(calls.all(), [1]);
+    let page = deaf.list("f".into(), JobState::Running, 0, 1).await.unwrap();
+    assert_eq!(page.total, 1, "it is left to its lease");
 }

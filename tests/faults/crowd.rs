@@ -34,6 +34,27 @@ async fn acquired(manager: &LockManager) -> Vec<LockGuard> {
 }
 
 #[tokio::test]
+async fn who_asks_together_is_each_told_of_its_own_lock() {
+    let server = Server::start();
+    let (manager, other) = (patient(&server.url()).await, patient(&server.url()).await);
+    works(&manager).await;
+    let theirs = join_all(each(&other).step_by(3).map(Lock::acquire)).await;
+    for (nth, ours) in join_all(each(&manager).map(Lock::acquire)).await.into_iter().enumerate() {
+        match ours {
+            Ok(guard) if nth % 3 > 0 => assert_eq!(guard.key().as_str(), key(nth)),
+            Err(LockError::Busy { key: busy, .. }) if nth % 3 == 0 => {
+                assert_eq!(busy, key(nth).into())
+            }
+            other => panic!("{nth}: {other:?}"),
+        }
+    }
+    for guard in theirs {
+        guard.expect("free").release().await.expect("nobody took it");
+    }
+    keeps_nothing(&server).await;
+}
+
+#[tokio::test]
 async fn locks_given_back_together_are_each_found_as_they_are() {
     let server = Server::start();
     let (manager, other) = (patient(&server.url()).await, patient(&server.url()).await);

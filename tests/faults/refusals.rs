@@ -132,7 +132,8 @@ async fn a_replica_is_read_only_to_locks_until_it_is_promoted() {
 #[tokio::test]
 async fn a_release_on_a_replica_is_refused_and_not_taken_for_a_lost_lock() {
     let (primary, server) = (Server::start(), Server::start());
-    let manager = manager(&server.url()).await;
+    // What a release waits for is a part of that.
+    let manager = LockManager::builder().timeout(LONG).connect(&server.url()).await.expect("there");
     let guard = lock(&manager).acquire().await.expect("free");
     // The key is gone there after the first synchronisation.
     follow(&server, primary.port()).await;

@@ -3,7 +3,7 @@
 use std::future::ready;
 use std::time::Duration;
 
-use lockmacro_runtime::{LockManager, LossCause};
+use lockmacro_runtime::{Lock, LockManager, LossCause};
 use lockmacro_tests::{Server, eventually, in_time};
 
 use crate::{Locked, SOON, cause, lock, ms, renewed};
@@ -42,6 +42,39 @@ async fn a_rival_on_an_empty_server_is_left_alone_by_the_old_holder() {
     tokio::time::sleep(ms(50)).await;
     theirs.check().expect("theirs");
     theirs.release().await.expect("still theirs");
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_empty_is_told_though_the_next_who_asks_waits() {
+    for waits in [false, true] {
+        let mut server = Server::start();
+        let manager = manager(&server).await;
+        let guard = lock(&manager, KEY).acquire().await.expect("free");
+        server.kill();
+        server.restart();
+        let other = lock(&manager, "other");
+        let other = if waits { other.wait(SOON) } else { other };
+        // The first question may find out that the connection is gone.
+        drop(other.acquire().await);
+        assert_eq!(in_time(guard.lost()).await.cause(), LossCause::Taken, "waits: {waits}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_with_old_data_keeps_a_lock_for_as_long_as_its_holder_believes() {
+    let mut server = Server::start();
+    let manager = manager(&server).await;
+    let guard = Lock::new(KEY).ttl(ms(20_000)).manager(&manager).acquire().await.expect("free");
+    server.admin().ask::<()>(&["SAVE"]);
+    guard.extend(crate::LONG).await.expect("ours");
+    server.kill();
+    server.restart();
+    assert!(server.admin().ttl(KEY).expect("saved") <= ms(20_000));
+    drop(lock(&manager, "other").acquire().await);
+    let mut admin = server.admin();
+    let kept = || ready(admin.ttl(KEY).is_some_and(|left| left > guard.remaining()));
+    eventually("it is kept for as long", SOON, kept).await;
+    guard.release().await.expect("still ours");
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
 //! Which servers make a Redlock.
 
-use lockmacro_runtime::{LockError, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockManager, LossCause};
 use lockmacro_tests::{Proxy, Server, eventually, in_time};
+use tokio::time::timeout;
 
-use crate::{Nodes, SOON, connected, lock, ms, replies};
+use crate::{KEY, Nodes, SOON, connected, lock, ms, replies};
 
 async fn refused(urls: Vec<String>) -> String {
     let error = LockManager::redlock(urls).await.expect_err("not usable");
@@ -59,6 +60,24 @@ async fn a_node_that_becomes_another_one_does_not_vote_any_more() {
     proxy.cut();
     nodes.0[1].kill();
     never_granted_by_twins(&manager).await;
+}
+
+#[tokio::test]
+async fn a_renewal_counts_no_server_twice() {
+    let mut nodes = Nodes::start(3);
+    let proxy = Proxy::to(nodes.0[2].port());
+    let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
+    let builder = LockManager::builder().durable().timeout(SOON * 4).node_timeout(SOON);
+    let manager = connected(builder, urls).await;
+    nodes.are_known_to(&manager).await;
+    nodes.0[1].kill();
+    let guard = Lock::new(KEY).ttl(ms(3_000)).renew().manager(&manager).acquire().await;
+    let guard = guard.expect("two of three");
+    proxy.lead_to(nodes.0[0].port());
+    proxy.cut();
+    // One of three has it from now on, whatever two names say.
+    let lost = timeout(SOON, guard.lost()).await.expect("it is lost");
+    assert_eq!(lost.cause(), LossCause::NotRenewed);
 }
 
 /// Asks for the lock until it is told that one server has two names.

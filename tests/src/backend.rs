@@ -112,7 +112,9 @@ impl Backend {
 
     /// Whether another process would get the lock now.
     pub async fn is_free(&self, key: &str) -> bool {
-        let rival = self.rival.get_or_init(|| self.manager()).await;
+        // A loaded machine may take long to answer, and this is about the lock.
+        let patient = || self.manager_from(LockManager::builder().timeout(Duration::from_secs(60)));
+        let rival = self.rival.get_or_init(patient).await;
         let lock = Lock::new(key).ttl(Duration::from_secs(10)).manager(rival);
         match lock.acquire().await {
             Ok(guard) => guard.release().await.map(|()| true).expect("released"),

@@ -134,7 +134,9 @@ async fn a_busy_body_does_not_run_when_the_wait_runs_out(backend: &Backend) {
 }
 
 async fn many_waits_that_run_out_leave_nothing(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    // Two hundred questions at once may take a small machine a while.
+    let patient = LockManager::builder().timeout(LONG);
+    let (ours, theirs) = (backend.manager().await, backend.manager_from(patient).await);
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let waits = (0..200).map(|nth| timed_out(lock(&theirs, &key).wait(ms(20 + nth % 40))));
@@ -147,15 +149,17 @@ async fn many_waits_that_run_out_leave_nothing(backend: &Backend) {
 async fn a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    for nth in 0..20 {
+    let wait = ms(200);
+    for nth in 0..12 {
         let mut line = Line::of(backend, &key);
         let guard = lock(&ours, &key).acquire().await.expect("free");
-        let first = line.join(lock(&theirs, &key).wait(ms(40)).acquire()).await;
+        let first = line.join(lock(&theirs, &key).wait(wait).acquire()).await;
         let queued = Instant::now();
         let first = tokio::spawn(first);
         let next = line.join(waiting(&theirs, &key).acquire()).await;
         // Around the end of the wait, before and after it.
-        let pause = (ms(35) + Duration::from_micros(500 * nth)).saturating_sub(queued.elapsed());
+        let pause = wait - ms(5) + Duration::from_micros(800 * nth);
+        let pause = pause.saturating_sub(queued.elapsed());
         tokio::time::sleep(pause).await;
         guard.release().await.expect("still held");
         match first.await.expect("no panic") {

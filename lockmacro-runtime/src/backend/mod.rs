@@ -335,6 +335,22 @@ impl Backend {
         }
     }
 
+    /// Has the lock kept for `left` at least, for which its holder believes in it; tells the same. A
+    /// server that was replaced may have forgotten it, or how long it lasts.
+    pub(crate) fn confirm<'a>(
+        &'a self,
+        claim: &'a Claim,
+        left: Duration,
+    ) -> Asked<'a, Result<bool, LockError>> {
+        if self.is_in_parts(claim) {
+            return self.renew_parts(claim, move |backend, part| backend.confirm(part, left));
+        }
+        match self {
+            Backend::Redis(redis) => Box::pin(redis.confirm(claim, left)),
+            Backend::Memory(_) | Backend::Redlock(_) => self.renew(claim, left),
+        }
+    }
+
     /// Has `tell` called when the server may be another one than the one that granted our locks.
     pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
         match self {

@@ -214,7 +214,7 @@ impl Function {
         (attempts < self.attempts).then(|| doubled.min(DELAY_MAX.max(self.delay)))
     }
 
-    /// Whether a call was taken more often than it may be: its workers died. Once it may have got
+    /// Whether a call was taken more often than it may be, as when its workers died. Once it may have got
     /// lost on its way to one.
     pub(super) fn is_exhausted(&self, attempt: u32) -> bool {
         attempt > self.attempts.saturating_add(1)

@@ -25,8 +25,8 @@ const CONCURRENCY: usize = 16;
 const LEASE: Duration = Duration::from_secs(30);
 const LEASE_MIN: Duration = Duration::from_millis(100);
 const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long calls may go on when the worker is stopped.
-const GRACE: Duration = Duration::from_secs(10);
+/// How long calls may go on when the worker is stopped, so that a shutdown within 5 s can give them back.
+const GRACE: Duration = Duration::from_secs(3);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause while the server cannot be asked.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -36,8 +36,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 ///
 /// A worker takes calls when they are due, and is woken by one that is due earlier than those before. A
 /// call of a function that it does not know is left to a worker that knows it. While a call runs its
-/// worker is heard of; a call whose worker has died is due again [within 30 s](Worker::lease). One that fails is due
-/// again after its function's delay, which doubles each time, and becomes a dead letter after so many
+/// worker is heard of, by another thread when the call blocks its own; a call whose worker has died is due
+/// again [within 30 s](Worker::lease). Calls that block all threads of the runtime, or the only one, for as
+/// long as that go to another worker while they run: use [`DeferredFn::blocking`], or `spawn_blocking`. One
+/// that fails is due again after its function's delay, which doubles each time, and becomes a dead letter after so many
 /// attempts, or at once when its arguments cannot be read.
 ///
 /// ```
@@ -97,8 +99,9 @@ impl Worker {
         self
     }
 
-    /// How long calls may go on when the worker is stopped, 10 s if nothing is said. What is not done
-    /// then is dropped at its next await, and goes back.
+    /// How long calls may go on when the worker is stopped, 3 s if nothing is said. What is not done then is
+    /// dropped at its next await, and goes back; that is tried once. Give
+    /// [`shutdown`](LockManager::shutdown) two seconds more than this at least.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
@@ -181,13 +184,16 @@ impl Worker {
                     pause = FIRST_PAUSE;
                     for job in jobs {
                         let Some(function) = self.functions.get(&job.function) else { continue };
-                        let deferrer = Arc::clone(&deferrer);
+                        // Before the call, so that another thread has it when the call blocks this one.
+                        let mut keeper = JoinSet::new();
+                        keeper.spawn(lapsed(Arc::clone(&deferrer), job.clone(), self.lease));
                         let work = attend(
                             self.manager.clone(),
-                            deferrer,
+                            Arc::clone(&deferrer),
                             function.clone(),
                             job,
                             self.lease,
+                            keeper,
                             back.clone(),
                         );
                         let free = || Arc::clone(&free).try_acquire_owned().ok();
@@ -216,19 +222,20 @@ impl Worker {
     }
 }
 
-/// Runs a call and tells how it ended.
+/// Runs a call and tells how it ended. Its `keeper` ends when it is not this worker's any more, and is ended
+/// with this.
 async fn attend(
     manager: LockManager,
     deferrer: Arc<dyn Deferrer>,
     function: Function,
     job: Job,
     lease: Duration,
+    mut keeper: JoinSet<()>,
     mut give_back: watch::Receiver<bool>,
 ) {
     let dead = |error: String| Settled::Dead { error };
-    let mut lapsed = pin!(lapsed(&*deferrer, &job, lease));
     let how = if function.is_exhausted(job.attempt) {
-        dead("its worker died in every attempt".to_owned())
+        dead(format!("it was taken {} times and no end was told", job.attempt - 1))
     } else {
         match function.call(&job) {
             Err(unfit) => dead(unfit),
@@ -241,7 +248,7 @@ async fn attend(
                     (Err(error), Some(delay)) => Settled::Again { delay, error },
                     (Err(error), None) => dead(error),
                 },
-                () = &mut lapsed => {
+                _ = keeper.join_next() => {
                     tracing::warn!(function = %job.function, id = job.id, "a deferred call went to another worker");
                     return;
                 }
@@ -263,19 +270,27 @@ async fn attend(
         }
         _ => tracing::debug!(%function, id, attempt, ?how, "deferred call ended"),
     }
-    let mut settled = pin!(settle(&*deferrer, &job, how, lease));
+    let mut settled = pin!(settle(&*deferrer, &job, how, lease, give_back));
     select! {
         biased;
         () = &mut settled => {}
         // It may be nobody else's yet.
-        () = &mut lapsed => settled.await,
+        _ = keeper.join_next() => settled.await,
     }
 }
 
-/// Tells how a call ended, for as long as a lease lasts. Whoever calls this has the call kept meanwhile.
-async fn settle(deferrer: &dyn Deferrer, job: &Job, how: Settled, lease: Duration) {
+/// Tells how a call ended, for as long as a lease lasts, and once more when the worker has to end. Whoever
+/// calls this has the call kept meanwhile.
+async fn settle(
+    deferrer: &dyn Deferrer,
+    job: &Job,
+    how: Settled,
+    lease: Duration,
+    mut end: watch::Receiver<bool>,
+) {
     let (until, mut pause) = (Instant::now() + lease, FIRST_PAUSE);
     loop {
+        let is_last = *end.borrow();
         let error = match deferrer.settle(job.clone(), how.clone()).await {
             Ok(true) => return,
             Ok(false) => {
@@ -287,18 +302,21 @@ async fn settle(deferrer: &dyn Deferrer, job: &Job, how: Settled, lease: Duratio
         };
         // What is refused now will be refused again.
         let in_trouble = matches!(error, LockError::Unavailable { .. });
-        if !in_trouble || Instant::now() + pause > until {
+        if !in_trouble || is_last || Instant::now() + pause > until {
             let Job { function, id, .. } = job;
             tracing::error!(%function, id, %error, "how a deferred call ended could not be told: it runs again");
             return;
         }
-        sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
+        select! {
+            _ = end.wait_for(|end| *end) => {}
+            () = sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0)) => {}
+        }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
 /// Has a call kept, until it is not this worker's any more.
-async fn lapsed(deferrer: &dyn Deferrer, job: &Job, lease: Duration) {
+async fn lapsed(deferrer: Arc<dyn Deferrer>, job: Job, lease: Duration) {
     let mut until = Instant::now() + lease;
     loop {
         sleep((lease / 3).min(until.saturating_duration_since(Instant::now()))).await;

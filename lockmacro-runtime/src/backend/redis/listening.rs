@@ -41,7 +41,8 @@ impl Node {
                 Hearing::Refused => return Ok(false),
                 Hearing::Failed(at) if at.elapsed() < KEPT => return Ok(false),
                 // Whoever has sent something by the old one still gets the answer by it.
-                Hearing::NotAsked | Hearing::Failed(_) => self.give_up(&live),
+                // Nor is it known whether that would have been answered, by the same server.
+                Hearing::NotAsked | Hearing::Failed(_) => self.discard(&live),
             }
         }
     }
@@ -104,6 +105,8 @@ fn tidy(node: Weak<Inner>, channels: Weak<Channels>) -> Pin<Box<dyn Future<Outpu
 impl Node {
     /// A new connection that hears what is wanted.
     async fn heir(&self, wanted: Vec<u16>) -> Option<Arc<Connection>> {
+        // Where the last one leads may have been another server for a while.
+        self.changes().broke();
         let next = Arc::new(self.inner.connector.open().await.ok()?);
         for slot in wanted {
             if next.channels.hears(slot, self.inner.timeout).is_err()

@@ -54,7 +54,7 @@ use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
 use crate::fence::Fences;
 use crate::key::LockKey;
-use crate::lease::{NOTHING, late};
+use crate::lease::late;
 
 pub(crate) use vote::{Silence, Vote};
 
@@ -202,11 +202,25 @@ impl Redis {
     }
 
     pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
+        // A lease that runs out has no time to find out twice that a connection is dead.
+        self.lengthen(claim, ttl, true).await
+    }
+
+    /// Has a lock kept for as long as its holder believes in it, if it is still its own.
+    pub(crate) async fn confirm(&self, claim: &Claim, left: Duration) -> Result<bool, LockError> {
+        // Nothing runs out, and a crowd of these must not end connections.
+        self.lengthen(claim, left, false).await
+    }
+
+    async fn lengthen(
+        &self,
+        claim: &Claim,
+        ttl: Duration,
+        strict: bool,
+    ) -> Result<bool, LockError> {
         let brief = self.brief();
         let answer = (ttl.max(claim.ttl) / 10).max(RENEWAL_MIN).min(brief.answer);
-        // A lease that runs out has no time to find out twice that a connection is dead. Nothing
-        // runs out where it is only confirmed, and a crowd of those must not end connections.
-        let patience = Patience { answer, strict: ttl > NOTHING, ..brief };
+        let patience = Patience { answer, strict, ..brief };
         let args = [claim.token.expose(), &ttl.as_millis().to_string()];
         let script = if claim.several.is_empty() { &RENEW } else { &RENEW_EACH };
         let (own, _) = self.own(script, claim, &args, patience).await?;

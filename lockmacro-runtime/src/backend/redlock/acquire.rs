@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::pause::Pause;
 use super::round::Round;
 use super::tally::{Holder, Tally, Verdict, majority, no_quorum};
-use super::{Redlock, late};
+use super::{Redlock, late, replaced};
 use crate::backend::{Answer, Claim, Failed, Grant, Line};
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
@@ -177,6 +177,8 @@ impl Redlock {
         let mut raised = 0;
         while let Ok(Some((nth, answer))) = timeout_at(until, round.next()).await {
             match answer {
+                // Another connection may lead to a node that counts already.
+                Ok(true) if !self.nodes.is_as_it_was(nth) => errors[nth] = Some(replaced()),
                 Ok(true) => raised += 1,
                 Ok(false) => {
                     let detail = "it did not hold the lock any more".to_owned();

@@ -127,7 +127,7 @@ impl Redlock {
         let paper = Arc::new(claim.paper(ballot.token()));
         let mut round = Round::new(ballot.holders().into_iter().map(|nth| {
             let (nodes, paper) = (Arc::clone(&self.nodes), Arc::clone(&paper));
-            (nth, async move { nodes.all[nth].redis.renew(&paper, ttl).await })
+            (nth, nodes.renew(nth, paper, ttl))
         }));
         // Who was not asked, or has refused, holds nothing.
         let (mut held, mut silent) = (0, 0);
@@ -180,6 +180,12 @@ impl Claim {
         paper.token = self.token.nth(nth);
         paper
     }
+}
+
+/// What is told of an answer of which it is not known who has given it.
+fn replaced() -> LockError {
+    let detail = "the connection was replaced".to_owned();
+    LockError::Unavailable { reason: Unavailability::Disconnected, detail }
 }
 
 /// What is told of a node that did not answer in time.

@@ -51,7 +51,10 @@ pub(super) fn names(urls: &[String]) -> Result<Vec<String>, LockError> {
         }
         _ => {}
     }
-    let several = |url: &String| url.contains("-cluster:") || url.contains("-sentinel:");
+    let several = |url: &String| {
+        let scheme = url.split_once("://").map_or(url.as_str(), |(scheme, _)| scheme);
+        scheme.ends_with("-cluster") || scheme.ends_with("-sentinel")
+    };
     if urls.iter().any(several) {
         let why = "whether one of its servers has forgotten a lock cannot be seen from its age";
         return invalid(format!("a cluster or a group of replicas cannot be a node: {why}"));
@@ -72,16 +75,15 @@ pub(super) fn same(one: &str, other: &str) -> LockError {
 
 fn name(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let rest = rest.split('?').next().unwrap_or_default();
-    // A path, where it is a socket.
+    // Where it is a socket, a path. No part of a login, also of one that should have been escaped.
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
     let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
-    let name = match place {
+    match place {
         "" => format!("/{path}"),
-        _ if has_port(place) => place.to_owned(),
-        _ => format!("{place}:6379"),
-    };
-    name.to_ascii_lowercase()
+        _ if has_port(place) => place.to_ascii_lowercase(),
+        _ => format!("{}:6379", place.to_ascii_lowercase()),
+    }
 }
 
 fn has_port(place: &str) -> bool {
@@ -119,9 +121,24 @@ mod tests {
             "redis://b",
             "rediss://[::1]/0",
             "redis+unix:///run/r",
-            "redis://[::2]:7",
+            "redis://[::2]:7?protocol=3",
+            "redis+unix:///run/R?db=1",
+            "redis://eu-cluster:6379",
+            "redis://u:-cluster:/x?y@c",
+            "redis://d",
         ]);
-        assert_eq!(names(&all).unwrap(), ["a:1", "b:6379", "[::1]:6379", "/run/r", "[::2]:7"]);
+        let expected = [
+            "a:1",
+            "b:6379",
+            "[::1]:6379",
+            "/run/r",
+            "[::2]:7",
+            "/run/R",
+            "eu-cluster:6379",
+            "c:6379",
+            "d:6379",
+        ];
+        assert_eq!(names(&all).unwrap(), expected);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::ballot::{Ballot, Withheld};
 use super::names::same;
+use super::replaced;
 use crate::backend::Claim;
 use crate::backend::redis::{Redis, Silence, Vote};
 use crate::clock::Moment;
@@ -109,8 +110,7 @@ impl Nodes {
         match &voted {
             // It may have come from a server that was started meanwhile, so it does not count.
             Ok(_) if node.redis.connection() != Some(connection) => {
-                let detail = "the connection was replaced".to_owned();
-                return Err(silent(Unavailability::Disconnected, detail));
+                return Err(Silence { error: Box::new(replaced()), unknown: true, passing: true });
             }
             Ok(Vote::Busy { held, .. }) if ballot.recognises(nth, *held) => {
                 return Err(silent(Unavailability::Timeout, "giving back".to_owned()));
@@ -122,6 +122,37 @@ impl Nodes {
             node.fit.store(connection, Ordering::Release);
         }
         voted
+    }
+
+    /// Has one node count `ttl` anew; tells whether it still holds the lock. Its yes counts only by a
+    /// connection by which it has said who it is: a name may lead to another node by now.
+    pub(super) async fn renew(
+        self: Arc<Self>,
+        nth: usize,
+        paper: Arc<Claim>,
+        ttl: Duration,
+    ) -> Result<bool, LockError> {
+        let node = &self.all[nth];
+        let is_known = |connection: u64| self.standing_of(nth, connection).is_some();
+        if !node.redis.connection().is_some_and(is_known)
+            && let Err(silence) = self.admit(nth).await
+            // One that may not vote yet may keep what it has.
+            && !node.redis.connection().is_some_and(is_known)
+        {
+            return Err(*silence.error);
+        }
+        let connection = node.redis.connection();
+        let held = node.redis.renew(&paper, ttl).await?;
+        if held && (connection.is_none() || node.redis.connection() != connection) {
+            return Err(replaced());
+        }
+        Ok(held)
+    }
+
+    /// Whether an answer that has just come is of the server that was asked for its vote.
+    pub(super) fn is_as_it_was(&self, nth: usize) -> bool {
+        let node = &self.all[nth];
+        node.redis.connection().is_some_and(|now| self.standing_of(nth, now).is_some())
     }
 
     /// Takes note of a node that has not answered in time: it is left in peace for a while, or until it
