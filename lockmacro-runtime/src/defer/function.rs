@@ -161,7 +161,7 @@ impl<A> DeferredFn<A> {
     /// Stores the call with these arguments, a tuple, because its lock is `busy`; gives what to tell
     /// the caller: [`LockError::Deferred`], or why it could not be stored. In a worker that runs this
     /// very call, gives back `busy`: it is tried again by the worker's count. Inside of another deferred
-    /// call's body, the call is stored once, however often the other one is tried.
+    /// call's body, the call is stored once for all tries of the other one, until it was done for 30 s.
     ///
     /// # Cancellation
     /// When the future is dropped the call may have been stored.
