@@ -8,8 +8,7 @@
 //! Every instance wakes up at every tick and calls `report`. The lock of a tick is had by the first that
 //! comes; `on_busy = skip` lets the others do nothing, and `min_hold` keeps the key until the slowest of
 //! them has looked. Half-way one instance is killed: the others go on. (A tick whose instance dies in the
-//! middle of its work is not done again: that is for `on_busy = defer`.) At the end the printed timeline
-//! is checked.
+//! middle of its work is not done again.) At the end the printed timeline is checked.
 //!
 //! Exit code: 0 every tick was done once, 1 it was not, 2 the run could not start.
 

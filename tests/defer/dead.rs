@@ -81,7 +81,57 @@ async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_letter(backend: &Ba
     forget(backend).await;
 }
 
+/// Gives the dead letter that is left of a call of `function`.
+async fn last_error(backend: &Backend, function: DeferredFn<(u64,)>) -> String {
+    let (locks, name) = (manager(backend).await, function.name().to_owned());
+    let function = function.attempts(1).delay(SOON);
+    put(&locks, &function, 1).await;
+    let working = tokio::spawn(worker(&locks, &function).run());
+    eventually("given up", IN_TIME, async || count(&locks, &name, JobState::Dead).await == 1).await;
+    let deferrer = locks.deferrer();
+    let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
+    assert!(deferrer.remove(name.as_str().into(), page.jobs[0].id.clone()).await.unwrap());
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    forget(backend).await;
+    page.jobs[0].error.clone().expect("it failed")
+}
+
+async fn an_error_that_is_long_is_kept_in_part(backend: &Backend) {
+    // Of three bytes each, so that no end is one of a character by chance.
+    for odd in ["", "x", "xx"] {
+        let long = format!("it failed: {odd}{}", "€".repeat(1 << 20));
+        let text = long.clone();
+        let function = DeferredFn::new(name("long"), (argument("number"),), move |(_,)| {
+            let text = text.clone();
+            async { Err::<(), String>(text) }
+        });
+        let error = last_error(backend, function).await;
+        let kept = error.strip_suffix('…').expect("it is told that this is not all");
+        assert!(long.starts_with(kept));
+        assert!((2_000..=2_048).contains(&error.len()), "{} bytes are kept", error.len());
+    }
+}
+
+async fn a_panic_is_told_with_its_message(backend: &Backend) {
+    let panics = |number: u64| -> Result<(), String> {
+        match number {
+            0 => Ok(()),
+            number => panic!("no order {number}"),
+        }
+    };
+    let of = (argument("number"),);
+    let function =
+        DeferredFn::new(name("panics"), of, move |(number,)| async move { panics(number) });
+    assert_eq!(last_error(backend, function).await, "it panicked: no order 1");
+    let of = (argument("number"),);
+    let function = DeferredFn::blocking(name("panics"), of, move |(number,)| panics(number));
+    assert_eq!(last_error(backend, function).await, "it panicked: no order 1");
+}
+
 lockmacro_tests::on_every_backend!(
+    a_panic_is_told_with_its_message,
+    an_error_that_is_long_is_kept_in_part,
     a_call_whose_workers_die_in_every_attempt_is_a_dead_letter,
     arguments_that_do_not_fit_are_a_dead_letter_at_once,
     a_function_that_a_worker_does_not_know_is_left_to_one_that_does,

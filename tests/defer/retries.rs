@@ -51,25 +51,6 @@ async fn a_call_that_fails_too_often_is_a_dead_letter_with_its_error(backend: &B
     forget(backend).await;
 }
 
-async fn a_panic_is_a_failure(backend: &Backend) {
-    let (locks, name) = (manager(backend).await, name("panic"));
-    let function = DeferredFn::new(&*name, (argument("number"),), |(number,): (u64,)| async move {
-        assert_ne!(number, 13, "bad luck");
-        Ok::<(), LockError>(())
-    });
-    let function = function.delay(SOON).attempts(1);
-    let working = tokio::spawn(worker(&locks, &function).run());
-    put(&locks, &function, 13).await;
-    eventually("given up", IN_TIME, async || count(&locks, &name, JobState::Dead).await == 1).await;
-    let deferrer = locks.deferrer();
-    let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
-    assert_eq!(page.jobs[0].error.as_deref(), Some("it panicked"));
-    assert!(deferrer.remove(name.as_str().into(), page.jobs[0].id.clone()).await.unwrap());
-    locks.shutdown(IN_TIME).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
-}
-
 async fn an_error_that_the_return_type_cannot_tell_is_a_failure(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("silent"));
     let manager = locks.clone();
@@ -164,5 +145,4 @@ lockmacro_tests::on_every_backend!(
     a_call_that_is_busy_again_is_stored_once_whatever_its_arguments,
     a_call_that_fails_is_tried_again,
     a_call_that_fails_too_often_is_a_dead_letter_with_its_error,
-    a_panic_is_a_failure,
 );

@@ -1,5 +1,6 @@
 //! A function whose calls can be deferred.
 
+use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -160,7 +161,7 @@ impl<A> DeferredFn<A> {
     /// Stores the call with these arguments, a tuple, because its lock is `busy`; gives what to tell
     /// the caller: [`LockError::Deferred`], or why it could not be stored. In a worker that runs this
     /// very call, gives back `busy`: it is tried again by the worker's count. Inside of another deferred
-    /// call's body, the call is stored once, however often the other one is tried.
+    /// call's body, the call is stored once for all tries of the other one, until it was done for 30 s.
     ///
     /// # Cancellation
     /// When the future is dropped the call may have been stored.
@@ -255,14 +256,25 @@ impl fmt::Debug for Function {
 
 /// Runs what blocks on another thread. A current-thread runtime has none where a lock may be asked for.
 async fn apart(call: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), String> {
-    let panicked = || Err("it panicked".to_owned());
+    let call =
+        move || catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(panicked(&*panic)));
+    let ended_early = || Err("its thread has ended".to_owned());
     if Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
-        return spawn_blocking(call).await.unwrap_or_else(|_| panicked());
+        return spawn_blocking(call).await.unwrap_or_else(|_| ended_early());
     }
     let (done, ended) = oneshot::channel();
     // Who has called may be gone.
     thread::spawn(move || done.send(call()).ok());
-    ended.await.unwrap_or_else(|_| panicked())
+    ended.await.unwrap_or_else(|_| ended_early())
+}
+
+/// What is told of a panic, with its message if it has one.
+pub(super) fn panicked(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    match text.or_else(|| panic.downcast_ref::<&str>().copied()) {
+        Some(text) => format!("it panicked: {text}"),
+        None => "it panicked".to_owned(),
+    }
 }
 
 fn deferred(busy: LockError, stored: Result<super::Stored, LockError>) -> LockError {

@@ -176,7 +176,7 @@ pub struct JobInfo {
     pub key: String,
     /// How often it was taken.
     pub attempts: u32,
-    /// Why it failed last.
+    /// Why it failed last; the start of it when it is long, about 2 KiB.
     pub error: Option<String>,
     /// In how many milliseconds it is due, or goes back to those who wait; negative for what was,
     /// such as when a dead letter was given up.

@@ -75,7 +75,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The id of a new call. One that is deferred inside of another has the same one each time that the other
-/// is tried, so that it is stored once.
+/// is tried, so that it is stored once for as long as its id is known.
 pub(super) fn new_id(function: &str, arguments: &str) -> String {
     let inside = RUNNING.try_with(|running| running.id_inside(function, arguments));
     inside.unwrap_or_else(|_| format!("{:032x}", crate::token::chance()))

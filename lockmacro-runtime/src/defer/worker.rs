@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::function::Function;
+use super::function::{Function, panicked};
 use super::{DeferredFn, Deferrer, Job, Order, Settled};
 use crate::LockManager;
 use crate::error::{LockError, Unavailability};
@@ -28,6 +28,8 @@ const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long calls may go on when the worker is stopped, so that a shutdown within 5 s can give them back.
 const GRACE: Duration = Duration::from_secs(3);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// So many bytes of an error are kept at most.
+const ERROR_MAX: usize = 2 * 1024;
 /// Longest pause while the server cannot be asked.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -233,7 +235,7 @@ async fn attend(
     mut keeper: JoinSet<()>,
     mut give_back: watch::Receiver<bool>,
 ) {
-    let dead = |error: String| Settled::Dead { error };
+    let dead = |error| Settled::Dead { error: shortened(error) };
     let how = if function.is_exhausted(job.attempt) {
         dead(format!("it was taken {} times and no end was told", job.attempt - 1))
     } else {
@@ -245,7 +247,7 @@ async fn attend(
                     (Ok(()), _) => Settled::Done,
                     // It may have failed because of that.
                     (Err(_), _) if manager.is_closed() => Settled::Back,
-                    (Err(error), Some(delay)) => Settled::Again { delay, error },
+                    (Err(error), Some(delay)) => Settled::Again { delay, error: shortened(error) },
                     (Err(error), None) => dead(error),
                 },
                 _ = keeper.join_next() => {
@@ -336,7 +338,18 @@ async fn caught(
 ) -> Result<(), String> {
     poll_fn(|cx| {
         let polled = catch_unwind(AssertUnwindSafe(|| called.as_mut().poll(cx)));
-        polled.unwrap_or_else(|_| Poll::Ready(Err("it panicked".to_owned())))
+        polled.unwrap_or_else(|panic| Poll::Ready(Err(panicked(&*panic))))
     })
     .await
+}
+
+/// The start of a long error: each dead letter keeps its own.
+fn shortened(mut error: String) -> String {
+    const CUT: &str = "…";
+    if error.len() > ERROR_MAX {
+        let mut ends = (0..=ERROR_MAX - CUT.len()).rev();
+        error.truncate(ends.find(|end| error.is_char_boundary(*end)).unwrap_or(0));
+        error.push_str(CUT);
+    }
+    error
 }
