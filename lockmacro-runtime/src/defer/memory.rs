@@ -53,11 +53,17 @@ impl Queue {
     fn place(&mut self, id: &str, state: JobState, at: Duration) {
         self.displace(id);
         let Some(call) = self.calls.get_mut(id) else { return };
+        if call.unique && state == JobState::Waiting {
+            // Where another one waits for the key, that one stands for both.
+            if let Some(other) = self.unique.get(&call.job.key).cloned() {
+                self.calls.remove(id);
+                let its = self.calls.get(&other).map_or(at, |other| other.at);
+                return self.place(&other, state, at.min(its));
+            }
+            self.unique.insert(call.job.key.clone(), id.to_owned());
+        }
         (call.state, call.at) = (state, at);
         self.times.insert((state, at, id.to_owned()));
-        if call.unique && state == JobState::Waiting {
-            self.unique.entry(call.job.key.clone()).or_insert_with(|| id.to_owned());
-        }
     }
 
     fn displace(&mut self, id: &str) {
