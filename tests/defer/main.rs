@@ -7,6 +7,7 @@ mod dead;
 mod failover;
 mod full;
 mod inner;
+mod kept;
 mod lateness;
 mod malformed;
 mod many_functions;

@@ -16,9 +16,6 @@ local KEPT = 30 * 24 * 60 * 60 * 1000
 -- Who stores a call may not have been answered, and stores it again.
 local KNOWN = 30 * 1000
 
--- A write first: a replica refuses the script then.
-redis.call('PEXPIRE', KEYS[1], KEPT)
-
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -26,11 +23,15 @@ local function number(value)
   return string.format('%.0f', value)
 end
 
+-- Also for who only looks: all is kept as long as any of it.
 local function touch()
   for nth = 1, 5 do
     redis.call('PEXPIRE', KEYS[nth], KEPT)
   end
 end
+
+-- A write first: a replica refuses the script then. Those that make new keys do it again.
+touch()
 
 local function forget(id)
   local fields = { id, id .. '#k', id .. '#n', id .. '#t', id .. '#s', id .. '#u', id .. '#e' }
