@@ -153,7 +153,7 @@ impl Calls {
             return Err(strange(&reply));
         };
         if *strays > 0 {
-            tracing::error!(%function, strays, "deferred calls without arguments were removed");
+            tracing::error!(%function, strays, "what is no deferred call was removed: it had no arguments, or an id that is no text");
         }
         let calls = calls.iter().filter_map(|call| {
             let [id, arguments, key, tried, taken] = fields(call)?.try_into().ok()?;
