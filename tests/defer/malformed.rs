@@ -42,6 +42,85 @@ async fn what_is_no_call_is_removed_and_the_others_are_run() {
     working.await.unwrap().unwrap();
 }
 
+/// Writes a call by hand. The id is written as Lua writes texts.
+fn write(server: &Server, id: &str, arguments: &str, place: &str, at: &str) {
+    let script = format!(
+        "redis.call('HSET', 'lm1:jobs:f', '{id}', ARGV[1], '{id}#k', 'k') \
+         return redis.call('ZADD', 'lm1:w{place}:{{lm1:jobs:f}}', ARGV[2], '{id}')"
+    );
+    server.admin().ask::<()>(&["EVAL", &script, "0", arguments, at]);
+}
+
+#[tokio::test]
+async fn an_id_that_is_no_text_is_removed_and_any_text_is_an_id() {
+    let server = Server::start();
+    let (locks, calls) = (connect(&server).await, Calls::default());
+    // Cut short, out of place, longer than need be, half of a pair, too large, and one in the midst of text.
+    let no_text = [
+        r"\255",
+        r"\226\130",
+        r"\128a",
+        r"\192\128",
+        r"\224\128\128",
+        r"\237\160\128",
+        r"\244\144\128\128",
+        r"a\226\130\172\255b",
+        r"\226\195\164\130\172",
+    ];
+    for (nth, id) in no_text.iter().enumerate() {
+        assert!(String::from_utf8(bytes_of(id)).is_err(), "{id}");
+        // Those of dead workers go back first.
+        write(&server, id, "[0]", if nth % 2 == 0 { "d" } else { "r" }, "1");
+    }
+    let text = [
+        "\u{7f}",
+        "ä",
+        "\u{7ff}\u{800}",
+        "€",
+        "\u{d7ff}\u{e000}",
+        "\u{ffff}\u{10000}",
+        "😀",
+        "\u{10ffff}é",
+    ];
+    for id in text {
+        write(&server, id, "[1]", "d", "2");
+    }
+    let working = tokio::spawn(worker(&locks, &noting("f", &calls)).run());
+    calls.become_so_many(text.len()).await;
+    nothing_is_left(&locks, "f").await;
+    assert_eq!(calls.all(), [1; 8], "only those with an id");
+    assert_eq!(server.admin().ask::<usize>(&["HLEN", "lm1:jobs:f"]), 0, "nothing is left of any");
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+}
+
+/// What Lua makes of a text with `\ddd` in it.
+fn bytes_of(text: &str) -> Vec<u8> {
+    let mut parts = text.split('\\');
+    let mut bytes = parts.next().unwrap().as_bytes().to_vec();
+    for part in parts {
+        bytes.push(part[..3].parse().unwrap());
+        bytes.extend(part[3..].bytes());
+    }
+    bytes
+}
+
+#[tokio::test]
+async fn a_call_that_is_due_at_no_time_at_all_is_listed_and_can_be_removed() {
+    let server = Server::start();
+    let locks = connect(&server).await;
+    let deferrer = locks.deferrer();
+    for (id, at) in [("never", "inf"), ("ever", "-inf"), ("late", "1e300")] {
+        write(&server, id, "[0]", "d", at);
+    }
+    let page = deferrer.list("f".into(), JobState::Waiting, 0, 10).await.unwrap();
+    let listed: Vec<_> = page.jobs.iter().map(|job| (&*job.id, job.in_millis.signum())).collect();
+    assert_eq!((page.total, listed), (3, vec![("ever", -1), ("late", 1), ("never", 1)]));
+    for id in ["never", "ever", "late"] {
+        assert!(deferrer.remove("f".into(), id.to_owned()).await.unwrap(), "{id}");
+    }
+}
+
 #[tokio::test]
 async fn a_key_beside_the_queue_that_is_of_another_type_stops_no_worker() {
     let server = Server::start();

@@ -47,14 +47,12 @@ async fn a_call_whose_storing_was_not_answered_is_run_once() {
     working.await.unwrap().unwrap();
 }
 
-#[tokio::test]
-async fn a_call_that_is_stored_again_after_it_was_done_is_run_once() {
-    let server = Server::start();
-    let (locks, calls) = (connect(&server).await, Calls::default());
-    let function = noting("f", &calls);
+async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Backend) {
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("stored-again"));
+    let function = noting(&name, &calls);
     let working = tokio::spawn(worker(&locks, &function).run());
     let job = NewJob {
-        function: "f".into(),
+        function: name.as_str().into(),
         id: "id".to_owned(),
         arguments: "[1]".to_owned(),
         key: "order:1".to_owned(),
@@ -64,17 +62,18 @@ async fn a_call_that_is_stored_again_after_it_was_done_is_run_once() {
     let stored = locks.deferrer().put(job.clone()).await.unwrap();
     assert_eq!((&*stored.id, stored.due), ("id", SOON));
     calls.become_so_many(1).await;
-    nothing_is_left(&locks, "f").await;
+    nothing_is_left(&locks, &name).await;
     // Its caller was not answered in time, or a request was held up on its way.
     let again = locks.deferrer().put(job.clone()).await.unwrap();
     assert_eq!((&*again.id, again.due), ("id", Duration::ZERO), "it is over");
-    assert_eq!(count(&locks, "f", JobState::Waiting).await, 0);
+    assert_eq!(count(&locks, &name, JobState::Waiting).await, 0);
     // Another one is another one.
     locks.deferrer().put(NewJob { id: "other".to_owned(), ..job }).await.unwrap();
     calls.become_so_many(2).await;
-    nothing_is_left(&locks, "f").await;
+    nothing_is_left(&locks, &name).await;
     locks.shutdown(IN_TIME).await.unwrap();
     working.await.unwrap().unwrap();
+    forget(backend).await;
 }
 
 #[tokio::test]
@@ -204,6 +203,7 @@ async fn a_late_worker_does_not_end_what_others_count_on(backend: &Backend) {
 }
 
 lockmacro_tests::on_every_backend!(
+    a_call_that_is_stored_again_after_it_was_done_is_run_once,
     a_late_worker_ends_its_call_unless_another_has_it,
     a_late_worker_does_not_end_what_others_count_on,
 );

@@ -1,5 +1,9 @@
 //! One call for each key.
 
+use std::future::pending;
+
+use lockmacro_runtime::defer::{Deferrer, Job, NewJob, Order, Settled};
+
 use super::*;
 
 async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
@@ -59,7 +63,79 @@ async fn calls_of_processes_that_seed_alike_are_two(backend: &Backend) {
     forget(backend).await;
 }
 
+async fn click(deferrer: &dyn Deferrer, function: &str, id: &str, delay: Duration) -> String {
+    let (function, id, arguments) = (function.into(), id.to_owned(), "[1]".to_owned());
+    let job = NewJob { function, id, arguments, key: "k".to_owned(), delay, unique: true };
+    deferrer.put(job).await.expect("stored").id
+}
+
+async fn take(deferrer: &dyn Deferrer, function: &str, lease: Duration) -> Job {
+    let order = Order { functions: vec![function.into()], most: 1, lease };
+    let mut taken = deferrer.take(order, Box::pin(pending())).await.expect("taken");
+    taken.pop().expect("one")
+}
+
+fn busy_again(delay: Duration) -> Settled {
+    Settled::Again { delay, error: "busy".to_owned() }
+}
+
+async fn a_call_that_waits_again_is_one_with_a_later_one_of_its_key(backend: &Backend) {
+    let (locks, name) = (manager(backend).await, name("again"));
+    let deferrer = &*locks.deferrer();
+    click(deferrer, &name, "a", Duration::ZERO).await;
+    for round in 0..20 {
+        let job = take(deferrer, &name, LATER).await;
+        // It may have begun too early for this one.
+        let next = click(deferrer, &name, &format!("c{round}"), LATER).await;
+        assert_eq!(next, format!("c{round}"), "one that runs is not enough");
+        assert!(deferrer.settle(job, busy_again(Duration::ZERO)).await.unwrap());
+        assert_eq!(count(&locks, &name, JobState::Waiting).await, 1);
+        assert_eq!(click(deferrer, &name, "more", LATER).await, next, "it waits");
+    }
+    // It is due when the first of both is.
+    let last = take(deferrer, &name, LATER).await;
+    assert_eq!(last.id, "c19");
+    click(deferrer, &name, "z", Duration::ZERO).await;
+    assert!(deferrer.settle(last.clone(), busy_again(LATER)).await.unwrap());
+    assert!(!deferrer.keep(last, LATER).await.unwrap(), "it is gone");
+    let last = take(deferrer, &name, LATER).await;
+    assert_eq!(last.id, "z");
+    assert!(deferrer.settle(last, Settled::Done).await.unwrap());
+    nothing_is_left(&locks, &name).await;
+    assert_eq!(click(deferrer, &name, "next", LATER).await, "next", "none waits");
+    assert!(deferrer.remove(name.as_str().into(), "next".to_owned()).await.unwrap());
+    forget(backend).await;
+}
+
+async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Backend) {
+    let (locks, name) = (manager(backend).await, name("back"));
+    let deferrer = &*locks.deferrer();
+    // Its worker gives it back, or is not heard of, or it was given up and a person has it tried again.
+    for (nth, how) in [Some(Settled::Back), None, Some(Settled::Dead { error: "no".to_owned() })]
+        .into_iter()
+        .enumerate()
+    {
+        let (one, other) = (format!("one{nth}"), format!("other{nth}"));
+        click(deferrer, &name, &one, Duration::ZERO).await;
+        let job = take(deferrer, &name, if how.is_none() { SOON } else { LATER }).await;
+        assert_eq!(click(deferrer, &name, &other, LATER).await, other);
+        if let Some(how) = how {
+            assert!(deferrer.settle(job, how).await.unwrap());
+            deferrer.retry(name.as_str().into(), one).await.unwrap();
+        }
+        let left = take(deferrer, &name, LATER).await;
+        assert_eq!((left.id.as_str(), left.attempt), (&*other, 1), "it stands for both");
+        assert_eq!(count(&locks, &name, JobState::Waiting).await, 0);
+        assert_eq!(count(&locks, &name, JobState::Dead).await, 0);
+        assert!(deferrer.settle(left, Settled::Done).await.unwrap());
+        nothing_is_left(&locks, &name).await;
+    }
+    forget(backend).await;
+}
+
 lockmacro_tests::on_every_backend!(
+    a_call_that_goes_back_is_one_with_a_later_one_of_its_key,
+    a_call_that_waits_again_is_one_with_a_later_one_of_its_key,
     a_thousand_busy_clicks_are_one_call,
     calls_of_processes_that_seed_alike_are_two,
 );

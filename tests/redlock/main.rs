@@ -6,6 +6,7 @@ mod faults;
 mod fences;
 mod quorum;
 mod restarts;
+mod rights;
 mod splits;
 mod waits;
 

@@ -99,6 +99,12 @@ async fn a_ttl_above_the_longest_one_is_refused() {
     let error = Lock::new(KEY).ttl(ms(1_001)).manager(&manager).acquire().await;
     let Err(LockError::InvalidTtl { longest, .. }) = error else { panic!("{error:?}") };
     assert_eq!(longest, ms(1_000));
+    // Of several keys each is asked for with less first; and these nodes do not vote yet.
+    let builder = LockManager::builder().longest_ttl(ms(20_000));
+    let manager = connected(builder, nodes.urls()).await;
+    let several = Lock::many([KEY, "order:43"]).ttl(LONG).wait(ms(300)).manager(&manager);
+    let error = several.acquire().await;
+    assert!(matches!(error, Err(LockError::InvalidTtl { .. })), "{error:?}");
 }
 
 /// Its age does not tell what it has missed.

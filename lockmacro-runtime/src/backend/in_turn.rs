@@ -31,6 +31,12 @@ impl Backend {
         claim: &'a Claim,
         wait: Option<Duration>,
     ) -> Asked<'a, Result<Answer, Failed>> {
+        // The parts are asked for with less, and the whole only when all are there.
+        if let Backend::Redlock(redlock) = self
+            && let Err(error) = redlock.check(claim.ttl)
+        {
+            return Box::pin(std::future::ready(Err(Failed { error, written: false })));
+        }
         let until = wait.map(|wait| Instant::now() + wait.min(FOR_EVER));
         let end = until.map(|until| until.max(Instant::now() + self.answer()));
         Box::pin(Turn::new(self, claim, until, end).take())

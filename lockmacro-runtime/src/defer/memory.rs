@@ -1,6 +1,6 @@
 //! The deferred calls of `memory://`: of one process, with the meaning of a server.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::future::{pending, ready};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,6 +14,9 @@ use super::{
     Stored, WAITING_MAX, full,
 };
 use crate::error::LockError;
+
+/// For how long the ids of calls that are over are known, as on a server.
+const KNOWN: Duration = Duration::from_secs(30);
 
 /// Clones are the same calls.
 #[derive(Debug, Clone)]
@@ -36,6 +39,36 @@ struct Queue {
     times: BTreeSet<(JobState, Duration, String)>,
     /// The only ones that wait for their keys.
     unique: HashMap<String, String>,
+    over: Over,
+}
+
+/// Calls that are over, and when nobody needs to know any more.
+#[derive(Debug, Default)]
+struct Over {
+    ids: HashSet<String>,
+    until: VecDeque<(Instant, String)>,
+}
+
+impl Over {
+    fn add(&mut self, id: &str) {
+        self.forget();
+        self.ids.insert(id.to_owned());
+        self.until.push_back((Instant::now() + KNOWN, id.to_owned()));
+    }
+
+    fn has(&mut self, id: &str) -> bool {
+        self.forget();
+        self.ids.contains(id)
+    }
+
+    fn forget(&mut self) {
+        let now = Instant::now();
+        while self.until.front().is_some_and(|(until, _)| *until <= now) {
+            if let Some((_, id)) = self.until.pop_front() {
+                self.ids.remove(&id);
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -53,11 +86,17 @@ impl Queue {
     fn place(&mut self, id: &str, state: JobState, at: Duration) {
         self.displace(id);
         let Some(call) = self.calls.get_mut(id) else { return };
+        if call.unique && state == JobState::Waiting {
+            // Where another one waits for the key, that one stands for both.
+            if let Some(other) = self.unique.get(&call.job.key).cloned() {
+                self.remove(id);
+                let its = self.calls.get(&other).map_or(at, |other| other.at);
+                return self.place(&other, state, at.min(its));
+            }
+            self.unique.insert(call.job.key.clone(), id.to_owned());
+        }
         (call.state, call.at) = (state, at);
         self.times.insert((state, at, id.to_owned()));
-        if call.unique && state == JobState::Waiting {
-            self.unique.entry(call.job.key.clone()).or_insert_with(|| id.to_owned());
-        }
     }
 
     fn displace(&mut self, id: &str) {
@@ -71,6 +110,7 @@ impl Queue {
     fn remove(&mut self, id: &str) {
         self.displace(id);
         self.calls.remove(id);
+        self.over.add(id);
     }
 
     /// Those in one state, in the order of their times.
@@ -121,6 +161,9 @@ impl MemoryJobs {
         if let Some(there) = there {
             let due = there.at.saturating_sub(now);
             return Ok(Stored { id: there.job.id.clone(), due });
+        }
+        if queue.over.has(&id) {
+            return Ok(Stored { id, due: Duration::ZERO });
         }
         // Those that are worked on count as well: it is a bound and no promise.
         if queue.calls.len() >= WAITING_MAX + DEAD_MAX {

@@ -222,8 +222,11 @@ pub struct Page {
 pub trait Deferrer: fmt::Debug + Send + Sync {
     /// Stores a call that is due after its delay, and tells under which id and when. Of the same function and
     /// [id](NewJob::id) there is one call, however often it is stored, also when it was done in between: who
-    /// was not answered asks again, for as long as its manager's timeout lasts. [`unique`](NewJob::unique) calls are told of one that waits for the same function and key, if there
-    /// is one, and are not stored.
+    /// was not answered asks again, for as long as its manager's timeout lasts.
+    ///
+    /// [`unique`](NewJob::unique) calls are told of one that waits for the same function and key, if there is
+    /// one, and are not stored. One that waits again while another one does is one with it: that one stays,
+    /// and is due when the first of both is.
     ///
     /// # Errors
     /// [`Unavailability::QueueFull`] when there is no room.

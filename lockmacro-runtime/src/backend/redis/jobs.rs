@@ -1,14 +1,15 @@
 //! Deferred calls on a Redis server, by a script for each thing that is done with them.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use redis::Value;
 use tokio::select;
-use tokio::time::timeout;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
+use super::looks::{Kept, Looks};
+use super::node::Patience;
 use super::script::{Script, jobs};
 use super::tries::Tries;
 use super::trouble::Trouble;
@@ -27,18 +28,49 @@ pub(super) const CALLS: &str = "lm1:jobs:";
 const TICK: Duration = Duration::from_secs(2);
 /// The same when nobody can tell it.
 const TICK_UNHEARD: Duration = Duration::from_millis(250);
+/// Shortest pause after a look that found nothing to take.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// So many calls are taken at once.
 const TAKEN_MAX: usize = 1_000;
 
 /// The deferred calls on the server of some locks.
 #[derive(Debug)]
-pub(crate) struct RedisJobs(Arc<Redis>);
+pub(crate) struct RedisJobs {
+    calls: Calls,
+    looks: Kept,
+}
+
+/// What can be asked about them.
+#[derive(Debug, Clone)]
+pub(super) struct Calls(Arc<Redis>);
 
 impl RedisJobs {
     pub(crate) fn new(redis: &Arc<Redis>) -> Self {
-        Self(Arc::clone(redis))
+        Self { calls: Calls(Arc::clone(redis)), looks: Kept::default() }
     }
 
+    /// Takes calls of one function, and tells when to look again.
+    async fn take_of(
+        &self,
+        looks: &Looks,
+        nth: usize,
+        order: &Order,
+    ) -> Result<(Vec<Job>, Duration), LockError> {
+        let (function, waiter) = looks.of(nth);
+        let asked = Instant::now();
+        let others = order.functions.len() > 1;
+        let patience = if others { self.calls.0.brief() } else { self.calls.0.patience() };
+        let (most, lease) = (order.most.min(TAKEN_MAX), order.lease);
+        let (taken, again) = self.calls.take(function, most, lease, waiter, patience).await?;
+        // Its leases count from before it was sent, and are to be prolonged by now.
+        match asked.elapsed() < lease / 3 {
+            true => Ok((taken, again)),
+            false => Ok((self.calls.still_its(taken, lease).await, again)),
+        }
+    }
+}
+
+impl Calls {
     /// Calls a script until it is answered, or the manager's timeout is over.
     async fn ask(
         &self,
@@ -46,8 +78,19 @@ impl RedisJobs {
         function: &str,
         args: &[&str],
     ) -> Result<Value, LockError> {
+        self.ask_for(script, function, args, self.0.patience()).await
+    }
+
+    /// The same with another patience.
+    async fn ask_for(
+        &self,
+        script: &Script,
+        function: &str,
+        args: &[&str],
+        patience: Patience,
+    ) -> Result<Value, LockError> {
         let keys = [key_of(function)];
-        let mut tries = Tries::new(self.0.patience());
+        let mut tries = Tries::new(patience);
         loop {
             let trouble = match self.0.eval(script, &keys, args, tries.patience).await {
                 Ok(value) => return Ok(value),
@@ -69,34 +112,48 @@ impl RedisJobs {
         function: &str,
         args: &[&str],
     ) -> Result<bool, LockError> {
-        match self.ask(script, function, args).await? {
-            Value::Int(done @ (0 | 1)) => Ok(done == 1),
-            other => Err(strange(&other)),
-        }
+        whether(&self.ask(script, function, args).await?)
+    }
+
+    /// One who hears of news of a function.
+    pub(super) fn join(&self, function: &str) -> Waiter {
+        let slot = self.0.nodes.slot_of(&key_of(function));
+        self.0.nodes.grants().waiters.join(slot, crate::token::chance() as u64)
+    }
+
+    /// In how long something of a function is due. Takes nothing. The waiter hears of news.
+    pub(super) async fn look(
+        &self,
+        function: &Arc<str>,
+        waiter: &Waiter,
+    ) -> Result<Duration, LockError> {
+        let looked = self.take(function, 0, Duration::ZERO, waiter, self.0.brief());
+        Ok(looked.await?.1)
     }
 
     /// Takes calls of one function, and tells when to look again. The waiter hears of news.
-    async fn take_now(
+    async fn take(
         &self,
         function: &Arc<str>,
         most: usize,
         lease: Duration,
         waiter: &Waiter,
+        patience: Patience,
     ) -> Result<(Vec<Job>, Duration), LockError> {
-        let heard = self.listen(waiter).await?;
+        let heard = self.listen(waiter, patience).await?;
         let tick = if heard { TICK } else { TICK_UNHEARD };
         let idle = match heard {
             true => format!("{}|{}", waiter.number, self.0.nodes.grants().channel(waiter.slot())),
             false => String::new(),
         };
-        let args = [&*most.min(TAKEN_MAX).to_string(), &millis(lease), &idle, &millis(tick)];
-        let reply = self.ask(&jobs::TAKE, function, &args).await?;
+        let args = [&*most.to_string(), &millis(lease), &idle, &millis(tick)];
+        let reply = self.ask_for(&jobs::TAKE, function, &args, patience).await?;
         let Value::Array(parts) = &reply else { return Err(strange(&reply)) };
         let [Value::Int(again), Value::Int(strays), calls @ ..] = parts.as_slice() else {
             return Err(strange(&reply));
         };
         if *strays > 0 {
-            tracing::error!(%function, strays, "deferred calls without arguments were removed");
+            tracing::error!(%function, strays, "what is no deferred call was removed: it had no arguments, or an id that is no text");
         }
         let calls = calls.iter().filter_map(|call| {
             let [id, arguments, key, tried, taken] = fields(call)?.try_into().ok()?;
@@ -104,13 +161,40 @@ impl RedisJobs {
             Some(Job { function: Arc::clone(function), id, arguments, key, attempt, taken })
         });
         let again = Duration::from_millis(u64::try_from(*again).unwrap_or_default());
-        // Zero is for who was told that it is enough.
-        Ok((calls.collect(), again.clamp(Duration::from_millis(1), tick)))
+        Ok((calls.collect(), again.min(tick)))
+    }
+
+    /// Those of some calls that are still the worker's, which has them for the whole of a lease then.
+    async fn still_its(&self, taken: Vec<Job>, lease: Duration) -> Vec<Job> {
+        let mut keeping = JoinSet::new();
+        for (nth, job) in taken.into_iter().enumerate() {
+            let calls = self.clone();
+            keeping.spawn(async move {
+                // What is not known to be its own is left to its lease.
+                let kept = calls.keep(&job, lease, calls.0.brief()).await.unwrap_or(false);
+                kept.then_some((nth, job))
+            });
+        }
+        let mut kept = Vec::new();
+        while let Some(job) = keeping.join_next().await {
+            kept.extend(job.ok().flatten());
+        }
+        kept.sort_unstable_by_key(|(nth, _)| *nth);
+        kept.into_iter().map(|(_, job)| job).collect()
+    }
+
+    async fn keep(
+        &self,
+        job: &Job,
+        lease: Duration,
+        patience: Patience,
+    ) -> Result<bool, LockError> {
+        let args = [&*job.id, &job.taken.to_string(), &millis(lease)];
+        whether(&self.ask_for(&jobs::KEEP, &job.function, &args, patience).await?)
     }
 
     /// Sees to it that news can be heard, where they can.
-    async fn listen(&self, waiter: &Waiter) -> Result<bool, LockError> {
-        let patience = self.0.patience();
+    async fn listen(&self, waiter: &Waiter, patience: Patience) -> Result<bool, LockError> {
         let listened = match &self.0.nodes {
             Nodes::One(node) => node.listen(waiter.slot(), patience).await,
             Nodes::Cluster(cluster) => match cluster.way(waiter.slot(), patience).await {
@@ -130,55 +214,6 @@ impl RedisJobs {
             Err(trouble) => Err(trouble.into_error(&LockKey::from("lm1:jobs"))),
         }
     }
-
-    /// Asks for all functions, and tells when to look again. One in trouble holds up no other.
-    async fn take_first(
-        &self,
-        order: &Order,
-        waiters: &[Waiter],
-        enough: &mut Enough<'_>,
-    ) -> Result<(Vec<Job>, Duration), LockError> {
-        let (mut taken, mut again, mut trouble, mut well) = (Vec::new(), TICK, None, false);
-        let functions: Vec<_> = order.functions.iter().zip(waiters).collect();
-        // Not always the same one first.
-        let (late, early) = functions.split_at(fastrand::usize(..=functions.len()));
-        for (function, waiter) in early.iter().chain(late) {
-            let most = order.most.saturating_sub(taken.len());
-            if most == 0 || is_ready(enough).await {
-                return Ok((taken, Duration::ZERO));
-            }
-            match self.take_now(function, most, order.lease, waiter).await {
-                Ok((calls, next)) => {
-                    taken.extend(calls);
-                    again = again.min(next);
-                    well = true;
-                }
-                Err(error) => {
-                    tracing::warn!(%function, %error, "deferred calls could not be taken");
-                    trouble = Some(error);
-                }
-            }
-        }
-        match trouble {
-            Some(error) if !well => Err(error),
-            _ => Ok((taken, again)),
-        }
-    }
-}
-
-/// Whether it is ready now. Then it must not be asked again.
-async fn is_ready(enough: &mut Enough<'_>) -> bool {
-    poll_fn(|cx| Poll::Ready(enough.as_mut().poll(cx).is_ready())).await
-}
-
-/// Waits for the first news of any.
-async fn news(waiters: &[Waiter]) {
-    let mut all: Vec<_> = waiters.iter().map(|waiter| Box::pin(waiter.news())).collect();
-    poll_fn(|cx| match all.iter_mut().any(|news| news.as_mut().poll(cx).is_ready()) {
-        true => Poll::Ready(()),
-        false => Poll::Pending,
-    })
-    .await;
 }
 
 impl Deferrer for RedisJobs {
@@ -187,7 +222,7 @@ impl Deferrer for RedisJobs {
             let NewJob { function, id, arguments, key, delay, unique } = job;
             let (delay, unique) = (millis(delay), if unique { "1" } else { "0" });
             let args = [&id, &delay, &arguments, &key, unique, &WAITING_MAX.to_string()];
-            match self.ask(&jobs::PUT, &function, &args).await? {
+            match self.calls.ask(&jobs::PUT, &function, &args).await? {
                 Value::Array(parts) => match parts.as_slice() {
                     [id, Value::Int(due)] => {
                         let id = text(id).ok_or_else(|| strange(id))?;
@@ -204,32 +239,38 @@ impl Deferrer for RedisJobs {
 
     fn take<'a>(&'a self, order: Order, mut enough: Enough<'a>) -> Answer<'a, Vec<Job>> {
         Box::pin(async move {
-            let slots =
-                order.functions.iter().map(|function| self.0.nodes.slot_of(&key_of(function)));
-            let waiters: Vec<_> = slots
-                .map(|slot| self.0.nodes.grants().waiters.join(slot, crate::token::chance() as u64))
-                .collect();
+            if order.most == 0 {
+                return Ok(Vec::new());
+            }
+            let mut looks = self.looks.take(&self.calls, &order.functions);
             loop {
-                let (taken, again) = self.take_first(&order, &waiters, &mut enough).await?;
-                if !taken.is_empty() || again.is_zero() {
-                    return Ok(taken);
-                }
-                // News or not, it looks again.
-                let news = timeout(again, news(&waiters));
-                select! {
+                let (nth, due) = select! {
                     biased;
-                    () = &mut enough => return Ok(taken),
-                    _ = news => {}
+                    () = &mut enough => return Ok(Vec::new()),
+                    next = looks.next() => next,
+                };
+                let found = match due {
+                    Ok(Duration::ZERO) => self.take_of(&looks, nth, &order).await,
+                    other => other.map(|again| (Vec::new(), again)),
+                };
+                match found {
+                    Ok((taken, again)) if taken.is_empty() => {
+                        looks.well(nth, again.max(PAUSE_MIN));
+                    }
+                    // What it has is run before others are waited for.
+                    Ok((taken, _)) => {
+                        looks.well(nth, Duration::ZERO);
+                        self.looks.put(looks);
+                        return Ok(taken);
+                    }
+                    Err(error) => looks.troubled(nth, error)?,
                 }
             }
         })
     }
 
     fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
-        Box::pin(async move {
-            let args = [&*job.id, &job.taken.to_string(), &millis(lease)];
-            self.whether(&jobs::KEEP, &job.function, &args).await
-        })
+        Box::pin(async move { self.calls.keep(&job, lease, self.calls.0.patience()).await })
     }
 
     fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
@@ -242,7 +283,7 @@ impl Deferrer for RedisJobs {
             };
             let (taken, delay) = (job.taken.to_string(), millis(delay));
             let args = [&*job.id, &taken, how, &delay, &error, &DEAD_MAX.to_string()];
-            self.whether(&jobs::SETTLE, &job.function, &args).await
+            self.calls.whether(&jobs::SETTLE, &job.function, &args).await
         })
     }
 
@@ -255,7 +296,7 @@ impl Deferrer for RedisJobs {
     ) -> Answer<'_, Page> {
         Box::pin(async move {
             let args = [state.name(), &first.to_string(), &most.min(TAKEN_MAX).to_string()];
-            let reply = self.ask(&jobs::LIST, &function, &args).await?;
+            let reply = self.calls.ask(&jobs::LIST, &function, &args).await?;
             let Value::Array(parts) = &reply else { return Err(strange(&reply)) };
             let [Value::Int(total), calls @ ..] = parts.as_slice() else {
                 return Err(strange(&reply));
@@ -278,11 +319,18 @@ impl Deferrer for RedisJobs {
     }
 
     fn retry(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
-        Box::pin(async move { self.whether(&jobs::AMEND, &function, &[&id, "retry"]).await })
+        Box::pin(async move { self.calls.whether(&jobs::AMEND, &function, &[&id, "retry"]).await })
     }
 
     fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
-        Box::pin(async move { self.whether(&jobs::AMEND, &function, &[&id, "remove"]).await })
+        Box::pin(async move { self.calls.whether(&jobs::AMEND, &function, &[&id, "remove"]).await })
+    }
+}
+
+fn whether(reply: &Value) -> Result<bool, LockError> {
+    match reply {
+        Value::Int(done @ (0 | 1)) => Ok(*done == 1),
+        other => Err(strange(other)),
     }
 }
 

@@ -14,6 +14,8 @@ mod line;
 mod listening;
 #[cfg(feature = "look")]
 mod look;
+#[cfg(feature = "defer")]
+mod looks;
 mod many;
 mod map;
 mod node;

@@ -153,7 +153,7 @@ impl Redlock {
     }
 
     /// No lock may be longer than a node that was started again is kept from voting.
-    fn check(&self, ttl: Duration) -> Result<(), LockError> {
+    pub(super) fn check(&self, ttl: Duration) -> Result<(), LockError> {
         let longest = if self.rules.durable { TTL_MAX } else { self.rules.longest_ttl };
         if ttl <= longest { Ok(()) } else { Err(LockError::InvalidTtl { ttl, longest }) }
     }

@@ -16,9 +16,6 @@ local KEPT = 30 * 24 * 60 * 60 * 1000
 -- Who stores a call may not have been answered, and stores it again.
 local KNOWN = 30 * 1000
 
--- A write first: a replica refuses the script then.
-redis.call('PEXPIRE', KEYS[1], KEPT)
-
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -26,11 +23,15 @@ local function number(value)
   return string.format('%.0f', value)
 end
 
+-- Also for who only looks: all is kept as long as any of it.
 local function touch()
   for nth = 1, 5 do
     redis.call('PEXPIRE', KEYS[nth], KEPT)
   end
 end
+
+-- A write first: a replica refuses the script then. Those that make new keys do it again.
+touch()
 
 local function forget(id)
   local fields = { id, id .. '#k', id .. '#n', id .. '#t', id .. '#s', id .. '#u', id .. '#e' }
@@ -59,12 +60,22 @@ local function is_taken(id, nth)
   return taken == nth and told ~= nth and (not only or redis.call('ZSCORE', KEYS[3], id))
 end
 
--- Has a call wait, and wakes who has nothing to do if it is due first.
+-- Has a call wait, and wakes who has nothing to do if it is due first. Where another one of those of which
+-- one is enough waits for the same key, that one stands for both.
 local function wait(id, delay)
-  redis.call('ZADD', KEYS[2], number(now + delay), id)
-  if redis.call('HEXISTS', KEYS[1], id .. '#u') == 1 then
-    redis.call('HSETNX', KEYS[5], redis.call('HGET', KEYS[1], id .. '#k'), id)
+  local due = now + delay
+  local only, key = unpack(redis.call('HMGET', KEYS[1], id .. '#u', id .. '#k'))
+  if only and key then
+    local other = redis.call('HGET', KEYS[5], key)
+    local its = other and other ~= id and redis.call('ZSCORE', KEYS[2], other)
+    if its then
+      forget(id)
+      id, due = other, math.min(due, tonumber(its))
+    else
+      redis.call('HSET', KEYS[5], key, id)
+    end
   end
+  redis.call('ZADD', KEYS[2], number(due), id)
   if redis.call('ZRANGE', KEYS[2], 0, 0)[1] == id then
     redis.call('ZREMRANGEBYSCORE', KEYS[6], '-inf', number(now))
     for _, idle in ipairs(redis.call('ZRANGE', KEYS[6], 0, 99)) do

@@ -5,6 +5,7 @@
 -- ARGV[3]  how many to tell
 -- returns  { how many there are; then for each its id, arguments, key, how often it was taken, why it
 --          failed last, and its time as milliseconds from now }
+local FAR = 2 ^ 53
 local places = { waiting = KEYS[2], running = KEYS[3], dead = KEYS[4] }
 local place = places[ARGV[1]]
 local found = { redis.call('ZCARD', place) }
@@ -21,7 +22,8 @@ for nth = 1, #listed, 2 do
     call[2] or '',
     call[3] or '0',
     call[4] or '',
-    number(tonumber(listed[nth + 1]) - now),
+    -- Others may have written any time, also one without an end.
+    number(math.max(-FAR, math.min(tonumber(listed[nth + 1]) - now, FAR))),
   }
 end
 return found

@@ -6,9 +6,31 @@
 -- ARGV[3]  who looks again when there are none: "number|channel", empty when it cannot be told
 -- ARGV[4]  after how many milliseconds it does so by itself
 -- returns  { in how many milliseconds to look again, at most the above; how many were waiting that
---          have no arguments, and were removed; then for each call its id, arguments, key, and how
---          often it was tried and taken }
+--          have no arguments, or an id that is no UTF-8, and were removed; then for each call its id,
+--          arguments, key, and how often it was tried and taken }
 local AT_ONCE = 100
+
+-- What UTF-8 has beside ASCII: the bytes from 128 to 191 follow others, not all of them in all places.
+local SEQUENCES = {
+  '[\241-\243][\128-\191][\128-\191][\128-\191]',
+  '\240[\144-\191][\128-\191][\128-\191]',
+  '\244[\128-\143][\128-\191][\128-\191]',
+  '[\225-\236\238\239][\128-\191][\128-\191]',
+  '\224[\160-\191][\128-\191]',
+  '\237[\128-\159][\128-\191]',
+  '[\194-\223][\128-\191]',
+}
+
+-- A worker knows ids as text.
+local function is_text(id)
+  for _, sequence in ipairs(SEQUENCES) do
+    if not string.find(id, '[\128-\255]') then
+      return true
+    end
+    id = string.gsub(id, sequence, ' ')
+  end
+  return not string.find(id, '[\128-\255]')
+end
 
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', number(now), 'LIMIT', 0, AT_ONCE)) do
   redis.call('ZREM', KEYS[3], id)
@@ -18,7 +40,7 @@ end
 local calls, strays = {}, 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(now), 'LIMIT', 0, ARGV[1])) do
   local arguments, key = unpack(redis.call('HMGET', KEYS[1], id, id .. '#k'))
-  if arguments then
+  if arguments and is_text(id) then
     local tried, taken = count(id .. '#n', 1), count(id .. '#t', 1)
     leave(id)
     redis.call('ZADD', KEYS[3], number(now + ARGV[2]), id)

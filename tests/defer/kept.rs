@@ -1,0 +1,57 @@
+//! How long calls are kept that nobody runs.
+
+use std::future::pending;
+
+use lockmacro_runtime::defer::{NewJob, Order, Settled};
+use lockmacro_tests::Server;
+
+use super::*;
+
+#[tokio::test]
+async fn who_looks_at_calls_has_all_of_them_kept_as_long_as_any() {
+    let server = Server::start();
+    let locks = connect(&server).await;
+    let deferrer = locks.deferrer();
+    let call = |id: &str, delay| {
+        let (function, id, arguments) = ("f".into(), id.to_owned(), "[1]".to_owned());
+        NewJob { function, id, arguments, key: name("key"), delay, unique: true }
+    };
+    let taken = async |id| {
+        deferrer.put(call(id, Duration::ZERO)).await.unwrap();
+        let order = Order { functions: vec!["f".into()], most: 1, lease: LATER };
+        deferrer.take(order, Box::pin(pending())).await.unwrap().pop().expect("one")
+    };
+    // One of each.
+    let job = taken("dead").await;
+    let how = Settled::Dead { error: "no".to_owned() };
+    assert!(deferrer.settle(job, how).await.unwrap());
+    taken("running").await;
+    let waiting = call("waiting", LATER);
+    deferrer.put(waiting.clone()).await.unwrap();
+
+    let mut admin = server.admin();
+    let keys = ["lm1:jobs:f"].into_iter().map(str::to_owned);
+    let sides = ["d", "r", "x", "u"].map(|kind| format!("lm1:w{kind}:{{lm1:jobs:f}}"));
+    let keys: Vec<_> = keys.chain(sides).collect();
+    for what in ["listed", "counted", "stored again", "removed in vain"] {
+        // Nearly a month later.
+        for key in &keys {
+            assert!(admin.ask::<bool>(&["EXPIRE", key, "3600"]), "{key}");
+        }
+        match what {
+            "listed" => assert_eq!(count(&locks, "f", JobState::Dead).await, 1),
+            "counted" => {
+                let page = deferrer.list("f".into(), JobState::Running, 0, 0).await.unwrap();
+                assert_eq!(page.total, 1);
+            }
+            "stored again" => {
+                deferrer.put(waiting.clone()).await.unwrap();
+            }
+            _ => assert!(!deferrer.remove("f".into(), "running".to_owned()).await.unwrap()),
+        }
+        for key in &keys {
+            let left: i64 = admin.ask(&["TTL", key]);
+            assert!(left > 24 * 60 * 60, "{what}: {key} is kept for {left} s");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Workers that know many functions.
+
+use lockmacro_runtime::defer::NewJob;
+use lockmacro_tests::{Cluster, Fault, Proxy, Server};
+
+use super::*;
+
+async fn store(locks: &LockManager, function: &str, number: u64, delay: Duration) {
+    let (id, arguments) = (format!("id{number}"), format!("[{number}]"));
+    let (function, key) = (function.into(), name("key"));
+    let job = NewJob { function, id, arguments, key, delay, unique: false };
+    locks.deferrer().put(job).await.expect("stored");
+}
+
+#[tokio::test]
+async fn a_node_that_hangs_holds_up_no_function_of_another_node() {
+    let cluster = Cluster::start(3, 0).await;
+    // Ten seconds of patience for each answer.
+    let locks = patient().connect(&cluster.url()).await.expect("it is there");
+    let calls = Calls::default();
+    let here = "here".to_owned();
+    let owner = cluster.owner(&format!("lm1:jobs:{here}"));
+    let hangs = (owner + 1) % 3;
+    let there = (0..).map(|nth| format!("there-{nth}"));
+    let there = there.filter(|name| cluster.owner(&format!("lm1:jobs:{name}")) == hangs);
+    let mut both = worker(&locks, &noting(&here, &calls));
+    for name in there.take(4) {
+        both = both.register(noting(&name, &calls));
+    }
+    let working = tokio::spawn(both.run());
+    store(&locks, &here, 0, Duration::ZERO).await;
+    calls.become_so_many(1).await;
+    cluster.server(hangs).pause();
+    // One now, and one after the worker has looked for the calls of all functions again.
+    for (number, delay) in [(1, Duration::ZERO), (2, Duration::from_millis(2_500))] {
+        store(&locks, &here, number, delay).await;
+        eventually("it is run", Duration::from_secs(9), async || calls.all().len() as u64 > number)
+            .await;
+    }
+    cluster.server(hangs).resume();
+    nothing_is_left(&locks, &here).await;
+    assert_eq!(calls.all(), [0, 1, 2], "each once");
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn many_functions_are_asked_for_at_once_and_not_one_after_another() {
+    const FUNCTIONS: u32 = 40;
+    const WAY: Duration = Duration::from_millis(100);
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let (near, far) = (connect(&server).await, patient().connect(&proxy.url()).await.unwrap());
+    let calls = Calls::default();
+    let mut of_many = Worker::new(&far);
+    for nth in 0..FUNCTIONS {
+        of_many = of_many.register(noting(&format!("f{nth}"), &calls));
+    }
+    let working = tokio::spawn(of_many.run());
+    store(&near, "f0", 0, Duration::ZERO).await;
+    calls.become_so_many(1).await;
+    proxy.delay(WAY);
+    // A machine in need gets some chances. Who asks one after another has none.
+    let one_after_another = WAY * FUNCTIONS;
+    let mut number = 0;
+    loop {
+        number += 1;
+        assert!(number < 6, "it is {one_after_another:?} late each time");
+        let start = Instant::now();
+        store(&near, &format!("f{number}"), number, Duration::ZERO).await;
+        calls.become_so_many(number as usize + 1).await;
+        if start.elapsed() < one_after_another {
+            break;
+        }
+    }
+    proxy.delay(Duration::ZERO);
+    far.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_call_whose_worker_hears_too_late_that_it_has_it_is_left_to_another() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let (far, near) = (patient().connect(&proxy.url()).await.unwrap(), connect(&server).await);
+    let (late, calls) = (Calls::default(), Calls::default());
+    // The server knows the scripts.
+    store(&near, "f", 0, Duration::ZERO).await;
+    let first = tokio::spawn(worker(&far, &noting("f", &late)).run());
+    late.become_so_many(1).await;
+    far.shutdown(IN_TIME).await.unwrap();
+    first.await.unwrap().unwrap();
+
+    let far = patient().connect(&proxy.url()).await.unwrap();
+    store(&near, "f", 1, Duration::ZERO).await;
+    // Longer than the lease, shorter than its patience.
+    proxy.on_next("lm1:jobs:f", Fault::DelayReply(Duration::from_secs(2)));
+    let short = Duration::from_millis(200);
+    let first = tokio::spawn(worker(&far, &noting("f", &late)).lease(short).run());
+    eventually("it is taken", IN_TIME, async || {
+        proxy.orders_are_done() && count(&near, "f", JobState::Running).await == 1
+    })
+    .await;
+    let second = tokio::spawn(worker(&near, &noting("f", &calls)).run());
+    nothing_is_left(&near, "f").await;
+    far.shutdown(IN_TIME).await.unwrap();
+    near.shutdown(IN_TIME).await.unwrap();
+    first.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+    // The other one is in time, unless the machine is in need.
+    assert_eq!([late.all(), calls.all()].concat(), [0, 1], "each once");
+}
