@@ -94,8 +94,8 @@ impl Defer {
         if let Shape::Boxed(_) = function.shape {
             return fault(
                 sig.ident.span(),
-                "`defer` stores the call for a worker, which can call free functions: write an `async fn` \
-                 outside of the trait",
+                "`defer` stores the call for a worker, which can call free functions: write a free `async fn` \
+                 that returns the future's output",
             );
         }
         if let Safety::Unsafe(unsafety) = &sig.safety {
@@ -179,6 +179,14 @@ impl Defer {
         let stored = arguments.iter().zip(&types).map(|(name, of)| argument(runtime, name, of));
         let stored = tuple(&stored.collect::<Vec<_>>(), site);
         let types = tuple(&types, site);
+        // Names of our own: an argument may be called like the function.
+        let arguments: Vec<_> = arguments
+            .into_iter()
+            .map(|mut name| {
+                name.set_span(site);
+                name
+            })
+            .collect();
         let named = tuple(&arguments, site);
         let stored_as = match &self.name {
             Some(name) => quote_spanned!(site=> #name),
@@ -272,6 +280,19 @@ fn borrow_in(argument: &Type) -> Option<&'static str> {
             if lifetime.ident != "static" {
                 self.0.get_or_insert("a borrow");
             }
+        }
+        fn visit_path_segment(&mut self, segment: &'ast syn::PathSegment) {
+            let has_lifetime = match &segment.arguments {
+                PathArguments::AngleBracketed(arguments) => arguments
+                    .args
+                    .iter()
+                    .any(|argument| matches!(argument, GenericArgument::Lifetime(_))),
+                _ => false,
+            };
+            if segment.ident == "Cow" && !has_lifetime {
+                self.0.get_or_insert("a borrow");
+            }
+            syn::visit::visit_path_segment(self, segment);
         }
         fn visit_type_impl_trait(&mut self, _: &'ast syn::TypeImplTrait) {
             self.0.get_or_insert("of any type");
