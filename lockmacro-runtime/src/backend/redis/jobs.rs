@@ -20,6 +20,7 @@ use crate::defer::{
 };
 use crate::error::LockError;
 use crate::key::LockKey;
+use crate::side;
 use crate::waiting::Waiter;
 
 /// What the keys of functions start with.
@@ -117,7 +118,7 @@ impl Calls {
 
     /// One who hears of news of a function.
     pub(super) fn join(&self, function: &str) -> Waiter {
-        let slot = self.0.nodes.slot_of(&key_of(function));
+        let slot = side::slot(key_of(function).as_str());
         self.0.nodes.grants().waiters.join(slot, crate::token::chance() as u64)
     }
 

@@ -13,6 +13,7 @@ use super::url::invalid;
 use super::{Nodes, RENEWAL_MIN, Redis, unexpected};
 use crate::backend::Claim;
 use crate::error::LockError;
+use crate::side::slot;
 
 /// How long replicas are waited for when nothing is said about it.
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -141,7 +142,7 @@ impl Redis {
             }
             Nodes::Cluster(cluster) => cluster,
         };
-        let mut way = cluster.way(self.nodes.slot_of(&claim.key), patience).await?;
+        let mut way = cluster.way(slot(claim.key.as_str()), patience).await?;
         loop {
             let node = way.node.clone();
             let reply = node.eval_acknowledged(script, keys, args, replicated, patience).await;
