@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lockmacro_runtime::Lock;
+use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{eventually, in_time};
 
 use crate::{KEY, Nodes, SOON, lock, ms, replies};
@@ -35,7 +35,9 @@ async fn every_mask(fault: Fault, count: usize) {
         let struck: Vec<_> = (0..count).filter(|nth| mask & 1 << nth != 0).collect();
         let lives = 2 * (count - struck.len()) > count;
         // Where there is a majority, whoever waits for a node that hangs is not granted it in time.
-        let manager = if lives { nodes.manager().await } else { nodes.brisk_manager().await };
+        // One that is no answer in time without a node's own timeout would take half a minute.
+        let brisk = LockManager::builder().timeout(SOON * 12);
+        let manager = if lives { nodes.manager().await } else { nodes.manager_from(brisk).await };
         for nth in &struck {
             match fault {
                 Fault::Dead => nodes.0[*nth].kill(),
@@ -52,6 +54,7 @@ async fn every_mask(fault: Fault, count: usize) {
             }
             Err(error) => {
                 assert!(!lives && !error.is_busy(), "{struck:?}: {error}");
+                assert!(start.elapsed() < SOON, "{struck:?}: {:?}", start.elapsed());
                 assert!(struck.iter().all(|nth| replies(&error)[*nth].error.is_some()), "{error}");
             }
         }
