@@ -1,14 +1,15 @@
 //! One process that runs deferred calls in `defer::workers_die`: `<url> <record> <lease ms>`.
 //!
 //! It notes in the record, behind its own number, when a call begins and is done, and what the queue
-//! says of its end: `told`, or `lost` when the call was not its own any more. The process works until it
-//! is killed or its standard input ends.
+//! says of its end: `told`, `lost` when the call was not its own any more, or `taken-away` when its lease
+//! was not over by then. The process works until it is killed or its standard input ends.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use lockmacro_runtime::LockManager;
 use lockmacro_runtime::defer::{
@@ -33,6 +34,17 @@ impl Record {
 struct Noting {
     queue: Arc<dyn Deferrer>,
     record: Arc<Record>,
+    /// Until when each call is known to be this process's.
+    kept: Mutex<HashMap<(String, u64), Instant>>,
+}
+
+impl Noting {
+    fn note_loss(&self, job: &Job) {
+        let kept = self.kept.lock().expect("nobody panics");
+        let until = kept.get(&(job.id.clone(), job.taken));
+        let is_over = until.is_none_or(|until| Instant::now() > *until);
+        self.record.note(if is_over { "lost" } else { "taken-away" }, &job.arguments);
+    }
 }
 
 impl Deferrer for Noting {
@@ -46,10 +58,15 @@ impl Deferrer for Noting {
 
     fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
         Box::pin(async move {
-            let number = job.arguments.clone();
-            let kept = self.queue.keep(job, lease).await;
-            if kept == Ok(false) {
-                self.record.note("lost", &number);
+            let asked = Instant::now();
+            let kept = self.queue.keep(job.clone(), lease).await;
+            match kept {
+                Ok(true) => {
+                    let its = (job.id, job.taken);
+                    self.kept.lock().expect("nobody panics").insert(its, asked + lease);
+                }
+                Ok(false) => self.note_loss(&job),
+                Err(_) => {}
             }
             kept
         })
@@ -57,11 +74,10 @@ impl Deferrer for Noting {
 
     fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
         Box::pin(async move {
-            let number = job.arguments.clone();
-            let told = self.queue.settle(job, how).await;
+            let told = self.queue.settle(job.clone(), how).await;
             match told {
-                Ok(true) => self.record.note("told", &number),
-                Ok(false) => self.record.note("lost", &number),
+                Ok(true) => self.record.note("told", &job.arguments),
+                Ok(false) => self.note_loss(&job),
                 Err(_) => {}
             }
             told
@@ -97,7 +113,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let patient = || LockManager::builder().timeout(Duration::from_secs(40));
     let record = Arc::new(Record(OpenOptions::new().append(true).open(record)?));
     let queue = patient().connect(url).await?.deferrer();
-    let queue = Noting { queue, record: Arc::clone(&record) };
+    let queue = Noting { queue, record: Arc::clone(&record), kept: Mutex::default() };
     let locks = patient().deferrer(Arc::new(queue)).connect(url).await?;
     let function = |name: &'static str, end: Result<(), &'static str>| {
         let record = Arc::clone(&record);
@@ -105,7 +121,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let record = Arc::clone(&record);
             async move {
                 record.note("begun", &format!("[{number}]"));
-                tokio::time::sleep(Duration::from_millis(10 + number % 40)).await;
+                // Some for longer than their lease.
+                let length = if number % 25 == 3 { lease * 3 / 2 } else { lease / 40 };
+                tokio::time::sleep(length).await;
                 record.note("done", &format!("[{number}]"));
                 end
             }
