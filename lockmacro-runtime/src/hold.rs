@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::LockManager;
 use crate::backend::{Answer, Backend, Claim, Failed, Grant, Line, Released};
+use crate::blocking::blocked;
 use crate::census::Member;
 use crate::error::LockError;
 use crate::key::LockKey;
@@ -76,7 +77,7 @@ impl Hold {
                 return hold.settle(answer);
             }
             _ = hold.release_blocking();
-            thread::sleep(PAUSE);
+            blocked(|| thread::sleep(PAUSE));
             hold = hold.anew(rounds.took())?;
         }
     }
