@@ -17,7 +17,7 @@ mod retries;
 mod stops;
 mod told_late;
 mod unique;
-mod worker_dies;
+mod workers_die;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

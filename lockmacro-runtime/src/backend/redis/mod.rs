@@ -44,10 +44,9 @@ use tokio::time::Instant;
 pub(crate) use self::jobs::RedisJobs;
 use self::node::Patience;
 use self::nodes::Nodes;
-use self::own::Own;
 pub(crate) use self::replicated::{Replicated, not_replicated};
 use self::reply::{Reply, answer, fence, unexpected};
-use self::script::{ACQUIRE, RENEW, RENEW_EACH, Script};
+use self::script::{ACQUIRE, Script};
 use self::tries::Tries;
 use self::trouble::{Passing, Trouble};
 use super::{Answer, Claim, Failed, Grant, Line};
@@ -57,14 +56,13 @@ use crate::fence::Fences;
 use crate::key::LockKey;
 use crate::lease::late;
 
+pub(crate) use url::{UNESCAPED, duration, no_setting};
 pub(crate) use vote::{Silence, Vote};
 
 /// The manager's timeout is good for so many unanswered commands.
 const TRIES: u32 = 4;
 /// [`CLAIM`](crate::waiting::CLAIM) as the scripts take it.
 const CLAIM_MS: &str = "5000";
-/// How long the answer to a renewal is waited for at least.
-const RENEWAL_MIN: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Redis {
@@ -171,32 +169,6 @@ impl Redis {
                 return Err(Failed { error, written: tries.unknown });
             }
         }
-    }
-
-    pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
-        // A lease that runs out has no time to find out twice that a connection is dead.
-        self.lengthen(claim, ttl, true).await
-    }
-
-    /// Has a lock kept for as long as its holder believes in it, if it is still its own.
-    pub(crate) async fn confirm(&self, claim: &Claim, left: Duration) -> Result<bool, LockError> {
-        // Nothing runs out, and a crowd of these must not end connections.
-        self.lengthen(claim, left, false).await
-    }
-
-    async fn lengthen(
-        &self,
-        claim: &Claim,
-        ttl: Duration,
-        strict: bool,
-    ) -> Result<bool, LockError> {
-        let brief = self.brief();
-        let answer = (ttl.max(claim.ttl) / 10).max(RENEWAL_MIN).min(brief.answer);
-        let patience = Patience { answer, strict, ..brief };
-        let args = [claim.token.expose(), &ttl.as_millis().to_string()];
-        let script = if claim.several.is_empty() { &RENEW } else { &RENEW_EACH };
-        let (own, _) = self.own(script, claim, &args, patience).await?;
-        Ok(own == Own::Held)
     }
 
     /// One round: the plain SET while nothing of this token was ever sent, then the script, which

@@ -1,18 +1,22 @@
-//! What is done to a lock that is still its token's own: giving it back, and handing it to who waits.
+//! What is done to a lock that is still its token's own: it is renewed, given back, and handed to who
+//! waits.
 
-use std::slice;
 use std::time::Duration;
 
 use redis::Value;
 
 use super::node::{Node, Patience};
 use super::nodes::Nodes;
-use super::script::{FREE, GIVE_BACK, RELEASE, RELEASE_EACH, Script};
-use super::trouble::{Passing, Trouble};
+use super::script::{FREE, GIVE_BACK, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
+use super::trouble::{self, Passing, Trouble};
 use super::{CLAIM_MS, Redis, unexpected};
-use crate::backend::{Claim, Released};
+use crate::backend::parts::held_all;
+use crate::backend::{Asked, Claim, Released};
 use crate::error::LockError;
 use crate::side::slot;
+
+/// How long the answer to a renewal is waited for at least.
+pub(super) const RENEWAL_MIN: Duration = Duration::from_millis(50);
 
 impl Redis {
     pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
@@ -56,11 +60,46 @@ impl Redis {
         Some(Near { node, connection, slot: slot(claim.key.as_str()), told: false })
     }
 
+    pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
+        // A lease that runs out has no time to find out twice that a connection is dead.
+        self.lengthen(claim, ttl, true).await
+    }
+
+    /// Has a lock kept for as long as its holder believes in it, if it is still its own.
+    pub(crate) async fn confirm(&self, claim: &Claim, left: Duration) -> Result<bool, LockError> {
+        // Nothing runs out, and a crowd of these must not end connections.
+        self.lengthen(claim, left, false).await
+    }
+
+    async fn lengthen(
+        &self,
+        claim: &Claim,
+        ttl: Duration,
+        strict: bool,
+    ) -> Result<bool, LockError> {
+        let brief = self.brief();
+        let answer = (ttl.max(claim.ttl) / 10).max(RENEWAL_MIN).min(brief.answer);
+        let patience = Patience { answer, strict, ..brief };
+        let args = [claim.token.expose(), &ttl.as_millis().to_string()];
+        let script = if claim.several.is_empty() { &RENEW } else { &RENEW_EACH };
+        match self.own(script, claim, &args, patience).await {
+            Err(error) if is_split(&error) && !claim.several.is_empty() => {
+                let parts = claim.each();
+                held_all(parts.iter().map(|part| -> Asked<'_, _> {
+                    let own = self.own(&RENEW, part, &args, patience);
+                    Box::pin(async { Ok(own.await?.0 == Own::Held) })
+                }))
+                .await
+            }
+            own => Ok(own?.0 == Own::Held),
+        }
+    }
+
     /// Gives locks back without a look at their lines; tells whether all of them were held.
     async fn free(&self, claim: &Claim) -> bool {
         let mut held = true;
-        for key in claim.keys() {
-            let (part, args) = (claim.part(slice::from_ref(key)), [claim.token.expose()]);
+        for part in claim.each() {
+            let args = [claim.token.expose()];
             held &= matches!(self.own(&FREE, &part, &args, self.brief()).await, Ok((Own::Held, _)));
         }
         held
@@ -68,7 +107,7 @@ impl Redis {
 
     /// Calls a script that does something to a lock if it is still the token's own. Tells whether
     /// it was, and whether an earlier call that may have been applied had no answer.
-    pub(super) async fn own(
+    async fn own(
         &self,
         script: &Script,
         claim: &Claim,
@@ -99,7 +138,7 @@ impl Redis {
 
 /// What a script found of a lock that it does something to if it is the token's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Own {
+enum Own {
     Held,
     NotHeld,
     /// It was held, and this is what one of our waiters is to hear.
@@ -151,5 +190,5 @@ fn released((own, resent): (Own, bool)) -> Released {
 
 /// Whether keys of one lock are at different nodes, because their slot is being moved.
 fn is_split(error: &LockError) -> bool {
-    matches!(error, LockError::Unavailable { detail, .. } if detail.starts_with("TRYAGAIN"))
+    matches!(error, LockError::Unavailable { detail, .. } if trouble::is_split(detail))
 }
