@@ -105,7 +105,9 @@ async fn run(args: &Args) -> Result<bool, StartError> {
         );
     }
     let several = url.as_deref().is_some_and(|url| {
-        ["-cluster://", "-sentinel://", "redlock://"].iter().any(|kind| url.contains(kind))
+        ["-cluster://", "-sentinel://", "redlock://", "redlocks://"]
+            .iter()
+            .any(|kind| url.contains(kind))
     });
     if several && (args.php_like || args.lose) {
         return Err(

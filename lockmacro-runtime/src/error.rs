@@ -348,8 +348,17 @@ impl fmt::Display for NodeReply {
     }
 }
 
+/// Told once, and not for each node.
+const YOUNG: &str = "a node does not vote while it is younger than the longest ttl, as it may have \
+    forgotten a lock: have a shorter `longest_ttl`, or `durable` nodes, which write to disk first";
+
 fn replies(nodes: &[NodeReply]) -> String {
-    nodes.iter().map(NodeReply::to_string).collect::<Vec<_>>().join("; ")
+    let young = |reply: &NodeReply| {
+        let restarted = Unavailability::Restarted;
+        matches!(&reply.error, Some(LockError::Unavailable { reason, .. }) if *reason == restarted)
+    };
+    let mend = nodes.iter().any(young).then(|| YOUNG.to_owned());
+    nodes.iter().map(NodeReply::to_string).chain(mend).collect::<Vec<_>>().join("; ")
 }
 
 fn busy(

@@ -77,7 +77,8 @@ impl LockManager {
     ///   sentinels call by that name, also after a failover. `?sentinel_user=` and
     ///   `sentinel_password=` log in to the sentinels themselves. `rediss-sentinel://` encrypts both;
     /// - `redlock://[user:password@]host:port,host:port,host:port[/db]`: a majority of that many
-    ///   servers, as [`redlock`](LockManager::redlock);
+    ///   servers, as [`redlock`](LockManager::redlock). `?durable`, `longest_ttl=10m` and
+    ///   `node_timeout=50ms` are what the builder's methods are. `redlocks://` is encrypted;
     /// - `memory://`: the locks of this process, with the same meaning and nothing to install.
     ///   Managers connected to `memory://` exclude each other, as those of one server do.
     ///

@@ -78,6 +78,8 @@ async fn young_nodes_say_when_they_will_vote_and_do() {
     let strict = manager(LONG).await;
     let lock = |manager| Lock::new(KEY).ttl(ms(1_000)).manager(manager);
     let error = lock(&strict).wait(ms(1)).acquire().await.expect_err("too young");
+    let text = error.to_string();
+    assert!(text.contains("have a shorter `longest_ttl`, or `durable` nodes"), "{text}");
     for reply in replies(&error) {
         let restarted = matches!(
             reply.error,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use crate::server::free_port;
+use crate::port::Port;
 use crate::{Admin, Certificates, Server, eventually};
 
 const READY_WITHIN: Duration = Duration::from_secs(120);
@@ -14,7 +14,9 @@ const SLOTS: usize = 16_384;
 /// Primaries that share the slots, each with replicas. The primaries are the first servers.
 pub struct Cluster {
     servers: Vec<Server>,
-    buses: Vec<u16>,
+    buses: Vec<Port>,
+    /// Where they speak TLS, if they do.
+    _encrypted: Vec<Port>,
 }
 
 impl Cluster {
@@ -25,14 +27,17 @@ impl Cluster {
 
     /// Two primaries that speak TLS at further ports, and to each other. Gives these ports as well.
     pub async fn encrypted(certificates: &Certificates) -> (Cluster, Vec<u16>) {
-        let ports = [free_port(), free_port()];
+        let ports = [Port::any(), Port::any()];
+        let numbers: Vec<_> = ports.iter().map(Port::number).collect();
         let cluster = Cluster::with(2, 0, |nth| {
             let mut more = certificates.settings("no").to_vec();
-            let port = ports[nth].to_string();
+            let port = numbers[nth].to_string();
             more.extend(["--tls-port", &port, "--tls-cluster", "yes"].map(str::to_owned));
             more
         });
-        (cluster.await, ports.to_vec())
+        let mut cluster = cluster.await;
+        cluster._encrypted = ports.into();
+        (cluster, numbers)
     }
 
     async fn with(
@@ -40,9 +45,9 @@ impl Cluster {
         replicas: usize,
         more: impl Fn(usize) -> Vec<String>,
     ) -> Cluster {
-        let buses: Vec<u16> = (0..primaries * (1 + replicas)).map(|_| free_port()).collect();
+        let buses: Vec<_> = (0..primaries * (1 + replicas)).map(|_| Port::any()).collect();
         let servers = buses.iter().enumerate().map(|(nth, bus)| {
-            let (bus, more) = (bus.to_string(), more(nth));
+            let (bus, more) = (bus.number().to_string(), more(nth));
             let mut arguments = vec![
                 "--cluster-enabled",
                 "yes",
@@ -62,7 +67,7 @@ impl Cluster {
             arguments.extend(more.iter().map(String::as_str));
             Server::with(&arguments)
         });
-        let cluster = Cluster { servers: servers.collect(), buses };
+        let cluster = Cluster { servers: servers.collect(), buses, _encrypted: Vec::new() };
         cluster.give_slots(primaries);
         cluster.meet().await;
         for nth in primaries..cluster.servers.len() {
@@ -88,7 +93,7 @@ impl Cluster {
     async fn meet(&self) {
         let mut first = self.admin(0);
         for (server, bus) in self.servers.iter().zip(&self.buses).skip(1) {
-            let (port, bus) = (server.port().to_string(), bus.to_string());
+            let (port, bus) = (server.port().to_string(), bus.number().to_string());
             first.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
         }
         let known = format!("cluster_known_nodes:{}\r", self.servers.len());

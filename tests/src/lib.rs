@@ -19,6 +19,7 @@ mod certificates;
 mod cluster;
 mod group;
 mod polls;
+mod port;
 mod proxy;
 mod server;
 mod wait;

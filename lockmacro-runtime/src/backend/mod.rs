@@ -27,7 +27,7 @@ pub(crate) use memory::Memory;
 #[cfg(feature = "defer")]
 pub(crate) use redis::RedisJobs;
 pub(crate) use redis::{Redis, Replicated, not_replicated};
-pub(crate) use redlock::{Ballot, OneUrl, Redlock, Rules, listed};
+pub(crate) use redlock::{Ballot, OneUrl, Redlock, Rules};
 
 /// One acquisition as a backend sees it.
 #[derive(Debug)]

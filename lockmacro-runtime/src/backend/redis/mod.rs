@@ -58,6 +58,7 @@ use crate::fence::Fences;
 use crate::key::LockKey;
 use crate::lease::late;
 
+pub(crate) use url::{UNESCAPED, duration, no_setting};
 pub(crate) use vote::{Silence, Vote};
 
 /// The manager's timeout is good for so many unanswered commands.

@@ -9,7 +9,7 @@ use super::node::Patience;
 use super::script::{RENEW, RENEW_EACH};
 use super::tries::Tries;
 use super::trouble::Trouble;
-use super::url::invalid;
+use super::url::{duration, invalid};
 use super::{Nodes, RENEWAL_MIN, Redis, unexpected};
 use crate::backend::Claim;
 use crate::error::LockError;
@@ -71,13 +71,6 @@ impl Replicated {
 /// Why locks that are kept there cannot be replicated.
 pub(crate) fn not_replicated(why: &str) -> LockError {
     invalid(format!("`replicated` is for a server with replicas, and {why}"))
-}
-
-fn duration(text: &str) -> Option<Duration> {
-    match text.strip_suffix("ms") {
-        Some(number) => number.parse().ok().map(Duration::from_millis),
-        None => text.strip_suffix('s')?.parse().ok().map(Duration::from_secs),
-    }
 }
 
 impl Redis {
@@ -164,12 +157,13 @@ mod tests {
         assert_eq!(read(Some("2"), None), is(2, 500));
         assert_eq!(read(Some("1"), Some("100ms")), is(1, 100));
         assert_eq!(read(Some("1"), Some("2s")), is(1, 2_000));
+        assert_eq!(read(Some("1"), Some("2m")), is(1, 120_000));
         for (acks, within) in [
             (Some("0"), None),
             (Some("-1"), None),
             (Some(""), None),
             (Some("1"), Some("100")),
-            (Some("1"), Some("1h")),
+            (Some("1"), Some("1d")),
             (Some("1"), Some("")),
             (None, Some("100ms")),
         ] {
