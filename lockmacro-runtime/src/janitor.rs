@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::backend::{Backend, Claim};
+use crate::blocking::blocked;
 use crate::census::Member;
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
@@ -150,7 +151,7 @@ impl Janitor {
             // The caller waits for it; if it were gone, nobody would.
             let _ = done.send(job(backend).await);
         })?;
-        result.recv().map_err(|_| no_thread("it ended"))
+        blocked(|| result.recv()).map_err(|_| no_thread("it ended"))
     }
 
     fn run<F, W>(&self, job: F) -> Result<(), LockError>

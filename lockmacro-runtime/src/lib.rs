@@ -86,6 +86,7 @@
 compile_error!("lockmacro-runtime runs on Linux and other Unix systems: it needs their clocks");
 
 mod backend;
+mod blocking;
 mod builder;
 mod census;
 mod clock;
