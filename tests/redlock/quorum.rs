@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::{eventually, in_time};
 
 use crate::{KEY, Nodes, SOON, lock, ms, replies};
@@ -103,6 +103,26 @@ async fn what_others_hold_at_a_majority_is_busy_and_at_a_minority_is_not() {
     let given_back = || std::future::ready(nodes.values()[0].is_none());
     eventually("the one that was won is given back", SOON, given_back).await;
     assert_eq!(nodes.values(), [None, Some(theirs.clone()), Some(theirs)]);
+}
+
+/// As who died while it had one of three nodes would leave it, or who holds it with the one that is dead.
+#[tokio::test]
+async fn who_may_hold_a_lock_is_named_and_who_cannot_is_not() {
+    let mut nodes = Nodes::start(3);
+    let manager = nodes.manager().await;
+    let told = async || match lock(&manager).wait(ms(1)).acquire().await {
+        Err(LockError::TimedOut { owner, retry_after, .. }) => (owner, retry_after),
+        other => panic!("{other:?}"),
+    };
+    for nth in 0..3 {
+        nodes.hold(&[nth], &format!("web-{nth}/{nth:032x}"));
+    }
+    assert_eq!(told().await, (None, None), "each has one of three");
+    nodes.free(&[0]);
+    nodes.0[2].kill();
+    let (owner, left) = told().await;
+    assert_eq!(owner.as_deref(), Some("web-1"));
+    assert!(left.is_some_and(|left| left > ms(30_000)), "{left:?}");
 }
 
 #[tokio::test]

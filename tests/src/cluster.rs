@@ -245,6 +245,13 @@ impl Move<'_> {
         }
     }
 
+    /// Carries one key over.
+    pub fn carry(&self, key: &str) {
+        let port = self.cluster.server(self.to).port().to_string();
+        let mut admin = self.cluster.admin(self.from);
+        admin.ask::<()>(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+    }
+
     /// Carries the keys over that are still there, and tells all nodes whose the slot is.
     pub fn end(self) {
         let id = self.cluster.id(self.to);

@@ -99,6 +99,11 @@ impl Claim {
         }
     }
 
+    /// Each of its keys by itself.
+    fn each(&self) -> Vec<Self> {
+        self.keys().iter().map(|key| self.part(slice::from_ref(key))).collect()
+    }
+
     /// The same by another token, `waited` later: for who begins anew.
     pub(crate) fn anew(&self, waited: Duration) -> Result<Self, LockError> {
         let mut claim = Self::new(self.key.clone(), self.token.another()?, self.ttl);

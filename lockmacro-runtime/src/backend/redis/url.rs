@@ -101,6 +101,12 @@ impl Address {
                     .map_err(|_| invalid(SENTINEL_FORM))
             });
             let infos = infos.collect::<Result<Vec<_>, _>>()?;
+            let twice = |(nth, info): (usize, &ConnectionInfo)| {
+                infos[..nth].iter().any(|other| other.addr() == info.addr())
+            };
+            if infos.iter().enumerate().any(twice) {
+                return Err(invalid("it names a sentinel twice, which would have two votes"));
+            }
             let login = infos.first().map(|info| info.redis_settings().clone());
             let sentinels = Sentinels {
                 at: infos.iter().map(|info| info.addr().clone()).collect(),
@@ -263,6 +269,7 @@ mod tests {
         }
         assert!(parse("redis://localhost/3?protocol=resp3").is_ok());
         assert!(parse("redis-sentinel://:hunter2@one,two").is_err());
+        assert!(parse("redis-sentinel://one,two,one:26379/main").is_err());
         assert!(parse("redis+unix:///tmp/redis.sock?db=3&user=u&pass=p").is_ok());
     }
 }

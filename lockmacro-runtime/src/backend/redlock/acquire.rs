@@ -64,8 +64,8 @@ impl Redlock {
             if over || !again {
                 let resent = !claim.is_settled();
                 return match failure {
-                    Failure::Busy(Holder { owner, left, split }) => {
-                        let left = left.filter(|_| !split);
+                    Failure::Busy(Holder { owner, left, nobody, .. }) => {
+                        let (owner, left) = if nobody { (None, None) } else { (owner, left) };
                         // There is no line, so nobody was before it.
                         let line = if waits { Line::Left(0) } else { Line::Outside };
                         Ok(Answer::Busy { nth: 0, owner, left, line, resent })
