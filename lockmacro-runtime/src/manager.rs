@@ -249,10 +249,16 @@ impl LockManager {
         Arc::clone(&self.0.jobs.0)
     }
 
+    /// Whether they are kept in another store than the locks.
+    #[cfg(feature = "defer")]
+    pub(crate) fn has_another_queue(&self) -> bool {
+        self.0.jobs.1
+    }
+
     /// The same for the background thread, by its own connection.
     #[cfg(feature = "defer")]
     pub(crate) fn deferrer_of(&self, backend: &Backend) -> Arc<dyn Deferrer> {
-        if self.0.jobs.1 { self.deferrer() } else { defer::of(backend) }
+        if self.has_another_queue() { self.deferrer() } else { defer::of(backend) }
     }
 
     /// Whether this and the other are one manager.

@@ -2,6 +2,7 @@
 
 mod access;
 mod attribute;
+mod busy;
 mod crowd;
 mod dead;
 mod failover;

@@ -1,6 +1,8 @@
 //! Locks on one Redis server: `SET NX PX`, three scripts, and what to do when no answer comes.
 
 mod batches;
+#[cfg(feature = "defer")]
+mod calls;
 mod changes;
 mod cluster;
 mod connection;
