@@ -190,6 +190,13 @@ impl Connector {
         sentinels.agreed().await.is_some_and(|at| self.changes.led_elsewhere(&at))
     }
 
+    /// Ends the connections to those who name the server.
+    pub(super) fn disconnect(&self) {
+        if let Place::Named(sentinels) = &self.address.place {
+            sentinels.kept.clear();
+        }
+    }
+
     pub(super) async fn open(&self) -> Result<Connection, Trouble> {
         let hearing = *self.hearing();
         self.open_as(hearing).await
