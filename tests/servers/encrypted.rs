@@ -30,7 +30,7 @@ async fn every_node_of_a_cluster_is_spoken_to_by_tls() {
     let (cluster, ports) = Cluster::encrypted(&certificates).await;
     for node in 0..2 {
         // The other node is learnt from the one that is named.
-        let url = format!("redis-cluster://127.0.0.1:{}", ports[1 - node]);
+        let url = format!("redis-cluster://127.0.0.1:{}", ports[1 - node].number());
         let key = (0..).map(|n| format!("order:{n}")).find(|key| cluster.owner(key) == node);
         let key = key.expect("endless");
         cluster.admin(node).forget_calls();

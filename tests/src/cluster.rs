@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use crate::server::free_port;
-use crate::{Admin, Certificates, Server, eventually};
+use crate::{Admin, Certificates, Port, Server, eventually};
 
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const SLOTS: usize = 16_384;
@@ -14,7 +13,6 @@ const SLOTS: usize = 16_384;
 /// Primaries that share the slots, each with replicas. The primaries are the first servers.
 pub struct Cluster {
     servers: Vec<Server>,
-    buses: Vec<u16>,
 }
 
 impl Cluster {
@@ -24,15 +22,15 @@ impl Cluster {
     }
 
     /// Two primaries that speak TLS at further ports, and to each other. Gives these ports as well.
-    pub async fn encrypted(certificates: &Certificates) -> (Cluster, Vec<u16>) {
-        let ports = [free_port(), free_port()];
+    pub async fn encrypted(certificates: &Certificates) -> (Cluster, [Port; 2]) {
+        let ports = [Port::free(), Port::free()];
         let cluster = Cluster::with(2, 0, |nth| {
             let mut more = certificates.settings("no").to_vec();
-            let port = ports[nth].to_string();
+            let port = ports[nth].number().to_string();
             more.extend(["--tls-port", &port, "--tls-cluster", "yes"].map(str::to_owned));
             more
         });
-        (cluster.await, ports.to_vec())
+        (cluster.await, ports)
     }
 
     async fn with(
@@ -40,14 +38,11 @@ impl Cluster {
         replicas: usize,
         more: impl Fn(usize) -> Vec<String>,
     ) -> Cluster {
-        let buses: Vec<u16> = (0..primaries * (1 + replicas)).map(|_| free_port()).collect();
-        let servers = buses.iter().enumerate().map(|(nth, bus)| {
-            let (bus, more) = (bus.to_string(), more(nth));
+        let servers = (0..primaries * (1 + replicas)).map(|nth| {
+            let more = more(nth);
             let mut arguments = vec![
                 "--cluster-enabled",
                 "yes",
-                "--cluster-port",
-                &bus,
                 "--cluster-node-timeout",
                 "1000",
                 "--cluster-require-full-coverage",
@@ -62,7 +57,7 @@ impl Cluster {
             arguments.extend(more.iter().map(String::as_str));
             Server::with(&arguments)
         });
-        let cluster = Cluster { servers: servers.collect(), buses };
+        let cluster = Cluster { servers: servers.collect() };
         cluster.give_slots(primaries);
         cluster.meet().await;
         for nth in primaries..cluster.servers.len() {
@@ -87,8 +82,8 @@ impl Cluster {
 
     async fn meet(&self) {
         let mut first = self.admin(0);
-        for (server, bus) in self.servers.iter().zip(&self.buses).skip(1) {
-            let (port, bus) = (server.port().to_string(), bus.to_string());
+        for server in &self.servers[1..] {
+            let (port, bus) = (server.port().to_string(), server.bus().to_string());
             first.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
         }
         let known = format!("cluster_known_nodes:{}\r", self.servers.len());

@@ -1,21 +1,16 @@
 //! A redis-server of the test's own.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{LazyLock, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::Admin;
+use crate::{Admin, Port};
 
-/// Below the range of ports the system gives to outgoing connections, so that a server that is
-/// down for a moment gets its port back.
-const FIRST_PORT: u16 = 20_000;
-const PORTS: u16 = 12_000;
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
 /// A redis-server on a free port of 127.0.0.1 with a directory of its own.
@@ -24,7 +19,9 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Server {
     child: Child,
-    port: u16,
+    port: Port,
+    /// Where the other nodes of a cluster speak to it.
+    bus: Option<Port>,
     password: Option<String>,
     arguments: Vec<String>,
     directory: TempDir,
@@ -40,19 +37,20 @@ impl Server {
     pub fn with(arguments: &[&str]) -> Server {
         let directory = tempfile::tempdir().expect("a directory for redis-server");
         let mut arguments: Vec<String> = arguments.iter().map(|a| (*a).to_owned()).collect();
-        let has = |name: &str| arguments.iter().any(|argument| argument == name);
-        if has("--cluster-enabled") && !has("--cluster-port") {
-            // The port that it takes by itself may be that of somebody's outgoing connection.
-            arguments.extend(["--cluster-port".to_owned(), free_port().to_string()]);
+        let clustered = arguments.iter().any(|argument| argument == "--cluster-enabled");
+        // The port that it takes by itself may be that of somebody's outgoing connection.
+        let bus = clustered.then(Port::free);
+        if let Some(bus) = &bus {
+            arguments.extend(["--cluster-port".to_owned(), bus.number().to_string()]);
         }
         let password = arguments
             .windows(2)
             .find(|pair| pair[0] == "--requirepass")
             .map(|pair| pair[1].clone());
         for _ in 0..20 {
-            let port = free_port();
-            if let Some(child) = launch(port, &arguments, &directory) {
-                return Server { child, port, password, arguments, directory };
+            let port = Port::free();
+            if let Some(child) = launch(port.number(), &arguments, &directory) {
+                return Server { child, port, bus, password, arguments, directory };
             }
         }
         panic!("redis-server did not start: {}", log(&directory));
@@ -60,20 +58,25 @@ impl Server {
 
     /// The port it listens on, the same after a restart.
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number()
+    }
+
+    /// The port for the other nodes of its cluster.
+    pub(crate) fn bus(&self) -> u16 {
+        self.bus.as_ref().expect("a node of a cluster").number()
     }
 
     /// The address for a client, with the password of `--requirepass` when there is one.
     pub fn url(&self) -> String {
         match &self.password {
             Some(password) => self.url_as("", password),
-            None => format!("redis://127.0.0.1:{}", self.port),
+            None => format!("redis://127.0.0.1:{}", self.port()),
         }
     }
 
     /// The address for a client that logs in as `user`.
     pub fn url_as(&self, user: &str, password: &str) -> String {
-        format!("redis://{user}:{password}@127.0.0.1:{}", self.port)
+        format!("redis://{user}:{password}@127.0.0.1:{}", self.port())
     }
 
     /// A connection to look at the server with.
@@ -107,7 +110,7 @@ impl Server {
         self.arguments.extend(more.iter().map(|a| (*a).to_owned()));
         let until = Instant::now() + READY_WITHIN;
         while Instant::now() < until {
-            if let Some(child) = launch(self.port, &self.arguments, &self.directory) {
+            if let Some(child) = launch(self.port(), &self.arguments, &self.directory) {
                 self.child = child;
                 return;
             }
@@ -126,19 +129,6 @@ impl Drop for Server {
         // Killed already by the test, perhaps: then there is nothing to do.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-pub(crate) fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    loop {
-        // Test processes that run at once start at different places.
-        let start = (std::process::id() % u32::from(PORTS)) as u16;
-        let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = FIRST_PORT + start.wrapping_mul(37).wrapping_add(step) % PORTS;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
     }
 }
 
