@@ -105,11 +105,18 @@ async fn run(args: &Args) -> Result<bool, StartError> {
         );
     }
     let several = url.as_deref().is_some_and(|url| {
-        ["-cluster://", "-sentinel://", "redlock://"].iter().any(|kind| url.contains(kind))
+        ["-cluster://", "-sentinel://", "redlock://", "redlocks://"]
+            .iter()
+            .any(|kind| url.contains(kind))
     });
     if several && (args.php_like || args.lose) {
         return Err(
             "--php-like and --lose send commands of their own: set REDIS_URL to one server".into(),
+        );
+    }
+    if args.busy == Busy::Defer && url.as_deref().is_some_and(|url| url.starts_with("redlock")) {
+        return Err(
+            "a Redlock keeps no deferred calls: set REDIS_URL to another kind of server".into()
         );
     }
     let batch = Batch::read(&args.file)?;

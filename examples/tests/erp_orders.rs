@@ -148,11 +148,14 @@ async fn by_the_url_alone_it_runs_on_every_kind_of_server() {
         A-2,Weber & Sohn,CUP,3,audit,\n\
         A-2,Weber & Sohn,CUP,3,assign,Rotterdam\n";
     std::fs::write(&file, text).unwrap();
+    let secret: Vec<_> = (0..3).map(|_| certificates.server()).collect();
+    let places: Vec<_> = secret.iter().map(|s| format!("127.0.0.1:{}", s.port())).collect();
     for url in [
         group.url(),
         cluster.url(),
         certificates.encrypted(&encrypted.url()),
         redlock.url().to_owned(),
+        format!("redlocks://{}?durable&cacert={}", places.join(","), certificates.path("ca.pem")),
         format!("{}?replicated=1&replicated_timeout=30s", replicated[0].url()),
     ] {
         let arguments = [file.to_str().unwrap(), "--desks", "2", "--busy", "wait"];
@@ -237,6 +240,11 @@ fn what_cannot_start_says_why_with_exit_code_2() {
     let foreign = erp_orders(None, &["--php-like"]);
     assert_eq!(foreign.code(), Some(2));
     assert!(foreign.err().contains("set REDIS_URL"), "{}", foreign.err());
+
+    let quorum = Some("redlock://a,b,c".to_owned());
+    let quorum = erp_orders_at(quorum, &["--busy", "defer"]);
+    assert_eq!(quorum.code(), Some(2));
+    assert!(quorum.err().contains("keeps no deferred calls"), "{}", quorum.err());
 
     let mut typo = Command::new(&*PROGRAM);
     let typo = Run(typo.env("REDIS_URL", "reds://127.0.0.1").output().unwrap());

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::LockManager;
-use crate::backend::{
-    Backend, Memory, OneUrl, Redis, Redlock, Replicated, Rules, listed, not_replicated,
-};
+use crate::backend::{Backend, Memory, OneUrl, Redis, Redlock, Replicated, Rules, not_replicated};
 #[cfg(feature = "defer")]
 use crate::defer::Deferrer;
 use crate::error::LockError;
@@ -93,7 +91,7 @@ impl LockManagerBuilder {
     /// A node that was started less than that ago does not vote, because it may have forgotten a lock
     /// that is still held; so after a restart a node is missing that long, and servers that are all
     /// new give no lock until then. A longer ttl is [`LockError::InvalidTtl`] with this manager: tell
-    /// all processes the same.
+    /// all processes the same. A URL says it by `?longest_ttl=10m`, and goes before this.
     pub fn longest_ttl(mut self, longest_ttl: Duration) -> Self {
         self.rules.longest_ttl = longest_ttl.clamp(TTL_MIN, TTL_MAX);
         self
@@ -102,7 +100,8 @@ impl LockManagerBuilder {
     /// For Redlock: how long a node is waited for at most, 50 ms by default, and no longer than a tenth of
     /// the ttl, nor than one command is by [`timeout`](LockManagerBuilder::timeout). It has to be several
     /// times as long as a round trip to the nodes of a majority. A node that is slower counts as silent,
-    /// which costs nothing while the others are a majority. At least 1 ms.
+    /// which costs nothing while the others are a majority. At least 1 ms. A URL says it by
+    /// `?node_timeout=50ms`, and goes before this.
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
         self.rules.node = node_timeout.max(Duration::from_millis(1));
         self
@@ -110,7 +109,7 @@ impl LockManagerBuilder {
 
     /// For Redlock: the nodes write every change to disk before they answer (`appendonly yes`,
     /// `appendfsync always`), so that no restart makes one forget a lock and each votes at once. Said
-    /// of nodes that do not, a lock may be given twice after a restart.
+    /// of nodes that do not, a lock may be given twice after a restart. A URL says it by `?durable`.
     pub fn durable(mut self) -> Self {
         self.rules.durable = true;
         self
@@ -152,10 +151,10 @@ impl LockManagerBuilder {
             }
             return Ok(self.with(Backend::Memory(Memory::shared())));
         }
-        if let Some(listed) = listed(url) {
-            let OneUrl { urls, durable } = listed?;
-            self.rules.durable |= durable;
-            return self.redlock(urls).await;
+        if let Some(all) = OneUrl::read(url) {
+            let all = all?;
+            self.rules = all.rules(self.rules);
+            return self.redlock(all.urls).await;
         }
         let mut redis = Redis::new(url, self.timeout)?;
         if let Some((acks, timeout)) = self.replicated {

@@ -35,10 +35,10 @@ pub enum LockError {
         /// The key that is held.
         key: LockKey,
         /// The holder's label, as its manager was told to show it; `None` when the key holds a
-        /// value that this crate did not write.
+        /// value that this crate did not write, or nobody can have a majority of a Redlock.
         owner: Option<String>,
         /// When the lease ends unless the holder renews or releases it; `None` when a foreign
-        /// client locked the key without an expiry, or nobody has a majority of a Redlock.
+        /// client locked the key without an expiry, or nobody can have a majority of a Redlock.
         retry_after: Option<Duration>,
         /// The `message` of the lock, for the person who asked.
         message: Option<String>,
@@ -241,6 +241,18 @@ impl LockError {
         LockError::Unavailable { reason, detail: detail.into() }
     }
 
+    /// Whether it may be over soon: of a Redlock, unless too many of its nodes have lasting troubles.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            LockError::Unavailable { .. } => true,
+            LockError::NoQuorum { nodes } => {
+                let errors = nodes.iter().filter_map(|reply| reply.error.as_ref());
+                2 * errors.filter(|error| !error.is_passing()).count() < nodes.len()
+            }
+            _ => false,
+        }
+    }
+
     /// The key that somebody else holds.
     #[cfg(feature = "defer")]
     pub(crate) fn busy_key(&self) -> Option<&LockKey> {
@@ -348,8 +360,17 @@ impl fmt::Display for NodeReply {
     }
 }
 
+/// Told once, and not for each node.
+const YOUNG: &str = "a node does not vote while it is younger than the longest ttl, as it may have \
+    forgotten a lock: have a shorter `longest_ttl`, or `durable` nodes, which write to disk first";
+
 fn replies(nodes: &[NodeReply]) -> String {
-    nodes.iter().map(NodeReply::to_string).collect::<Vec<_>>().join("; ")
+    let young = |reply: &NodeReply| {
+        let restarted = Unavailability::Restarted;
+        matches!(&reply.error, Some(LockError::Unavailable { reason, .. }) if *reason == restarted)
+    };
+    let mend = nodes.iter().any(young).then(|| YOUNG.to_owned());
+    nodes.iter().map(NodeReply::to_string).chain(mend).collect::<Vec<_>>().join("; ")
 }
 
 fn busy(
@@ -361,10 +382,14 @@ fn busy(
     if let Some(message) = message {
         return message.to_owned();
     }
-    let owner = owner.unwrap_or("a foreign client");
-    match retry_after {
-        Some(left) => format!("`{key}` is locked by {owner} for another {left:.1?}"),
-        None => format!("`{key}` is locked by {owner} without an expiry"),
+    let is_named = owner.is_some();
+    match (owner.unwrap_or("a foreign client"), retry_after) {
+        (owner, Some(left)) => format!("`{key}` is locked by {owner} for another {left:.1?}"),
+        (owner, None) if is_named => format!("`{key}` is locked by {owner} without an expiry"),
+        (client, None) => {
+            let several = "several clients at a part of the lock servers each";
+            format!("`{key}` is locked by {client} without an expiry, or by {several}")
+        }
     }
 }
 
@@ -372,6 +397,11 @@ fn timed_out(key: &LockKey, owner: Option<&str>, position: u32, message: Option<
     if let Some(message) = message {
         return message.to_owned();
     }
-    let owner = owner.unwrap_or("a foreign client");
-    format!("timed out waiting for `{key}`, which {owner} holds: {position} were before in line")
+    let holder = owner.map_or(String::new(), |owner| format!(", which {owner} holds"));
+    let line = match position {
+        // There may have been none, and who is first has only the holder before it.
+        0 => String::new(),
+        _ => format!(": {position} were before in line"),
+    };
+    format!("timed out waiting for `{key}`{holder}{line}")
 }

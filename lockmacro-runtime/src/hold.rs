@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::LockManager;
 use crate::backend::{Answer, Backend, Claim, Failed, Grant, Line, Released};
+use crate::blocking::blocked;
 use crate::census::Member;
 use crate::error::LockError;
 use crate::key::LockKey;
@@ -76,7 +77,7 @@ impl Hold {
                 return hold.settle(answer);
             }
             _ = hold.release_blocking();
-            thread::sleep(PAUSE);
+            blocked(|| thread::sleep(PAUSE));
             hold = hold.anew(rounds.took())?;
         }
     }
@@ -150,7 +151,8 @@ impl Hold {
                 self.claim.settle(!resent);
                 let key = self.claim.keys().get(nth).unwrap_or(&self.claim.key).clone();
                 // Who gives up waiting is taken out of the line by dropping the hold.
-                self.forget_unless(resent || matches!(line, Line::Left(_)));
+                // Of a Redlock's several keys a node may have an earlier one, and has not said so.
+                self.forget_unless(!self.claim.is_settled() || matches!(line, Line::Left(_)));
                 Err(Refusal::Busy { key, owner, left, line })
             }
             Ok(Answer::Lost(told)) => self.settle(*told),

@@ -86,8 +86,10 @@
 compile_error!("lockmacro-runtime runs on Linux and other Unix systems: it needs their clocks");
 
 mod backend;
+mod blocking;
 mod builder;
 mod census;
+mod clearing;
 mod clock;
 #[cfg(feature = "defer")]
 pub mod defer;

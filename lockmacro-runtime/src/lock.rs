@@ -265,6 +265,11 @@ impl<F> Lock<F> {
     /// to the server, which a background thread does; for up to the [`wait`](Lock::wait) when the
     /// lock is busy, and for up to the manager's timeout when the server is in trouble.
     ///
+    /// In a task of tokio's multi-thread runtime the other tasks go on meanwhile, as by
+    /// `block_in_place`. Not so what shares the task (`join!`, `select!`), nor the tasks of the same
+    /// `LocalSet`: who waits there for a lock that one of these holds waits in vain, and for ever if
+    /// it is told to.
+    ///
     /// # Errors
     /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] wherever the current tokio
     /// runtime is a current-thread one, its `spawn_blocking` threads included.

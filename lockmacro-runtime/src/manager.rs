@@ -77,7 +77,8 @@ impl LockManager {
     ///   sentinels call by that name, also after a failover. `?sentinel_user=` and
     ///   `sentinel_password=` log in to the sentinels themselves. `rediss-sentinel://` encrypts both;
     /// - `redlock://[user:password@]host:port,host:port,host:port[/db]`: a majority of that many
-    ///   servers, as [`redlock`](LockManager::redlock);
+    ///   servers, as [`redlock`](LockManager::redlock). `?durable`, `longest_ttl=10m` and
+    ///   `node_timeout=50ms` are what the builder's methods are. `redlocks://` is encrypted;
     /// - `memory://`: the locks of this process, with the same meaning and nothing to install.
     ///   Managers connected to `memory://` exclude each other, as those of one server do.
     ///
@@ -248,10 +249,16 @@ impl LockManager {
         Arc::clone(&self.0.jobs.0)
     }
 
+    /// Whether they are kept in another store than the locks.
+    #[cfg(feature = "defer")]
+    pub(crate) fn has_another_queue(&self) -> bool {
+        self.0.jobs.1
+    }
+
     /// The same for the background thread, by its own connection.
     #[cfg(feature = "defer")]
     pub(crate) fn deferrer_of(&self, backend: &Backend) -> Arc<dyn Deferrer> {
-        if self.0.jobs.1 { self.deferrer() } else { defer::of(backend) }
+        if self.has_another_queue() { self.deferrer() } else { defer::of(backend) }
     }
 
     /// Whether this and the other are one manager.

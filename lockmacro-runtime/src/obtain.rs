@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::{Handle, RuntimeFlavor};
-
 use crate::LockManager;
 use crate::backend::{Claim, Grant, Line};
+use crate::blocking::may_block;
 use crate::clock::Moment;
 use crate::error::LockError;
 use crate::guard::LockGuard;
@@ -79,10 +78,7 @@ pub(crate) fn obtain_blocking<F>(lock: Lock<F>, fenced: bool) -> Result<LockGuar
         Prepared::Joined(guard) => return Ok(guard),
         Prepared::ToAsk(manager, claim, wanted) => (manager, claim, wanted),
     };
-    let current = Handle::try_current().map(|runtime| runtime.runtime_flavor());
-    if matches!(current, Ok(RuntimeFlavor::CurrentThread)) {
-        return Err(LockError::BlockingInAsync);
-    }
+    may_block()?;
     let answer = Hold::acquire_blocking(manager, Arc::clone(&claim));
     wanted.guard(&claim, answer)
 }

@@ -7,6 +7,7 @@ use lockmacro_runtime::LockError;
 use lockmacro_runtime::defer::{DeferredFn, JobState, Worker, argument};
 use serde_json::json;
 
+use super::release::at_a_terminal;
 use super::*;
 
 /// Stores a call, as a busy function does.
@@ -51,11 +52,11 @@ async fn dead_letters_are_shown_tried_again_and_removed() {
     let said = tool(&server, &["jobs", "shop::audit"]).await;
     assert_eq!(said.out.lines().next(), Some("shop::audit: 1 waiting, 0 running, 2 dead"));
     let row = &said.rows()[2];
-    assert_eq!((row[0], row[1], row[2], row[3]), (&*late, "order:3", "0", "in"));
+    assert_eq!(row[..5], [&*late, "order:3", "0", "0", "in"]);
 
     let said = tool(&server, &["jobs", "shop::audit", "--state", "dead", "--most", "1"]).await;
     let row = &said.rows()[2];
-    assert!([&*one, &*two].contains(&row[0]) && row[2] == "1", "{said:?}");
+    assert!([&*one, &*two].contains(&row[0]) && row[2..4] == ["1", "0"], "{said:?}");
     assert!(said.out.contains("no stock\\u{7}"), "{said:?}");
     assert!(said.out.contains("dead of 2: go on with `--first 1`"), "{said:?}");
 
@@ -92,4 +93,66 @@ async fn arguments_that_are_no_json_are_shown_as_they_are() {
     let said = tool(&server, &["--json", "jobs", "f"]).await.json();
     assert_eq!(said["calls"][0]["arguments"], "no json");
     assert_eq!(said["calls"][1]["arguments"], "");
+}
+
+/// Writes dead letters of the function `f` by hand.
+fn write_dead(server: &Server, ids: &[&str]) {
+    let mut admin = server.admin();
+    for id in ids {
+        let script = format!(
+            "redis.call('HSET', 'lm1:jobs:f', '{id}', '[1]', '{id}#k', 'k', '{id}#n', '1') \
+             return redis.call('ZADD', 'lm1:wx:{{lm1:jobs:f}}', 1, '{id}')"
+        );
+        admin.ask::<()>(&["EVAL", &script, "0"]);
+    }
+}
+
+#[tokio::test]
+async fn all_dead_letters_are_tried_again_or_removed_when_it_is_meant() {
+    let server = Server::start();
+    write_dead(&server, &["one", "two", r"\255"]);
+    let refused = tool(&server, &["jobs", "remove", "f", "--all-dead"]).await;
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("--yes"), "{refused:?}");
+    let said = at_a_terminal(&server, &["jobs", "remove", "f", "--all-dead"], "g\n").await;
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("3 dead letters of `f` are removed for good"), "{said:?}");
+    for words in [&["jobs", "remove", "f"][..], &["jobs", "retry", "f", "one", "--all-dead"]] {
+        let said = tool(&server, words).await;
+        assert_eq!(said.code, Some(2), "{said:?}");
+    }
+    let rows = tool(&server, &["jobs"]).await;
+    assert_eq!(rows.rows()[1], ["f", "0", "0", "3"], "nothing was done");
+
+    let said = tool(&server, &["jobs", "remove", "f", "--all-dead", "--yes"]).await;
+    assert_eq!((said.code, &*said.out), (Some(0), "removed: 3 dead letters of f\n"));
+    let more: Vec<_> = (0..1_005).map(|nth| format!("id{nth}")).collect();
+    write_dead(&server, &more.iter().map(String::as_str).collect::<Vec<_>>());
+    let said = at_a_terminal(&server, &["--json", "jobs", "retry", "f", "--all-dead"], "f\n").await;
+    assert!(said.err.contains("1005 dead letters of `f` are tried again"), "{said:?}");
+    assert_eq!(said.code, Some(0));
+    let told: Value = serde_json::from_str(&said.out).expect("JSON");
+    assert_eq!(told, json!({ "function": "f", "retried": 1_005 }));
+    let rows = tool(&server, &["jobs"]).await;
+    assert_eq!(rows.rows()[1], ["f", "1005", "0", "0"]);
+    let said = tool(&server, &["jobs", "retry", "f", "--all-dead"]).await;
+    assert_eq!((said.code, &*said.out), (Some(0), "retried: 0 dead letters of f\n"));
+}
+
+#[tokio::test]
+async fn who_asks_for_the_calls_of_nothing_is_told_so() {
+    let server = Server::start();
+    let said = tool(&server, &["jobs", "typo"]).await;
+    assert_eq!((said.code, &*said.out), (Some(1), "no call of `typo` is deferred\n"));
+    let said = tool(&server, &["jobs", "typo", "--json"]).await;
+    assert_eq!((said.code, &said.json()["waiting"]), (Some(1), &json!(0)));
+    // Of which function is not said.
+    for words in [["jobs", "--state", "dead"], ["jobs", "--first", "1"], ["jobs", "--most", "1"]] {
+        let said = tool(&server, &words).await;
+        assert_eq!(said.code, Some(2), "{said:?}");
+    }
+    write_dead(&server, &["one"]);
+    let far = ["jobs", "f", "--state", "dead", "--first", "9223372036854775807"];
+    let said = tool(&server, &far).await;
+    assert_eq!((said.code, &*said.out), (Some(0), "f: 0 waiting, 0 running, 1 dead\n"));
 }

@@ -69,8 +69,9 @@ async fn tool(server: &Server, words: &[&str]) -> Said {
 
 /// The random parts of all tokens on a server.
 fn tokens(admin: &mut Admin) -> Vec<String> {
-    let held: Vec<String> = admin.ask(&["EVAL", EVERY_STRING, "0"]);
-    let tokens = held.iter().filter_map(|value| Some(value.rsplit_once('/')?.1.to_owned()));
+    let held: Vec<Vec<u8>> = admin.ask(&["EVAL", EVERY_STRING, "0"]);
+    let held = held.iter().map(|value| String::from_utf8_lossy(value));
+    let tokens = held.filter_map(|value| Some(value.rsplit_once('/')?.1.to_owned()));
     tokens.filter(|random| random.len() == 32).collect()
 }
 

@@ -77,7 +77,7 @@ async fn nothing_is_taken_away_without_being_asked_for() {
 }
 
 /// Runs the tool with a terminal for its input, at which `typed` is typed.
-async fn at_a_terminal(server: &Server, words: &[&str], typed: &str) -> Said {
+pub async fn at_a_terminal(server: &Server, words: &[&str], typed: &str) -> Said {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&terminal).expect("a terminal");
     unlockpt(&terminal).expect("a terminal");

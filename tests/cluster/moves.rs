@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::TcpStream;
 
-use lockmacro_runtime::LockError;
+use lockmacro_runtime::{Lock, LockError};
 use lockmacro_tests::{Cluster, eventually};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -112,6 +112,29 @@ async fn a_lock_is_given_back_and_taken_while_its_slot_is_on_its_way() {
     taken.release().await.expect("still held");
     moving.end();
     keeps_nothing_of(&cluster, key).await;
+}
+
+#[tokio::test]
+async fn several_locks_of_one_slot_are_kept_while_it_is_on_its_way() {
+    let cluster = Cluster::start(2, 0).await;
+    let manager = manager(&cluster).await;
+    let tag = &a_key_on_each(&cluster, 1)[0];
+    let of_it = |key: &str| format!("{{{tag}}}:{key}");
+    let several = |keys: [&str; 2]| Lock::many(keys.map(&of_it)).ttl(LONG).manager(&manager);
+    let kept = several(["a", "b"]).acquire().await.expect("free");
+    let lost = several(["c", "d"]).acquire().await.expect("free");
+    let moving = cluster.begin_to_move(tag, 1);
+    kept.extend(LONG).await.expect("all are where they were");
+    moving.carry(&of_it("a"));
+    moving.carry(&of_it("c"));
+    kept.extend(LONG).await.expect("one is here, and one is there");
+    cluster.admin(0).ask::<()>(&["DEL", &of_it("d")]);
+    let error = lost.extend(LONG).await.expect_err("one is nowhere");
+    assert!(matches!(error, LockError::Lost(_)), "{error}");
+    kept.release().await.expect("still held");
+    drop(lost);
+    moving.end();
+    keeps_nothing_of(&cluster, tag).await;
 }
 
 /// A subscription that the server ends comes as a reply that nobody asked for: whoever counts replies

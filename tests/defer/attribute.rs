@@ -90,7 +90,7 @@ async fn a_busy_call_is_told_when_it_is_due_and_is_run_later(backend: &Backend) 
     eventually("it was busy again", IN_TIME, async || {
         let name = audit::deferred().name().into();
         let page = deferrer.list(name, JobState::Waiting, 0, 1).await.unwrap();
-        page.jobs.first().is_some_and(|job| job.attempts > 0 && job.error.is_some())
+        page.jobs.first().is_some_and(|job| job.busy > 0 && job.error.is_some())
     })
     .await;
     assert_eq!(done(id), ["checked!"]);

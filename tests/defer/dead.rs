@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use lockmacro_runtime::defer::Order;
+use lockmacro_runtime::defer::{Order, Settled};
 
 use super::*;
 
@@ -129,7 +129,39 @@ async fn a_panic_is_told_with_its_message(backend: &Backend) {
     assert_eq!(last_error(backend, function).await, "it panicked: no order 1");
 }
 
+async fn all_dead_letters_are_tried_again_or_removed_in_batches(backend: &Backend) {
+    const DEAD: u64 = 25;
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("all"));
+    let (function, of) = (noting(&name, &calls), Arc::<str>::from(&*name));
+    let deferrer = locks.deferrer();
+    for number in 0..DEAD {
+        put(&locks, &function.clone().delay(Duration::ZERO), number).await;
+        let order = Order { functions: vec![Arc::clone(&of)], most: 1, lease: LATER };
+        let taken = deferrer.take(order, Box::pin(pending())).await.unwrap().pop().unwrap();
+        let dead = Settled::Dead { error: "out of stock".to_owned() };
+        assert!(deferrer.settle(taken, dead).await.unwrap());
+    }
+    let late = put(&locks, &function.clone().delay(LATER), 99).await;
+    assert_eq!(deferrer.remove_dead(Arc::clone(&of), 5).await, Ok(5));
+    assert_eq!(deferrer.retry_dead(Arc::clone(&of), 10).await, Ok(10));
+    assert_eq!(count(&locks, &name, JobState::Dead).await, 10);
+    assert_eq!(deferrer.retry_dead(Arc::clone(&of), 1_000_000).await, Ok(10));
+    assert_eq!(deferrer.retry_dead(Arc::clone(&of), 10).await, Ok(0));
+    let working = tokio::spawn(worker(&locks, &function).run());
+    calls.become_so_many(DEAD as usize - 5).await;
+    let mut all = calls.all();
+    all.sort_unstable();
+    assert_eq!(all, (5..DEAD).collect::<Vec<_>>(), "the oldest were removed, and the others run");
+    assert_eq!(count(&locks, &name, JobState::Waiting).await, 1, "who waits is none of them");
+    assert!(deferrer.remove(of, late).await.unwrap());
+    nothing_is_left(&locks, &name).await;
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    forget(backend).await;
+}
+
 lockmacro_tests::on_every_backend!(
+    all_dead_letters_are_tried_again_or_removed_in_batches,
     a_panic_is_told_with_its_message,
     an_error_that_is_long_is_kept_in_part,
     a_call_whose_workers_die_in_every_attempt_is_a_dead_letter,

@@ -2,6 +2,7 @@
 
 mod access;
 mod attribute;
+mod busy;
 mod crowd;
 mod dead;
 mod failover;
@@ -17,7 +18,7 @@ mod retries;
 mod stops;
 mod told_late;
 mod unique;
-mod worker_dies;
+mod workers_die;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,8 @@
 //! What others have written into the keys of the queue.
 
+use std::future::pending;
+
+use lockmacro_runtime::defer::{Job, NewJob, Order, Settled};
 use lockmacro_tests::Server;
 
 use super::*;
@@ -168,3 +171,56 @@ async fn busy_deferred(locks: &LockManager, function: &DeferredFn<(u64,)>) -> Lo
     held.release().await.unwrap();
     deferred
 }
+
+#[tokio::test]
+async fn dead_letters_whose_id_is_no_text_can_be_removed() {
+    let server = Server::start();
+    let locks = connect(&server).await;
+    for id in [r"\255", r"a\226\130", "text"] {
+        write(&server, id, "[1]", "x", "1");
+    }
+    let deferrer = locks.deferrer();
+    let page = deferrer.list("f".into(), JobState::Dead, 0, 9).await.unwrap();
+    assert_eq!((page.total, page.jobs.len()), (3, 3), "they are shown as far as they are text");
+    assert_eq!(deferrer.remove_dead("f".into(), 9).await, Ok(3));
+    nothing_is_left(&locks, "f").await;
+    assert!(!server.admin().ask::<bool>(&["EXISTS", "lm1:jobs:f"]), "nothing is left of them");
+}
+
+async fn numbers_without_an_end_are_as_good_as_large_ones(backend: &Backend) {
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("far"));
+    let (deferrer, of) = (locks.deferrer(), Arc::<str>::from(&*name));
+    let call = |id: &str, delay| NewJob {
+        function: Arc::clone(&of),
+        id: id.to_owned(),
+        arguments: "[1]".to_owned(),
+        key: "order:1".to_owned(),
+        delay,
+        unique: false,
+    };
+    for (nth, delay) in [Duration::MAX, Duration::MAX / 2, Duration::ZERO].into_iter().enumerate() {
+        deferrer.put(call(&format!("id{nth}"), delay)).await.unwrap();
+    }
+    let page = deferrer.list(Arc::clone(&of), JobState::Waiting, usize::MAX, usize::MAX).await;
+    assert_eq!(page.map(|page| (page.total, page.jobs.len())), Ok((3, 0)));
+    let order = Order { functions: vec![Arc::clone(&of)], most: usize::MAX, lease: Duration::MAX };
+    let taken = deferrer.take(order, Box::pin(pending())).await.unwrap();
+    let [job] = taken.try_into().expect("one is due");
+    assert!(deferrer.keep(Job::clone(&job), Duration::MAX).await.unwrap());
+    let again = Settled::Again { delay: Duration::MAX, error: "no".to_owned() };
+    assert!(deferrer.settle(job, again).await.unwrap());
+    // A worker waits for them, and works.
+    let function = noting(&name, &calls);
+    let working = tokio::spawn(worker(&locks, &function).run());
+    put(&locks, &function, 7).await;
+    calls.become_so_many(1).await;
+    for nth in 0..3 {
+        assert!(deferrer.remove(Arc::clone(&of), format!("id{nth}")).await.unwrap());
+    }
+    nothing_is_left(&locks, &name).await;
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    forget(backend).await;
+}
+
+lockmacro_tests::on_every_backend!(numbers_without_an_end_are_as_good_as_large_ones);

@@ -44,6 +44,43 @@ async fn a_node_that_hangs_holds_up_no_function_of_another_node() {
     working.await.unwrap().unwrap();
 }
 
+/// What it was told of the other function while it had no place free is old by then.
+#[tokio::test]
+async fn a_worker_that_was_full_begins_with_what_became_due_meanwhile() {
+    const TICK: Duration = Duration::from_secs(2);
+    let server = Server::start();
+    let (locks, calls) = (connect(&server).await, Calls::default());
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let opens = Arc::clone(&gate);
+    let full = DeferredFn::new("full", (argument("number"),), move |(_,): (u64,)| {
+        let opens = Arc::clone(&opens);
+        async move { drop(opens.acquire().await.map(|permit| permit.forget())) }
+    });
+    let both = worker(&locks, &noting("other", &calls)).register(full).concurrency(1);
+    let working = tokio::spawn(both.run());
+    // A machine in need gets some chances.
+    for round in 0..10 {
+        store(&locks, "full", round, Duration::ZERO).await;
+        let runs = async || count(&locks, "full", JobState::Running).await == 1;
+        eventually("it is full", IN_TIME, runs).await;
+        tokio::time::sleep(TICK + TICK / 10).await;
+        store(&locks, "other", round, Duration::ZERO).await;
+        gate.add_permits(1);
+        let start = Instant::now();
+        calls.become_so_many(round as usize + 1).await;
+        let late = start.elapsed();
+        if late < TICK / 2 {
+            break;
+        }
+        assert!(round < 9, "each time it begins as late as {late:?}");
+    }
+    for name in ["full", "other"] {
+        nothing_is_left(&locks, name).await;
+    }
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn many_functions_are_asked_for_at_once_and_not_one_after_another() {
     const FUNCTIONS: u32 = 40;

@@ -51,7 +51,7 @@ impl Shelf {
             return Err(LockError::unavailable(Unavailability::QueueFull, "the shelf is full"));
         }
         let NewJob { function, id, arguments, key, delay, unique, .. } = new;
-        let job = Job { function, id: id.clone(), arguments, key, attempt: 0, taken: 0 };
+        let job = Job { function, id: id.clone(), arguments, key, attempt: 0, busy: 0, taken: 0 };
         let (state, at) = (JobState::Waiting, now + delay);
         calls.push(Call { job, state, at, unique, error: None });
         self.changed.notify_waiters();
@@ -149,6 +149,11 @@ impl Deferrer for Shelf {
                 Settled::Again { delay, error } => {
                     (call.at, call.error) = (now + delay, Some(error))
                 }
+                Settled::Busy { delay, error } => {
+                    call.job.attempt -= 1;
+                    call.job.busy += 1;
+                    (call.at, call.error) = (now + delay, Some(error));
+                }
                 Settled::Dead { error } => (call.state, call.error) = (JobState::Dead, Some(error)),
             }
             Some(())
@@ -169,6 +174,7 @@ impl Deferrer for Shelf {
             arguments: call.job.arguments.clone(),
             key: call.job.key.clone(),
             attempts: call.job.attempt,
+            busy: call.job.busy,
             error: call.error.clone(),
             in_millis: in_millis(call.at),
         });
@@ -182,7 +188,8 @@ impl Deferrer for Shelf {
                 && (&call.job.function, &call.job.id) == (&function, &id)
         };
         self.change(is_it, |call| {
-            (call.state, call.at, call.job.attempt) = (JobState::Waiting, Instant::now(), 0);
+            (call.state, call.at) = (JobState::Waiting, Instant::now());
+            (call.job.attempt, call.job.busy) = (0, 0);
             Some(())
         })
     }
@@ -222,9 +229,12 @@ async fn a_queue_of_ones_own_keeps_the_calls(backend: &Backend) {
     eventually("given up", IN_TIME, async || count(&locks, "g", JobState::Dead).await == 1).await;
     let page = locks.deferrer().list("g".into(), JobState::Dead, 0, 1).await.unwrap();
     assert_eq!((page.jobs[0].attempts, page.jobs[0].error.as_deref()), (3, Some("out of stock")));
-    *fails.lock().unwrap() = false;
     assert!(locks.deferrer().retry("g".into(), id).await.unwrap());
+    eventually("given up", IN_TIME, async || count(&locks, "g", JobState::Dead).await == 1).await;
+    *fails.lock().unwrap() = false;
+    assert_eq!(locks.deferrer().retry_dead("g".into(), 10).await, Ok(1));
     nothing_is_left(&locks, "g").await;
+    assert_eq!(locks.deferrer().remove_dead("g".into(), 10).await, Ok(0));
 
     // Calls that are alike are one, and a full queue says so.
     let key = backend.key("order:1");

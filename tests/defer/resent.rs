@@ -76,15 +76,15 @@ async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Bac
     forget(backend).await;
 }
 
-#[tokio::test]
-async fn a_call_that_got_lost_on_its_way_to_a_worker_is_due_again() {
+/// Has the answer lost by which a worker is given a call; tells how often the call was begun.
+async fn lose_the_answer(timeout: Duration, fault: Fault, functions: &[&str]) {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
-    let (locks, other) = (through(&proxy).await, connect(&server).await);
+    let other = connect(&server).await;
+    let locks = LockManager::builder().timeout(timeout).connect(&proxy.url()).await.unwrap();
     let calls = Calls::default();
     // It would be a dead letter if the first time counted.
     let function = noting("f", &calls).attempts(1);
-    let short = Duration::from_millis(300);
     put(&other, &function, 0).await;
     let job = take(&other, "f", LATER).await;
     assert!(other.deferrer().settle(job, Settled::Done).await.unwrap());
@@ -94,12 +94,51 @@ async fn a_call_that_got_lost_on_its_way_to_a_worker_is_due_again() {
         first(&other, "f", JobState::Waiting).await.is_some_and(|call| call.in_millis < 0)
     })
     .await;
-    proxy.on_next(CALLS, Fault::CutReply);
-    let working = tokio::spawn(worker(&locks, &function).lease(short).run());
+    proxy.on_next(CALLS, fault);
+    // A look at what is due comes first when there is more than one function.
+    let working = functions.iter().fold(worker(&locks, &function), |worker, also| {
+        worker.register(noting(also, &Calls::default()))
+    });
+    if !functions.is_empty() {
+        proxy.on_next(CALLS, fault);
+    }
+    // Its lease ends long after this test.
+    let working = tokio::spawn(working.lease(LATER).run());
     calls.become_so_many(1).await;
     assert!(proxy.orders_are_done(), "its first answer was lost");
     nothing_is_left(&other, "f").await;
     assert_eq!(calls.all(), [1]);
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_call_whose_way_to_a_worker_was_cut_is_given_to_it_again() {
+    lose_the_answer(IN_TIME * 2, Fault::CutReply, &[]).await;
+    lose_the_answer(IN_TIME * 2, Fault::CutReply, &["g", "h"]).await;
+}
+
+/// The worker has given up one question by then, and makes a pause.
+#[tokio::test]
+async fn a_call_that_is_answered_too_late_is_given_to_the_worker_again() {
+    let impatient = Duration::from_millis(500);
+    let late = Fault::DelayReply(Duration::from_millis(700));
+    lose_the_answer(impatient, late, &[]).await;
+    lose_the_answer(impatient, late, &["g", "h"]).await;
+    lose_the_answer(impatient, Fault::LoseReply, &[]).await;
+}
+
+#[tokio::test]
+async fn a_call_that_got_lost_for_good_is_due_when_its_lease_is_over() {
+    let server = Server::start();
+    let (locks, calls) = (connect(&server).await, Calls::default());
+    let function = noting("f", &calls).attempts(1);
+    put(&locks, &function, 1).await;
+    // Its worker is not heard of again.
+    take(&locks, "f", SOON).await;
+    let working = tokio::spawn(worker(&locks, &function).run());
+    calls.become_so_many(1).await;
+    nothing_is_left(&locks, "f").await;
     locks.shutdown(IN_TIME).await.unwrap();
     working.await.unwrap().unwrap();
 }
@@ -117,6 +156,7 @@ async fn an_end_that_is_told_twice_counts_once() {
         (Settled::Done, None),
         (Settled::Again { delay: LATER, error: error() }, Some((JobState::Waiting, 2))),
         (Settled::Back, Some((JobState::Waiting, 1))),
+        (Settled::Busy { delay: LATER, error: error() }, Some((JobState::Waiting, 1))),
         (Settled::Dead { error: error() }, Some((JobState::Dead, 2))),
     ];
     for (nth, (how, left)) in ends.into_iter().enumerate() {
@@ -188,6 +228,31 @@ async fn a_late_worker_ends_its_call_unless_another_has_it(backend: &Backend) {
     forget(backend).await;
 }
 
+async fn a_late_worker_is_told_that_others_have_ended_its_call(backend: &Backend) {
+    let (locks, name) = (manager(backend).await, name("others"));
+    let function = noting(&name, &Calls::default());
+    let deferrer = locks.deferrer();
+    let late = || Settled::Again { delay: LATER, error: "too late".to_owned() };
+    let (silent, other) = given_back(&locks, &function).await;
+    let mut taken = take(&locks, &name, LATER).await;
+    assert_eq!(taken.id, silent.id);
+    assert!(deferrer.settle(taken.clone(), Settled::Done).await.unwrap());
+    for how in [Settled::Done, late(), Settled::Back] {
+        assert_eq!(deferrer.settle(silent.clone(), how).await, Ok(false), "another one's turn");
+    }
+    taken.taken += 1;
+    assert_eq!(deferrer.settle(taken, Settled::Done).await, Ok(false), "nobody's turn");
+    assert!(deferrer.settle(other, Settled::Done).await.unwrap());
+
+    // A person has removed it.
+    let (silent, other) = given_back(&locks, &function).await;
+    assert!(deferrer.remove(name.as_str().into(), silent.id.clone()).await.unwrap());
+    assert_eq!(deferrer.settle(silent, late()).await, Ok(false), "it is gone");
+    assert!(deferrer.settle(other, Settled::Done).await.unwrap());
+    nothing_is_left(&locks, &name).await;
+    forget(backend).await;
+}
+
 async fn a_late_worker_does_not_end_what_others_count_on(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("count-on"));
     let function = noting(&name, &Calls::default()).unique();
@@ -206,4 +271,5 @@ lockmacro_tests::on_every_backend!(
     a_call_that_is_stored_again_after_it_was_done_is_run_once,
     a_late_worker_ends_its_call_unless_another_has_it,
     a_late_worker_does_not_end_what_others_count_on,
+    a_late_worker_is_told_that_others_have_ended_its_call,
 );

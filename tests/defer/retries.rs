@@ -127,7 +127,7 @@ async fn a_call_that_is_busy_again_is_stored_once_whatever_its_arguments(backend
     let deferrer = locks.deferrer();
     eventually("it was busy again", IN_TIME, async || {
         let page = deferrer.list(name.as_str().into(), JobState::Waiting, 0, 9).await.unwrap();
-        page.jobs.first().is_some_and(|job| job.attempts >= 2)
+        page.jobs.first().is_some_and(|job| job.busy >= 2)
     })
     .await;
     let left = count(&locks, &name, JobState::Waiting).await;

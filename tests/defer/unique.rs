@@ -124,7 +124,8 @@ async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Back
             deferrer.retry(name.as_str().into(), one).await.unwrap();
         }
         let left = take(deferrer, &name, LATER).await;
-        assert_eq!((left.id.as_str(), left.attempt), (&*other, 1), "it stands for both");
+        let tried = if nth == 1 { 2 } else { 1 };
+        assert_eq!((left.id.as_str(), left.attempt), (&*other, tried), "it stands for both");
         assert_eq!(count(&locks, &name, JobState::Waiting).await, 0);
         assert_eq!(count(&locks, &name, JobState::Dead).await, 0);
         assert!(deferrer.settle(left, Settled::Done).await.unwrap());
@@ -133,7 +134,43 @@ async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Back
     forget(backend).await;
 }
 
+async fn a_call_that_always_fails_is_given_up_however_often_it_is_stored(backend: &Backend) {
+    const ATTEMPTS: u32 = 5;
+    let (locks, name) = (manager(backend).await, name("fails"));
+    let deferrer = &*locks.deferrer();
+    click(deferrer, &name, "click0", Duration::ZERO).await;
+    let mut tries = Vec::new();
+    for nth in 1..=ATTEMPTS {
+        let job = take(deferrer, &name, LATER).await;
+        tries.push(job.attempt);
+        assert_eq!((&*job.id, job.busy), (&*format!("click{}", nth - 1), (nth - 1) / 2));
+        // While it runs, it is wanted again.
+        click(deferrer, &name, &format!("click{nth}"), Duration::ZERO).await;
+        let error = || format!("error {nth}");
+        let how = match nth {
+            ATTEMPTS => Settled::Dead { error: error() },
+            // To be busy is no failure, and is counted as well.
+            _ if nth % 2 == 0 => Settled::Busy { delay: LATER, error: error() },
+            _ => Settled::Again { delay: LATER, error: error() },
+        };
+        assert!(deferrer.settle(job, how).await.unwrap());
+        if nth < ATTEMPTS {
+            let page = deferrer.list(name.as_str().into(), JobState::Waiting, 0, 9).await.unwrap();
+            assert_eq!((page.total, page.jobs[0].error.clone()), (1, Some(error())));
+        }
+    }
+    assert_eq!(tries, [1, 2, 2, 3, 3], "as if it had been one call");
+    // Given up, it is another one's turn from the start.
+    let fresh = take(deferrer, &name, LATER).await;
+    assert_eq!((fresh.attempt, fresh.busy), (1, 0));
+    assert!(deferrer.settle(fresh, Settled::Done).await.unwrap());
+    assert_eq!(deferrer.remove_dead(name.as_str().into(), 9).await, Ok(1));
+    nothing_is_left(&locks, &name).await;
+    forget(backend).await;
+}
+
 lockmacro_tests::on_every_backend!(
+    a_call_that_always_fails_is_given_up_however_often_it_is_stored,
     a_call_that_goes_back_is_one_with_a_later_one_of_its_key,
     a_call_that_waits_again_is_one_with_a_later_one_of_its_key,
     a_thousand_busy_clicks_are_one_call,

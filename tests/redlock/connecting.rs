@@ -4,7 +4,7 @@ use lockmacro_runtime::{Lock, LockError, LockManager, LossCause};
 use lockmacro_tests::{Proxy, Server, eventually, in_time};
 use tokio::time::timeout;
 
-use crate::{KEY, Nodes, SOON, connected, lock, ms, replies};
+use crate::{KEY, LONG, Nodes, SOON, connected, lock, ms, replies};
 
 async fn refused(urls: Vec<String>) -> String {
     let error = LockManager::redlock(urls).await.expect_err("not usable");
@@ -132,10 +132,31 @@ async fn one_url_names_all_nodes() {
         asked
     };
     eventually("every node has it in its database", SOON * 2, asked).await;
-    for wrong in ["redlock://a,b", "redlock://a,,b", "redlock://a,b,c?quick"] {
+    for wrong in [
+        "redlock://a,b",
+        "redlock://a,,b",
+        "redlock://a,b,c?quick",
+        "redlock://a,b,c?longest_ttl=10",
+        "redlock://a,b,c?node_timeout=0s",
+        "redlock://a,b,c?durable&replicated=1",
+    ] {
         let error = LockManager::connect(wrong).await.expect_err("not usable");
         assert!(matches!(error, LockError::InvalidUrl { .. }), "{error:?}");
     }
+}
+
+#[tokio::test]
+async fn by_the_url_alone_new_servers_vote_when_no_lock_of_before_can_be_left() {
+    let nodes = Nodes::start(3);
+    let places: Vec<_> = nodes.0.iter().map(|s| format!("127.0.0.1:{}", s.port())).collect();
+    let url = format!("redlock://{}?longest_ttl=1s&node_timeout=10s", places.join(","));
+    let builder = LockManager::builder().timeout(SOON * 4).longest_ttl(LONG);
+    let manager = builder.connect(&url).await.expect("all are there");
+    let long = lock(&manager).acquire().await.expect_err("longer than any");
+    assert!(matches!(long, LockError::InvalidTtl { longest, .. } if longest == ms(1_000)));
+    let guard = lock(&manager).ttl(ms(1_000)).wait(SOON).acquire().await;
+    guard.expect("old enough in the end").release().await.expect("released");
+    nodes.keep_nothing().await;
 }
 
 fn in_database_one(server: &Server) -> bool {

@@ -2,10 +2,10 @@
 
 use std::future::{Ready, ready};
 
-use lockmacro_runtime::Lock;
-use lockmacro_tests::{Admin, Fault, eventually, in_time};
+use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_tests::{Admin, Fault, Proxy, eventually, in_time};
 
-use crate::{KEY, LONG, Nodes, SOON, behind_a_proxy, lock, ms};
+use crate::{KEY, LONG, Nodes, SOON, behind_a_proxy, connected, lock, ms};
 
 /// Whether a node was asked for the lock so often.
 fn is_asked(node: &mut Admin, times: u64) -> Ready<bool> {
@@ -102,4 +102,29 @@ async fn several_keys_are_given_back_at_a_node_that_hung_meanwhile() {
     guard.release().await.expect("a majority has released it");
     nodes.0[2].resume();
     nodes.keep_nothing().await;
+}
+
+/// It is told that the last is busy long before a node has the first.
+#[tokio::test]
+async fn of_several_keys_a_token_that_arrives_late_is_given_back() {
+    let nodes = Nodes::start(3);
+    let proxies: Vec<_> = nodes.0.iter().map(|server| Proxy::to(server.port())).collect();
+    let urls = proxies.iter().map(Proxy::url).collect();
+    let manager = connected(LockManager::builder().durable(), urls).await;
+    nodes.are_known_to(&manager).await;
+    // So that the last node does not hear of the others before it has answered.
+    proxies[..2].iter().for_each(|proxy| proxy.delay(ms(10)));
+    for server in &nodes.0 {
+        server.admin().ask::<()>(&["SET", "order:8", "somebody else's", "PX", "60000"]);
+    }
+    proxies[2].on_next("order:1", Fault::HoldLastCommand(ms(2_500)));
+    let keys = (1..=8).map(|nth| format!("order:{nth}"));
+    let error = Lock::many(keys).ttl(LONG).manager(&manager).acquire().await;
+    assert!(error.expect_err("one is held").is_busy());
+    proxies[2].held_commands_arrive().await;
+    for server in &nodes.0 {
+        let mut admin = server.admin();
+        let only_theirs = || ready(admin.keys() == ["order:8"]);
+        eventually("nothing is left behind", SOON * 2, only_theirs).await;
+    }
 }

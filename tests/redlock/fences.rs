@@ -1,22 +1,24 @@
 //! Fences over several nodes: unique and growing, because they are given in two rounds.
 //!
-//! `FENCE_GRANTS` is how many are given while nodes, keys and answers get lost, 6,000 by default or as
-//! many as 15 s allow.
+//! `FENCE_GRANTS` is how many are given for each number of nodes while nodes, keys and answers get
+//! lost, 10,000 by default.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Fault, Proxy, Server};
-use redis::AsyncConnectionConfig;
-use redis::aio::MultiplexedConnection;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
-use crate::{Nodes, SOON, connected, ms};
+use crate::{LONG, Nodes, connected, ms};
 
-const KEYS: usize = 4;
-const TASKS: usize = 8;
+const KEYS: usize = 32;
+const MANAGERS: usize = 4;
+/// Of each manager.
+const TASKS: usize = 3;
 /// What the nodes give differs by as much, as if their clocks had.
 const SKEW: u64 = 3_600_000_000;
 
@@ -69,55 +71,47 @@ fn skew(nodes: &Nodes) {
 }
 
 /// Servers that lose nothing when they are killed: what is answered was written before.
-fn lasting() -> Nodes {
+fn lasting(nodes: usize) -> Nodes {
     let arguments = ["--appendonly", "yes", "--appendfsync", "no"];
-    Nodes((0..3).map(|_| Server::with(&arguments)).collect())
+    Nodes((0..nodes).map(|_| Server::with(&arguments)).collect())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fences_are_unique_and_grow_whatever_happens_to_nodes_and_answers() {
-    let grants = std::env::var("FENCE_GRANTS").ok().and_then(|grants| grants.parse().ok());
-    let (most, longest) = grants.map_or((6_000, ms(15_000)), |grants: u32| (grants, SOON * 60));
-    let mut nodes = lasting();
+/// What the second round does at a node, and what it would do if it lifted nothing.
+const LIFTS: (&str, &str) = ("or 0) < tonumber(ARGV[2]) then", "or 0) < tonumber('0')     then");
+
+/// Has fences given by nodes that forget locks, lose answers and are killed; without the second round,
+/// if so asked, by changing its script on its way. Tells how many grants there were, and as [`faults`].
+async fn storm(nodes: usize, grants: usize, second_round: bool) -> (usize, (usize, usize)) {
+    let mut nodes = lasting(nodes);
     skew(&nodes);
     let proxies: Vec<_> = nodes.0.iter().map(|server| Proxy::to(server.port())).collect();
+    if !second_round {
+        let raise = include_str!("../../lockmacro-runtime/src/backend/redis/scripts/raise.lua");
+        assert_eq!(raise.matches(LIFTS.0).count(), 1, "a passage to replace");
+        proxies.iter().for_each(|proxy| proxy.rewrite(LIFTS.0, LIFTS.1));
+    }
     let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
-    let (granted, over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
-    let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..2 {
-        let builder = LockManager::builder().durable().timeout(ms(400));
+    let (granted, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let mut tasks = JoinSet::new();
+    for _ in 0..MANAGERS {
+        let builder = LockManager::builder().durable().timeout(ms(1_000)).node_timeout(ms(250));
         let manager = connected(builder, urls.clone()).await;
-        for _ in 0..TASKS / 2 {
-            let (manager, granted, over) = (manager.clone(), granted.clone(), over.clone());
-            tasks.spawn(async move {
-                let mut seen = Vec::new();
-                while !over.load(SeqCst) {
-                    let nth = fastrand::usize(..KEYS);
-                    let asked = Instant::now();
-                    let lock = Lock::new(key(nth)).ttl(ms(200)).manager(&manager);
-                    let Ok((guard, fence)) = lock.acquire_fenced().await else { continue };
-                    let fence = fence.into();
-                    seen.push(Seen { key: nth, asked, granted: Instant::now(), fence });
-                    granted.fetch_add(1, SeqCst);
-                    if fastrand::u32(..1_000) == 0 {
-                        // Somebody who does not notice the end of its lease.
-                        tokio::time::sleep(ms(220)).await;
-                    }
-                    // It may be lost by now.
-                    let _ = guard.release().await;
-                }
-                seen
-            });
+        for _ in 0..TASKS {
+            tasks.spawn(ask(manager.clone(), Arc::clone(&granted), Arc::clone(&over)));
         }
     }
-    let start = Instant::now();
     let mut admins: Vec<_> = nodes.0.iter().map(Server::admin).collect();
-    let mut step = 0;
-    while granted.load(SeqCst) < most && start.elapsed() < longest {
+    let (start, mut step) = (Instant::now(), 0);
+    while granted.load(SeqCst) < grants {
+        assert!(start.elapsed() < LONG * 15, "only {} grants", granted.load(SeqCst));
+        if granted.load(SeqCst) < step * 10 {
+            sleep(ms(1)).await;
+            continue;
+        }
         step += 1;
-        let struck = fastrand::usize(..3);
-        // A key that expires at one node by itself, and answers that are lost.
-        // It may be loading its data.
+        let struck = fastrand::usize(..nodes.0.len());
+        // A key that expires at one node by itself, which may be loading its data; and answers that
+        // are lost.
         let _ = admins[struck].send::<()>(&["DEL", &key(fastrand::usize(..KEYS))]);
         if step % 10 == 0 {
             let fault = fastrand::choice([Fault::CutReply, Fault::LoseReply, Fault::CutCommand]);
@@ -128,60 +122,58 @@ async fn fences_are_unique_and_grow_whatever_happens_to_nodes_and_answers() {
             nodes.0[struck].restart();
             admins[struck] = nodes.0[struck].admin();
         }
-        tokio::time::sleep(ms(10)).await;
     }
     over.store(true, SeqCst);
     let mut seen = Vec::new();
     while let Some(theirs) = tasks.join_next().await {
         seen.extend(theirs.expect("no panic"));
     }
-    assert!(seen.len() >= 500, "only {} grants: this shows nothing", seen.len());
-    println!("{} grants in {:?}, {step} steps", seen.len(), start.elapsed());
-    assert_eq!(faults(&seen), (0, 0), "of {} grants", seen.len());
+    println!("{} grants of {} nodes in {:?}", seen.len(), nodes.0.len(), start.elapsed());
+    (seen.len(), faults(&seen))
 }
 
-/// The same without the second round, by the same scripts: the largest fence of a majority.
-#[tokio::test]
-async fn without_the_second_round_fences_are_inverted() {
-    const ACQUIRE: &str = concat!(
-        include_str!("../../lockmacro-runtime/src/backend/redis/scripts/queue.lua"),
-        include_str!("../../lockmacro-runtime/src/backend/redis/scripts/grant.lua"),
-        include_str!("../../lockmacro-runtime/src/backend/redis/scripts/acquire.lua"),
-    );
-    let nodes = lasting();
-    skew(&nodes);
-    let mut connections: Vec<MultiplexedConnection> = Vec::new();
-    for server in &nodes.0 {
-        let client = redis::Client::open(server.url()).expect("a url");
-        let patient = AsyncConnectionConfig::new().set_response_timeout(Some(SOON));
-        let connection = client.get_multiplexed_async_connection_with_config(&patient).await;
-        connections.push(connection.expect("it is there"));
-    }
+/// Asks for locks and gives them back, until it is over.
+async fn ask(manager: LockManager, granted: Arc<AtomicUsize>, over: Arc<AtomicBool>) -> Vec<Seen> {
     let mut seen = Vec::new();
-    for turn in 0..300 {
-        let key = key(0);
+    while !over.load(SeqCst) {
+        let nth = fastrand::usize(..KEYS);
+        // Now and then somebody does not notice the end of its lease.
+        let (ttl, late) = if fastrand::u32(..500) == 0 { (200, 220) } else { (5_000, 0) };
         let asked = Instant::now();
-        // Any two of them are a majority.
-        let absent = fastrand::usize(..3);
-        let mut fence = 0;
-        for (nth, connection) in connections.iter_mut().enumerate() {
-            if nth != absent {
-                let side = |kind| format!("lm1:w{kind}:{{{key}}}");
-                let mut acquire = redis::cmd("EVAL");
-                acquire.arg(ACQUIRE).arg(4).arg(&key).arg(side("q")).arg(side("w")).arg(side("f"));
-                acquire.arg(format!("t/{turn}")).arg(1_000).arg(1).arg(5_000).arg(0);
-                let given: u64 = acquire.query_async(connection).await.expect("granted");
-                fence = fence.max(given);
-            }
-        }
-        seen.push(Seen { key: 0, asked, granted: Instant::now(), fence });
-        for connection in &mut connections {
-            redis::cmd("DEL").arg(&key).exec_async(connection).await.expect("given back");
-        }
+        let lock = Lock::new(key(nth)).ttl(ms(ttl)).manager(&manager);
+        let Ok((guard, fence)) = lock.acquire_fenced().await else { continue };
+        seen.push(Seen { key: nth, asked, granted: Instant::now(), fence: fence.into() });
+        granted.fetch_add(1, SeqCst);
+        sleep(ms(late)).await;
+        // It may be lost by now.
+        let _ = guard.release().await;
     }
-    let (twice, inverted) = faults(&seen);
-    assert!(inverted > 0, "{twice} twice: the second round would not be needed");
+    seen
 }
+
+macro_rules! storms {
+    ($($name:ident, $counter_proof:ident: $nodes:literal),+ $(,)?) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            let grants = std::env::var("FENCE_GRANTS").ok().and_then(|grants| grants.parse().ok());
+            let (seen, faults) = storm($nodes, grants.unwrap_or(10_000), true).await;
+            assert_eq!(faults, (0, 0), "of {seen} grants");
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $counter_proof() {
+            let (seen, faults) = storm($nodes, 1_000, false).await;
+            assert_ne!(faults, (0, 0), "of {seen} grants: the second round would not be needed");
+        })+
+    };
+}
+
+storms!(
+    fences_of_three_nodes_are_unique_and_grow_whatever_happens_to_nodes_and_answers,
+    without_the_second_round_those_of_three_nodes_are_inverted_or_given_twice: 3,
+    fences_of_five_nodes_are_unique_and_grow_whatever_happens_to_nodes_and_answers,
+    without_the_second_round_those_of_five_nodes_are_inverted_or_given_twice: 5,
+);
 
 #[test]
 fn the_judge_finds_what_is_wrong() {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lockmacro_runtime::Lock;
+use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::{eventually, in_time};
 
 use crate::{KEY, Nodes, SOON, lock, ms, replies};
@@ -35,7 +35,9 @@ async fn every_mask(fault: Fault, count: usize) {
         let struck: Vec<_> = (0..count).filter(|nth| mask & 1 << nth != 0).collect();
         let lives = 2 * (count - struck.len()) > count;
         // Where there is a majority, whoever waits for a node that hangs is not granted it in time.
-        let manager = if lives { nodes.manager().await } else { nodes.brisk_manager().await };
+        // One that is no answer in time without a node's own timeout would take half a minute.
+        let brisk = LockManager::builder().timeout(SOON * 12);
+        let manager = if lives { nodes.manager().await } else { nodes.manager_from(brisk).await };
         for nth in &struck {
             match fault {
                 Fault::Dead => nodes.0[*nth].kill(),
@@ -52,6 +54,7 @@ async fn every_mask(fault: Fault, count: usize) {
             }
             Err(error) => {
                 assert!(!lives && !error.is_busy(), "{struck:?}: {error}");
+                assert!(start.elapsed() < SOON, "{struck:?}: {:?}", start.elapsed());
                 assert!(struck.iter().all(|nth| replies(&error)[*nth].error.is_some()), "{error}");
             }
         }
@@ -97,7 +100,29 @@ async fn what_others_hold_at_a_majority_is_busy_and_at_a_minority_is_not() {
     let error = lock(&manager).acquire().await.expect_err("two of three are taken");
     assert!(error.is_busy() && error.to_string().contains("web-7"), "{error}");
     assert!(error.retry_after().is_some_and(|left| left > ms(30_000)), "{error}");
+    let given_back = || std::future::ready(nodes.values()[0].is_none());
+    eventually("the one that was won is given back", SOON, given_back).await;
     assert_eq!(nodes.values(), [None, Some(theirs.clone()), Some(theirs)]);
+}
+
+/// As who died while it had one of three nodes would leave it, or who holds it with the one that is dead.
+#[tokio::test]
+async fn who_may_hold_a_lock_is_named_and_who_cannot_is_not() {
+    let mut nodes = Nodes::start(3);
+    let manager = nodes.manager().await;
+    let told = async || match lock(&manager).wait(ms(1)).acquire().await {
+        Err(LockError::TimedOut { owner, retry_after, .. }) => (owner, retry_after),
+        other => panic!("{other:?}"),
+    };
+    for nth in 0..3 {
+        nodes.hold(&[nth], &format!("web-{nth}/{nth:032x}"));
+    }
+    assert_eq!(told().await, (None, None), "each has one of three");
+    nodes.free(&[0]);
+    nodes.0[2].kill();
+    let (owner, left) = told().await;
+    assert_eq!(owner.as_deref(), Some("web-1"));
+    assert!(left.is_some_and(|left| left > ms(30_000)), "{left:?}");
 }
 
 #[tokio::test]

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use lockmacro_runtime::{Lock, LockError};
-use lockmacro_tests::in_time;
+use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_tests::{Proxy, eventually, in_time};
 
-use crate::{KEY, Nodes, SOON, lock, ms};
+use crate::{KEY, LONG, Nodes, SOON, connected, lock, ms};
 
 #[tokio::test]
 async fn who_waits_gets_the_lock_when_it_is_given_back() {
@@ -88,9 +88,46 @@ async fn a_waiter_of_several_keys_takes_them_in_turn() {
         let only_fences = |admin: &mut lockmacro_tests::Admin| {
             admin.keys().iter().all(|key| key.starts_with("lm1:wf:"))
         };
-        lockmacro_tests::eventually("only fences stay", SOON, || {
-            std::future::ready(only_fences(&mut admin))
-        })
-        .await;
+        eventually("only fences stay", SOON, || std::future::ready(only_fences(&mut admin))).await;
     }
+}
+
+#[tokio::test]
+async fn who_waits_for_several_keys_outlives_a_time_without_a_majority() {
+    let nodes = Nodes::start(3);
+    let manager = nodes.brisk_manager().await;
+    nodes.are_known_to(&manager).await;
+    nodes.hold(&[0, 1, 2], "somebody else's");
+    let lock = Lock::many(["order:41", KEY]).ttl(LONG).wait(LONG).manager(&manager);
+    let waiting = tokio::spawn(lock.acquire());
+    let mut first = nodes.0[0].admin();
+    let has_it = || std::future::ready(first.get("order:41").is_some());
+    eventually("it has one of them", SOON, has_it).await;
+    nodes.0[1].pause();
+    nodes.0[2].pause();
+    // Longer than its next renewal may take.
+    tokio::time::sleep(ms(2_500)).await;
+    assert!(!waiting.is_finished());
+    nodes.0[1].resume();
+    nodes.0[2].resume();
+    nodes.free(&[0, 1, 2]);
+    let guard = in_time(waiting).await.expect("no panic").expect("a majority is back");
+    guard.release().await.expect("released");
+    nodes.keep_nothing().await;
+}
+
+#[tokio::test]
+async fn who_waits_for_more_keys_than_there_is_time_for_is_told_that_it_is_over() {
+    let nodes = Nodes::start(3);
+    let proxies: Vec<_> = nodes.0.iter().map(|server| Proxy::to(server.port())).collect();
+    let urls = proxies.iter().map(Proxy::url).collect();
+    let builder = LockManager::builder().durable().timeout(ms(4_000)).node_timeout(SOON);
+    let manager = connected(builder, urls).await;
+    // An answer is given a second: so much for what it waits, and as much for the last questions.
+    proxies.iter().for_each(|proxy| proxy.delay(ms(50)));
+    let keys: Vec<_> = (10..55).map(|nth| format!("order:{nth}")).collect();
+    let wanted = Lock::many(keys).ttl(LONG).wait(ms(300)).manager(&manager);
+    let error = in_time(wanted.acquire()).await.expect_err("45 times 50 ms are longer");
+    assert!(matches!(error, LockError::TimedOut { .. }), "{error}");
+    nodes.keep_nothing().await;
 }

@@ -62,7 +62,14 @@ async fn in_a_cluster_the_replicas_of_each_key_are_waited_for() {
     cluster.server(3).resume();
 
     // While its slot is on its way, a lock is acknowledged where it is.
+    let of_it = ["a", "b"].map(|key| format!("{{{}}}:{key}", keys[0]));
+    let several = Lock::many(of_it.clone()).ttl(LONG).manager(&locks);
+    let several = several.acquire().await.expect("acknowledged");
     let moving = cluster.begin_to_move(&keys[0], 1);
+    several.extend(LONG * 2).await.expect("acknowledged");
+    moving.carry(&of_it[1]);
+    several.extend(LONG * 3).await.expect("acknowledged here and there");
+    several.release().await.expect("held");
     first().acquire().await.expect("acknowledged").release().await.expect("held");
     moving.end();
     first().acquire().await.expect("acknowledged").release().await.expect("held");

@@ -1,4 +1,5 @@
-//! `rediss-cluster://` and `rediss-sentinel://`: what others have named is spoken to by TLS as well.
+//! `rediss-cluster://` and `rediss-sentinel://`: what others have named is spoken to by TLS as well. And
+//! `redlocks://`.
 
 use lockmacro_tests::{Certificates, Cluster, Group, in_time};
 
@@ -30,7 +31,7 @@ async fn every_node_of_a_cluster_is_spoken_to_by_tls() {
     let (cluster, ports) = Cluster::encrypted(&certificates).await;
     for node in 0..2 {
         // The other node is learnt from the one that is named.
-        let url = format!("redis-cluster://127.0.0.1:{}", ports[1 - node].number());
+        let url = format!("redis-cluster://127.0.0.1:{}", ports[1 - node]);
         let key = (0..).map(|n| format!("order:{n}")).find(|key| cluster.owner(key) == node);
         let key = key.expect("endless");
         cluster.admin(node).forget_calls();
@@ -38,6 +39,33 @@ async fn every_node_of_a_cluster_is_spoken_to_by_tls() {
         let calls = cluster.admin(node).calls();
         assert!(calls.iter().any(|(name, _)| name == "set"), "{calls:?}");
         is_not_trusted(&strangers.encrypted(&url)).await;
+    }
+}
+
+#[tokio::test]
+async fn every_node_of_a_redlock_is_spoken_to_by_tls() {
+    let (certificates, strangers) = (Certificates::new(), Certificates::new());
+    let servers: Vec<_> = (0..3).map(|_| certificates.server()).collect();
+    let places: Vec<_> = servers.iter().map(|s| format!("127.0.0.1:{}", s.port())).collect();
+    let url = |certificates: &Certificates| {
+        let ca = certificates.path("ca.pem");
+        format!("redlocks://{}?durable&node_timeout=10s&cacert={ca}", places.join(","))
+    };
+    serves(&url(&certificates), KEY).await;
+    let replies = match LockManager::connect(&url(&strangers)).await {
+        Err(LockError::NoQuorum { nodes, .. }) => nodes,
+        other => panic!("{other:?}"),
+    };
+    for reply in replies {
+        let told =
+            matches!(reply.error, Some(LockError::Unavailable { reason: Unavailability::Tls, .. }));
+        assert!(told, "{reply}");
+    }
+    // Nobody trusts by these files and is not encrypted.
+    let plain = url(&certificates).replace("redlocks://", "redlock://");
+    match LockManager::connect(&plain).await {
+        Err(LockError::InvalidUrl { detail, .. }) => assert!(detail.contains("`cacert`")),
+        other => panic!("{other:?}"),
     }
 }
 

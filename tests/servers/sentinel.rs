@@ -141,6 +141,32 @@ async fn a_primary_that_still_answers_is_left_when_its_sentinels_name_another() 
     lock(&locks).acquire().await.expect("free").release().await.expect("held");
 }
 
+#[tokio::test]
+async fn sentinels_that_disagree_one_to_one_are_not_believed() {
+    let (mut groups, mut urls) = (Vec::new(), Vec::new());
+    for _ in 0..2 {
+        let group = Group::alone(Server::start(), "", &[]);
+        urls.push(format!("127.0.0.1:{}", group.sentinels[0].port()));
+        groups.push(group);
+    }
+    // The third is dead.
+    let url = format!("redis-sentinel://{},127.0.0.1:1/main", urls.join(","));
+    let quick = LockManager::builder().timeout(Duration::from_millis(500));
+    match quick.connect(&url).await {
+        Err(LockError::Unavailable { reason: Unavailability::Timeout, detail, .. }) => {
+            assert!(detail.contains("do not agree"), "{detail}");
+        }
+        other => panic!("{other:?}"),
+    }
+    // Who has time waits until they do.
+    let patient =
+        tokio::spawn(
+            async move { LockManager::builder().timeout(SOON).connect(&url).await.map(drop) },
+        );
+    groups[1].names(&groups[0].servers[0]);
+    timeout(SOON, patient).await.expect("in time").expect("no panic").expect("they agree");
+}
+
 /// One body that must be the only one; leaves however it ends.
 struct Inside<'a>(&'a AtomicUsize);
 

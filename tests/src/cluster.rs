@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use crate::{Admin, Certificates, Port, Server, eventually};
+use crate::port::Port;
+use crate::{Admin, Certificates, Server, eventually};
 
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const SLOTS: usize = 16_384;
@@ -13,6 +14,9 @@ const SLOTS: usize = 16_384;
 /// Primaries that share the slots, each with replicas. The primaries are the first servers.
 pub struct Cluster {
     servers: Vec<Server>,
+    buses: Vec<Port>,
+    /// Where they speak TLS, if they do.
+    _encrypted: Vec<Port>,
 }
 
 impl Cluster {
@@ -22,15 +26,18 @@ impl Cluster {
     }
 
     /// Two primaries that speak TLS at further ports, and to each other. Gives these ports as well.
-    pub async fn encrypted(certificates: &Certificates) -> (Cluster, [Port; 2]) {
-        let ports = [Port::free(), Port::free()];
+    pub async fn encrypted(certificates: &Certificates) -> (Cluster, Vec<u16>) {
+        let ports = [Port::any(), Port::any()];
+        let numbers: Vec<_> = ports.iter().map(Port::number).collect();
         let cluster = Cluster::with(2, 0, |nth| {
             let mut more = certificates.settings("no").to_vec();
-            let port = ports[nth].number().to_string();
+            let port = numbers[nth].to_string();
             more.extend(["--tls-port", &port, "--tls-cluster", "yes"].map(str::to_owned));
             more
         });
-        (cluster.await, ports)
+        let mut cluster = cluster.await;
+        cluster._encrypted = ports.into();
+        (cluster, numbers)
     }
 
     async fn with(
@@ -38,11 +45,14 @@ impl Cluster {
         replicas: usize,
         more: impl Fn(usize) -> Vec<String>,
     ) -> Cluster {
-        let servers = (0..primaries * (1 + replicas)).map(|nth| {
-            let more = more(nth);
+        let buses: Vec<_> = (0..primaries * (1 + replicas)).map(|_| Port::any()).collect();
+        let servers = buses.iter().enumerate().map(|(nth, bus)| {
+            let (bus, more) = (bus.number().to_string(), more(nth));
             let mut arguments = vec![
                 "--cluster-enabled",
                 "yes",
+                "--cluster-port",
+                &bus,
                 "--cluster-node-timeout",
                 "1000",
                 "--cluster-require-full-coverage",
@@ -57,7 +67,7 @@ impl Cluster {
             arguments.extend(more.iter().map(String::as_str));
             Server::with(&arguments)
         });
-        let cluster = Cluster { servers: servers.collect() };
+        let cluster = Cluster { servers: servers.collect(), buses, _encrypted: Vec::new() };
         cluster.give_slots(primaries);
         cluster.meet().await;
         for nth in primaries..cluster.servers.len() {
@@ -82,8 +92,8 @@ impl Cluster {
 
     async fn meet(&self) {
         let mut first = self.admin(0);
-        for server in &self.servers[1..] {
-            let (port, bus) = (server.port().to_string(), server.bus().to_string());
+        for (server, bus) in self.servers.iter().zip(&self.buses).skip(1) {
+            let (port, bus) = (server.port().to_string(), bus.number().to_string());
             first.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
         }
         let known = format!("cluster_known_nodes:{}\r", self.servers.len());
@@ -233,6 +243,13 @@ impl Move<'_> {
             // One that is gone meanwhile is no key.
             admin.ask::<Value>(&migrate);
         }
+    }
+
+    /// Carries one key over.
+    pub fn carry(&self, key: &str) {
+        let port = self.cluster.server(self.to).port().to_string();
+        let mut admin = self.cluster.admin(self.from);
+        admin.ask::<()>(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
     }
 
     /// Carries the keys over that are still there, and tells all nodes whose the slot is.

@@ -1,7 +1,6 @@
 //! What the end-to-end tests stand on.
 //!
 //! * [`Server`] – a redis-server of the test's own, which can be paused, killed and restarted
-//! * [`Port`] – one that is no other test's, in this process or another one
 //! * [`Cluster`] – several of them that share the slots of a Redis Cluster, with replicas
 //! * [`Admin`] – a plain connection that looks at the server from outside
 //! * [`with_replicas`], [`Group`] – a primary with replicas, and with sentinels that watch over them
@@ -31,7 +30,6 @@ pub use certificates::Certificates;
 pub use cluster::{Cluster, Move};
 pub use group::{Group, with_replicas};
 pub use polls::{Polled, drop_after_polls};
-pub use port::Port;
 pub use proxy::{Fault, Proxy};
 pub use server::Server;
 pub use wait::{eventually, in_time, on_a_plain_thread};

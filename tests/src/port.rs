@@ -1,39 +1,34 @@
-//! Ports that no two tests have, in however many processes they run.
+//! Ports that nobody else gets, in this process or another.
 
-use std::net::TcpListener;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
 
-/// Below the range of ports the system gives to outgoing connections, so that a server that is
-/// down for a moment gets its port back.
-const FIRST: u16 = 20_000;
-const PORTS: u16 = 6_000;
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 
-/// A port of 127.0.0.1 that is no other test's for as long as this lives.
+/// A port of 127.0.0.1 that is kept, also while the server that listens there is down.
 #[derive(Debug)]
-pub struct Port {
+pub(crate) struct Port {
     number: u16,
-    /// Of the port so many further on: whoever looks for a port tries this one first.
-    _claim: TcpListener,
+    _socket: OwnedFd,
 }
 
 impl Port {
-    /// One that is free.
-    pub(crate) fn free() -> Port {
-        static NEXT: AtomicU16 = AtomicU16::new(0);
-        // Test processes that run at once start at different places.
-        let start = std::process::id() % u32::from(PORTS) * 37;
-        loop {
-            let step = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
-            let number = FIRST + ((start + step) % u32::from(PORTS)) as u16;
-            let Ok(claim) = TcpListener::bind(("127.0.0.1", number + PORTS)) else { continue };
-            if TcpListener::bind(("127.0.0.1", number)).is_ok() {
-                return Port { number, _claim: claim };
-            }
-        }
+    /// One of the system's choice. Nothing listens there yet.
+    pub(crate) fn any() -> Port {
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
+        let socket = socket.expect("a socket");
+        bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        // Said after the port was given: who asks for any port does not get this one, and a server that
+        // asks for it by its number does, unless another one listens there.
+        set_socket_reuseaddr(&socket, true).expect("a port that can be used");
+        let address = getsockname(&socket).expect("a bound address");
+        let address = SocketAddrV4::try_from(address).expect("an address as it was asked for");
+        Port { number: address.port(), _socket: socket }
     }
 
-    /// What it is called in an address.
-    pub fn number(&self) -> u16 {
+    pub(crate) fn number(&self) -> u16 {
         self.number
     }
 }

@@ -48,6 +48,8 @@ struct State {
     delay: Mutex<Duration>,
     /// What to do with the next command whose bytes contain the word.
     orders: Mutex<Vec<(String, Fault)>>,
+    /// Passages of commands, and what is passed on instead, of the same length.
+    rewritten: Mutex<Vec<(&'static str, &'static str)>>,
     /// While true, bytes wait in both directions.
     stalled: watch::Sender<bool>,
     /// A change cuts every connection there is.
@@ -68,6 +70,7 @@ impl Proxy {
             server: Mutex::new(SocketAddr::from(([127, 0, 0, 1], port))),
             delay: Mutex::default(),
             orders: Mutex::default(),
+            rewritten: Mutex::default(),
             stalled: watch::Sender::new(false),
             cuts: watch::Sender::new(()),
             refusing: AtomicBool::new(false),
@@ -112,6 +115,12 @@ impl Proxy {
     /// Lets every command from now on reach the server that much later, as by a long way.
     pub fn delay(&self, delay: Duration) {
         *self.state.delay.lock().expect("the delay") = delay;
+    }
+
+    /// Passes on `new` from now on where a command has `old`, which is as long.
+    pub fn rewrite(&self, old: &'static str, new: &'static str) {
+        assert_eq!(old.len(), new.len(), "a command says how long its parts are");
+        self.state.rewritten.lock().expect("the passages").push((old, new));
     }
 
     /// Leads new connections to another server; see [`Proxy::cut`] for those that there are.
@@ -196,7 +205,9 @@ async fn commands(
                 return std::future::pending().await;
             }
             let due = Instant::now() + *state.delay.lock().expect("the delay");
-            let _ = came.send((due, bytes[..length].to_vec()));
+            let mut came_now = bytes[..length].to_vec();
+            state.rewrite(&mut came_now);
+            let _ = came.send((due, came_now));
         }
     };
     let writing = async {
@@ -260,6 +271,18 @@ async fn replies(
 }
 
 impl State {
+    fn rewrite(&self, bytes: &mut [u8]) {
+        for (old, new) in self.rewritten.lock().expect("the passages").iter() {
+            let mut from = 0;
+            while let Some(at) =
+                bytes[from..].windows(old.len()).position(|at| at == old.as_bytes())
+            {
+                bytes[from + at..][..new.len()].copy_from_slice(new.as_bytes());
+                from += at + new.len();
+            }
+        }
+    }
+
     fn fault_for(&self, bytes: &[u8]) -> Option<Fault> {
         let mut orders = self.orders.lock().expect("orders");
         let found = orders.iter().position(|(word, _)| {

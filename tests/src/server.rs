@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::{Admin, Port};
+use crate::Admin;
+use crate::port::Port;
 
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
@@ -20,8 +21,8 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 pub struct Server {
     child: Child,
     port: Port,
-    /// Where the other nodes of a cluster speak to it.
-    bus: Option<Port>,
+    /// That of its cluster's bus, if it chose one.
+    _bus: Option<Port>,
     password: Option<String>,
     arguments: Vec<String>,
     directory: TempDir,
@@ -37,9 +38,10 @@ impl Server {
     pub fn with(arguments: &[&str]) -> Server {
         let directory = tempfile::tempdir().expect("a directory for redis-server");
         let mut arguments: Vec<String> = arguments.iter().map(|a| (*a).to_owned()).collect();
-        let clustered = arguments.iter().any(|argument| argument == "--cluster-enabled");
+        let has = |name: &str| arguments.iter().any(|argument| argument == name);
         // The port that it takes by itself may be that of somebody's outgoing connection.
-        let bus = clustered.then(Port::free);
+        let chooses = has("--cluster-enabled") && !has("--cluster-port");
+        let bus = chooses.then(Port::any);
         if let Some(bus) = &bus {
             arguments.extend(["--cluster-port".to_owned(), bus.number().to_string()]);
         }
@@ -48,9 +50,9 @@ impl Server {
             .find(|pair| pair[0] == "--requirepass")
             .map(|pair| pair[1].clone());
         for _ in 0..20 {
-            let port = Port::free();
+            let port = Port::any();
             if let Some(child) = launch(port.number(), &arguments, &directory) {
-                return Server { child, port, bus, password, arguments, directory };
+                return Server { child, port, _bus: bus, password, arguments, directory };
             }
         }
         panic!("redis-server did not start: {}", log(&directory));
@@ -59,11 +61,6 @@ impl Server {
     /// The port it listens on, the same after a restart.
     pub fn port(&self) -> u16 {
         self.port.number()
-    }
-
-    /// The port for the other nodes of its cluster.
-    pub(crate) fn bus(&self) -> u16 {
-        self.bus.as_ref().expect("a node of a cluster").number()
     }
 
     /// The address for a client, with the password of `--requirepass` when there is one.
@@ -132,8 +129,7 @@ impl Drop for Server {
     }
 }
 
-/// Starts the process and waits for its first answer; `None` when it ended instead, as it does
-/// when another process took the port first.
+/// Starts the process and waits for its first answer; `None` when it ended instead, or never answers.
 fn launch(port: u16, arguments: &[String], directory: &TempDir) -> Option<Child> {
     // setpriv (util-linux) lets the kernel kill the server when the test process dies.
     let mut command = Command::new("setpriv");

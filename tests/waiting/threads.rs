@@ -6,6 +6,9 @@ use std::time::Instant;
 
 use lockmacro_runtime::{Lock, LockError};
 use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use tokio::task::LocalSet;
 
 use crate::line::Line;
 use crate::{LONG, Locked, SOON, lock, ms, served, waiting};
@@ -15,6 +18,8 @@ on_every_backend!(
     a_thread_gets_the_lock_from_an_async_holder_and_gives_it_back_to_an_async_waiter,
     a_thread_whose_wait_runs_out_is_told,
     a_thread_succeeds_a_dead_holder,
+    sync_waiters_in_the_tasks_of_a_runtime_let_its_holder_go_on,
+    a_sync_waiter_in_a_local_set_is_served_by_a_holder_elsewhere,
 );
 
 async fn waiting_threads_are_served_one_at_a_time(backend: &Backend) {
@@ -94,4 +99,61 @@ async fn a_thread_succeeds_a_dead_holder(backend: &Backend) {
     let result = on_a_plain_thread(move || blocking.run_blocking(|| Locked::Ok(7))).await;
     assert_eq!(result, Ok(7));
     assert!(start.elapsed() < ms(300) + SOON, "after {:?}", start.elapsed());
+}
+
+/// Twice as many of them as there are workers.
+async fn sync_waiters_in_the_tasks_of_a_runtime_let_its_holder_go_on(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    for workers in [1, 2] {
+        let (manager, key) = (manager.clone(), key.clone());
+        on_a_plain_thread(move || {
+            let runtime = Builder::new_multi_thread().worker_threads(workers).enable_all().build();
+            runtime.expect("a runtime").block_on(async move {
+                let (held, is_held) = oneshot::channel();
+                let (go, may_go) = oneshot::channel();
+                let holder = tokio::spawn(lock(&manager, &key).run(async move {
+                    held.send(()).expect("the test goes on");
+                    may_go.await.expect("the test goes on");
+                    Locked::Ok(())
+                }));
+                is_held.await.expect("it is free");
+                let waiter = || {
+                    let lock = lock(&manager, &key).wait(LONG);
+                    tokio::spawn(async move { lock.acquire_blocking()?.release_blocking() })
+                };
+                let mut waiters: Vec<_> = (1..2 * workers).map(|_| waiter()).collect();
+                let last = lock(&manager, &key).wait(LONG);
+                waiters.push(tokio::spawn(async move {
+                    // A task that this worker has only itself to run, and the holder waits for.
+                    tokio::spawn(async { go.send(()) });
+                    last.run_blocking(|| Locked::Ok(()))
+                }));
+                holder.await.expect("no panic").expect("it went on");
+                for waiter in waiters {
+                    assert_eq!(waiter.await.expect("no panic"), Ok(()));
+                }
+            });
+        })
+        .await;
+    }
+}
+
+/// Its thread has nothing to hand on, and tokio would panic if it were asked to.
+async fn a_sync_waiter_in_a_local_set_is_served_by_a_holder_elsewhere(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let mut line = Line::of(backend, &key);
+    let guard = lock(&manager, &key).acquire().await.expect("free");
+    let blocking = waiting(&manager, &key);
+    let waiter = tokio::spawn(on_a_plain_thread(move || {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let (runtime, local) = (runtime.expect("a runtime"), LocalSet::new());
+        let waiter =
+            local.spawn_local(async move { blocking.acquire_blocking()?.release_blocking() });
+        local.block_on(&runtime, waiter).expect("no panic")
+    }));
+    line.reaches(1).await;
+    guard.release().await.expect("still held");
+    assert_eq!(waiter.await.expect("no panic"), Ok(()));
 }

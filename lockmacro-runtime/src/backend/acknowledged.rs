@@ -31,7 +31,7 @@ impl Backend {
                 backend.renew_acknowledged(part, ttl, within)
             });
         }
-        Box::pin(redis.renew_acknowledged(claim, ttl, within))
+        redis.renew_acknowledged(claim, ttl, within)
     }
 
     /// Has replicas acknowledge a lock that was granted, however it came. From then on its whole ttl

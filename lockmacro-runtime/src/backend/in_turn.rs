@@ -97,9 +97,12 @@ impl<'a> Turn<'a> {
             if rest.is_empty() {
                 return self.confirmed().await;
             }
-            if self.held > 0 && is_over(self.end) {
-                let detail = format!("{} of {} keys came in time", self.held, claim.keys().len());
-                return Err(too_slow(detail));
+            // With what is held the rest is asked for once more, for no longer than an answer takes.
+            let last = self.held > 0 && is_over(self.end);
+            if last && is_over(self.end.map(|end| end + backend.answer())) {
+                let resent = !self.gives_back().await || self.resent;
+                let (nth, owner, left, line) = (self.held, None, None, Line::Left(0));
+                return Ok(Answer::Busy { nth, owner, left, line, resent });
             }
             let most = busy.map_or(usize::MAX, |busy: usize| busy - self.held);
             let count = backend.at_once(rest).min(most).max(1);
@@ -109,7 +112,7 @@ impl<'a> Turn<'a> {
                 part.ttl = self.ttl;
             }
             let asked = match self.until {
-                Some(until) if count == 1 => {
+                Some(until) if count == 1 && !last => {
                     backend.wait(&part, until.saturating_duration_since(Instant::now()))
                 }
                 until => backend.ask(&part, until),
@@ -129,7 +132,7 @@ impl<'a> Turn<'a> {
                 }
                 // Those before it are taken, and then it is waited for.
                 Ok(Answer::Busy { nth, line: Line::Outside, resent, .. })
-                    if self.until.is_some() =>
+                    if self.until.is_some() && !last =>
                 {
                     self.resent |= resent;
                     busy = Some(self.held + nth);
@@ -137,6 +140,8 @@ impl<'a> Turn<'a> {
                 Ok(Answer::Busy { nth, owner, left, line, resent }) => {
                     let resent = !self.gives_back().await || self.resent || resent;
                     let nth = self.held + nth;
+                    // Asked for the last time it was not to stand in line.
+                    let line = if last { Line::Left(0) } else { line };
                     return Ok(Answer::Busy { nth, owner, left, line, resent });
                 }
                 Ok(lost @ Answer::Lost(_)) => return Ok(lost),
@@ -216,7 +221,7 @@ impl<'a> Turn<'a> {
     fn lost(&self, loss: Loss) -> Told {
         self.begins_anew(match loss {
             Some(error) => {
-                let passing = matches!(error, LockError::Unavailable { .. });
+                let passing = error.is_passing();
                 let told = Err(Failed { error, written: true });
                 if !passing {
                     // It would be the same again.
@@ -259,7 +264,7 @@ async fn renewed(
         match backend.renew(held, ttl).await {
             Ok(true) => return Ok(sent),
             Ok(false) => return Err(None),
-            Err(LockError::Unavailable { .. }) if !late(since, lasts) && !is_over(end) => {
+            Err(error) if error.is_passing() && !late(since, lasts) && !is_over(end) => {
                 sleep(RETRY).await;
             }
             Err(error) => return Err(Some(error)),

@@ -27,7 +27,7 @@ pub(crate) use memory::Memory;
 #[cfg(feature = "defer")]
 pub(crate) use redis::RedisJobs;
 pub(crate) use redis::{Redis, Replicated, not_replicated};
-pub(crate) use redlock::{Ballot, OneUrl, Redlock, Rules, listed};
+pub(crate) use redlock::{Ballot, OneUrl, Redlock, Rules};
 
 /// One acquisition as a backend sees it.
 #[derive(Debug)]
@@ -97,6 +97,11 @@ impl Claim {
             ballots: self.ballots_of(keys),
             ..*self
         }
+    }
+
+    /// Each of its keys by itself.
+    fn each(&self) -> Vec<Self> {
+        self.keys().iter().map(|key| self.part(slice::from_ref(key))).collect()
     }
 
     /// The same by another token, `waited` later: for who begins anew.

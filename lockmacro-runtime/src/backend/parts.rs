@@ -43,16 +43,7 @@ impl Backend {
     ) -> Asked<'a, Result<bool, LockError>> {
         Box::pin(async move {
             let parts = self.parts(claim);
-            let mut held = Ok(true);
-            all(parts.iter().map(|part| renew(self, part)), |part| {
-                match (&held, &part) {
-                    // What is known to be lost is lost, whatever is not known of the others.
-                    (Ok(false), _) | (Err(_), Ok(true)) => {}
-                    _ => held = part,
-                }
-            })
-            .await;
-            held
+            held_all(parts.iter().map(|part| renew(self, part))).await
         })
     }
 
@@ -65,6 +56,20 @@ impl Backend {
         }
         parts
     }
+}
+
+/// Whether all are held, as is asked of each at the same time.
+pub(super) async fn held_all<'a>(
+    asked: impl Iterator<Item = Asked<'a, Result<bool, LockError>>>,
+) -> Result<bool, LockError> {
+    let mut held = Ok(true);
+    all(asked, |part| match (&held, &part) {
+        // What is known to be lost is lost, whatever is not known of the others.
+        (Ok(false), _) | (Err(_), Ok(true)) => {}
+        _ => held = part,
+    })
+    .await;
+    held
 }
 
 /// Waits for all answers, which come in any order.

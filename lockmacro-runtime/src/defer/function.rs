@@ -1,6 +1,5 @@
 //! A function whose calls can be deferred.
 
-use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -13,6 +12,7 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
 use super::arguments::Arguments;
+use super::outcome::{Ended, JobOutcome};
 use super::running::{Running, is_running, new_id};
 use super::{Job, NewJob};
 use crate::LockManager;
@@ -27,8 +27,12 @@ const DELAY: Duration = Duration::from_secs(30);
 const FIRST_DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Longest pause between two tries, unless the first one is longer.
 const DELAY_MAX: Duration = Duration::from_secs(60 * 60);
+/// Longest pause while the lock is busy, unless the first one is longer.
+const BUSY_MAX: Duration = Duration::from_secs(60);
+/// So often a call may be busy.
+const TIMES_BUSY: u32 = 1_000;
 
-type Called = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+pub(super) type Called = Pin<Box<dyn Future<Output = Ended> + Send>>;
 /// Makes text of arguments.
 type Write<A> = dyn Fn(&A) -> Result<String, String> + Send + Sync;
 type Call = dyn Fn(&Job) -> Result<Called, String> + Send + Sync;
@@ -83,7 +87,7 @@ impl<A> DeferredFn<A> {
             let called = function(arguments);
             Box::pin(async move {
                 let value = running.clone().around(called).await;
-                outcome(value, &running)
+                Ended::with(value, &running)
             })
         })
     }
@@ -101,7 +105,7 @@ impl<A> DeferredFn<A> {
             let function = Arc::clone(&function);
             let call = move || {
                 let value = running.clone().enter(|| function(arguments));
-                outcome(value, &running)
+                Ended::with(value, &running)
             };
             Box::pin(apart(call))
         })
@@ -127,14 +131,16 @@ impl<A> DeferredFn<A> {
         Self { function, manager: None, write }
     }
 
-    /// After how long a call is tried first, 30 s if nothing is said. The pause doubles with each
-    /// further try, up to an hour. At most seven days.
+    /// After how long a call is tried first, 30 s if nothing is said; at most seven days. The pause
+    /// doubles with each try that fails, up to an hour, and is about the same as long as the lock is
+    /// busy.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.function.delay = delay.min(FIRST_DELAY_MAX);
         self
     }
 
-    /// How often a call is tried before it becomes a dead letter, 10 times if nothing is said.
+    /// How often a call is tried before it becomes a dead letter, 10 times if nothing is said. When its lock
+    /// is busy it is not tried; after 1,000 times it is a dead letter as well.
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.function.attempts = attempts.max(1);
         self
@@ -160,7 +166,7 @@ impl<A> DeferredFn<A> {
 
     /// Stores the call with these arguments, a tuple, because its lock is `busy`; gives what to tell
     /// the caller: [`LockError::Deferred`], or why it could not be stored. In a worker that runs this
-    /// very call, gives back `busy`: it is tried again by the worker's count. Inside of another deferred
+    /// very call, gives back `busy`: the worker runs it again. Inside of another deferred
     /// call's body, the call is stored once for all tries of the other one, until it was done for 30 s.
     ///
     /// # Cancellation
@@ -212,7 +218,14 @@ impl Function {
     /// In how long a call is due again that has failed so often; `None` when that was enough.
     pub(super) fn again(&self, attempts: u32) -> Option<Duration> {
         let doubled = self.delay.saturating_mul(1 << attempts.min(20));
-        (attempts < self.attempts).then(|| doubled.min(DELAY_MAX.max(self.delay)))
+        (attempts < self.attempts).then(|| scattered(doubled.min(DELAY_MAX.max(self.delay))))
+    }
+
+    /// In how long a call is due again whose lock was busy now, and so often before; `None` when that was
+    /// enough. It has not failed, so the pause hardly grows.
+    pub(super) fn when_busy(&self, before: u32) -> Option<Duration> {
+        let longer = self.delay.saturating_mul(1 + before / 8);
+        (before < TIMES_BUSY).then(|| scattered(longer.min(BUSY_MAX.max(self.delay))))
     }
 
     /// Whether a call was taken more often than it may be, as when its workers died. Once it may have got
@@ -227,6 +240,11 @@ impl Function {
         catch_unwind(AssertUnwindSafe(|| (self.call)(job)))
             .unwrap_or_else(|_| Err("reading its arguments panicked".to_owned()))
     }
+}
+
+/// Calls that meet at one lock do not meet there again.
+fn scattered(pause: Duration) -> Duration {
+    pause.mul_f64(0.75 + fastrand::f64() / 2.0)
 }
 
 impl<A> Clone for DeferredFn<A> {
@@ -254,29 +272,6 @@ impl fmt::Debug for Function {
     }
 }
 
-/// Runs what blocks on another thread. A current-thread runtime has none where a lock may be asked for.
-async fn apart(call: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), String> {
-    let call =
-        move || catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(panicked(&*panic)));
-    let ended_early = || Err("its thread has ended".to_owned());
-    if Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
-        return spawn_blocking(call).await.unwrap_or_else(|_| ended_early());
-    }
-    let (done, ended) = oneshot::channel();
-    // Who has called may be gone.
-    thread::spawn(move || done.send(call()).ok());
-    ended.await.unwrap_or_else(|_| ended_early())
-}
-
-/// What is told of a panic, with its message if it has one.
-pub(super) fn panicked(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    match text.or_else(|| panic.downcast_ref::<&str>().copied()) {
-        Some(text) => format!("it panicked: {text}"),
-        None => "it panicked".to_owned(),
-    }
-}
-
 fn deferred(busy: LockError, stored: Result<super::Stored, LockError>) -> LockError {
     match (stored, busy.busy_key()) {
         (Ok(stored), Some(key)) => {
@@ -287,41 +282,17 @@ fn deferred(busy: LockError, stored: Result<super::Stored, LockError>) -> LockEr
     }
 }
 
-fn outcome(value: impl JobOutcome, running: &Running) -> Result<(), String> {
-    let failure = value.failure();
-    match running.trouble() {
-        Some(trouble) => Err(failure.unwrap_or_else(|| trouble.to_string())),
-        None => failure.map_or(Ok(()), Err),
+/// Runs what blocks on another thread. A current-thread runtime has none where a lock may be asked for.
+async fn apart(call: impl FnOnce() -> Ended + Send + 'static) -> Ended {
+    let call = move || {
+        catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Ended::with_panic(&*panic))
+    };
+    let ended_early = || Ended::Failed("its thread has ended".to_owned());
+    if Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
+        return spawn_blocking(call).await.unwrap_or_else(|_| ended_early());
     }
-}
-
-/// What a deferred function returns: whether the call is done, or is to be tried again.
-///
-/// It is there for `()`, `Option<T>` and every `Result<T, E>` whose `E` can be displayed.
-#[diagnostic::on_unimplemented(
-    message = "a deferred call must be able to say whether it failed, and `{Self}` cannot",
-    note = "return `()`, `Option<T>`, or a `Result<T, E>` whose `E` implements `Display`",
-    note = "a type of your own can implement `lockmacro_runtime::defer::JobOutcome`"
-)]
-pub trait JobOutcome {
-    /// Why the call is to be tried again, or becomes a dead letter; `None` when it is done.
-    fn failure(self) -> Option<String>;
-}
-
-impl JobOutcome for () {
-    fn failure(self) -> Option<String> {
-        None
-    }
-}
-
-impl<T> JobOutcome for Option<T> {
-    fn failure(self) -> Option<String> {
-        None
-    }
-}
-
-impl<T, E: fmt::Display> JobOutcome for Result<T, E> {
-    fn failure(self) -> Option<String> {
-        self.err().map(|error| error.to_string())
-    }
+    let (done, ended) = oneshot::channel();
+    // Who has called may be gone.
+    thread::spawn(move || done.send(call()).ok());
+    ended.await.unwrap_or_else(|_| ended_early())
 }

@@ -1,6 +1,6 @@
 //! The deferred calls of `memory://`: of one process, with the meaning of a server.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 use std::future::{pending, ready};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,14 +9,15 @@ use tokio::select;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use super::queue::{Call, Queue};
 use super::{
     Answer, DEAD_MAX, Deferrer, Enough, Job, JobInfo, JobState, NewJob, Order, Page, Settled,
     Stored, WAITING_MAX, full,
 };
 use crate::error::LockError;
 
-/// For how long the ids of calls that are over are known, as on a server.
-const KNOWN: Duration = Duration::from_secs(30);
+/// What is further away is as good as never; a server forgets it by then.
+const FAR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Clones are the same calls.
 #[derive(Debug, Clone)]
@@ -31,111 +32,6 @@ struct Inner {
     changed: Notify,
 }
 
-/// The calls of one function.
-#[derive(Debug, Default)]
-struct Queue {
-    calls: HashMap<String, Call>,
-    /// When each is due, goes back to those who wait, or was given up.
-    times: BTreeSet<(JobState, Duration, String)>,
-    /// The only ones that wait for their keys.
-    unique: HashMap<String, String>,
-    over: Over,
-}
-
-/// Calls that are over, and when nobody needs to know any more.
-#[derive(Debug, Default)]
-struct Over {
-    ids: HashSet<String>,
-    until: VecDeque<(Instant, String)>,
-}
-
-impl Over {
-    fn add(&mut self, id: &str) {
-        self.forget();
-        self.ids.insert(id.to_owned());
-        self.until.push_back((Instant::now() + KNOWN, id.to_owned()));
-    }
-
-    fn has(&mut self, id: &str) -> bool {
-        self.forget();
-        self.ids.contains(id)
-    }
-
-    fn forget(&mut self) {
-        let now = Instant::now();
-        while self.until.front().is_some_and(|(until, _)| *until <= now) {
-            if let Some((_, id)) = self.until.pop_front() {
-                self.ids.remove(&id);
-            }
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Call {
-    job: Job,
-    state: JobState,
-    at: Duration,
-    unique: bool,
-    /// The end of which turn was told.
-    told: u64,
-    error: Option<String>,
-}
-
-impl Queue {
-    fn place(&mut self, id: &str, state: JobState, at: Duration) {
-        self.displace(id);
-        let Some(call) = self.calls.get_mut(id) else { return };
-        if call.unique && state == JobState::Waiting {
-            // Where another one waits for the key, that one stands for both.
-            if let Some(other) = self.unique.get(&call.job.key).cloned() {
-                self.remove(id);
-                let its = self.calls.get(&other).map_or(at, |other| other.at);
-                return self.place(&other, state, at.min(its));
-            }
-            self.unique.insert(call.job.key.clone(), id.to_owned());
-        }
-        (call.state, call.at) = (state, at);
-        self.times.insert((state, at, id.to_owned()));
-    }
-
-    fn displace(&mut self, id: &str) {
-        let Some(call) = self.calls.get(id) else { return };
-        self.times.remove(&(call.state, call.at, id.to_owned()));
-        if self.unique.get(&call.job.key).is_some_and(|only| only == id) {
-            self.unique.remove(&call.job.key);
-        }
-    }
-
-    fn remove(&mut self, id: &str) {
-        self.displace(id);
-        self.calls.remove(id);
-        self.over.add(id);
-    }
-
-    /// Those in one state, in the order of their times.
-    fn of(&self, state: JobState) -> impl Iterator<Item = (Duration, &String)> {
-        let all = self.times.range((state, Duration::ZERO, String::new())..);
-        all.take_while(move |(its, ..)| *its == state).map(|(_, at, id)| (*at, id))
-    }
-
-    fn first(&self, state: JobState) -> Option<(Duration, String)> {
-        self.of(state).next().map(|(at, id)| (at, id.clone()))
-    }
-
-    fn due(&self, state: JobState, now: Duration) -> Option<String> {
-        self.first(state).filter(|(at, _)| *at <= now).map(|(_, id)| id)
-    }
-
-    /// A call that this worker has, or that went back because the worker was not heard of. In the place
-    /// of the only one of a key it is somebody else's by then.
-    fn taken(&mut self, job: &Job) -> Option<&mut Call> {
-        let call = self.calls.get_mut(&job.id)?;
-        let its = call.job.taken == job.taken && call.told != job.taken;
-        (its && (call.state == JobState::Running || !call.unique)).then_some(call)
-    }
-}
-
 impl MemoryJobs {
     pub(crate) fn new() -> Self {
         let (queues, changed) = (Mutex::default(), Notify::new());
@@ -144,6 +40,11 @@ impl MemoryJobs {
 
     fn now(&self) -> Duration {
         self.0.start.elapsed()
+    }
+
+    /// From now on.
+    fn after(&self, time: Duration) -> Duration {
+        self.now() + time.min(FAR)
     }
 
     fn queues(&self) -> MutexGuard<'_, HashMap<Arc<str>, Queue>> {
@@ -169,8 +70,8 @@ impl MemoryJobs {
         if queue.calls.len() >= WAITING_MAX + DEAD_MAX {
             return Err(full(&function));
         }
-        let job = Job { function, id: id.clone(), arguments, key, attempt: 0, taken: 0 };
-        let (state, at) = (JobState::Waiting, now + delay);
+        let job = Job { function, id: id.clone(), arguments, key, attempt: 0, busy: 0, taken: 0 };
+        let (state, at) = (JobState::Waiting, self.after(delay));
         queue.calls.insert(id.clone(), Call { job, state, at, unique, told: 0, error: None });
         queue.place(&id, state, at);
         drop(queues);
@@ -191,7 +92,7 @@ impl MemoryJobs {
             while taken.len() < order.most
                 && let Some(due) = queue.due(JobState::Waiting, now)
             {
-                queue.place(&due, JobState::Running, now + order.lease);
+                queue.place(&due, JobState::Running, self.after(order.lease));
                 if let Some(call) = queue.calls.get_mut(&due) {
                     call.job.attempt += 1;
                     call.job.taken += 1;
@@ -211,10 +112,16 @@ impl MemoryJobs {
         let Some(call) = queue.taken(job) else { return false };
         call.told = job.taken;
         match how {
-            Settled::Done => queue.remove(&job.id),
+            Settled::Done => drop(queue.remove(&job.id)),
             Settled::Again { delay, error } => {
                 call.error = Some(error);
-                queue.place(&job.id, JobState::Waiting, now + delay);
+                queue.place(&job.id, JobState::Waiting, self.after(delay));
+            }
+            Settled::Busy { delay, error } => {
+                call.error = Some(error);
+                call.job.attempt = call.job.attempt.saturating_sub(1);
+                call.job.busy += 1;
+                queue.place(&job.id, JobState::Waiting, self.after(delay));
             }
             Settled::Back => {
                 call.job.attempt = call.job.attempt.saturating_sub(1);
@@ -285,7 +192,7 @@ impl Deferrer for MemoryJobs {
         let kept = queue.is_some_and(|queue| {
             let its = queue.taken(&job).is_some();
             if its {
-                queue.place(&job.id, JobState::Running, self.now() + lease);
+                queue.place(&job.id, JobState::Running, self.after(lease));
             }
             its
         });
@@ -313,6 +220,7 @@ impl Deferrer for MemoryJobs {
             arguments: call.job.arguments.clone(),
             key: call.job.key.clone(),
             attempts: call.job.attempt,
+            busy: call.job.busy,
             error: call.error.clone(),
             in_millis: signed(call.at) - signed(now),
         });
@@ -322,19 +230,11 @@ impl Deferrer for MemoryJobs {
 
     fn retry(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
         let now = self.now();
-        let retried = self.amend(&function, &id, |queue| {
-            if let Some(call) = queue.calls.get_mut(&id) {
-                call.job.attempt = 0;
-                // A worker that had it, and was not heard of, is late now.
-                call.job.taken += 1;
-            }
-            queue.place(&id, JobState::Waiting, now);
-        });
-        Box::pin(ready(Ok(retried)))
+        Box::pin(ready(Ok(self.amend(&function, &id, |queue| queue.retry(&id, now)))))
     }
 
     fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
-        Box::pin(ready(Ok(self.amend(&function, &id, |queue| queue.remove(&id)))))
+        Box::pin(ready(Ok(self.amend(&function, &id, |queue| drop(queue.remove(&id))))))
     }
 }
 

@@ -3,8 +3,10 @@
 //! The call is stored with its arguments in the lock's Redis (or in memory, for `memory://`), and a
 //! [`Worker`] of any process runs the same function later, under the same lock. It is run *at least
 //! once*: a call whose worker dies is taken up by another one, so it may have been run in part, or wholly,
-//! before. A call that fails, or is busy again, is tried again after a growing delay; after so many
-//! times it becomes a dead letter, with its last error, for a person to look at ([`Deferrer::list`]).
+//! before. A call that fails is tried again after a growing delay; after so many times it becomes a dead
+//! letter, with its last error, for a person to look at ([`Deferrer::list`]). One that is busy again is
+//! tried again after its first delay, and has not failed; only after 1,000 times it is a dead letter as
+//! well.
 //!
 #![cfg_attr(feature = "macros", doc = "```")]
 #![cfg_attr(not(feature = "macros"), doc = "```ignore")]
@@ -36,7 +38,10 @@ mod arguments;
 mod function;
 mod memory;
 mod nowhere;
+mod outcome;
+mod queue;
 mod running;
+mod turn;
 mod worker;
 
 use std::fmt;
@@ -45,8 +50,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use arguments::{Argument, Arguments, Storable, argument};
-pub use function::{DeferredFn, JobOutcome};
+pub use function::DeferredFn;
 pub(crate) use memory::MemoryJobs;
+pub use outcome::JobOutcome;
 pub(crate) use running::unreported;
 pub use worker::Worker;
 
@@ -59,6 +65,9 @@ use crate::error::{LockError, Unavailability};
 pub const WAITING_MAX: usize = 1_000_000;
 /// So many dead letters of one function are kept, the latest ones.
 pub const DEAD_MAX: usize = 10_000;
+
+/// So many dead letters are tried again, or removed, at once.
+const AMENDED_MAX: usize = 1_000;
 
 /// What a question to a [`Deferrer`] gives.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send + 'a>>;
@@ -103,8 +112,11 @@ pub struct Job {
     pub arguments: String,
     /// The key that was busy.
     pub key: String,
-    /// How often it was tried, this time included. What goes [back](Settled::Back) was not tried.
+    /// How often it was tried, this time included. What was [busy](Settled::Busy) or goes
+    /// [back](Settled::Back) was not tried.
     pub attempt: u32,
+    /// How often it was busy before.
+    pub busy: u32,
     /// How often it was taken, or any other number that tells this worker's turn from all others.
     pub taken: u64,
 }
@@ -130,6 +142,14 @@ pub enum Settled {
         /// In how long.
         delay: Duration,
         /// Why it failed.
+        error: String,
+    },
+    /// Its lock was busy: it is due again, as if it had not been tried. `attempt` is one less, and `busy`
+    /// one more.
+    Busy {
+        /// In how long.
+        delay: Duration,
+        /// By whom.
         error: String,
     },
     /// It failed for good: a dead letter.
@@ -174,8 +194,10 @@ pub struct JobInfo {
     pub arguments: String,
     /// The key that was busy.
     pub key: String,
-    /// How often it was taken.
+    /// How often it was tried.
     pub attempts: u32,
+    /// How often its lock was busy when it was to be tried.
+    pub busy: u32,
     /// Why it failed last; the start of it when it is long, about 2 KiB.
     pub error: Option<String>,
     /// In how many milliseconds it is due, or goes back to those who wait; negative for what was,
@@ -226,7 +248,8 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     ///
     /// [`unique`](NewJob::unique) calls are told of one that waits for the same function and key, if there is
     /// one, and are not stored. One that waits again while another one does is one with it: that one stays,
-    /// and is due when the first of both is.
+    /// is due when the first of both is, and was tried and busy as often as the one that was more often, so
+    /// that a call which always fails comes to an end.
     ///
     /// # Errors
     /// [`Unavailability::QueueFull`] when there is no room.
@@ -259,6 +282,43 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
 
     /// Removes a dead letter, or a call that waits; tells whether there was such a call.
     fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool>;
+
+    /// As [`retry`](Deferrer::retry) for up to `most` dead letters, and up to 1,000 at once, those first that were
+    /// given up first; tells for how many. To have all of them tried again, ask as often as there are
+    /// [in total](Page::total).
+    ///
+    /// Asks for one after another, unless the queue has a better way.
+    fn retry_dead(&self, function: Arc<str>, most: usize) -> Answer<'_, usize> {
+        Box::pin(async move {
+            let (dead, mut done) = (oldest_dead(self, &function, most).await?, 0);
+            for id in dead {
+                done += usize::from(self.retry(Arc::clone(&function), id).await?);
+            }
+            Ok(done)
+        })
+    }
+
+    /// As [`remove`](Deferrer::remove), in the same way. The queues of this crate also remove those whose id
+    /// is no text, which only another program can have written.
+    fn remove_dead(&self, function: Arc<str>, most: usize) -> Answer<'_, usize> {
+        Box::pin(async move {
+            let (dead, mut done) = (oldest_dead(self, &function, most).await?, 0);
+            for id in dead {
+                done += usize::from(self.remove(Arc::clone(&function), id).await?);
+            }
+            Ok(done)
+        })
+    }
+}
+
+async fn oldest_dead<D: Deferrer + ?Sized>(
+    deferrer: &D,
+    function: &Arc<str>,
+    most: usize,
+) -> Result<Vec<String>, LockError> {
+    let most = most.min(AMENDED_MAX);
+    let page = deferrer.list(Arc::clone(function), JobState::Dead, 0, most).await?;
+    Ok(page.jobs.into_iter().map(|job| job.id).collect())
 }
 
 /// What is told when too many calls of a function wait: not that somebody holds a lock.

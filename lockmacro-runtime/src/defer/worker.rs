@@ -1,20 +1,19 @@
 //! What runs deferred calls.
 
 use std::collections::HashMap;
-use std::future::{pending, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::select;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
-use super::function::{Function, panicked};
-use super::{DeferredFn, Deferrer, Job, Order, Settled};
+use super::function::Function;
+use super::turn::Turn;
+use super::{DeferredFn, Order};
 use crate::LockManager;
 use crate::error::{LockError, Unavailability};
 use crate::manager::inside_runtime;
@@ -28,8 +27,6 @@ const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long calls may go on when the worker is stopped, so that a shutdown within 5 s can give them back.
 const GRACE: Duration = Duration::from_secs(3);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// So many bytes of an error are kept at most.
-const ERROR_MAX: usize = 2 * 1024;
 /// Longest pause while the server cannot be asked.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -42,7 +39,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// again [within 30 s](Worker::lease). Calls that block all threads of the runtime, or the only one, for as
 /// long as that go to another worker while they run: use [`DeferredFn::blocking`], or `spawn_blocking`. One
 /// that fails is due again after its function's delay, which doubles each time, and becomes a dead letter after so many
-/// attempts, or at once when its arguments cannot be read.
+/// attempts, or at once when its arguments cannot be read. One whose lock is busy has not failed, and is due again after
+/// about the delay.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -186,22 +184,19 @@ impl Worker {
                     pause = FIRST_PAUSE;
                     for job in jobs {
                         let Some(function) = self.functions.get(&job.function) else { continue };
-                        // Before the call, so that another thread has it when the call blocks this one.
-                        let mut keeper = JoinSet::new();
-                        keeper.spawn(lapsed(Arc::clone(&deferrer), job.clone(), self.lease));
-                        let work = attend(
-                            self.manager.clone(),
-                            Arc::clone(&deferrer),
-                            function.clone(),
+                        let turn = Turn {
+                            manager: self.manager.clone(),
+                            deferrer: Arc::clone(&deferrer),
+                            function: function.clone(),
                             job,
-                            self.lease,
-                            keeper,
-                            back.clone(),
-                        );
+                            lease: self.lease,
+                        };
+                        // Before the call, so that another thread has it when the call blocks this one.
+                        let (keeper, back) = (turn.keeper(), back.clone());
                         let free = || Arc::clone(&free).try_acquire_owned().ok();
                         let place = place.take().or_else(free);
                         running.spawn(async move {
-                            work.await;
+                            turn.run(keeper, back).await;
                             drop(place);
                         });
                     }
@@ -222,134 +217,4 @@ impl Worker {
         }
         Ok(())
     }
-}
-
-/// Runs a call and tells how it ended. Its `keeper` ends when it is not this worker's any more, and is ended
-/// with this.
-async fn attend(
-    manager: LockManager,
-    deferrer: Arc<dyn Deferrer>,
-    function: Function,
-    job: Job,
-    lease: Duration,
-    mut keeper: JoinSet<()>,
-    mut give_back: watch::Receiver<bool>,
-) {
-    let dead = |error| Settled::Dead { error: shortened(error) };
-    let how = if function.is_exhausted(job.attempt) {
-        dead(format!("it was taken {} times and no end was told", job.attempt - 1))
-    } else {
-        match function.call(&job) {
-            Err(unfit) => dead(unfit),
-            Ok(called) => select! {
-                biased;
-                ended = caught(called) => match (ended, function.again(job.attempt)) {
-                    (Ok(()), _) => Settled::Done,
-                    // It may have failed because of that.
-                    (Err(_), _) if manager.is_closed() => Settled::Back,
-                    (Err(error), Some(delay)) => Settled::Again { delay, error: shortened(error) },
-                    (Err(error), None) => dead(error),
-                },
-                _ = keeper.join_next() => {
-                    tracing::warn!(function = %job.function, id = job.id, "a deferred call went to another worker");
-                    return;
-                }
-                // What cannot be stopped is left to its lease.
-                _ = give_back.wait_for(|give_back| *give_back) => match function.blocking {
-                    true => return,
-                    false => Settled::Back,
-                },
-            },
-        }
-    };
-    let Job { function, id, attempt, .. } = &job;
-    match &how {
-        Settled::Dead { error } => {
-            tracing::error!(%function, id, attempt, error, "deferred call is a dead letter");
-        }
-        Settled::Again { delay, error } => {
-            tracing::warn!(%function, id, attempt, error, ?delay, "deferred call failed");
-        }
-        _ => tracing::debug!(%function, id, attempt, ?how, "deferred call ended"),
-    }
-    let mut settled = pin!(settle(&*deferrer, &job, how, lease, give_back));
-    select! {
-        biased;
-        () = &mut settled => {}
-        // It may be nobody else's yet.
-        _ = keeper.join_next() => settled.await,
-    }
-}
-
-/// Tells how a call ended, for as long as a lease lasts, and once more when the worker has to end. Whoever
-/// calls this has the call kept meanwhile.
-async fn settle(
-    deferrer: &dyn Deferrer,
-    job: &Job,
-    how: Settled,
-    lease: Duration,
-    mut end: watch::Receiver<bool>,
-) {
-    let (until, mut pause) = (Instant::now() + lease, FIRST_PAUSE);
-    loop {
-        let is_last = *end.borrow();
-        let error = match deferrer.settle(job.clone(), how.clone()).await {
-            Ok(true) => return,
-            Ok(false) => {
-                let Job { function, id, .. } = job;
-                tracing::warn!(%function, id, "a deferred call ended when it was another worker's already");
-                return;
-            }
-            Err(error) => error,
-        };
-        // What is refused now will be refused again.
-        let in_trouble = matches!(error, LockError::Unavailable { .. });
-        if !in_trouble || is_last || Instant::now() + pause > until {
-            let Job { function, id, .. } = job;
-            tracing::error!(%function, id, %error, "how a deferred call ended could not be told: it runs again");
-            return;
-        }
-        select! {
-            _ = end.wait_for(|end| *end) => {}
-            () = sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0)) => {}
-        }
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-}
-
-/// Has a call kept, until it is not this worker's any more.
-async fn lapsed(deferrer: Arc<dyn Deferrer>, job: Job, lease: Duration) {
-    let mut until = Instant::now() + lease;
-    loop {
-        sleep((lease / 3).min(until.saturating_duration_since(Instant::now()))).await;
-        let asked = Instant::now();
-        match deferrer.keep(job.clone(), lease).await {
-            Ok(true) => until = asked + lease,
-            Ok(false) => return,
-            Err(_) if Instant::now() < until => sleep(FIRST_PAUSE).await,
-            Err(_) => return,
-        }
-    }
-}
-
-/// What comes of a call; a panic is a failure.
-async fn caught(
-    mut called: Pin<Box<dyn Future<Output = Result<(), String>> + Send>>,
-) -> Result<(), String> {
-    poll_fn(|cx| {
-        let polled = catch_unwind(AssertUnwindSafe(|| called.as_mut().poll(cx)));
-        polled.unwrap_or_else(|panic| Poll::Ready(Err(panicked(&*panic))))
-    })
-    .await
-}
-
-/// The start of a long error: each dead letter keeps its own.
-fn shortened(mut error: String) -> String {
-    const CUT: &str = "…";
-    if error.len() > ERROR_MAX {
-        let mut ends = (0..=ERROR_MAX - CUT.len()).rev();
-        error.truncate(ends.find(|end| error.is_char_boundary(*end)).unwrap_or(0));
-        error.push_str(CUT);
-    }
-    error
 }

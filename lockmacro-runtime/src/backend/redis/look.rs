@@ -83,14 +83,14 @@ impl Redis {
     #[cfg(feature = "defer")]
     pub(crate) async fn deferred_functions(&self, most: usize) -> Result<Found<String>, LockError> {
         let (mut functions, mut odd) = (std::collections::BTreeSet::new(), Vec::new());
-        let mut scan = self.scan(&[super::jobs::CALLS, "*"].concat(), "hash").await?;
+        let mut scan = self.scan(&[super::calls::CALLS, "*"].concat(), "hash").await?;
         while functions.len() <= most
             && let Some(names) = scan.next(self).await?
         {
             for name in names {
                 match String::from_utf8(name) {
                     Ok(name) => {
-                        functions.extend(name.strip_prefix(super::jobs::CALLS).map(str::to_owned));
+                        functions.extend(name.strip_prefix(super::calls::CALLS).map(str::to_owned));
                     }
                     Err(name) => note(&mut odd, &name.into_bytes(), NO_TEXT),
                 }

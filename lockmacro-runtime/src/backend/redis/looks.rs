@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use super::jobs::Calls;
+use super::calls::Calls;
 use crate::error::LockError;
 use crate::waiting::Waiter;
 
@@ -25,8 +25,8 @@ const KEPT_MAX: usize = 16;
 pub(super) struct Looks {
     calls: Calls,
     functions: Vec<Look>,
-    /// Which one, and in how long something is due.
-    asked: JoinSet<(usize, Result<Duration, LockError>)>,
+    /// Which one, and when something is due: an answer may lie here for long.
+    asked: JoinSet<(usize, Result<Instant, LockError>)>,
 }
 
 #[derive(Debug)]
@@ -34,6 +34,8 @@ struct Look {
     function: Arc<str>,
     waiter: Arc<Waiter>,
     in_trouble: bool,
+    /// By which question calls are taken that was not answered yet, and when it was asked first.
+    question: Option<(String, Instant)>,
 }
 
 impl Looks {
@@ -42,6 +44,7 @@ impl Looks {
             function: Arc::clone(function),
             waiter: Arc::new(calls.join(function)),
             in_trouble: false,
+            question: None,
         };
         let functions = functions.iter().map(look).collect();
         let mut looks = Self { calls: calls.clone(), functions, asked: JoinSet::new() };
@@ -53,6 +56,17 @@ impl Looks {
     pub(super) fn of(&self, nth: usize) -> (&Arc<str>, &Waiter) {
         let Look { function, waiter, .. } = &self.functions[nth];
         (function, waiter)
+    }
+
+    /// The question by which calls of a function are taken, and since when it is asked. It stays the same until
+    /// it is answered, as what was taken by one whose answer was lost is found by it.
+    pub(super) fn question(&mut self, nth: usize) -> (String, Instant) {
+        let new = || (format!("{:032x}", crate::token::chance()), Instant::now());
+        self.functions[nth].question.get_or_insert_with(new).clone()
+    }
+
+    pub(super) fn answered(&mut self, nth: usize) {
+        self.functions[nth].question = None;
     }
 
     /// Asks for one function after a pause, or when there is news.
@@ -68,9 +82,10 @@ impl Looks {
                 let _ = timeout(pause, waiter.news()).await;
             }
             if alone {
-                return (nth, Ok(Duration::ZERO));
+                return (nth, Ok(Instant::now()));
             }
-            (nth, calls.look(&function, &waiter).await)
+            let due = calls.look(&function, &waiter).await;
+            (nth, due.map(|due| Instant::now() + due))
         });
     }
 
@@ -81,8 +96,8 @@ impl Looks {
         }
     }
 
-    /// The next answer: of which function, and in how long something is due. Can be dropped at any time.
-    pub(super) async fn next(&mut self) -> (usize, Result<Duration, LockError>) {
+    /// The next answer: of which function, and when something is due. Can be dropped at any time.
+    pub(super) async fn next(&mut self) -> (usize, Result<Instant, LockError>) {
         loop {
             match self.asked.join_next().await {
                 Some(Ok(answered)) => return answered,
@@ -100,15 +115,17 @@ impl Looks {
     }
 
     /// Leaves a function alone for a while; gives the error back if there is no other.
-    pub(super) fn troubled(&mut self, nth: usize, error: LockError) -> Result<(), LockError> {
+    pub(super) fn troubled(&mut self, nth: usize, error: LockError) -> Option<LockError> {
         self.functions[nth].in_trouble = true;
         if self.functions.iter().all(|look| look.in_trouble) {
-            return Err(error);
+            // The worker makes the pause.
+            self.ask(nth, Duration::ZERO);
+            return Some(error);
         }
         let function = &self.functions[nth].function;
         tracing::warn!(%function, %error, "deferred calls could not be taken");
         self.ask(nth, TROUBLED);
-        Ok(())
+        None
     }
 }
 

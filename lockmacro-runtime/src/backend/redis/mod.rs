@@ -1,6 +1,8 @@
 //! Locks on one Redis server: `SET NX PX`, three scripts, and what to do when no answer comes.
 
 mod batches;
+#[cfg(feature = "defer")]
+mod calls;
 mod changes;
 mod cluster;
 mod connection;
@@ -32,7 +34,6 @@ mod url;
 mod vote;
 mod way;
 
-use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -49,13 +50,15 @@ use self::reply::{Reply, answer, fence, unexpected};
 use self::script::{ACQUIRE, FREE, GIVE_BACK, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
 use self::tries::Tries;
 use self::trouble::{Passing, Trouble};
-use super::{Answer, Claim, Failed, Grant, Line, Released};
+use super::parts::held_all;
+use super::{Answer, Asked, Claim, Failed, Grant, Line, Released};
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
 use crate::fence::Fences;
 use crate::key::LockKey;
 use crate::lease::late;
 
+pub(crate) use url::{UNESCAPED, duration, no_setting};
 pub(crate) use vote::{Silence, Vote};
 
 /// The manager's timeout is good for so many unanswered commands.
@@ -223,15 +226,24 @@ impl Redis {
         let patience = Patience { answer, strict, ..brief };
         let args = [claim.token.expose(), &ttl.as_millis().to_string()];
         let script = if claim.several.is_empty() { &RENEW } else { &RENEW_EACH };
-        let (own, _) = self.own(script, claim, &args, patience).await?;
-        Ok(own == Own::Held)
+        match self.own(script, claim, &args, patience).await {
+            Err(error) if is_split(&error) && !claim.several.is_empty() => {
+                let parts = claim.each();
+                held_all(parts.iter().map(|part| -> Asked<'_, _> {
+                    let own = self.own(&RENEW, part, &args, patience);
+                    Box::pin(async { Ok(own.await?.0 == Own::Held) })
+                }))
+                .await
+            }
+            own => Ok(own?.0 == Own::Held),
+        }
     }
 
     /// Gives locks back without a look at their lines; tells whether all of them were held.
     async fn free(&self, claim: &Claim) -> bool {
         let mut held = true;
-        for key in claim.keys() {
-            let (part, args) = (claim.part(slice::from_ref(key)), [claim.token.expose()]);
+        for part in claim.each() {
+            let args = [claim.token.expose()];
             held &= matches!(self.own(&FREE, &part, &args, self.brief()).await, Ok((Own::Held, _)));
         }
         held
@@ -352,5 +364,5 @@ fn released((own, resent): (Own, bool)) -> Released {
 
 /// Whether keys of one lock are at different nodes, because their slot is being moved.
 fn is_split(error: &LockError) -> bool {
-    matches!(error, LockError::Unavailable { detail, .. } if detail.starts_with("TRYAGAIN"))
+    matches!(error, LockError::Unavailable { detail, .. } if trouble::is_split(detail))
 }

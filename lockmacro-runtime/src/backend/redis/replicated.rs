@@ -9,9 +9,10 @@ use super::node::Patience;
 use super::script::{RENEW, RENEW_EACH};
 use super::tries::Tries;
 use super::trouble::Trouble;
-use super::url::invalid;
+use super::url::{duration, invalid};
 use super::{Nodes, RENEWAL_MIN, Redis, unexpected};
-use crate::backend::Claim;
+use crate::backend::parts::held_all;
+use crate::backend::{Asked, Claim};
 use crate::error::LockError;
 
 /// How long replicas are waited for when nothing is said about it.
@@ -73,13 +74,6 @@ pub(crate) fn not_replicated(why: &str) -> LockError {
     invalid(format!("`replicated` is for a server with replicas, and {why}"))
 }
 
-fn duration(text: &str) -> Option<Duration> {
-    match text.strip_suffix("ms") {
-        Some(number) => number.parse().ok().map(Duration::from_millis),
-        None => text.strip_suffix('s')?.parse().ok().map(Duration::from_secs),
-    }
-}
-
 impl Redis {
     pub(crate) fn is_replicated(&self) -> bool {
         self.replicated.is_some()
@@ -92,38 +86,49 @@ impl Redis {
 
     /// Lets the ttl run anew, and waits for replicas to acknowledge that. Trouble is given no longer
     /// than `within`, but what was sent by then has its time.
-    pub(crate) async fn renew_acknowledged(
-        &self,
-        claim: &Claim,
+    pub(crate) fn renew_acknowledged<'a>(
+        &'a self,
+        claim: &'a Claim,
         ttl: Duration,
         within: Duration,
-    ) -> Result<bool, LockError> {
-        let Some(replicated) = self.replicated else { return self.renew(claim, ttl).await };
-        let replicated = replicated.within(ttl.max(claim.ttl));
-        let answer = (ttl.max(claim.ttl) / 10).max(RENEWAL_MIN).min(self.brief().answer);
-        let answer = answer + replicated.timeout;
-        let until = Instant::now() + self.timeout.min(within);
-        let mut tries = Tries::new(Patience { answer, until, strict: true });
-        let milliseconds = ttl.as_millis().to_string();
-        let args = [claim.token.expose(), &milliseconds];
-        loop {
-            let answer = self.ask_replicas(claim, &args, replicated, tries.patience).await;
-            let trouble = match answer {
-                Ok((Value::Int(1), acked)) if acked >= replicated.acks => return Ok(true),
-                Ok((Value::Int(1), acked)) => {
-                    let (key, wanted) = (claim.key.clone(), replicated.acks);
-                    return Err(LockError::InsufficientReplicas { key, acked, wanted });
+    ) -> Asked<'a, Result<bool, LockError>> {
+        Box::pin(async move {
+            let Some(replicated) = self.replicated else { return self.renew(claim, ttl).await };
+            let replicated = replicated.within(ttl.max(claim.ttl));
+            let answer = (ttl.max(claim.ttl) / 10).max(RENEWAL_MIN).min(self.brief().answer);
+            let answer = answer + replicated.timeout;
+            let until = Instant::now() + self.timeout.min(within);
+            let mut tries = Tries::new(Patience { answer, until, strict: true });
+            let milliseconds = ttl.as_millis().to_string();
+            let args = [claim.token.expose(), &milliseconds];
+            loop {
+                let answer = self.ask_replicas(claim, &args, replicated, tries.patience).await;
+                let trouble = match answer {
+                    Ok((Value::Int(1), acked)) if acked >= replicated.acks => return Ok(true),
+                    Ok((Value::Int(1), acked)) => {
+                        let (key, wanted) = (claim.key.clone(), replicated.acks);
+                        return Err(LockError::InsufficientReplicas { key, acked, wanted });
+                    }
+                    // Whatever is there now, it is not ours.
+                    Ok((Value::Int(0), _)) | Err(Trouble::NotALock) => return Ok(false),
+                    Ok((other, _)) => Some(unexpected(&other)),
+                    Err(Trouble::Passing(passing))
+                        if passing.is_split() && !claim.several.is_empty() =>
+                    {
+                        let parts = claim.each();
+                        return held_all(parts.iter().map(|part| -> Asked<'_, _> {
+                            Box::pin(self.renew_acknowledged(part, ttl, within))
+                        }))
+                        .await;
+                    }
+                    Err(Trouble::Passing(passing)) => tries.after(passing).await.err(),
+                    Err(trouble) => Some(trouble),
+                };
+                if let Some(trouble) = trouble {
+                    return Err(trouble.into_error(&claim.key));
                 }
-                // Whatever is there now, it is not ours.
-                Ok((Value::Int(0), _)) | Err(Trouble::NotALock) => return Ok(false),
-                Ok((other, _)) => Some(unexpected(&other)),
-                Err(Trouble::Passing(passing)) => tries.after(passing).await.err(),
-                Err(trouble) => Some(trouble),
-            };
-            if let Some(trouble) = trouble {
-                return Err(trouble.into_error(&claim.key));
             }
-        }
+        })
     }
 
     async fn ask_replicas(
@@ -164,12 +169,13 @@ mod tests {
         assert_eq!(read(Some("2"), None), is(2, 500));
         assert_eq!(read(Some("1"), Some("100ms")), is(1, 100));
         assert_eq!(read(Some("1"), Some("2s")), is(1, 2_000));
+        assert_eq!(read(Some("1"), Some("2m")), is(1, 120_000));
         for (acks, within) in [
             (Some("0"), None),
             (Some("-1"), None),
             (Some(""), None),
             (Some("1"), Some("100")),
-            (Some("1"), Some("1h")),
+            (Some("1"), Some("1d")),
             (Some("1"), Some("")),
             (None, Some("100ms")),
         ] {

@@ -1,5 +1,6 @@
 //! Where the primary is, as the sentinels say.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use redis::{Client, ConnectionAddr, Value};
@@ -66,8 +67,16 @@ impl Sentinels {
                 Err(_) => {}
             }
         }
-        let most = named.into_iter().max_by_key(|(_, times)| *times);
-        most.ok_or(trouble)
+        named.sort_by_key(|(_, times)| Reverse(*times));
+        match named.as_slice() {
+            // One of them was cut off, and nobody knows which.
+            [(_, times), (_, others), ..] if times == others => {
+                let detail = "the sentinels do not agree which server is the primary";
+                Err(Passing::timeout(detail, false).into())
+            }
+            [most, ..] => Ok(most.clone()),
+            [] => Err(trouble),
+        }
     }
 }
 

@@ -47,6 +47,11 @@ impl Passing {
     pub(super) fn timeout(detail: &str, unknown: bool) -> Self {
         Self { reason: Unavailability::Timeout, detail: detail.to_owned(), unknown, replace: false }
     }
+
+    /// Whether keys of one lock are at different nodes, because their slot is being moved.
+    pub(super) fn is_split(&self) -> bool {
+        is_split(&self.detail)
+    }
 }
 
 impl Trouble {
@@ -89,6 +94,11 @@ impl From<Passing> for Trouble {
     fn from(passing: Passing) -> Self {
         Trouble::Passing(passing)
     }
+}
+
+/// Whether these are a server's words on keys that are at different nodes.
+pub(super) fn is_split(detail: &str) -> bool {
+    detail.starts_with("TRYAGAIN")
 }
 
 /// Refusals that come without NOPERM: of a command inside a script, and of the SELECT while

@@ -19,7 +19,8 @@ const FORM: &str = "it is not of the form `redis://user:password@host:port/db`";
 const SENTINEL_FORM: &str =
     "it is not of the form `redis-sentinel://user:password@host1,host2:port,host3/primary/db`";
 /// For a user or password that was cut in two.
-const UNESCAPED: &str = "it has a `?` before its last `@`, which is written `%3F` in a password";
+pub(crate) const UNESCAPED: &str =
+    "it has a `?` before its last `@`, which is written `%3F` in a password";
 const SENTINEL_PORT: u16 = 26379;
 
 /// How long a connection is idle before the system looks whether it is still there.
@@ -77,11 +78,7 @@ impl Address {
                 "db" | "user" | "pass" if scheme.ends_with("unix") => others.push(setting),
                 // All of this may be the rest of a password that has a `?` in it.
                 _ if query.contains('@') => return Err(invalid(UNESCAPED)),
-                // Its value may be a password.
-                _ if name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') => {
-                    return Err(invalid(format!("`{name}` is no setting of `{scheme}://`")));
-                }
-                _ => return Err(invalid(format!("it has what is no setting of `{scheme}://`"))),
+                _ => return Err(no_setting(name, scheme)),
             }
         }
         let (others, tcp) = (others.join("&"), tcp(unsent));
@@ -104,6 +101,12 @@ impl Address {
                     .map_err(|_| invalid(SENTINEL_FORM))
             });
             let infos = infos.collect::<Result<Vec<_>, _>>()?;
+            let twice = |(nth, info): (usize, &ConnectionInfo)| {
+                infos[..nth].iter().any(|other| other.addr() == info.addr())
+            };
+            if infos.iter().enumerate().any(twice) {
+                return Err(invalid("it names a sentinel twice, which would have two votes"));
+            }
             let login = infos.first().map(|info| info.redis_settings().clone());
             let sentinels = Sentinels {
                 at: infos.iter().map(|info| info.addr().clone()).collect(),
@@ -191,6 +194,27 @@ pub(super) fn invalid(detail: impl Into<String>) -> LockError {
     LockError::InvalidUrl { detail: detail.into() }
 }
 
+/// What is told of a setting that nobody knows. It may be a part of a password.
+pub(crate) fn no_setting(name: &str, scheme: &str) -> LockError {
+    if name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
+        return invalid(format!("`{name}` is no setting of `{scheme}://`"));
+    }
+    invalid(format!("it has what is no setting of `{scheme}://`"))
+}
+
+/// Reads a time such as `100ms`, `2s`, `10m` or `1h`.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let milliseconds = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60 * 1_000,
+        "h" => 60 * 60 * 1_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(milliseconds).map(Duration::from_millis)
+}
+
 /// A value without its percent signs.
 fn decoded(value: &str) -> String {
     percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned()
@@ -245,6 +269,7 @@ mod tests {
         }
         assert!(parse("redis://localhost/3?protocol=resp3").is_ok());
         assert!(parse("redis-sentinel://:hunter2@one,two").is_err());
+        assert!(parse("redis-sentinel://one,two,one:26379/main").is_err());
         assert!(parse("redis+unix:///tmp/redis.sock?db=3&user=u&pass=p").is_ok());
     }
 }

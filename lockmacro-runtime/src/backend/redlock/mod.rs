@@ -12,6 +12,7 @@ mod pause;
 mod release;
 mod round;
 mod tally;
+mod url;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -29,13 +30,13 @@ use crate::error::{LockError, Unavailability};
 use crate::lease::TTL_MAX;
 
 pub(crate) use ballot::Ballot;
-pub(crate) use names::{OneUrl, listed};
+pub(crate) use url::OneUrl;
 
 /// When a majority is connected, the others are waited for so long.
 const GRACE: Duration = Duration::from_millis(200);
 
 /// What a manager is told about its nodes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rules {
     /// No lock of any process has a longer ttl.
     pub(crate) longest_ttl: Duration,

@@ -1,40 +1,8 @@
-//! The nodes of a Redlock by their URLs.
+//! Which servers make a Redlock, and what they are called.
 
 use std::collections::HashSet;
 
 use crate::error::LockError;
-
-const SCHEME: &str = "redlock://";
-const FORM: &str =
-    "it is not of the form `redlock://[user:password@]host:port,host:port,host:port[/db]`";
-
-/// What a URL says of all nodes at once.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct OneUrl {
-    pub(crate) urls: Vec<String>,
-    pub(crate) durable: bool,
-}
-
-/// Reads `redlock://[user:password@]host[:port],…[/db][?durable]`; `None` for another scheme.
-pub(crate) fn listed(url: &str) -> Option<Result<OneUrl, LockError>> {
-    let rest = url.strip_prefix(SCHEME)?;
-    let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
-    let (hosts, db) = rest.split_once('/').unwrap_or((rest, ""));
-    let (login, hosts) = match hosts.rsplit_once('@') {
-        Some((login, hosts)) => (format!("{login}@"), hosts),
-        None => (String::new(), hosts),
-    };
-    let durable = options == "durable";
-    if !(durable || options.is_empty()) {
-        return Some(invalid("of options there is only `?durable`".to_owned()));
-    }
-    if hosts.split(',').any(str::is_empty) {
-        return Some(invalid(FORM.to_owned()));
-    }
-    let db = if db.is_empty() { String::new() } else { format!("/{db}") };
-    let urls = hosts.split(',').map(|host| format!("redis://{login}{host}{db}")).collect();
-    Some(Ok(OneUrl { urls, durable }))
-}
 
 /// What nodes are called in errors: where they are, without user, password and database.
 pub(super) fn names(urls: &[String]) -> Result<Vec<String>, LockError> {
@@ -101,17 +69,6 @@ mod tests {
 
     fn urls(urls: &[&str]) -> Vec<String> {
         urls.iter().map(|url| (*url).to_owned()).collect()
-    }
-
-    #[test]
-    fn one_url_names_all_nodes() {
-        assert_eq!(listed("redis://a"), None);
-        let all = listed("redlock://u:p@a:1,b,[::1]:3/4?durable").unwrap().unwrap();
-        let expected = urls(&["redis://u:p@a:1/4", "redis://u:p@b/4", "redis://u:p@[::1]:3/4"]);
-        assert_eq!(all, OneUrl { urls: expected, durable: true });
-        for wrong in ["redlock://", "redlock://a,,b", "redlock://a,b,c?fast"] {
-            assert!(listed(wrong).unwrap().is_err(), "{wrong}");
-        }
     }
 
     #[test]

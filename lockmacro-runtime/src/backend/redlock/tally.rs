@@ -29,8 +29,10 @@ pub(super) enum Verdict {
 pub(super) struct Holder {
     pub(super) owner: Option<String>,
     pub(super) left: Option<Duration>,
-    /// It does not hold a majority: others asked at the same moment, and nobody has the lock.
+    /// It is not known to hold a majority: others may have asked at the same moment.
     pub(super) split: bool,
+    /// Nor can it hold one, whatever those nodes have that said nothing. So nobody has the lock.
+    pub(super) nobody: bool,
 }
 
 /// What a node holds: a hash of it, whose it is, and for how much longer.
@@ -117,8 +119,10 @@ impl Tally {
         for (.., theirs) in held.iter().filter(|(other, ..)| other == value) {
             left = left.zip(*theirs).map(|(left, theirs)| left.max(theirs));
         }
-        let split = count(&held, *value) < majority(self.said.len());
-        Holder { owner: (*owner).clone(), left, split }
+        let (known, majority) = (count(&held, *value), majority(self.said.len()));
+        let unheard = self.said.iter().filter(|said| !matches!(said, Some(Ok(_)))).count();
+        let (split, nobody) = (known < majority, known + unheard < majority);
+        Holder { owner: (*owner).clone(), left, split, nobody }
     }
 
     /// Whether no further answer can tell that somebody holds a majority, or one has.
@@ -256,9 +260,12 @@ mod tests {
         tally.add(1, busy("web-2", 7));
         tally.add(2, busy("web-2", 8));
         let (owner, left) = (Some("web-2".to_owned()), Some(Duration::from_secs(8)));
-        assert_eq!(tally.holder(), Holder { owner, left, split: false });
+        assert_eq!(tally.holder(), Holder { owner, left, split: false, nobody: false });
         tally.add(2, silent());
-        assert!(tally.holder().split);
+        // One of the two may have it at the third.
+        assert!(tally.holder().split && !tally.holder().nobody);
+        tally.add(2, granted());
+        assert!(tally.holder().split && tally.holder().nobody);
     }
 
     #[test]

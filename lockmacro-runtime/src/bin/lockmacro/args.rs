@@ -62,13 +62,13 @@ pub struct Jobs {
     /// The function's name, as calls are stored under.
     pub function: Option<String>,
     /// Which of its calls.
-    #[arg(long, value_enum, default_value_t = State::Waiting)]
+    #[arg(long, value_enum, default_value_t = State::Waiting, requires = "function")]
     pub state: State,
     /// How many to pass over.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, requires = "function")]
     pub first: usize,
     /// How many at most, up to 1,000.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, requires = "function")]
     pub most: usize,
 }
 
@@ -84,8 +84,14 @@ pub enum Amend {
 #[derive(clap::Args)]
 pub struct Some {
     pub function: String,
-    #[arg(required = true)]
+    #[arg(required_unless_present = "all_dead", conflicts_with = "all_dead")]
     pub ids: Vec<String>,
+    /// All its dead letters.
+    #[arg(long)]
+    pub all_dead: bool,
+    /// Does not ask.
+    #[arg(long, requires = "all_dead")]
+    pub yes: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 
 use crate::args::{Amend, Jobs, Some as Calls};
 use crate::show::{document, odd_json, odd_lines, plain, table, time};
-use crate::{Report, Trouble};
+use crate::{Report, Trouble, is_meant};
 
 /// So many functions are shown.
 const FUNCTIONS: usize = 1_000;
+/// So many dead letters are amended at once.
+const AT_ONCE: usize = 1_000;
 const STATES: [JobState; 3] = [JobState::Waiting, JobState::Running, JobState::Dead];
 
 pub async fn run(manager: &LockManager, jobs: Jobs, json: bool) -> Result<Report, Trouble> {
@@ -83,6 +85,7 @@ async fn list(
     let page = manager.deferrer().list(Arc::clone(&function), state, jobs.first, jobs.most).await?;
     let end = jobs.first.saturating_add(page.jobs.len());
     let more = end < page.total && !page.jobs.is_empty();
+    let done = waiting + running + dead > 0;
     let text = if json {
         let calls: Value = page.jobs.iter().map(as_json).collect();
         document(&json!({
@@ -95,6 +98,8 @@ async fn list(
             "calls": calls,
             "more": more,
         }))
+    } else if !done {
+        format!("no call of `{}` is deferred\n", plain(&function))
     } else {
         let mut text =
             format!("{}: {waiting} waiting, {running} running, {dead} dead\n", plain(&function));
@@ -105,17 +110,17 @@ async fn list(
                 JobState::Running => "KEPT FOR",
                 _ => "SINCE",
             };
-            text += &table(["ID", "KEY", "ATTEMPTS", when, "ARGUMENTS", "LAST ERROR"], &rows);
+            text += &table(["ID", "KEY", "TRIED", "BUSY", when, "ARGUMENTS", "LAST ERROR"], &rows);
         }
         if more {
             text += &format!("… {} of {}: go on with `--first {end}`\n", state.name(), page.total);
         }
         text
     };
-    Ok(Report { text, done: true })
+    Ok(Report { text, done })
 }
 
-fn row(call: &JobInfo) -> [String; 6] {
+fn row(call: &JobInfo) -> [String; 7] {
     let when = match call.in_millis {
         0 => "now".to_owned(),
         in_millis => {
@@ -124,8 +129,9 @@ fn row(call: &JobInfo) -> [String; 6] {
         }
     };
     let error = call.error.clone().unwrap_or_else(|| "-".to_owned());
-    let (id, key, attempts) = (call.id.clone(), call.key.clone(), call.attempts.to_string());
-    [id, key, attempts, when, call.arguments.clone(), error]
+    let (id, key, arguments) = (call.id.clone(), call.key.clone(), call.arguments.clone());
+    let (tried, busy) = (call.attempts.to_string(), call.busy.to_string());
+    [id, key, tried, busy, when, arguments, error]
 }
 
 fn as_json(call: &JobInfo) -> Value {
@@ -136,6 +142,7 @@ fn as_json(call: &JobInfo) -> Value {
         "id": call.id,
         "key": call.key,
         "attempts": call.attempts,
+        "busy": call.busy,
         "in_ms": call.in_millis,
         "arguments": arguments,
         "error": call.error,
@@ -148,6 +155,9 @@ async fn amend(
     done: &str,
     json: bool,
 ) -> Result<Report, Trouble> {
+    if calls.all_dead {
+        return amend_dead(manager, calls, done, json).await;
+    }
     let (mut amended, mut missing) = (Vec::new(), Vec::new());
     let (deferrer, function) = (manager.deferrer(), Arc::<str>::from(&*calls.function));
     for id in &calls.ids {
@@ -166,4 +176,46 @@ async fn amend(
         lines.chain(missed).collect()
     };
     Ok(Report { text, done: missing.is_empty() })
+}
+
+/// Goes through those that were dead letters when it began.
+async fn amend_dead(
+    manager: &LockManager,
+    calls: &Calls,
+    done: &str,
+    json: bool,
+) -> Result<Report, Trouble> {
+    let (deferrer, function) = (manager.deferrer(), Arc::<str>::from(&*calls.function));
+    let [_, _, dead] = counts(manager, &function).await?;
+    if dead > 0 && !calls.yes {
+        let name = plain(&function);
+        let what = match done {
+            "retried" => format!("{dead} dead letters of `{name}` are tried again"),
+            _ => format!("{dead} dead letters of `{name}` are removed for good"),
+        };
+        if !is_meant(&format!("{what}.\nType the function's name"), &function)? {
+            return Err("that is not the function: nothing was done".into());
+        }
+    }
+    let mut left = dead;
+    while left > 0 {
+        let function = Arc::clone(&function);
+        let most = left.min(AT_ONCE);
+        let amended = match done {
+            "retried" => deferrer.retry_dead(function, most).await?,
+            _ => deferrer.remove_dead(function, most).await?,
+        };
+        if amended == 0 {
+            break;
+        }
+        left = left.saturating_sub(amended);
+    }
+    let count = dead - left;
+    let text = if json {
+        document(&json!({ "function": &*function, done: count }))
+    } else {
+        let letters = if count == 1 { "dead letter" } else { "dead letters" };
+        format!("{done}: {count} {letters} of {}\n", plain(&function))
+    };
+    Ok(Report { text, done: true })
 }

@@ -1,14 +1,11 @@
 //! The commands for locks.
 
-use std::io::{BufRead, IsTerminal, Write};
-
 use lockmacro_runtime::LockManager;
 use lockmacro_runtime::look::HeldLock;
 use serde_json::{Value, json};
 
-use crate::args::missing;
 use crate::show::{document, millis, odd_json, odd_lines, plain, table, time};
-use crate::{Report, Trouble};
+use crate::{Report, Trouble, is_meant};
 
 pub async fn list(
     manager: &LockManager,
@@ -88,25 +85,13 @@ pub async fn release(
     let Some(lock) = manager.holder(&*key).await? else {
         return Ok(outcome(&key, None, false, json));
     };
-    if lock.owner.is_some() && !yes && !is_meant(&key, &lock)? {
+    let question =
+        || format!("{}. Its body is not stopped.\nType the key to take it away", held(&lock));
+    if lock.owner.is_some() && !yes && !is_meant(&question(), &key)? {
         return Err("that is not the key: nothing was done".into());
     }
     let taken = manager.take_away(&lock).await?;
     Ok(outcome(&key, lock.owner, taken, json))
-}
-
-/// Asks the person at the terminal for the key.
-fn is_meant(key: &str, lock: &HeldLock) -> Result<bool, Trouble> {
-    let input = std::io::stdin();
-    if !input.is_terminal() {
-        return Err(missing("nobody is here to be asked: give `--yes` as well").into());
-    }
-    let mut told = std::io::stderr().lock();
-    write!(told, "{}. Its body is not stopped.\nType the key to take it away: ", held(lock))?;
-    told.flush()?;
-    let mut typed = String::new();
-    input.lock().read_line(&mut typed)?;
-    Ok(typed.trim_end_matches(['\r', '\n']) == key)
 }
 
 fn outcome(key: &str, owner: Option<String>, taken: bool, json: bool) -> Report {

@@ -6,7 +6,7 @@ mod locks;
 mod show;
 
 use std::error::Error;
-use std::io::{ErrorKind, Write};
+use std::io::{BufRead, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -61,6 +61,20 @@ fn run(args: Args) -> Result<Report, Trouble> {
             Command::Jobs(jobs) => calls::run(&manager, jobs, args.json).await,
         }
     })
+}
+
+/// Asks the person at the terminal, who has to type `name`.
+fn is_meant(question: &str, name: &str) -> Result<bool, Trouble> {
+    let input = std::io::stdin();
+    if !input.is_terminal() {
+        return Err(args::missing("nobody is here to be asked: give `--yes` as well").into());
+    }
+    let mut told = std::io::stderr().lock();
+    write!(told, "{question}: ")?;
+    told.flush()?;
+    let mut typed = String::new();
+    input.lock().read_line(&mut typed)?;
+    Ok(typed.trim_end_matches(['\r', '\n']) == name)
 }
 
 /// Tells how it is used, or what for.

@@ -16,19 +16,31 @@ pub fn table<const N: usize>(titles: [&str; N], rows: &[[String; N]]) -> String 
         .chain(rows)
         .map(|row| row.each_ref().map(|cell| cut(cell)))
         .collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or_default());
+    let longest = |column: usize| rows.iter().map(|row| width(&row[column])).max();
+    let widths: [usize; N] = std::array::from_fn(|column| longest(column).unwrap_or_default());
     let mut text = String::new();
     for row in &rows {
         let mut line = String::new();
-        for (cell, width) in row.iter().zip(widths) {
-            // Writing to a string does not fail.
-            let _ = write!(line, "{cell:width$}  ");
+        for (cell, longest) in row.iter().zip(widths) {
+            line.push_str(cell);
+            line.extend(std::iter::repeat_n(' ', longest - width(cell) + 2));
         }
         text.push_str(line.trim_end());
         text.push('\n');
     }
     text
+}
+
+/// In how many columns a terminal shows it: the letters of some languages take two.
+fn width(text: &str) -> usize {
+    let of_one = |c: char| match c {
+        '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{303e}' | '\u{3041}'..='\u{a4cf}' => 2,
+        '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}' | '\u{fe30}'..='\u{fe6f}' => 2,
+        '\u{ff00}'..='\u{ff60}' | '\u{ffe0}'..='\u{ffe6}' => 2,
+        '\u{1f300}'..='\u{1faff}' | '\u{20000}'..='\u{3fffd}' => 2,
+        _ => 1,
+    };
+    text.chars().map(of_one).sum()
 }
 
 /// What is odd, a line for each.
@@ -40,15 +52,27 @@ pub fn odd_json(odd: &[Odd]) -> Value {
     odd.iter().map(|odd| json!({ "key": odd.key, "what": odd.what })).collect()
 }
 
+/// As JSON, in which `plain` would change nothing: strings have escapes of their own.
 pub fn document(value: &Value) -> String {
-    format!("{value:#}\n")
+    let mut text = String::new();
+    for c in format!("{value:#}\n").chars() {
+        if is_odd(c) && c != '\n' {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a string does not fail.
+                let _ = write!(text, "\\u{unit:04x}");
+            }
+        } else {
+            text.push(c);
+        }
+    }
+    text
 }
 
 /// Text of somebody else without what would do something to a terminal.
 pub fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() || is_direction(c) {
+        if is_odd(c) {
             plain.extend(c.escape_default());
         } else {
             plain.push(c);
@@ -57,9 +81,12 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// Whether it changes the order in which text is shown.
-fn is_direction(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Whether it does something to a terminal: controls, other line ends, what changes the order in which
+/// text is shown, and what is not seen.
+fn is_odd(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 fn cut(text: &str) -> String {
@@ -118,11 +145,27 @@ mod tests {
     }
 
     #[test]
+    fn a_document_of_others_does_nothing_to_a_terminal_and_says_the_same() {
+        let value = json!({ "订单\u{9b}31m": "\u{202e}\u{2028}\u{1b}\u{feff} x\n" });
+        let text = document(&value);
+        assert!(text.chars().all(|c| c == '\n' || !is_odd(c)), "{text}");
+        assert!(text.contains("订单\\u009b31m"), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), value);
+    }
+
+    #[test]
     fn columns_are_aligned_and_long_cells_cut() {
         let rows = [["a".to_owned(), "x".repeat(100)], ["order:1".to_owned(), "y".to_owned()]];
         let text = table(["KEY", "B"], &rows);
         let long = "x".repeat(CELL_MAX - 1);
         assert_eq!(text, format!("KEY      B\na        {long}…\norder:1  y\n"));
+    }
+
+    #[test]
+    fn letters_that_are_wide_keep_the_columns() {
+        let rows = [["order:订单7".to_owned(), "a".to_owned()], ["x".to_owned(), "b".to_owned()]];
+        let text = table(["KEY", "B"], &rows);
+        assert_eq!(text, "KEY          B\norder:订单7  a\nx            b\n");
     }
 
     #[test]

@@ -1,22 +1,27 @@
--- Has a call tried again from the start, or removes it; only while nobody works on it.
+-- Has calls tried again from the start, or removes them; only while nobody works on them.
 --
--- ARGV[1]  its id
--- ARGV[2]  "retry" or "remove"
--- returns  1, or 0 when it does not wait and is no dead letter
-local id = ARGV[1]
-local waits = redis.call('ZSCORE', KEYS[2], id)
-if not waits and not redis.call('ZSCORE', KEYS[4], id) then
+-- ARGV[1]  "retry" or "remove"
+-- ARGV[2]  the id of one that waits or is a dead letter, or nothing for dead letters, the oldest first
+-- ARGV[3]  how many of these
+-- returns  how many it has done that to
+local how, one = ARGV[1], ARGV[2]
+local ids = { one }
+if one == '' then
+  ids = redis.call('ZRANGE', KEYS[4], 0, ARGV[3] - 1)
+elseif not redis.call('ZSCORE', KEYS[2], one) and not redis.call('ZSCORE', KEYS[4], one) then
   return 0
 end
-leave(id)
-redis.call('ZREM', KEYS[4], id)
-if ARGV[2] == 'retry' then
-  redis.call('HDEL', KEYS[1], id .. '#n')
-  -- A worker that had it, and was not heard of, is late now.
-  count(id .. '#t', 1)
-  wait(id, 0)
-else
-  forget(id)
+for _, id in ipairs(ids) do
+  leave(id)
+  redis.call('ZREM', KEYS[4], id)
+  if how == 'retry' then
+    redis.call('HDEL', KEYS[1], id .. '#n', id .. '#b')
+    -- A worker that had it, and was not heard of, is late now.
+    count(id .. '#t', 1)
+    wait(id, 0)
+  else
+    forget(id)
+  end
 end
 touch()
-return 1
+return #ids

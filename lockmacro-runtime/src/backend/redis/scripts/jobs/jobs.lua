@@ -1,15 +1,16 @@
 -- The deferred calls of one function: put before the scripts that work on them.
 --
 -- KEYS[1]  the calls: a hash. A call has its arguments under its id, and under id#k the key of its
---          lock, id#n how often it was tried, id#t how often it was taken, which tells its workers
---          apart, id#s when the end of so many was told, id#u when it is the only one of its key, id#e
---          why it failed last
+--          lock, id#n how often it was tried, id#b how often it was busy, id#t how often it was taken,
+--          which tells its workers apart, id#w by which question it was taken, id#s when the end of so
+--          many was told, id#u when it is the only one of its key, id#e why it failed last
 -- KEYS[2]  who waits: a sorted set of ids by when they are due
 -- KEYS[3]  who is worked on: a sorted set of ids by when they go back unless their worker is heard of
 -- KEYS[4]  the dead letters: a sorted set of ids by when they were given up
 -- KEYS[5]  the only ones: a hash of ids by the keys of their locks
 -- KEYS[6]  workers with nothing to do: a sorted set of "number|channel" by when they look again
--- KEYS[7]  calls that are over: a sorted set of ids by when nobody needs to know any more
+-- KEYS[7]  what is over: a sorted set by when nobody needs to know any more, of the ids of calls, of id#t
+--          for those that were ended by a worker, and of questions that were answered by calls
 --
 -- All times are the server's, in milliseconds. What nobody has touched for 30 days is forgotten.
 local KEPT = 30 * 24 * 60 * 60 * 1000
@@ -33,12 +34,19 @@ end
 -- A write first: a replica refuses the script then. Those that make new keys do it again.
 touch()
 
-local function forget(id)
-  local fields = { id, id .. '#k', id .. '#n', id .. '#t', id .. '#s', id .. '#u', id .. '#e' }
-  redis.call('HDEL', KEYS[1], unpack(fields))
+local function know(what)
   redis.call('ZREMRANGEBYSCORE', KEYS[7], '-inf', number(now))
-  redis.call('ZADD', KEYS[7], number(now + KNOWN), id)
+  redis.call('ZADD', KEYS[7], number(now + KNOWN), what)
   redis.call('PEXPIRE', KEYS[7], KNOWN)
+end
+
+local function forget(id)
+  local fields = { id }
+  for nth, field in ipairs({ '#k', '#n', '#b', '#t', '#w', '#s', '#u', '#e' }) do
+    fields[1 + nth] = id .. field
+  end
+  redis.call('HDEL', KEYS[1], unpack(fields))
+  know(id)
 end
 
 -- Changes a number of a call; what is none counts as 0.
@@ -60,6 +68,18 @@ local function is_taken(id, nth)
   return taken == nth and told ~= nth and (not only or redis.call('ZSCORE', KEYS[3], id))
 end
 
+-- Makes one call of two. It has failed as often as either, so that one that always fails comes to an end.
+local function fold(id, other)
+  for _, field in ipairs({ '#n', '#b' }) do
+    count(other .. field, math.max(count(id .. field, 0) - count(other .. field, 0), 0))
+  end
+  local error = redis.call('HGET', KEYS[1], id .. '#e')
+  if error then
+    redis.call('HSET', KEYS[1], other .. '#e', error)
+  end
+  forget(id)
+end
+
 -- Has a call wait, and wakes who has nothing to do if it is due first. Where another one of those of which
 -- one is enough waits for the same key, that one stands for both.
 local function wait(id, delay)
@@ -69,7 +89,7 @@ local function wait(id, delay)
     local other = redis.call('HGET', KEYS[5], key)
     local its = other and other ~= id and redis.call('ZSCORE', KEYS[2], other)
     if its then
-      forget(id)
+      fold(id, other)
       id, due = other, math.min(due, tonumber(its))
     else
       redis.call('HSET', KEYS[5], key, id)

@@ -3,8 +3,8 @@
 -- ARGV[1]  "waiting", "running" or "dead"
 -- ARGV[2]  how many to pass over
 -- ARGV[3]  how many to tell
--- returns  { how many there are; then for each its id, arguments, key, how often it was taken, why it
---          failed last, and its time as milliseconds from now }
+-- returns  { how many there are; then for each its id, arguments, key, how often it was tried and busy,
+--          why it failed last, and its time as milliseconds from now }
 local FAR = 2 ^ 53
 local places = { waiting = KEYS[2], running = KEYS[3], dead = KEYS[4] }
 local place = places[ARGV[1]]
@@ -15,13 +15,14 @@ end
 local listed = redis.call('ZRANGE', place, ARGV[2], ARGV[2] + ARGV[3] - 1, 'WITHSCORES')
 for nth = 1, #listed, 2 do
   local id = listed[nth]
-  local call = redis.call('HMGET', KEYS[1], id, id .. '#k', id .. '#n', id .. '#e')
+  local call = redis.call('HMGET', KEYS[1], id, id .. '#k', id .. '#n', id .. '#b', id .. '#e')
   found[#found + 1] = {
     id,
     call[1] or '',
     call[2] or '',
     call[3] or '0',
-    call[4] or '',
+    call[4] or '0',
+    call[5] or '',
     -- Others may have written any time, also one without an end.
     number(math.max(-FAR, math.min(tonumber(listed[nth + 1]) - now, FAR))),
   }

@@ -2,7 +2,7 @@
 --
 -- ARGV[1]  its id
 -- ARGV[2]  how often it was taken, by the worker's knowledge
--- ARGV[3]  "done"; "again" after a failure; "back", as if it had not been taken; or "dead"
+-- ARGV[3]  "done"; "again" after a failure; "busy" or "back", which were no tries; or "dead"
 -- ARGV[4]  in how many milliseconds it is due again
 -- ARGV[5]  why it failed
 -- ARGV[6]  how many dead letters are kept
@@ -10,30 +10,34 @@
 local id, nth, how = ARGV[1], ARGV[2], ARGV[3]
 if not is_taken(id, nth) then
   local told, taken = unpack(redis.call('HMGET', KEYS[1], id .. '#s', id .. '#t'))
-  local is_told = told == nth and taken == nth or redis.call('ZSCORE', KEYS[7], id)
+  local is_told = told == nth and taken == nth or redis.call('ZSCORE', KEYS[7], id .. '#' .. nth)
   return is_told and 1 or 0
 end
 if redis.call('ZREM', KEYS[3], id) == 0 then
   leave(id)
 end
+redis.call('HSET', KEYS[1], id .. '#s', nth)
+if how == 'again' or how == 'busy' or how == 'dead' then
+  redis.call('HSET', KEYS[1], id .. '#e', ARGV[5])
+end
+if how == 'busy' or how == 'back' then
+  count(id .. '#n', -1)
+end
+if how == 'busy' then
+  count(id .. '#b', 1)
+end
 if how == 'done' then
   forget(id)
-  return 1
-end
-redis.call('HSET', KEYS[1], id .. '#s', nth)
-if how == 'back' then
-  count(id .. '#n', -1)
-  wait(id, 0)
-else
-  redis.call('HSET', KEYS[1], id .. '#e', ARGV[5])
-  if how == 'again' then
-    wait(id, tonumber(ARGV[4]))
-  else
-    redis.call('ZADD', KEYS[4], number(now), id)
-    while redis.call('ZCARD', KEYS[4]) > tonumber(ARGV[6]) do
-      forget(redis.call('ZPOPMIN', KEYS[4])[1])
-    end
+elseif how == 'dead' then
+  redis.call('ZADD', KEYS[4], number(now), id)
+  while redis.call('ZCARD', KEYS[4]) > tonumber(ARGV[6]) do
+    forget(redis.call('ZPOPMIN', KEYS[4])[1])
   end
+else
+  wait(id, tonumber(ARGV[4]))
+end
+if redis.call('HEXISTS', KEYS[1], id) == 0 then
+  know(id .. '#' .. nth)
 end
 touch()
 return 1

@@ -1,13 +1,15 @@
 -- Takes calls that are due, for a worker that is heard of until then. Those whose worker was not
--- heard of go back first.
+-- heard of go back first. Idempotent for a question: it gives the same calls again, as far as they are still
+-- due to go back when they were.
 --
 -- ARGV[1]  how many
 -- ARGV[2]  for how many milliseconds
 -- ARGV[3]  who looks again when there are none: "number|channel", empty when it cannot be told
 -- ARGV[4]  after how many milliseconds it does so by itself
+-- ARGV[5]  which question this is
 -- returns  { in how many milliseconds to look again, at most the above; how many were waiting that
 --          have no arguments, or an id that is no UTF-8, and were removed; then for each call its id,
---          arguments, key, and how often it was tried and taken }
+--          arguments, key, and how often it was tried, taken and busy }
 local AT_ONCE = 100
 
 -- What UTF-8 has beside ASCII: the bytes from 128 to 191 follow others, not all of them in all places.
@@ -38,17 +40,43 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', number(now), 'L
 end
 
 local calls, strays = {}, 0
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(now), 'LIMIT', 0, ARGV[1])) do
+local lease_end = number(now + ARGV[2])
+
+local function tell(id, arguments, key)
+  local tried, taken, busy = count(id .. '#n', 0), count(id .. '#t', 0), count(id .. '#b', 0)
+  calls[#calls + 1] = { id, arguments, key or '', tried, taken, busy }
+end
+
+local function give(id)
   local arguments, key = unpack(redis.call('HMGET', KEYS[1], id, id .. '#k'))
-  if arguments and is_text(id) then
-    local tried, taken = count(id .. '#n', 1), count(id .. '#t', 1)
-    leave(id)
-    redis.call('ZADD', KEYS[3], number(now + ARGV[2]), id)
-    calls[#calls + 1] = { id, arguments, key or '', tried, taken }
-  else
-    leave(id)
+  leave(id)
+  if not arguments or not is_text(id) then
     forget(id)
     strays = strays + 1
+    return
+  end
+  count(id .. '#n', 1)
+  count(id .. '#t', 1)
+  redis.call('HSET', KEYS[1], id .. '#w', ARGV[5])
+  redis.call('ZADD', KEYS[3], lease_end, id)
+  tell(id, arguments, key)
+end
+
+local known = ARGV[1] ~= '0' and redis.call('ZSCORE', KEYS[7], ARGV[5])
+if known then
+  local of_then = number(known - KNOWN + ARGV[2])
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], of_then, of_then, 'LIMIT', 0, ARGV[1])) do
+    local question, arguments, key = unpack(redis.call('HMGET', KEYS[1], id .. '#w', id, id .. '#k'))
+    if question == ARGV[5] and arguments then
+      tell(id, arguments, key)
+    end
+  end
+else
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(now), 'LIMIT', 0, ARGV[1])) do
+    give(id)
+  end
+  if #calls > 0 then
+    know(ARGV[5])
   end
 end
 

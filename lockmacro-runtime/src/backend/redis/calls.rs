@@ -1,0 +1,231 @@
+//! Questions about the deferred calls of one function, each a call of a script on its server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+use tokio::task::JoinSet;
+
+use super::node::Patience;
+use super::script::{Script, jobs};
+use super::tries::Tries;
+use super::trouble::Trouble;
+use super::{Nodes, Redis, unexpected};
+use crate::defer::Job;
+use crate::error::LockError;
+use crate::key::LockKey;
+use crate::waiting::Waiter;
+
+/// What the keys of functions start with.
+pub(super) const CALLS: &str = "lm1:jobs:";
+/// How long a worker with nothing to do waits for news at most.
+const TICK: Duration = Duration::from_secs(2);
+/// The same when nobody can tell it.
+const TICK_UNHEARD: Duration = Duration::from_millis(250);
+
+/// The deferred calls on the server of some locks.
+#[derive(Debug, Clone)]
+pub(super) struct Calls(Arc<Redis>);
+
+/// Which calls are asked for. The same question again is answered by the same calls.
+#[derive(Debug, Clone)]
+pub(super) struct Question<'a> {
+    pub(super) id: &'a str,
+    pub(super) most: usize,
+    pub(super) lease: Duration,
+}
+
+impl Calls {
+    pub(super) fn new(redis: &Arc<Redis>) -> Self {
+        Self(Arc::clone(redis))
+    }
+
+    pub(super) fn patience(&self) -> Patience {
+        self.0.patience()
+    }
+
+    /// Patience that does not hold up others.
+    pub(super) fn brief(&self) -> Patience {
+        self.0.brief()
+    }
+
+    /// Calls a script until it is answered, or the manager's timeout is over.
+    pub(super) async fn ask(
+        &self,
+        script: &Script,
+        function: &str,
+        args: &[&str],
+    ) -> Result<Value, LockError> {
+        self.ask_for(script, function, args, self.0.patience()).await
+    }
+
+    /// The same with another patience.
+    async fn ask_for(
+        &self,
+        script: &Script,
+        function: &str,
+        args: &[&str],
+        patience: Patience,
+    ) -> Result<Value, LockError> {
+        let keys = [key_of(function)];
+        let mut tries = Tries::new(patience);
+        loop {
+            let trouble = match self.0.eval(script, &keys, args, tries.patience).await {
+                Ok(value) => return Ok(value),
+                Err(Trouble::Passing(passing)) => match tries.after(passing).await {
+                    Ok(()) => continue,
+                    Err(trouble) => trouble,
+                },
+                Err(trouble) => trouble,
+            };
+            let [key] = keys;
+            return Err(trouble.into_error(&key));
+        }
+    }
+
+    /// The same for an answer of yes or no.
+    pub(super) async fn whether(
+        &self,
+        script: &Script,
+        function: &str,
+        args: &[&str],
+    ) -> Result<bool, LockError> {
+        whether(&self.ask(script, function, args).await?)
+    }
+
+    /// One who hears of news of a function.
+    pub(super) fn join(&self, function: &str) -> Waiter {
+        let slot = self.0.nodes.slot_of(&key_of(function));
+        self.0.nodes.grants().waiters.join(slot, crate::token::chance() as u64)
+    }
+
+    /// In how long something of a function is due. Takes nothing. The waiter hears of news.
+    pub(super) async fn look(
+        &self,
+        function: &Arc<str>,
+        waiter: &Waiter,
+    ) -> Result<Duration, LockError> {
+        let nothing = Question { id: "", most: 0, lease: Duration::ZERO };
+        Ok(self.take(function, nothing, waiter, self.0.brief()).await?.1)
+    }
+
+    /// Takes calls of one function, and tells when to look again. The waiter hears of news.
+    pub(super) async fn take(
+        &self,
+        function: &Arc<str>,
+        question: Question<'_>,
+        waiter: &Waiter,
+        patience: Patience,
+    ) -> Result<(Vec<Job>, Duration), LockError> {
+        let heard = self.listen(waiter, patience).await?;
+        let tick = if heard { TICK } else { TICK_UNHEARD };
+        let idle = match heard {
+            true => format!("{}|{}", waiter.number, self.0.nodes.grants().channel(waiter.slot())),
+            false => String::new(),
+        };
+        let Question { id, most, lease } = question;
+        let args = [&*most.to_string(), &millis(lease), &idle, &millis(tick), id];
+        let reply = self.ask_for(&jobs::TAKE, function, &args, patience).await?;
+        let Value::Array(parts) = &reply else { return Err(strange(&reply)) };
+        let [Value::Int(again), Value::Int(strays), calls @ ..] = parts.as_slice() else {
+            return Err(strange(&reply));
+        };
+        if *strays > 0 {
+            tracing::error!(%function, strays, "what is no deferred call was removed: it had no arguments, or an id that is no text");
+        }
+        let calls = calls.iter().filter_map(|call| {
+            let [id, arguments, key, tried, taken, busy] = fields(call)?.try_into().ok()?;
+            let (attempt, taken) = (tried.parse().ok()?, taken.parse().ok()?);
+            let (function, busy) = (Arc::clone(function), busy.parse().ok()?);
+            Some(Job { function, id, arguments, key, attempt, busy, taken })
+        });
+        let again = Duration::from_millis(u64::try_from(*again).unwrap_or_default());
+        Ok((calls.collect(), again.min(tick)))
+    }
+
+    /// Those of some calls that are still the worker's, which has them for the whole of a lease then.
+    pub(super) async fn still_its(&self, taken: Vec<Job>, lease: Duration) -> Vec<Job> {
+        let mut keeping = JoinSet::new();
+        for (nth, job) in taken.into_iter().enumerate() {
+            let calls = self.clone();
+            keeping.spawn(async move {
+                // What is not known to be its own is left to its lease.
+                let kept = calls.keep(&job, lease, calls.0.brief()).await.unwrap_or(false);
+                kept.then_some((nth, job))
+            });
+        }
+        let mut kept = Vec::new();
+        while let Some(job) = keeping.join_next().await {
+            kept.extend(job.ok().flatten());
+        }
+        kept.sort_unstable_by_key(|(nth, _)| *nth);
+        kept.into_iter().map(|(_, job)| job).collect()
+    }
+
+    pub(super) async fn keep(
+        &self,
+        job: &Job,
+        lease: Duration,
+        patience: Patience,
+    ) -> Result<bool, LockError> {
+        let args = [&*job.id, &job.taken.to_string(), &millis(lease)];
+        whether(&self.ask_for(&jobs::KEEP, &job.function, &args, patience).await?)
+    }
+
+    /// Sees to it that news can be heard, where they can.
+    async fn listen(&self, waiter: &Waiter, patience: Patience) -> Result<bool, LockError> {
+        let listened = match &self.0.nodes {
+            Nodes::One(node) => node.listen(waiter.slot(), patience).await,
+            Nodes::Cluster(cluster) => match cluster.way(waiter.slot(), patience).await {
+                Ok(mut way) => loop {
+                    let node = way.node.clone();
+                    let listened = node.listen(waiter.slot(), patience).await;
+                    if let Some(listened) = way.follow(listened).await {
+                        break listened;
+                    }
+                },
+                Err(trouble) => Err(trouble),
+            },
+        };
+        match listened {
+            Ok(heard) => Ok(heard),
+            Err(Trouble::Passing(_)) => Ok(false),
+            Err(trouble) => Err(trouble.into_error(&LockKey::from("lm1:jobs"))),
+        }
+    }
+}
+
+fn whether(reply: &Value) -> Result<bool, LockError> {
+    match reply {
+        Value::Int(done @ (0 | 1)) => Ok(*done == 1),
+        other => Err(strange(other)),
+    }
+}
+
+fn key_of(function: &str) -> LockKey {
+    [CALLS, function].concat().into()
+}
+
+pub(super) fn millis(time: Duration) -> String {
+    time.as_millis().to_string()
+}
+
+pub(super) fn strange(reply: &Value) -> LockError {
+    unexpected(reply).into_error(&LockKey::from("lm1:jobs"))
+}
+
+pub(super) fn fields(reply: &Value) -> Option<Vec<String>> {
+    match reply {
+        Value::Array(fields) => fields.iter().map(text).collect(),
+        _ => None,
+    }
+}
+
+/// What is stored may be anything: what is no text is told as far as it is one.
+pub(super) fn text(reply: &Value) -> Option<String> {
+    match reply {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Value::Int(number) => Some(number.to_string()),
+        _ => None,
+    }
+}

@@ -1,0 +1,69 @@
+//! How a deferred call has ended.
+
+use std::any::Any;
+use std::fmt;
+
+use super::running::Running;
+
+/// What came of one try.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Done,
+    /// Its lock was busy: it was not tried.
+    Busy(String),
+    Failed(String),
+}
+
+impl Ended {
+    /// What came of a call that has returned.
+    pub(super) fn with(value: impl JobOutcome, running: &Running) -> Self {
+        let failure = value.failure();
+        match running.trouble() {
+            Some(trouble) => {
+                let error = failure.unwrap_or_else(|| trouble.to_string());
+                if trouble.is_busy() { Self::Busy(error) } else { Self::Failed(error) }
+            }
+            None => failure.map_or(Self::Done, Self::Failed),
+        }
+    }
+
+    /// What came of one that panicked, with its message if it has one.
+    pub(super) fn with_panic(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        Self::Failed(match text.or_else(|| panic.downcast_ref::<&str>().copied()) {
+            Some(text) => format!("it panicked: {text}"),
+            None => "it panicked".to_owned(),
+        })
+    }
+}
+
+/// What a deferred function returns: whether the call is done, or is to be tried again.
+///
+/// It is there for `()`, `Option<T>` and every `Result<T, E>` whose `E` can be displayed.
+#[diagnostic::on_unimplemented(
+    message = "a deferred call must be able to say whether it failed, and `{Self}` cannot",
+    note = "return `()`, `Option<T>`, or a `Result<T, E>` whose `E` implements `Display`",
+    note = "a type of your own can implement `lockmacro_runtime::defer::JobOutcome`"
+)]
+pub trait JobOutcome {
+    /// Why the call is to be tried again, or becomes a dead letter; `None` when it is done.
+    fn failure(self) -> Option<String>;
+}
+
+impl JobOutcome for () {
+    fn failure(self) -> Option<String> {
+        None
+    }
+}
+
+impl<T> JobOutcome for Option<T> {
+    fn failure(self) -> Option<String> {
+        None
+    }
+}
+
+impl<T, E: fmt::Display> JobOutcome for Result<T, E> {
+    fn failure(self) -> Option<String> {
+        self.err().map(|error| error.to_string())
+    }
+}

@@ -1,0 +1,174 @@
+//! Calls that find their lock busy once more: that is no failure.
+
+use std::future::pending;
+
+use lockmacro_runtime::defer::{Order, Settled};
+
+use super::*;
+
+/// As the attribute writes it: a body of a few milliseconds under `key`.
+fn locked(name: &str, key: &str, manager: &LockManager, calls: &Calls) -> DeferredFn<(u64,)> {
+    let again = (name.to_owned(), key.to_owned(), manager.clone(), calls.clone());
+    DeferredFn::new(name, (argument("number"),), move |(number,): (u64,)| {
+        let (name, key, manager, calls) = again.clone();
+        async move {
+            let lock = Lock::new(key.as_str()).ttl(LATER).manager(&manager);
+            match lock.acquire().await {
+                Ok(lock) => {
+                    let body = async {
+                        tokio::time::sleep(SOON / 4).await;
+                        calls.add(number);
+                        Ok(())
+                    };
+                    lock.run(body).await
+                }
+                Err(busy) => {
+                    let function = locked(&name, &key, &manager, &calls).manager(&manager);
+                    Err(function.later(busy, (number,)).await)
+                }
+            }
+        }
+    })
+    .delay(SOON)
+}
+
+async fn all_calls_of_one_key_are_done(backend: &Backend) {
+    const CALLS: u64 = 60;
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("hot"));
+    let other = manager(backend).await;
+    let key = backend.key("order:1");
+    // One failure would be enough to give it up.
+    let function = |locks| locked(&name, &key, locks, &calls).attempts(1);
+    let held = hold(&locks, &key).await;
+    for number in 0..CALLS {
+        let error = busy(&locks, &key).await;
+        let deferred = function(&locks).manager(&locks).later(error, (number,)).await;
+        assert!(matches!(deferred, LockError::Deferred { .. }), "{deferred}");
+    }
+    held.release().await.unwrap();
+    let working = [&locks, &other].map(|locks| tokio::spawn(worker(locks, &function(locks)).run()));
+    eventually("all are done", IN_TIME * 2, async || {
+        assert_eq!(count(&locks, &name, JobState::Dead).await, 0, "none has failed");
+        calls.all().len() as u64 == CALLS
+    })
+    .await;
+    nothing_is_left(&locks, &name).await;
+    assert_eq!(calls.all().len() as u64, CALLS, "each was run once");
+    for (locks, working) in [locks, other].into_iter().zip(working) {
+        locks.shutdown(IN_TIME).await.unwrap();
+        working.await.unwrap().unwrap();
+    }
+    forget(backend).await;
+}
+
+async fn a_call_that_is_busy_is_told_as_busy_and_not_as_tried(backend: &Backend) {
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("busy"));
+    let key = backend.key("order:1");
+    let function = locked(&name, &key, &locks, &calls).attempts(1);
+    let held = hold(&locks, &key).await;
+    let error = busy(&locks, &key).await;
+    function.clone().manager(&locks).later(error, (1,)).await;
+    let working = tokio::spawn(worker(&locks, &function).run());
+    eventually("it was busy again and again", IN_TIME, async || {
+        let deferrer = locks.deferrer();
+        let page = deferrer.list(name.as_str().into(), JobState::Waiting, 0, 1).await.unwrap();
+        page.jobs.first().is_some_and(|call| {
+            let error = call.error.as_deref().unwrap_or_default();
+            assert!(call.busy == 0 || error.contains("is locked by"), "{error}");
+            assert_eq!(call.attempts, 0);
+            call.busy >= 3
+        })
+    })
+    .await;
+    held.release().await.unwrap();
+    calls.become_so_many(1).await;
+    nothing_is_left(&locks, &name).await;
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    forget(backend).await;
+}
+
+/// A lock without an end is somebody's mistake, which a person has to see.
+async fn a_call_that_is_busy_for_ever_is_given_up_in_the_end(backend: &Backend) {
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("for-ever"));
+    let key = backend.key("order:1");
+    let function = locked(&name, &key, &locks, &calls).delay(LATER);
+    let held = hold(&locks, &key).await;
+    let error = busy(&locks, &key).await;
+    function.clone().delay(Duration::ZERO).manager(&locks).later(error, (1,)).await;
+    let deferrer = locks.deferrer();
+    // As if a worker had found it busy so often.
+    for _ in 0..1_000 {
+        let functions = vec![name.as_str().into()];
+        let order = Order { functions, most: 1, lease: LATER };
+        let mut taken = deferrer.take(order, Box::pin(pending())).await.unwrap();
+        let how = Settled::Busy { delay: Duration::ZERO, error: "held".to_owned() };
+        assert!(deferrer.settle(taken.pop().expect("one"), how).await.unwrap());
+    }
+    let working = tokio::spawn(worker(&locks, &function).run());
+    eventually("given up", IN_TIME, async || count(&locks, &name, JobState::Dead).await == 1).await;
+    let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
+    let error = page.jobs[0].error.as_deref().unwrap_or_default();
+    assert!(error.starts_with("it was busy 1000 times: ") && error.contains(&key), "{error}");
+    assert_eq!(deferrer.remove_dead(name.as_str().into(), 9).await, Ok(1));
+    held.release().await.unwrap();
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    forget(backend).await;
+}
+
+/// The locks of its body are given back before the call is.
+async fn a_call_that_a_stopped_worker_gives_back_is_not_busy(backend: &Backend) {
+    let (locks, name) = (manager(backend).await, name("rolling"));
+    let key = backend.key("order:1");
+    let begun = Arc::new(tokio::sync::Semaphore::new(0));
+    let function = |manager: &LockManager| {
+        let (manager, key, begun) = (manager.clone(), key.clone(), Arc::clone(&begun));
+        DeferredFn::new(&*name, (argument("number"),), move |(_,): (u64,)| {
+            let (manager, key, begun) = (manager.clone(), key.clone(), Arc::clone(&begun));
+            async move {
+                let lock = Lock::new(key).ttl(LATER).manager(&manager).acquire().await?;
+                lock.run(async {
+                    begun.add_permits(1);
+                    pending::<Result<(), LockError>>().await
+                })
+                .await
+            }
+        })
+        .delay(LATER)
+        .attempts(1)
+    };
+    put(&locks, &function(&locks).delay(Duration::ZERO), 1).await;
+    // Each time another process runs it, and is stopped while the next one waits for work.
+    let start = async || {
+        let locks = manager(backend).await;
+        let working = worker(&locks, &function(&locks)).grace(Duration::ZERO).run();
+        (locks.clone(), tokio::spawn(working))
+    };
+    let mut one = start().await;
+    for _ in 0..8 {
+        begun.acquire().await.unwrap().forget();
+        let next = start().await;
+        one.0.shutdown(IN_TIME).await.unwrap();
+        one.1.await.unwrap().unwrap();
+        one = next;
+    }
+    let again = async || {
+        assert_eq!(count(&locks, &name, JobState::Dead).await, 0, "it was busy");
+        begun.available_permits() == 1
+    };
+    eventually("it runs", IN_TIME, again).await;
+    one.0.shutdown(IN_TIME).await.unwrap();
+    one.1.await.unwrap().unwrap();
+    let page = locks.deferrer().list(name.as_str().into(), JobState::Waiting, 0, 1).await.unwrap();
+    assert_eq!((page.jobs[0].attempts, page.jobs[0].busy), (0, 0));
+    assert!(locks.deferrer().remove(name.into(), page.jobs[0].id.clone()).await.unwrap());
+    forget(backend).await;
+}
+
+lockmacro_tests::on_every_backend!(
+    a_call_that_a_stopped_worker_gives_back_is_not_busy,
+    a_call_that_is_busy_for_ever_is_given_up_in_the_end,
+    a_call_that_is_busy_is_told_as_busy_and_not_as_tried,
+    all_calls_of_one_key_are_done,
+);
