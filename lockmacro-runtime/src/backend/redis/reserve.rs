@@ -99,7 +99,7 @@ impl Node {
             answer = self.and_wait(&mut connection, text, replicated, patience.answer).await;
         }
         match &answer {
-            Err(Trouble::Passing(Passing { replace, .. })) => {
+            Err(Trouble::Passing(Passing { replace, unknown, .. })) if *replace || *unknown => {
                 // The others lead to the same server.
                 reserve.clear();
                 if *replace {
