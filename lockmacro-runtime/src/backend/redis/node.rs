@@ -226,6 +226,7 @@ impl Node {
         self.live().take();
         self.inner.connecting.forget();
         self.inner.reserve.clear();
+        self.inner.connector.disconnect();
     }
 
     /// What the connections to this server have in common.
