@@ -5,7 +5,6 @@ mod crowd;
 mod foreign;
 mod late;
 mod loading;
-mod log;
 mod network;
 mod outages;
 mod refusals;

@@ -1,9 +1,9 @@
 //! No token and no password in any log line or error, and no error that nobody is told.
 
 use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
-use lockmacro_tests::{Server, in_time};
+use lockmacro_tests::{Server, in_time, log};
 
-use crate::{KEY, LONG, Locked, TIMEOUT, lock, log, manager, ms};
+use crate::{KEY, LONG, Locked, TIMEOUT, lock, manager, ms};
 
 #[tokio::test]
 async fn no_log_line_shows_a_token_or_a_password() {

@@ -1,7 +1,7 @@
 //! Which servers make a Redlock.
 
 use lockmacro_runtime::{Lock, LockError, LockManager, LossCause};
-use lockmacro_tests::{Proxy, Server, eventually, in_time};
+use lockmacro_tests::{Proxy, Server, eventually, in_time, log};
 use tokio::time::timeout;
 
 use crate::{KEY, LONG, Nodes, SOON, connected, lock, ms, replies};
@@ -178,4 +178,25 @@ async fn a_user_without_the_right_to_ask_for_its_age_cannot_be_a_node() {
     let error = in_time(connecting).await.expect_err("no rights");
     let denied = |error: &Option<LockError>| matches!(error, Some(LockError::AccessDenied { .. }));
     assert!(replies(&error).iter().all(|reply| denied(&reply.error)), "{error}");
+}
+
+#[tokio::test]
+async fn a_node_that_is_lost_is_logged_and_again_when_it_is_back() {
+    log::start();
+    let mut nodes = Nodes::start(3);
+    let manager = nodes.manager().await;
+    nodes.are_known_to(&manager).await;
+    let port = nodes.0[2].port().to_string();
+    let told = async |words: &str| {
+        eventually(words, SOON * 2, async || {
+            let guard = lock(&manager).acquire().await.expect("two are enough");
+            guard.release().await.expect("released");
+            log::so_far().lines().any(|line| line.contains(words) && line.contains(&port))
+        })
+        .await;
+    };
+    nodes.0[2].kill();
+    told("WARN message=a node of a Redlock does not vote").await;
+    nodes.0[2].restart();
+    told("INFO message=a node of a Redlock votes again").await;
 }

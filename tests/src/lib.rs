@@ -7,6 +7,7 @@
 //! * [`Certificates`] – for servers that speak TLS
 //! * [`Proxy`] – a network that delays, loses and cuts, by order
 //! * [`Backend`] and [`on_every_backend!`] – one test body for `memory://` and for Redis
+//! * [`log`] – what this process logs
 //! * [`eventually`], [`drop_after_polls`] – bounded waiting, and a future that goes at its k-th poll
 //!
 //! The servers are started by our own code and not by `redis-test`, because that crate does not
@@ -18,6 +19,7 @@ mod backend;
 mod certificates;
 mod cluster;
 mod group;
+pub mod log;
 mod polls;
 mod port;
 mod proxy;

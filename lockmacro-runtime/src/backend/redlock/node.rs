@@ -65,6 +65,8 @@ struct Standing {
     /// It could not be reached, or was slow: until when it is not tried again, and why.
     quiet: Option<(Moment, Silence)>,
     pause: Duration,
+    /// Whether that was logged, which it is when the pauses are at their longest.
+    told: bool,
 }
 
 impl Nodes {
@@ -134,7 +136,7 @@ impl Nodes {
             self.known.heard[nth].note(asked);
         }
         if voted.is_ok() && node.fit.load(Ordering::Acquire) != connection {
-            self.standings()[nth].is_well();
+            self.standings()[nth].is_well(&self.names[nth]);
             node.fit.store(connection, Ordering::Release);
         }
         voted
@@ -178,7 +180,8 @@ impl Nodes {
     /// does answer.
     fn is_slow(&self, nth: usize) {
         self.all[nth].fit.store(0, Ordering::Release);
-        self.standings()[nth].rest(silent(Unavailability::Timeout, "asked".to_owned()));
+        let silence = silent(Unavailability::Timeout, "asked".to_owned());
+        self.standings()[nth].rest(&self.names[nth], silence);
     }
 
     /// The connection by which a node may vote; or why it may not.
@@ -197,23 +200,24 @@ impl Nodes {
         let asked = Moment::now();
         let introduced = node.redis.introduce().await;
         let mut standings = self.standings();
-        let who = introduced.inspect_err(|silence| standings[nth].rest(silence.clone()))?;
+        let name = &self.names[nth];
+        let who = introduced.inspect_err(|silence| standings[nth].rest(name, silence.clone()))?;
         let twin = |(other, known): (usize, &Standing)| {
             // It may have been there before it moved here.
             let is_live = self.all[other].redis.connection() == Some(known.connection);
             (other != nth && known.who.run_id == who.run_id && is_live).then_some(other)
         };
         if let Some(twin) = standings.iter().enumerate().find_map(twin) {
-            let error = Box::new(same(&self.names[nth], &self.names[twin]));
+            let error = Box::new(same(name, &self.names[twin]));
             let silence = Silence { error, unknown: false, passing: false };
-            standings[nth].rest(silence.clone());
+            standings[nth].rest(name, silence.clone());
             return Err(silence);
         }
         let standing = &mut standings[nth];
         standing.connection = who.connection;
         standing.who = self.recognise(nth, who.run_id, who.uptime);
         self.known.heard[nth].note(asked);
-        standing.is_well();
+        standing.is_well(name);
         drop(standings);
         self.standing_of(nth, who.connection).unwrap_or(Ok(who.connection))
     }
@@ -266,6 +270,7 @@ impl Nodes {
         match &mut known.quiet {
             Some((until, silence)) if now < *until => Err(silence.clone()),
             Some((until, _)) => {
+                known.pause = (known.pause * 2).min(PAUSES.1);
                 *until = now.after(known.pause);
                 Ok(())
             }
@@ -281,17 +286,21 @@ impl Nodes {
 
 impl Standing {
     /// Takes note that it could not be reached, or was slow.
-    fn rest(&mut self, silence: Silence) {
-        let now = Moment::now();
-        // Many callers may notice the same.
-        if self.quiet.as_ref().is_none_or(|(until, _)| *until <= now) {
-            self.pause = (self.pause * 2).clamp(PAUSES.0, PAUSES.1);
+    fn rest(&mut self, name: &str, silence: Silence) {
+        self.pause = self.pause.max(PAUSES.0);
+        if self.pause == PAUSES.1 && !self.told {
+            let error = &silence.error;
+            tracing::warn!(node = name, %error, "a node of a Redlock does not vote");
+            self.told = true;
         }
-        self.quiet = Some((now.after(self.pause), silence));
+        self.quiet = Some((Moment::now().after(self.pause), silence));
     }
 
-    fn is_well(&mut self) {
-        (self.quiet, self.pause) = (None, Duration::ZERO);
+    fn is_well(&mut self, name: &str) {
+        if self.told {
+            tracing::info!(node = name, "a node of a Redlock votes again");
+        }
+        (self.quiet, self.pause, self.told) = (None, Duration::ZERO, false);
     }
 }
 
