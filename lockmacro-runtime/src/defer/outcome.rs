@@ -66,6 +66,7 @@ impl<T> JobOutcome for Option<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T, E: fmt::Display> JobOutcome for Result<T, E> {
     fn failure(self) -> Option<String> {
         self.err().map(|error| error.to_string())
