@@ -114,6 +114,11 @@ async fn run(args: &Args) -> Result<bool, StartError> {
             "--php-like and --lose send commands of their own: set REDIS_URL to one server".into(),
         );
     }
+    if args.busy == Busy::Defer && url.as_deref().is_some_and(|url| url.starts_with("redlock")) {
+        return Err(
+            "a Redlock keeps no deferred calls: set REDIS_URL to another kind of server".into()
+        );
+    }
     let batch = Batch::read(&args.file)?;
     let shares = shares(&batch.requests, args.desks, args.php_like);
     let file = tempfile::NamedTempFile::new()?;

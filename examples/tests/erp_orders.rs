@@ -241,6 +241,11 @@ fn what_cannot_start_says_why_with_exit_code_2() {
     assert_eq!(foreign.code(), Some(2));
     assert!(foreign.err().contains("set REDIS_URL"), "{}", foreign.err());
 
+    let quorum = Some("redlock://a,b,c".to_owned());
+    let quorum = erp_orders_at(quorum, &["--busy", "defer"]);
+    assert_eq!(quorum.code(), Some(2));
+    assert!(quorum.err().contains("keeps no deferred calls"), "{}", quorum.err());
+
     let mut typo = Command::new(&*PROGRAM);
     let typo = Run(typo.env("REDIS_URL", "reds://127.0.0.1").output().unwrap());
     assert_eq!(typo.code(), Some(2), "a wrong address is not taken for none");

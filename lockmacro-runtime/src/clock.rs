@@ -1,6 +1,7 @@
 //! The clock on which leases are counted.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A moment on a clock that goes on while the machine sleeps, as the server's does.
@@ -41,6 +42,22 @@ impl Moment {
     /// Nanoseconds since the machine was started.
     pub(crate) fn nanos(self) -> u128 {
         self.0.as_nanos()
+    }
+}
+
+/// The last of several moments, to the microsecond, that threads share.
+#[derive(Debug, Default)]
+pub(crate) struct LastMoment(AtomicU64);
+
+impl LastMoment {
+    pub(crate) fn note(&self, moment: Moment) {
+        let micros = u64::try_from(moment.0.as_micros()).unwrap_or(u64::MAX);
+        self.0.fetch_max(micros, Ordering::Relaxed);
+    }
+
+    /// That of the machine's start when there was none.
+    pub(crate) fn get(&self) -> Moment {
+        Moment(Duration::from_micros(self.0.load(Ordering::Relaxed)))
     }
 }
 

@@ -283,7 +283,7 @@ impl LockError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unavailability {
-    /// It is over its `maxmemory` and takes no new keys.
+    /// It is over its `maxmemory` and takes no new keys until others have gone.
     #[error("out of memory")]
     OutOfMemory,
     /// It could not save its data to disk, and takes no writes until it can.

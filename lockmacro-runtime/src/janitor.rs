@@ -8,28 +8,19 @@ use std::pin::Pin;
 use std::sync::mpsc as std_mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use tokio::runtime;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
 
 use crate::backend::{Backend, Claim};
 use crate::blocking::blocked;
 use crate::census::Member;
+use crate::clearing::Clearing;
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
 use crate::held::Held;
 use crate::renewal::{Enrolled, Renewals};
-
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// Longest pause while the server cannot be asked.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// So many releases are under way at once; when a server comes back, it is not stormed.
-const AT_ONCE: usize = 256;
-/// So many locks wait to be cleared away at most; what comes on top is left to its ttl.
-const LEFTOVERS: usize = 50_000;
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Job = Box<dyn FnOnce(Arc<Backend>) -> Work + Send>;
@@ -41,8 +32,7 @@ pub(crate) struct Janitor {
     renewals: Arc<Renewals>,
     /// Whether the task that renews was started; there is one at most.
     renewing: Mutex<bool>,
-    leftovers: Arc<Semaphore>,
-    at_once: Arc<Semaphore>,
+    clearing: Arc<Clearing>,
 }
 
 impl Janitor {
@@ -53,8 +43,7 @@ impl Janitor {
             jobs: Mutex::new(None),
             renewals: Arc::default(),
             renewing: Mutex::new(false),
-            leftovers: Arc::new(Semaphore::new(LEFTOVERS)),
-            at_once: Arc::new(Semaphore::new(AT_ONCE)),
+            clearing: Arc::default(),
         }
     }
 
@@ -97,21 +86,18 @@ impl Janitor {
         Ok(())
     }
 
-    /// Releases a lock that nobody waits for, as often as it takes until its lease is over.
-    ///
-    /// While the claim is not settled, a request may still be on its way, and is waited for.
-    /// `member` leaves when the lock is given back.
+    /// Releases a lock that nobody waits for, see [`Clearing`]. `member` leaves when the lock is
+    /// given back.
     pub(crate) fn clear_away(&self, claim: Arc<Claim>, member: Member) {
         let told = Arc::clone(&claim);
         let key = told.listed();
-        let Ok(place) = Arc::clone(&self.leftovers).try_acquire_owned() else {
+        let Some(place) = self.clearing.enter() else {
             tracing::error!(%key, "too many dropped locks wait for the server: this one stays until its ttl is over");
             return;
         };
-        let at_once = Arc::clone(&self.at_once);
+        let clearing = Arc::clone(&self.clearing);
         let queued = self.run(move |backend| async move {
-            clear_away(backend, claim, member, &at_once).await;
-            drop(place);
+            clearing.clear_away(&backend, &claim, member, place).await;
         });
         if let Err(error) = queued {
             tracing::error!(%key, %error, "a dropped lock stays until its ttl is over");
@@ -197,52 +183,4 @@ async fn work(backend: Arc<Backend>, mut jobs: mpsc::UnboundedReceiver<Job>) {
     }
     // The manager is gone; what it left is still done, and every job has an end.
     while under_way.join_next().await.is_some() {}
-}
-
-async fn clear_away(backend: Arc<Backend>, claim: Arc<Claim>, member: Member, at_once: &Semaphore) {
-    let (started, lasts) = (Instant::now(), claim.lasts());
-    let mut member = Some(member);
-    let mut pause = FIRST_PAUSE;
-    loop {
-        let released = {
-            let _turn = at_once.acquire().await;
-            backend.release(&claim).await
-        };
-        match &released {
-            Ok(_) => {
-                drop(member.take());
-                if claim.is_settled() {
-                    return;
-                }
-                if claim.is_doubtful() {
-                    // A node of several has not answered, and may be back soon.
-                    pause = pause.min(LONGEST_PAUSE);
-                }
-                // A request that was given up may still be under way, in a network that was cut
-                // for a while. The later it arrives the longer it was kept, so the pauses grow.
-            }
-            Err(error) if is_final(error) => {
-                tracing::warn!(key = %claim.listed(), %error, "what was dropped is left to its ttl");
-                return;
-            }
-            Err(_) => pause = pause.min(LONGEST_PAUSE),
-        }
-        if started.elapsed() + pause > lasts {
-            if let Err(error) = released {
-                tracing::warn!(key = %claim.listed(), %error, "what was dropped was left to its ttl");
-            }
-            return;
-        }
-        sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
-        pause *= 3;
-    }
-}
-
-/// Whether a release that failed so would fail again.
-fn is_final(error: &LockError) -> bool {
-    match error {
-        LockError::Unavailable { reason, .. } => *reason == Unavailability::Protocol,
-        LockError::AccessDenied { .. } | LockError::Authentication { .. } => true,
-        _ => false,
-    }
 }

@@ -89,6 +89,7 @@ mod backend;
 mod blocking;
 mod builder;
 mod census;
+mod clearing;
 mod clock;
 #[cfg(feature = "defer")]
 pub mod defer;

@@ -102,7 +102,8 @@ pub(crate) struct Waiter {
 }
 
 impl Waiters {
-    /// One waiter more, for a key in `slot` of a cluster; elsewhere there is only one slot.
+    /// One waiter more, for a key in `slot`, which elsewhere than in a cluster just tells most keys
+    /// from each other.
     ///
     /// Its number is of the random bits of its token, so that a grant to another process is never
     /// taken for its own, and is another one when it waits again.

@@ -99,6 +99,22 @@ async fn a_server_that_misses_replicas_takes_no_locks() {
     works(&manager).await;
 }
 
+/// Also who does not wait asks again while there is time.
+#[tokio::test]
+async fn a_refusal_that_passes_in_time_is_told_to_nobody() {
+    let server = Server::start();
+    let manager = LockManager::builder().timeout(LONG).connect(&server.url()).await.expect("there");
+    let mut admin = server.admin();
+    for (code, name) in [("NOREPLICAS", "min-replicas-to-write"), ("OOM", "maxmemory")] {
+        admin.configure(name, "1");
+        let asked = tokio::spawn(lock(&manager).acquire());
+        eventually(code, LONG, || std::future::ready(admin.refused(code) > 2)).await;
+        admin.configure(name, "0");
+        let guard = asked.await.expect("no panic").expect("granted at last");
+        guard.release().await.expect("still held");
+    }
+}
+
 #[tokio::test]
 async fn a_release_that_misses_replicas_costs_no_value_and_is_made_up_for() {
     let server = Server::start();

@@ -20,6 +20,13 @@ fn is_young(error: &LockError) -> bool {
     matches!(&nodes[2].error, Some(LockError::Unavailable { reason, .. }) if *reason == restarted)
 }
 
+/// For how many seconds a server runs.
+fn uptime(server: &Server) -> u64 {
+    let info: String = server.admin().ask(&["INFO", "server"]);
+    let uptime = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+    uptime.expect("its age").parse().expect("a number")
+}
+
 /// Has the lock held by the first and the last of three nodes, starts the last one again with
 /// nothing in it, and asks for another. Tells what came of it, if the first was held all the time.
 async fn after_a_restart(
@@ -94,6 +101,37 @@ async fn young_nodes_say_when_they_will_vote_and_do() {
 }
 
 #[tokio::test]
+async fn who_does_not_wait_is_told_at_once_that_the_nodes_are_too_young() {
+    let nodes = Nodes::start(3);
+    let builder = LockManager::builder().timeout(SOON * 6).longest_ttl(LONG * 10);
+    let manager = connected(builder, nodes.urls()).await;
+    let start = Instant::now();
+    let error = Lock::new(KEY).ttl(LONG).manager(&manager).acquire().await.expect_err("too young");
+    // It would have asked for a minute.
+    assert!(is_young(&error) && start.elapsed() < SOON * 3, "{error} after {:?}", start.elapsed());
+}
+
+/// While it had nothing to lock all nodes were started again, long ago.
+#[tokio::test]
+async fn a_process_that_was_idle_takes_nodes_for_as_old_as_they_are() {
+    let (mut nodes, longest) = (Nodes::start(3), ms(2_000));
+    let idle = connected(LockManager::builder().longest_ttl(longest), nodes.urls()).await;
+    let lock = || Lock::new(KEY).ttl(ms(1_000)).manager(&idle);
+    let guard = lock().wait(SOON).acquire().await.expect("old enough in the end");
+    guard.release().await.expect("released");
+    nodes.0.iter_mut().for_each(Server::kill);
+    // Ages are told in whole seconds, off by one: so that they are surely started after that.
+    tokio::time::sleep(ms(2_100)).await;
+    nodes.0.iter_mut().for_each(Server::restart);
+    let old = || std::future::ready(nodes.0.iter().all(|server| uptime(server) >= 3));
+    eventually("they are old enough", SOON, old).await;
+    let start = Instant::now();
+    while let Err(error) = lock().wait(ms(1)).acquire().await {
+        assert!(!is_young(&error) && start.elapsed() < SOON, "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_ttl_above_the_longest_one_is_refused() {
     let nodes = Nodes::start(3);
     let builder = LockManager::builder().longest_ttl(ms(1_000));
@@ -120,11 +158,6 @@ async fn a_server_in_the_place_of_another_one_does_not_vote_until_all_locks_of_b
     let lock = || Lock::new(KEY).ttl(longest).manager(&manager);
     let guard = lock().wait(SOON).acquire().await.expect("old enough in the end");
     guard.release().await.expect("released");
-    let uptime = |server: &Server| {
-        let info: String = server.admin().ask(&["INFO", "server"]);
-        let uptime = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
-        uptime.expect("its age").parse::<u64>().expect("a number")
-    };
     let old = || std::future::ready(uptime(&nodes.0[3]) > 2);
     eventually("the other one is as old as any", SOON, old).await;
     let start = Instant::now();

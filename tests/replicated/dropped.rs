@@ -1,5 +1,6 @@
 //! Whatever is dropped, wherever it was, nothing stays behind.
 
+use futures::future::join_all;
 use lockmacro_tests::{Polled, drop_after_polls, with_replicas};
 use tokio::time::timeout;
 
@@ -65,4 +66,26 @@ async fn who_is_dropped_while_replicas_are_waited_for_leaves_nothing_and_takes_n
     }
     servers[1].resume();
     lock(&manager).acquire().await.expect("free").release().await.expect("held");
+}
+
+/// More of them than there are connections to wait by: some wait for one.
+#[tokio::test]
+async fn who_is_not_polled_any_more_takes_no_place_and_has_its_lock_when_it_is() {
+    let servers = with_replicas(1).await;
+    let manager = patient(&servers[0], 1, LONG).await;
+    servers[1].pause();
+    let each = (0..20).map(|nth| Lock::new(format!("order:{nth}")).ttl(LONG).manager(&manager));
+    let mut left_alone = Box::pin(join_all(each.map(Lock::acquire)));
+    tokio::select! {
+        answers = &mut left_alone => panic!("without a replica: {answers:?}"),
+        () = so_many_wait(&servers[0], 16) => {}
+    }
+    servers[1].resume();
+    let other = Lock::new("order:other").ttl(LONG).manager(&manager).acquire();
+    let other = timeout(SOON, other).await.expect("it has its turn").expect("free");
+    other.release().await.expect("held");
+    for answer in left_alone.await {
+        answer.expect("acknowledged").release().await.expect("held");
+    }
+    keeps_nothing(&servers[0]).await;
 }

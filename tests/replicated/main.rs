@@ -6,6 +6,7 @@ mod failover;
 mod held;
 mod settings;
 mod several;
+mod under_load;
 
 use std::time::Duration;
 

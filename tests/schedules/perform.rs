@@ -21,7 +21,7 @@ impl Schedule<'_> {
                 return Ok((Reply::Own(replies[0] == Value::Okay), look));
             }
             Event::Release { client, keep } => {
-                let Client { token, places, .. } = &self.world.clients[client];
+                let Client { token, places, process, .. } = &self.world.clients[client];
                 // Who never stood in line comes with less first.
                 if *places == 0 && keep == 0 {
                     let (replies, look) = self.store.call(Which::GiveBack, &[token], &[]);
@@ -30,8 +30,18 @@ impl Schedule<'_> {
                     }
                 }
                 let (keep, claim) = (keep.to_string(), CLAIM.to_string());
-                let args = [token.as_str(), &keep, &claim];
+                // A process that hears nothing has no connection, either.
+                let near = match self.world.reachable(client) {
+                    true => self.world.channel(*process),
+                    false => String::new(),
+                };
+                let args = [token.as_str(), &keep, &claim, &near];
+                let process = *process;
                 let (replies, look) = self.store.call(Which::Release, &args, &[]);
+                if let Value::BulkString(word) = &replies[0] {
+                    self.store.pass_on(process, word);
+                    return Ok((Reply::Own(true), look));
+                }
                 return Ok((Reply::Own(one(&replies[0])), look));
             }
             Event::Renew { client, ttl } => {

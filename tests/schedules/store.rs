@@ -93,7 +93,7 @@ impl Look {
     }
 }
 
-/// A grant that was pushed to a process.
+/// A grant that a process was told of, by a push or by an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Push {
     pub process: usize,
@@ -101,6 +101,15 @@ pub struct Push {
     pub fence: u64,
     pub at: u64,
     pub px: u64,
+}
+
+impl Push {
+    fn read(process: usize, grant: &[u8]) -> Push {
+        let grant = String::from_utf8_lossy(grant);
+        let part: Vec<u64> = grant.split('|').filter_map(|n| n.parse().ok()).collect();
+        let [number, fence, at, px] = part[..] else { panic!("a grant: {grant}") };
+        Push { process, number: number as usize, fence, at, px }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -114,6 +123,7 @@ pub enum Which {
 pub struct Store {
     connection: Connection,
     subscribers: Vec<Subscriber>,
+    passed_on: Vec<Push>,
     scripts: Scripts,
     hashes: [String; 4],
     // Last: the connections go before their server.
@@ -146,8 +156,9 @@ impl Store {
                 Subscriber { connection, pushes, channel: None }
             })
             .collect();
-        let hashes = Default::default();
-        let mut store = Store { connection, subscribers, scripts, hashes, _server: server };
+        let (passed_on, hashes) = Default::default();
+        let mut store =
+            Store { connection, subscribers, passed_on, scripts, hashes, _server: server };
         store.know(store.scripts.clone());
         store
     }
@@ -169,6 +180,7 @@ impl Store {
             self.barrier(process);
             while self.subscribers[process].pushes.try_recv().is_ok() {}
         }
+        self.passed_on.clear();
         let mut memory = redis::cmd("CONFIG");
         memory.arg("SET").arg("maxmemory").arg("0");
         let mut rights = redis::cmd("ACL");
@@ -240,13 +252,16 @@ impl Store {
             if let (PushKind::Message, [_, Value::BulkString(grant)]) =
                 (push.kind, push.data.as_slice())
             {
-                let grant = String::from_utf8_lossy(grant);
-                let part: Vec<u64> = grant.split('|').filter_map(|n| n.parse().ok()).collect();
-                let [number, fence, at, px] = part[..] else { panic!("a grant: {grant}") };
-                pushes.push(Push { process, number: number as usize, fence, at, px });
+                pushes.push(Push::read(process, grant));
             }
         }
+        pushes.extend(self.passed_on.extract_if(.., |push| push.process == process));
         pushes
+    }
+
+    /// What a process is told by the answer to a release of its own.
+    pub fn pass_on(&mut self, process: usize, word: &[u8]) {
+        self.passed_on.push(Push::read(process, word));
     }
 
     fn barrier(&mut self, process: usize) {

@@ -80,6 +80,14 @@ impl Admin {
         calls
     }
 
+    /// How often the server has refused something with this code.
+    pub fn refused(&mut self, code: &str) -> u64 {
+        let errors: String = self.ask(&["INFO", "errorstats"]);
+        let name = format!("errorstat_{code}:count=");
+        let count = errors.lines().find_map(|line| line.strip_prefix(&name));
+        count.map_or(0, |count| count.parse().expect("a number of errors"))
+    }
+
     /// Starts counting calls again.
     pub fn forget_calls(&mut self) {
         self.ask::<()>(&["CONFIG", "RESETSTAT"]);

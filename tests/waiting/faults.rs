@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
-use lockmacro_tests::{Admin, Fault, Proxy, Server};
+use lockmacro_tests::{Admin, Fault, Proxy, Server, eventually};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -77,7 +77,7 @@ async fn a_waiter_whose_subscription_is_killed_hears_of_its_grant_again() {
         let channels: Vec<String> = admin.ask(&["PUBSUB", "CHANNELS"]);
         std::future::ready(channels.len() == 1)
     };
-    lockmacro_tests::eventually("it subscribes again by itself", SOON, subscribed).await;
+    eventually("it subscribes again by itself", SOON, subscribed).await;
     // And asks again, so that nothing in between was missed.
     tokio::time::sleep(ms(30)).await;
     guard.release().await.expect("still held");
@@ -196,7 +196,7 @@ async fn a_question_whose_answer_is_lost_takes_one_place() {
         proxy.on_next("EVALSHA", fault);
         let waiter = tokio::spawn(waiting(&theirs, KEY).acquire());
         let done = || std::future::ready(proxy.orders_are_done());
-        lockmacro_tests::eventually("the fault has happened", SOON, done).await;
+        eventually("the fault has happened", SOON, done).await;
         line.reaches(1).await;
         let next = line.join(waiting(&ours, KEY).acquire()).await;
         guard.release().await.expect("still held");
@@ -288,4 +288,73 @@ async fn many_futures_that_are_not_polled_delay_nobody_else() {
     }
     served(SOON, lock(&manager, KEY).acquire()).await;
     drop(idle);
+}
+
+/// Has a waiter in line asked again by a server that refuses it with `code`, until it does not.
+async fn a_waiter_outlasts(code: &str, server: Server, refuse: &[[&str; 2]], accept: &[[&str; 2]]) {
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let mut admin = server.admin();
+    let guard = lock(&ours, KEY).acquire().await.expect("free");
+    let mut waiter = Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+    for [name, value] in refuse {
+        admin.configure(name, value);
+    }
+    if code == "MISCONF" {
+        admin.ask::<()>(&["BGSAVE"]);
+        let failed = || {
+            let info: String = admin.ask(&["INFO", "persistence"]);
+            std::future::ready(info.contains("rdb_last_bgsave_status:err"))
+        };
+        eventually("it could not save", LONG, failed).await;
+    }
+    // It asks at once when it may have missed something.
+    admin.ask::<redis::Value>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    let refused =
+        async { eventually(code, LONG, || std::future::ready(admin.refused(code) > 2)).await };
+    tokio::select! {
+        answer = &mut waiter => panic!("{code}: {answer:?}"),
+        () = refused => {}
+    }
+    for [name, value] in accept {
+        admin.configure(name, value);
+    }
+    guard.release().await.expect("still held");
+    served(LONG, waiter).await;
+}
+
+#[tokio::test]
+async fn a_waiter_outlasts_a_server_that_misses_replicas() {
+    let replicas = |count| [["min-replicas-to-write", count]];
+    a_waiter_outlasts("NOREPLICAS", Server::start(), &replicas("1"), &replicas("0")).await;
+}
+
+#[tokio::test]
+async fn a_waiter_outlasts_a_server_that_cannot_save() {
+    let server = Server::with(&["--enable-protected-configs", "yes"]);
+    // Nobody can write there.
+    let refuse = [["dir", "/proc"], ["save", "3600 1"]];
+    a_waiter_outlasts("MISCONF", server, &refuse, &[["save", ""]]).await;
+}
+
+#[tokio::test]
+async fn a_waiter_outlasts_a_server_with_too_many_clients() {
+    let server = Server::start();
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let mut admin = server.admin();
+    let guard = lock(&ours, KEY).acquire().await.expect("free");
+    let mut waiter = Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+    admin.configure("maxclients", "1");
+    admin.ask::<redis::Value>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    let rejected = || {
+        let stats: String = admin.ask(&["INFO", "stats"]);
+        let count = stats.lines().find_map(|line| line.strip_prefix("rejected_connections:"));
+        std::future::ready(count.is_some_and(|count| count.parse::<u64>().unwrap() > 2))
+    };
+    tokio::select! {
+        answer = &mut waiter => panic!("{answer:?}"),
+        () = async { eventually("it is let in no more", LONG, rejected).await } => {}
+    }
+    admin.configure("maxclients", "100");
+    guard.release().await.expect("still held");
+    served(LONG, waiter).await;
 }

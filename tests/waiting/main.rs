@@ -12,6 +12,7 @@ mod full;
 mod holders;
 mod late;
 mod line;
+mod near;
 mod order;
 mod outcomes;
 mod replicas;

@@ -1,16 +1,17 @@
 //! One of the processes that contend: it reads orders and writes what became of each.
 
 use std::io::{BufWriter, Write, stdin, stdout};
+use std::mem::take;
 use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::thread::sleep;
 use std::time::Duration;
 
 use clap::Parser;
-use futures::future::try_join_all;
 use futures::poll;
 use lockmacro_runtime::{Lock, LockError, LockManager};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::{spawn_blocking, unconstrained};
 use tokio::time::{Instant, timeout_at};
 
@@ -60,25 +61,60 @@ impl Clients {
         let before = cpu();
         let limit = Instant::now() + order.shape.limit();
         let (all_asked, told) = watch::channel(order.shape != Shape::Line);
-        let (mut ended, mut running) = (Vec::new(), Vec::new());
+        let (ended, all) = Ended::new();
         for number in 0..order.tasks {
             let who =
                 Who { clients: self.clone(), order: order.clone(), told: told.clone(), number };
             let mut task = Box::pin(who.contend(limit));
             // The first poll is the question, so that they ask one after another.
             match poll!(pin!(unconstrained(task.as_mut()))) {
-                Poll::Ready(turns) => ended.push(turns?),
-                Poll::Pending => running.push(tokio::spawn(task)),
+                Poll::Ready(turns) => ended.note(turns),
+                Poll::Pending => {
+                    let ended = ended.clone();
+                    tokio::spawn(async move { ended.note(task.await) });
+                }
             }
             if order.shape == Shape::Line {
                 sleep(STEP);
             }
         }
         all_asked.send_replace(true);
-        for turns in try_join_all(running).await? {
-            ended.push(turns?);
+        drop(ended);
+        let turns: Result<Vec<_>, Failure> = all.await?.into_iter().collect();
+        Ok((turns?.concat(), cpu() - before))
+    }
+}
+
+/// What became of everybody, told when the last one has ended: to tell of each would wake a thread for
+/// each, and the processors are what they contend for.
+#[derive(Clone)]
+struct Ended(Arc<Everybody>);
+
+type Turns = Result<Vec<Turn>, Failure>;
+
+struct Everybody {
+    turns: Mutex<Vec<Turns>>,
+    all: Option<oneshot::Sender<Vec<Turns>>>,
+}
+
+impl Ended {
+    fn new() -> (Self, oneshot::Receiver<Vec<Turns>>) {
+        let (all, told) = oneshot::channel();
+        (Self(Arc::new(Everybody { turns: Mutex::default(), all: Some(all) })), told)
+    }
+
+    fn note(&self, turns: Turns) {
+        self.0.turns.lock().unwrap_or_else(PoisonError::into_inner).push(turns);
+    }
+}
+
+impl Drop for Everybody {
+    fn drop(&mut self) {
+        let turns = take(self.turns.get_mut().unwrap_or_else(PoisonError::into_inner));
+        if let Some(all) = self.all.take() {
+            // Who waits for it may have failed.
+            let _ = all.send(turns);
         }
-        Ok((ended.concat(), cpu() - before))
     }
 }
 
@@ -93,7 +129,7 @@ struct Who {
 
 impl Who {
     /// Wants the lock until it is enough.
-    async fn contend(mut self, limit: Instant) -> Result<Vec<Turn>, Failure> {
+    async fn contend(mut self, limit: Instant) -> Turns {
         let until = self.order.start + u64::try_from(self.order.shape.lasts().as_nanos())?;
         let mut turns = Vec::new();
         loop {

@@ -186,6 +186,11 @@ impl Memory {
         if all { Released::Held } else { Released::NotHeld }
     }
 
+    #[cfg(test)]
+    pub(crate) fn holds_nothing(&self) -> bool {
+        self.store().held.is_empty()
+    }
+
     fn store(&self) -> MutexGuard<'_, Store> {
         // Nothing that runs under this mutex leaves the map half changed.
         self.store.lock().unwrap_or_else(PoisonError::into_inner)

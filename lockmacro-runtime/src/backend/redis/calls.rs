@@ -14,6 +14,7 @@ use super::{Nodes, Redis, unexpected};
 use crate::defer::Job;
 use crate::error::LockError;
 use crate::key::LockKey;
+use crate::side::slot;
 use crate::waiting::Waiter;
 
 /// What the keys of functions start with.
@@ -95,7 +96,7 @@ impl Calls {
 
     /// One who hears of news of a function.
     pub(super) fn join(&self, function: &str) -> Waiter {
-        let slot = self.0.nodes.slot_of(&key_of(function));
+        let slot = slot(key_of(function).as_str());
         self.0.nodes.grants().waiters.join(slot, crate::token::chance() as u64)
     }
 

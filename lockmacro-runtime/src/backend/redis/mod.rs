@@ -22,6 +22,7 @@ mod many;
 mod map;
 mod node;
 mod nodes;
+mod own;
 mod replicated;
 mod reply;
 mod reserve;
@@ -47,11 +48,10 @@ use self::node::Patience;
 use self::nodes::Nodes;
 pub(crate) use self::replicated::{Replicated, not_replicated};
 use self::reply::{Reply, answer, fence, unexpected};
-use self::script::{ACQUIRE, FREE, GIVE_BACK, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
+use self::script::{ACQUIRE, Script};
 use self::tries::Tries;
 use self::trouble::{Passing, Trouble};
-use super::parts::held_all;
-use super::{Answer, Asked, Claim, Failed, Grant, Line, Released};
+use super::{Answer, Claim, Failed, Grant, Line};
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
 use crate::fence::Fences;
@@ -65,8 +65,6 @@ pub(crate) use vote::{Silence, Vote};
 const TRIES: u32 = 4;
 /// [`CLAIM`](crate::waiting::CLAIM) as the scripts take it.
 const CLAIM_MS: &str = "5000";
-/// How long the answer to a renewal is waited for at least.
-const RENEWAL_MIN: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Redis {
@@ -175,109 +173,6 @@ impl Redis {
         }
     }
 
-    pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
-        let keep = claim.keep();
-        if claim.several.is_empty() && claim.wait.is_none() && keep.is_zero() {
-            let args = [claim.token.expose()];
-            match self.own(&GIVE_BACK, claim, &args, self.brief()).await {
-                Ok((Own::Awaited, _)) => {}
-                Err(error) if is_split(&error) => {}
-                answer => return answer.map(released),
-            }
-        }
-        // Boxed, as it mostly is not needed.
-        Box::pin(self.hand_over(claim, keep)).await
-    }
-
-    /// Gives a lock back, and hands it to who waits.
-    async fn hand_over(&self, claim: &Claim, keep: Duration) -> Result<Released, LockError> {
-        let keep = keep.as_millis().to_string();
-        let args = [claim.token.expose(), &keep, CLAIM_MS];
-        let script = if claim.several.is_empty() { &RELEASE } else { &RELEASE_EACH };
-        let answer = match self.own(script, claim, &args, self.brief()).await {
-            Err(error) if is_split(&error) && keep == "0" => {
-                // What is not held may still stand in line, and then is not done with.
-                if self.free(claim).await { Ok((Own::Held, false)) } else { Err(error) }
-            }
-            answer => answer,
-        };
-        answer.map(released)
-    }
-
-    pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
-        // A lease that runs out has no time to find out twice that a connection is dead.
-        self.lengthen(claim, ttl, true).await
-    }
-
-    /// Has a lock kept for as long as its holder believes in it, if it is still its own.
-    pub(crate) async fn confirm(&self, claim: &Claim, left: Duration) -> Result<bool, LockError> {
-        // Nothing runs out, and a crowd of these must not end connections.
-        self.lengthen(claim, left, false).await
-    }
-
-    async fn lengthen(
-        &self,
-        claim: &Claim,
-        ttl: Duration,
-        strict: bool,
-    ) -> Result<bool, LockError> {
-        let brief = self.brief();
-        let answer = (ttl.max(claim.ttl) / 10).max(RENEWAL_MIN).min(brief.answer);
-        let patience = Patience { answer, strict, ..brief };
-        let args = [claim.token.expose(), &ttl.as_millis().to_string()];
-        let script = if claim.several.is_empty() { &RENEW } else { &RENEW_EACH };
-        match self.own(script, claim, &args, patience).await {
-            Err(error) if is_split(&error) && !claim.several.is_empty() => {
-                let parts = claim.each();
-                held_all(parts.iter().map(|part| -> Asked<'_, _> {
-                    let own = self.own(&RENEW, part, &args, patience);
-                    Box::pin(async { Ok(own.await?.0 == Own::Held) })
-                }))
-                .await
-            }
-            own => Ok(own?.0 == Own::Held),
-        }
-    }
-
-    /// Gives locks back without a look at their lines; tells whether all of them were held.
-    async fn free(&self, claim: &Claim) -> bool {
-        let mut held = true;
-        for part in claim.each() {
-            let args = [claim.token.expose()];
-            held &= matches!(self.own(&FREE, &part, &args, self.brief()).await, Ok((Own::Held, _)));
-        }
-        held
-    }
-
-    /// Calls a script that does something to a lock if it is still the token's own. Tells whether
-    /// it was, and whether an earlier call that may have been applied had no answer.
-    async fn own(
-        &self,
-        script: &Script,
-        claim: &Claim,
-        args: &[&str],
-        patience: Patience,
-    ) -> Result<(Own, bool), LockError> {
-        let mut reply = self.eval(script, claim.keys(), args, patience).await;
-        let mut resent = false;
-        // A renewal is sent again only while it is wanted, which is for its table to say.
-        if let Err(Trouble::Passing(Passing { replace: true, unknown, .. })) = reply
-            && !patience.strict
-        {
-            resent = unknown;
-            reply = self.eval(script, claim.keys(), args, patience).await;
-        }
-        match reply {
-            Ok(Value::Int(0)) => Ok((Own::NotHeld, resent)),
-            Ok(Value::Int(1)) => Ok((Own::Held, resent)),
-            Ok(Value::Int(2)) => Ok((Own::Awaited, resent)),
-            Ok(other) => Err(unexpected(&other).into_error(&claim.key)),
-            // Whatever is there now, it is not ours.
-            Err(Trouble::NotALock) => Ok((Own::NotHeld, resent)),
-            Err(trouble) => Err(trouble.into_error(&claim.key)),
-        }
-    }
-
     /// One round: the plain SET while nothing of this token was ever sent, then the script, which
     /// knows the token again. A fence takes the script from the start.
     async fn ask(&self, claim: &Claim, first: bool, patience: Patience) -> Result<Reply, Trouble> {
@@ -341,28 +236,4 @@ impl Redis {
     fn brief(&self) -> Patience {
         Patience::new(self.answer(), self.answer())
     }
-}
-
-/// What a script found of a lock that it does something to if it is the token's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Own {
-    Held,
-    NotHeld,
-    /// It is held, and others wait for it; nothing was done.
-    Awaited,
-}
-
-/// What a release found, and perhaps another one before it.
-fn released((own, resent): (Own, bool)) -> Released {
-    match own {
-        Own::Held => Released::Held,
-        // The first one may have found it.
-        Own::NotHeld | Own::Awaited if resent => Released::Unconfirmed,
-        Own::NotHeld | Own::Awaited => Released::NotHeld,
-    }
-}
-
-/// Whether keys of one lock are at different nodes, because their slot is being moved.
-fn is_split(error: &LockError) -> bool {
-    matches!(error, LockError::Unavailable { detail, .. } if trouble::is_split(detail))
 }

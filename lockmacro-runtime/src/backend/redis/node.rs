@@ -212,6 +212,15 @@ impl Node {
         self.live().as_ref().map(|live| live.channels.number)
     }
 
+    /// Passes on what an answer by this connection has for one who waits; tells whether it could.
+    pub(super) fn hear(&self, connection: u64, word: &[u8]) -> bool {
+        let channels = self.live().as_ref().map(|live| Arc::clone(&live.channels));
+        channels.filter(|channels| channels.number == connection).is_some_and(|channels| {
+            channels.hear(word);
+            true
+        })
+    }
+
     /// Ends the connection; the next call makes a new one.
     pub(super) fn disconnect(&self) {
         self.live().take();

@@ -14,7 +14,6 @@ use super::script::Script;
 use super::trouble::Trouble;
 use crate::error::LockError;
 use crate::key::LockKey;
-use crate::side::slot;
 
 #[derive(Debug)]
 pub(super) enum Nodes {
@@ -91,14 +90,6 @@ impl Nodes {
         match self {
             Nodes::One(node) => node.grants(),
             Nodes::Cluster(cluster) => cluster.grants(),
-        }
-    }
-
-    /// The slot of a key; without a cluster there is only one.
-    pub(super) fn slot_of(&self, key: &LockKey) -> u16 {
-        match self {
-            Nodes::One(_) => 0,
-            Nodes::Cluster(_) => slot(key.as_str()),
         }
     }
 

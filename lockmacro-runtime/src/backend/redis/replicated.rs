@@ -6,14 +6,16 @@ use redis::Value;
 use tokio::time::Instant;
 
 use super::node::Patience;
+use super::own::RENEWAL_MIN;
 use super::script::{RENEW, RENEW_EACH};
 use super::tries::Tries;
 use super::trouble::Trouble;
 use super::url::{duration, invalid};
-use super::{Nodes, RENEWAL_MIN, Redis, unexpected};
+use super::{Nodes, Redis, unexpected};
 use crate::backend::parts::held_all;
 use crate::backend::{Asked, Claim};
 use crate::error::LockError;
+use crate::side::slot;
 
 /// How long replicas are waited for when nothing is said about it.
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -146,7 +148,7 @@ impl Redis {
             }
             Nodes::Cluster(cluster) => cluster,
         };
-        let mut way = cluster.way(self.nodes.slot_of(&claim.key), patience).await?;
+        let mut way = cluster.way(slot(claim.key.as_str()), patience).await?;
         loop {
             let node = way.node.clone();
             let reply = node.eval_acknowledged(script, keys, args, replicated, patience).await;

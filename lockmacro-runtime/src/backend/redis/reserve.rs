@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Pipeline, Value};
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio::time::{timeout, timeout_at};
 
 use super::connection::Connection;
@@ -46,9 +47,30 @@ impl Node {
     /// Calls a script that writes, and waits for replicas to acknowledge that; gives the script's
     /// reply, and how many have.
     ///
+    /// A task does it, which ends with its caller: one that nobody polls must not keep a place, nor
+    /// be given one, while others wait for it.
+    pub(super) async fn eval_acknowledged(
+        &self,
+        script: &'static Script,
+        keys: &[LockKey],
+        args: &[&str],
+        replicated: Replicated,
+        patience: Patience,
+    ) -> Result<(Value, u32), Trouble> {
+        let (node, keys) = (self.clone(), keys.to_vec());
+        let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let args: Vec<_> = args.iter().map(String::as_str).collect();
+            node.eval_in_its_place(script, &keys, &args, replicated, patience).await
+        });
+        let ended = || Err(Trouble::Passing(Passing::timeout("the runtime has ended", true)));
+        task.join_next().await.and_then(Result::ok).unwrap_or_else(ended)
+    }
+
     /// WAIT is for the last write of its own connection. A connection goes back for the next call
     /// only when this one was answered: one whose caller is dropped may still be waiting.
-    pub(super) async fn eval_acknowledged(
+    async fn eval_in_its_place(
         &self,
         script: &Script,
         keys: &[LockKey],
@@ -77,7 +99,7 @@ impl Node {
             answer = self.and_wait(&mut connection, text, replicated, patience.answer).await;
         }
         match &answer {
-            Err(Trouble::Passing(Passing { replace, .. })) => {
+            Err(Trouble::Passing(Passing { replace, unknown, .. })) if *replace || *unknown => {
                 // The others lead to the same server.
                 reserve.clear();
                 if *replace {

@@ -11,11 +11,14 @@ use crate::error::Unavailability;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+/// The same for who waits long: a crowd of them is not to ask more often than it does in line.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 pub(super) struct Tries {
     pub(super) patience: Patience,
     /// An earlier call may have been applied.
     pub(super) unknown: bool,
+    began: Instant,
     pause: Duration,
     /// The last of what told most: silence at the end tells less than a server's words before it.
     told: Option<Passing>,
@@ -23,7 +26,8 @@ pub(super) struct Tries {
 
 impl Tries {
     pub(super) fn new(patience: Patience) -> Self {
-        Self { patience, unknown: false, pause: Duration::ZERO, told: None }
+        let (began, pause) = (Instant::now(), Duration::ZERO);
+        Self { patience, unknown: false, began, pause, told: None }
     }
 
     /// Waits before the next try, or gives what to tell the caller when there is no time for one.
@@ -37,9 +41,10 @@ impl Tries {
             self.told = Some(trouble);
         }
         sleep(self.pause).await;
-        // Twice as much each time, and not the same to everybody.
-        let longest = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-        self.pause = longest.mul_f64(0.75 + fastrand::f64() / 4.0);
+        // Twice as much each time, and not the same to everybody; after long a tenth of that.
+        let longest = (self.began.elapsed() / 10).clamp(LONGEST_PAUSE, LONGEST_WAIT);
+        let pause = (self.pause * 2).clamp(FIRST_PAUSE, longest);
+        self.pause = pause.mul_f64(0.75 + fastrand::f64() / 4.0);
         Ok(())
     }
 }

@@ -83,6 +83,9 @@ impl Trouble {
                 unavailable(Unavailability::ClusterDown, detail)
             }
             Trouble::Final(error) => error,
+            Trouble::Passing(Passing { detail, .. }) if is_full(&detail) => {
+                LockError::ConnectionLimit { detail }
+            }
             Trouble::Passing(Passing { reason, detail, .. }) => {
                 LockError::Unavailable { reason, detail }
             }
@@ -118,9 +121,18 @@ fn without_arguments(text: &str) -> String {
 
 /// What a server that takes no more clients says to every new one, whatever it asks.
 pub(super) fn full(words: &str) -> Option<Trouble> {
-    let detail = words.to_owned();
-    let full = words.contains("max number of clients");
-    full.then_some(Trouble::Final(LockError::ConnectionLimit { detail }))
+    is_full(words).then(|| {
+        Trouble::Passing(Passing {
+            reason: Unavailability::Refused,
+            detail: words.to_owned(),
+            unknown: false,
+            replace: true,
+        })
+    })
+}
+
+fn is_full(words: &str) -> bool {
+    words.contains("max number of clients")
 }
 
 fn unavailable(reason: Unavailability, detail: impl Into<String>) -> LockError {
@@ -168,7 +180,7 @@ impl From<RedisError> for Trouble {
 fn of_reply(code: &str, text: &str) -> Trouble {
     let text = without_arguments(text);
     let inner = (code == "ERR" && text.contains("Error running script")).then(|| {
-        ["WRONGTYPE", "READONLY", "OOM", "NOREPLICAS", "NOPERM", "MASTERDOWN"]
+        ["WRONGTYPE", "READONLY", "OOM", "NOREPLICAS", "MISCONF", "NOPERM", "MASTERDOWN"]
             .into_iter()
             .find(|inner| text.contains(inner))
     });
@@ -181,9 +193,10 @@ fn of_reply(code: &str, text: &str) -> Trouble {
         "NOSCRIPT" => Trouble::NoScript,
         "WRONGTYPE" => Trouble::NotALock,
         "CROSSSLOT" => Trouble::CrossSlot,
-        "OOM" => Trouble::Final(unavailable(Unavailability::OutOfMemory, detail)),
-        "NOREPLICAS" => Trouble::Final(unavailable(Unavailability::NotEnoughReplicas, detail)),
-        "MISCONF" => Trouble::Final(unavailable(Unavailability::NotSaving, detail)),
+        // These take writes again as soon as others leave room, a replica is back, or data is saved.
+        "OOM" => passing(Unavailability::OutOfMemory, false),
+        "NOREPLICAS" => passing(Unavailability::NotEnoughReplicas, false),
+        "MISCONF" => passing(Unavailability::NotSaving, false),
         "NOAUTH" | "WRONGPASS" => Trouble::Final(LockError::Authentication { detail }),
         "NOPERM" => Trouble::Final(LockError::AccessDenied { detail }),
         // A new connection may find the primary, where a name stands for it.
@@ -251,6 +264,7 @@ mod tests {
             "WRONGTYPE",
             "OOM",
             "NOREPLICAS",
+            "MISCONF",
             "NOAUTH",
             "WRONGPASS",
             "NOPERM",

@@ -59,7 +59,11 @@ impl Redlock {
             let (again, left) = match &failure {
                 // Nobody has it while several split the nodes between them.
                 Failure::Busy(Holder { split, left, .. }) => (waits || *split, *left),
-                Failure::Fault { passing, .. } => (*passing, None),
+                Failure::Fault { passing, .. } => {
+                    let young = self.nodes.vote_in(majority(self.count()));
+                    let in_time = until.is_none_or(|until| Instant::now() + young <= until);
+                    (*passing && in_time, None)
+                }
             };
             if over || !again {
                 let resent = !claim.is_settled();
@@ -196,6 +200,11 @@ impl Redlock {
         }
         let error = no_quorum(&self.nodes.names, errors.into_iter());
         Err(Failure::Fault { error, passing: true })
+    }
+
+    /// How long a majority took to answer of late.
+    pub(super) fn usual_round_trip(&self) -> Duration {
+        Duration::from_micros(self.round_trip.load(Ordering::Relaxed))
     }
 
     /// Takes note of how long a majority took to answer.

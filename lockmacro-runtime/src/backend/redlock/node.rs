@@ -13,7 +13,7 @@ use super::names::same;
 use super::replaced;
 use crate::backend::Claim;
 use crate::backend::redis::{Redis, Silence, Vote};
-use crate::clock::Moment;
+use crate::clock::{LastMoment, Moment};
 use crate::error::{LockError, Unavailability};
 
 /// How long a node that could not be reached, or was slow, is left in peace: at first, and at most.
@@ -29,7 +29,14 @@ pub(super) struct Nodes {
     pub(super) restart: Duration,
     standings: Mutex<Box<[Standing]>>,
     /// The same for the connections of all threads.
-    known: Arc<Mutex<Box<[Known]>>>,
+    known: Arc<Shared>,
+}
+
+/// What is known of the nodes, whichever connection has told it.
+struct Shared {
+    servers: Mutex<Box<[Known]>>,
+    /// When the server that is known answered last: not before that moment, at least.
+    heard: Box<[LastMoment]>,
 }
 
 /// The server that was seen last under a node's name.
@@ -60,15 +67,16 @@ struct Standing {
 
 impl Nodes {
     pub(super) fn new(redis: Vec<Redis>, names: Arc<[String]>, restart: Duration) -> Self {
-        let known = Arc::new(Mutex::new(vec![Known::default(); redis.len()].into()));
-        Self::with(redis, names, restart, known)
+        let servers = Mutex::new(vec![Known::default(); redis.len()].into());
+        let heard = redis.iter().map(|_| LastMoment::default()).collect();
+        Self::with(redis, names, restart, Arc::new(Shared { servers, heard }))
     }
 
     fn with(
         redis: Vec<Redis>,
         names: Arc<[String]>,
         restart: Duration,
-        known: Arc<Mutex<Box<[Known]>>>,
+        known: Arc<Shared>,
     ) -> Self {
         let standings = Mutex::new(vec![Standing::default(); redis.len()].into());
         let node = |redis| Node { redis, fit: AtomicU64::new(0) };
@@ -94,7 +102,7 @@ impl Nodes {
             Withheld::Late => silent(Unavailability::TooSlow, "not asked any more".to_owned()),
             Withheld::Doubtful => silent(Unavailability::Timeout, "giving back".to_owned()),
         })?;
-        let node = &self.all[nth];
+        let (node, asked) = (&self.all[nth], Moment::now());
         let mut voting = pin!(node.redis.vote(&paper));
         let voted = match timeout(within, &mut voting).await {
             Ok(voted) => voted,
@@ -116,6 +124,9 @@ impl Nodes {
                 return Err(silent(Unavailability::Timeout, "giving back".to_owned()));
             }
             _ => {}
+        }
+        if voted.is_ok() {
+            self.known.heard[nth].note(asked);
         }
         if voted.is_ok() && node.fit.load(Ordering::Acquire) != connection {
             self.standings()[nth].is_well();
@@ -141,10 +152,13 @@ impl Nodes {
         {
             return Err(*silence.error);
         }
-        let connection = node.redis.connection();
+        let (connection, asked) = (node.redis.connection(), Moment::now());
         let held = node.redis.renew(&paper, ttl).await?;
         if held && (connection.is_none() || node.redis.connection() != connection) {
             return Err(replaced());
+        }
+        if held {
+            self.known.heard[nth].note(asked);
         }
         Ok(held)
     }
@@ -175,6 +189,7 @@ impl Nodes {
         if let Some(known) = connection.and_then(|connection| self.standing_of(nth, connection)) {
             return known;
         }
+        let asked = Moment::now();
         let introduced = node.redis.introduce().await;
         let mut standings = self.standings();
         let who = introduced.inspect_err(|silence| standings[nth].rest(silence.clone()))?;
@@ -192,6 +207,7 @@ impl Nodes {
         let standing = &mut standings[nth];
         standing.connection = who.connection;
         standing.who = self.recognise(nth, who.run_id, who.uptime);
+        self.known.heard[nth].note(asked);
         standing.is_well();
         drop(standings);
         self.standing_of(nth, who.connection).unwrap_or(Ok(who.connection))
@@ -200,16 +216,28 @@ impl Nodes {
     /// What is known of the server under a node's name, which has said who and how old it is.
     fn recognise(&self, nth: usize, run_id: String, uptime: Duration) -> Known {
         // Nothing that runs under this mutex can panic: every node has its place.
-        let known = &mut self.known.lock().unwrap_or_else(PoisonError::into_inner)[nth];
+        let known = &mut self.known.servers.lock().unwrap_or_else(PoisonError::into_inner)[nth];
         if known.run_id != run_id {
-            // Up to a second older than it says, and never younger. The age of another server than
-            // before does not tell what it has missed: it may be a replica in its place.
-            let age = if known.run_id.is_empty() { uptime } else { Duration::ZERO };
+            // Up to a second younger than it says, or older. The age of one that was there while another
+            // one was does not tell what it has missed: it may be a replica in its place.
+            let unheard = Moment::now().since(self.known.heard[nth].get());
+            let is_later = uptime + AGE_STEP <= unheard;
+            let age = if known.run_id.is_empty() || is_later { uptime } else { Duration::ZERO };
             let left = (self.restart + AGE_STEP).saturating_sub(age);
             let votes_from = Moment::now().after(left);
             *known = Known { run_id, votes_from: (!self.restart.is_zero()).then_some(votes_from) };
         }
         known.clone()
+    }
+
+    /// In how long so many nodes may vote, as far as they have said.
+    pub(super) fn vote_in(&self, majority: usize) -> Duration {
+        let now = Moment::now();
+        let left = |known: &Standing| known.who.votes_from.map(|from| from.since(now));
+        let mut left: Vec<_> =
+            self.standings().iter().map(|known| left(known).unwrap_or_default()).collect();
+        left.sort_unstable();
+        left.get(majority - 1).copied().unwrap_or_default()
     }
 
     /// Whether a node may vote by a connection, if it has said by it who it is.

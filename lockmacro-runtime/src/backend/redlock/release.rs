@@ -15,6 +15,8 @@ use crate::error::LockError;
 
 /// Who is slower than that to answer that a token is gone is left to the background.
 const BRIEF: Duration = Duration::from_millis(50);
+/// The same when a majority has answered, at least; and in round trips.
+const MORE: (Duration, u32) = (Duration::from_millis(2), 4);
 
 impl Redlock {
     /// Takes the token in use away from all nodes, and earlier ones where they may still be; tells what
@@ -33,7 +35,8 @@ impl Redlock {
                 self.release_at(nth, claim, ballot).await
             })
         }));
-        let brief = Instant::now() + BRIEF;
+        let more = self.usual_round_trip().saturating_mul(MORE.1).clamp(MORE.0, BRIEF);
+        let brief = Instant::now() + more;
         loop {
             let next = match count.told() {
                 None => Ok(round.next().await),

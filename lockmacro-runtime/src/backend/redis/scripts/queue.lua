@@ -17,7 +17,7 @@ local function now_us()
 end
 
 local function micros(number)
-  return string.format('%.0f', number)
+  return string.format('%d', number)
 end
 
 -- A number larger than every earlier one of this lock: the server's time keeps it so when the last
@@ -44,9 +44,13 @@ local function is_in_a_slot(channel)
   return string.sub(channel, 1, 5) == 'lm1:{'
 end
 
--- Tells a waiter that it has the lock for `px` milliseconds from now on; with none, to ask again.
-local function tell(id, channel, fence, px)
-  local word = id .. '|' .. fence .. '|' .. micros(now_us()) .. '|' .. px
+-- What a waiter is told: that it has the lock for `px` milliseconds from now on; with none, to ask
+-- again.
+local function word_for(id, fence, px)
+  return id .. '|' .. fence .. '|' .. micros(now_us()) .. '|' .. px
+end
+
+local function tell(channel, word)
   return redis.pcall(is_in_a_slot(channel) and 'SPUBLISH' or 'PUBLISH', channel, word)
 end
 
@@ -61,9 +65,10 @@ end
 
 -- Hands the lock to who has waited longest and still lives, for at most `claim` milliseconds until
 -- that one has confirmed it; returns its token. nil when nobody waits, false when too many dead ones
--- were in front. `caller` needs no message: it gets the answer.
+-- were in front. `caller` needs no message: it gets the answer. Nor does who listens to `near`: what
+-- it is to be told is returned as well, for the caller to pass on.
 local dead = 0
-local function promote(claim, caller)
+local function promote(claim, caller, near)
   while dead < DEAD_AT_ONCE do
     local head = redis.call('ZPOPMIN', KEYS[2])[1]
     if not head then
@@ -75,15 +80,19 @@ local function promote(claim, caller)
       return head
     end
     if deadline and tonumber(deadline) * 1000 > now_us() then
-      if probe == '0' or is_heard(channel) then
-        local px = math.min(tonumber(ttl), tonumber(claim))
+      if channel == near or probe == '0' or is_heard(channel) then
+        local px = tonumber(ttl) < tonumber(claim) and ttl or claim
         local fence = fenced == '1' and next_fence() or '0'
         redis.call('SET', KEYS[1], head, 'PX', px)
-        tell(id, channel, fence, px)
+        local word = word_for(id, fence, px)
+        if channel == near then
+          return head, word
+        end
+        tell(channel, word)
         return head
       end
       -- Dead, and the next is asked; or listening elsewhere, and to ask again.
-      tell(id, channel, '0', 0)
+      tell(channel, word_for(id, '0', 0))
     end
     dead = dead + 1
   end

@@ -4,16 +4,18 @@
 -- ARGV[1]  the token
 -- ARGV[2]  how long the key is to stay all the same, in milliseconds; 0 for not at all
 -- ARGV[3]  for how long a lock is handed over until it is confirmed, in milliseconds
--- returns  1 when the lock was held by the token, else 0
+-- ARGV[4]  the channel of the caller's own process, whose waiters it tells by itself; may be missing
+-- returns  1 when the lock was held by the token, or the word for one of those waiters; else 0
 if not held then
   leave(ARGV[1])
   return 0
 end
 if ARGV[2] == '0' then
-  if not promote(ARGV[3]) then
+  local head, word = promote(ARGV[3], nil, ARGV[4])
+  if not head then
     redis.call('DEL', KEYS[1])
   end
-  return 1
+  return word or 1
 end
 -- The label stays, the token does not: a renewal that is still under way finds nothing to renew.
 local kept = string.gsub(ARGV[1], '[^/]+$', string.rep('0', 32))
@@ -26,7 +28,7 @@ local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
 if head then
   local _, _, _, _, id, channel = record_of(head)
   if id then
-    tell(id, channel, '0', 0)
+    tell(channel, word_for(id, '0', 0))
   end
 end
 return 1
