@@ -19,10 +19,19 @@ pub struct Bare {
 }
 
 impl Bare {
+    /// With a time limit for each answer, as the library has by default; here it is never reached.
     pub async fn connect(url: &str) -> Result<Self, Failure> {
-        let patient = AsyncConnectionConfig::new().set_response_timeout(None);
-        let client = client(url)?;
-        let connection = client.get_multiplexed_async_connection_with_config(&patient).await?;
+        Self::with(url, Some(Duration::from_secs(20))).await
+    }
+
+    /// Waits for an answer for ever.
+    pub async fn without_limit(url: &str) -> Result<Self, Failure> {
+        Self::with(url, None).await
+    }
+
+    async fn with(url: &str, limit: Option<Duration>) -> Result<Self, Failure> {
+        let config = AsyncConnectionConfig::new().set_response_timeout(limit);
+        let connection = client(url)?.get_multiplexed_async_connection_with_config(&config).await?;
         Ok(Self { connection, release: Script::new(RELEASE) })
     }
 

@@ -2,7 +2,9 @@
 //! `rslock`.
 //!
 //! All kinds run on one server, in turn within every round, so that a machine that becomes slower
-//! or faster does so for all of them; the ratios are made within a round.
+//! or faster does so for all of them; the ratios are made within a round. A task by itself has them in
+//! turn every fifty pairs: a processor that falls asleep between two questions does so for each kind.
+//! The bare commands have a time limit, as the library gives them by default, and once they have none.
 
 use std::time::{Duration, Instant};
 
@@ -15,11 +17,13 @@ use crate::bare::{self, Bare};
 use crate::measure::{Spread, cpu, server_cpu};
 
 const TTL: Duration = Duration::from_secs(30);
-/// Pairs of one kind in one round.
-const PAIRS_ALONE: u32 = 1_000;
+/// Pairs of one kind in one round: in a task by itself, of which so many are in turn,
+const PAIRS_ALONE: usize = 1_000;
+const IN_TURN: usize = 50;
+/// and in many tasks.
 const PAIRS_TOGETHER: u32 = 16_384;
-/// How many tasks ask at once.
-const TASKS: [u32; 4] = [1, 64, 256, 1_024];
+/// How many tasks ask at once, beside one by itself.
+const TASKS: [u32; 3] = [64, 256, 1_024];
 /// As long as one of ours.
 const TOKEN: &str = "bare/0123456789abcdef0123456789abcdef";
 
@@ -27,13 +31,15 @@ const TOKEN: &str = "bare/0123456789abcdef0123456789abcdef";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Bare,
+    Unlimited,
     Fixed,
     Renewed,
     Rslock,
 }
 
-const KINDS: [(Kind, &str); 4] = [
+const KINDS: [(Kind, &str); 5] = [
     (Kind::Bare, "bare commands"),
+    (Kind::Unlimited, "no time limit"),
     (Kind::Fixed, "Lock::run, ttl"),
     (Kind::Renewed, "Lock::run, renewed"),
     (Kind::Rslock, "rslock"),
@@ -42,23 +48,25 @@ const KINDS: [(Kind, &str); 4] = [
 #[derive(Clone)]
 struct Clients {
     bare: Bare,
+    unlimited: Bare,
     locks: LockManager,
     rslock: rslock::LockManager,
 }
 
 impl Clients {
     async fn connect(url: &str) -> Result<Self, Failure> {
-        let bare = Bare::connect(url).await?;
+        let (bare, unlimited) = (Bare::connect(url).await?, Bare::without_limit(url).await?);
         let locks = LockManager::builder().timeout(Duration::from_secs(20)).connect(url).await?;
         let rslock = rslock::LockManager::from_clients(vec![bare::client(url)?]);
-        Ok(Self { bare, locks, rslock })
+        Ok(Self { bare, unlimited, locks, rslock })
     }
 
     async fn pair(&mut self, kind: Kind, key: &str) -> Result<(), Failure> {
         let lock = match kind {
-            Kind::Bare => {
-                let granted = self.bare.set(key, TOKEN, TTL).await?;
-                let released = self.bare.release(key, TOKEN).await?;
+            Kind::Bare | Kind::Unlimited => {
+                let bare = if kind == Kind::Bare { &mut self.bare } else { &mut self.unlimited };
+                let granted = bare.set(key, TOKEN, TTL).await?;
+                let released = bare.release(key, TOKEN).await?;
                 let done = (granted && released).then_some(());
                 return done.ok_or_else(|| "the bare lock was not free".into());
             }
@@ -73,9 +81,26 @@ impl Clients {
         Ok(lock.manager(&self.locks).run(async { Ok::<_, LockError>(()) }).await?)
     }
 
+    /// What a pair of each kind takes in a task by itself, in microseconds.
+    async fn alone(mut self) -> Result<[f64; KINDS.len()], Failure> {
+        let mut times: [Vec<f64>; KINDS.len()] = Default::default();
+        for nth in 0..PAIRS_ALONE / IN_TURN {
+            for turn in 0..KINDS.len() {
+                // Everybody is first once in a while.
+                let which = (turn + nth) % KINDS.len();
+                for _ in 0..IN_TURN {
+                    let start = Instant::now();
+                    self.pair(KINDS[which].0, "bench:0").await?;
+                    times[which].push(start.elapsed().as_secs_f64() * 1e6);
+                }
+            }
+        }
+        Ok(times.map(|times| Spread::of(times).median))
+    }
+
     /// Does all pairs with as many tasks as are asked for, each with a key of its own.
     async fn round(&self, kind: Kind, tasks: u32, admin: &mut Admin) -> Result<Sample, Failure> {
-        let pairs = if tasks == 1 { PAIRS_ALONE } else { PAIRS_TOGETHER };
+        let pairs = PAIRS_TOGETHER;
         let (start, client, server) = (Instant::now(), cpu(), server_cpu(admin));
         let tasks = (0..tasks).map(|task| {
             let mut clients = self.clone();
@@ -119,8 +144,23 @@ pub async fn run(server: &Server, rounds: u32) -> Result<(), Failure> {
     let (clients, mut admin) = (Clients::connect(&server.url()).await?, server.admin());
     println!("Pairs of acquire and release on free keys, {rounds} rounds; medians, with quartiles");
     println!("of the ratios to the bare commands (SET NX PX and EVALSHA on one connection)\n");
+    let mut alone = Vec::new();
+    for round in 0..=rounds {
+        let times = tokio::spawn(clients.clone().alone()).await??;
+        // The first round only warms up.
+        alone.extend((round > 0).then_some(times));
+    }
     println!(
-        "{:>5}  {:19}{:>9}{:>9}{:>8}{:>8}  {:21}{:21}{:21}{:21}",
+        "One task, the kinds in turn every {IN_TURN} pairs:\n\n{:19}{:>9}  × µs/pair",
+        "", "µs/pair"
+    );
+    for (which, (_, name)) in KINDS.iter().enumerate() {
+        let median = Spread::of(alone.iter().map(|times| times[which])).median;
+        let ratio = Spread::of(alone.iter().map(|times| times[which] / times[0]));
+        println!("{name:19}{median:9.1}  {ratio}");
+    }
+    println!(
+        "\n{:>5}  {:19}{:>9}{:>9}{:>8}{:>8}  {:21}{:21}{:21}{:21}",
         "tasks",
         "",
         "pairs/s",

@@ -4,3 +4,9 @@
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
+
+/// And those of the attribute's documentation, whose own crate would have to build the runtime once
+/// more for them: what a crate of macros depends on is built for itself.
+#[cfg(doctest)]
+#[doc = include_str!("../../lockmacro/src/attribute.md")]
+pub struct Attribute;

@@ -17,8 +17,8 @@ use crate::loss::Lost;
 ///
 /// fn status(error: &LockError) -> u16 {
 ///     match error {
-///         LockError::Busy { .. } => 423,
-///         LockError::Unavailable { .. } => 503,
+///         _ if error.is_busy() => 423,
+///         LockError::Unavailable { .. } | LockError::NoQuorum { .. } => 503,
 ///         _ => 500,
 ///     }
 /// }

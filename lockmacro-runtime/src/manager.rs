@@ -155,14 +155,14 @@ impl LockManager {
     ///
     /// # Errors
     /// [`LockError::ShutdownTimeout`] when locks are still held then. They end with their bodies,
-    /// or by their leases.
+    /// or by their leases. [`LockError::NoRuntime`] outside of tokio, and then nothing is done.
     ///
     /// # Cancellation
     /// Dropping the future leaves the manager closed, and what it would have waited for goes on.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
+        inside_runtime()?;
         self.0.closed.store(true, Ordering::SeqCst);
         self.0.closing.notify_waiters();
-        inside_runtime()?;
         let empty = self::timeout(timeout, self.0.census.empty()).await;
         let held = self.0.census.count();
         if empty.is_err() && held > 0 {

@@ -19,11 +19,12 @@ fn a_crate_outside_of_the_workspace_locks_functions_of_every_shape() {
     assert_eq!(server.admin().keys(), Vec::<String>::new(), "left behind");
 }
 
-/// Builds the crate in a directory that is kept, so that only the first build takes a minute.
+/// Builds the crate in a directory that is kept, beside what the workspace has built.
 fn build() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let repository = here.parent().expect("the package is inside of the workspace");
-    let outside = Path::new(env!("CARGO_TARGET_TMPDIR")).join("outside");
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (outside, target) = (kept.join("outside"), kept.parent().expect("cargo's own directory"));
     let write = |name: &str, text: &str| {
         let file = outside.join(name);
         std::fs::create_dir_all(file.parent().expect("a directory")).expect("made");
@@ -41,20 +42,20 @@ fn build() -> PathBuf {
     {
         write("Cargo.lock", &lock);
     }
-    let offline = cargo_build(&outside, &["--offline"]);
+    let offline = cargo_build(&outside, target, &["--offline"]);
     if let Err(first) = offline {
-        let online = cargo_build(&outside, &[]);
+        let online = cargo_build(&outside, target, &[]);
         online.unwrap_or_else(|second| panic!("offline: {first}\nonline: {second}"));
     }
-    outside.join("target/debug/outside")
+    target.join("debug/outside")
 }
 
-fn cargo_build(outside: &Path, more: &[&str]) -> Result<(), String> {
+fn cargo_build(outside: &Path, target: &Path, more: &[&str]) -> Result<(), String> {
     let output = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--manifest-path"])
         .arg(outside.join("Cargo.toml"))
         .arg("--target-dir")
-        .arg(outside.join("target"))
+        .arg(target)
         .args(more)
         // What cargo tells a test about its own package is not meant for another one.
         .env_remove("CARGO_TARGET_DIR")

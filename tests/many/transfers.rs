@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
-use lockmacro_tests::Backend;
+use lockmacro_tests::{Backend, in_time};
 
 use crate::{LONG, Locked, everywhere, many};
 
 everywhere!(opposite_transfers_keep_the_balance_and_do_not_deadlock);
 
-const ROUNDS: u32 = 10_000;
 const TASKS: u32 = 8;
 const OPENING: i64 = 1_000;
 
@@ -31,6 +30,19 @@ impl Account {
 }
 
 async fn opposite_transfers_keep_the_balance_and_do_not_deadlock(backend: &Backend) {
+    transfer(backend, 1_000).await;
+}
+
+/// With threads, where the most can go wrong.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_opposite_transfers_keep_the_balance_and_do_not_deadlock() {
+    for backend in [Backend::memory(), Backend::redis()] {
+        in_time(transfer(&backend, 10_000)).await;
+        backend.keeps_nothing().await;
+    }
+}
+
+async fn transfer(backend: &Backend, rounds: u32) {
     let keys = [backend.key("account:1"), backend.key("account:2")];
     let accounts = Arc::new([Account::default(), Account::default()]);
     for account in accounts.iter() {
@@ -44,7 +56,7 @@ async fn opposite_transfers_keep_the_balance_and_do_not_deadlock(backend: &Backe
         let (from, to) = if nth % 2 == 0 { (0, 1) } else { (1, 0) };
         let (keys, accounts, done) = (keys.clone(), Arc::clone(&accounts), Arc::clone(&done));
         tasks.push(tokio::spawn(async move {
-            for cents in 0..ROUNDS / TASKS {
+            for cents in 0..rounds / TASKS {
                 let cents = i64::from(cents);
                 let lock = many(&manager, [&keys[from], &keys[to]]).wait(LONG);
                 let booked = lock.run(async {
@@ -60,7 +72,7 @@ async fn opposite_transfers_keep_the_balance_and_do_not_deadlock(backend: &Backe
     for task in tasks {
         task.await.expect("a task");
     }
-    assert_eq!(done.load(Ordering::SeqCst), ROUNDS);
+    assert_eq!(done.load(Ordering::SeqCst), rounds);
     // Each direction has moved the same.
     let cents = accounts.each_ref().map(|account| account.cents.load(Ordering::SeqCst));
     assert_eq!(cents, [OPENING, OPENING]);

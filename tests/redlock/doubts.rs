@@ -3,7 +3,7 @@
 use std::future::{Ready, ready};
 
 use lockmacro_runtime::{Lock, LockManager};
-use lockmacro_tests::{Admin, Fault, Proxy, eventually, in_time};
+use lockmacro_tests::{Admin, Fault, Polled, Proxy, drop_after_polls, eventually, in_time};
 
 use crate::{KEY, LONG, Nodes, SOON, behind_a_proxy, connected, lock, ms};
 
@@ -127,4 +127,48 @@ async fn of_several_keys_a_token_that_arrives_late_is_given_back() {
         let only_theirs = || ready(admin.keys() == ["order:8"]);
         eventually("nothing is left behind", SOON * 2, only_theirs).await;
     }
+}
+
+/// It was withdrawn, and comes once more: as it would if the request had been held up on its way.
+#[tokio::test]
+async fn a_token_of_old_is_recognised_and_withdrawn_again() {
+    let (nodes, proxy, manager) = behind_a_proxy().await;
+    nodes.hold(&[0, 1], "somebody else's");
+    let mut last = nodes.0[2].admin();
+    last.forget_calls();
+    proxy.on_next("SET", Fault::LoseReply);
+    let waiting = tokio::spawn(lock(&manager).wait(LONG).acquire());
+    let mut token = None;
+    let has_it = || {
+        token = last.get(KEY);
+        ready(token.is_some())
+    };
+    eventually("it has the first token", SOON, has_it).await;
+    let token = token.expect("it has one");
+    // It is not asked with another one before it has said that the first is gone.
+    eventually("it is asked again", SOON * 2, || is_asked(&mut last, 2)).await;
+    last.ask::<()>(&["SET", KEY, &token, "PX", "60000"]);
+    // The first stays taken: it is not granted without the last.
+    nodes.free(&[1]);
+    let guard = tokio::time::timeout(SOON * 3, waiting).await.expect("long before that token ends");
+    guard.expect("no panic").expect("two of three are free").release().await.expect("released");
+    nodes.free(&[0]);
+    nodes.keep_nothing().await;
+}
+
+#[tokio::test]
+async fn an_acquire_of_several_keys_dropped_at_any_point_is_done_with() {
+    let nodes = Nodes::start(3);
+    let manager = nodes.manager().await;
+    nodes.are_known_to(&manager).await;
+    for polls in 0..200 {
+        let several = Lock::many([KEY, "order:43"]).ttl(LONG).manager(&manager);
+        if let Polled::Completed(granted) = drop_after_polls(several.acquire(), polls).await {
+            granted.expect("free").release().await.expect("released");
+            // Nobody goes on to release what is gone.
+            return manager.shutdown(SOON * 2).await.expect("nothing is left to release");
+        }
+        nodes.keep_nothing().await;
+    }
+    panic!("it never completed");
 }

@@ -131,3 +131,22 @@ async fn who_waits_for_more_keys_than_there_is_time_for_is_told_that_it_is_over(
     assert!(matches!(error, LockError::TimedOut { .. }), "{error}");
     nodes.keep_nothing().await;
 }
+
+/// What is too slow for a short ttl is not for a long one.
+#[tokio::test]
+async fn who_has_little_time_keeps_no_nodes_from_others() {
+    let nodes = Nodes::start(3);
+    let proxies: Vec<_> = nodes.0.iter().map(|server| Proxy::to(server.port())).collect();
+    let urls = proxies.iter().map(Proxy::url).collect();
+    let builder = LockManager::builder().durable().timeout(SOON * 4).node_timeout(SOON);
+    let manager = connected(builder, urls).await;
+    nodes.are_known_to(&manager).await;
+    proxies.iter().for_each(|proxy| proxy.delay(ms(1_000)));
+    // A tenth of its ttl is long over then, and no node has answered.
+    let short = Lock::new("order:41").ttl(ms(50)).manager(&manager).acquire();
+    assert!(tokio::time::timeout(ms(300), short).await.is_err());
+    let long = lock(&manager).wait(ms(1)).acquire().await;
+    long.expect("the nodes are asked").release().await.expect("released");
+    proxies.iter().for_each(|proxy| proxy.delay(ms(0)));
+    nodes.keep_nothing().await;
+}

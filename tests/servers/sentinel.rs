@@ -167,6 +167,42 @@ async fn sentinels_that_disagree_one_to_one_are_not_believed() {
     timeout(SOON, patient).await.expect("in time").expect("no panic").expect("they agree");
 }
 
+#[tokio::test]
+async fn sentinels_are_asked_again_and_again_by_one_connection() {
+    let group = Group::alone(Server::start(), "", &[]);
+    let locks = manager(&group).await;
+    let held = lock(&locks).acquire().await.expect("free");
+    let mut admin = group.sentinels[0].admin();
+    let mut counted = || {
+        let info: String = admin.ask(&["INFO", "stats"]);
+        let count = |name| info.lines().find_map(|line| line.strip_prefix(name));
+        let number = |name| count(name).and_then(|count| count.parse::<u64>().ok());
+        let connections = number("total_connections_received:").expect("its connections");
+        (connections, number("total_commands_processed:").expect("its commands"))
+    };
+    let (mut asked, (_, before)) = (0, counted());
+    let mut so_often = |often: u64| {
+        asked += 1;
+        let (connections, commands) = counted();
+        (commands - before >= asked + often).then_some(connections)
+    };
+    // The first question may be asked by a connection of its own.
+    let mut connections = None;
+    eventually("it is asked while a lock is held", SOON, || {
+        connections = so_often(6);
+        std::future::ready(connections.is_some())
+    })
+    .await;
+    let mut later = None;
+    eventually("it is asked on and on", SOON, || {
+        later = so_often(9);
+        std::future::ready(later.is_some())
+    })
+    .await;
+    assert_eq!(later, connections);
+    held.release().await.expect("held");
+}
+
 /// One body that must be the only one; leaves however it ends.
 struct Inside<'a>(&'a AtomicUsize);
 

@@ -18,7 +18,7 @@ where
 
 /// Gives up on a test that hangs.
 pub async fn in_time<F: Future>(test: F) -> F::Output {
-    let limit = Duration::from_secs(180);
+    let limit = Duration::from_secs(600);
     tokio::time::timeout(limit, test).await.expect("a test that hangs is a test that fails")
 }
 

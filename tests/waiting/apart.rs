@@ -1,7 +1,9 @@
 //! Servers that refuse HELLO, as some proxies do: grants come by a second connection.
 
 use lockmacro_runtime::{Lock, LockManager};
-use lockmacro_tests::{Admin, Fault, Polled, Proxy, Server, drop_after_polls, eventually};
+use lockmacro_tests::{
+    Admin, Fault, Polled, Proxy, Server, drop_after_polls, eventually, on_a_plain_thread,
+};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -116,9 +118,12 @@ async fn everybody_is_served_when_connections_are_killed() {
         kill_subscribers(&mut admin);
         tokio::time::sleep(ms(25)).await;
     }
-    let all = async { while tasks.join_next().await.is_some_and(|one| one.unwrap().is_ok()) {} };
+    let all = async {
+        while let Some(ended) = tasks.join_next().await {
+            ended.expect("no panic").expect("served");
+        }
+    };
     timeout(4 * TICK, all).await.expect("nobody is stuck");
-    assert!(tasks.is_empty(), "not everybody was served");
     keeps_only_fences(&server, TICK).await;
 }
 
@@ -199,4 +204,49 @@ async fn a_grant_that_overtakes_an_answer_is_not_believed_longer_than_it_lasts()
         served(LONG, next).await;
     }
     keeps_only_fences(&server, SOON).await;
+}
+
+/// As some proxies do when they are told what they do not know.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_ends_the_connection_for_a_word_is_asked_without_it() {
+    for word in ["HELLO", "SUBSCRIBE"] {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port());
+        for _ in 0..200 {
+            proxy.on_next(word, Fault::CutCommand);
+        }
+        let ours = manager(&server).await;
+        let theirs = LockManager::connect(&proxy.url()).await.expect("there");
+        let guard = lock(&ours, KEY).acquire().await.expect("free");
+        let waiter = Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+        lock(&theirs, "other").run(async { Locked::Ok(()) }).await.expect("free");
+        guard.release().await.expect("still held");
+        served(LONG, waiter).await;
+        // The same for the connection of the background thread, which gives back what is dropped.
+        let blocking = waiting(&theirs, "blocking");
+        on_a_plain_thread(move || blocking.run_blocking(|| Locked::Ok(()))).await.expect("free");
+        drop(lock(&theirs, "dropped").acquire().await.expect("free"));
+        keeps_only_fences(&server, LONG).await;
+        assert!(!proxy.orders_are_done(), "there was an end of it");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_that_is_killed_whenever_there_is_one_is_not_replaced_for_ever() {
+    let server = server();
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let mut admin = server.admin();
+    let guard = lock(&ours, KEY).acquire().await.expect("free");
+    let waiter = tokio::spawn(Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await);
+    let mut killed = 0;
+    let mut quiet = std::time::Instant::now();
+    while quiet.elapsed() < SOON && killed < 100 {
+        match kill_subscribers(&mut admin) {
+            0 => tokio::time::sleep(ms(3)).await,
+            more => (killed, quiet) = (killed + more, std::time::Instant::now()),
+        }
+    }
+    assert!((10..50).contains(&killed), "{killed} times");
+    guard.release().await.expect("still held");
+    served(LONG, async { waiter.await.expect("no panic") }).await;
 }

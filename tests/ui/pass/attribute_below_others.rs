@@ -1,8 +1,8 @@
-#![deny(warnings)]
+//! The attribute below and above the runtime's.
 
 use lockmacro_runtime::{LockError, LockManager, distributed_lock};
 
-/// The whole program under one lock, below and above the runtime's attribute.
+/// The whole program under one lock.
 #[distributed_lock(key = "migration", ttl = "30s", manager = &LockManager::memory())]
 #[tokio::main]
 async fn main() -> Result<(), LockError> {
@@ -12,4 +12,9 @@ async fn main() -> Result<(), LockError> {
 #[distributed_lock(key = "migration", ttl = "30s", manager = &LockManager::memory())]
 async fn inner() -> Result<(), LockError> {
     Ok(())
+}
+
+#[test]
+fn a_program_is_locked_below_its_runtimes_attribute() {
+    main().unwrap();
 }

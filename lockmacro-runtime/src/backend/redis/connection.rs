@@ -26,6 +26,12 @@ use crate::error::{LockError, Unavailability};
 /// be given it while nobody polls it, and keep it from the others.
 const ROOM: usize = 1 << 24;
 
+/// How long who waits goes without a connection to hear grants by that could not be had, and how
+/// long the channel of a slot is kept without anybody waiting there.
+pub(super) const KEPT: Duration = Duration::from_secs(30);
+/// So many are opened in that time.
+const OPENED_MAX: u32 = 32;
+
 /// Whether grants come by a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hearing {
@@ -36,7 +42,7 @@ pub(super) enum Hearing {
     Apart,
     /// The user may not use the channel.
     Refused,
-    /// A second connection could not be had at that time.
+    /// It could not be had at that time.
     Failed(Instant),
 }
 
@@ -60,12 +66,17 @@ pub(super) struct Connector {
     pub(super) changes: Arc<Changes>,
     /// How the next connection is opened.
     hearing: Mutex<Hearing>,
+    /// How many in a row were ended before grants came by them.
+    ended: AtomicU32,
+    /// Since when so many were opened that grants come by.
+    opened: Mutex<(Instant, u32)>,
     pub(super) grants: Arc<Grants>,
 }
 
 impl Connection {
     fn new(inner: MultiplexedConnection, hearing: Hearing, channels: Arc<Channels>) -> Self {
-        let (batches, silent) = (Batches::new(inner.clone()), AtomicU32::new(0));
+        let (batches, silent) =
+            (Batches::new(inner.clone(), channels.are_of_slots()), AtomicU32::new(0));
         Self { inner, batches, hearing, moves: 0, channels, ear: None, silent }
     }
 
@@ -126,7 +137,9 @@ impl Connector {
         changes: Arc<Changes>,
         grants: Arc<Grants>,
     ) -> Self {
-        Self { address, timeout, changes, hearing: Mutex::new(Hearing::NotAsked), grants }
+        let (hearing, ended) = (Mutex::new(Hearing::NotAsked), AtomicU32::new(0));
+        let opened = Mutex::new((Instant::now(), 0));
+        Self { address, timeout, changes, hearing, ended, opened, grants }
     }
 
     /// One for another server of a cluster, that has the same users and settings.
@@ -176,6 +189,13 @@ impl Connector {
     pub(super) async fn is_left(&self) -> bool {
         let Place::Named(sentinels) = &self.address.place else { return false };
         sentinels.agreed().await.is_some_and(|at| self.changes.led_elsewhere(&at))
+    }
+
+    /// Ends the connections to those who name the server.
+    pub(super) fn disconnect(&self) {
+        if let Place::Named(sentinels) = &self.address.place {
+            sentinels.kept.clear();
+        }
     }
 
     pub(super) async fn open(&self) -> Result<Connection, Trouble> {
@@ -242,35 +262,13 @@ impl Connector {
         at: &ConnectionAddr,
         mut hearing: Hearing,
     ) -> Result<Connection, Trouble> {
+        if matches!(hearing, Hearing::Yes | Hearing::Apart) && !self.may_hear() {
+            hearing = Hearing::Failed(Instant::now());
+        }
         if hearing == Hearing::Yes {
-            let channels = Channels::new(&self.grants);
-            let pushed = Arc::clone(&channels);
-            let pushes = move |push: PushInfo| -> Result<(), SendError> {
-                pushed.push(&push);
-                Ok(())
-            };
-            let config = AsyncConnectionConfig::new().set_push_sender(pushes);
-            // Messages come by the connection of the commands, and never before the replies to what
-            // was sent earlier.
-            match opened(&self.client(at, Some(ProtocolVersion::RESP3))?, config).await {
-                // The channels of slots are for who waits there to open.
-                Ok(inner) if self.grants.by_slot => {
-                    return Ok(Connection::new(inner, hearing, channels));
-                }
-                Ok(mut inner) => {
-                    let subscribed = inner.subscribe(&self.grants.channel(0)).await;
-                    let connection = Connection::new(inner, hearing, channels);
-                    return self.heard_by(connection, subscribed).await;
-                }
-                Err(Trouble::Final(LockError::Unavailable {
-                    reason: Unavailability::Protocol,
-                    ..
-                })) => {
-                    // The server does not know HELLO, or not this version.
-                    hearing = Hearing::Apart;
-                    *self.hearing() = hearing;
-                }
-                Err(trouble) => return Err(trouble),
+            match self.open_hearing(at).await? {
+                Ok(connection) => return Ok(connection),
+                Err(otherwise) => hearing = otherwise,
             }
         }
         let plain = self.client(at, None)?;
@@ -287,10 +285,86 @@ impl Connector {
         let ear = Ear::open(&plain, &connection.channels, &self.grants.channel(0)).await;
         let subscribed = ear.map(|ear| connection.ear = Some(Arc::new(ear)));
         let (inner, channels) = (connection.inner.clone(), Arc::clone(&connection.channels));
-        self.heard_by(connection, subscribed).await.or_else(|_| {
+        let knocks = subscribed.is_ok();
+        match self.heard_by(connection, subscribed).await {
+            Ok(connection) => Ok(connection),
             // Commands can go on without: who waits asks for its turn meanwhile.
-            Ok(Connection::new(inner, Hearing::Failed(Instant::now()), channels))
-        })
+            Err(_) => {
+                let inner = if knocks {
+                    // The knock may have ended it.
+                    opened(&plain, AsyncConnectionConfig::new()).await?
+                } else {
+                    inner
+                };
+                Ok(Connection::new(inner, Hearing::Failed(Instant::now()), channels))
+            }
+        }
+    }
+
+    /// A connection by which grants come beside replies, or how to hear of them otherwise.
+    async fn open_hearing(
+        &self,
+        at: &ConnectionAddr,
+    ) -> Result<Result<Connection, Hearing>, Trouble> {
+        let channels = Channels::new(&self.grants);
+        let pushed = Arc::clone(&channels);
+        let pushes = move |push: PushInfo| -> Result<(), SendError> {
+            pushed.push(&push);
+            Ok(())
+        };
+        let config = AsyncConnectionConfig::new().set_push_sender(pushes);
+        // Messages come by the connection of the commands, and never before the replies to what
+        // was sent earlier.
+        let mut inner = match opened(&self.client(at, Some(ProtocolVersion::RESP3))?, config).await
+        {
+            Ok(inner) => inner,
+            Err(Trouble::Final(LockError::Unavailable {
+                reason: Unavailability::Protocol,
+                ..
+            })) => {
+                // The server does not know HELLO, or not this version.
+                *self.hearing() = Hearing::Apart;
+                return Ok(Err(Hearing::Apart));
+            }
+            Err(trouble) if self.is_ended_again(&trouble) => return Ok(Err(Hearing::Apart)),
+            Err(trouble) => return Err(trouble),
+        };
+        if self.grants.by_slot {
+            // The channels of slots are for who waits there to open.
+            self.ended.store(0, Ordering::Relaxed);
+            return Ok(Ok(Connection::new(inner, Hearing::Yes, channels)));
+        }
+        let subscribed = inner.subscribe(&self.grants.channel(0)).await;
+        let connection = Connection::new(inner, Hearing::Yes, channels);
+        match self.heard_by(connection, subscribed).await {
+            Ok(connection) => {
+                self.ended.store(0, Ordering::Relaxed);
+                Ok(Ok(connection))
+            }
+            Err(trouble) if self.is_ended_again(&trouble) => {
+                Ok(Err(Hearing::Failed(Instant::now())))
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Whether a connection was ended, and not for the first time: some proxies do so when they are
+    /// told what they do not know.
+    fn is_ended_again(&self, trouble: &Trouble) -> bool {
+        let reason = Unavailability::Disconnected;
+        matches!(trouble, Trouble::Passing(passing) if passing.reason == reason)
+            && self.ended.fetch_add(1, Ordering::Relaxed) > 0
+    }
+
+    /// Whether one more connection may be opened to hear grants by. When they are ended again and
+    /// again, who waits is better off asking.
+    fn may_hear(&self) -> bool {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.0.elapsed() > KEPT {
+            *opened = (Instant::now(), 0);
+        }
+        opened.1 += 1;
+        opened.1 <= OPENED_MAX
     }
 
     /// Has grants come by this connection, if the user may listen to the channel and send to it:

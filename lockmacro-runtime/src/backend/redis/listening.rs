@@ -2,18 +2,13 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::connection::{Connection, Hearing};
+use super::connection::{Connection, Hearing, KEPT};
 use super::grants::Channels;
 use super::node::{Inner, Node, Patience};
 use super::trouble::{Passing, Trouble};
-
-/// How long the channel of a slot is kept without anybody waiting there, and how long who waits goes
-/// without a second connection that could not be had.
-const KEPT: Duration = Duration::from_secs(30);
 
 impl Node {
     /// Sees to it that grants can be heard, in a cluster those in `slot`; tells whether they can.

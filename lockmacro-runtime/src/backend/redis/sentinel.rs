@@ -1,8 +1,11 @@
 //! Where the primary is, as the sentinels say.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use redis::{Client, ConnectionAddr, Value};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -22,6 +25,38 @@ pub(super) struct Sentinels {
     pub(super) settings: Settings,
     /// How long one of them is waited for.
     pub(super) patience: Duration,
+    pub(super) kept: Kept,
+}
+
+/// A connection to each sentinel that has answered, for the next question. A clone has its own.
+#[derive(Default)]
+pub(super) struct Kept(Arc<Mutex<HashMap<usize, MultiplexedConnection>>>);
+
+impl Clone for Kept {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl Kept {
+    /// Takes the connection to one of them: who asks it meanwhile opens another one.
+    fn take(&self, nth: usize) -> Option<MultiplexedConnection> {
+        self.all().remove(&nth)
+    }
+
+    fn keep(&self, nth: usize, connection: MultiplexedConnection) {
+        self.all().insert(nth, connection);
+    }
+
+    /// Ends all of them.
+    pub(super) fn clear(&self) {
+        self.all().clear();
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<usize, MultiplexedConnection>> {
+        // Nothing that runs under this mutex can panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Sentinels {
@@ -40,12 +75,13 @@ impl Sentinels {
     /// of those say. One that was cut off names a primary of old for long. With how many say so.
     async fn named(&self) -> Result<(ConnectionAddr, usize), Trouble> {
         let mut asked = JoinSet::new();
-        for at in &self.at {
+        for (nth, at) in self.at.iter().enumerate() {
             let client = self.settings.client(at, None).map_err(Trouble::Final)?;
             let (name, patience) = (self.name.clone(), self.patience);
+            let kept = Kept(Arc::clone(&self.kept.0));
             asked.spawn(async move {
                 let late = || Err(Trouble::Passing(Passing::timeout("asking a sentinel", false)));
-                timeout(patience, ask(client, &name)).await.unwrap_or_else(|_| late())
+                timeout(patience, ask(client, &name, &kept, nth)).await.unwrap_or_else(|_| late())
             });
         }
         let mut named: Vec<(ConnectionAddr, usize)> = Vec::new();
@@ -67,6 +103,8 @@ impl Sentinels {
                 Err(_) => {}
             }
         }
+        // Or their connections would not be kept. Each has an end of its own.
+        asked.detach_all();
         named.sort_by_key(|(_, times)| Reverse(*times));
         match named.as_slice() {
             // One of them was cut off, and nobody knows which.
@@ -80,13 +118,33 @@ impl Sentinels {
     }
 }
 
-async fn ask(client: Client, name: &str) -> Result<ConnectionAddr, Trouble> {
-    let mut connection =
-        client.get_multiplexed_async_connection().await.map_err(Trouble::unapplied)?;
+/// Asks the `nth` one, by the connection to it that is kept, or a new one.
+async fn ask(
+    client: Client,
+    name: &str,
+    kept: &Kept,
+    nth: usize,
+) -> Result<ConnectionAddr, Trouble> {
     let mut question = redis::cmd("SENTINEL");
     question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+    if let Some(mut connection) = kept.take(nth)
+        && let Ok(answer) = connection.send_packed_command(&question).await
+        && let Ok(answer) = answer.extract_error()
+    {
+        kept.keep(nth, connection);
+        return told(answer, name);
+    }
+    let mut connection =
+        client.get_multiplexed_async_connection().await.map_err(Trouble::unapplied)?;
     let answer = connection.send_packed_command(&question).await.and_then(Value::extract_error);
-    match answer.map_err(Trouble::unapplied)? {
+    let answer = answer.map_err(Trouble::unapplied)?;
+    kept.keep(nth, connection);
+    told(answer, name)
+}
+
+/// Whom a sentinel has named.
+fn told(answer: Value, name: &str) -> Result<ConnectionAddr, Trouble> {
+    match answer {
         Value::Nil => Err(Trouble::Final(invalid(format!("the sentinels know no `{name}`")))),
         Value::Array(parts) => match parts.as_slice() {
             [Value::BulkString(host), Value::BulkString(port)] => {

@@ -10,7 +10,7 @@ use redis::{
 };
 
 use super::replicated::Replicated;
-use super::sentinel::Sentinels;
+use super::sentinel::{Kept, Sentinels};
 use super::tls::Files;
 use crate::error::LockError;
 
@@ -113,6 +113,7 @@ impl Address {
                 name: decoded(name),
                 settings: settings(watcher),
                 patience: unsent / 4,
+                kept: Kept::default(),
             };
             let settings = settings(login.unwrap_or_default());
             Self { place: Place::Named(Box::new(sentinels)), settings, replicated }

@@ -90,7 +90,7 @@ impl Redlock {
         let (sent, until) = (Moment::now(), Instant::now() + within);
         let mut round = Round::new((0..self.count()).map(|nth| {
             let (nodes, paper) = (Arc::clone(&self.nodes), Arc::clone(&paper));
-            (nth, nodes.vote(nth, (Arc::clone(&ballot), token), paper, within))
+            (nth, nodes.vote(nth, (Arc::clone(&ballot), token), paper))
         }));
         let mut tally = Tally::of(self.count());
         let verdict = loop {

@@ -18,7 +18,8 @@ use crate::backend::Claim;
 use crate::clock::Moment;
 use crate::token::hash_of;
 
-/// So many requests to one node may be lost within a ttl. Then it is not asked any more.
+/// So many requests to one node that were lost are looked for. A node that loses more than that, and
+/// answers other ones, is hardly going to receive the first of them.
 const LOST: usize = 16;
 
 #[derive(Debug, Default)]
@@ -121,9 +122,14 @@ impl Ballot {
             return Err(Withheld::Late);
         }
         state.traces.retain(|trace| !trace.is_over(now));
-        let mut theirs = state.traces.iter().filter(|trace| trace.node == node);
-        if theirs.clone().any(Trace::is_doubtful) || theirs.nth(LOST - 1).is_some() {
+        let theirs = state.traces.iter().filter(|trace| trace.node == node);
+        if theirs.clone().any(Trace::is_doubtful) {
             return Err(Withheld::Doubtful);
+        }
+        if theirs.count() >= LOST {
+            let first = state.traces.iter().filter(|trace| trace.node == node);
+            let first = first.map(|trace| trace.token).min();
+            state.traces.retain(|trace| trace.node != node || Some(trace.token) != first);
         }
         state.traces.push(Trace { node, token, fate: Fate::OnItsWay });
         Ok(OnItsWay { ballot: Arc::clone(self), node, token, paper: Arc::clone(paper) })
@@ -415,15 +421,17 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_loses_too_many_requests_is_left_alone() {
+    fn of_too_many_lost_requests_the_first_is_not_looked_for_any_more() {
         let (ballot, paper) = begun();
-        for token in 1..=LOST as u64 {
+        drop(ballot.sends(1, 1, &paper).unwrap());
+        ballot.gone(1, 1);
+        for token in 1..=3 * LOST as u64 {
             drop(ballot.sends(0, token, &paper).unwrap());
             ballot.gone(0, token);
             ballot.begin();
         }
-        let last = ballot.token();
-        assert_eq!(ballot.sends(0, last, &paper).unwrap_err(), Withheld::Doubtful);
-        assert!(ballot.sends(1, last, &paper).is_ok());
+        let tokens = ballot.tokens_at(0).into_iter().map(|(token, _)| token);
+        assert!(tokens.eq(2 * LOST as u64 + 1..=3 * LOST as u64));
+        assert_eq!(ballot.tokens_at(1), [(1, true)]);
     }
 }

@@ -64,8 +64,7 @@ impl Redlock {
         if redis.iter().any(Redis::is_replicated) {
             return Err(not_replicated("the nodes of a Redlock stand for each other"));
         }
-        let restart = if rules.durable { Duration::ZERO } else { rules.longest_ttl };
-        let nodes = Arc::new(Nodes::new(redis, names, restart));
+        let nodes = Arc::new(Nodes::new(redis, names, rules));
         Ok(Self { nodes, timeout, rules, round_trip: Arc::default() })
     }
 

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::ballot::{Ballot, Withheld};
 use super::names::same;
-use super::replaced;
+use super::{Rules, replaced};
 use crate::backend::Claim;
 use crate::backend::redis::{Redis, Silence, Vote};
 use crate::clock::{LastMoment, Moment};
@@ -26,7 +26,9 @@ pub(super) struct Nodes {
     pub(super) all: Box<[Node]>,
     pub(super) names: Arc<[String]>,
     /// How long a node that was started again does not vote.
-    pub(super) restart: Duration,
+    restart: Duration,
+    /// After how long a node that has not answered is slow.
+    slow: Duration,
     standings: Mutex<Box<[Standing]>>,
     /// The same for the connections of all threads.
     known: Arc<Shared>,
@@ -66,27 +68,30 @@ struct Standing {
 }
 
 impl Nodes {
-    pub(super) fn new(redis: Vec<Redis>, names: Arc<[String]>, restart: Duration) -> Self {
+    pub(super) fn new(redis: Vec<Redis>, names: Arc<[String]>, rules: Rules) -> Self {
+        let restart = if rules.durable { Duration::ZERO } else { rules.longest_ttl };
+        let times = (restart, rules.node);
         let servers = Mutex::new(vec![Known::default(); redis.len()].into());
         let heard = redis.iter().map(|_| LastMoment::default()).collect();
-        Self::with(redis, names, restart, Arc::new(Shared { servers, heard }))
+        Self::with(redis, names, times, Arc::new(Shared { servers, heard }))
     }
 
     fn with(
         redis: Vec<Redis>,
         names: Arc<[String]>,
-        restart: Duration,
+        (restart, slow): (Duration, Duration),
         known: Arc<Shared>,
     ) -> Self {
         let standings = Mutex::new(vec![Standing::default(); redis.len()].into());
         let node = |redis| Node { redis, fit: AtomicU64::new(0) };
-        Self { all: redis.into_iter().map(node).collect(), names, restart, standings, known }
+        Self { all: redis.into_iter().map(node).collect(), names, restart, slow, standings, known }
     }
 
     /// The same nodes through connections of their own.
     pub(super) fn apart(&self) -> Self {
         let redis = self.all.iter().map(|node| node.redis.apart()).collect();
-        Self::with(redis, Arc::clone(&self.names), self.restart, Arc::clone(&self.known))
+        let times = (self.restart, self.slow);
+        Self::with(redis, Arc::clone(&self.names), times, Arc::clone(&self.known))
     }
 
     /// Asks one node for a lock, if it may vote.
@@ -95,7 +100,6 @@ impl Nodes {
         nth: usize,
         (ballot, token): (Arc<Ballot>, u64),
         paper: Arc<Claim>,
-        within: Duration,
     ) -> Result<Vote, Silence> {
         let connection = self.admit(nth).await?;
         let request = ballot.sends(nth, token, &paper).map_err(|withheld| match withheld {
@@ -104,7 +108,8 @@ impl Nodes {
         })?;
         let (node, asked) = (&self.all[nth], Moment::now());
         let mut voting = pin!(node.redis.vote(&paper));
-        let voted = match timeout(within, &mut voting).await {
+        // Not as slow as for a caller whose ttl is short.
+        let voted = match timeout(self.slow, &mut voting).await {
             Ok(voted) => voted,
             Err(_) => {
                 self.is_slow(nth);
