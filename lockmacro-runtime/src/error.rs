@@ -17,8 +17,8 @@ use crate::loss::Lost;
 ///
 /// fn status(error: &LockError) -> u16 {
 ///     match error {
-///         _ if error.is_busy() => 423,
-///         LockError::Unavailable { .. } | LockError::NoQuorum { .. } => 503,
+///         error if error.is_busy() => 423,
+///         error if error.is_unavailable() => 503,
 ///         _ => 500,
 ///     }
 /// }
@@ -83,7 +83,8 @@ pub enum LockError {
     #[error(transparent)]
     Lost(#[from] Lost),
     /// The server could not be asked, or could not answer. Nothing is known to be held; a token
-    /// that may have been written is released in the background.
+    /// that may have been written is released in the background. A call that was to be deferred may have
+    /// been stored.
     #[error("the lock server is unavailable: {reason} ({detail})")]
     #[non_exhaustive]
     Unavailable {
@@ -234,6 +235,13 @@ impl LockError {
         matches!(self, Busy { .. } | TimedOut { .. } | QueueFull { .. })
     }
 
+    /// Whether the servers could not do what was asked, whoever holds the lock: `Unavailable`,
+    /// `NoQuorum` and `InsufficientReplicas`. They are to be mended; trying again later may help.
+    pub fn is_unavailable(&self) -> bool {
+        use LockError::{InsufficientReplicas, NoQuorum, Unavailable};
+        matches!(self, Unavailable { .. } | NoQuorum { .. } | InsufficientReplicas { .. })
+    }
+
     /// [`Unavailable`](LockError::Unavailable), for a [`Deferrer`](crate::defer::Deferrer) of one's own.
     /// The detail is shown, so it has no password in it.
     #[cfg(feature = "defer")]
@@ -333,6 +341,9 @@ pub enum Unavailability {
     /// A call was to be deferred, and these locks' store keeps none.
     #[error("nowhere to keep deferred calls")]
     NoDeferrer,
+    /// Two functions of one worker have the same name, so that calls of one would be run by the other.
+    #[error("two deferred functions have one name")]
+    SameName,
     /// So many deferred calls wait that it takes no more.
     #[error("its queue of deferred calls is full")]
     QueueFull,
