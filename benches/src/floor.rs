@@ -17,10 +17,11 @@ use crate::bare::{self, Bare};
 use crate::measure::{Spread, cpu, server_cpu};
 
 const TTL: Duration = Duration::from_secs(30);
-/// Pairs of one kind in one round: in a task by itself, of which so many are in turn,
+/// Pairs of one kind in one round, in a task by itself.
 const PAIRS_ALONE: usize = 1_000;
+/// So many of them before it is the next kind's turn.
 const IN_TURN: usize = 50;
-/// and in many tasks.
+/// The same in many tasks, where a whole round is one turn.
 const PAIRS_TOGETHER: u32 = 16_384;
 /// How many tasks ask at once, beside one by itself.
 const TASKS: [u32; 3] = [64, 256, 1_024];

@@ -28,6 +28,9 @@ const TICK_UNHEARD: Duration = Duration::from_millis(100);
 const TICK_MIN: Duration = Duration::from_millis(2);
 /// So many first ones in line also ask when the lock expires, in case its holder is dead.
 const HEIRS: u32 = 3;
+/// Among so many who came first is the first in line: those who ask at the same time may overtake
+/// each other on their way.
+const FIRST: usize = 64;
 
 /// The waiters of one connection, by their numbers.
 #[derive(Debug, Default)]
@@ -39,6 +42,8 @@ pub(crate) struct Waiters {
 #[derive(Debug, Default)]
 struct Place {
     slot: u16,
+    /// Grows from one who waits to the next.
+    order: u64,
     news: Mutex<Option<News>>,
     changed: Notify,
 }
@@ -102,14 +107,14 @@ pub(crate) struct Waiter {
 }
 
 impl Waiters {
-    /// One waiter more, for a key in `slot`, which elsewhere than in a cluster just tells most keys
-    /// from each other.
+    /// One waiter more, for a key in `slot`: outside of a cluster that is there to alarm fewer.
     ///
     /// Its number is of the random bits of its token, so that a grant to another process is never
     /// taken for its own, and is another one when it waits again.
     pub(crate) fn join(self: &Arc<Self>, slot: u16, bits: u64) -> Waiter {
-        let number = bits ^ self.last.fetch_add(1, Ordering::Relaxed);
-        let place = Arc::new(Place { slot, ..Place::default() });
+        let order = self.last.fetch_add(1, Ordering::Relaxed);
+        let number = bits ^ order;
+        let place = Arc::new(Place { slot, order, ..Place::default() });
         self.places().insert(number, Arc::clone(&place));
         Waiter { waiters: Arc::clone(self), place, number }
     }
@@ -124,6 +129,10 @@ impl Waiters {
         place.is_some()
     }
 
+    pub(crate) fn are_none(&self) -> bool {
+        self.places().is_empty()
+    }
+
     /// Has one ask again.
     pub(crate) fn alarm(&self, number: u64) {
         if let Some(place) = self.places().get(&number) {
@@ -136,6 +145,14 @@ impl Waiters {
         for place in self.places().values().filter(|place| slots(place.slot)) {
             place.tell(News::Unknown);
         }
+    }
+
+    /// Has those ask again who have waited in a slot for longest: one of them is first in line.
+    pub(crate) fn alarm_first(&self, slot: u16) {
+        let places = self.places();
+        let mut here: Vec<_> = places.values().filter(|place| place.slot == slot).collect();
+        here.sort_unstable_by_key(|place| place.order);
+        here.into_iter().take(FIRST).for_each(|place| place.tell(News::Unknown));
     }
 
     fn places(&self) -> MutexGuard<'_, HashMap<u64, Arc<Place>>> {
@@ -260,6 +277,18 @@ mod tests {
         waiters.alarm_where(|slot| slot == 2);
         assert_eq!(other.news().await, News::Unknown);
         assert!(futures::poll!(std::pin::pin!(one.news())).is_pending());
+    }
+
+    #[tokio::test]
+    async fn the_first_of_a_slot_are_alarmed() {
+        let waiters = Arc::new(Waiters::default());
+        let join = |nth: u64| waiters.join(u16::from(nth & 1 == 0), nth.wrapping_mul(u64::MAX / 7));
+        let all: Vec<_> = (0..4 * FIRST as u64).map(join).collect();
+        waiters.alarm_first(1);
+        for (nth, waiter) in all.iter().enumerate() {
+            let hears = futures::poll!(std::pin::pin!(waiter.news())).is_ready();
+            assert_eq!(hears, nth % 2 == 0 && nth < 2 * FIRST, "{nth}");
+        }
     }
 
     #[test]

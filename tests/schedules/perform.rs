@@ -30,7 +30,7 @@ impl Schedule<'_> {
                     }
                 }
                 let (keep, claim) = (keep.to_string(), CLAIM.to_string());
-                // A process that hears nothing has no connection, either.
+                // One that hears nothing is not played with a connection of its own.
                 let near = match self.world.reachable(client) {
                     true => self.world.channel(*process),
                     false => String::new(),

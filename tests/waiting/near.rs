@@ -1,10 +1,11 @@
-//! Waiters of the process that gives the lock back: they are told by the answer to its release.
+//! Waiters of the manager that gives the lock back: they are told by the answer to its release.
 
 use std::pin::pin;
 
 use futures::poll;
-use lockmacro_runtime::Lock;
-use lockmacro_tests::{Server, eventually};
+use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_tests::{Fault, Proxy, Server};
+use tokio::time::timeout;
 
 use crate::line::Line;
 use crate::{KEY, LONG, SOON, keeps_only_fences, lock, manager, served, waiting};
@@ -16,7 +17,7 @@ fn messages(server: &Server) -> u64 {
 }
 
 #[tokio::test]
-async fn a_hand_over_within_a_process_takes_no_message() {
+async fn a_hand_over_within_a_manager_takes_no_message() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     for (next, takes) in [(&ours, 0), (&theirs, 1)] {
@@ -39,29 +40,41 @@ async fn a_fence_comes_with_the_answer_too() {
         let next = Lock::new(KEY).ttl(LONG).wait_forever().manager(&manager).acquire_fenced();
         let next = Line::at(&server, KEY).join(next).await;
         guard.release().await.expect("still held");
-        let (given, fence) = next.await.expect("served");
+        let (given, fence) = timeout(SOON, next).await.expect("in time").expect("served");
         assert!(Some(fence) > last && given.fence() == Some(fence));
         (guard, last) = (given, Some(fence));
     }
 }
 
 #[tokio::test]
-async fn a_release_that_is_dropped_before_its_answer_has_the_next_one_ask() {
+async fn a_release_that_nobody_polls_any_more_holds_up_nobody() {
     let server = Server::start();
     let manager = manager(&server).await;
     // Who would have waited gives back by one command, which the server knows from then on.
     served(SOON, waiting(&manager, KEY).acquire()).await;
     let first = waiting(&manager, KEY).acquire().await.expect("free");
     let next = Line::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
-    let mut admin = server.admin();
-    let held = admin.get(KEY);
-    {
-        let mut release = pin!(first.release());
-        assert!(poll!(release.as_mut()).is_pending());
-        let handed_over = || std::future::ready(admin.get(KEY) != held);
-        eventually("the lock is handed over", LONG / 4, handed_over).await;
-        // The answer is there, and nobody will look at it.
-    }
+    let mut release = pin!(first.release());
+    assert!(poll!(release.as_mut()).is_pending());
     served(SOON, next).await;
+    release.await.expect("it was held");
+    keeps_only_fences(&server, LONG).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_has_the_next_one_ask() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let manager = LockManager::connect(&proxy.url()).await.expect("the server is there");
+    served(SOON, waiting(&manager, KEY).acquire()).await;
+    let first = waiting(&manager, KEY).acquire().await.expect("free");
+    let next = Line::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
+    // What asks next is the one whose turn it is.
+    proxy.on_next("EVALSHA", Fault::LoseReply);
+    let release = tokio::spawn(first.release());
+    served(SOON, next).await;
+    // It was not told whether it was held.
+    let told = release.await.expect("no panic");
+    assert!(told.is_err_and(|error| error.is_unavailable()));
     keeps_only_fences(&server, LONG).await;
 }

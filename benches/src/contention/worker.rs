@@ -80,8 +80,11 @@ impl Clients {
         }
         all_asked.send_replace(true);
         drop(ended);
-        let turns: Result<Vec<_>, Failure> = all.await?.into_iter().collect();
-        Ok((turns?.concat(), cpu() - before))
+        let turns = all.await?.into_iter().collect::<Result<Vec<_>, _>>()?;
+        if turns.len() != order.tasks as usize {
+            return Err("not everybody has told what became of it".into());
+        }
+        Ok((turns.concat(), cpu() - before))
     }
 }
 

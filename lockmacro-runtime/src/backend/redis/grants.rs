@@ -1,4 +1,5 @@
-//! How grants come to who waits: by a channel, on the connection of the commands.
+//! How grants come to who waits: by a channel, on the connection of the commands, or by the answer to a
+//! release of the same manager.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,6 +10,7 @@ use redis::{PushInfo, PushKind, Value};
 use tokio::time::Instant;
 
 use super::errand::Errand;
+use super::near::Releases;
 use super::trouble::Trouble;
 use crate::clock::Moment;
 use crate::fence::Fence;
@@ -22,12 +24,14 @@ pub(super) struct Grants {
     name: String,
     /// In a cluster each slot has a channel of its own, which is in the slot.
     pub(super) by_slot: bool,
+    pub(super) releases: Releases,
 }
 
 impl Grants {
     pub(super) fn new(by_slot: bool) -> Arc<Self> {
         let name = format!("{:032x}", crate::token::chance());
-        Arc::new(Self { waiters: Arc::default(), name, by_slot })
+        let (waiters, releases) = Default::default();
+        Arc::new(Self { waiters, name, by_slot, releases })
     }
 
     pub(super) fn channel(&self, slot: u16) -> String {

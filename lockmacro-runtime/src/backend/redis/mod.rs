@@ -20,6 +20,7 @@ mod look;
 mod looks;
 mod many;
 mod map;
+mod near;
 mod node;
 mod nodes;
 mod own;

@@ -220,7 +220,7 @@ impl Node {
     }
 
     /// Passes on what an answer by this connection has for one who waits; tells whether it could.
-    pub(super) fn hear(&self, connection: u64, word: &[u8]) -> bool {
+    pub(super) fn pass_on(&self, connection: u64, word: &[u8]) -> bool {
         let channels = self.live().as_ref().map(|live| Arc::clone(&live.channels));
         channels.filter(|channels| channels.number == connection).is_some_and(|channels| {
             channels.hear(word);

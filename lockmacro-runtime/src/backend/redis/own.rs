@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::node::{Node, Patience};
+use super::near::Near;
+use super::node::Patience;
 use super::nodes::Nodes;
 use super::script::{FREE, GIVE_BACK, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
 use super::trouble::{self, Passing, Trouble};
@@ -13,7 +14,6 @@ use super::{CLAIM_MS, Redis, unexpected};
 use crate::backend::parts::held_all;
 use crate::backend::{Asked, Claim, Released};
 use crate::error::LockError;
-use crate::side::slot;
 
 /// How long the answer to a renewal is waited for at least.
 pub(super) const RENEWAL_MIN: Duration = Duration::from_millis(50);
@@ -36,28 +36,44 @@ impl Redis {
     /// Gives a lock back, and hands it to who waits.
     async fn hand_over(&self, claim: &Claim, keep: Duration) -> Result<Released, LockError> {
         let keep = keep.as_millis().to_string();
-        let mut near = self.near(claim);
-        let channel = near.as_ref().map(Near::channel).unwrap_or_default();
-        let args = [claim.token.expose(), &keep, CLAIM_MS, &channel];
+        let args = [claim.token.expose(), &keep, CLAIM_MS];
+        let (keys, brief) = (claim.keys(), self.brief());
         let script = if claim.several.is_empty() { &RELEASE } else { &RELEASE_EACH };
-        let answer = match self.own(script, claim, &args, self.brief()).await {
+        let reply = match self.near(claim) {
+            None => self.eval(script, keys, &args, brief).await,
+            Some(near) => {
+                let [token, keep, window] = args;
+                let args = [token, keep, window, &near.channel()];
+                match self.eval(script, keys, &args, brief).await {
+                    Ok(Value::BulkString(word)) => {
+                        near.answered(Some(&word));
+                        Ok(Value::Int(1))
+                    }
+                    reply => {
+                        if reply.is_ok() {
+                            near.answered(None);
+                        }
+                        reply
+                    }
+                }
+            }
+        };
+        let answer = match self.read_own(reply, script, claim, &args, brief).await {
             Err(error) if is_split(&error) && keep == "0" => {
                 // What is not held may still stand in line, and then is not done with.
                 if self.free(claim).await { Ok((Own::Held, false)) } else { Err(error) }
             }
             answer => answer,
         };
-        if let (Some(near), Ok((own, resent))) = (&mut near, &answer) {
-            near.pass_on(own, *resent);
-        }
         answer.map(released)
     }
 
-    /// Who waits for this lock in this process, if the answer to a release can be for them.
-    fn near(&self, claim: &Claim) -> Option<Near<'_>> {
-        let Nodes::One(node) = &self.nodes else { return None };
-        let connection = node.connection().filter(|_| claim.several.is_empty())?;
-        Some(Near { node, connection, slot: slot(claim.key.as_str()), told: false })
+    /// Who waits by this manager, where the answer to a release can be for one of them.
+    fn near(&self, claim: &Claim) -> Option<Near> {
+        match &self.nodes {
+            Nodes::One(node) if claim.several.is_empty() => Near::of(node, &claim.key),
+            _ => None,
+        }
     }
 
     pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
@@ -114,7 +130,19 @@ impl Redis {
         args: &[&str],
         patience: Patience,
     ) -> Result<(Own, bool), LockError> {
-        let mut reply = self.eval(script, claim.keys(), args, patience).await;
+        let reply = self.eval(script, claim.keys(), args, patience).await;
+        self.read_own(reply, script, claim, args, patience).await
+    }
+
+    /// The same when a first reply is there; without one it is called again.
+    async fn read_own(
+        &self,
+        mut reply: Result<Value, Trouble>,
+        script: &Script,
+        claim: &Claim,
+        args: &[&str],
+        patience: Patience,
+    ) -> Result<(Own, bool), LockError> {
         let mut resent = false;
         // A renewal is sent again only while it is wanted, which is for its table to say.
         if let Err(Trouble::Passing(Passing { replace: true, unknown, .. })) = reply
@@ -127,7 +155,6 @@ impl Redis {
             Ok(Value::Int(0)) => Ok((Own::NotHeld, resent)),
             Ok(Value::Int(1)) => Ok((Own::Held, resent)),
             Ok(Value::Int(2)) => Ok((Own::Awaited, resent)),
-            Ok(Value::BulkString(word)) => Ok((Own::HandedOver(word), resent)),
             Ok(other) => Err(unexpected(&other).into_error(&claim.key)),
             // Whatever is there now, it is not ours.
             Err(Trouble::NotALock) => Ok((Own::NotHeld, resent)),
@@ -137,51 +164,18 @@ impl Redis {
 }
 
 /// What a script found of a lock that it does something to if it is the token's own.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Own {
     Held,
     NotHeld,
-    /// It was held, and this is what one of our waiters is to hear.
-    HandedOver(Vec<u8>),
     /// It is held, and others wait for it; nothing was done.
     Awaited,
-}
-
-/// Who waits in this process for a lock that is given back. The answer tells us who of them has it now,
-/// and spares the server a message; where it does not come, they ask.
-struct Near<'a> {
-    node: &'a Node,
-    connection: u64,
-    slot: u16,
-    told: bool,
-}
-
-impl Near<'_> {
-    fn channel(&self) -> String {
-        self.node.grants().channel(self.slot)
-    }
-
-    fn pass_on(&mut self, own: &Own, resent: bool) {
-        self.told = match own {
-            Own::HandedOver(word) => self.node.hear(self.connection, word),
-            // An earlier answer that did not come was perhaps for one of them.
-            _ => !resent,
-        };
-    }
-}
-
-impl Drop for Near<'_> {
-    fn drop(&mut self) {
-        if !self.told {
-            self.node.grants().waiters.alarm_where(|slot| slot == self.slot);
-        }
-    }
 }
 
 /// What a release found, and perhaps another one before it.
 fn released((own, resent): (Own, bool)) -> Released {
     match own {
-        Own::Held | Own::HandedOver(_) => Released::Held,
+        Own::Held => Released::Held,
         // The first one may have found it.
         Own::NotHeld | Own::Awaited if resent => Released::Unconfirmed,
         Own::NotHeld | Own::Awaited => Released::NotHeld,

@@ -17,7 +17,8 @@ local function now_us()
 end
 
 local function micros(number)
-  return string.format('%d', number)
+  -- A '%d' would be no longer than 32 bits on some servers.
+  return string.format('%.0f', number)
 end
 
 -- A number larger than every earlier one of this lock: the server's time keeps it so when the last

@@ -4,7 +4,7 @@
 -- ARGV[1]  the token
 -- ARGV[2]  how long the key is to stay all the same, in milliseconds; 0 for not at all
 -- ARGV[3]  for how long a lock is handed over until it is confirmed, in milliseconds
--- ARGV[4]  the channel of the caller's own process, whose waiters it tells by itself; may be missing
+-- ARGV[4]  a channel whose listeners the caller tells by itself; may be missing
 -- returns  1 when the lock was held by the token, or the word for one of those waiters; else 0
 if not held then
   leave(ARGV[1])
