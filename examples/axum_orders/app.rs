@@ -67,8 +67,8 @@ impl IntoResponse for OrderError {
     fn into_response(self) -> Response {
         let OrderError::Lock(error) = self;
         let status = match error {
-            LockError::Busy { .. } => StatusCode::LOCKED,
-            LockError::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            _ if error.is_busy() => StatusCode::LOCKED,
+            _ if error.is_unavailable() => StatusCode::SERVICE_UNAVAILABLE,
             // The caller's own: an empty order number, or one too long for a key.
             LockError::InvalidKey { .. } => StatusCode::BAD_REQUEST,
             _ => StatusCode::INTERNAL_SERVER_ERROR,

@@ -95,6 +95,16 @@ async fn a_server_that_is_down_is_not_a_busy_order() {
 }
 
 #[tokio::test]
+async fn nodes_without_a_majority_are_no_busy_order() {
+    let mut nodes: Vec<_> = (0..3).map(|_| Server::start()).collect();
+    let places: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+    let url = format!("redlock://{}?durable", places.join(","));
+    let address = serve(LockManager::connect(&url).await.unwrap(), Duration::ZERO).await;
+    nodes[..2].iter_mut().for_each(Server::kill);
+    assert_eq!(audit(&address, "42").await.status(), StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
 async fn an_order_number_that_is_no_key_is_a_bad_request() {
     let address = serve(LockManager::memory(), Duration::ZERO).await;
     let response = audit(&address, &"9".repeat(2_000)).await;

@@ -17,8 +17,8 @@ use crate::loss::Lost;
 ///
 /// fn status(error: &LockError) -> u16 {
 ///     match error {
-///         LockError::Busy { .. } => 423,
-///         LockError::Unavailable { .. } => 503,
+///         error if error.is_busy() => 423,
+///         error if error.is_unavailable() => 503,
 ///         _ => 500,
 ///     }
 /// }
@@ -232,6 +232,13 @@ impl LockError {
     pub fn is_busy(&self) -> bool {
         use LockError::{Busy, QueueFull, TimedOut};
         matches!(self, Busy { .. } | TimedOut { .. } | QueueFull { .. })
+    }
+
+    /// Whether the servers could not do what was asked, whoever holds the lock: `Unavailable`,
+    /// `NoQuorum` and `InsufficientReplicas`. They are to be mended; trying again later may help.
+    pub fn is_unavailable(&self) -> bool {
+        use LockError::{InsufficientReplicas, NoQuorum, Unavailable};
+        matches!(self, Unavailable { .. } | NoQuorum { .. } | InsufficientReplicas { .. })
     }
 
     /// [`Unavailable`](LockError::Unavailable), for a [`Deferrer`](crate::defer::Deferrer) of one's own.

@@ -2,6 +2,7 @@
 
 use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
 use lockmacro_tests::{Cluster, Server};
+use tokio::task::JoinSet;
 
 use crate::{LONG, Locked, a_key_on_each, keeps_nothing_of, key, lock, manager, ms, shared};
 
@@ -24,6 +25,28 @@ async fn a_key_is_locked_on_the_node_that_has_it() {
         assert!(fence < later);
         guard.release().await.expect("still held");
     }
+}
+
+/// Also where the calls of many are sent together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_command_has_keys_of_several_slots() {
+    let cluster = Cluster::start(1, 0).await;
+    let manager = manager(&cluster).await;
+    let mut all = JoinSet::new();
+    for nth in 0..100 {
+        let manager = manager.clone();
+        all.spawn(async move {
+            for _ in 0..5 {
+                let body = async { Locked::Ok(()) };
+                lock(&manager, &key(&format!("of {nth}"))).run(body).await.expect("free");
+            }
+        });
+    }
+    while let Some(done) = all.join_next().await {
+        done.expect("no panic");
+    }
+    let errors: String = cluster.admin(0).ask(&["INFO", "errorstats"]);
+    assert!(!errors.contains("CROSSSLOT"), "{errors}");
 }
 
 #[tokio::test]

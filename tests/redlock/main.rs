@@ -125,6 +125,7 @@ fn ms(milliseconds: u64) -> Duration {
 
 /// What each node has said.
 fn replies(error: &LockError) -> &[NodeReply] {
+    assert!(error.is_unavailable() && !error.is_busy(), "{error}");
     match error {
         LockError::NoQuorum { nodes, .. } => nodes,
         other => panic!("not about a quorum: {other}"),

@@ -68,6 +68,7 @@ async fn keeps_nothing(primary: &Server) {
 }
 
 fn short<T: std::fmt::Debug>(result: Result<T, LockError>) -> (u32, u32) {
+    assert!(result.as_ref().is_err_and(|error| error.is_unavailable() && !error.is_busy()));
     match result {
         Err(LockError::InsufficientReplicas { acked, wanted, .. }) => (acked, wanted),
         other => panic!("not short of replicas: {other:?}"),

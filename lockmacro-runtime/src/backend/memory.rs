@@ -37,6 +37,7 @@ struct Store {
     /// The number of keys at which expired ones are thrown out next.
     sweep_at: usize,
     last_fence: u64,
+    last_ticket: u64,
 }
 
 #[derive(Debug)]
@@ -47,10 +48,18 @@ struct Held {
 
 #[derive(Debug)]
 struct Waiting {
+    /// Those of a line grow from first to last.
+    ticket: u64,
     token: Token,
     ttl: Duration,
     fenced: bool,
     number: u64,
+}
+
+/// One who waits, and the ticket of its place once it has one.
+struct Place {
+    number: u64,
+    ticket: Option<u64>,
 }
 
 impl Memory {
@@ -61,6 +70,7 @@ impl Memory {
             lines: HashMap::new(),
             sweep_at: SWEEP_FROM,
             last_fence: 0,
+            last_ticket: 0,
         };
         Self {
             store: Arc::new(Mutex::new(store)),
@@ -81,10 +91,11 @@ impl Memory {
 
     pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Answer {
         let waiter = self.waiters.join(0, 0);
+        let mut place = Place { number: waiter.number, ticket: None };
         let until = Instant::now().checked_add(wait);
         loop {
             let over = until.is_some_and(|until| until <= Instant::now());
-            let answer = self.ask(claim, Some(waiter.number));
+            let answer = self.ask(claim, Some(&mut place));
             // Nothing is on its way: who is dropped now is out with one release.
             claim.settle(true);
             let Answer::Busy { left, line: Line::Left(rank), .. } = &answer else {
@@ -108,13 +119,13 @@ impl Memory {
     }
 
     /// Asks once, and stands in line as `waiter` if the lock is busy.
-    fn ask(&self, claim: &Claim, waiter: Option<u64>) -> Answer {
+    fn ask(&self, claim: &Claim, mut waiter: Option<&mut Place>) -> Answer {
         let now = Moment::now();
         let mut store = self.store();
         for (nth, key) in claim.keys().iter().map(LockKey::as_str).enumerate() {
             if store.held.get(key).is_none_or(|held| held.expires <= now) {
-                if let Some(number) = waiter {
-                    store.stand_in_line(claim, number);
+                if let Some(place) = waiter.as_deref_mut() {
+                    store.stand_in_line(claim, place);
                 }
                 store.hand_over(key, now, &self.waiters);
             }
@@ -125,7 +136,7 @@ impl Memory {
                 let owner = label_of(held.token.expose().as_bytes());
                 let left = Some(held.expires.since(now));
                 let line = match waiter {
-                    Some(number) => store.stand_in_line(claim, number),
+                    Some(place) => store.stand_in_line(claim, place),
                     None => Line::Outside,
                 };
                 return Answer::Busy { nth, owner, left, line, resent: false };
@@ -133,7 +144,11 @@ impl Memory {
         }
         store.sweep(now);
         for key in claim.keys().iter().map(LockKey::as_str) {
-            store.leave_line(key, &claim.token);
+            if let Some(ticket) = waiter.as_ref().and_then(|place| place.ticket) {
+                store.leave_line(key, |line| {
+                    line.binary_search_by_key(&ticket, |one| one.ticket).ok()
+                });
+            }
             let held = Held { token: claim.token.clone(), expires: now.after(claim.ttl) };
             store.held.insert(key.to_owned(), held);
         }
@@ -163,9 +178,13 @@ impl Memory {
         let (mut store, keep) = (self.store(), claim.keep());
         let mut all = true;
         for key in claim.keys().iter().map(LockKey::as_str) {
-            store.leave_line(key, &claim.token);
             let Some(held) = store.held.get_mut(key).filter(|held| held.token == claim.token)
             else {
+                // Who holds the lock is not in line.
+                if claim.wait.is_some() {
+                    let own = |waiting: &Waiting| waiting.token == claim.token;
+                    store.leave_line(key, |line| line.iter().position(own));
+                }
                 all = false;
                 continue;
             };
@@ -199,24 +218,30 @@ impl Memory {
 
 impl Store {
     /// Takes a place, or keeps the one it has.
-    fn stand_in_line(&mut self, claim: &Claim, number: u64) -> Line {
+    fn stand_in_line(&mut self, claim: &Claim, place: &mut Place) -> Line {
         let line = self.lines.entry(claim.key.as_str().to_owned()).or_default();
-        let place = line.iter().position(|waiting| waiting.token == claim.token);
-        let rank = match place {
-            Some(rank) => rank,
-            None if line.len() >= PLACES => return Line::Full,
-            None => {
+        let ticket = place.ticket.unwrap_or(0);
+        let rank = match line.binary_search_by_key(&ticket, |waiting| waiting.ticket) {
+            Ok(rank) => rank,
+            Err(_) if line.len() >= PLACES => return Line::Full,
+            Err(_) => {
+                self.last_ticket += 1;
+                let (ticket, number) = (self.last_ticket, place.number);
                 let (token, ttl, fenced) = (claim.token.clone(), claim.ttl, claim.fenced);
-                line.push_back(Waiting { token, ttl, fenced, number });
+                line.push_back(Waiting { ticket, token, ttl, fenced, number });
+                place.ticket = Some(ticket);
                 line.len() - 1
             }
         };
         Line::Left(u32::try_from(rank).unwrap_or(u32::MAX))
     }
 
-    fn leave_line(&mut self, key: &str, token: &Token) {
+    /// Takes one out of a line.
+    fn leave_line(&mut self, key: &str, find: impl Fn(&VecDeque<Waiting>) -> Option<usize>) {
         if let Some(line) = self.lines.get_mut(key) {
-            line.retain(|waiting| waiting.token != *token);
+            if let Some(rank) = find(line) {
+                line.remove(rank);
+            }
             if line.is_empty() {
                 self.lines.remove(key);
             }
@@ -230,7 +255,7 @@ impl Store {
             if line.is_empty() {
                 self.lines.remove(key);
             }
-            let Some(Waiting { token, ttl, fenced, number }) = next else {
+            let Some(Waiting { token, ttl, fenced, number, .. }) = next else {
                 return;
             };
             let fence = fenced.then(|| self.fence()).flatten();

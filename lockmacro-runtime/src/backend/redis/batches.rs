@@ -29,10 +29,11 @@ struct Call {
 }
 
 impl Batches {
-    /// The calls by `connection`, which a task on this runtime sends while this lives.
-    pub(super) fn new(connection: MultiplexedConnection) -> Self {
+    /// The calls by `connection`, which a task on this runtime sends while this lives. Where keys are
+    /// at their slots, no call is merged with others.
+    pub(super) fn new(connection: MultiplexedConnection, by_slot: bool) -> Self {
         let (calls, called) = mpsc::unbounded_channel();
-        tokio::spawn(send_all(connection.clone(), called));
+        tokio::spawn(send_all(connection.clone(), called, by_slot));
         Self { connection, calls, under_way: AtomicUsize::new(0) }
     }
 
@@ -81,10 +82,14 @@ fn closed() -> redis::RedisError {
     std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()
 }
 
-async fn send_all(connection: MultiplexedConnection, mut called: mpsc::UnboundedReceiver<Call>) {
+async fn send_all(
+    connection: MultiplexedConnection,
+    mut called: mpsc::UnboundedReceiver<Call>,
+    by_slot: bool,
+) {
     let (mut batches, mut calls) = (JoinSet::new(), Vec::new());
     // Whether the server wants locks to be given back one by one.
-    let one_by_one = Arc::new(AtomicBool::new(false));
+    let one_by_one = Arc::new(AtomicBool::new(by_slot));
     while called.recv_many(&mut calls, TOGETHER).await > 0 {
         // Whoever can send now does so first.
         yield_now().await;

@@ -75,7 +75,8 @@ pub(super) struct Connector {
 
 impl Connection {
     fn new(inner: MultiplexedConnection, hearing: Hearing, channels: Arc<Channels>) -> Self {
-        let (batches, silent) = (Batches::new(inner.clone()), AtomicU32::new(0));
+        let (batches, silent) =
+            (Batches::new(inner.clone(), channels.are_of_slots()), AtomicU32::new(0));
         Self { inner, batches, hearing, moves: 0, channels, ear: None, silent }
     }
 

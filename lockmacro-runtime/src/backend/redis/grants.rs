@@ -62,6 +62,11 @@ impl Channels {
         Arc::new(Self { number, grants: Arc::clone(grants), by_slot, deaf, torn })
     }
 
+    /// Whether each slot has its own, as in a cluster.
+    pub(super) fn are_of_slots(&self) -> bool {
+        self.grants.by_slot
+    }
+
     /// Whether grants in this slot are heard; an errand of `limit` at most when that is still to be
     /// seen to.
     pub(super) fn hears(

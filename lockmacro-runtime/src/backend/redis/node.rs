@@ -188,13 +188,20 @@ impl Node {
         // Of a crowd that comes to a new server one sends the text.
         let (answer, mut answered) = oneshot::channel();
         let (node, text) = (self.clone(), script.by_text(keys, args));
-        let send = || async move {
-            // Its caller may have gone meanwhile.
-            let _ = answer.send(node.call(text, patience).await);
+        let mut ours = false;
+        let send = || {
+            ours = true;
+            async move {
+                // Its caller may have gone meanwhile.
+                let _ = answer.send(node.call(text, patience).await);
+            }
         };
         self.inner.loading.done(send, patience.until).await;
-        if let Ok(reply) = answered.try_recv() {
-            return reply;
+        if ours {
+            // Without a reply it may be under way.
+            let silence =
+                |_| Err(Trouble::Passing(Passing::timeout("sent, and not answered", true)));
+            return answered.try_recv().unwrap_or_else(silence);
         }
         match self.call(script.by_hash(keys, args), patience).await {
             Err(Trouble::NoScript) => self.call(script.by_text(keys, args), patience).await,
