@@ -64,21 +64,23 @@ pub fn install(locks: &LockManager, record: &Record) -> Result<(), LockError> {
 pub async fn finish(locks: &LockManager) -> Result<(), LockError> {
     let handle = handle_or_later::deferred;
     let worker = Worker::new(locks).register(handle());
-    worker.run_until(until_empty(locks, handle())).await?;
-    locks.shutdown(Duration::from_secs(5)).await
+    // Without a server nothing is done any more, and what was stored is done by the next run.
+    let (mut ended, emptied) = (Ok(()), until_empty(locks, handle()));
+    worker.run_until(async { ended = emptied.await }).await?;
+    locks.shutdown(Duration::from_secs(5)).await?;
+    ended
 }
 
-async fn until_empty<A>(locks: &LockManager, function: DeferredFn<A>) {
+async fn until_empty<A>(locks: &LockManager, function: DeferredFn<A>) -> Result<(), LockError> {
     let deferrer = locks.deferrer();
     loop {
         let mut left = 0;
         // In this order: what goes from one to the other is seen in one of them.
         for state in [JobState::Running, JobState::Waiting, JobState::Running] {
-            let page = deferrer.list(function.name().into(), state, 0, 0).await;
-            left += page.map_or(1, |page| page.total);
+            left += deferrer.list(function.name().into(), state, 0, 0).await?.total;
         }
         if left == 0 {
-            return;
+            return Ok(());
         }
         sleep(WORK).await;
     }

@@ -83,7 +83,8 @@ pub enum LockError {
     #[error(transparent)]
     Lost(#[from] Lost),
     /// The server could not be asked, or could not answer. Nothing is known to be held; a token
-    /// that may have been written is released in the background.
+    /// that may have been written is released in the background. A call that was to be deferred may have
+    /// been stored.
     #[error("the lock server is unavailable: {reason} ({detail})")]
     #[non_exhaustive]
     Unavailable {
@@ -340,6 +341,9 @@ pub enum Unavailability {
     /// A call was to be deferred, and these locks' store keeps none.
     #[error("nowhere to keep deferred calls")]
     NoDeferrer,
+    /// Two functions of one worker have the same name, so that calls of one would be run by the other.
+    #[error("two deferred functions have one name")]
+    SameName,
     /// So many deferred calls wait that it takes no more.
     #[error("its queue of deferred calls is full")]
     QueueFull,

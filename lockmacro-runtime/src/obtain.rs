@@ -7,6 +7,8 @@ use crate::LockManager;
 use crate::backend::{Claim, Grant, Line};
 use crate::blocking::may_block;
 use crate::clock::Moment;
+#[cfg(feature = "defer")]
+use crate::defer::refused;
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::held::Held;
@@ -19,6 +21,10 @@ use crate::many::{around, in_order};
 use crate::scope::Scope;
 use crate::telemetry::{self, Labels};
 use crate::token::Token;
+
+/// Nobody runs deferred calls.
+#[cfg(not(feature = "defer"))]
+fn refused(_: &LockError) {}
 
 impl<F> Lock<F> {
     /// Does everything that can be done without a server.
@@ -64,23 +70,23 @@ enum Prepared {
 
 /// The description is boxed: a future keeps the room of what it was given, and this one waits.
 pub(crate) async fn obtain<F>(lock: Box<Lock<F>>, fenced: bool) -> Result<LockGuard, LockError> {
-    let (manager, claim, wanted) = match lock.prepare(fenced)? {
+    let (manager, claim, wanted) = match lock.prepare(fenced).inspect_err(refused)? {
         Prepared::Joined(guard) => return Ok(guard),
         Prepared::ToAsk(manager, claim, wanted) => (manager, claim, wanted),
     };
     inside_runtime()?;
     let answer = Hold::acquire(manager, Arc::clone(&claim)).await;
-    wanted.guard(&claim, answer)
+    wanted.guard(&claim, answer).inspect_err(refused)
 }
 
 pub(crate) fn obtain_blocking<F>(lock: Lock<F>, fenced: bool) -> Result<LockGuard, LockError> {
-    let (manager, claim, wanted) = match lock.prepare(fenced)? {
+    let (manager, claim, wanted) = match lock.prepare(fenced).inspect_err(refused)? {
         Prepared::Joined(guard) => return Ok(guard),
         Prepared::ToAsk(manager, claim, wanted) => (manager, claim, wanted),
     };
     may_block()?;
     let answer = Hold::acquire_blocking(manager, Arc::clone(&claim));
-    wanted.guard(&claim, answer)
+    wanted.guard(&claim, answer).inspect_err(refused)
 }
 
 /// What to make of the server's answer.

@@ -8,7 +8,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
-use syn::{Error, Expr, ExprCall, FnArg, GenericArgument, Lit, LitInt, LitStr, Path};
+use syn::{Error, Expr, ExprCall, ExprLit, FnArg, GenericArgument, Lit, LitInt, LitStr, Path};
 use syn::{Pat, PathArguments, Result, Safety, Type};
 
 use crate::duration::{self, Time};
@@ -45,39 +45,78 @@ impl Defer {
                 "`defer` says after how long the call is tried again: write `defer(\"30s\")`";
             return Err(Error::new(span, message));
         };
+        if let Expr::Assign(assign) = &delay
+            && is_path(&assign.left, "delay")
+        {
+            return Err(Error::new_spanned(
+                delay,
+                "the delay stands alone: write `defer(\"30s\")`",
+            ));
+        }
+        if let Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) = &delay {
+            let number = number.base10_digits();
+            let message =
+                format!("a duration needs a unit: write `defer(\"{number}s\")` for seconds");
+            return Err(Error::new(delay.span(), message));
+        }
         let (place, delay) = (delay.span(), duration::time("delay", delay)?);
         if delay.literal().is_some_and(|delay| delay > DELAY_MAX) {
             let message = "this delay is too long: it is at most \"7days\"";
             return Err(Error::new(place, message));
         }
-        let (mut unique, mut attempts, mut name) = (false, None, None);
+        let mut defer = Self { delay, unique: false, attempts: None, name: None, span };
         for setting in settings {
-            match &setting {
-                _ if is_path(&setting, "unique") => unique = true,
-                Expr::Assign(assign) => match (&*assign.left, &*assign.right) {
-                    (left, Expr::Lit(value)) if is_path(left, "attempts") => match &value.lit {
-                        Lit::Int(number) if number.base10_parse::<u32>()? > 0 => {
-                            attempts = Some(number.clone());
-                        }
-                        other => {
-                            let message = "how often the call is tried: write `attempts = 5`";
-                            return Err(Error::new(other.span(), message));
-                        }
-                    },
-                    (left, Expr::Lit(value)) if is_path(left, "name") => match &value.lit {
-                        Lit::Str(text) if !text.value().is_empty() => name = Some(text.clone()),
-                        other => {
-                            let message = "under which name calls are stored: write \
-                                           `name = \"orders.audit\"`";
-                            return Err(Error::new(other.span(), message));
-                        }
-                    },
-                    _ => return Err(unknown(&setting)),
-                },
-                _ => return Err(unknown(&setting)),
-            }
+            defer.set(&setting)?;
         }
-        Ok(Self { delay, unique, attempts, name, span })
+        Ok(defer)
+    }
+
+    /// Takes over what stands behind the delay.
+    fn set(&mut self, setting: &Expr) -> Result<()> {
+        let fault = |message: &str| Err(Error::new_spanned(setting, message));
+        let (name, value) = match setting {
+            Expr::Assign(assign) => (&*assign.left, Some(&*assign.right)),
+            alone => (alone, None),
+        };
+        let literal = match value {
+            Some(Expr::Lit(value)) => Some(&value.lit),
+            _ => None,
+        };
+        let is_again = if is_path(name, "unique") {
+            if value.is_some() {
+                return fault("`unique` stands alone: write `defer(\"30s\", unique)`");
+            }
+            std::mem::replace(&mut self.unique, true)
+        } else if is_path(name, "attempts") {
+            match literal {
+                Some(Lit::Int(number)) if number.base10_parse::<u32>()? > 0 => {
+                    self.attempts.replace(number.clone()).is_some()
+                }
+                _ => {
+                    return fault("how often the call is tried, as a number: write `attempts = 5`");
+                }
+            }
+        } else if is_path(name, "name") {
+            match literal {
+                Some(Lit::Str(text)) if !text.value().trim().is_empty() => {
+                    self.name.replace(text.clone()).is_some()
+                }
+                _ => {
+                    return fault(
+                        "under which name calls are stored, in quotes: write `name = \"orders.audit\"`",
+                    );
+                }
+            }
+        } else {
+            return fault(
+                "after the delay `defer` takes `unique`, `attempts = 5` and `name = \"orders.audit\"`",
+            );
+        };
+        if is_again {
+            let name = name.to_token_stream();
+            return fault(&format!("`{name}` is given twice: remove one"));
+        }
+        Ok(())
     }
 
     /// Refuses functions that a worker could not call with what was stored.
@@ -242,12 +281,6 @@ fn argument(runtime: &Path, name: &Ident, of: &Type) -> TokenStream {
     });
     let (runtime, function) = (runtime.collect::<TokenStream>(), Ident::new("argument", end));
     quote_spanned!(start=> #runtime::defer::#function(#text))
-}
-
-fn unknown(setting: &Expr) -> Error {
-    let message =
-        "after the delay `defer` takes `unique`, `attempts = 5` and `name = \"orders.audit\"`";
-    Error::new_spanned(setting, message)
 }
 
 /// Whether a caller who gets nothing told is told nothing: `()`, `Option<T>`, `Result<Option<T>, E>`.

@@ -37,6 +37,9 @@ pub(crate) fn on_busy(value: Expr) -> Result<OnBusy> {
         Expr::Call(call) if is_path(&call.func, "defer") => {
             return Defer::parse(call.clone()).map(OnBusy::Defer);
         }
+        _ if is_path(&value, "defer") => {
+            "`defer` says after how long the call is tried again: write `on_busy = defer(\"30s\")`"
+        }
         _ => {
             "unknown policy: write `on_busy = error`, `on_busy = skip`, `on_busy = fallback(path)` or \
              `on_busy = defer(\"30s\")`, without quotes around the policy"

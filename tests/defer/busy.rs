@@ -3,6 +3,7 @@
 use std::future::pending;
 
 use lockmacro_runtime::defer::{Order, Settled};
+use lockmacro_tests::Server;
 
 use super::*;
 
@@ -109,7 +110,10 @@ async fn a_call_that_is_busy_for_ever_is_given_up_in_the_end(backend: &Backend) 
     eventually("given up", IN_TIME, async || count(&locks, &name, JobState::Dead).await == 1).await;
     let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
     let error = page.jobs[0].error.as_deref().unwrap_or_default();
-    assert!(error.starts_with("it was busy 1000 times: ") && error.contains(&key), "{error}");
+    assert!(
+        error.starts_with("its lock could not be had 1000 times: ") && error.contains(&key),
+        "{error}"
+    );
     assert_eq!(deferrer.remove_dead(name.as_str().into(), 9).await, Ok(1));
     held.release().await.unwrap();
     locks.shutdown(IN_TIME).await.unwrap();
@@ -164,6 +168,31 @@ async fn a_call_that_a_stopped_worker_gives_back_is_not_busy(backend: &Backend) 
     assert_eq!((page.jobs[0].attempts, page.jobs[0].busy), (0, 0));
     assert!(locks.deferrer().remove(name.into(), page.jobs[0].id.clone()).await.unwrap());
     forget(backend).await;
+}
+
+/// A try is a body that runs.
+#[tokio::test]
+async fn a_call_whose_lock_cannot_be_asked_for_has_not_failed() {
+    let (mut here, there) = (Server::start(), Server::start());
+    let keeper = connect(&there).await;
+    // It is told so soon, and waits for its own server again.
+    let builder = LockManager::builder().timeout(Duration::from_millis(300));
+    let locks = builder.deferrer(keeper.deferrer()).connect(&here.url()).await.unwrap();
+    let calls = Calls::default();
+    let function = locked("f", "order:1", &locks, &calls).attempts(1);
+    put(&keeper, &function, 1).await;
+    here.kill();
+    let working = tokio::spawn(worker(&locks, &function).run());
+    eventually("it is tried in vain", IN_TIME, async || {
+        let page = keeper.deferrer().list("f".into(), JobState::Waiting, 0, 1).await.unwrap();
+        page.jobs.first().is_some_and(|call| call.busy > 1)
+    })
+    .await;
+    here.restart();
+    calls.become_so_many(1).await;
+    nothing_is_left(&keeper, "f").await;
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
 }
 
 lockmacro_tests::on_every_backend!(

@@ -1,6 +1,8 @@
 //! Servers and queues that take no more.
 
-use lockmacro_runtime::defer::WAITING_MAX;
+use std::future::pending;
+
+use lockmacro_runtime::defer::{DEAD_MAX, Order, Settled, WAITING_MAX};
 use lockmacro_tests::Server;
 
 use super::*;
@@ -80,3 +82,27 @@ for id = ARGV[1], ARGV[2] do
     calls = {}
   end
 end";
+
+#[tokio::test]
+async fn so_many_dead_letters_are_kept_the_latest_ones() {
+    let server = Server::start();
+    let locks = connect(&server).await;
+    let fill = "for nth = 1, tonumber(ARGV[1]) do
+        redis.call('HSET', KEYS[1], 'id' .. nth, '[1]')
+        redis.call('ZADD', KEYS[2], nth, 'id' .. nth)
+    end";
+    let (calls, dead) = ("lm1:jobs:f", "lm1:wx:{lm1:jobs:f}");
+    let mut admin = server.admin();
+    admin.ask::<()>(&["EVAL", fill, "2", calls, dead, &DEAD_MAX.to_string()]);
+    let function = noting("f", &Calls::default()).delay(Duration::ZERO);
+    let id = put(&locks, &function, 1).await;
+    let deferrer = locks.deferrer();
+    let order = Order { functions: vec!["f".into()], most: 1, lease: LATER };
+    let job = deferrer.take(order, Box::pin(pending())).await.unwrap().pop().expect("one");
+    let how = Settled::Dead { error: "out of stock".to_owned() };
+    assert!(deferrer.settle(job, how).await.unwrap());
+    let page = deferrer.list("f".into(), JobState::Dead, 0, 1).await.unwrap();
+    assert_eq!((page.total, &*page.jobs[0].id), (DEAD_MAX, "id2"), "the oldest is forgotten");
+    assert!(!admin.ask::<bool>(&["HEXISTS", calls, "id1"]));
+    assert!(deferrer.remove("f".into(), id).await.unwrap(), "the latest is there");
+}

@@ -91,7 +91,38 @@ async fn what_is_deferred_inside_of_another_body_fails_that_one_if_it_is_passed_
     forget(backend).await;
 }
 
+/// The same function with another argument is another call.
+async fn a_call_of_the_same_function_inside_of_its_body_is_stored(backend: &Backend) {
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("itself"));
+    let key = backend.key("order:1");
+    let held = hold(&locks, &key).await;
+    let busy = busy(&locks, &key).await;
+    let (manager, noted, stored) = (locks.clone(), calls.clone(), name.clone());
+    let function = DeferredFn::new(&*name, (argument("number"),), move |(number,): (u64,)| {
+        let (noted, busy, manager) = (noted.clone(), busy.clone(), manager.clone());
+        let other = noting(&stored, &noted).manager(&manager);
+        async move {
+            noted.add(number);
+            if number > 0 {
+                let deferred = other.later(busy, (number - 1,)).await;
+                assert!(matches!(deferred, LockError::Deferred { .. }), "{deferred}");
+            }
+        }
+    });
+    let function = function.delay(SOON);
+    put(&locks, &function, 2).await;
+    let working = tokio::spawn(worker(&locks, &function).run());
+    calls.become_so_many(3).await;
+    nothing_is_left(&locks, &name).await;
+    assert_eq!(calls.all(), [2, 1, 0]);
+    held.release().await.unwrap();
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    forget(backend).await;
+}
+
 lockmacro_tests::on_every_backend!(
+    a_call_of_the_same_function_inside_of_its_body_is_stored,
     a_call_that_is_deferred_inside_of_another_is_stored_once,
     what_is_deferred_inside_of_another_body_fails_that_one_if_it_is_passed_on,
 );

@@ -148,6 +148,45 @@ async fn a_key_beside_the_queue_that_is_of_another_type_stops_no_worker() {
     working.await.unwrap().unwrap();
 }
 
+/// What a script has changed stays when it fails later.
+#[tokio::test]
+async fn a_key_beside_the_queue_that_is_of_another_type_loses_no_call() {
+    let server = Server::start();
+    let locks = connect(&server).await;
+    let (mut admin, deferrer) = (server.admin(), locks.deferrer());
+    let function = noting("f", &Calls::default()).delay(Duration::ZERO);
+    let order = || Order { functions: vec!["f".into()], most: 2, lease: LATER };
+    let take = async || {
+        let soon = Box::pin(tokio::time::sleep(SOON * 5));
+        deferrer.take(order(), soon).await
+    };
+    for number in 0..4 {
+        put(&locks, &function, number).await;
+    }
+    let mut taken = take().await.expect("they are due");
+    for kind in ["d", "r", "x", "u", "i", "o"] {
+        let key = format!("lm1:w{kind}:{{lm1:jobs:f}}");
+        // It may not be there.
+        admin.ask::<()>(&["EVAL", "redis.pcall('RENAME', KEYS[1], 'kept')", "1", &key]);
+        admin.ask::<()>(&["SET", &key, "text"]);
+        let job = taken.pop().expect("one");
+        let dead = Settled::Dead { error: "out of stock".to_owned() };
+        for how in [dead, Settled::Back, Settled::Done] {
+            let told = deferrer.settle(job.clone(), how).await;
+            assert!(matches!(told, Err(LockError::KeyNotALock { .. })), "{key}: {told:?}");
+        }
+        let more = take().await;
+        assert!(matches!(more, Err(LockError::KeyNotALock { .. })), "{key}: {more:?}");
+        admin.ask::<()>(&["DEL", &key]);
+        admin.ask::<()>(&["EVAL", "redis.pcall('RENAME', 'kept', KEYS[1])", "1", &key]);
+        assert!(deferrer.settle(job, Settled::Back).await.unwrap(), "{key}");
+        let total = count(&locks, "f", JobState::Waiting).await
+            + count(&locks, "f", JobState::Running).await;
+        assert_eq!((total, count(&locks, "f", JobState::Dead).await), (4, 0), "{key}");
+        taken.extend(take().await.expect("they are due"));
+    }
+}
+
 #[tokio::test]
 async fn a_queue_that_is_of_another_type_holds_up_no_other() {
     let server = Server::start();

@@ -36,6 +36,21 @@ async fn a_worker_that_is_stopped_gives_back_what_is_not_done(backend: &Backend)
     forget(backend).await;
 }
 
+async fn a_worker_of_two_functions_of_one_name_does_not_begin(backend: &Backend) {
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("twins"));
+    put(&locks, &noting(&name, &calls), 1).await;
+    let twins = worker(&locks, &noting(&name, &calls)).register(noting(&name, &calls));
+    let refused = twins.run().await.expect_err("they would do each other's work");
+    let LockError::Unavailable { reason, .. } = &refused else { panic!("{refused:?}") };
+    assert_eq!(*reason, lockmacro_runtime::Unavailability::SameName);
+    assert!(refused.to_string().contains(&name), "{refused}");
+    assert!(calls.all().is_empty(), "nothing was taken");
+    let deferrer = locks.deferrer();
+    let page = deferrer.list(name.as_str().into(), JobState::Waiting, 0, 9).await.unwrap();
+    assert!(deferrer.remove(name.into(), page.jobs[0].id.clone()).await.unwrap());
+    forget(backend).await;
+}
+
 async fn a_worker_that_is_stopped_waits_for_what_is_nearly_done(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("nearly"));
     let noted = calls.clone();
@@ -216,6 +231,7 @@ async fn a_call_that_went_to_another_worker_is_settled_by_that_one(backend: &Bac
 }
 
 lockmacro_tests::on_every_backend!(
+    a_worker_of_two_functions_of_one_name_does_not_begin,
     a_call_that_takes_longer_than_its_lease_stays_with_its_worker,
     a_call_whose_lock_is_gone_with_the_manager_goes_back,
     a_call_that_went_to_another_worker_is_settled_by_that_one,

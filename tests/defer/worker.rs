@@ -6,16 +6,16 @@
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::LockManager;
 use lockmacro_runtime::defer::{
-    Answer, DeferredFn, Deferrer, Enough, Job, JobState, NewJob, Order, Page, Settled, Stored,
-    Worker, argument,
+    Answer, Deferrer, Enough, Job, JobState, NewJob, Order, Page, Settled, Stored, Worker,
 };
+use lockmacro_runtime::{LockError, LockManager, distributed_lock};
 use tokio::sync::Notify;
 
 #[derive(Debug)]
@@ -103,33 +103,68 @@ impl Deferrer for Noting {
     }
 }
 
+static RECORD: OnceLock<Arc<Record>> = OnceLock::new();
+static LEASE: OnceLock<Duration> = OnceLock::new();
+
+async fn body(number: u64) {
+    let note = |word| RECORD.get().map(|record| record.note(word, &format!("[{number}]")));
+    note("begun");
+    // Some for longer than the lease.
+    let lease = LEASE.get().copied().unwrap_or_default();
+    tokio::time::sleep(if number % 25 == 3 { lease * 5 / 4 } else { lease / 40 }).await;
+    note("done");
+}
+
+/// The locks of a worker that is killed are held for longer than its calls are its own.
+#[distributed_lock(
+    key = "order:<number>",
+    ttl = "2s",
+    on_busy = defer("20ms", attempts = 1_000, name = "good")
+)]
+async fn good(number: u64) -> Result<(), LockError> {
+    body(number).await;
+    Ok(())
+}
+
+#[derive(Debug)]
+struct OutOfStock(String);
+
+impl fmt::Display for OutOfStock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<LockError> for OutOfStock {
+    fn from(error: LockError) -> Self {
+        OutOfStock(error.to_string())
+    }
+}
+
+#[distributed_lock(
+    key = "order:<number>",
+    ttl = "2s",
+    on_busy = defer("20ms", attempts = 2, name = "bad")
+)]
+async fn bad(number: u64) -> Result<(), OutOfStock> {
+    body(number).await;
+    Err(OutOfStock("out of stock".to_owned()))
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [url, record, lease] = arguments.as_slice() else {
         return Err(format!("not an order: {arguments:?}").into());
     };
-    let lease = Duration::from_millis(lease.parse()?);
+    let lease = *LEASE.get_or_init(|| Duration::from_millis(lease.parse().unwrap_or_default()));
+    let record = Record(OpenOptions::new().append(true).open(record)?);
+    let record = RECORD.get_or_init(|| Arc::new(record));
     let patient = || LockManager::builder().timeout(Duration::from_secs(40));
-    let record = Arc::new(Record(OpenOptions::new().append(true).open(record)?));
     let queue = patient().connect(url).await?.deferrer();
-    let queue = Noting { queue, record: Arc::clone(&record), kept: Mutex::default() };
+    let queue = Noting { queue, record: Arc::clone(record), kept: Mutex::default() };
     let locks = patient().deferrer(Arc::new(queue)).connect(url).await?;
-    let function = |name: &'static str, end: Result<(), &'static str>| {
-        let record = Arc::clone(&record);
-        let called = move |(number,): (u64,)| {
-            let record = Arc::clone(&record);
-            async move {
-                record.note("begun", &format!("[{number}]"));
-                // Some for longer than their lease.
-                let length = if number % 25 == 3 { lease * 3 / 2 } else { lease / 40 };
-                tokio::time::sleep(length).await;
-                record.note("done", &format!("[{number}]"));
-                end
-            }
-        };
-        DeferredFn::new(name, (argument("number"),), called).delay(Duration::from_millis(20))
-    };
+    locks.install()?;
     let ended = Arc::new(Notify::new());
     let end = Arc::clone(&ended);
     std::thread::spawn(move || {
@@ -138,8 +173,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         end.notify_one();
     });
     let worker = Worker::new(&locks)
-        .register(function("good", Ok(())).attempts(1_000))
-        .register(function("bad", Err("out of stock")).attempts(2))
+        .register(good::deferred())
+        .register(bad::deferred())
         .lease(lease)
         .concurrency(4);
     worker.run_until(ended.notified()).await?;

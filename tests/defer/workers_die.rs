@@ -18,7 +18,7 @@ const KILLS: usize = 100;
 /// By the server's clock: nobody tells it that a worker is dead.
 const LEASE: Duration = Duration::from_secs(1);
 /// So many calls wait at least while workers are killed.
-const WAITING: usize = 100;
+const WAITING: usize = 200;
 
 /// One process that works. It is killed when dropped.
 struct Process(Child);

@@ -29,6 +29,8 @@ const FIRST_DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const DELAY_MAX: Duration = Duration::from_secs(60 * 60);
 /// Longest pause while the lock is busy, unless the first one is longer.
 const BUSY_MAX: Duration = Duration::from_secs(60);
+/// By so much it grows at least each time.
+const BUSY_STEP: Duration = Duration::from_millis(10);
 /// So often a call may be busy.
 const TIMES_BUSY: u32 = 1_000;
 
@@ -127,7 +129,11 @@ impl<A> DeferredFn<A> {
         };
         let (delay, attempts, call) = (DELAY, ATTEMPTS, Arc::new(call));
         let function = Function { name, delay, attempts, unique: false, blocking, call };
-        let write = Arc::new(move |values: &A| arguments.write(values));
+        let write = Arc::new(move |values: &A| {
+            let text = arguments.write(values)?;
+            // Some numbers are written as what they are not.
+            arguments.read(&text).map(|_| text)
+        });
         Self { function, manager: None, write }
     }
 
@@ -221,10 +227,11 @@ impl Function {
         (attempts < self.attempts).then(|| scattered(doubled.min(DELAY_MAX.max(self.delay))))
     }
 
-    /// In how long a call is due again whose lock was busy now, and so often before; `None` when that was
-    /// enough. It has not failed, so the pause hardly grows.
+    /// In how long a call is due again that could not be tried now, and not so often before; `None` when that
+    /// was enough. It has not failed, so the pause hardly grows; but all of them together are longer than
+    /// the lock of a worker that was killed is held.
     pub(super) fn when_busy(&self, before: u32) -> Option<Duration> {
-        let longer = self.delay.saturating_mul(1 + before / 8);
+        let longer = self.delay.saturating_mul(1 + before / 8).max(BUSY_STEP * before);
         (before < TIMES_BUSY).then(|| scattered(longer.min(BUSY_MAX.max(self.delay))))
     }
 
@@ -295,4 +302,51 @@ async fn apart(call: impl FnOnce() -> Ended + Send + 'static) -> Ended {
     // Who has called may be gone.
     thread::spawn(move || done.send(call()).ok());
     ended.await.unwrap_or_else(|_| ended_early())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(delay: Duration) -> Function {
+        DeferredFn::new("f", (), |()| async {}).delay(delay).attempts(10).function
+    }
+
+    /// Whether it is about as long.
+    fn is_about(pause: Option<Duration>, expected: Duration) -> bool {
+        let pause = pause.expect("it is due again");
+        (expected.mul_f64(0.75)..expected.mul_f64(1.25)).contains(&pause)
+    }
+
+    #[test]
+    fn what_fails_is_tried_again_after_pauses_that_double_up_to_an_hour() {
+        let function = function(Duration::from_secs(30));
+        for (failures, seconds) in [(1, 60), (2, 120), (3, 240), (6, 1920), (7, 3600), (9, 3600)] {
+            assert!(is_about(function.again(failures), Duration::from_secs(seconds)), "{failures}");
+        }
+        assert_eq!(function.again(10), None);
+    }
+
+    #[test]
+    fn what_is_busy_is_tried_again_for_longer_than_a_lock_is_held() {
+        let slow = function(Duration::from_secs(30));
+        for (before, seconds) in [(0, 30), (7, 30), (8, 60), (999, 60)] {
+            assert!(is_about(slow.when_busy(before), Duration::from_secs(seconds)), "{before}");
+        }
+        assert_eq!(slow.when_busy(1_000), None);
+        let fast = function(Duration::from_millis(1));
+        let all: Duration = (0..1_000).filter_map(|before| fast.when_busy(before)).sum();
+        assert!(all > Duration::from_secs(3_600), "{all:?}");
+        let first: Duration = (0..10).filter_map(|before| fast.when_busy(before)).sum();
+        assert!(first < Duration::from_secs(1), "{first:?}");
+    }
+
+    #[test]
+    fn an_argument_that_cannot_be_read_again_is_not_stored() {
+        let function =
+            DeferredFn::new("f", (super::super::argument("price"),), |(_,): (f64,)| async {});
+        assert_eq!((function.write)(&(1.5,)).as_deref(), Ok("[1.5]"));
+        let refused = (function.write)(&(f64::NAN,)).expect_err("it is no number");
+        assert!(refused.starts_with("`price`: invalid type: null"), "{refused}");
+    }
 }

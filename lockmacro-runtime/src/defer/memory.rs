@@ -1,6 +1,7 @@
 //! The deferred calls of `memory://`: of one process, with the meaning of a server.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::future::{pending, ready};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,16 +21,23 @@ use crate::error::LockError;
 const FAR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Clones are the same calls.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct MemoryJobs(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     /// What times are counted from.
     start: Instant,
     queues: Mutex<HashMap<Arc<str>, Queue>>,
     /// A call may be due earlier than those before.
     changed: Notify,
+}
+
+/// Without the calls, whose arguments may be anybody's secrets.
+impl fmt::Debug for MemoryJobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let functions = self.queues().len();
+        f.debug_struct("MemoryJobs").field("functions", &functions).finish_non_exhaustive()
+    }
 }
 
 impl MemoryJobs {

@@ -4,9 +4,9 @@
 //! [`Worker`] of any process runs the same function later, under the same lock. It is run *at least
 //! once*: a call whose worker dies is taken up by another one, so it may have been run in part, or wholly,
 //! before. A call that fails is tried again after a growing delay; after so many times it becomes a dead
-//! letter, with its last error, for a person to look at ([`Deferrer::list`]). One that is busy again is
-//! tried again after its first delay, and has not failed; only after 1,000 times it is a dead letter as
-//! well.
+//! letter, with its last error, for a person to look at ([`Deferrer::list`]). One that is busy again, or
+//! whose lock's server is in trouble, has not been tried: it is due again after about its first delay, and
+//! only after 1,000 times it is a dead letter as well.
 //!
 #![cfg_attr(feature = "macros", doc = "```")]
 #![cfg_attr(not(feature = "macros"), doc = "```ignore")]
@@ -53,7 +53,7 @@ pub use arguments::{Argument, Arguments, Storable, argument};
 pub use function::DeferredFn;
 pub(crate) use memory::MemoryJobs;
 pub use outcome::JobOutcome;
-pub(crate) use running::unreported;
+pub(crate) use running::{refused, unreported};
 pub use worker::Worker;
 
 use self::nowhere::Nowhere;
@@ -115,7 +115,7 @@ pub struct Job {
     /// How often it was tried, this time included. What was [busy](Settled::Busy) or goes
     /// [back](Settled::Back) was not tried.
     pub attempt: u32,
-    /// How often it was busy before.
+    /// How often its lock could not be had before.
     pub busy: u32,
     /// How often it was taken, or any other number that tells this worker's turn from all others.
     pub taken: u64,
@@ -144,12 +144,12 @@ pub enum Settled {
         /// Why it failed.
         error: String,
     },
-    /// Its lock was busy: it is due again, as if it had not been tried. `attempt` is one less, and `busy`
-    /// one more.
+    /// Its lock was busy, or could not be asked for: it is due again, as if it had not been tried. `attempt`
+    /// is one less, and `busy` one more.
     Busy {
         /// In how long.
         delay: Duration,
-        /// By whom.
+        /// By whom, or why.
         error: String,
     },
     /// It failed for good: a dead letter.
@@ -196,7 +196,7 @@ pub struct JobInfo {
     pub key: String,
     /// How often it was tried.
     pub attempts: u32,
-    /// How often its lock was busy when it was to be tried.
+    /// How often its lock could not be had when it was to be tried.
     pub busy: u32,
     /// Why it failed last; the start of it when it is long, about 2 KiB.
     pub error: Option<String>,
@@ -243,8 +243,8 @@ pub struct Page {
 /// `tests/defer/plugged_in.rs` of the repository is a queue in memory, with all of this and nothing else.
 pub trait Deferrer: fmt::Debug + Send + Sync {
     /// Stores a call that is due after its delay, and tells under which id and when. Of the same function and
-    /// [id](NewJob::id) there is one call, however often it is stored, also when it was done in between: who
-    /// was not answered asks again, for as long as its manager's timeout lasts.
+    /// [id](NewJob::id) there is one call, however often it is stored, also when it was done in between less than
+    /// 30 s ago: who was not answered asks again, for as long as its manager's timeout lasts.
     ///
     /// [`unique`](NewJob::unique) calls are told of one that waits for the same function and key, if there is
     /// one, and are not stored. One that waits again while another one does is one with it: that one stays,

@@ -9,7 +9,7 @@ use super::running::Running;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     Done,
-    /// Its lock was busy: it was not tried.
+    /// Its lock was busy, or its server in trouble: it was not tried.
     Busy(String),
     Failed(String),
 }
@@ -17,13 +17,17 @@ pub(super) enum Ended {
 impl Ended {
     /// What came of a call that has returned.
     pub(super) fn with(value: impl JobOutcome, running: &Running) -> Self {
-        let failure = value.failure();
-        match running.trouble() {
-            Some(trouble) => {
-                let error = failure.unwrap_or_else(|| trouble.to_string());
-                if trouble.is_busy() { Self::Busy(error) } else { Self::Failed(error) }
+        let (failure, refused) = (value.failure(), running.refused().is_some());
+        match (running.trouble(), failure) {
+            (None, None) => Self::Done,
+            (Some(trouble), failure) if trouble.is_busy() || refused => {
+                Self::Busy(failure.unwrap_or_else(|| trouble.to_string()))
             }
-            None => failure.map_or(Self::Done, Self::Failed),
+            (None, Some(failure)) if refused => Self::Busy(failure),
+            (trouble, failure) => {
+                let told = failure.or_else(|| trouble.map(|trouble| trouble.to_string()));
+                Self::Failed(told.unwrap_or_default())
+            }
         }
     }
 
@@ -62,6 +66,7 @@ impl<T> JobOutcome for Option<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T, E: fmt::Display> JobOutcome for Result<T, E> {
     fn failure(self) -> Option<String> {
         self.err().map(|error| error.to_string())

@@ -24,6 +24,8 @@ struct Inner {
     arguments: String,
     /// What went wrong that the function's return type may not tell.
     trouble: Mutex<Option<LockError>>,
+    /// Why a lock could not be had, outside of any body, for a reason that is not the call's.
+    refused: Mutex<Option<LockError>>,
     /// How often each call was deferred inside.
     inside: Mutex<HashMap<(u64, u64), u32>>,
 }
@@ -31,8 +33,8 @@ struct Inner {
 impl Running {
     pub(super) fn new(job: &Job, arguments: String) -> Self {
         let (id, function) = (job.id.clone(), Arc::clone(&job.function));
-        let (trouble, inside) = Default::default();
-        Self(Arc::new(Inner { id, function, arguments, trouble, inside }))
+        let (trouble, refused, inside) = Default::default();
+        Self(Arc::new(Inner { id, function, arguments, trouble, refused, inside }))
     }
 
     /// Runs `work` as this call.
@@ -48,6 +50,11 @@ impl Running {
     /// What went wrong.
     pub(super) fn trouble(&self) -> Option<LockError> {
         lock(&self.0.trouble).take()
+    }
+
+    /// Why a lock could not be had, whatever the call may be.
+    pub(super) fn refused(&self) -> Option<LockError> {
+        lock(&self.0.refused).take()
     }
 
     fn note(&self, error: LockError) {
@@ -102,4 +109,27 @@ pub(crate) fn unreported(error: &LockError) {
     }
     // Outside of a worker there is nobody to tell.
     let _ = RUNNING.try_with(|running| running.note(error.clone()));
+}
+
+/// Takes note that a lock cannot be had now: the call's body does not run, and whether that is so has nothing
+/// to do with the call.
+pub(crate) fn refused(error: &LockError) {
+    use LockError::{
+        AccessDenied, Authentication, ConnectionLimit, InsufficientReplicas, NoQuorum,
+        NotInstalled, Unavailable,
+    };
+    let passing = matches!(
+        error,
+        AccessDenied { .. }
+            | Authentication { .. }
+            | ConnectionLimit { .. }
+            | InsufficientReplicas { .. }
+            | NoQuorum { .. }
+            | NotInstalled
+            | Unavailable { .. }
+    );
+    if passing && LockGuard::current().is_none() {
+        let note = |running: &Running| *lock(&running.0.refused) = Some(error.clone());
+        let _ = RUNNING.try_with(note);
+    }
 }

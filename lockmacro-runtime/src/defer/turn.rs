@@ -86,7 +86,7 @@ impl Turn {
             _ if self.manager.is_closed() => Settled::Back,
             Ended::Busy(error) => match self.function.when_busy(busy) {
                 Some(delay) => Settled::Busy { delay, error: shortened(error) },
-                None => dead(format!("it was busy {busy} times: {error}")),
+                None => dead(format!("its lock could not be had {busy} times: {error}")),
             },
             Ended::Failed(error) => match self.function.again(attempt) {
                 Some(delay) => Settled::Again { delay, error: shortened(error) },
@@ -103,6 +103,9 @@ impl Turn {
             }
             Settled::Again { delay, error } => {
                 tracing::warn!(%function, id, attempt, error, ?delay, "deferred call failed");
+            }
+            Settled::Busy { delay, error } => {
+                tracing::info!(%function, id, error, ?delay, "deferred call could not be tried");
             }
             _ => tracing::debug!(%function, id, attempt, ?how, "deferred call ended"),
         }

@@ -65,6 +65,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub struct Worker {
     manager: LockManager,
     functions: HashMap<Arc<str>, Function>,
+    /// A name that two of them have.
+    twice: Option<Arc<str>>,
     concurrency: usize,
     lease: Duration,
     grace: Duration,
@@ -74,14 +76,15 @@ impl Worker {
     /// A worker for the calls that are kept by `manager`.
     pub fn new(manager: &LockManager) -> Self {
         let (manager, functions) = (manager.clone(), HashMap::new());
-        Self { manager, functions, concurrency: CONCURRENCY, lease: LEASE, grace: GRACE }
+        let (concurrency, lease, grace) = (CONCURRENCY, LEASE, GRACE);
+        Self { manager, functions, twice: None, concurrency, lease, grace }
     }
 
     /// Has the worker run the calls of a function, such as `audit_order::deferred()`.
     pub fn register<A>(mut self, function: DeferredFn<A>) -> Self {
         let name = Arc::clone(&function.function.name);
         if self.functions.insert(Arc::clone(&name), function.function).is_some() {
-            tracing::error!(function = %name, "two functions of this name: the first one is not called");
+            self.twice = Some(name);
         }
         self
     }
@@ -124,13 +127,18 @@ impl Worker {
     ///
     /// # Errors
     /// [`LockError::NoRuntime`]; [`LockError::ShutDown`]; [`LockError::Unavailable`] with
-    /// [`NoDeferrer`](Unavailability::NoDeferrer) where the manager's locks have no store for calls.
+    /// [`NoDeferrer`](Unavailability::NoDeferrer) where the manager's locks have no store for calls, and with
+    /// [`SameName`](Unavailability::SameName) when two functions were registered under one name.
     ///
     /// # Cancellation
     /// Dropping the future drops the calls that run at their next await. They are due again when their
     /// leases are over.
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), LockError> {
         inside_runtime()?;
+        if let Some(name) = self.twice {
+            let detail = format!("`{name}`: call one of them something else by `name = \"…\"`");
+            return Err(LockError::unavailable(Unavailability::SameName, detail));
+        }
         // A shutdown waits until it is told how the calls have ended.
         let _member = self.manager.enter()?;
         let (stopping, stopped) = watch::channel(false);

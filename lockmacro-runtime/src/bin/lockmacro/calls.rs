@@ -104,7 +104,7 @@ async fn list(
         let mut text =
             format!("{}: {waiting} waiting, {running} running, {dead} dead\n", plain(&function));
         if !page.jobs.is_empty() {
-            let rows: Vec<_> = page.jobs.iter().map(row).collect();
+            let rows: Vec<_> = page.jobs.iter().map(|call| row(call, state)).collect();
             let when = match state {
                 JobState::Waiting => "DUE",
                 JobState::Running => "KEPT FOR",
@@ -120,11 +120,15 @@ async fn list(
     Ok(Report { text, done })
 }
 
-fn row(call: &JobInfo) -> [String; 7] {
+fn row(call: &JobInfo, state: JobState) -> [String; 7] {
     let when = match call.in_millis {
         0 => "now".to_owned(),
         in_millis => {
-            let (sign, age) = if in_millis < 0 { ("", " ago") } else { ("in ", "") };
+            let (sign, age) = match (in_millis < 0, state) {
+                (true, _) => ("", " ago"),
+                (false, JobState::Running) => ("", ""),
+                (false, _) => ("in ", ""),
+            };
             format!("{sign}{}{age}", time(Some(Duration::from_millis(in_millis.unsigned_abs()))))
         }
     };

@@ -62,12 +62,14 @@ pub async fn queue(
         let rows: Vec<[String; 3]> = rows.collect();
         let mut text = match &holder {
             Some(lock) => format!("{}\n", held(lock)),
+            None if rows.is_empty() => {
+                format!("nothing holds `{}`, and nobody waits\n", plain(&key))
+            }
             None => format!("nothing holds `{}`\n", plain(&key)),
         };
-        text.push_str(&match rows.is_empty() {
-            true => "nobody waits\n".to_owned(),
-            false => table(["PLACE", "WAITER", "KEPT FOR"], &rows),
-        });
+        if !rows.is_empty() {
+            text.push_str(&table(["PLACE", "WAITER", "KEPT FOR"], &rows));
+        }
         if line.more {
             text.push_str("… and more\n");
         }
@@ -116,6 +118,7 @@ fn held(lock: &HeldLock) -> String {
         None => "without an expiry".to_owned(),
     };
     let waiters = match lock.waiters {
+        Some(0) => "nobody waits".to_owned(),
         Some(1) => "1 waits".to_owned(),
         Some(waiters) => format!("{waiters} wait"),
         None => "its line is broken".to_owned(),

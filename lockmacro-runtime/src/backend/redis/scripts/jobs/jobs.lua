@@ -34,6 +34,15 @@ end
 -- A write first: a replica refuses the script then. Those that make new keys do it again.
 touch()
 
+-- What a script has changed stays when it fails later, as it does where a key is something else. So that is
+-- found out before.
+for _, hash in ipairs({ KEYS[1], KEYS[5] }) do
+  redis.call('HEXISTS', hash, '')
+end
+for _, set in ipairs({ KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7] }) do
+  redis.call('ZSCORE', set, '')
+end
+
 local function know(what)
   redis.call('ZREMRANGEBYSCORE', KEYS[7], '-inf', number(now))
   redis.call('ZADD', KEYS[7], number(now + KNOWN), what)
