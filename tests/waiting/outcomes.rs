@@ -66,8 +66,13 @@ async fn a_wait_that_runs_out_is_not_busy_but_timed_out(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
+/// One that a loaded machine may keep waiting for an answer.
+async fn patient(backend: &Backend) -> LockManager {
+    backend.manager_from(LockManager::builder().timeout(LONG)).await
+}
+
 async fn a_wait_that_runs_out_tells_how_many_were_before(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let (ours, theirs) = (patient(backend).await, patient(backend).await);
     let key = backend.key("order:42");
     let mut line = Line::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
@@ -78,7 +83,7 @@ async fn a_wait_that_runs_out_tells_how_many_were_before(backend: &Backend) {
     assert_eq!(timed_out(lock(&theirs, &key).wait(ms(50))).await.2, 5);
     guard.release().await.expect("still held");
     for waiter in waiters {
-        served(SOON, waiter).await;
+        served(LONG, waiter).await;
     }
 }
 
@@ -147,7 +152,7 @@ async fn many_waits_that_run_out_leave_nothing(backend: &Backend) {
 }
 
 async fn a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let (ours, theirs) = (patient(backend).await, patient(backend).await);
     let key = backend.key("order:42");
     let wait = ms(200);
     for nth in 0..12 {
@@ -166,7 +171,7 @@ async fn a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on(backend: &Back
             Ok(guard) => guard.release().await.expect("still held"),
             Err(error) => assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}"),
         }
-        served(SOON, next).await;
+        served(LONG, next).await;
     }
 }
 
