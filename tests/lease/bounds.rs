@@ -52,19 +52,25 @@ async fn a_body_shorter_than_max_hold_is_left_alone(backend: &Backend) {
     assert_eq!(result.await, Ok(7));
 }
 
-const MIN_HOLD: Duration = Duration::from_millis(500);
+const MIN_HOLD: Duration = Duration::from_secs(1);
 
 /// The key stays from now until `MIN_HOLD` after `start`, and no longer.
 async fn stays(backend: &Backend, key: &str, start: Instant) {
     let rival = backend.manager().await;
-    let asked = start.elapsed();
-    let kept = left(&rival, key).await.expect("still held");
-    let (earliest, latest) = (asked + kept, start.elapsed() + kept);
-    // From when the lock was asked for; what a release takes on its way comes on top.
-    assert!(latest > MIN_HOLD - ms(2) && earliest < MIN_HOLD + ms(250), "{earliest:?}, {latest:?}");
+    loop {
+        let asked = start.elapsed();
+        let kept = left(&rival, key).await.expect("still held");
+        let latest = start.elapsed() + kept;
+        assert!(latest > MIN_HOLD - ms(2), "{latest:?}");
+        // From when the lock was asked for; what a release takes on its way comes on top. Of what
+        // was dropped it may be on its way still.
+        if asked + kept < 2 * MIN_HOLD {
+            break;
+        }
+        assert!(asked < SOON, "not given back: {kept:?}");
+    }
     backend.becomes_free(key, SOON).await;
-    let free = start.elapsed();
-    assert!(free >= MIN_HOLD - ms(2) && free < MIN_HOLD + ms(800), "free after {free:?}");
+    assert!(start.elapsed() >= MIN_HOLD - ms(2), "free after {:?}", start.elapsed());
 }
 
 fn job(manager: &lockmacro_runtime::LockManager, key: &str) -> Lock {
@@ -84,7 +90,7 @@ async fn a_short_body_leaves_the_key_for_the_rest_of_min_hold(backend: &Backend)
     stays(backend, &key, start).await;
     // Renewed or not: nobody renews it once it is given back.
     let start = Instant::now();
-    let renewed = renewed(&manager, &key, ms(900)).min_hold(MIN_HOLD);
+    let renewed = renewed(&manager, &key, SOON).min_hold(MIN_HOLD);
     renewed.run(async { Locked::Ok(7) }).await.expect("free again");
     stays(backend, &key, start).await;
 }
@@ -98,7 +104,6 @@ async fn min_hold_holds_for_a_body_that_panics_or_fails(backend: &Backend) {
         Locked::Ok(())
     });
     AssertUnwindSafe(body).catch_unwind().await.expect_err("it panics");
-    tokio::time::sleep(ms(30)).await;
     stays(backend, &key, start).await;
     let start = Instant::now();
     let body = job(&manager, &key).run(async { Err::<(), _>(LockError::NotInstalled) });
@@ -119,14 +124,12 @@ async fn min_hold_holds_for_a_body_that_is_dropped(backend: &Backend) {
         _ = body => panic!("it ended"),
         began = began => began.expect("the body begins"),
     }
-    tokio::time::sleep(ms(30)).await;
     stays(backend, &key, start).await;
     // Dropped while it is given back, at each point.
     for polls in 1..20 {
         let start = Instant::now();
         let guard = job(&manager, &key).acquire().await.expect("free");
         let polled = drop_after_polls(guard.release(), polls).await;
-        tokio::time::sleep(ms(30)).await;
         stays(backend, &key, start).await;
         if polled != Polled::Dropped {
             return;
@@ -140,7 +143,6 @@ async fn min_hold_holds_for_a_guard_and_for_sync_code(backend: &Backend) {
     let key = backend.key("job");
     let start = Instant::now();
     drop(job(&manager, &key).acquire().await.expect("free"));
-    tokio::time::sleep(ms(30)).await;
     stays(backend, &key, start).await;
     let start = Instant::now();
     let lock = job(&manager, &key);

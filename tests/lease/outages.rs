@@ -59,9 +59,9 @@ async fn a_server_that_does_not_come_back_ends_the_body_at_its_deadline() {
     });
     assert_eq!(cause(in_time(result).await), LossCause::NotRenewed);
     let last = steps.last().expect("it began") - start;
-    assert!(last > ms(300) && last < ms(500), "{last:?}");
-    // The release has not found the server either, and costs a quarter of the manager's timeout.
-    assert!(start.elapsed() < ms(500) + ms(800), "{:?}", start.elapsed());
+    assert!(last < ms(500) && start.elapsed() > ms(400), "{last:?} of {:?}", start.elapsed());
+    // The release has not found the server either, and does not try for ever.
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
 }
 
 #[tokio::test]
