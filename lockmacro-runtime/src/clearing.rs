@@ -105,6 +105,9 @@ impl Clearing {
         mut error: LockError,
         end: Instant,
     ) -> Result<(), LockError> {
+        if is_final(&error) {
+            return Err(error);
+        }
         let Ok(_place) = self.unanswered.places.try_acquire() else {
             let detail = format!("too many dropped locks wait for the server: {error}");
             return Err(LockError::Unavailable { reason: Unavailability::Local, detail });

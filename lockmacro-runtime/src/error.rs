@@ -236,10 +236,17 @@ impl LockError {
     }
 
     /// Whether the servers could not do what was asked, whoever holds the lock: `Unavailable`,
-    /// `NoQuorum` and `InsufficientReplicas`. They are to be mended; trying again later may help.
+    /// `NoQuorum`, `InsufficientReplicas` and `ConnectionLimit`. They are to be mended; trying again
+    /// later may help.
     pub fn is_unavailable(&self) -> bool {
-        use LockError::{InsufficientReplicas, NoQuorum, Unavailable};
-        matches!(self, Unavailable { .. } | NoQuorum { .. } | InsufficientReplicas { .. })
+        use LockError::{ConnectionLimit, InsufficientReplicas, NoQuorum, Unavailable};
+        matches!(
+            self,
+            Unavailable { .. }
+                | NoQuorum { .. }
+                | InsufficientReplicas { .. }
+                | ConnectionLimit { .. }
+        )
     }
 
     /// [`Unavailable`](LockError::Unavailable), for a [`Deferrer`](crate::defer::Deferrer) of one's own.
@@ -252,7 +259,7 @@ impl LockError {
     /// Whether it may be over soon: of a Redlock, unless too many of its nodes have lasting troubles.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
-            LockError::Unavailable { .. } => true,
+            LockError::Unavailable { .. } | LockError::ConnectionLimit { .. } => true,
             LockError::NoQuorum { nodes } => {
                 let errors = nodes.iter().filter_map(|reply| reply.error.as_ref());
                 2 * errors.filter(|error| !error.is_passing()).count() < nodes.len()
@@ -342,7 +349,7 @@ pub enum Unavailability {
     #[error("nowhere to keep deferred calls")]
     NoDeferrer,
     /// Two functions of one worker have the same name, so that calls of one would be run by the other.
-    #[error("two deferred functions have one name")]
+    #[error("two deferred functions have one name, or one was registered twice")]
     SameName,
     /// So many deferred calls wait that it takes no more.
     #[error("its queue of deferred calls is full")]

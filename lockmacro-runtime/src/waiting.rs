@@ -42,6 +42,7 @@ pub(crate) struct Waiters {
 #[derive(Debug, Default)]
 struct Place {
     slot: u16,
+    lock: u64,
     /// Grows from one who waits to the next.
     order: u64,
     news: Mutex<Option<News>>,
@@ -107,14 +108,14 @@ pub(crate) struct Waiter {
 }
 
 impl Waiters {
-    /// One waiter more, for a key in `slot`: outside of a cluster that is there to alarm fewer.
+    /// One waiter more, for a key in `slot`; `lock` is a number that tells keys from each other.
     ///
     /// Its number is of the random bits of its token, so that a grant to another process is never
     /// taken for its own, and is another one when it waits again.
-    pub(crate) fn join(self: &Arc<Self>, slot: u16, bits: u64) -> Waiter {
+    pub(crate) fn join(self: &Arc<Self>, slot: u16, lock: u64, bits: u64) -> Waiter {
         let order = self.last.fetch_add(1, Ordering::Relaxed);
         let number = bits ^ order;
-        let place = Arc::new(Place { slot, order, ..Place::default() });
+        let place = Arc::new(Place { slot, lock, order, ..Place::default() });
         self.places().insert(number, Arc::clone(&place));
         Waiter { waiters: Arc::clone(self), place, number }
     }
@@ -147,10 +148,10 @@ impl Waiters {
         }
     }
 
-    /// Has those ask again who have waited in a slot for longest: one of them is first in line.
-    pub(crate) fn alarm_first(&self, slot: u16) {
+    /// Has those ask again who have waited for a lock for longest: one of them is first in line.
+    pub(crate) fn alarm_first(&self, lock: u64) {
         let places = self.places();
-        let mut here: Vec<_> = places.values().filter(|place| place.slot == slot).collect();
+        let mut here: Vec<_> = places.values().filter(|place| place.lock == lock).collect();
         here.sort_unstable_by_key(|place| place.order);
         here.into_iter().take(FIRST).for_each(|place| place.tell(News::Unknown));
     }
@@ -264,7 +265,7 @@ mod tests {
     #[tokio::test]
     async fn a_grant_is_heard_even_when_an_alarm_comes_after_it() {
         let waiters = Arc::new(Waiters::default());
-        let waiter = waiters.join(7, 1);
+        let waiter = waiters.join(7, 0, 1);
         waiters.grant(waiter.number, handover(0, 0));
         waiters.alarm_where(|slot| slot == 7);
         assert_eq!(waiter.news().await, News::Granted(handover(0, 0)));
@@ -273,18 +274,18 @@ mod tests {
     #[tokio::test]
     async fn an_alarm_is_for_its_slots() {
         let waiters = Arc::new(Waiters::default());
-        let (one, other) = (waiters.join(1, 1), waiters.join(2, 7));
+        let (one, other) = (waiters.join(1, 0, 1), waiters.join(2, 0, 7));
         waiters.alarm_where(|slot| slot == 2);
         assert_eq!(other.news().await, News::Unknown);
         assert!(futures::poll!(std::pin::pin!(one.news())).is_pending());
     }
 
     #[tokio::test]
-    async fn the_first_of_a_slot_are_alarmed() {
+    async fn the_first_of_a_lock_are_alarmed() {
         let waiters = Arc::new(Waiters::default());
-        let join = |nth: u64| waiters.join(u16::from(nth & 1 == 0), nth.wrapping_mul(u64::MAX / 7));
+        let join = |nth: u64| waiters.join(7, nth & 1, nth.wrapping_mul(u64::MAX / 7));
         let all: Vec<_> = (0..4 * FIRST as u64).map(join).collect();
-        waiters.alarm_first(1);
+        waiters.alarm_first(0);
         for (nth, waiter) in all.iter().enumerate() {
             let hears = futures::poll!(std::pin::pin!(waiter.news())).is_ready();
             assert_eq!(hears, nth % 2 == 0 && nth < 2 * FIRST, "{nth}");
@@ -294,7 +295,7 @@ mod tests {
     #[test]
     fn who_has_left_is_forgotten() {
         let waiters = Arc::new(Waiters::default());
-        drop(waiters.join(0, 1));
+        drop(waiters.join(0, 0, 1));
         assert!(waiters.places().is_empty());
     }
 }

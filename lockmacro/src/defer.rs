@@ -8,7 +8,9 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
-use syn::{Error, Expr, ExprCall, ExprLit, FnArg, GenericArgument, Lit, LitInt, LitStr, Path};
+use syn::{
+    Attribute, Error, Expr, ExprCall, ExprLit, FnArg, GenericArgument, Lit, LitInt, LitStr, Path,
+};
 use syn::{Pat, PathArguments, Result, Safety, Type};
 
 use crate::duration::{self, Time};
@@ -238,13 +240,15 @@ impl Defer {
         let unique = self.unique.then(|| quote_spanned!(site=> .unique()));
         let attempts =
             self.attempts.as_ref().map(|number| quote_spanned!(site=> .attempts(#number)));
-        let cfgs = function.attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"));
+        let is_cfg = |attribute: &&Attribute| attribute.path().is_ident("cfg");
+        let cfgs: Vec<_> = function.attributes.iter().filter(is_cfg).collect();
         let about = format!(" The deferred calls of [`{name}`](fn@{name}), for a worker.");
         Ok(quote_spanned! {site=>
             #(#cfgs)*
             #[doc = #about]
             #[allow(non_camel_case_types)]
             #visibility enum #name {}
+            #(#cfgs)*
             impl #name {
                 #[doc = #about]
                 #visibility fn deferred() -> #runtime::defer::DeferredFn<#types> {

@@ -142,6 +142,13 @@ async fn all_dead_letters_are_tried_again_or_removed_in_batches(backend: &Backen
         assert!(deferrer.settle(taken, dead).await.unwrap());
     }
     let late = put(&locks, &function.clone().delay(LATER), 99).await;
+    for none in ["", "another"] {
+        assert_eq!(deferrer.retry(Arc::clone(&of), none.to_owned()).await, Ok(false));
+        assert_eq!(deferrer.remove(Arc::clone(&of), none.to_owned()).await, Ok(false));
+    }
+    assert_eq!(deferrer.retry_dead(Arc::clone(&of), 0).await, Ok(0));
+    assert_eq!(deferrer.remove_dead(Arc::clone(&of), 0).await, Ok(0));
+    assert_eq!(count(&locks, &name, JobState::Dead).await, DEAD as usize);
     assert_eq!(deferrer.remove_dead(Arc::clone(&of), 5).await, Ok(5));
     assert_eq!(deferrer.retry_dead(Arc::clone(&of), 10).await, Ok(10));
     assert_eq!(count(&locks, &name, JobState::Dead).await, 10);

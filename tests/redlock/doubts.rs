@@ -110,7 +110,7 @@ async fn of_several_keys_a_token_that_arrives_late_is_given_back() {
     let nodes = Nodes::start(3);
     let proxies: Vec<_> = nodes.0.iter().map(|server| Proxy::to(server.port())).collect();
     let urls = proxies.iter().map(Proxy::url).collect();
-    let manager = connected(LockManager::builder().durable(), urls).await;
+    let manager = connected(LockManager::builder().durable().timeout(SOON), urls).await;
     nodes.are_known_to(&manager).await;
     // So that the last node does not hear of the others before it has answered.
     proxies[..2].iter().for_each(|proxy| proxy.delay(ms(10)));

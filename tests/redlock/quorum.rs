@@ -110,17 +110,21 @@ async fn what_others_hold_at_a_majority_is_busy_and_at_a_minority_is_not() {
 async fn who_may_hold_a_lock_is_named_and_who_cannot_is_not() {
     let mut nodes = Nodes::start(3);
     let manager = nodes.manager().await;
-    let told = async || match lock(&manager).wait(ms(1)).acquire().await {
-        Err(LockError::TimedOut { owner, retry_after, .. }) => (owner, retry_after),
-        other => panic!("{other:?}"),
+    let told = async || loop {
+        match lock(&manager).wait(ms(1)).acquire().await {
+            Err(LockError::TimedOut { owner, retry_after, .. }) => return (owner, retry_after),
+            // A node of a loaded machine may be late when it gives a part back.
+            Err(LockError::NoQuorum { .. }) => {}
+            other => panic!("{other:?}"),
+        }
     };
     for nth in 0..3 {
         nodes.hold(&[nth], &format!("web-{nth}/{nth:032x}"));
     }
-    assert_eq!(told().await, (None, None), "each has one of three");
+    assert_eq!(in_time(told()).await, (None, None), "each has one of three");
     nodes.free(&[0]);
     nodes.0[2].kill();
-    let (owner, left) = told().await;
+    let (owner, left) = in_time(told()).await;
     assert_eq!(owner.as_deref(), Some("web-1"));
     assert!(left.is_some_and(|left| left > ms(30_000)), "{left:?}");
 }

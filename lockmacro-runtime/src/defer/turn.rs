@@ -145,8 +145,8 @@ impl Turn {
         if how != Settled::Back || self.manager.has_another_queue() {
             return self.deferrer.settle(job, how).await;
         }
-        // After the locks of its body, which are released by that thread: the next worker is not to find
-        // them busy.
+        // After the locks of its body, which are released by that thread: on one server the next worker does
+        // not find them busy.
         let manager = self.manager.clone();
         let back = move |backend: Arc<Backend>| async move {
             manager.deferrer_of(&backend).settle(job, how).await

@@ -38,7 +38,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// worker is heard of, by another thread when the call blocks its own; a call whose worker has died is due
 /// again [within 30 s](Worker::lease). Calls that block all threads of the runtime, or the only one, for as
 /// long as that go to another worker while they run: use [`DeferredFn::blocking`], or `spawn_blocking`. One
-/// that fails is due again after its function's delay, which doubles each time, and becomes a dead letter after so many
+/// that fails is due again after twice its function's delay, which doubles each time, and becomes a dead letter after so many
 /// attempts, or at once when its arguments cannot be read. One whose lock is busy has not failed, and is due again after
 /// about the delay.
 ///

@@ -97,7 +97,7 @@ impl Calls {
     /// One who hears of news of a function.
     pub(super) fn join(&self, function: &str) -> Waiter {
         let slot = slot(key_of(function).as_str());
-        self.0.nodes.grants().waiters.join(slot, crate::token::chance() as u64)
+        self.0.nodes.grants().waiters.join(slot, 0, crate::token::chance() as u64)
     }
 
     /// In how long something of a function is due. Takes nothing. The waiter hears of news.

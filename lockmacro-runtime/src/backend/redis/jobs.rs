@@ -58,16 +58,24 @@ impl RedisJobs {
         }
     }
 
-    /// Has a call, or as many dead letters, tried again or removed.
+    /// Has the oldest dead letters tried again or removed.
+    async fn amend_dead(&self, function: &str, how: &str, most: usize) -> Result<usize, LockError> {
+        match most.min(TAKEN_MAX) {
+            0 => Ok(0),
+            most => self.amend(function, how, "", most).await,
+        }
+    }
+
+    /// Has a call, or as many dead letters instead, tried again or removed.
     async fn amend(
         &self,
         function: &str,
         how: &str,
         id: &str,
-        most: usize,
+        dead: usize,
     ) -> Result<usize, LockError> {
-        let most = most.min(TAKEN_MAX).to_string();
-        match self.calls.ask(&jobs::AMEND, function, &[how, id, &most]).await? {
+        let dead = dead.to_string();
+        match self.calls.ask(&jobs::AMEND, function, &[how, id, &dead]).await? {
             Value::Int(count) => Ok(usize::try_from(count).unwrap_or_default()),
             other => Err(strange(&other)),
         }
@@ -186,18 +194,18 @@ impl Deferrer for RedisJobs {
     }
 
     fn retry(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
-        Box::pin(async move { Ok(self.amend(&function, "retry", &id, 1).await? > 0) })
+        Box::pin(async move { Ok(self.amend(&function, "retry", &id, 0).await? > 0) })
     }
 
     fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
-        Box::pin(async move { Ok(self.amend(&function, "remove", &id, 1).await? > 0) })
+        Box::pin(async move { Ok(self.amend(&function, "remove", &id, 0).await? > 0) })
     }
 
     fn retry_dead(&self, function: Arc<str>, most: usize) -> Answer<'_, usize> {
-        Box::pin(async move { self.amend(&function, "retry", "", most).await })
+        Box::pin(async move { self.amend_dead(&function, "retry", most).await })
     }
 
     fn remove_dead(&self, function: Arc<str>, most: usize) -> Answer<'_, usize> {
-        Box::pin(async move { self.amend(&function, "remove", "", most).await })
+        Box::pin(async move { self.amend_dead(&function, "remove", most).await })
     }
 }

@@ -16,14 +16,15 @@ use crate::clock::Moment;
 use crate::error::Unavailability;
 use crate::lease::late;
 use crate::side::slot;
+use crate::token::hash_of;
 use crate::waiting::{FOR_EVER, Handover, News, PLACE, PLACES, Sample, Waiter, tick};
 
 impl Redis {
     /// Waits in line for at most `wait`.
     pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Result<Answer, Failed> {
         let until = Instant::now() + wait.min(FOR_EVER);
-        let slot = slot(claim.key.as_str());
-        let waiter = self.nodes.grants().waiters.join(slot, claim.token.bits());
+        let (slot, lock) = (slot(claim.key.as_str()), hash_of(claim.key.as_str().as_bytes()));
+        let waiter = self.nodes.grants().waiters.join(slot, lock, claim.token.bits());
         let mut resent = false;
         loop {
             // Boxed: it is large, and most of the time is spent without it.

@@ -74,6 +74,8 @@ impl Looks {
         let Look { function, waiter, .. } = &self.functions[nth];
         let (function, waiter) = (Arc::clone(function), Arc::clone(waiter));
         let calls = self.calls.clone();
+        // What was taken by a question that had no answer is not waited for until its lease is over.
+        let open = self.functions[nth].question.is_some();
         // It holds up nobody else, and can be taken from at once.
         let alone = self.functions.len() == 1;
         self.asked.spawn(async move {
@@ -85,7 +87,7 @@ impl Looks {
                 return (nth, Ok(Instant::now()));
             }
             let due = calls.look(&function, &waiter).await;
-            (nth, due.map(|due| Instant::now() + due))
+            (nth, due.map(|due| Instant::now() + if open { Duration::ZERO } else { due }))
         });
     }
 

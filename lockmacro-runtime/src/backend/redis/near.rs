@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::grants::Grants;
 use super::node::Node;
 use crate::key::LockKey;
-use crate::side::slot;
+use crate::token::hash_of;
 
 /// An answer that takes so much of a manager's timeout is not waited for by who may have the lock.
 const LATE: u32 = 8;
@@ -22,17 +22,18 @@ pub(super) struct Releases(Mutex<UnderWay>);
 #[derive(Debug, Default)]
 struct UnderWay {
     last: u64,
-    /// When they were sent, and the slots of their locks.
-    releases: HashMap<u64, (Instant, u16)>,
-    /// Whether a task looks after them.
-    minded: bool,
+    /// When they were sent, and for which locks.
+    releases: HashMap<u64, (Instant, u64)>,
+    /// Until when a task is known to look after them. It may be on a runtime that has ended.
+    minded: Option<Instant>,
 }
 
-/// One release. Unless it is told of its answer, those who wait in the slot ask.
+/// One release. Unless it is told of its answer, those who wait for the lock ask.
 pub(super) struct Near {
     node: Node,
     connection: u64,
-    slot: u16,
+    /// The lock's number, see [`Waiters::join`](crate::waiting::Waiters::join).
+    lock: u64,
     number: u64,
     told: bool,
 }
@@ -44,14 +45,14 @@ impl Near {
         if grants.waiters.are_none() {
             return None;
         }
-        let (connection, slot) = (node.connection()?, slot(key.as_str()));
-        let number = Releases::add(grants, slot, node.inner.timeout / LATE);
-        Some(Self { node: node.clone(), connection, slot, number, told: false })
+        let (connection, lock) = (node.connection()?, hash_of(key.as_str().as_bytes()));
+        let number = Releases::add(grants, lock, node.inner.timeout / LATE);
+        Some(Self { node: node.clone(), connection, lock, number, told: false })
     }
 
     /// The channel of those who wait here.
     pub(super) fn channel(&self) -> String {
-        self.node.grants().channel(self.slot)
+        self.node.grants().channel(0)
     }
 
     /// Takes note of the answer, and passes on what it has for one who waits.
@@ -65,22 +66,41 @@ impl Drop for Near {
         let grants = self.node.grants();
         grants.releases.under_way().releases.remove(&self.number);
         if !self.told {
-            grants.waiters.alarm_first(self.slot);
+            grants.waiters.alarm_first(self.lock);
         }
     }
 }
 
 impl Releases {
-    fn add(grants: &Arc<Grants>, slot: u16, late: Duration) -> u64 {
-        let mut under_way = grants.releases.under_way();
-        under_way.last += 1;
-        let number = under_way.last;
-        under_way.releases.insert(number, (Instant::now(), slot));
-        if !under_way.minded {
-            under_way.minded = true;
-            tokio::spawn(Minder(Arc::clone(grants)).mind(late));
+    fn add(grants: &Arc<Grants>, lock: u64, late: Duration) -> u64 {
+        let (number, minded) = {
+            let (mut under_way, now) = (grants.releases.under_way(), Instant::now());
+            under_way.last += 1;
+            let number = under_way.last;
+            under_way.releases.insert(number, (now, lock));
+            let minded = under_way.minded.is_some_and(|until| now < until);
+            if !minded {
+                under_way.minded = Some(now + late * 4);
+            }
+            (number, minded)
+        };
+        if !minded {
+            tokio::spawn(mind(Arc::clone(grants), late));
         }
         number
+    }
+
+    /// Takes those out that are late; tells for which locks they are, and whether that were all.
+    fn late(&self, late: Duration) -> (Vec<u64>, bool) {
+        let (mut under_way, now) = (self.under_way(), Instant::now());
+        let mut locks = Vec::new();
+        under_way.releases.retain(|_, (sent, lock)| {
+            let is_late = now >= *sent + late;
+            locks.extend(is_late.then_some(*lock));
+            !is_late
+        });
+        under_way.minded = (!under_way.releases.is_empty()).then(|| now + late * 4);
+        (locks, under_way.minded.is_none())
     }
 
     fn under_way(&self) -> MutexGuard<'_, UnderWay> {
@@ -90,25 +110,13 @@ impl Releases {
 }
 
 /// Looks after releases while there are any: who sent one may not be polled any more.
-struct Minder(Arc<Grants>);
-
-impl Minder {
-    async fn mind(self, late: Duration) {
-        while !self.0.releases.under_way().releases.is_empty() {
-            sleep(late).await;
-            let mut slots = Vec::new();
-            self.0.releases.under_way().releases.retain(|_, (sent, slot)| {
-                let is_late = sent.elapsed() >= late;
-                slots.extend(is_late.then_some(*slot));
-                !is_late
-            });
-            slots.into_iter().for_each(|slot| self.0.waiters.alarm_first(slot));
+async fn mind(grants: Arc<Grants>, late: Duration) {
+    loop {
+        sleep(late).await;
+        let (locks, all) = grants.releases.late(late);
+        locks.into_iter().for_each(|lock| grants.waiters.alarm_first(lock));
+        if all {
+            return;
         }
-    }
-}
-
-impl Drop for Minder {
-    fn drop(&mut self) {
-        self.0.releases.under_way().minded = false;
     }
 }

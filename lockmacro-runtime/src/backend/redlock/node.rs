@@ -1,6 +1,7 @@
 //! One node, and whether it may vote.
 
 use std::fmt;
+use std::mem;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -136,7 +137,7 @@ impl Nodes {
             self.known.heard[nth].note(asked);
         }
         if voted.is_ok() && node.fit.load(Ordering::Acquire) != connection {
-            self.standings()[nth].is_well(&self.names[nth]);
+            self.is_well(nth);
             node.fit.store(connection, Ordering::Release);
         }
         voted
@@ -180,8 +181,7 @@ impl Nodes {
     /// does answer.
     fn is_slow(&self, nth: usize) {
         self.all[nth].fit.store(0, Ordering::Release);
-        let silence = silent(Unavailability::Timeout, "asked".to_owned());
-        self.standings()[nth].rest(&self.names[nth], silence);
+        self.rests(nth, silent(Unavailability::Timeout, "asked".to_owned()));
     }
 
     /// The connection by which a node may vote; or why it may not.
@@ -199,26 +199,26 @@ impl Nodes {
         }
         let asked = Moment::now();
         let introduced = node.redis.introduce().await;
+        let who = introduced.inspect_err(|silence| self.rests(nth, silence.clone()))?;
         let mut standings = self.standings();
-        let name = &self.names[nth];
-        let who = introduced.inspect_err(|silence| standings[nth].rest(name, silence.clone()))?;
         let twin = |(other, known): (usize, &Standing)| {
             // It may have been there before it moved here.
             let is_live = self.all[other].redis.connection() == Some(known.connection);
             (other != nth && known.who.run_id == who.run_id && is_live).then_some(other)
         };
         if let Some(twin) = standings.iter().enumerate().find_map(twin) {
-            let error = Box::new(same(name, &self.names[twin]));
+            drop(standings);
+            let error = Box::new(same(&self.names[nth], &self.names[twin]));
             let silence = Silence { error, unknown: false, passing: false };
-            standings[nth].rest(name, silence.clone());
+            self.rests(nth, silence.clone());
             return Err(silence);
         }
         let standing = &mut standings[nth];
         standing.connection = who.connection;
         standing.who = self.recognise(nth, who.run_id, who.uptime);
         self.known.heard[nth].note(asked);
-        standing.is_well(name);
         drop(standings);
+        self.is_well(nth);
         self.standing_of(nth, who.connection).unwrap_or(Ok(who.connection))
     }
 
@@ -278,6 +278,22 @@ impl Nodes {
         }
     }
 
+    /// Takes note that a node could not be reached, or was slow.
+    fn rests(&self, nth: usize, silence: Silence) {
+        let error = silence.error.clone();
+        let is_to_be_told = self.standings()[nth].rest(silence);
+        if is_to_be_told {
+            tracing::warn!(node = self.names[nth], %error, "a node of a Redlock does not vote");
+        }
+    }
+
+    fn is_well(&self, nth: usize) {
+        let was_told = self.standings()[nth].is_well();
+        if was_told {
+            tracing::info!(node = self.names[nth], "a node of a Redlock votes again");
+        }
+    }
+
     fn standings(&self) -> MutexGuard<'_, Box<[Standing]>> {
         // Nothing that runs under this mutex can panic: every node has its place.
         self.standings.lock().unwrap_or_else(PoisonError::into_inner)
@@ -285,22 +301,17 @@ impl Nodes {
 }
 
 impl Standing {
-    /// Takes note that it could not be reached, or was slow.
-    fn rest(&mut self, name: &str, silence: Silence) {
+    /// Takes note that it could not be reached, or was slow; tells whether that is to be told.
+    fn rest(&mut self, silence: Silence) -> bool {
         self.pause = self.pause.max(PAUSES.0);
-        if self.pause == PAUSES.1 && !self.told {
-            let error = &silence.error;
-            tracing::warn!(node = name, %error, "a node of a Redlock does not vote");
-            self.told = true;
-        }
         self.quiet = Some((Moment::now().after(self.pause), silence));
+        self.pause == PAUSES.1 && !mem::replace(&mut self.told, true)
     }
 
-    fn is_well(&mut self, name: &str) {
-        if self.told {
-            tracing::info!(node = name, "a node of a Redlock votes again");
-        }
-        (self.quiet, self.pause, self.told) = (None, Duration::ZERO, false);
+    /// Tells whether it was told that it was not.
+    fn is_well(&mut self) -> bool {
+        (self.quiet, self.pause) = (None, Duration::ZERO);
+        mem::take(&mut self.told)
     }
 }
 

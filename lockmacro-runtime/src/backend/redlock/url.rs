@@ -38,7 +38,6 @@ impl OneUrl {
         for setting in query.split('&').filter(|setting| !setting.is_empty()) {
             let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
             match name {
-                _ if query.contains('@') => return Err(invalid(UNESCAPED)),
                 "durable" if setting == name => this.durable = true,
                 "durable" => return Err(invalid("`durable` stands by itself, without a value")),
                 "longest_ttl" => this.longest_ttl = Some(time(name, value, TTL_MIN..=TTL_MAX)?),
@@ -47,6 +46,7 @@ impl OneUrl {
                     this.node_timeout = Some(time(name, value, times)?);
                 }
                 "cacert" | "cert" | "key" if scheme == ENCRYPTED.0 => passed_on.push(setting),
+                _ if query.contains('@') => return Err(invalid(UNESCAPED)),
                 // What a node cannot have either is told by it.
                 "protocol" | "replicated" | "replicated_timeout" => passed_on.push(setting),
                 _ => return Err(no_setting(name, scheme)),

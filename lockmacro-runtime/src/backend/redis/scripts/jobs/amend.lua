@@ -1,13 +1,13 @@
 -- Has calls tried again from the start, or removes them; only while nobody works on them.
 --
 -- ARGV[1]  "retry" or "remove"
--- ARGV[2]  the id of one that waits or is a dead letter, or nothing for dead letters, the oldest first
--- ARGV[3]  how many of these
+-- ARGV[2]  the id of one that waits or is a dead letter
+-- ARGV[3]  or of how many dead letters instead, the oldest first; 0 for the one
 -- returns  how many it has done that to
-local how, one = ARGV[1], ARGV[2]
+local how, one, dead = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local ids = { one }
-if one == '' then
-  ids = redis.call('ZRANGE', KEYS[4], 0, ARGV[3] - 1)
+if dead > 0 then
+  ids = redis.call('ZRANGE', KEYS[4], 0, dead - 1)
 elseif not redis.call('ZSCORE', KEYS[2], one) and not redis.call('ZSCORE', KEYS[4], one) then
   return 0
 end
