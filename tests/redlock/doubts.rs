@@ -147,7 +147,10 @@ async fn a_token_of_old_is_recognised_and_withdrawn_again() {
     let token = token.expect("it has one");
     // It is not asked with another one before it has said that the first is gone.
     eventually("it is asked again", SOON * 2, || is_asked(&mut last, 2)).await;
-    last.ask::<()>(&["SET", KEY, &token, "PX", "60000"]);
+    // It arrives as the request would: where nobody has the lock just then.
+    let once_more = ["SET", KEY, &token, "NX", "PX", "60000"];
+    let arrives = || ready(last.ask::<Option<String>>(&once_more).is_some());
+    eventually("it arrives once more", SOON, arrives).await;
     // The first stays taken: it is not granted without the last.
     nodes.free(&[1]);
     let guard = tokio::time::timeout(SOON * 3, waiting).await.expect("long before that token ends");
