@@ -1,6 +1,5 @@
 //! From the description of a lock to a guard, or to what the caller is told instead.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::LockManager;
@@ -28,86 +27,79 @@ fn refused(_: &LockError) {}
 
 impl<F> Lock<F> {
     /// Does everything that can be done without a server.
-    fn prepare(self, fenced: bool) -> Result<Prepared, LockError> {
-        self.key.check()?;
-        let several = in_order(&self.key, &self.more)?;
-        let ttl = check_ttl(self.ttl)?;
-        let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
+    fn prepare(self: Box<Self>, fenced: bool) -> Result<Prepared, LockError> {
+        let lock = *self;
+        lock.key.check()?;
+        let several = in_order(&lock.key, &lock.more)?;
+        let ttl = check_ttl(lock.ttl)?;
+        let manager = lock.manager.map_or_else(LockManager::installed, Ok)?;
         let ours = |held: &Held| held.manager().is(&manager);
         if several.is_empty() {
-            if let Some(held) = Scope::find(|held| ours(held) && held.nth(&self.key).is_some()) {
-                let nth = held.nth(&self.key);
-                return LockGuard::joining(held, nth, self.on_lost).map(Prepared::Joined);
+            if let Some(held) = Scope::find(|held| ours(held) && held.nth(&lock.key).is_some()) {
+                let nth = held.nth(&lock.key);
+                return LockGuard::joining(held, nth, lock.on_lost).map(Prepared::Joined);
             }
         } else if let Some(held) = around(&several, ours)? {
-            return LockGuard::joining(held, None, self.on_lost).map(Prepared::Joined);
+            return LockGuard::joining(held, None, lock.on_lost).map(Prepared::Joined);
         }
-        let asked = Moment::now();
-        let token = Token::new(manager.label(), &self.name, asked)?;
-        let template = self.key.made_of();
-        let first = several.first().cloned().unwrap_or(self.key);
-        let mut claim = Claim::new(first, token, ttl);
-        claim.several = several;
-        claim.labels = Labels { name: self.name, template };
-        claim.min_hold = self.min_hold.min(ttl);
+        let token = Token::new(manager.label(), &lock.name, Moment::now())?;
+        let template = lock.key.made_of();
+        let first = several.first().cloned().unwrap_or(lock.key);
+        let mut claim = Claim::new(first, token, ttl).with(several, lock.min_hold.min(ttl));
+        claim.labels = Labels { name: lock.name, template };
         claim.fenced = fenced;
-        claim.wait = self.wait;
+        claim.wait = lock.wait;
         let wanted = Wanted {
-            asked,
-            renewed: self.renewed.unwrap_or(true),
-            max_hold: self.max_hold,
-            on_lost: self.on_lost,
-            message: self.message,
+            renewed: lock.renewed.unwrap_or(true),
+            max_hold: lock.max_hold,
+            on_lost: lock.on_lost,
+            message: lock.message.map(String::into_boxed_str),
         };
-        Ok(Prepared::ToAsk(manager, Arc::new(claim), wanted))
+        Ok(Prepared::ToAsk(Hold::new(manager, claim), wanted))
     }
 }
 
 enum Prepared {
     Joined(LockGuard),
-    ToAsk(LockManager, Arc<Claim>, Wanted),
+    ToAsk(Hold, Wanted),
 }
 
 /// The description is boxed: a future keeps the room of what it was given, and this one waits.
 pub(crate) async fn obtain<F>(lock: Box<Lock<F>>, fenced: bool) -> Result<LockGuard, LockError> {
-    let (manager, claim, wanted) = match lock.prepare(fenced).inspect_err(refused)? {
+    let (mut hold, wanted) = match lock.prepare(fenced).inspect_err(refused)? {
         Prepared::Joined(guard) => return Ok(guard),
-        Prepared::ToAsk(manager, claim, wanted) => (manager, claim, wanted),
+        Prepared::ToAsk(hold, wanted) => (hold, wanted),
     };
     inside_runtime()?;
-    let answer = Hold::acquire(manager, Arc::clone(&claim)).await;
-    wanted.guard(&claim, answer).inspect_err(refused)
+    let answer = hold.acquire().await;
+    wanted.guard(hold, answer).inspect_err(refused)
 }
 
 pub(crate) fn obtain_blocking<F>(lock: Lock<F>, fenced: bool) -> Result<LockGuard, LockError> {
-    let (manager, claim, wanted) = match lock.prepare(fenced).inspect_err(refused)? {
+    let (mut hold, wanted) = match Box::new(lock).prepare(fenced).inspect_err(refused)? {
         Prepared::Joined(guard) => return Ok(guard),
-        Prepared::ToAsk(manager, claim, wanted) => (manager, claim, wanted),
+        Prepared::ToAsk(hold, wanted) => (hold, wanted),
     };
     may_block()?;
-    let answer = Hold::acquire_blocking(manager, Arc::clone(&claim));
-    wanted.guard(&claim, answer).inspect_err(refused)
+    let answer = hold.acquire_blocking();
+    wanted.guard(hold, answer).inspect_err(refused)
 }
 
 /// What to make of the server's answer.
 struct Wanted {
-    asked: Moment,
     renewed: bool,
     max_hold: Option<Duration>,
     on_lost: OnLost,
-    message: Option<String>,
+    message: Option<Box<str>>,
 }
 
 impl Wanted {
-    fn guard(
-        self,
-        claim: &Claim,
-        answer: Result<(Hold, Grant), Refusal>,
-    ) -> Result<LockGuard, LockError> {
-        let labels = &claim.labels;
+    fn guard(self, hold: Hold, answer: Result<Grant, Refusal>) -> Result<LockGuard, LockError> {
+        let claim = hold.claim();
+        let message = self.message.map(String::from);
         let error = match answer {
-            Ok((hold, grant)) => {
-                telemetry::acquired(labels, claim.listed(), self.asked);
+            Ok(grant) => {
+                telemetry::acquired(&claim.labels, claim.listed(), claim.asked);
                 let limit = self.max_hold.map(|max_hold| grant.sent.after(max_hold));
                 let renewal = match limit {
                     _ if !self.renewed => Renewal::Off,
@@ -118,16 +110,15 @@ impl Wanted {
                 return Ok(LockGuard::owning(held, self.on_lost));
             }
             Err(Refusal::Busy { key, owner, left: retry_after, line }) => match line {
-                Line::Outside => LockError::Busy { key, owner, retry_after, message: self.message },
+                Line::Outside => LockError::Busy { key, owner, retry_after, message },
                 Line::Left(position) => {
-                    let message = self.message;
                     LockError::TimedOut { key, owner, retry_after, position, message }
                 }
                 Line::Full => LockError::QueueFull { key },
             },
             Err(Refusal::Failed(error)) => error,
         };
-        telemetry::refused(labels, claim.listed(), &error, self.asked);
+        telemetry::refused(&claim.labels, claim.listed(), &error, claim.asked);
         Err(error)
     }
 }
