@@ -42,8 +42,8 @@ impl Hold {
     }
 
     /// Asks for the lock on the caller's runtime.
+    #[expect(clippy::manual_async_fn, reason = "it keeps arguments twice, and who waits has it")]
     pub(crate) fn acquire(&mut self) -> impl Future<Output = Result<Grant, Refusal>> {
-        // No `async fn`, which keeps its arguments twice: who waits carries this.
         async move {
             self.enter()?;
             let mut first = true;

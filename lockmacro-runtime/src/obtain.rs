@@ -27,33 +27,32 @@ fn refused(_: &LockError) {}
 
 impl<F> Lock<F> {
     /// Does everything that can be done without a server.
-    fn prepare(self: Box<Self>, fenced: bool) -> Result<Prepared, LockError> {
-        let lock = *self;
-        lock.key.check()?;
-        let several = in_order(&lock.key, &lock.more)?;
-        let ttl = check_ttl(lock.ttl)?;
-        let manager = lock.manager.map_or_else(LockManager::installed, Ok)?;
+    fn prepare(self, fenced: bool) -> Result<Prepared, LockError> {
+        self.key.check()?;
+        let several = in_order(&self.key, &self.more)?;
+        let ttl = check_ttl(self.ttl)?;
+        let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
         let ours = |held: &Held| held.manager().is(&manager);
         if several.is_empty() {
-            if let Some(held) = Scope::find(|held| ours(held) && held.nth(&lock.key).is_some()) {
-                let nth = held.nth(&lock.key);
-                return LockGuard::joining(held, nth, lock.on_lost).map(Prepared::Joined);
+            if let Some(held) = Scope::find(|held| ours(held) && held.nth(&self.key).is_some()) {
+                let nth = held.nth(&self.key);
+                return LockGuard::joining(held, nth, self.on_lost).map(Prepared::Joined);
             }
         } else if let Some(held) = around(&several, ours)? {
-            return LockGuard::joining(held, None, lock.on_lost).map(Prepared::Joined);
+            return LockGuard::joining(held, None, self.on_lost).map(Prepared::Joined);
         }
-        let token = Token::new(manager.label(), &lock.name, Moment::now())?;
-        let template = lock.key.made_of();
-        let first = several.first().cloned().unwrap_or(lock.key);
-        let mut claim = Claim::new(first, token, ttl).with(several, lock.min_hold.min(ttl));
-        claim.labels = Labels { name: lock.name, template };
+        let token = Token::new(manager.label(), &self.name, Moment::now())?;
+        let template = self.key.made_of();
+        let first = several.first().cloned().unwrap_or(self.key);
+        let mut claim = Claim::new(first, token, ttl).with(several, self.min_hold.min(ttl));
+        claim.labels = Labels { name: self.name, template };
         claim.fenced = fenced;
-        claim.wait = lock.wait;
+        claim.wait = self.wait;
         let wanted = Wanted {
-            renewed: lock.renewed.unwrap_or(true),
-            max_hold: lock.max_hold,
-            on_lost: lock.on_lost,
-            message: lock.message.map(String::into_boxed_str),
+            renewed: self.renewed.unwrap_or(true),
+            max_hold: self.max_hold,
+            on_lost: self.on_lost,
+            message: self.message.map(String::into_boxed_str),
         };
         Ok(Prepared::ToAsk(Hold::new(manager, claim), wanted))
     }
@@ -66,7 +65,9 @@ enum Prepared {
 
 /// The description is boxed: a future keeps the room of what it was given, and this one waits.
 pub(crate) async fn obtain<F>(lock: Box<Lock<F>>, fenced: bool) -> Result<LockGuard, LockError> {
-    let (mut hold, wanted) = match lock.prepare(fenced).inspect_err(refused)? {
+    // Its box ends with it.
+    let prepare = |lock: Box<Lock<F>>| lock.prepare(fenced);
+    let (mut hold, wanted) = match prepare(lock).inspect_err(refused)? {
         Prepared::Joined(guard) => return Ok(guard),
         Prepared::ToAsk(hold, wanted) => (hold, wanted),
     };
@@ -76,7 +77,7 @@ pub(crate) async fn obtain<F>(lock: Box<Lock<F>>, fenced: bool) -> Result<LockGu
 }
 
 pub(crate) fn obtain_blocking<F>(lock: Lock<F>, fenced: bool) -> Result<LockGuard, LockError> {
-    let (mut hold, wanted) = match Box::new(lock).prepare(fenced).inspect_err(refused)? {
+    let (mut hold, wanted) = match lock.prepare(fenced).inspect_err(refused)? {
         Prepared::Joined(guard) => return Ok(guard),
         Prepared::ToAsk(hold, wanted) => (hold, wanted),
     };

@@ -190,8 +190,8 @@ impl Memory {
     }
 
     pub(crate) fn release(&self, claim: &Claim) -> Released {
-        let now = Moment::now();
-        let (mut store, keep) = (self.store(), claim.keep());
+        // In that order: the later it gets meanwhile, the longer the key stays.
+        let (keep, mut store, now) = (claim.keep(), self.store(), Moment::now());
         let mut all = true;
         for key in claim.keys().iter().map(LockKey::as_str) {
             let Some(held) = store.held.get_mut(key).filter(|held| held.token == claim.token)
