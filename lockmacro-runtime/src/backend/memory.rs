@@ -174,8 +174,10 @@ impl Memory {
     }
 
     pub(crate) fn release(&self, claim: &Claim) -> Released {
+        // In this order: what passes in between makes it no shorter.
+        let keep = claim.keep();
+        let mut store = self.store();
         let now = Moment::now();
-        let (mut store, keep) = (self.store(), claim.keep());
         let mut all = true;
         for key in claim.keys().iter().map(LockKey::as_str) {
             let Some(held) = store.held.get_mut(key).filter(|held| held.token == claim.token)
@@ -303,6 +305,24 @@ mod tests {
             memory.ask(&claim(&nth.to_string(), Duration::ZERO), None);
         }
         assert!(memory.store().held.len() <= SWEEP_FROM);
+    }
+
+    #[test]
+    fn a_release_that_waits_for_the_store_keeps_the_key_as_long_as_any() {
+        let (memory, kept) = (Memory::new(), Duration::from_secs(20));
+        let mut claim = claim("order:42", 3 * kept);
+        claim.min_hold = kept;
+        let sent = Moment::now();
+        claim.granted(sent);
+        memory.ask(&claim, None);
+        let (store, waits) = (memory.store(), Duration::from_millis(50));
+        std::thread::scope(|scope| {
+            let releasing = scope.spawn(|| memory.release(&claim));
+            std::thread::sleep(waits);
+            drop(store);
+            assert_eq!(releasing.join().unwrap(), Released::Held);
+        });
+        assert!(memory.store().held["order:42"].expires >= sent.after(kept));
     }
 
     #[test]
