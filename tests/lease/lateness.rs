@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockManager, LossCause};
 use lockmacro_tests::{Fault, Proxy, Server, eventually, in_time};
 
-use crate::{Locked, SOON, Steps, cause, joined, ms, renewed, rival, warm_up};
+use crate::{LONG, Locked, SOON, Steps, cause, joined, ms, renewed, rival, warm_up};
 
 const KEY: &str = "order:42";
 
@@ -54,9 +54,9 @@ async fn a_renewal_that_is_told_late_is_counted_from_before_it_was_sent() {
 async fn an_extension_that_is_told_late_is_counted_from_before_it_was_sent() {
     let (server, proxy, manager) = proxied().await;
     let steps = Steps::default();
-    let guard = Lock::new(KEY).ttl(ms(300)).manager(&manager).acquire().await.expect("free");
-    proxy.on_next("EVALSHA", Fault::DelayReply(ms(90)));
-    guard.extend(ms(1_500)).await.expect("ours");
+    let guard = Lock::new(KEY).ttl(ms(2_000)).manager(&manager).acquire().await.expect("free");
+    proxy.on_next("EVALSHA", Fault::DelayReply(ms(300)));
+    guard.extend(ms(3_000)).await.expect("ours");
     let holding = tokio::spawn(guard.run(steps.clone().for_ever::<Locked<()>>()));
     let granted = joined(rival(&server.url(), KEY)).await;
     assert_eq!(cause(in_time(holding).await.expect("no panic")), LossCause::Expired);
@@ -87,18 +87,22 @@ async fn what_is_believed_is_held_in_whatever_order_answers_come() {
 
 #[tokio::test]
 async fn an_answer_that_comes_after_the_end_revives_nothing() {
-    let (server, proxy, manager) = proxied().await;
-    let guard = Lock::new(KEY).ttl(ms(600)).manager(&manager).acquire().await.expect("free");
-    while guard.remaining() > ms(150) {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    // It waits for that answer, and does not ask again meanwhile.
+    let manager = LockManager::builder().timeout(LONG).connect(&proxy.url()).await.expect("there");
+    warm_up(&manager).await;
+    let guard = Lock::new(KEY).ttl(ms(1_500)).manager(&manager).acquire().await.expect("free");
+    while guard.remaining() > ms(800) {
         tokio::time::sleep(ms(1)).await;
     }
-    proxy.on_next("EVALSHA", Fault::DelayReply(ms(250)));
-    let (extended, lost) = tokio::join!(guard.extend(ms(4_000)), guard.lost());
+    proxy.on_next("EVALSHA", Fault::DelayReply(ms(1_000)));
+    let (extended, lost) = tokio::join!(guard.extend(ms(20_000)), guard.lost());
     assert!(proxy.orders_are_done(), "the server was asked");
     assert_eq!(lost.cause(), LossCause::Expired);
     assert_eq!(cause(extended), LossCause::Expired);
     // The server did as it was told; but somebody was told that the lock is lost.
-    assert!(server.admin().ttl(KEY).expect("held") > ms(3_000));
+    assert!(server.admin().ttl(KEY).expect("held") > ms(10_000));
     assert!(!guard.is_held());
     assert_eq!(cause(guard.run(async { Locked::Ok(()) }).await), LossCause::Expired);
     assert_eq!(server.admin().get(KEY), None, "and it is given back");
