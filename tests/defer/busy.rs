@@ -89,6 +89,30 @@ async fn a_call_that_is_busy_is_told_as_busy_and_not_as_tried(backend: &Backend)
     forget(backend).await;
 }
 
+async fn a_call_that_is_busy_is_due_when_the_lease_of_the_holder_ends(backend: &Backend) {
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("lease"));
+    let key = backend.key("order:1");
+    let function = locked(&name, &key, &locks, &calls).delay(LATER);
+    let lock = Lock::new(key.as_str()).ttl(LATER / 3).manager(&locks);
+    let held = lock.acquire().await.expect("it is free");
+    let error = busy(&locks, &key).await;
+    function.clone().delay(Duration::ZERO).manager(&locks).later(error, (1,)).await;
+    let working = tokio::spawn(worker(&locks, &function).run());
+    let found = async || {
+        let page = locks.deferrer().list(name.as_str().into(), JobState::Waiting, 0, 1).await;
+        page.unwrap().jobs.into_iter().find(|call| call.busy > 0)
+    };
+    eventually("it was busy", IN_TIME, async || found().await.is_some()).await;
+    let call = found().await.expect("it waits");
+    // A third of a minute, and some of the pause of about a minute that there is otherwise.
+    assert!(call.in_millis < 42_000, "due in {} ms", call.in_millis);
+    held.release().await.unwrap();
+    assert!(locks.deferrer().remove(name.as_str().into(), call.id).await.unwrap());
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    forget(backend).await;
+}
+
 /// A lock without an end is somebody's mistake, which a person has to see.
 async fn a_call_that_is_busy_for_ever_is_given_up_in_the_end(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("for-ever"));
@@ -198,6 +222,7 @@ async fn a_call_whose_lock_cannot_be_asked_for_has_not_failed() {
 lockmacro_tests::on_every_backend!(
     a_call_that_a_stopped_worker_gives_back_is_not_busy,
     a_call_that_is_busy_for_ever_is_given_up_in_the_end,
+    a_call_that_is_busy_is_due_when_the_lease_of_the_holder_ends,
     a_call_that_is_busy_is_told_as_busy_and_not_as_tried,
     all_calls_of_one_key_are_done,
 );

@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::ser::Error;
 use serde_json::value::RawValue;
+
+use super::somes::somes;
 
 /// A value that can be an argument of a deferred function, because serde can store and read it.
 ///
@@ -28,7 +31,17 @@ pub struct Argument<T> {
 
 /// An argument of a deferred function, by whose name errors are told.
 pub fn argument<T: Storable>(name: &'static str) -> Argument<T> {
-    Argument { name, write: serde_json::to_string::<T>, read: |text| serde_json::from_str(text) }
+    Argument { name, write: write::<T>, read: |text| serde_json::from_str(text) }
+}
+
+/// Writes what can be read again: some numbers are written as `null`, which is no number or a `None`.
+fn write<T: Storable>(value: &T) -> serde_json::Result<String> {
+    let text = serde_json::to_string(value)?;
+    let read: T = serde_json::from_str(&text)?;
+    match somes(&read) < somes(value) {
+        true => Err(Error::custom("a `Some` of what is written as `null` would be read as `None`")),
+        false => Ok(text),
+    }
 }
 
 impl<T> Argument<T> {
@@ -108,6 +121,33 @@ mod tests {
         let values = (u128::MAX, Some("a \"b\", [c]".to_owned()));
         let stored = two.write(&values).expect("it is JSON");
         assert_eq!(two.read(&stored), Ok(values));
+    }
+
+    #[test]
+    fn a_number_is_read_as_it_was() {
+        let price = (argument::<f64>("price"),);
+        for value in [0.1 + 0.2, 31.245_270_191_439_438, f64::MIN_POSITIVE, -0.0, 1e300] {
+            let stored = price.write(&(value,)).expect("it is JSON");
+            let (read,) = price.read(&stored).expect("it is a number");
+            assert_eq!(read.to_bits(), value.to_bits(), "{stored}");
+        }
+    }
+
+    #[test]
+    fn what_would_be_read_as_something_else_is_not_written() {
+        let change = (argument::<Option<Option<String>>>("change"),);
+        let to = Some(Some("note".to_owned()));
+        assert_eq!(change.write(&(to,)).as_deref(), Ok(r#"["note"]"#));
+        assert_eq!(change.write(&(None,)).as_deref(), Ok("[null]"));
+        let refused = change.write(&(Some(None),)).expect_err("it is `None` on paper");
+        assert!(refused.starts_with("`change`: a `Some` of what is"), "{refused}");
+
+        let prices = (argument::<Vec<Option<f64>>>("prices"),);
+        assert_eq!(prices.write(&(vec![Some(1.5), None],)).as_deref(), Ok("[[1.5,null]]"));
+        assert!(prices.write(&(vec![Some(f64::NAN)],)).is_err());
+        let price = (argument::<f64>("price"),);
+        let refused = price.write(&(f64::NAN,)).expect_err("it is no number");
+        assert!(refused.starts_with("`price`: invalid type: null"), "{refused}");
     }
 
     #[test]

@@ -129,17 +129,13 @@ impl<A> DeferredFn<A> {
         };
         let (delay, attempts, call) = (DELAY, ATTEMPTS, Arc::new(call));
         let function = Function { name, delay, attempts, unique: false, blocking, call };
-        let write = Arc::new(move |values: &A| {
-            let text = arguments.write(values)?;
-            // Some numbers are written as what they are not.
-            arguments.read(&text).map(|_| text)
-        });
+        let write = Arc::new(move |values: &A| arguments.write(values));
         Self { function, manager: None, write }
     }
 
     /// After how long a call is tried first, 30 s if nothing is said; at most seven days. The pause
     /// doubles with each try that fails, up to an hour, and is about the same as long as the lock is
-    /// busy.
+    /// busy, or ends soon after the holder's lease.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.function.delay = delay.min(FIRST_DELAY_MAX);
         self
@@ -229,10 +225,14 @@ impl Function {
 
     /// In how long a call is due again that could not be tried now, and not so often before; `None` when that
     /// was enough. It has not failed, so the pause hardly grows; but all of them together are longer than
-    /// the lock of a worker that was killed is held.
-    pub(super) fn when_busy(&self, before: u32) -> Option<Duration> {
-        let longer = self.delay.saturating_mul(1 + before / 8).max(BUSY_STEP * before);
-        (before < TIMES_BUSY).then(|| scattered(longer.min(BUSY_MAX.max(self.delay))))
+    /// the lock of a worker that was killed is held. The pause ends earlier where no more than `left` is
+    /// left of the holder's lease: a little after it, as others that wait for the same come then, too.
+    pub(super) fn when_busy(&self, before: u32, left: Option<Duration>) -> Option<Duration> {
+        let step = BUSY_STEP * (1 + before);
+        let usual = self.delay.saturating_mul(1 + before / 8).max(step);
+        let usual = scattered(usual.min(BUSY_MAX.max(self.delay)));
+        let known = left.map(|left| left.max(step) + usual.mul_f64(fastrand::f64() / 4.0));
+        (before < TIMES_BUSY).then(|| known.map_or(usual, |known| known.min(usual)))
     }
 
     /// Whether a call was taken more often than it may be, as when its workers died. Once it may have got
@@ -331,22 +331,30 @@ mod tests {
     fn what_is_busy_is_tried_again_for_longer_than_a_lock_is_held() {
         let slow = function(Duration::from_secs(30));
         for (before, seconds) in [(0, 30), (7, 30), (8, 60), (999, 60)] {
-            assert!(is_about(slow.when_busy(before), Duration::from_secs(seconds)), "{before}");
+            let usual = slow.when_busy(before, None);
+            assert!(is_about(usual, Duration::from_secs(seconds)), "{before}");
         }
-        assert_eq!(slow.when_busy(1_000), None);
+        assert_eq!(slow.when_busy(1_000, None), None);
         let fast = function(Duration::from_millis(1));
-        let all: Duration = (0..1_000).filter_map(|before| fast.when_busy(before)).sum();
-        assert!(all > Duration::from_secs(3_600), "{all:?}");
-        let first: Duration = (0..10).filter_map(|before| fast.when_busy(before)).sum();
-        assert!(first < Duration::from_secs(1), "{first:?}");
+        for left in [None, Some(Duration::ZERO), Some(Duration::from_secs(60))] {
+            let pauses = |times| (0..times).filter_map(|before| fast.when_busy(before, left));
+            let all: Duration = pauses(1_000).sum();
+            assert!(all > Duration::from_secs(3_600), "{left:?}: {all:?}");
+            let first: Duration = pauses(10).sum();
+            assert!(first < Duration::from_secs(1), "{left:?}: {first:?}");
+        }
     }
 
     #[test]
-    fn an_argument_that_cannot_be_read_again_is_not_stored() {
-        let function =
-            DeferredFn::new("f", (super::super::argument("price"),), |(_,): (f64,)| async {});
-        assert_eq!((function.write)(&(1.5,)).as_deref(), Ok("[1.5]"));
-        let refused = (function.write)(&(f64::NAN,)).expect_err("it is no number");
-        assert!(refused.starts_with("`price`: invalid type: null"), "{refused}");
+    fn what_is_busy_for_a_while_is_tried_again_after_it_and_not_all_at_once() {
+        let slow = function(Duration::from_secs(30));
+        let left = Duration::from_secs(1);
+        let thousand = || (0..1_000).filter_map(|_| slow.when_busy(0, Some(left)));
+        let (first, last) = (thousand().min().expect("some"), thousand().max().expect("some"));
+        assert!(left <= first && first < left * 2, "{first:?}");
+        assert!(left * 4 < last && last < left * 11, "{last:?}");
+        // A lease that ends late ends earlier when its holder is done.
+        let late = slow.when_busy(0, Some(Duration::from_secs(300)));
+        assert!(is_about(late, Duration::from_secs(30)));
     }
 }

@@ -5,8 +5,8 @@
 //! once*: a call whose worker dies is taken up by another one, so it may have been run in part, or wholly,
 //! before. A call that fails is tried again after a growing delay; after so many times it becomes a dead
 //! letter, with its last error, for a person to look at ([`Deferrer::list`]). One that is busy again, or
-//! whose lock's server is in trouble, has not been tried: it is due again after about its first delay, and
-//! only after 1,000 times it is a dead letter as well.
+//! whose lock's server is in trouble, has not been tried: it is due again after about its first delay, or
+//! soon after the holder's lease ends if that is earlier, and only after 1,000 times it is a dead letter as well.
 //!
 #![cfg_attr(feature = "macros", doc = "```")]
 #![cfg_attr(not(feature = "macros"), doc = "```ignore")]
@@ -35,12 +35,14 @@
 //! ```
 
 mod arguments;
+mod debug;
 mod function;
 mod memory;
 mod nowhere;
 mod outcome;
 mod queue;
 mod running;
+mod somes;
 mod turn;
 mod worker;
 
@@ -75,8 +77,8 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Sen
 /// Is ready when there was enough waiting.
 pub type Enough<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// A call to be stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A call to be stored. Its `Debug` shows how long the arguments are, and not what they are.
+#[derive(Clone, PartialEq, Eq)]
 pub struct NewJob {
     /// The function's name, the same in every process.
     pub function: Arc<str>,
@@ -101,8 +103,8 @@ pub struct Stored {
     pub due: Duration,
 }
 
-/// A call that a worker has taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A call that a worker has taken. Its `Debug` shows how long the arguments are, and not what they are.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Job {
     /// The function's name.
     pub function: Arc<str>,
@@ -183,8 +185,8 @@ impl JobState {
     }
 }
 
-/// A call as it is listed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A call as it is listed. Its `Debug` shows how long the arguments are, and not what they are.
+#[derive(Clone, PartialEq, Eq)]
 pub struct JobInfo {
     /// The function's name.
     pub function: Arc<str>,

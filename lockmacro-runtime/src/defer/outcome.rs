@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::time::Duration;
 
 use super::running::Running;
 
@@ -10,7 +11,12 @@ use super::running::Running;
 pub(super) enum Ended {
     Done,
     /// Its lock was busy, or its server in trouble: it was not tried.
-    Busy(String),
+    Busy {
+        /// By whom, or why.
+        error: String,
+        /// For how much longer, if that is known.
+        left: Option<Duration>,
+    },
     Failed(String),
 }
 
@@ -21,9 +27,10 @@ impl Ended {
         match (running.trouble(), failure) {
             (None, None) => Self::Done,
             (Some(trouble), failure) if trouble.is_busy() || refused => {
-                Self::Busy(failure.unwrap_or_else(|| trouble.to_string()))
+                let left = trouble.retry_after();
+                Self::Busy { error: failure.unwrap_or_else(|| trouble.to_string()), left }
             }
-            (None, Some(failure)) if refused => Self::Busy(failure),
+            (None, Some(error)) if refused => Self::Busy { error, left: None },
             (trouble, failure) => {
                 let told = failure.or_else(|| trouble.map(|trouble| trouble.to_string()));
                 Self::Failed(told.unwrap_or_default())

@@ -40,7 +40,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// long as that go to another worker while they run: use [`DeferredFn::blocking`], or `spawn_blocking`. One
 /// that fails is due again after twice its function's delay, which doubles each time, and becomes a dead letter after so many
 /// attempts, or at once when its arguments cannot be read. One whose lock is busy has not failed, and is due again after
-/// about the delay.
+/// about the delay, or soon after the holder's lease ends if that is earlier.
 ///
 /// ```
 /// # use std::time::Duration;
