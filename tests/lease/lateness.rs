@@ -10,11 +10,12 @@ use crate::{LONG, Locked, SOON, Steps, cause, joined, ms, renewed, rival, warm_u
 
 const KEY: &str = "order:42";
 
-/// A server, a proxy in front of it, and a manager that has used it before.
+/// A server, a proxy in front of it, and a manager that has used it before. It waits for late answers,
+/// and does not ask again meanwhile.
 async fn proxied() -> (Server, Proxy, LockManager) {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
-    let manager = LockManager::connect(&proxy.url()).await.expect("there");
+    let manager = LockManager::builder().timeout(LONG).connect(&proxy.url()).await.expect("there");
     warm_up(&manager).await;
     (server, proxy, manager)
 }
@@ -87,11 +88,7 @@ async fn what_is_believed_is_held_in_whatever_order_answers_come() {
 
 #[tokio::test]
 async fn an_answer_that_comes_after_the_end_revives_nothing() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    // It waits for that answer, and does not ask again meanwhile.
-    let manager = LockManager::builder().timeout(LONG).connect(&proxy.url()).await.expect("there");
-    warm_up(&manager).await;
+    let (server, proxy, manager) = proxied().await;
     let guard = Lock::new(KEY).ttl(ms(1_500)).manager(&manager).acquire().await.expect("free");
     while guard.remaining() > ms(800) {
         tokio::time::sleep(ms(1)).await;
