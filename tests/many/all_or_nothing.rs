@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockKey};
-use lockmacro_tests::{Backend, Server, on_a_plain_thread};
+use lockmacro_tests::{Backend, Server, on_a_plain_thread, on_a_redlock};
 
 use crate::{LONG, Locked, SOON, busy_key, everywhere, free, keys, lock, many};
 
@@ -17,6 +17,13 @@ everywhere!(
     a_body_runs_under_all_keys_or_not_at_all,
     a_sync_body_runs_under_all_keys_or_not_at_all,
     all_keys_stay_for_the_min_hold,
+);
+on_a_redlock!(
+    a_lock_on_several_keys_holds_each_of_them,
+    one_busy_key_means_that_none_is_held,
+    the_first_busy_key_is_told_with_its_holder,
+    the_most_keys_are_held_and_given_back,
+    a_body_runs_under_all_keys_or_not_at_all,
 );
 
 async fn a_lock_on_several_keys_holds_each_of_them(backend: &Backend) {

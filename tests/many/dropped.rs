@@ -1,7 +1,7 @@
 //! Whatever is dropped, wherever it was, no key stays behind.
 
 use lockmacro_runtime::LockGuard;
-use lockmacro_tests::{Backend, Polled, drop_after_polls};
+use lockmacro_tests::{Backend, Polled, drop_after_polls, on_a_redlock};
 use tokio::time::timeout;
 
 use crate::{LONG, Locked, SOON, become_free, everywhere, keys, lock, many, ms};
@@ -13,6 +13,11 @@ everywhere!(
     a_body_dropped_at_any_point_leaves_no_key,
     a_release_dropped_at_any_point_leaves_no_key,
     a_timeout_around_a_waiter_leaves_no_key,
+);
+on_a_redlock!(
+    a_waiter_dropped_at_any_point_of_its_grant_leaves_no_key,
+    a_body_dropped_at_any_point_leaves_no_key,
+    a_release_dropped_at_any_point_leaves_no_key,
 );
 
 /// More polls than any of these futures needs.

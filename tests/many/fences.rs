@@ -1,7 +1,7 @@
 //! One fence for each key, larger than that of every earlier grant of that key.
 
 use lockmacro_runtime::{Fence, LockError, LockGuard};
-use lockmacro_tests::{Backend, Server, on_a_plain_thread, on_every_backend};
+use lockmacro_tests::{Backend, Server, on_a_plain_thread, on_a_redlock, on_every_backend};
 
 use crate::{LONG, Locked, everywhere, forget_fences, keys, lock, many, until_it_holds};
 
@@ -10,6 +10,11 @@ everywhere!(
     fences_grow_whoever_asks_and_for_how_many_keys,
     who_has_waited_has_a_fence_for_each_key,
     an_inner_lock_has_the_fences_of_the_outer_one,
+);
+on_a_redlock!(
+    each_key_has_the_fence_of_its_own,
+    fences_grow_whoever_asks_and_for_how_many_keys,
+    who_has_waited_has_a_fence_for_each_key,
 );
 on_every_backend!(a_sync_caller_has_a_fence_for_each_key);
 

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use lockmacro_runtime::{LockError, LossCause, OnLost};
-use lockmacro_tests::{Admin, Backend, on_every_backend};
+use lockmacro_tests::{Admin, Backend, on_a_redlock, on_every_backend};
 
 use crate::{LONG, Locked, SOON, become_free, everywhere, free, has_keys, keys, many, ms};
 
 everywhere!(all_keys_are_renewed_together, all_keys_are_extended_together);
 on_every_backend!(a_lease_ends_for_all_keys_at_once);
+on_a_redlock!(a_lease_ends_for_all_keys_at_once);
 
 /// Short, and long enough for a renewal in time on a loaded machine.
 const TTL: Duration = Duration::from_millis(1_200);
@@ -91,6 +92,23 @@ async fn a_body_is_stopped_when_one_key_is_taken_and_the_others_are_given_back()
         has_keys(&mut admin, usize::from(!theft.is_empty())).await;
     })
     .await;
+}
+
+/// A node alone has no say.
+#[tokio::test]
+async fn on_a_redlock_a_key_is_lost_when_a_majority_has_it_no_more() {
+    let backend = Backend::redlock();
+    let manager = backend.manager().await;
+    let keys = keys::<3>(&backend);
+    let mut admins = backend.admins();
+    let guard = many(&manager, &keys).acquire().await.expect("free");
+    steal(&mut admins[0], &keys[1], &[]);
+    guard.extend(LONG).await.expect("two of three have it");
+    steal(&mut admins[2], &keys[1], &[]);
+    let error = guard.extend(LONG).await.expect_err("one of three has it");
+    assert!(matches!(&error, LockError::Lost(lost) if lost.cause() == LossCause::Taken), "{error}");
+    drop(guard);
+    backend.keeps_nothing().await;
 }
 
 #[tokio::test]

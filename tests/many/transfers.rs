@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
-use lockmacro_tests::{Backend, in_time};
+use lockmacro_tests::{Backend, in_time, on_a_redlock};
 
 use crate::{LONG, Locked, everywhere, many};
 
 everywhere!(opposite_transfers_keep_the_balance_and_do_not_deadlock);
+on_a_redlock!(opposite_transfers_on_several_nodes_keep_the_balance);
 
 const TASKS: u32 = 8;
 const OPENING: i64 = 1_000;
@@ -31,6 +32,10 @@ impl Account {
 
 async fn opposite_transfers_keep_the_balance_and_do_not_deadlock(backend: &Backend) {
     transfer(backend, 1_000).await;
+}
+
+async fn opposite_transfers_on_several_nodes_keep_the_balance(backend: &Backend) {
+    transfer(backend, 400).await;
 }
 
 /// With threads, where the most can go wrong.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{LockError, LockManager};
-use lockmacro_tests::{Backend, on_every_backend};
+use lockmacro_tests::{Backend, on_a_redlock, on_every_backend};
 use tokio::time::timeout;
 
 use crate::{
@@ -20,6 +20,15 @@ everywhere!(
     waiters_for_the_same_keys_are_served_in_order,
     a_key_that_is_never_free_is_had_in_its_turn,
     a_shutdown_sends_a_waiter_away,
+    a_sync_caller_waits_too,
+);
+// Nobody stands in line there: who asks first is not served first.
+on_a_redlock!(
+    a_waiter_gets_all_keys_when_the_last_is_free,
+    each_of_several_busy_keys_is_waited_for,
+    a_waiter_holds_what_is_before_the_busy_key_and_nothing_after_it,
+    a_wait_in_vain_leaves_nothing_and_says_for_which_key,
+    a_key_that_is_never_free_is_had_in_its_turn,
     a_sync_caller_waits_too,
 );
 on_every_backend!(

@@ -26,14 +26,7 @@ macro_rules! everywhere {
     ($($claim:ident),+ $(,)?) => {
         lockmacro_tests::on_every_backend!($($claim),+);
 
-        mod on_a_redlock {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $claim() {
-                let backend = lockmacro_tests::Backend::redlock();
-                lockmacro_tests::in_time(super::$claim(&backend)).await;
-                backend.keeps_nothing().await;
-            })+
-        }
+        lockmacro_tests::on_a_redlock!($($claim),+);
     };
 }
 use everywhere;

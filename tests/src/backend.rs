@@ -38,7 +38,8 @@ impl Backend {
     pub fn redlock() -> Backend {
         let servers: Vec<_> = (0..3).map(|_| Arc::new(Server::start())).collect();
         let places: Vec<_> = servers.iter().map(|s| format!("127.0.0.1:{}", s.port())).collect();
-        Backend::at(format!("redlock://{}?durable&node_timeout=10s", places.join(",")), servers)
+        let url = format!("redlock://{}?durable&node_timeout=10s", places.join(","));
+        Backend::at(url, servers)
     }
 
     /// A Redis server of this test's own that wants the keys of a script in one slot: a cluster of
@@ -86,6 +87,11 @@ impl Backend {
             [server] => Some(server.admin()),
             _ => None,
         }
+    }
+
+    /// A connection to each server.
+    pub fn admins(&self) -> Vec<crate::Admin> {
+        self.servers.iter().map(|server| server.admin()).collect()
     }
 
     /// A network in front of the only server.
@@ -160,6 +166,21 @@ macro_rules! on_a_cluster {
             $(#[tokio::test]
             async fn $claim() {
                 let backend = $crate::Backend::cluster().await;
+                $crate::in_time(super::$claim(&backend)).await;
+                backend.keeps_nothing().await;
+            })+
+        }
+    };
+}
+
+/// Makes a test of each claim on a Redlock of three nodes.
+#[macro_export]
+macro_rules! on_a_redlock {
+    ($($claim:ident),+ $(,)?) => {
+        mod on_a_redlock {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $claim() {
+                let backend = $crate::Backend::redlock();
                 $crate::in_time(super::$claim(&backend)).await;
                 backend.keeps_nothing().await;
             })+
