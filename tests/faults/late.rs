@@ -3,20 +3,21 @@
 
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::Unavailability;
+use lockmacro_runtime::{LockManager, Unavailability};
 use lockmacro_tests::{Fault, Proxy, Server, eventually};
 
 use crate::refusals::follow;
 use crate::{KEY, SLACK, SOON, TIMEOUT, keeps_nothing, lock, manager, ms, reason, works};
 
 /// How long the network keeps a command: longer than the lock is held.
-const HELD_UP: Duration = ms(2_500);
+const HELD_UP: Duration = ms(4_000);
 
 #[tokio::test]
 async fn a_set_that_arrives_after_its_release_is_taken_back_soon() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
-    let manager = manager(&proxy.url()).await;
+    let builder = LockManager::builder().timeout(HELD_UP);
+    let manager = builder.connect(&proxy.url()).await.expect("the server is there");
     works(&manager).await;
     proxy.on_next("SET", Fault::HoldCommand(HELD_UP));
     let start = Instant::now();

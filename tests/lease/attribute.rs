@@ -169,7 +169,7 @@ async fn a_function_that_calls_itself_is_one_lock(backend: &Backend) {
 }
 
 #[distributed_lock(
-    key = key, ttl = "1s", renew, max_hold = "2500ms", min_hold = "100ms",
+    key = key, ttl = "2s", renew, max_hold = "3500ms", min_hold = "100ms",
     on_lost = roll_back, guard = lock, fence = fence, manager = manager
 )]
 fn book_blocking(manager: &LockManager, key: &str, time: Duration) -> Locked<Vec<String>> {
@@ -183,8 +183,8 @@ async fn sync_functions_have_the_same_arguments(backend: &Backend) {
     let (late, in_time) = (backend.key("late"), backend.key("in time"));
     let written = on_a_plain_thread(move || {
         assert!(LockGuard::current().is_none());
-        let in_time = book_blocking(&manager, &in_time, ms(1_300))?;
-        Ok::<_, LockError>((in_time, book_blocking(&manager, &late, ms(2_600))?))
+        let in_time = book_blocking(&manager, &in_time, ms(2_100))?;
+        Ok::<_, LockError>((in_time, book_blocking(&manager, &late, ms(3_600))?))
     });
     let (in_time, late) = written.await.expect("both end");
     assert_eq!(in_time, ["true true"]);

@@ -44,9 +44,9 @@ async fn max_hold_ends_a_lock_that_is_renewed(backend: &Backend) {
 async fn a_body_shorter_than_max_hold_is_left_alone(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
-    let lock = renewed(&manager, &key, ms(1_500)).max_hold(4 * SOON);
+    let lock = renewed(&manager, &key, ms(2_500)).max_hold(4 * SOON);
     let result = lock.run(async {
-        tokio::time::sleep(ms(2_000)).await;
+        tokio::time::sleep(ms(2_700)).await;
         Locked::Ok(7)
     });
     assert_eq!(result.await, Ok(7));

@@ -56,8 +56,9 @@ async fn an_extension_that_is_told_late_is_counted_from_before_it_was_sent() {
     let (server, proxy, manager) = proxied().await;
     let steps = Steps::default();
     let guard = Lock::new(KEY).ttl(ms(2_000)).manager(&manager).acquire().await.expect("free");
-    proxy.on_next("EVALSHA", Fault::DelayReply(ms(300)));
-    guard.extend(ms(3_000)).await.expect("ours");
+    // An answer is waited for for a tenth of the longer ttl.
+    proxy.on_next("EVALSHA", Fault::DelayReply(ms(200)));
+    guard.extend(ms(5_000)).await.expect("ours");
     let holding = tokio::spawn(guard.run(steps.clone().for_ever::<Locked<()>>()));
     let granted = joined(rival(&server.url(), KEY)).await;
     assert_eq!(cause(in_time(holding).await.expect("no panic")), LossCause::Expired);
@@ -68,13 +69,13 @@ async fn an_extension_that_is_told_late_is_counted_from_before_it_was_sent() {
 async fn what_is_believed_is_held_in_whatever_order_answers_come() {
     for ttl in [ms(600), ms(4_000)] {
         let (server, proxy, manager) = proxied().await;
-        let guard = renewed(&manager, KEY, ms(3_000)).acquire().await.expect("free");
+        let guard = renewed(&manager, KEY, ms(6_000)).acquire().await.expect("free");
         // The renewal is carried out first, and its answer comes last.
         proxy.on_next("EVALSHA", Fault::DelayReply(ms(250)));
         let done = async || proxy.orders_are_done();
         eventually("a renewal is on its way", SOON, done).await;
         let mut admin = server.admin();
-        let full = || ready(admin.ttl(KEY).is_some_and(|left| left > ms(2_500)));
+        let full = || ready(admin.ttl(KEY).is_some_and(|left| left > ms(5_000)));
         eventually("it is carried out", SOON, full).await;
         guard.extend(ttl).await.expect("ours");
         for _ in 0..80 {

@@ -59,9 +59,24 @@ async fn manager(server: &Server) -> LockManager {
     LockManager::connect(&server.url()).await.expect("the server is there")
 }
 
+/// What comes within a time in which this machine does as much as an idle one: what it sleeps too long
+/// does not count.
+async fn timeout_here<F: Future>(within: Duration, work: F) -> Option<F::Output> {
+    const BEAT: Duration = Duration::from_millis(20);
+    let mut work = std::pin::pin!(work);
+    let mut left = within;
+    while !left.is_zero() {
+        if let Ok(done) = timeout(BEAT.min(left), &mut work).await {
+            return Some(done);
+        }
+        left = left.saturating_sub(BEAT);
+    }
+    None
+}
+
 /// Awaits a grant that must come within `time`, and gives the lock back.
 async fn served(within: Duration, grant: impl Future<Output = Locked<LockGuard>>) {
-    let guard = timeout(within, grant).await.expect("served in time").expect("served");
+    let guard = timeout_here(within, grant).await.expect("served in time").expect("served");
     assert!(guard.is_held());
     guard.release().await.expect("still held");
 }
