@@ -58,7 +58,10 @@ async fn open_desk(
     url: Option<&str>,
     record: &Record,
 ) -> Result<Desk, StartError> {
-    let manager = LockManager::builder().label(name);
+    let mut manager = LockManager::builder().label(name);
+    if let Some(calls) = strategies::calls_url() {
+        manager = manager.deferrer(LockManager::connect(&calls).await?.deferrer());
+    }
     let installed = LockManager::installed().ok().filter(|_| args.busy == Busy::Defer);
     let locks = if let Some(locks) = installed {
         // A stored call knows no desk, so there is one manager for all of this process.

@@ -6,6 +6,7 @@
 //! REDIS_URL=… cargo run --example erp_orders -- --php-like        # and a foreign client
 //! cargo run --example erp_orders -- --busy wait                    # busy orders are waited for in line
 //! cargo run --example erp_orders -- --busy defer                   # … or done later by a worker
+//! CALLS_URL=redis://127.0.0.1 REDIS_URL=redlock://… … --busy defer # … stored on a server of their own
 //! cargo run --example erp_orders -- --lose                        # locks get lost: see the rollback
 //! cargo run --example erp_orders -- --no-lock                     # see the check fail
 //! ```
@@ -114,9 +115,10 @@ async fn run(args: &Args) -> Result<bool, StartError> {
             "--php-like and --lose send commands of their own: set REDIS_URL to one server".into(),
         );
     }
-    if args.busy == Busy::Defer && url.as_deref().is_some_and(|url| url.starts_with("redlock")) {
+    let quorum = url.as_deref().is_some_and(|url| url.starts_with("redlock"));
+    if args.busy == Busy::Defer && quorum && strategies::calls_url().is_none() {
         return Err(
-            "a Redlock keeps no deferred calls: set REDIS_URL to another kind of server".into()
+            "a Redlock keeps no deferred calls: set CALLS_URL to one Redis server that does".into(),
         );
     }
     let batch = Batch::read(&args.file)?;

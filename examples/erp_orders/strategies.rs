@@ -54,6 +54,11 @@ pub async fn handle_or_later(desk: String, request: Request) -> Result<(), Order
     Ok(())
 }
 
+/// The server that keeps deferred calls, when it is not that of the locks.
+pub fn calls_url() -> Option<String> {
+    std::env::var("CALLS_URL").ok().filter(|url| !url.is_empty())
+}
+
 /// Makes ready for functions that know no desk.
 pub fn install(locks: &LockManager, record: &Record) -> Result<(), LockError> {
     RECORD.get_or_init(|| record.clone());

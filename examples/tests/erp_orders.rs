@@ -29,7 +29,7 @@ fn erp_orders(server: Option<&Server>, arguments: &[&str]) -> Run {
 
 fn erp_orders_at(url: Option<String>, arguments: &[&str]) -> Run {
     let mut command = Command::new(&*PROGRAM);
-    command.args(arguments).env_remove("REDIS_URL");
+    command.args(arguments).env_remove("REDIS_URL").env_remove("CALLS_URL");
     if let Some(url) = url {
         command.env("REDIS_URL", url);
     }
@@ -163,6 +163,15 @@ async fn by_the_url_alone_it_runs_on_every_kind_of_server() {
         run.is_well();
         assert_eq!((run.count("audited"), run.count("assigned")), (2, 2), "{url}: {}", run.out());
     }
+    // What a Redlock cannot keep another server does.
+    let calls = Server::start();
+    let mut deferring = Command::new(&*PROGRAM);
+    deferring.args([file.to_str().unwrap(), "--desks", "2", "--busy", "defer"]);
+    deferring.env("REDIS_URL", redlock.url()).env("CALLS_URL", calls.url());
+    let run = Run(deferring.output().unwrap());
+    run.is_well();
+    let ends = ["audited", "assigned", "done later"];
+    assert_eq!(ends.iter().map(|end| run.count(end)).sum::<u32>(), 4, "{}", run.out());
 }
 
 #[test]
@@ -244,7 +253,7 @@ fn what_cannot_start_says_why_with_exit_code_2() {
     let quorum = Some("redlock://a,b,c".to_owned());
     let quorum = erp_orders_at(quorum, &["--busy", "defer"]);
     assert_eq!(quorum.code(), Some(2));
-    assert!(quorum.err().contains("keeps no deferred calls"), "{}", quorum.err());
+    assert!(quorum.err().contains("set CALLS_URL to one Redis server"), "{}", quorum.err());
 
     let mut typo = Command::new(&*PROGRAM);
     let typo = Run(typo.env("REDIS_URL", "reds://127.0.0.1").output().unwrap());

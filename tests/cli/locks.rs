@@ -71,8 +71,21 @@ async fn a_pattern_chooses_and_what_is_left_out_is_said() {
     let said = tool(&server, &["locks", "--most", "2"]).await;
     assert_eq!(said.rows().len(), 4);
     assert!(said.out.contains("and more"), "{said:?}");
+    let said = tool(&server, &["locks", "--most", "0"]).await;
+    assert!(said.out.starts_with("… and more"), "{said:?}");
     let said = tool(&server, &["locks", "nothing:*"]).await;
     assert_eq!((said.code, &*said.out), (Some(0), "nothing is held\n"));
+}
+
+/// It is what `queue` and `release` are given.
+#[tokio::test]
+async fn another_program_gets_the_whole_of_a_long_key() {
+    let server = Server::start();
+    let locks = manager(&server, "desk").await;
+    let long = format!("order:{}", "x".repeat(500));
+    let _held = hold(&locks, &long).await;
+    let said = tool(&server, &["locks"]).await;
+    assert!(said.out.contains(&format!("\n{long}  desk  ")), "{said:?}");
 }
 
 #[tokio::test]

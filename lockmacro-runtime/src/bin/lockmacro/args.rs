@@ -8,7 +8,8 @@ use lockmacro_runtime::defer::JobState;
 #[derive(Parser)]
 #[command(name = "lockmacro", version)]
 pub struct Args {
-    /// The server, as for `LockManager::connect`. In the environment others cannot read a password.
+    /// The server: `redis://user:password@host:port/db`, `rediss://…`, `redis-cluster://…` or
+    /// `redis-sentinel://…`. In the environment others cannot read a password.
     #[arg(long, env = "REDIS_URL", hide_env_values = true, global = true)]
     pub url: Option<String>,
     /// Writes one JSON document instead of a table.
@@ -34,6 +35,7 @@ pub enum Command {
     },
     /// Who waits for a lock, the next one first.
     Queue {
+        /// The lock's key.
         key: String,
         /// How many at most, up to 1,000.
         #[arg(long, default_value_t = 100)]
@@ -44,6 +46,7 @@ pub enum Command {
     /// Takes a lock away from its holder, and gives it to who waits longest. The holder's body goes on
     /// until its next renewal, or its end.
     Release {
+        /// The lock's key.
         key: String,
         /// Says that it is meant.
         #[arg(long)]
@@ -83,7 +86,9 @@ pub enum Amend {
 /// Some calls of a function.
 #[derive(clap::Args)]
 pub struct Some {
+    /// The function's name, as calls are stored under.
     pub function: String,
+    /// Which of its calls, as `jobs FUNCTION` shows them.
     #[arg(required_unless_present = "all_dead", conflicts_with = "all_dead")]
     pub ids: Vec<String>,
     /// All its dead letters.

@@ -28,6 +28,7 @@ pub async fn list(
         };
         let rows: Vec<_> = seen.found.iter().map(row).collect();
         let mut text = match rows.is_empty() {
+            true if seen.more => String::new(),
             true => "nothing is held\n".to_owned(),
             false => table(["KEY", "HOLDER", "LEFT", "WAITERS"], &rows),
         };
@@ -87,9 +88,16 @@ pub async fn release(
     let Some(lock) = manager.holder(&*key).await? else {
         return Ok(outcome(&key, None, false, json));
     };
+    if lock.owner.is_none() {
+        let key = plain(&key);
+        return Err(format!(
+            "`{key}` is not a lock of this tool's kind: another client wrote it, and it stays"
+        )
+        .into());
+    }
     let question =
         || format!("{}. Its body is not stopped.\nType the key to take it away", held(&lock));
-    if lock.owner.is_some() && !yes && !is_meant(&question(), &key)? {
+    if !yes && !is_meant(&question(), &key)? {
         return Err("that is not the key: nothing was done".into());
     }
     let taken = manager.take_away(&lock).await?;

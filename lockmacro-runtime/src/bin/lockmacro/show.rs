@@ -6,24 +6,42 @@ use std::time::Duration;
 use lockmacro_runtime::look::Odd;
 use serde_json::{Value, json};
 
-/// Longer cells are cut in a table.
-const CELL_MAX: usize = 80;
+/// Further apart nothing is aligned where there is room without an end.
+const ALIGNED_MAX: usize = 80;
+/// No column of a narrow terminal is made narrower.
+const NARROW: usize = 8;
+const GAP: usize = 2;
 
-/// Rows under their titles, in columns; all but the last column are padded.
+/// Rows under their titles, in columns. On a terminal what is too long for it is cut; a file or another
+/// program gets all of it.
 pub fn table<const N: usize>(titles: [&str; N], rows: &[[String; N]]) -> String {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    let room = size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+    laid_out(titles, rows, room)
+}
+
+/// All but the last column are padded.
+fn laid_out<const N: usize>(
+    titles: [&str; N],
+    rows: &[[String; N]],
+    room: Option<usize>,
+) -> String {
     let titles = titles.map(str::to_owned);
-    let rows: Vec<[String; N]> = std::iter::once(&titles)
-        .chain(rows)
-        .map(|row| row.each_ref().map(|cell| cut(cell)))
-        .collect();
+    let all = std::iter::once(&titles).chain(rows);
+    let rows: Vec<[String; N]> = all.map(|row| row.each_ref().map(|cell| plain(cell))).collect();
     let longest = |column: usize| rows.iter().map(|row| width(&row[column])).max();
-    let widths: [usize; N] = std::array::from_fn(|column| longest(column).unwrap_or_default());
+    let mut widths: [usize; N] = std::array::from_fn(|column| longest(column).unwrap_or_default());
+    match room {
+        Some(room) => fit(&mut widths, room),
+        None => widths = widths.map(|width| width.min(ALIGNED_MAX)),
+    }
     let mut text = String::new();
     for row in &rows {
         let mut line = String::new();
-        for (cell, longest) in row.iter().zip(widths) {
-            line.push_str(cell);
-            line.extend(std::iter::repeat_n(' ', longest - width(cell) + 2));
+        for (cell, wide) in row.iter().zip(widths) {
+            let cell = if room.is_some() { cut(cell, wide) } else { cell.clone() };
+            line.push_str(&cell);
+            line.extend(std::iter::repeat_n(' ', wide.saturating_sub(width(&cell)) + GAP));
         }
         text.push_str(line.trim_end());
         text.push('\n');
@@ -31,16 +49,30 @@ pub fn table<const N: usize>(titles: [&str; N], rows: &[[String; N]]) -> String 
     text
 }
 
+/// Takes from the widest columns what is too much.
+fn fit<const N: usize>(widths: &mut [usize; N], room: usize) {
+    let room = room.saturating_sub(GAP * N.saturating_sub(1));
+    *widths = widths.map(|width| width.min(room));
+    while widths.iter().sum::<usize>() > room
+        && let Some(widest) = widths.iter_mut().max().filter(|widest| **widest > NARROW)
+    {
+        *widest -= 1;
+    }
+}
+
 /// In how many columns a terminal shows it: the letters of some languages take two.
 fn width(text: &str) -> usize {
-    let of_one = |c: char| match c {
+    text.chars().map(columns).sum()
+}
+
+fn columns(c: char) -> usize {
+    match c {
         '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{303e}' | '\u{3041}'..='\u{a4cf}' => 2,
         '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}' | '\u{fe30}'..='\u{fe6f}' => 2,
         '\u{ff00}'..='\u{ff60}' | '\u{ffe0}'..='\u{ffe6}' => 2,
         '\u{1f300}'..='\u{1faff}' | '\u{20000}'..='\u{3fffd}' => 2,
         _ => 1,
-    };
-    text.chars().map(of_one).sum()
+    }
 }
 
 /// What is odd, a line for each.
@@ -89,12 +121,22 @@ fn is_odd(c: char) -> bool {
         || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-fn cut(text: &str) -> String {
-    let text = plain(text);
-    match text.char_indices().nth(CELL_MAX) {
-        Some(_) => text.chars().take(CELL_MAX - 1).chain(['…']).collect(),
-        None => text,
+/// As much of it as has room.
+fn cut(text: &str, room: usize) -> String {
+    if width(text) <= room {
+        return text.to_owned();
     }
+    let mut kept = String::new();
+    let mut left = room.saturating_sub(1);
+    for c in text.chars() {
+        match left.checked_sub(columns(c)) {
+            Some(less) => left = less,
+            None => break,
+        }
+        kept.push(c);
+    }
+    kept.push('…');
+    kept
 }
 
 /// A time as a person says it; `-` for none.
@@ -154,17 +196,38 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_aligned_and_long_cells_cut() {
-        let rows = [["a".to_owned(), "x".repeat(100)], ["order:1".to_owned(), "y".to_owned()]];
-        let text = table(["KEY", "B"], &rows);
-        let long = "x".repeat(CELL_MAX - 1);
-        assert_eq!(text, format!("KEY      B\na        {long}…\norder:1  y\n"));
+    fn columns_are_aligned() {
+        let rows = [["a".to_owned(), "x".to_owned()], ["order:1".to_owned(), "y".to_owned()]];
+        for room in [None, Some(80), Some(10)] {
+            assert_eq!(laid_out(["KEY", "B"], &rows, room), "KEY      B\na        x\norder:1  y\n");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_terminal_is_cut_and_nothing_elsewhere() {
+        let (long, wide) = ("x".repeat(100), "订".repeat(50));
+        let rows = [
+            [long.clone(), "a".to_owned(), wide.clone()],
+            ["y".to_owned(), "b".to_owned(), "c".to_owned()],
+        ];
+        let titles = ["KEY", "B", "HOLDER"];
+        let all = laid_out(titles, &rows, None);
+        assert!(all.contains(&long) && all.contains(&wide), "{all}");
+        assert!(all.ends_with(&format!("\ny{}b  c\n", " ".repeat(ALIGNED_MAX + 1))), "{all}");
+        for room in [40, 60, 120] {
+            let text = laid_out(titles, &rows, Some(room));
+            assert!(text.lines().all(|line| width(line) <= room), "{text}");
+            assert!(text.contains("x…  a  订"), "{text}");
+        }
+        // It wraps then, and can still be read.
+        let text = laid_out(titles, &rows, Some(5));
+        assert_eq!(text.lines().nth(1).map(width), Some(7), "{text}");
     }
 
     #[test]
     fn letters_that_are_wide_keep_the_columns() {
         let rows = [["order:订单7".to_owned(), "a".to_owned()], ["x".to_owned(), "b".to_owned()]];
-        let text = table(["KEY", "B"], &rows);
+        let text = laid_out(["KEY", "B"], &rows, Some(80));
         assert_eq!(text, "KEY          B\norder:订单7  a\nx            b\n");
     }
 
