@@ -26,7 +26,6 @@ use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
 use lockmacro_tests::Server;
-use tokio::time::timeout;
 
 /// A ttl that never ends within a test.
 const LONG: Duration = Duration::from_secs(60);
@@ -63,15 +62,18 @@ async fn manager(server: &Server) -> LockManager {
 /// does not count.
 async fn timeout_here<F: Future>(within: Duration, work: F) -> Option<F::Output> {
     const BEAT: Duration = Duration::from_millis(20);
-    let mut work = std::pin::pin!(work);
-    let mut left = within;
-    while !left.is_zero() {
-        if let Ok(done) = timeout(BEAT.min(left), &mut work).await {
-            return Some(done);
+    let mut beats = tokio::task::JoinSet::new();
+    beats.spawn(async move {
+        for _ in 0..within.div_duration_f64(BEAT).ceil() as u32 {
+            tokio::time::sleep(BEAT).await;
         }
-        left = left.saturating_sub(BEAT);
+    });
+    // In a task of its own, because the work must not be polled at each beat.
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        _ = beats.join_next() => None,
     }
-    None
 }
 
 /// Awaits a grant that must come within `time`, and gives the lock back.
