@@ -33,7 +33,8 @@ pub async fn wait(url: &str, args: &Args) -> Result<(), Failure> {
     let run = || lock().run(async { Ok::<_, LockError>(()) });
     // What is made once is not counted.
     let holder = lock().acquire().await?;
-    let mut tasks = vec![tokio::spawn(run())];
+    let mut tasks = Vec::with_capacity(args.waiters);
+    tasks.push(tokio::spawn(run()));
     in_line(&mut admin, 1).await;
 
     let (client, server) = (resident()?, used_memory(&mut admin)?);

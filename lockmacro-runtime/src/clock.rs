@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A moment on a clock that goes on while the machine sleeps, as the server's does.
+///
+/// In nanoseconds since the machine was started, which are enough for 584 years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(Duration);
+pub(crate) struct Moment(u64);
 
 impl Moment {
     /// The present. Linux' `CLOCK_BOOTTIME` goes on during suspend; macOS' `CLOCK_MONOTONIC` does
@@ -21,17 +23,22 @@ impl Moment {
         let time = clock_gettime(clock);
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
         let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
-        Self(Duration::new(seconds, nanos))
+        Self::at(Duration::new(seconds, nanos))
+    }
+
+    pub(crate) fn at(since_boot: Duration) -> Self {
+        Self(0).after(since_boot)
     }
 
     /// The moment `later` than this one.
     pub(crate) fn after(self, later: Duration) -> Self {
+        let later = u64::try_from(later.as_nanos()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(later))
     }
 
     /// How long it is from `earlier` to this moment; zero when that is not earlier.
     pub(crate) fn since(self, earlier: Self) -> Duration {
-        self.0.saturating_sub(earlier.0)
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
     /// How long ago it was.
@@ -40,40 +47,41 @@ impl Moment {
     }
 
     /// Nanoseconds since the machine was started.
-    pub(crate) fn nanos(self) -> u128 {
-        self.0.as_nanos()
+    pub(crate) fn nanos(self) -> u64 {
+        self.0
     }
 }
 
-/// The last of several moments, to the microsecond, that threads share.
+/// The last of several moments, that threads share.
 #[derive(Debug, Default)]
 pub(crate) struct LastMoment(AtomicU64);
 
+impl Clone for LastMoment {
+    fn clone(&self) -> Self {
+        Self(self.get().0.into())
+    }
+}
+
 impl LastMoment {
     pub(crate) fn note(&self, moment: Moment) {
-        let micros = u64::try_from(moment.0.as_micros()).unwrap_or(u64::MAX);
-        self.0.fetch_max(micros, Ordering::Relaxed);
+        self.0.fetch_max(moment.0, Ordering::Relaxed);
     }
 
     /// That of the machine's start when there was none.
     pub(crate) fn get(&self) -> Moment {
-        Moment(Duration::from_micros(self.0.load(Ordering::Relaxed)))
+        Moment(self.0.load(Ordering::Relaxed))
     }
 }
 
 #[cfg(test)]
 impl Moment {
-    pub(crate) fn at(since_boot: Duration) -> Self {
-        Self(since_boot)
-    }
-
     pub(crate) fn micros(self) -> i128 {
-        i128::try_from(self.0.as_micros()).unwrap()
+        i128::from(self.0 / 1_000)
     }
 }
 
 impl fmt::Debug for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} after boot", self.0)
+        write!(f, "{:?} after boot", Duration::from_nanos(self.0))
     }
 }

@@ -19,7 +19,7 @@ use crate::lease::{Lease, Renewal};
 use crate::loss::{LossCause, Lost};
 use crate::manager::inside_runtime;
 use crate::renewal::Enrolled;
-use crate::telemetry::{self, Counted};
+use crate::telemetry::{self, Counted, Labels};
 
 /// How often a lease is looked at that nobody polls for.
 const LOOK: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ pub(crate) struct Held {
     since: Moment,
     /// What the body does is told inside of it.
     span: tracing::Span,
-    counted: Mutex<Option<Counted>>,
+    counted: Mutex<Option<Counted<Labels>>>,
 }
 
 impl Held {

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{mem, thread};
 
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::LockManager;
-use crate::backend::{Answer, Backend, Claim, Failed, Grant, Line, Released};
+use crate::backend::{Answer, Asked, Backend, Claim, Failed, Grant, Line, Released};
 use crate::blocking::blocked;
 use crate::census::Member;
+use crate::closing::Closing;
 use crate::error::LockError;
 use crate::key::LockKey;
 use crate::manager::inside_runtime;
@@ -35,50 +36,53 @@ pub(crate) enum Refusal {
 }
 
 impl Hold {
+    /// A hold of which nothing was sent yet.
+    pub(crate) fn new(manager: LockManager, claim: Claim) -> Self {
+        Self { manager, claim: Arc::new(claim), member: Mutex::new(None) }
+    }
+
     /// Asks for the lock on the caller's runtime.
-    pub(crate) async fn acquire(
-        manager: LockManager,
-        claim: Arc<Claim>,
-    ) -> Result<(Self, Grant), Refusal> {
-        let mut hold = Self::new(manager, claim)?;
-        let mut rounds = Rounds::of(&hold.claim);
-        loop {
-            // A block of its own, and boxed: who waits must not carry what is rare.
-            let next = {
-                let answer = {
-                    let _waiting = Counted::waiting(&hold.claim.labels);
-                    ask(&hold.manager, hold.manager.backend(), &hold.claim).await
+    #[expect(clippy::manual_async_fn, reason = "it keeps arguments twice, and who waits has it")]
+    pub(crate) fn acquire(&mut self) -> impl Future<Output = Result<Grant, Refusal>> {
+        async move {
+            self.enter()?;
+            let mut first = true;
+            loop {
+                // A block of its own, and boxed: who waits must not carry what is rare.
+                let anew = {
+                    let answer = {
+                        let _waiting = Counted::waiting(&self.claim.labels);
+                        ask(self.manager.backend(), &self.claim, self.manager.closing()).await
+                    };
+                    if !self.begins_anew(&answer, mem::take(&mut first)) {
+                        return self.settle(answer);
+                    }
+                    Box::pin(self.begin_anew())
                 };
-                if !rounds.again(&answer, &hold.claim) {
-                    return hold.settle(answer);
-                }
-                Box::pin(hold.begun_anew(&mut rounds))
-            };
-            hold = next.await?;
+                anew.await?;
+            }
         }
     }
 
     /// Asks for the lock in the background and blocks until the answer is there.
-    pub(crate) fn acquire_blocking(
-        manager: LockManager,
-        claim: Arc<Claim>,
-    ) -> Result<(Self, Grant), Refusal> {
-        let mut hold = Self::new(manager, claim)?;
-        let mut rounds = Rounds::of(&hold.claim);
+    pub(crate) fn acquire_blocking(&mut self) -> Result<Grant, Refusal> {
+        self.enter()?;
+        let mut first = true;
         loop {
-            let (manager, claim) = (hold.manager.clone(), Arc::clone(&hold.claim));
-            let job =
-                move |backend: Arc<Backend>| async move { ask(&manager, &backend, &claim).await };
-            let answer = {
-                let _waiting = Counted::waiting(&hold.claim.labels);
-                hold.manager.janitor().block_on(job).map_err(Refusal::Failed)?
+            let (manager, claim) = (self.manager.clone(), Arc::clone(&self.claim));
+            let job = move |backend: Arc<Backend>| async move {
+                ask(&backend, &claim, manager.closing()).await
             };
-            if !rounds.again(&answer, &hold.claim) {
-                return hold.settle(answer);
+            let answer = {
+                let _waiting = Counted::waiting(&self.claim.labels);
+                self.manager.janitor().block_on(job).map_err(Refusal::Failed)?
+            };
+            if !self.begins_anew(&answer, mem::take(&mut first)) {
+                return self.settle(answer);
             }
-            _ = hold.release_blocking();
+            _ = self.release_blocking();
             blocked(|| thread::sleep(PAUSE));
-            hold = hold.anew(rounds.took())?;
+            self.anew()?;
         }
     }
 
@@ -120,32 +124,40 @@ impl Hold {
         }
     }
 
-    /// The hold is there before anything is sent, and so before anything can be dropped.
-    fn new(manager: LockManager, claim: Arc<Claim>) -> Result<Self, Refusal> {
-        let member = manager.enter().map_err(Refusal::Failed)?;
-        Ok(Self { manager, claim, member: Mutex::new(Some(member)) })
+    /// From here on the token may be sent, and dropping the hold has it released.
+    fn enter(&self) -> Result<(), Refusal> {
+        *self.member() = Some(self.manager.enter().map_err(Refusal::Failed)?);
+        Ok(())
     }
 
-    /// Gives back what is left of it, and gives the next one.
-    async fn begun_anew(self, rounds: &mut Rounds) -> Result<Self, Refusal> {
-        // What cannot be given back now is when the hold is dropped.
+    /// Whether the lock is to be asked for anew, as it was lost before its caller was told: who waits
+    /// does so while there is time, and who does not, once.
+    fn begins_anew(&self, answer: &Result<Answer, Failed>, first: bool) -> bool {
+        matches!(answer, Ok(Answer::Lost(_)))
+            && self.claim.wait.map_or(first, |wait| self.claim.asked.elapsed() < wait)
+    }
+
+    /// Gives back what is left of it, and becomes the next one.
+    async fn begin_anew(&mut self) -> Result<(), Refusal> {
+        // What cannot be given back now is when it is replaced.
         _ = self.release().await;
         sleep(PAUSE).await;
-        self.anew(rounds.took())
+        self.anew()
     }
 
     /// The same by another token.
-    fn anew(self, waited: Duration) -> Result<Self, Refusal> {
-        let claim = self.claim.anew(waited).map_err(Refusal::Failed)?;
-        Self::new(self.manager.clone(), Arc::new(claim))
+    fn anew(&mut self) -> Result<(), Refusal> {
+        let claim = self.claim.anew().map_err(Refusal::Failed)?;
+        *self = Self::new(self.manager.clone(), claim);
+        self.enter()
     }
 
-    fn settle(self, answer: Result<Answer, Failed>) -> Result<(Self, Grant), Refusal> {
+    fn settle(&self, answer: Result<Answer, Failed>) -> Result<Grant, Refusal> {
         match answer {
             Ok(Answer::Granted(grant)) => {
                 self.claim.granted(grant.at);
                 self.claim.settle(!grant.resent);
-                Ok((self, grant))
+                Ok(grant)
             }
             Ok(Answer::Busy { nth, owner, left, line, resent }) => {
                 self.claim.settle(!resent);
@@ -183,45 +195,25 @@ impl Hold {
     }
 }
 
-/// Asking for a lock until it is not lost any more before its caller was told.
-struct Rounds {
-    /// When the last one began, for who waits.
-    began: Option<Instant>,
-    /// Whether who does not wait may begin anew.
-    more: bool,
-}
-
-impl Rounds {
-    fn of(claim: &Claim) -> Self {
-        Self { began: claim.wait.map(|_| Instant::now()), more: true }
-    }
-
-    /// Whether to begin anew: who waits does while there is time, and who does not, once.
-    fn again(&mut self, answer: &Result<Answer, Failed>, claim: &Claim) -> bool {
-        matches!(answer, Ok(Answer::Lost(_)))
-            && match self.began.zip(claim.wait) {
-                Some((began, wait)) => began.elapsed() < wait,
-                None => mem::take(&mut self.more),
-            }
-    }
-
-    /// How long the last one took.
-    fn took(&mut self) -> Duration {
-        let began = self.began.as_mut();
-        began.map_or(Duration::ZERO, |began| mem::replace(began, Instant::now()).elapsed())
-    }
-}
-
-async fn ask(manager: &LockManager, backend: &Backend, claim: &Claim) -> Result<Answer, Failed> {
-    let answer = match claim.wait {
-        None => backend.acquire(claim).await,
-        Some(wait) => manager.unless_closed(backend.wait(claim, wait)).await,
+/// Asks for a lock, and has replicas acknowledge it where they are to.
+fn ask<'a>(
+    backend: &'a Backend,
+    claim: &'a Claim,
+    closing: &'a Closing,
+) -> Asked<'a, Result<Answer, Failed>> {
+    let asked = match claim.wait {
+        None => backend.acquire(claim),
+        Some(wait) => backend.wait(claim, wait.saturating_sub(claim.asked.elapsed()), closing),
     };
-    let grant = match answer {
-        Ok(Answer::Granted(grant)) if backend.is_replicated() => grant,
-        answer => return answer,
-    };
-    backend.acknowledged(claim, grant).await
+    if !backend.is_replicated() {
+        return asked;
+    }
+    Box::pin(async move {
+        match asked.await {
+            Ok(Answer::Granted(grant)) => backend.acknowledged(claim, grant).await,
+            answer => answer,
+        }
+    })
 }
 
 impl Drop for Hold {

@@ -67,6 +67,11 @@ impl Janitor {
         Ok(Some(enrolled))
     }
 
+    /// Has those ask again who block, and wait in line.
+    pub(crate) fn alarm(&self) {
+        self.backend.alarm();
+    }
+
     /// Has every held lock confirmed at once.
     pub(crate) fn confirm_all(&self) {
         if self.renewals.all_due(Moment::now())

@@ -28,7 +28,7 @@ const RESERVED: &str = "lm1:";
 /// ```
 #[derive(Clone)]
 pub struct LockKey {
-    text: String,
+    text: Box<str>,
     template: &'static str,
     /// What went wrong while the key was made; told when it is locked.
     fault: Option<Box<Fault>>,
@@ -146,19 +146,19 @@ impl fmt::Debug for LockKey {
 
 impl From<String> for LockKey {
     fn from(text: String) -> Self {
-        Self { text, template: "", fault: None }
+        Self { text: text.into(), template: "", fault: None }
     }
 }
 
 impl From<&str> for LockKey {
     fn from(text: &str) -> Self {
-        text.to_owned().into()
+        Self { text: text.into(), template: "", fault: None }
     }
 }
 
 impl From<&String> for LockKey {
     fn from(text: &String) -> Self {
-        text.clone().into()
+        text.as_str().into()
     }
 }
 
@@ -245,7 +245,7 @@ impl From<LockTemplate> for LockKey {
     fn from(mut template: LockTemplate) -> Self {
         template.end_value(None);
         Self {
-            text: template.text,
+            text: template.text.into(),
             template: template.template,
             fault: template.fault.map(Fault).map(Box::new),
         }
@@ -345,7 +345,7 @@ mod tests {
             last in prop_oneof![Just(String::new()), literal()],
             seeds in proptest::collection::vec(proptest::collection::vec(text(1), 3), 2..24),
         ) {
-            let mut seen: HashMap<String, Vec<String>> = HashMap::new();
+            let mut seen: HashMap<Box<str>, Vec<String>> = HashMap::new();
             for values in seeds {
                 let values = values[..=literals.len()].to_vec();
                 let mut template = LockKey::template("<random>").literal(&first);

@@ -91,6 +91,7 @@ mod builder;
 mod census;
 mod clearing;
 mod clock;
+mod closing;
 #[cfg(feature = "defer")]
 pub mod defer;
 mod error;

@@ -1,21 +1,17 @@
 //! Where locks come from: a server, and how this process shows itself there.
 
 use std::fmt;
-use std::future::poll_fn;
-use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::task::{Poll, ready};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 use tokio::task::try_id;
 use tokio::time::timeout;
 
-use crate::backend::{Answer, Asked, Backend, Failed};
+use crate::backend::Backend;
 use crate::builder::LockManagerBuilder;
 use crate::census::{Census, Member};
+use crate::closing::Closing;
 #[cfg(feature = "defer")]
 use crate::defer::{self, Deferrer};
 use crate::error::LockError;
@@ -54,9 +50,7 @@ struct Inner {
     janitor: Janitor,
     label: String,
     census: Census,
-    closed: AtomicBool,
-    /// Told to those who wait when the manager is shut down.
-    closing: Notify,
+    closing: Closing,
     /// Where deferred calls are kept, and whether that was said by the builder.
     #[cfg(feature = "defer")]
     jobs: (Arc<dyn Deferrer>, bool),
@@ -161,8 +155,10 @@ impl LockManager {
     /// Dropping the future leaves the manager closed, and what it would have waited for goes on.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
         inside_runtime()?;
-        self.0.closed.store(true, Ordering::SeqCst);
-        self.0.closing.notify_waiters();
+        self.0.closing.close();
+        // Who stands in line looks when it is woken.
+        self.0.backend.alarm();
+        self.0.janitor.alarm();
         let empty = self::timeout(timeout, self.0.census.empty()).await;
         let held = self.0.census.count();
         if empty.is_err() && held > 0 {
@@ -198,48 +194,14 @@ impl LockManager {
                 backend,
                 label: label(&its_label.unwrap_or_else(default_label)),
                 census: Census::default(),
-                closed: AtomicBool::new(false),
-                closing: Notify::new(),
+                closing: Closing::default(),
             }
         }))
     }
 
-    /// Waits for the answer, or until the manager is shut down.
-    pub(crate) async fn unless_closed(
-        &self,
-        mut waiting: Asked<'_, Result<Answer, Failed>>,
-    ) -> Result<Answer, Failed> {
-        let mut closing = pin!(self.0.closing.notified());
-        // From here on it is heard.
-        closing.as_mut().enable();
-        let closed = || Failed { error: LockError::ShutDown, written: true };
-        poll_fn(|cx| {
-            if self.0.closed.load(Ordering::SeqCst) {
-                return Poll::Ready(Err(closed()));
-            }
-            if let Poll::Ready(answer) = waiting.as_mut().poll(cx) {
-                return Poll::Ready(answer);
-            }
-            ready!(closing.as_mut().poll(cx));
-            Poll::Ready(Err(closed()))
-        })
-        .await
-    }
-
-    #[cfg(feature = "defer")]
-    pub(crate) fn is_closed(&self) -> bool {
-        self.0.closed.load(Ordering::SeqCst)
-    }
-
-    /// Waits until the manager is shut down.
-    #[cfg(feature = "defer")]
-    pub(crate) async fn closed(&self) {
-        let mut closing = pin!(self.0.closing.notified());
-        // From here on it is heard.
-        closing.as_mut().enable();
-        if !self.0.closed.load(Ordering::SeqCst) {
-            closing.await;
-        }
+    /// Tells when the manager is shut down.
+    pub(crate) fn closing(&self) -> &Closing {
+        &self.0.closing
     }
 
     /// Where deferred calls are kept: to store some, to look at them, and to have dead letters tried
@@ -282,7 +244,7 @@ impl LockManager {
     pub(crate) fn enter(&self) -> Result<Member, LockError> {
         // Counted before the look, so that a shutdown either sees this lock or is seen by it.
         let member = self.0.census.join();
-        if self.0.closed.load(Ordering::SeqCst) { Err(LockError::ShutDown) } else { Ok(member) }
+        if self.0.closing.is_closed() { Err(LockError::ShutDown) } else { Ok(member) }
     }
 }
 

@@ -1,6 +1,5 @@
 //! From the description of a lock to a guard, or to what the caller is told instead.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::LockManager;
@@ -42,72 +41,66 @@ impl<F> Lock<F> {
         } else if let Some(held) = around(&several, ours)? {
             return LockGuard::joining(held, None, self.on_lost).map(Prepared::Joined);
         }
-        let asked = Moment::now();
-        let token = Token::new(manager.label(), &self.name, asked)?;
+        let token = Token::new(manager.label(), &self.name, Moment::now())?;
         let template = self.key.made_of();
         let first = several.first().cloned().unwrap_or(self.key);
-        let mut claim = Claim::new(first, token, ttl);
-        claim.several = several;
+        let mut claim = Claim::new(first, token, ttl).with(several, self.min_hold.min(ttl));
         claim.labels = Labels { name: self.name, template };
-        claim.min_hold = self.min_hold.min(ttl);
         claim.fenced = fenced;
         claim.wait = self.wait;
         let wanted = Wanted {
-            asked,
             renewed: self.renewed.unwrap_or(true),
             max_hold: self.max_hold,
             on_lost: self.on_lost,
-            message: self.message,
+            message: self.message.map(String::into_boxed_str),
         };
-        Ok(Prepared::ToAsk(manager, Arc::new(claim), wanted))
+        Ok(Prepared::ToAsk(Hold::new(manager, claim), wanted))
     }
 }
 
 enum Prepared {
     Joined(LockGuard),
-    ToAsk(LockManager, Arc<Claim>, Wanted),
+    ToAsk(Hold, Wanted),
 }
 
 /// The description is boxed: a future keeps the room of what it was given, and this one waits.
 pub(crate) async fn obtain<F>(lock: Box<Lock<F>>, fenced: bool) -> Result<LockGuard, LockError> {
-    let (manager, claim, wanted) = match lock.prepare(fenced).inspect_err(refused)? {
+    // Its box ends with it.
+    let prepare = |lock: Box<Lock<F>>| lock.prepare(fenced);
+    let (mut hold, wanted) = match prepare(lock).inspect_err(refused)? {
         Prepared::Joined(guard) => return Ok(guard),
-        Prepared::ToAsk(manager, claim, wanted) => (manager, claim, wanted),
+        Prepared::ToAsk(hold, wanted) => (hold, wanted),
     };
     inside_runtime()?;
-    let answer = Hold::acquire(manager, Arc::clone(&claim)).await;
-    wanted.guard(&claim, answer).inspect_err(refused)
+    let answer = hold.acquire().await;
+    wanted.guard(hold, answer).inspect_err(refused)
 }
 
 pub(crate) fn obtain_blocking<F>(lock: Lock<F>, fenced: bool) -> Result<LockGuard, LockError> {
-    let (manager, claim, wanted) = match lock.prepare(fenced).inspect_err(refused)? {
+    let (mut hold, wanted) = match lock.prepare(fenced).inspect_err(refused)? {
         Prepared::Joined(guard) => return Ok(guard),
-        Prepared::ToAsk(manager, claim, wanted) => (manager, claim, wanted),
+        Prepared::ToAsk(hold, wanted) => (hold, wanted),
     };
     may_block()?;
-    let answer = Hold::acquire_blocking(manager, Arc::clone(&claim));
-    wanted.guard(&claim, answer).inspect_err(refused)
+    let answer = hold.acquire_blocking();
+    wanted.guard(hold, answer).inspect_err(refused)
 }
 
 /// What to make of the server's answer.
 struct Wanted {
-    asked: Moment,
     renewed: bool,
     max_hold: Option<Duration>,
     on_lost: OnLost,
-    message: Option<String>,
+    message: Option<Box<str>>,
 }
 
 impl Wanted {
-    fn guard(
-        self,
-        claim: &Claim,
-        answer: Result<(Hold, Grant), Refusal>,
-    ) -> Result<LockGuard, LockError> {
-        let labels = &claim.labels;
+    fn guard(self, hold: Hold, answer: Result<Grant, Refusal>) -> Result<LockGuard, LockError> {
+        let claim = hold.claim();
+        let message = self.message.map(String::from);
         let error = match answer {
-            Ok((hold, grant)) => {
-                telemetry::acquired(labels, claim.listed(), self.asked);
+            Ok(grant) => {
+                telemetry::acquired(&claim.labels, claim.listed(), claim.asked);
                 let limit = self.max_hold.map(|max_hold| grant.sent.after(max_hold));
                 let renewal = match limit {
                     _ if !self.renewed => Renewal::Off,
@@ -118,16 +111,15 @@ impl Wanted {
                 return Ok(LockGuard::owning(held, self.on_lost));
             }
             Err(Refusal::Busy { key, owner, left: retry_after, line }) => match line {
-                Line::Outside => LockError::Busy { key, owner, retry_after, message: self.message },
+                Line::Outside => LockError::Busy { key, owner, retry_after, message },
                 Line::Left(position) => {
-                    let message = self.message;
                     LockError::TimedOut { key, owner, retry_after, position, message }
                 }
                 Line::Full => LockError::QueueFull { key },
             },
             Err(Refusal::Failed(error)) => error,
         };
-        telemetry::refused(labels, claim.listed(), &error, self.asked);
+        telemetry::refused(&claim.labels, claim.listed(), &error, claim.asked);
         Err(error)
     }
 }

@@ -3,8 +3,9 @@
 //! Metrics are labelled with the lock's name and the template of its key, never with the key: there
 //! are as many keys as orders.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::fmt::Display;
+use std::marker::PhantomData;
 
 use crate::clock::Moment;
 use crate::error::LockError;
@@ -20,39 +21,45 @@ pub(crate) struct Labels {
 
 /// One lock more in a gauge, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub(crate) struct Counted<L: Borrow<Labels>> {
     #[cfg(feature = "metrics")]
-    gauge: (&'static str, Labels),
+    gauge: (&'static str, L),
+    labels: PhantomData<L>,
 }
 
-impl Counted {
+impl<'a> Counted<&'a Labels> {
     /// A caller that waits for an answer.
-    pub(crate) fn waiting(labels: &Labels) -> Self {
-        Self::new("lockmacro_waiting", labels)
+    pub(crate) fn waiting(labels: &'a Labels) -> Self {
+        Self::new("lockmacro_waiting", || labels)
     }
+}
 
+impl Counted<Labels> {
     /// A lock that is held.
     pub(crate) fn held(labels: &Labels) -> Self {
-        Self::new("lockmacro_held", labels)
+        Self::new("lockmacro_held", || labels.clone())
     }
+}
 
+impl<L: Borrow<Labels>> Counted<L> {
     #[cfg(feature = "metrics")]
-    fn new(gauge: &'static str, labels: &Labels) -> Self {
-        numbers::gauge(gauge, labels).increment(1);
-        Self { gauge: (gauge, labels.clone()) }
+    fn new(gauge: &'static str, labels: impl FnOnce() -> L) -> Self {
+        let labels = labels();
+        numbers::gauge(gauge, labels.borrow()).increment(1);
+        Self { gauge: (gauge, labels), labels: PhantomData }
     }
 
     #[cfg(not(feature = "metrics"))]
-    fn new(_: &'static str, _: &Labels) -> Self {
-        Self {}
+    fn new(_: &'static str, _: impl FnOnce() -> L) -> Self {
+        Self { labels: PhantomData }
     }
 }
 
 #[cfg(feature = "metrics")]
-impl Drop for Counted {
+impl<L: Borrow<Labels>> Drop for Counted<L> {
     fn drop(&mut self) {
         let (gauge, labels) = &self.gauge;
-        numbers::gauge(gauge, labels).decrement(1);
+        numbers::gauge(gauge, labels.borrow()).decrement(1);
     }
 }
 

@@ -17,14 +17,16 @@ pub(crate) const TOKEN_MAX: usize = LABEL_MAX + "/".len() + RANDOM_DIGITS;
 /// One acquisition's token. The label may be shown to anybody; the random part is what makes the
 /// lock its holder's own, so it is neither displayed nor debugged.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Token(String);
+pub(crate) struct Token(Box<str>);
 
 impl Token {
     /// Makes a token for the lock `name` of a manager with `label`, asked for at `asked`. Fails when
     /// the system gives no random bits.
     pub(crate) fn new(label: &str, name: &str, asked: Moment) -> Result<Self, LockError> {
         let random = random(asked)?;
-        let mut text = String::with_capacity(label.len() + name.len() + 2 + RANDOM_DIGITS);
+        let named = if name.is_empty() { 0 } else { ":".len() + name.len() };
+        // No more than is needed: whoever waits keeps it.
+        let mut text = String::with_capacity(label.len() + named + "/".len() + RANDOM_DIGITS);
         text.push_str(label);
         if !name.is_empty() {
             extend(&mut text, ":");
@@ -36,14 +38,14 @@ impl Token {
                 text.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
             }
         }
-        Ok(Self(text))
+        Ok(Self(text.into()))
     }
 
     /// A token that was found on a server; `None` for a value of another make.
     #[cfg(feature = "look")]
     pub(crate) fn found(stored: &[u8]) -> Option<Self> {
         let ours = stored.len() <= TOKEN_MAX && label_of(stored).is_some();
-        ours.then(|| std::str::from_utf8(stored).ok())?.map(|text| Self(text.to_owned()))
+        ours.then(|| std::str::from_utf8(stored).ok())?.map(|text| Self(text.into()))
     }
 
     /// The `nth` token of the same acquisition, where 0 is this one.
@@ -52,7 +54,7 @@ impl Token {
             return self.clone();
         };
         let random = u128::from_str_radix(random, 16).unwrap_or_default();
-        Self(format!("{label}/{:032x}", random.wrapping_add(nth.into())))
+        Self(format!("{label}/{:032x}", random.wrapping_add(nth.into())).into())
     }
 
     /// A token with the same label.
@@ -64,7 +66,7 @@ impl Token {
     /// What stays of a token that holds a lock for nobody any more: its label.
     pub(crate) fn spent(&self) -> Self {
         let label = self.0.rsplit_once('/').map_or("", |(label, _)| label);
-        Self(format!("{label}/{:032x}", 0))
+        Self(format!("{label}/{:032x}", 0).into())
     }
 
     /// Half of its random bits.
@@ -131,7 +133,7 @@ pub(crate) fn chance() -> u128 {
 
 /// A process that forks leaves both the same bits: when they are used makes them different ones.
 fn told_apart(drawn: [u8; 16], asked: Moment) -> [u8; 16] {
-    (u128::from_be_bytes(drawn) ^ asked.nanos()).to_be_bytes()
+    (u128::from_be_bytes(drawn) ^ u128::from(asked.nanos())).to_be_bytes()
 }
 
 /// Makes what tokens of a manager start with: one line, at most 128 bytes with the lock's name,
@@ -187,9 +189,9 @@ mod tests {
 
     #[test]
     fn an_acquisition_has_more_tokens_than_one() {
-        let token = Token("web/ffffffffffffffffffffffffffffffff".to_owned());
+        let token = Token("web/ffffffffffffffffffffffffffffffff".into());
         assert_eq!(token.nth(0), token);
-        assert_eq!(token.nth(2).0, "web/00000000000000000000000000000001");
+        assert_eq!(token.nth(2).expose(), "web/00000000000000000000000000000001");
     }
 
     #[test]
@@ -200,7 +202,7 @@ mod tests {
 
     #[test]
     fn half_of_the_bits_are_a_number() {
-        let token = Token("web/0123456789abcdeffedcba9876543210".to_owned());
+        let token = Token("web/0123456789abcdeffedcba9876543210".into());
         assert_eq!(token.bits(), 0xfedc_ba98_7654_3210);
     }
 

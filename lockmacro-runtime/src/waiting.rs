@@ -2,11 +2,12 @@
 //! on the way is found again by asking once in a while.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-
-use tokio::sync::Notify;
 
 use crate::clock::Moment;
 use crate::fence::Fence;
@@ -45,15 +46,25 @@ struct Place {
     lock: u64,
     /// Grows from one who waits to the next.
     order: u64,
-    news: Mutex<Option<News>>,
-    changed: Notify,
+    heard: Mutex<Heard>,
+}
+
+/// What was said to a waiter.
+#[derive(Debug, Default)]
+enum Heard {
+    #[default]
+    Nothing,
+    /// Nothing, and it is to be woken.
+    Awaited(Waker),
+    /// What it does not know yet.
+    News(News),
 }
 
 /// What a waiter hears.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// It has the lock.
-    Granted(Handover),
+    /// It has the lock. Boxed, as of all who wait one has it.
+    Granted(Box<Handover>),
     /// What was said since the last question may be lost: ask again.
     Unknown,
 }
@@ -125,7 +136,7 @@ impl Waiters {
     pub(crate) fn grant(&self, number: u64, handover: Handover) -> bool {
         let place = self.places().get(&number).map(Arc::clone);
         if let Some(place) = &place {
-            place.tell(News::Granted(handover));
+            place.tell(News::Granted(Box::new(handover)));
         }
         place.is_some()
     }
@@ -164,12 +175,30 @@ impl Waiters {
 
 impl Place {
     fn tell(&self, news: News) {
-        let mut heard = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heard = self.heard();
         // A grant is not forgotten for an alarm.
-        if !matches!((&*heard, news), (Some(News::Granted(_)), News::Unknown)) {
-            *heard = Some(news);
+        if matches!((&*heard, &news), (Heard::News(News::Granted(_)), News::Unknown)) {
+            return;
         }
-        self.changed.notify_one();
+        let before = mem::replace(&mut *heard, Heard::News(news));
+        drop(heard);
+        if let Heard::Awaited(waker) = before {
+            waker.wake();
+        }
+    }
+
+    fn poll(&self, cx: &Context<'_>) -> Poll<News> {
+        let mut heard = self.heard();
+        *heard = Heard::Awaited(match mem::take(&mut *heard) {
+            Heard::News(news) => return Poll::Ready(news),
+            Heard::Awaited(waker) if waker.will_wake(cx.waker()) => waker,
+            Heard::Awaited(_) | Heard::Nothing => cx.waker().clone(),
+        });
+        Poll::Pending
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -179,15 +208,9 @@ impl Waiter {
         self.place.slot
     }
 
-    /// Waits for news.
-    pub(crate) async fn news(&self) -> News {
-        loop {
-            let news = self.place.news.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(news) = news {
-                return news;
-            }
-            self.place.changed.notified().await;
-        }
+    /// Waits for news. Who asks last hears them.
+    pub(crate) fn news(&self) -> impl Future<Output = News> {
+        poll_fn(|cx| self.place.poll(cx))
     }
 }
 
@@ -268,7 +291,7 @@ mod tests {
         let waiter = waiters.join(7, 0, 1);
         waiters.grant(waiter.number, handover(0, 0));
         waiters.alarm_where(|slot| slot == 7);
-        assert_eq!(waiter.news().await, News::Granted(handover(0, 0)));
+        assert_eq!(waiter.news().await, News::Granted(Box::new(handover(0, 0))));
     }
 
     #[tokio::test]
@@ -290,6 +313,11 @@ mod tests {
             let hears = futures::poll!(std::pin::pin!(waiter.news())).is_ready();
             assert_eq!(hears, nth % 2 == 0 && nth < 2 * FIRST, "{nth}");
         }
+    }
+
+    #[test]
+    fn a_place_is_small() {
+        assert!(size_of::<Place>() <= 56, "{}", size_of::<Place>());
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Answer, Asked, Backend, Claim, Failed, Grant, Line};
 use crate::clock::Moment;
+use crate::closing::Closing;
 use crate::error::{LockError, Unavailability};
 use crate::fence::Fence;
 use crate::lease::late;
@@ -25,11 +26,11 @@ use crate::waiting::{CLAIM, FOR_EVER};
 const RETRY: Duration = Duration::from_millis(50);
 
 impl Backend {
-    /// Asks for several keys, and waits for at most `wait` if at all.
+    /// Asks for several keys, and waits for at most so long if at all, which its manager may end.
     pub(super) fn take_in_turn<'a>(
         &'a self,
         claim: &'a Claim,
-        wait: Option<Duration>,
+        wait: Option<(Duration, &'a Closing)>,
     ) -> Asked<'a, Result<Answer, Failed>> {
         // The parts are asked for with less, and the whole only when all are there.
         if let Backend::Redlock(redlock) = self
@@ -37,8 +38,8 @@ impl Backend {
         {
             return Box::pin(std::future::ready(Err(Failed { error, written: false })));
         }
-        let until = wait.map(|wait| Instant::now() + wait.min(FOR_EVER));
-        let end = until.map(|until| until.max(Instant::now() + self.answer()));
+        let until = wait.map(|(wait, closing)| (Instant::now() + wait.min(FOR_EVER), closing));
+        let end = until.map(|(until, _)| until.max(Instant::now() + self.answer()));
         Box::pin(Turn::new(self, claim, until, end).take())
     }
 }
@@ -53,8 +54,8 @@ type Loss = Option<LockError>;
 struct Turn<'a> {
     backend: &'a Backend,
     claim: &'a Claim,
-    /// Until when to wait, if at all.
-    until: Option<Instant>,
+    /// Until when to wait, if at all, and who may end that.
+    until: Option<(Instant, &'a Closing)>,
     /// When who waits begins with nothing more: who came with little time gets one answer all the
     /// same.
     end: Option<Instant>,
@@ -77,7 +78,7 @@ impl<'a> Turn<'a> {
     fn new(
         backend: &'a Backend,
         claim: &'a Claim,
-        until: Option<Instant>,
+        until: Option<(Instant, &'a Closing)>,
         end: Option<Instant>,
     ) -> Self {
         // Who dies while waiting must not keep what it holds for the whole ttl.
@@ -112,10 +113,10 @@ impl<'a> Turn<'a> {
                 part.ttl = self.ttl;
             }
             let asked = match self.until {
-                Some(until) if count == 1 && !last => {
-                    backend.wait(&part, until.saturating_duration_since(Instant::now()))
+                Some((until, closing)) if count == 1 && !last => {
+                    backend.wait(&part, until.saturating_duration_since(Instant::now()), closing)
                 }
-                until => backend.ask(&part, until),
+                until => backend.ask(&part, until.map(|(until, _)| until)),
             };
             let answer = match self.while_held(&part, asked).await {
                 Ok(answer) => answer,

@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, timeout_at};
 
-use super::{Answer, Claim, Grant, Line, Released};
+use super::{Answer, Claim, Failed, Grant, Line, Released};
 use crate::clock::Moment;
+use crate::closing::Closing;
 #[cfg(feature = "defer")]
 use crate::defer::MemoryJobs;
 use crate::fence::Fence;
@@ -89,31 +90,41 @@ impl Memory {
         self.ask(claim, None)
     }
 
-    pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Answer {
+    pub(crate) async fn wait(
+        &self,
+        claim: &Claim,
+        wait: Duration,
+        closing: &Closing,
+    ) -> Result<Answer, Failed> {
         let waiter = self.waiters.join(0, 0, 0);
         let mut place = Place { number: waiter.number, ticket: None };
         let until = Instant::now().checked_add(wait);
         loop {
+            // It is alarmed when that changes.
+            closing.check()?;
             let over = until.is_some_and(|until| until <= Instant::now());
             let answer = self.ask(claim, Some(&mut place));
             // Nothing is on its way: who is dropped now is out with one release.
             claim.settle(true);
             let Answer::Busy { left, line: Line::Left(rank), .. } = &answer else {
-                return answer;
+                return Ok(answer);
             };
             if over {
-                return answer;
+                return Ok(answer);
             }
             let pause = Instant::now() + tick(*rank, *left, true, fastrand::f64());
-            match timeout_at(until.map_or(pause, |until| until.min(pause)), waiter.news()).await {
-                Ok(News::Granted(Handover { heard: sent, ttl, fence, .. }))
-                    if Moment::now().since(sent) < ttl / 2 =>
-                {
+            let pause = until.map_or(pause, |until| until.min(pause));
+            // Not kept while it waits.
+            drop(answer);
+            let news = timeout_at(pause, waiter.news()).await;
+            closing.check()?;
+            if let Ok(News::Granted(handover)) = news {
+                let Handover { heard: sent, ttl, fence, .. } = *handover;
+                if sent.elapsed() < ttl / 2 {
                     let (at, resent, fences) = (sent, false, fence.into_iter().collect());
-                    return Answer::Granted(Grant { sent, at, ttl, resent, fences });
+                    return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fences }));
                 }
                 // Too little may be left of it: asking again confirms it, or stands in line.
-                Ok(_) | Err(_) => {}
             }
         }
     }
@@ -157,6 +168,11 @@ impl Memory {
         Answer::Granted(Grant { sent: now, at: now, ttl: claim.ttl, resent: false, fences })
     }
 
+    /// Has everybody ask again who stands in line.
+    pub(crate) fn alarm(&self) {
+        self.waiters.alarm_where(|_| true);
+    }
+
     pub(crate) fn renew(&self, claim: &Claim, ttl: Duration) -> bool {
         let now = Moment::now();
         let mut store = self.store();
@@ -174,10 +190,8 @@ impl Memory {
     }
 
     pub(crate) fn release(&self, claim: &Claim) -> Released {
-        // In this order: what passes in between makes it no shorter.
-        let keep = claim.keep();
-        let mut store = self.store();
-        let now = Moment::now();
+        // In that order: the later it gets meanwhile, the longer the key stays.
+        let (keep, mut store, now) = (claim.keep(), self.store(), Moment::now());
         let mut all = true;
         for key in claim.keys().iter().map(LockKey::as_str) {
             let Some(held) = store.held.get_mut(key).filter(|held| held.token == claim.token)

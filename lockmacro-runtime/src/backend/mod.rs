@@ -1,6 +1,7 @@
 //! Where locks are kept. Every backend has the same meaning; only what can go wrong differs.
 
 mod acknowledged;
+mod claim;
 mod in_turn;
 mod memory;
 mod parts;
@@ -8,166 +9,23 @@ mod redis;
 mod redlock;
 
 use std::pin::Pin;
-use std::slice;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::clock::Moment;
+use crate::closing::Closing;
 use crate::error::LockError;
 use crate::fence::Fences;
-use crate::key::{Listed, LockKey};
-use crate::telemetry::Labels;
-use crate::token::Token;
-use crate::waiting::{CLAIM, PLACE};
+use crate::key::LockKey;
 
+pub(crate) use claim::Claim;
 pub(crate) use memory::Memory;
 #[cfg(feature = "defer")]
 pub(crate) use redis::RedisJobs;
 pub(crate) use redis::{Redis, Replicated, not_replicated};
 pub(crate) use redlock::{Ballot, OneUrl, Redlock, Rules};
-
-/// One acquisition as a backend sees it.
-#[derive(Debug)]
-pub(crate) struct Claim {
-    /// The key, or the first of several.
-    pub(crate) key: LockKey,
-    /// All keys when there are several, in order and all different; else none.
-    pub(crate) several: Vec<LockKey>,
-    pub(crate) token: Token,
-    pub(crate) ttl: Duration,
-    pub(crate) labels: Labels,
-    /// How long the key stays at least, from the grant on.
-    pub(crate) min_hold: Duration,
-    /// Whether the grant is to come with a fence.
-    pub(crate) fenced: bool,
-    /// How long to wait in line; `None` for not at all, `Duration::MAX` for ever.
-    pub(crate) wait: Option<Duration>,
-    granted: OnceLock<Moment>,
-    /// The fate of every request with this token is known.
-    settled: AtomicBool,
-    /// Until when the server may count at most, if it was asked for more than the ttl.
-    longest: Mutex<Option<Moment>>,
-    /// What is known of it at the nodes of a Redlock, key by key.
-    ballots: OnceLock<Box<[Arc<Ballot>]>>,
-}
-
-impl Claim {
-    pub(crate) fn new(key: LockKey, token: Token, ttl: Duration) -> Self {
-        let labels = Labels { name: "".into(), template: key.made_of() };
-        let (min_hold, fenced, wait) = (Duration::ZERO, false, None);
-        Self {
-            key,
-            several: Vec::new(),
-            token,
-            ttl,
-            labels,
-            min_hold,
-            fenced,
-            wait,
-            granted: OnceLock::new(),
-            settled: AtomicBool::new(false),
-            longest: Mutex::new(None),
-            ballots: OnceLock::new(),
-        }
-    }
-
-    /// The keys, in the order in which they are taken.
-    pub(crate) fn keys(&self) -> &[LockKey] {
-        if self.several.is_empty() { slice::from_ref(&self.key) } else { &self.several }
-    }
-
-    /// The keys as they are told.
-    pub(crate) fn listed(&self) -> Listed<'_> {
-        Listed { first: &self.key, more: self.several.get(1..).unwrap_or_default() }
-    }
-
-    /// The same for some of its keys.
-    fn part(&self, keys: &[LockKey]) -> Self {
-        Self {
-            key: keys.first().unwrap_or(&self.key).clone(),
-            several: if keys.len() > 1 { keys.to_vec() } else { Vec::new() },
-            token: self.token.clone(),
-            labels: self.labels.clone(),
-            granted: self.granted.clone(),
-            settled: AtomicBool::new(false),
-            longest: Mutex::new(None),
-            ballots: self.ballots_of(keys),
-            ..*self
-        }
-    }
-
-    /// Each of its keys by itself.
-    fn each(&self) -> Vec<Self> {
-        self.keys().iter().map(|key| self.part(slice::from_ref(key))).collect()
-    }
-
-    /// The same by another token, `waited` later: for who begins anew.
-    pub(crate) fn anew(&self, waited: Duration) -> Result<Self, LockError> {
-        let mut claim = Self::new(self.key.clone(), self.token.another()?, self.ttl);
-        claim.several.clone_from(&self.several);
-        claim.labels.clone_from(&self.labels);
-        (claim.min_hold, claim.fenced) = (self.min_hold, self.fenced);
-        claim.wait = self.wait.map(|wait| wait.saturating_sub(waited));
-        Ok(claim)
-    }
-
-    /// What is known of it at the nodes of a Redlock, key by key.
-    fn ballots(&self) -> &[Arc<Ballot>] {
-        self.ballots.get_or_init(|| self.keys().iter().map(|_| Arc::default()).collect())
-    }
-
-    fn ballots_of(&self, keys: &[LockKey]) -> OnceLock<Box<[Arc<Ballot>]>> {
-        let theirs = |(key, ballot): (_, &Arc<Ballot>)| keys.contains(key).then(|| ballot.clone());
-        OnceLock::from(
-            self.keys().iter().zip(self.ballots()).filter_map(theirs).collect::<Box<[_]>>(),
-        )
-    }
-
-    /// Takes note of the grant that a request sent at `sent` brought, if that matters later.
-    pub(crate) fn granted(&self, sent: Moment) {
-        if !self.min_hold.is_zero() {
-            self.granted.get_or_init(|| sent);
-        }
-    }
-
-    /// Takes note of whether a request with this token may still arrive at the server; for a Redlock
-    /// the ballots tell more.
-    pub(crate) fn settle(&self, settled: bool) {
-        self.settled.store(settled, Ordering::Release);
-    }
-
-    pub(crate) fn is_settled(&self) -> bool {
-        let mut ballots = self.ballots.get().into_iter().flatten();
-        self.settled.load(Ordering::Acquire) && ballots.all(|ballot| ballot.is_clear())
-    }
-
-    /// Takes note that the server is asked to count until `end`.
-    pub(crate) fn lengthened(&self, end: Moment) {
-        let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
-        *longest = (*longest).max(Some(end));
-    }
-
-    /// Whether a node of a Redlock may have a token that it has not said to be gone.
-    pub(crate) fn is_doubtful(&self) -> bool {
-        self.ballots.get().is_some_and(|all| all.iter().any(|ballot| ballot.is_doubtful()))
-    }
-
-    /// For how long the key, or a place in its line, may be there without a release.
-    pub(crate) fn lasts(&self) -> Duration {
-        let longest = *self.longest.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = self.wait.map_or(Duration::ZERO, |_| PLACE + CLAIM);
-        self.ttl.max(longest.map_or(Duration::ZERO, |end| end.since(Moment::now()))).max(place)
-    }
-
-    /// How long the key has to stay when it is released now; zero without a grant.
-    fn keep(&self) -> Duration {
-        let until = self.granted.get().map(|granted| granted.after(self.min_hold));
-        until.map_or(Duration::ZERO, |until| until.since(Moment::now()))
-    }
-}
 
 /// What came of asking for a lock.
 #[derive(Debug)]
@@ -251,7 +109,7 @@ impl Backend {
     /// Asks for a lock once; for several keys all or nothing. Idempotent for a token. When it is
     /// dropped, the token may have been written all the same.
     pub(crate) fn acquire<'a>(&'a self, claim: &'a Claim) -> Asked<'a, Result<Answer, Failed>> {
-        if claim.several.is_empty() {
+        if claim.several().is_empty() {
             self.ask(claim, None)
         } else {
             self.take_in_turn(claim, None)
@@ -272,20 +130,33 @@ impl Backend {
         }
     }
 
-    /// Asks for a lock, and waits in line for at most `wait`; `Duration::MAX` is for ever. What is
-    /// dropped may have been written, and may stand in line.
+    /// Asks for a lock, and waits in line for at most `wait`, `Duration::MAX` is for ever, or until
+    /// its manager is shut down. What is dropped may have been written, and may stand in line.
     pub(crate) fn wait<'a>(
         &'a self,
         claim: &'a Claim,
         wait: Duration,
+        closing: &'a Closing,
     ) -> Asked<'a, Result<Answer, Failed>> {
-        if !claim.several.is_empty() {
-            return self.take_in_turn(claim, Some(wait));
+        if !claim.several().is_empty() {
+            return Box::pin(closing.unless(self.take_in_turn(claim, Some((wait, closing)))));
         }
         match self {
-            Backend::Memory(memory) => Box::pin(async move { Ok(memory.wait(claim, wait).await) }),
-            Backend::Redis(redis) => Box::pin(redis.wait(claim, wait)),
-            Backend::Redlock(redlock) => Box::pin(redlock.wait(claim, wait)),
+            Backend::Memory(memory) => Box::pin(memory.wait(claim, wait, closing)),
+            Backend::Redis(redis) => Box::pin(redis.wait(claim, wait, closing)),
+            Backend::Redlock(redlock) => {
+                Box::pin(closing.unless(Box::pin(redlock.wait(claim, wait))))
+            }
+        }
+    }
+
+    /// Has everybody ask again who stands in line.
+    pub(crate) fn alarm(&self) {
+        match self {
+            Backend::Memory(memory) => memory.alarm(),
+            Backend::Redis(redis) => redis.alarm(),
+            // There is no line over several nodes.
+            Backend::Redlock(_) => {}
         }
     }
 

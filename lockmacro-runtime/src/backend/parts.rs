@@ -10,7 +10,7 @@ use crate::error::LockError;
 impl Backend {
     /// Whether a claim is more than can be asked for at once.
     pub(super) fn is_in_parts(&self, claim: &Claim) -> bool {
-        !claim.several.is_empty() && self.at_once(&claim.several) < claim.several.len()
+        !claim.several().is_empty() && self.at_once(claim.several()) < claim.several().len()
     }
 
     pub(super) fn release_parts<'a>(

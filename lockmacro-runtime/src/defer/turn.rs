@@ -83,7 +83,7 @@ impl Turn {
         match ended {
             Ended::Done => Settled::Done,
             // It may have failed because of that.
-            _ if self.manager.is_closed() => Settled::Back,
+            _ if self.manager.closing().is_closed() => Settled::Back,
             Ended::Busy { error, left } => match self.function.when_busy(busy, left) {
                 Some(delay) => Settled::Busy { delay, error: shortened(error) },
                 None => dead(format!("its lock could not be had {busy} times: {error}")),

@@ -148,7 +148,7 @@ impl Worker {
             let mut taking = pin!(self.take(&mut running, stopped, back));
             select! {
                 () = stop => {}
-                () = self.manager.closed() => {}
+                () = self.manager.closing().closed() => {}
                 refused = &mut taking => return refused,
             }
             stopping.send_replace(true);

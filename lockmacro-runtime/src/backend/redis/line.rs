@@ -13,6 +13,7 @@ use super::trouble::{Passing, Trouble};
 use super::{CLAIM_MS, Redis, Reply, answer};
 use crate::backend::{Answer, Claim, Failed, Grant, Line};
 use crate::clock::Moment;
+use crate::closing::Closing;
 use crate::error::Unavailability;
 use crate::lease::late;
 use crate::side::slot;
@@ -20,28 +21,39 @@ use crate::token::hash_of;
 use crate::waiting::{FOR_EVER, Handover, News, PLACE, PLACES, Sample, Waiter, tick};
 
 impl Redis {
-    /// Waits in line for at most `wait`.
-    pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Result<Answer, Failed> {
+    /// Waits in line for at most `wait`, and no longer than its manager is there.
+    pub(crate) fn wait<'a>(
+        &'a self,
+        claim: &'a Claim,
+        wait: Duration,
+        closing: &'a Closing,
+    ) -> impl Future<Output = Result<Answer, Failed>> + Send + 'a {
         let until = Instant::now() + wait.min(FOR_EVER);
         let (slot, lock) = (slot(claim.key.as_str()), hash_of(claim.key.as_str().as_bytes()));
         let waiter = self.nodes.grants().waiters.join(slot, lock, claim.token.bits());
         let mut resent = false;
-        loop {
-            // Boxed: it is large, and most of the time is spent without it.
-            let told = Box::pin(self.ask_until_told(claim, &waiter, until, &mut resent));
-            let (sample, pause) = match told.await {
-                Told::Answer(answer) => return answer,
-                Told::InLine { sample, pause } => (sample, pause),
-            };
-            if let Ok(News::Granted(handover)) = timeout_at(pause, waiter.news()).await {
-                let Handover { heard: at, ttl, fence, .. } = handover;
-                if let Some(sent) = handover.counts_from(sample)
-                    && Moment::now().since(sent) < ttl / 2
-                {
-                    let fences = fence.into_iter().collect();
-                    return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fences }));
+        // No `async fn`, which keeps its arguments twice: everybody who waits carries this.
+        async move {
+            loop {
+                // Boxed: it is large, and most of the time is spent without it.
+                let told = Box::pin(self.ask_until_told(claim, &waiter, until, &mut resent));
+                let (sample, pause) = match closing.unless(told).await? {
+                    Told::Answer(answer) => return Ok(answer),
+                    Told::InLine { sample, pause } => (sample, pause),
+                };
+                let news = timeout_at(pause, waiter.news()).await;
+                // It was alarmed when that changed.
+                closing.check()?;
+                if let Ok(News::Granted(handover)) = news {
+                    let Handover { heard: at, ttl, fence, .. } = *handover;
+                    if let Some(sent) = handover.counts_from(sample)
+                        && sent.elapsed() < ttl / 2
+                    {
+                        let fences = fence.into_iter().collect();
+                        return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fences }));
+                    }
+                    // Too little may be left: the next question confirms it, or stands in line.
                 }
-                // Too little may be left: the next question confirms it, or stands in line.
             }
         }
     }
@@ -53,7 +65,7 @@ impl Redis {
         waiter: &Waiter,
         until: Instant,
         resent: &mut bool,
-    ) -> Told {
+    ) -> Result<Told, Failed> {
         let over = until <= Instant::now();
         let mut tries = Tries::new(self.patience_while_waiting(until));
         claim.settle(false);
@@ -62,7 +74,7 @@ impl Redis {
             Err(trouble) => {
                 // It may stand in line since an earlier question.
                 let error = trouble.into_error(&claim.key);
-                return Told::Answer(Err(Failed { error, written: true }));
+                return Err(Failed { error, written: true });
             }
         };
         *resent |= tries.unknown;
@@ -72,13 +84,8 @@ impl Redis {
         let (owner, left, place) = match reply {
             Reply::Granted { sent, fences } => {
                 let ttl = claim.ttl;
-                return Told::Answer(Ok(Answer::Granted(Grant {
-                    sent,
-                    at: sent,
-                    ttl,
-                    resent,
-                    fences,
-                })));
+                let grant = Grant { sent, at: sent, ttl, resent, fences };
+                return Ok(Told::Answer(Answer::Granted(grant)));
             }
             Reply::Busy { owner, left, place, .. } => (owner, left, place),
         };
@@ -87,12 +94,12 @@ impl Redis {
                 let Question { sent, connection, heard } = question;
                 let sample = Sample { sent, connection, server };
                 let pause = Instant::now() + tick(rank, left, heard, fastrand::f64());
-                return Told::InLine { sample, pause: until.min(pause) };
+                return Ok(Told::InLine { sample, pause: until.min(pause) });
             }
             Some((Some(rank), _)) => Line::Left(rank),
             _ => Line::Full,
         };
-        Told::Answer(Ok(Answer::Busy { nth: 0, owner, left, line, resent }))
+        Ok(Told::Answer(Answer::Busy { nth: 0, owner, left, line, resent }))
     }
 
     /// Asks, again and again while the server is in trouble and there is time.
@@ -182,10 +189,27 @@ struct Question {
 
 /// What came of a question in line.
 enum Told {
-    Answer(Result<Answer, Failed>),
+    Answer(Answer),
     /// There is a place, and the next question is due at `pause`.
     InLine {
         sample: Sample,
         pause: Instant,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::token::Token;
+
+    /// Half of it is tokio's timer.
+    #[test]
+    fn who_stands_in_line_is_small() {
+        let redis = Redis::new("redis://127.0.0.1:1", Duration::from_secs(1)).unwrap();
+        let token = Token::new("test", "", Moment::now()).unwrap();
+        let claim = Claim::new("order:42".into(), token, Duration::from_secs(30));
+        let closing = Closing::default();
+        let waiting = size_of_val(&redis.wait(&claim, Duration::MAX, &closing));
+        assert!(waiting <= 224, "{waiting}");
+    }
 }

@@ -123,6 +123,11 @@ impl Redis {
         self.nodes.look(self.brief()).await;
     }
 
+    /// Has everybody ask again who stands in line.
+    pub(crate) fn alarm(&self) {
+        self.nodes.grants().waiters.alarm_where(|_| true);
+    }
+
     pub(crate) fn disconnect(&self) {
         self.nodes.disconnect();
     }
@@ -177,7 +182,7 @@ impl Redis {
     /// One round: the plain SET while nothing of this token was ever sent, then the script, which
     /// knows the token again. A fence takes the script from the start.
     async fn ask(&self, claim: &Claim, first: bool, patience: Patience) -> Result<Reply, Trouble> {
-        if !claim.several.is_empty() {
+        if !claim.several().is_empty() {
             return Box::pin(self.ask_for_several(claim, patience)).await;
         }
         let (key, token) = (claim.key.as_str(), claim.token.expose());

@@ -22,7 +22,7 @@ pub(super) const RENEWAL_MIN: Duration = Duration::from_millis(50);
 impl Redis {
     pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
         let keep = claim.keep();
-        if claim.several.is_empty() && claim.wait.is_none() && keep.is_zero() {
+        if claim.several().is_empty() && claim.wait.is_none() && keep.is_zero() {
             let args = [claim.token.expose()];
             match self.own(&GIVE_BACK, claim, &args, self.brief()).await {
                 Ok((Own::Awaited, _)) => {}
@@ -39,7 +39,7 @@ impl Redis {
         let keep = keep.as_millis().to_string();
         let args = [claim.token.expose(), &keep, CLAIM_MS];
         let (keys, brief) = (claim.keys(), self.brief());
-        let script = if claim.several.is_empty() { &RELEASE } else { &RELEASE_EACH };
+        let script = if claim.several().is_empty() { &RELEASE } else { &RELEASE_EACH };
         let reply = match self.near(claim) {
             None => self.eval(script, keys, &args, brief).await,
             Some(near) => {
@@ -74,7 +74,7 @@ impl Redis {
     /// Who waits by this manager, where the answer to a release can be for one of them.
     fn near(&self, claim: &Claim) -> Option<Near> {
         match &self.nodes {
-            Nodes::One(node) if claim.several.is_empty() => Near::of(node, &claim.key),
+            Nodes::One(node) if claim.several().is_empty() => Near::of(node, &claim.key),
             _ => None,
         }
     }
@@ -100,9 +100,9 @@ impl Redis {
         let answer = (ttl.max(claim.ttl) / 10).max(RENEWAL_MIN).min(brief.answer);
         let patience = Patience { answer, strict, ..brief };
         let args = [claim.token.expose(), &ttl.as_millis().to_string()];
-        let script = if claim.several.is_empty() { &RENEW } else { &RENEW_EACH };
+        let script = if claim.several().is_empty() { &RENEW } else { &RENEW_EACH };
         match self.own(script, claim, &args, patience).await {
-            Err(error) if is_split(&error) && !claim.several.is_empty() => {
+            Err(error) if is_split(&error) && !claim.several().is_empty() => {
                 let parts = claim.each();
                 held_all(parts.iter().map(|part| -> Asked<'_, _> {
                     let own = self.own(&RENEW, part, &args, patience);

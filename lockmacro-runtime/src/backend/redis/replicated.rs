@@ -115,7 +115,7 @@ impl Redis {
                     Ok((Value::Int(0), _)) | Err(Trouble::NotALock) => return Ok(false),
                     Ok((other, _)) => Some(unexpected(&other)),
                     Err(Trouble::Passing(passing))
-                        if passing.is_split() && !claim.several.is_empty() =>
+                        if passing.is_split() && !claim.several().is_empty() =>
                     {
                         let parts = claim.each();
                         return held_all(parts.iter().map(|part| -> Asked<'_, _> {
@@ -140,7 +140,7 @@ impl Redis {
         replicated: Replicated,
         patience: Patience,
     ) -> Result<(Value, u32), Trouble> {
-        let script = if claim.several.is_empty() { &RENEW } else { &RENEW_EACH };
+        let script = if claim.several().is_empty() { &RENEW } else { &RENEW_EACH };
         let keys = claim.keys();
         let cluster = match &self.nodes {
             Nodes::One(node) => {
