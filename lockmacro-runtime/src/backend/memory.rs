@@ -324,8 +324,7 @@ mod tests {
     #[test]
     fn a_release_that_waits_for_the_store_keeps_the_key_as_long_as_any() {
         let (memory, kept) = (Memory::new(), Duration::from_secs(20));
-        let mut claim = claim("order:42", 3 * kept);
-        claim.min_hold = kept;
+        let claim = claim("order:42", 3 * kept).with(Vec::new(), kept);
         let sent = Moment::now();
         claim.granted(sent);
         memory.ask(&claim, None);
