@@ -61,12 +61,12 @@ async fn an_order_that_another_process_holds_is_locked_until_it_is_released() {
     let ours = LockManager::connect(&server.url()).await.unwrap();
     let theirs = LockManager::connect(&server.url()).await.unwrap();
     let address = serve(ours, Duration::ZERO).await;
-    let lock = Lock::new("order:订单7").ttl(Duration::from_millis(2_500)).manager(&theirs);
+    let lock = Lock::new("order:订单7").ttl(Duration::from_secs(30)).manager(&theirs);
     let held = lock.acquire().await.unwrap();
 
     let locked = audit(&address, "订单7").await;
     assert_eq!(locked.status(), StatusCode::LOCKED);
-    assert!(matches!(retry_after(&locked), Some(1..=3)), "{:?}", locked.headers());
+    assert!(matches!(retry_after(&locked), Some(1..=30)), "{:?}", locked.headers());
     assert_eq!(audit(&address, "8").await.status(), StatusCode::OK);
 
     held.release().await.unwrap();

@@ -21,7 +21,7 @@ async fn has_looked(cluster: &Cluster) {
 #[tokio::test]
 async fn the_keys_of_a_node_that_is_down_are_unavailable_and_others_go_on() {
     let mut cluster = Cluster::start(3, 0).await;
-    let builder = LockManager::builder().timeout(ms(500));
+    let builder = LockManager::builder().timeout(ms(1_500));
     let manager = builder.connect(&cluster.url()).await.expect("there");
     let keys = a_key_on_each(&cluster, 3);
     for key in &keys {

@@ -88,6 +88,10 @@ async fn so_many_run_at_once(backend: &Backend) {
                 counted.0 += 1;
                 counted.1 = counted.1.max(counted.0);
             }
+            // The first ones until they are so many.
+            while counted.lock().unwrap().1 < 3 {
+                tokio::time::sleep(SOON / 10).await;
+            }
             tokio::time::sleep(SOON).await;
             let mut counted = counted.lock().unwrap();
             counted.0 -= 1;
@@ -112,9 +116,9 @@ async fn a_call_that_takes_longer_than_its_lease_stays_with_its_worker(backend: 
     let noted = calls.clone();
     let long = DeferredFn::new(&*name, (argument("number"),), move |(number,): (u64,)| {
         noted.add(number);
-        async { tokio::time::sleep(Duration::from_millis(700)).await }
+        async { tokio::time::sleep(Duration::from_millis(2_600)).await }
     });
-    let start = || worker(&locks, &long).lease(Duration::from_millis(200)).run();
+    let start = || worker(&locks, &long).lease(Duration::from_secs(2)).run();
     let working = [tokio::spawn(start()), tokio::spawn(start())];
     put(&locks, &long.clone().delay(SOON), 5).await;
     calls.become_so_many(1).await;

@@ -118,7 +118,7 @@ async fn body(number: u64) {
 /// The locks of a worker that is killed are held for longer than its calls are its own.
 #[distributed_lock(
     key = "order:<number>",
-    ttl = "2s",
+    ttl = "4s",
     on_busy = defer("20ms", attempts = 1_000, name = "good")
 )]
 async fn good(number: u64) -> Result<(), LockError> {
@@ -143,7 +143,7 @@ impl From<LockError> for OutOfStock {
 
 #[distributed_lock(
     key = "order:<number>",
-    ttl = "2s",
+    ttl = "4s",
     on_busy = defer("20ms", attempts = 2, name = "bad")
 )]
 async fn bad(number: u64) -> Result<(), OutOfStock> {

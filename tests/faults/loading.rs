@@ -22,7 +22,7 @@ async fn loading() -> (Server, LockManager, LockManager) {
     }
     admin.ask::<()>(&["SAVE"]);
     server.kill();
-    let slow = ["--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024"];
+    let slow = ["--key-load-delay", "3000", "--loading-process-events-interval-bytes", "1024"];
     server.restart_with(&slow);
     (server, hasty, patient)
 }

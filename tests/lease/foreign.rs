@@ -77,7 +77,7 @@ async fn an_extension_never_takes_a_lock_that_is_gone() {
         lock(&manager, "marker").run(async { Locked::Ok(()) }).await.expect("free");
         assert_eq!(admin.send(&["DUMP", KEY]).ok(), before, "{deed:?}");
         left -= admin.ask::<i64>(&["PTTL", KEY]);
-        assert!((0..1_000).contains(&left), "{deed:?}");
+        assert!((0..30_000).contains(&left), "{deed:?}: {left}");
     }
 }
 

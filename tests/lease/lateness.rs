@@ -6,15 +6,16 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockManager, LossCause};
 use lockmacro_tests::{Fault, Proxy, Server, eventually, in_time};
 
-use crate::{Locked, SOON, Steps, cause, joined, ms, renewed, rival, warm_up};
+use crate::{LONG, Locked, SOON, Steps, cause, joined, ms, renewed, rival, warm_up};
 
 const KEY: &str = "order:42";
 
-/// A server, a proxy in front of it, and a manager that has used it before.
+/// A server, a proxy in front of it, and a manager that has used it before. It waits for late answers,
+/// and does not ask again meanwhile.
 async fn proxied() -> (Server, Proxy, LockManager) {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
-    let manager = LockManager::connect(&proxy.url()).await.expect("there");
+    let manager = LockManager::builder().timeout(LONG).connect(&proxy.url()).await.expect("there");
     warm_up(&manager).await;
     (server, proxy, manager)
 }
@@ -54,9 +55,10 @@ async fn a_renewal_that_is_told_late_is_counted_from_before_it_was_sent() {
 async fn an_extension_that_is_told_late_is_counted_from_before_it_was_sent() {
     let (server, proxy, manager) = proxied().await;
     let steps = Steps::default();
-    let guard = Lock::new(KEY).ttl(ms(300)).manager(&manager).acquire().await.expect("free");
-    proxy.on_next("EVALSHA", Fault::DelayReply(ms(90)));
-    guard.extend(ms(1_500)).await.expect("ours");
+    let guard = Lock::new(KEY).ttl(ms(2_000)).manager(&manager).acquire().await.expect("free");
+    // An answer is waited for for a tenth of the longer ttl.
+    proxy.on_next("EVALSHA", Fault::DelayReply(ms(200)));
+    guard.extend(ms(5_000)).await.expect("ours");
     let holding = tokio::spawn(guard.run(steps.clone().for_ever::<Locked<()>>()));
     let granted = joined(rival(&server.url(), KEY)).await;
     assert_eq!(cause(in_time(holding).await.expect("no panic")), LossCause::Expired);
@@ -67,13 +69,13 @@ async fn an_extension_that_is_told_late_is_counted_from_before_it_was_sent() {
 async fn what_is_believed_is_held_in_whatever_order_answers_come() {
     for ttl in [ms(600), ms(4_000)] {
         let (server, proxy, manager) = proxied().await;
-        let guard = renewed(&manager, KEY, ms(3_000)).acquire().await.expect("free");
+        let guard = renewed(&manager, KEY, ms(6_000)).acquire().await.expect("free");
         // The renewal is carried out first, and its answer comes last.
         proxy.on_next("EVALSHA", Fault::DelayReply(ms(250)));
         let done = async || proxy.orders_are_done();
         eventually("a renewal is on its way", SOON, done).await;
         let mut admin = server.admin();
-        let full = || ready(admin.ttl(KEY).is_some_and(|left| left > ms(2_500)));
+        let full = || ready(admin.ttl(KEY).is_some_and(|left| left > ms(5_000)));
         eventually("it is carried out", SOON, full).await;
         guard.extend(ttl).await.expect("ours");
         for _ in 0..80 {
@@ -88,17 +90,17 @@ async fn what_is_believed_is_held_in_whatever_order_answers_come() {
 #[tokio::test]
 async fn an_answer_that_comes_after_the_end_revives_nothing() {
     let (server, proxy, manager) = proxied().await;
-    let guard = Lock::new(KEY).ttl(ms(600)).manager(&manager).acquire().await.expect("free");
-    while guard.remaining() > ms(150) {
+    let guard = Lock::new(KEY).ttl(ms(1_500)).manager(&manager).acquire().await.expect("free");
+    while guard.remaining() > ms(800) {
         tokio::time::sleep(ms(1)).await;
     }
-    proxy.on_next("EVALSHA", Fault::DelayReply(ms(250)));
-    let (extended, lost) = tokio::join!(guard.extend(ms(4_000)), guard.lost());
+    proxy.on_next("EVALSHA", Fault::DelayReply(ms(1_000)));
+    let (extended, lost) = tokio::join!(guard.extend(ms(20_000)), guard.lost());
     assert!(proxy.orders_are_done(), "the server was asked");
     assert_eq!(lost.cause(), LossCause::Expired);
     assert_eq!(cause(extended), LossCause::Expired);
     // The server did as it was told; but somebody was told that the lock is lost.
-    assert!(server.admin().ttl(KEY).expect("held") > ms(3_000));
+    assert!(server.admin().ttl(KEY).expect("held") > ms(10_000));
     assert!(!guard.is_held());
     assert_eq!(cause(guard.run(async { Locked::Ok(()) }).await), LossCause::Expired);
     assert_eq!(server.admin().get(KEY), None, "and it is given back");

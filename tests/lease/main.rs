@@ -120,7 +120,8 @@ impl Steps {
     }
 
     async fn begin(&self) {
-        lockmacro_tests::eventually("the body begins", SOON, async || self.last().is_some()).await;
+        lockmacro_tests::eventually("the body begins", 4 * SOON, async || self.last().is_some())
+            .await;
     }
 
     /// How long before a rival's grant the last step was. The body must be gone by now, so that it

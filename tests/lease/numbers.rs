@@ -78,7 +78,7 @@ fn named(manager: &LockManager, name: &'static str) -> Lock {
 #[tokio::test]
 async fn acquisitions_are_counted_by_outcome_and_timed() {
     let mut server = Server::start();
-    let builder = LockManager::builder().timeout(ms(100));
+    let builder = LockManager::builder().timeout(ms(1_500));
     let manager = builder.connect(&server.url()).await.expect("there");
     let lock = || named(&manager, "numbers-outcome");
     for _ in 0..3 {

@@ -3,7 +3,7 @@
 use std::future::ready;
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::{LockManager, LossCause};
+use lockmacro_runtime::{LockError, LockManager, LossCause};
 use lockmacro_tests::{Server, eventually, in_time};
 
 use crate::{Locked, SOON, Steps, cause, joined, lock, ms, renewed, rival};
@@ -27,8 +27,16 @@ async fn a_body_whose_server_stands_still_ends_before_a_rival_is_granted() {
         let free = || ready(admin.get(KEY).is_none());
         eventually("the last rival is gone", SOON, free).await;
         let steps = Steps::default();
-        let body = steps.clone().for_ever::<Locked<()>>();
-        let holding = tokio::spawn(renewed(&manager, KEY, TTL).run(body));
+        let (lock, its) = (renewed(&manager, KEY, TTL), steps.clone());
+        let holding = tokio::spawn(async move {
+            loop {
+                let result = lock.clone().run(its.clone().for_ever::<Locked<()>>()).await;
+                // A machine in need may be past so short a lease before the body begins.
+                if its.last().is_some() || !matches!(result, Err(LockError::Lost(_))) {
+                    return result;
+                }
+            }
+        });
         steps.begin().await;
         let rival = rival(&server.url(), KEY);
         // At another moment between two renewals in each round.
@@ -52,29 +60,32 @@ async fn a_server_that_does_not_come_back_ends_the_body_at_its_deadline() {
     let manager = builder.connect(&server.url()).await.expect("there");
     let steps = Steps::default();
     let start = Instant::now();
+    let mut begun = start;
     let body = steps.clone().for_ever::<Locked<()>>();
     let result = renewed(&manager, KEY, ms(500)).run(async {
+        // Its lease has begun before.
+        begun = Instant::now();
         server.kill();
         body.await
     });
     assert_eq!(cause(in_time(result).await), LossCause::NotRenewed);
-    let last = steps.last().expect("it began") - start;
+    let last = steps.last().expect("it began") - begun;
     assert!(last < ms(500) && start.elapsed() > ms(400), "{last:?} of {:?}", start.elapsed());
     // The release has not found the server either, and does not try for ever.
-    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    assert!(start.elapsed() < 2 * SOON, "{:?}", start.elapsed());
 }
 
 #[tokio::test]
 async fn a_lock_that_was_extended_is_released_after_an_outage_longer_than_its_ttl() {
     let server = Server::start();
-    let manager = LockManager::builder().timeout(ms(200)).connect(&server.url()).await;
+    let manager = LockManager::builder().timeout(ms(800)).connect(&server.url()).await;
     let manager = manager.expect("there");
-    let guard = lock(&manager, KEY).ttl(ms(300)).acquire().await.expect("free");
+    let guard = lock(&manager, KEY).ttl(ms(1_500)).acquire().await.expect("free");
     guard.extend(Duration::from_secs(600)).await.expect("held");
     server.pause();
     drop(guard);
     // Longer than the ttl that the lock began with.
-    tokio::time::sleep(ms(1_500)).await;
+    tokio::time::sleep(ms(2_500)).await;
     server.resume();
     let mut admin = server.admin();
     eventually("the key is free", SOON, || ready(admin.get(KEY).is_none())).await;

@@ -25,8 +25,8 @@ on_every_backend!(
     a_body_that_spawned_work_is_told_to_wait_for_it,
 );
 
-const TTL: Duration = Duration::from_millis(300);
-const LATER: Duration = Duration::from_millis(360);
+const TTL: Duration = Duration::from_millis(500);
+const LATER: Duration = Duration::from_millis(520);
 
 fn short(manager: &LockManager, key: &str, on_lost: OnLost) -> Lock {
     Lock::new(key).ttl(TTL).on_lost(on_lost).manager(manager)
@@ -271,10 +271,11 @@ async fn a_body_is_dropped_before_its_release_is_sent() {
     for lost in [false, true] {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
-        let manager = LockManager::connect(&proxy.url()).await.expect("there");
+        let manager = LockManager::builder().timeout(crate::LONG).connect(&proxy.url()).await;
+        let manager = manager.expect("there");
         warm_up(&manager).await;
         // The server frees the key, and the holder does not know it for a while.
-        proxy.on_next("EVALSHA", Fault::DelayReply(ms(200)));
+        proxy.on_next("EVALSHA", Fault::DelayReply(ms(800)));
         let dropped = Arc::new(AtomicBool::new(false));
         let told = Told(Arc::clone(&dropped));
         let body = async move {

@@ -242,7 +242,7 @@ async fn an_outer_loss_reaches_the_inner_body(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     // The outer body goes on, so that it can see what becomes of the inner one.
-    let outer = lockmacro_runtime::Lock::new(&*key).ttl(ms(150)).on_lost(OnLost::Finish);
+    let outer = lockmacro_runtime::Lock::new(&*key).ttl(ms(800)).on_lost(OnLost::Finish);
     let result = outer.manager(&manager).run(async {
         let inner = lock(&manager, &key).run(std::future::pending::<Locked<()>>());
         assert_eq!(cause(inner.await), LossCause::Expired);
@@ -298,7 +298,7 @@ async fn entering_again_is_no_traffic() {
 async fn a_lock_that_is_taken_away_stops_the_inner_body_too() {
     let server = Server::start();
     let manager = LockManager::connect(&server.url()).await.expect("there");
-    let outer = renewed(&manager, "order:42", ms(2_000)).on_lost(OnLost::Error).run(async {
+    let outer = renewed(&manager, "order:42", ms(4_000)).on_lost(OnLost::Error).run(async {
         server.admin().ask::<()>(&["DEL", "order:42"]);
         let inner = lock(&manager, "order:42").run(std::future::pending::<Locked<()>>());
         assert_eq!(cause(inner.await), LossCause::Taken);
@@ -323,7 +323,7 @@ async fn a_lock_is_found_by_its_key_while_it_is_held(backend: &Backend) {
         Locked::Ok(())
     };
     lock(&manager, &outer).run(body).await.expect("free");
-    let lost = Lock::new(&outer).ttl(ms(100)).on_lost(OnLost::Finish).manager(&manager);
+    let lost = Lock::new(&outer).ttl(ms(500)).on_lost(OnLost::Finish).manager(&manager);
     let body = async {
         while LockGuard::current().is_some_and(|guard| guard.is_held()) {
             tokio::time::sleep(ms(5)).await;

@@ -16,21 +16,23 @@ on_memory_and_redis!(
     a_body_that_blocks_its_runtime_is_renewed_all_the_same,
 );
 
-const TTL: Duration = Duration::from_millis(1_500);
+const TTL: Duration = Duration::from_millis(2_500);
 
 async fn a_renewed_key_never_falls_under_half_its_ttl(backend: &Backend) {
+    // So long that a loaded machine has time for each renewal.
+    const TTL: Duration = Duration::from_secs(4);
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let result = renewed(&manager, &key, TTL).run(async {
         let start = Instant::now();
         let mut least = TTL;
-        while start.elapsed() < 3 * TTL {
+        while start.elapsed() < TTL * 5 / 4 {
             least = least.min(left(&rival, &key).await.expect("held"));
             tokio::time::sleep(ms(7)).await;
         }
         Locked::Ok(least)
     });
-    let least = result.await.expect("held for three times its ttl");
+    let least = result.await.expect("held for longer than its ttl");
     // Not all the time full either: then it would be renewed more often than is of use.
     assert!(least >= TTL / 2 && least < TTL * 3 / 4, "{least:?}");
     assert!(backend.is_free(&key).await);
@@ -40,10 +42,10 @@ async fn a_lock_without_a_ttl_is_renewed(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let guard = Lock::new(&*key).manager(&manager).acquire().await.expect("free");
-    assert!(guard.remaining() > ms(29_000) && guard.remaining() < ms(30_000));
+    assert!(guard.remaining() > ms(25_000) && guard.remaining() < ms(30_000));
     // 30 s are too long to watch; a shorter lease shows that somebody renews it.
-    let short = renewed(&manager, &backend.key("short"), ms(1_200)).acquire().await.expect("free");
-    tokio::time::sleep(ms(2_000)).await;
+    let short = renewed(&manager, &backend.key("short"), ms(1_800)).acquire().await.expect("free");
+    tokio::time::sleep(ms(2_200)).await;
     assert!(short.is_held());
     short.release().await.expect("still ours");
     guard.release().await.expect("still ours");
@@ -65,7 +67,7 @@ async fn a_renewed_sync_body_keeps_its_lock(backend: &Backend) {
     let name = key.clone();
     let (begun, began) = tokio::sync::oneshot::channel();
     let working = lockmacro_tests::on_a_plain_thread(move || {
-        renewed(&manager, &name, ms(1_200)).run_blocking(|| {
+        renewed(&manager, &name, ms(1_800)).run_blocking(|| {
             begun.send(()).expect("the test goes on");
             std::thread::sleep(ms(2_600));
             Locked::Ok(7)
@@ -73,7 +75,7 @@ async fn a_renewed_sync_body_keeps_its_lock(backend: &Backend) {
     });
     let watching = async {
         began.await.expect("the body begins");
-        tokio::time::sleep(ms(1_700)).await;
+        tokio::time::sleep(ms(1_900)).await;
         assert!(left(&rival, &key).await.is_some());
     };
     assert_eq!(tokio::join!(working, watching).0, Ok(7));
@@ -81,7 +83,7 @@ async fn a_renewed_sync_body_keeps_its_lock(backend: &Backend) {
 
 async fn a_body_that_blocks_its_runtime_is_renewed_all_the_same(backend: &Backend) {
     let manager = backend.manager().await;
-    let result = renewed(&manager, &backend.key("order:42"), ms(1_200)).run(async {
+    let result = renewed(&manager, &backend.key("order:42"), ms(1_800)).run(async {
         tokio::task::yield_now().await;
         // Nothing else of this thread runs meanwhile.
         std::thread::sleep(ms(2_600));
@@ -93,14 +95,14 @@ async fn a_body_that_blocks_its_runtime_is_renewed_all_the_same(backend: &Backen
 
 #[tokio::test]
 async fn a_renewal_that_fails_once_keeps_the_lock() {
-    const TTL: Duration = Duration::from_millis(1_200);
+    const TTL: Duration = Duration::from_millis(3_000);
     let server = Server::start();
     let manager = LockManager::connect(&server.url()).await.expect("there");
     let result = in_time(renewed(&manager, "order:42", TTL).run(async {
-        // The first renewal is due after 400 ms and has 300 ms for its answer.
-        tokio::time::sleep(ms(200)).await;
+        // The first renewal is due after 1,000 ms, and the server does not answer before the second one is.
+        tokio::time::sleep(ms(500)).await;
         server.pause();
-        tokio::time::sleep(ms(650)).await;
+        tokio::time::sleep(ms(1_450)).await;
         server.resume();
         let mut admin = server.admin();
         let full = || ready(admin.ttl("order:42").is_some_and(|left| left > TTL * 3 / 4));
@@ -120,9 +122,9 @@ async fn renewals_whose_answers_are_lost_are_tried_again_until_the_deadline() {
         let manager = LockManager::connect(&proxy.url()).await.expect("there");
         warm_up(&manager).await;
         proxy.on_next("EVALSHA", fault);
-        let result = in_time(renewed(&manager, "order:42", ms(1_200)).run(async {
+        let result = in_time(renewed(&manager, "order:42", ms(2_100)).run(async {
             eventually("a renewal fails", SOON, async || proxy.orders_are_done()).await;
-            tokio::time::sleep(ms(1_600)).await;
+            tokio::time::sleep(ms(1_800)).await;
             Locked::Ok(7)
         }));
         assert_eq!(result.await, Ok(7), "{fault:?}");
@@ -134,9 +136,9 @@ async fn a_server_that_forgets_its_scripts_renews_all_the_same() {
     let server = Server::start();
     let mut admin = server.admin();
     let manager = LockManager::connect(&server.url()).await.expect("there");
-    let result = in_time(renewed(&manager, "order:42", ms(1_200)).run(async {
+    let result = in_time(renewed(&manager, "order:42", ms(2_000)).run(async {
         let start = Instant::now();
-        while start.elapsed() < ms(2_600) {
+        while start.elapsed() < ms(2_800) {
             admin.ask::<()>(&["SCRIPT", "FLUSH"]);
             tokio::time::sleep(ms(20)).await;
         }
@@ -173,7 +175,7 @@ async fn a_long_lease_delays_no_short_one() {
     let long = long.acquire().await.expect("free");
     // The task that renews sleeps until 20 s from now, unless it is woken.
     tokio::time::sleep(ms(50)).await;
-    let short = renewed(&manager, "short", ms(1_200)).acquire().await.expect("free");
-    tokio::time::sleep(ms(2_000)).await;
+    let short = renewed(&manager, "short", ms(1_800)).acquire().await.expect("free");
+    tokio::time::sleep(ms(2_200)).await;
     assert!(short.is_held() && long.is_held());
 }

@@ -83,9 +83,9 @@ impl Bank {
         Ok(format!("{day}: later"))
     }
 
-    #[distributed_lock(key = ["books", "till"], ttl = "100ms", on_lost = Self::undo, manager = self.locks)]
+    #[distributed_lock(key = ["books", "till"], ttl = "500ms", on_lost = Self::undo, manager = self.locks)]
     async fn reckon(&self) -> Locked<Vec<String>> {
-        tokio::time::sleep(ms(150)).await;
+        tokio::time::sleep(ms(520)).await;
         Ok(vec!["reckoned".to_owned()])
     }
 

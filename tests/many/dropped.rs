@@ -90,8 +90,11 @@ async fn a_body_dropped_at_any_point_leaves_no_key(backend: &Backend) {
         };
         let polled = drop_after_polls(many(&manager, &keys).run(body), polls).await;
         become_free(backend, &keys).await;
-        if let Polled::Completed(result) = polled {
-            return result.expect("the body ran");
+        match polled {
+            Polled::Completed(Ok(())) => return,
+            // What was dropped last may have been on its way, and is released when it has come.
+            Polled::Completed(Err(error)) => assert!(error.is_busy(), "{error}"),
+            Polled::Dropped => {}
         }
     }
     panic!("it never completed");

@@ -103,12 +103,12 @@ async fn a_wait_in_vain_leaves_nothing_and_says_for_which_key(backend: &Backend)
 async fn the_lease_of_who_has_waited_is_whole(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
-    for ttl in [ms(1_000), LONG] {
+    for ttl in [ms(2_000), LONG] {
         let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
         let waiter = many(&ours, &keys).ttl(ttl).wait(LONG).acquire();
         let mut waiter = until_it_holds(backend, &keys[0], waiter).await;
         // Longer than the lease, in all.
-        for _ in 0..12 {
+        for _ in 0..21 {
             timeout(ms(100), &mut waiter).await.expect_err("one is busy");
         }
         guard.release().await.expect("still held");

@@ -59,14 +59,15 @@ async fn a_body_that_outlives_its_lease_is_dropped_before_a_rival_runs(backend: 
         started.send(()).expect("the test goes on");
         std::future::pending::<Locked<()>>().await
     };
+    let asked = Instant::now();
     let holding = tokio::spawn(Lock::new(&*key).ttl(TTL).manager(&holder).run(body));
     in_body.await.expect("the body starts");
-    tokio::time::sleep(TTL - ms(100)).await;
-    assert_eq!(dropped.get(), None, "its lease is not over yet");
+    tokio::time::sleep(TTL / 2).await;
     let theirs = next(&rival, &key).await;
     let granted = Instant::now();
     let dropped = dropped.get().copied().expect("dropped before the rival is told");
     assert!(dropped < granted, "{:?} too late", dropped - granted);
+    assert!(dropped >= asked + TTL * 98 / 100, "too early, after {:?}", dropped - asked);
     let result = holding.await.expect("no panic");
     assert!(matches!(result, Err(LockError::Lost(_))), "{result:?}");
     theirs.release().await.expect("released");

@@ -84,7 +84,12 @@ async fn a_lock_without_a_manager_uses_the_installed_one() {
     LazyLock::force(&SERVER);
     let guard = Lock::new("order:6").ttl(Duration::from_secs(60)).acquire().await.expect("free");
     assert!(SERVER.admin().get("order:6").is_some());
-    guard.release().await.expect("released");
+    // The runtime of another test, which the connection is a task of, may end before this is answered.
+    if let Err(error) = guard.release().await {
+        assert!(error.is_unavailable(), "{error}");
+    }
+    let gone = || std::future::ready(SERVER.admin().get("order:6").is_none());
+    eventually("it is given back", Duration::from_secs(20), gone).await;
     assert!(LockManager::installed().is_ok());
 }
 

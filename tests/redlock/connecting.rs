@@ -118,7 +118,8 @@ async fn one_url_names_all_nodes() {
     let nodes = Nodes::start(3);
     let places: Vec<_> = nodes.0.iter().map(|s| format!("127.0.0.1:{}", s.port())).collect();
     let url = format!("redlock://{}/1?durable", places.join(","));
-    let manager = LockManager::connect(&url).await.expect("all are there");
+    let builder = LockManager::builder().timeout(SOON * 4);
+    let manager = builder.connect(&url).await.expect("all are there");
     let asked = async || {
         let guard = lock(&manager).wait(SOON).acquire().await.expect("free");
         // One that was slow to connect is not asked the first time.

@@ -51,7 +51,7 @@ async fn a_node_that_loses_answers_is_no_loss() {
     let nodes = Nodes::start(3);
     let proxy = Proxy::to(nodes.0[1].port());
     let urls = vec![nodes.0[0].url(), proxy.url(), nodes.0[2].url()];
-    let manager = connected(LockManager::builder().durable(), urls).await;
+    let manager = connected(LockManager::builder().durable().timeout(SOON), urls).await;
     for fault in [Fault::CutReply, Fault::CutCommand, Fault::LoseReply, Fault::DelayReply(ms(80))] {
         for command in ["SET", "EVALSHA"] {
             proxy.on_next(command, fault);
@@ -94,8 +94,11 @@ async fn a_fenced_acquire_dropped_at_any_point_leaves_no_lock() {
     let manager = nodes.manager().await;
     for polls in 0..200 {
         let acquiring = lock(&manager).acquire_fenced();
-        if let Polled::Completed(granted) = drop_after_polls(acquiring, polls).await {
-            return granted.expect("free").0.release().await.expect("released");
+        match drop_after_polls(acquiring, polls).await {
+            Polled::Completed(Ok((guard, _))) => return guard.release().await.expect("released"),
+            // What was dropped last may have been on its way, and is released when it has come.
+            Polled::Completed(Err(error)) => assert!(error.is_busy(), "{error}"),
+            Polled::Dropped => {}
         }
         let free = || std::future::ready(nodes.values().iter().all(Option::is_none));
         eventually("no node has the key", SOON, free).await;

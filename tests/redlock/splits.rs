@@ -36,7 +36,8 @@ impl Split {
                 .await,
         ];
         nodes.hold(&[2], "somebody else's");
-        far.iter().for_each(|far| far.delay(ms(500)));
+        // Longer than it takes both to ask.
+        far.iter().for_each(|far| far.delay(ms(2_000)));
         Split { nodes, managers, far }
     }
 

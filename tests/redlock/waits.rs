@@ -38,7 +38,7 @@ async fn who_waits_outlives_a_time_without_a_majority() {
     let manager = nodes.brisk_manager().await;
     nodes.0[0].pause();
     nodes.0[1].pause();
-    let waiting = tokio::spawn(lock(&manager).wait(SOON * 2).acquire());
+    let waiting = tokio::spawn(lock(&manager).wait(LONG).acquire());
     tokio::time::sleep(ms(700)).await;
     assert!(!waiting.is_finished());
     nodes.0[0].resume();
@@ -56,7 +56,7 @@ async fn waiters_that_split_the_nodes_are_all_served_in_the_end() {
         let manager = nodes.brisk_manager().await;
         waiters.spawn(async move {
             for _ in 0..5 {
-                let guard = lock(&manager).wait(SOON * 3).acquire().await.expect("served");
+                let guard = lock(&manager).wait(LONG * 5).acquire().await.expect("served");
                 guard.release().await.expect("released");
             }
         });

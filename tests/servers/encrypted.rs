@@ -7,8 +7,8 @@ use crate::*;
 
 /// A lock is taken, refused, handed over and given back.
 async fn serves(url: &str, key: &str) {
-    let one = LockManager::connect(url).await.expect("the server is there");
-    let other = LockManager::connect(url).await.expect("the server is there");
+    let one = patient().connect(url).await.expect("the server is there");
+    let other = patient().connect(url).await.expect("the server is there");
     let of = |manager| Lock::new(key.to_owned()).ttl(LONG).manager(manager);
     let held = of(&one).acquire().await.expect("free");
     assert!(of(&other).acquire().await.expect_err("held").is_busy());
@@ -19,7 +19,7 @@ async fn serves(url: &str, key: &str) {
 }
 
 async fn is_not_trusted(url: &str) {
-    match LockManager::connect(url).await {
+    match patient().connect(url).await {
         Err(LockError::Unavailable { reason: Unavailability::Tls, .. }) => {}
         other => panic!("{other:?}"),
     }
@@ -52,7 +52,7 @@ async fn every_node_of_a_redlock_is_spoken_to_by_tls() {
         format!("redlocks://{}?durable&node_timeout=10s&cacert={ca}", places.join(","))
     };
     serves(&url(&certificates), KEY).await;
-    let replies = match LockManager::connect(&url(&strangers)).await {
+    let replies = match patient().connect(&url(&strangers)).await {
         Err(LockError::NoQuorum { nodes, .. }) => nodes,
         other => panic!("{other:?}"),
     };

@@ -25,7 +25,7 @@ async fn sentinels_and_servers_are_each_logged_in_to_by_their_own() {
     for login in
         ["sentinel_password=hunter2", "sentinel_user=watcher&sentinel_password=hunter3%25%26"]
     {
-        let locks = LockManager::connect(&format!("{right}?{login}")).await.expect("let in");
+        let locks = patient().connect(&format!("{right}?{login}")).await.expect("let in");
         lock(&locks).acquire().await.expect("free").release().await.expect("still held");
     }
     for login in [

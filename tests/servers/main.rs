@@ -8,7 +8,7 @@ mod tls;
 
 use std::time::Duration;
 
-use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
+use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder, Unavailability};
 
 /// A ttl that never ends within a test.
 const LONG: Duration = Duration::from_secs(600);
@@ -16,6 +16,11 @@ const LONG: Duration = Duration::from_secs(600);
 const SOON: Duration = Duration::from_secs(120);
 
 const KEY: &str = "order:42";
+
+/// What is said to a manager that is not to give up on a loaded machine.
+fn patient() -> LockManagerBuilder {
+    LockManager::builder().timeout(SOON)
+}
 
 fn lock(manager: &LockManager) -> Lock {
     Lock::new(KEY).ttl(LONG).manager(manager)

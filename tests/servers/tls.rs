@@ -22,8 +22,7 @@ fn url(server: &Server, host: &str, certificates: &Certificates) -> String {
 
 async fn refused(url: &str) -> LockError {
     let start = Instant::now();
-    let builder = LockManager::builder().timeout(SOON);
-    let error = builder.connect(url).await.expect_err("refused");
+    let error = patient().connect(url).await.expect_err("refused");
     assert!(!error.is_busy() && start.elapsed() < 2 * SOON, "{error} after {:?}", start.elapsed());
     error
 }
@@ -44,8 +43,8 @@ async fn a_lock_is_taken_refused_handed_over_and_released_by_tls() {
     let mut fastest = SOON;
     for host in ["localhost", "127.0.0.1", "localhost"] {
         let url = url(&server, host, &certificates);
-        let one = LockManager::connect(&url).await.expect("the server is there");
-        let other = LockManager::connect(&url).await.expect("the server is there");
+        let one = patient().connect(&url).await.expect("the server is there");
+        let other = patient().connect(&url).await.expect("the server is there");
         let held = lock(&one).wait(SOON).acquire().await.expect("free");
         assert!(lock(&other).acquire().await.expect_err("held").is_busy());
         let next = tokio::spawn(lock(&other).wait_forever().acquire());
@@ -93,7 +92,7 @@ async fn a_client_certificate_is_shown_where_it_is_wanted() {
     let server = server(&certificates, "yes");
     let anonymous = url(&server, "localhost", &certificates);
     let (cert, key) = (certificates.path("client.pem"), certificates.path("client.key"));
-    let known = LockManager::connect(&format!("{anonymous}&cert={cert}&key={key}")).await;
+    let known = patient().connect(&format!("{anonymous}&cert={cert}&key={key}")).await;
     let held = lock(&known.expect("let in")).acquire().await.expect("free");
     held.release().await.expect("still held");
     no_secure_connection(refused(&anonymous).await, "cert=");
@@ -114,7 +113,7 @@ async fn who_speaks_plainly_to_an_encrypted_port_or_the_other_way_round_is_told(
         (url(&plain, "localhost", &certificates), Unavailability::Timeout),
     ];
     for (url, expected) in wrong {
-        match LockManager::builder().timeout(Duration::from_secs(1)).connect(&url).await {
+        match LockManager::builder().timeout(Duration::from_secs(3)).connect(&url).await {
             Err(LockError::Unavailable { reason, .. }) => assert_eq!(reason, expected),
             other => panic!("{other:?}"),
         }

@@ -7,16 +7,16 @@ use lockmacro_runtime::{LockError, LockGuard, LockManager, LossCause, distribute
 
 use crate::{cause, held, held_blocking, until};
 
-const TTL: Duration = Duration::from_millis(300);
-const THREE_TTLS: Duration = Duration::from_millis(900);
+const TTL: Duration = Duration::from_millis(900);
+const MORE_THAN_A_TTL: Duration = Duration::from_millis(1_300);
 
 #[tokio::test]
 async fn a_renewed_lock_outlives_its_ttl() {
-    #[distributed_lock(key = "order", ttl = "300ms", renew, manager = locks)]
+    #[distributed_lock(key = "order", ttl = "900ms", renew, manager = locks)]
     async fn audit(locks: &LockManager) -> Result<u32, LockError> {
         let start = Instant::now();
         let mut attempts = 0;
-        while start.elapsed() < THREE_TTLS {
+        while start.elapsed() < MORE_THAN_A_TTL {
             assert!(held(locks, "order").await, "a rival had it after {:?}", start.elapsed());
             attempts += 1;
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -34,7 +34,7 @@ fn a_renewed_lock_of_a_sync_function_outlives_its_ttl() {
     fn audit(locks: &LockManager) -> Result<u32, LockError> {
         let start = Instant::now();
         let mut attempts = 0;
-        while start.elapsed() < THREE_TTLS {
+        while start.elapsed() < MORE_THAN_A_TTL {
             assert!(held_blocking(locks, "order"), "a rival had it after {:?}", start.elapsed());
             attempts += 1;
             std::thread::sleep(Duration::from_millis(2));
@@ -76,14 +76,14 @@ async fn without_ttl_renewal_goes_on_to_max_hold() {
 
 #[tokio::test]
 async fn max_hold_is_the_end_of_renewal() {
-    #[distributed_lock(key = "order", ttl = "200ms", renew, max_hold = "600ms", manager = locks)]
+    #[distributed_lock(key = "order", ttl = "900ms", renew, max_hold = "1400ms", manager = locks)]
     async fn audit(locks: &LockManager) -> Result<(), LockError> {
         pending().await
     }
     let locks = LockManager::memory();
     let start = Instant::now();
     assert_eq!(cause(audit(&locks).await), LossCause::Expired);
-    assert!(start.elapsed() > Duration::from_millis(500), "{:?}", start.elapsed());
+    assert!(start.elapsed() > Duration::from_millis(1_300), "{:?}", start.elapsed());
     until("the key is gone", async || !held(&locks, "order").await).await;
 }
 
@@ -98,7 +98,7 @@ async fn ttl_is_the_longest_hold_without_renew() {
 
 #[tokio::test]
 async fn min_hold_keeps_the_key_after_a_short_body() {
-    #[distributed_lock(key = "job", ttl = "60s", min_hold = "400ms", on_busy = skip, manager = locks)]
+    #[distributed_lock(key = "job", ttl = "60s", min_hold = "1200ms", on_busy = skip, manager = locks)]
     async fn job(locks: &LockManager) -> Option<Instant> {
         Some(Instant::now())
     }
@@ -113,7 +113,7 @@ async fn min_hold_keeps_the_key_after_a_short_body() {
     })
     .await;
     let kept = again.unwrap().duration_since(first);
-    assert!(kept > Duration::from_millis(350), "{kept:?}");
+    assert!(kept > Duration::from_millis(1_150), "{kept:?}");
 }
 
 #[test]

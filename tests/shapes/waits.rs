@@ -148,7 +148,7 @@ async fn a_wait_that_runs_out_shows_the_message() {
 
 #[tokio::test]
 async fn skip_comes_after_the_wait() {
-    #[distributed_lock(key = "job", ttl = "30s", wait = "60ms", on_busy = skip, manager = locks)]
+    #[distributed_lock(key = "job", ttl = "30s", wait = "400ms", on_busy = skip, manager = locks)]
     async fn job(locks: &LockManager) -> Option<u32> {
         Some(7)
     }
@@ -199,7 +199,7 @@ async fn a_fallback_comes_after_the_wait() {
             if id == 7 { Ok("later") } else { Err(OrderError::Unknown) }
         }
     }
-    let desk = Desk { locks: LockManager::memory(), patience: SHORT };
+    let desk = Desk { locks: LockManager::memory(), patience: SHORT * 6 };
     let guard = hold(&desk.locks, "account:7").await;
     let start = Instant::now();
     assert_eq!(desk.book(7).await.unwrap(), "later");

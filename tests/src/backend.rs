@@ -33,11 +33,11 @@ impl Backend {
         Backend::at(server.url(), vec![Arc::new(server)])
     }
 
-    /// A Redlock of three servers of this test's own, which are not started again.
+    /// A Redlock of three servers of this test's own, which are not started again, and are waited for as
+    /// long as a loaded machine needs.
     pub fn redlock() -> Backend {
         let servers: Vec<_> = (0..3).map(|_| Arc::new(Server::start())).collect();
         let places: Vec<_> = servers.iter().map(|s| format!("127.0.0.1:{}", s.port())).collect();
-        // A loaded machine may take long to answer.
         let url = format!("redlock://{}?durable&node_timeout=10s", places.join(","));
         Backend::at(url, servers)
     }
@@ -107,9 +107,10 @@ impl Backend {
         format!("{}{name}", self.prefix)
     }
 
-    /// A new manager on the same store, as another process would have.
+    /// A new manager on the same store, as another process would have. It waits for answers as long as a
+    /// loaded machine needs.
     pub async fn manager(&self) -> LockManager {
-        self.manager_from(LockManager::builder()).await
+        self.manager_from(LockManager::builder().timeout(Duration::from_secs(60))).await
     }
 
     /// A new manager with settings.
@@ -119,9 +120,7 @@ impl Backend {
 
     /// Whether another process would get the lock now.
     pub async fn is_free(&self, key: &str) -> bool {
-        // A loaded machine may take long to answer, and this is about the lock.
-        let patient = || self.manager_from(LockManager::builder().timeout(Duration::from_secs(60)));
-        let rival = self.rival.get_or_init(patient).await;
+        let rival = self.rival.get_or_init(|| self.manager()).await;
         let lock = Lock::new(key).ttl(Duration::from_secs(10)).manager(rival);
         match lock.acquire().await {
             Ok(guard) => guard.release().await.map(|()| true).expect("released"),
@@ -150,7 +149,8 @@ impl Backend {
                 keys
             };
             let start = std::time::Instant::now();
-            while start.elapsed() < Duration::from_secs(2) && !left().is_empty() {
+            // Shorter than what is left behind would be kept, longer than a loaded machine needs.
+            while start.elapsed() < Duration::from_secs(8) && !left().is_empty() {
                 tokio::time::sleep(Duration::from_millis(3)).await;
             }
             assert_eq!(left(), Vec::<String>::new(), "left behind");

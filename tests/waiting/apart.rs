@@ -42,7 +42,8 @@ async fn waiters_are_handed_the_lock_in_the_order_of_asking_and_do_not_poll() {
     admin.forget_calls();
     timeout(ms(1_000), &mut waiting).await.expect_err("held");
     let asked = admin.calls().iter().filter(|(name, _)| *name == "evalsha").map(|(_, n)| n).sum();
-    assert!((0..=10_u64).contains(&asked), "{asked} questions of 20 waiters in a second");
+    // With ticks it is one of each in about two seconds; who polls makes it 200.
+    assert!((0..=60_u64).contains(&asked), "{asked} questions of 20 waiters in a second");
     drop(waiting);
     guard.release().await.expect("still held");
     for waiter in waiters {
@@ -133,9 +134,10 @@ async fn a_waiter_dropped_at_any_point_leaves_no_trace() {
     let ours = manager(&server).await;
     let mut line = Line::at(&server, KEY);
     for polls in 0..200 {
-        // One that has to connect first.
+        // One that has to connect first. A question of the last one may have been on its way, and then
+        // its grant is released when it has come.
         let theirs = manager(&server).await;
-        let guard = lock(&ours, KEY).acquire().await.expect("free");
+        let guard = lock(&ours, KEY).wait(LONG).acquire().await.expect("free");
         let waiter = drop_after_polls(waiting(&theirs, KEY).acquire(), polls);
         let in_line = match timeout(ms(100), waiter).await {
             Ok(Polled::Completed(granted)) => panic!("it is held: {granted:?}"),
@@ -187,10 +189,10 @@ async fn a_grant_that_overtakes_an_answer_is_not_believed_longer_than_it_lasts()
     let theirs = LockManager::connect(&proxy.url()).await.expect("there");
     served(LONG, waiting(&theirs, KEY).acquire()).await;
     let (mut line, mut admin) = (Line::at(&server, KEY), server.admin());
-    for delay in [ms(150), ms(250), ms(420)] {
+    for delay in [ms(600), ms(1_000), ms(1_500)] {
         let guard = lock(&ours, KEY).acquire().await.expect("free");
         proxy.on_next("EVALSHA", Fault::DelayReply(delay));
-        let waiter = Lock::new(KEY).ttl(ms(600)).manager(&theirs).wait_forever();
+        let waiter = Lock::new(KEY).ttl(ms(2_400)).manager(&theirs).wait_forever();
         let waiter = tokio::spawn(waiter.acquire());
         line.reaches(1).await;
         let next = line.join(waiting(&ours, KEY).acquire()).await;
@@ -238,13 +240,17 @@ async fn a_subscriber_that_is_killed_whenever_there_is_one_is_not_replaced_for_e
     let mut admin = server.admin();
     let guard = lock(&ours, KEY).acquire().await.expect("free");
     let waiter = tokio::spawn(Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await);
-    let mut killed = 0;
+    let (mut killed, mut knocks) = (0, 0);
     let mut quiet = std::time::Instant::now();
-    while quiet.elapsed() < SOON && killed < 100 {
-        match kill_subscribers(&mut admin) {
-            0 => tokio::time::sleep(ms(3)).await,
-            more => (killed, quiet) = (killed + more, std::time::Instant::now()),
+    while killed < 100 && quiet.elapsed() < if killed < 10 { LONG / 2 } else { 2 * SOON } {
+        // One that is killed before it was tried out is not replaced at all for a while.
+        let calls = admin.calls();
+        let now = calls.iter().find(|(name, _)| name == "publish").map_or(0, |(_, calls)| *calls);
+        if now > knocks {
+            killed += kill_subscribers(&mut admin);
+            (knocks, quiet) = (now, std::time::Instant::now());
         }
+        tokio::time::sleep(ms(3)).await;
     }
     assert!((10..50).contains(&killed), "{killed} times");
     guard.release().await.expect("still held");

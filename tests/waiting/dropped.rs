@@ -1,6 +1,6 @@
 //! Waiters that go: whatever they were at, the next one is served and nothing is left.
 
-use lockmacro_runtime::LockError;
+use lockmacro_runtime::{LockError, LockGuard, LockManager};
 use lockmacro_tests::{Backend, Polled, drop_after_polls, on_a_cluster, on_every_backend};
 use tokio::time::timeout;
 
@@ -32,13 +32,19 @@ on_a_cluster!(
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 200;
 
+/// Takes the lock. A question of who was dropped last may have been on its way, and then its grant is
+/// released when it has come.
+async fn free_again(manager: &LockManager, key: &str) -> LockGuard {
+    lock(manager, key).wait(LONG).acquire().await.expect("free")
+}
+
 /// Has a waiter dropped after each number of polls while the lock stays held.
 async fn a_waiter_dropped_at_any_point_leaves_the_line(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let mut line = Line::of(backend, &key);
     for polls in 0..ENOUGH {
-        let guard = lock(&ours, &key).acquire().await.expect("free");
+        let guard = free_again(&ours, &key).await;
         // It does not ask to be polled again when it stands in line.
         let waiter = drop_after_polls(waiting(&theirs, &key).acquire(), polls);
         let in_line = timeout(ms(100), waiter).await.is_err();
@@ -61,7 +67,7 @@ async fn a_waiter_dropped_at_any_point_of_its_grant_passes_the_lock_on(backend: 
     let key = backend.key("order:42");
     for polls in 1..ENOUGH {
         let mut line = Line::of(backend, &key);
-        let guard = lock(&ours, &key).acquire().await.expect("free");
+        let guard = free_again(&ours, &key).await;
         let waiter = line.join(waiting(&theirs, &key).acquire()).await;
         let next = line.join(waiting(&ours, &key).acquire()).await;
         guard.release().await.expect("still held");
@@ -80,7 +86,7 @@ async fn a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on(backend: 
     let key = backend.key("order:42");
     for polls in 1..ENOUGH {
         let mut line = Line::of(backend, &key);
-        let guard = lock(&ours, &key).acquire().await.expect("free");
+        let guard = free_again(&ours, &key).await;
         let body = async {
             for _ in 0..3 {
                 tokio::task::yield_now().await;

@@ -19,7 +19,7 @@ async fn a_hand_over_older_than_the_last_answer_is_not_believed() {
     let theirs = LockManager::connect(&proxy.url()).await.expect("the server is there");
     let mut admin = server.admin();
     let start = tokio::time::Instant::now();
-    let guard = Lock::new(KEY).ttl(ms(1_000)).manager(&ours).acquire().await.expect("free");
+    let guard = Lock::new(KEY).ttl(ms(3_000)).manager(&ours).acquire().await.expect("free");
     let short = Lock::new(KEY).ttl(ms(300)).manager(&theirs).wait_forever();
     let mut waiter = tokio::spawn(short.acquire());
     Line::at(&server, KEY).reaches(1).await;
@@ -31,7 +31,7 @@ async fn a_hand_over_older_than_the_last_answer_is_not_believed() {
         std::future::ready(admin.ask::<Option<String>>(&set).is_some())
     };
     eventually("the hand-over has run out", LONG / 4, taken).await;
-    sleep_until(start + ms(1_050)).await;
+    sleep_until(start + ms(3_050)).await;
     proxy.stall(false);
     let granted = timeout(SOON, &mut waiter).await;
     assert!(granted.is_err(), "granted beside the foreign holder: {granted:?}");
@@ -67,7 +67,7 @@ async fn a_confirmation_that_fails_is_tried_again_before_the_claim_ends() {
 #[tokio::test]
 async fn who_waits_for_ever_waits_for_a_server_too() {
     let mut server = Server::start();
-    let manager = LockManager::builder().timeout(ms(200)).connect(&server.url()).await.unwrap();
+    let manager = LockManager::builder().timeout(ms(1_000)).connect(&server.url()).await.unwrap();
     let guard = lock(&manager, KEY).acquire().await.expect("free");
     let mut waiter = Line::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
     server.kill();

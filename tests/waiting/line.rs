@@ -74,14 +74,21 @@ impl Line {
 
     /// Polls a future until it stands in line, behind everybody who does already.
     pub(crate) async fn join<F: Future>(&mut self, waiter: F) -> Pin<Box<F>> {
+        self.try_to_join(waiter).await.expect("it has to wait")
+    }
+
+    /// The same for one that may end before it stands there.
+    pub(crate) async fn try_to_join<F: Future>(&mut self, waiter: F) -> Option<Pin<Box<F>>> {
         let mut waiter = Box::pin(waiter);
         let before = self.members();
         for _ in 0..5_000 {
-            assert!(futures::poll!(&mut waiter).is_pending(), "it does not have to wait");
+            if futures::poll!(&mut waiter).is_ready() {
+                return None;
+            }
             // Others may leave meanwhile.
             let now = self.members().unwrap_or_default();
             if before.as_ref().is_none_or(|before| now.iter().any(|one| !before.contains(one))) {
-                return waiter;
+                return Some(waiter);
             }
             tokio::time::sleep(ms(1)).await;
         }

@@ -12,7 +12,6 @@ on_every_backend!(
     a_wait_that_runs_out_is_not_busy_but_timed_out,
     a_wait_that_runs_out_tells_how_many_were_before,
     a_wait_runs_out_in_time,
-    a_wait_of_nothing_runs_out_at_once,
     a_wait_that_runs_out_leaves_the_line,
     a_busy_body_does_not_run_when_the_wait_runs_out,
     many_waits_that_run_out_leave_nothing,
@@ -24,7 +23,6 @@ on_a_cluster!(
     a_wait_that_runs_out_is_not_busy_but_timed_out,
     a_wait_that_runs_out_tells_how_many_were_before,
     a_wait_runs_out_in_time,
-    a_wait_of_nothing_runs_out_at_once,
     a_wait_that_runs_out_leaves_the_line,
     a_busy_body_does_not_run_when_the_wait_runs_out,
     many_waits_that_run_out_leave_nothing,
@@ -32,8 +30,10 @@ on_a_cluster!(
     a_body_is_skipped_after_the_wait,
 );
 
-/// How much later than its end a wait may be over on a loaded machine.
+/// How much later than its end a wait may be over: less than if it were noticed at a tick. A machine in
+/// need gets some chances.
 const MARGIN: Duration = Duration::from_millis(1_200);
+const CHANCES: usize = 8;
 
 /// Waits for a held lock in vain.
 async fn timed_out(lock: Lock) -> (Option<String>, Option<Duration>, u32) {
@@ -92,23 +92,19 @@ async fn a_wait_runs_out_in_time(backend: &Backend) {
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
     // Less than a tick, and a bit more than one.
-    let waits = [ms(20), ms(300), ms(2_600)].map(async |wait| {
-        let start = Instant::now();
-        timed_out(lock(&theirs, &key).wait(wait)).await;
-        let took = start.elapsed();
-        assert!(took >= wait && took < wait + MARGIN, "{wait:?}: after {took:?}");
+    let waits = [Duration::ZERO, ms(20), ms(300), ms(2_600)].map(async |wait| {
+        for chance in 1.. {
+            let start = Instant::now();
+            timed_out(lock(&theirs, &key).wait(wait)).await;
+            let took = start.elapsed();
+            assert!(took >= wait, "{wait:?}: after {took:?}");
+            if took < wait + MARGIN {
+                return;
+            }
+            assert!(chance < CHANCES, "{wait:?}: after {took:?}");
+        }
     });
     futures::future::join_all(waits).await;
-    guard.release().await.expect("still held");
-}
-
-async fn a_wait_of_nothing_runs_out_at_once(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let guard = lock(&ours, &key).acquire().await.expect("free");
-    let start = Instant::now();
-    timed_out(lock(&theirs, &key).wait(Duration::ZERO)).await;
-    assert!(start.elapsed() < MARGIN);
     guard.release().await.expect("still held");
 }
 
@@ -154,11 +150,17 @@ async fn many_waits_that_run_out_leave_nothing(backend: &Backend) {
 async fn a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on(backend: &Backend) {
     let (ours, theirs) = (patient(backend).await, patient(backend).await);
     let key = backend.key("order:42");
-    let wait = ms(200);
+    let mut wait = ms(200);
     for nth in 0..12 {
         let mut line = Line::of(backend, &key);
         let guard = lock(&ours, &key).acquire().await.expect("free");
-        let first = line.join(lock(&theirs, &key).wait(wait).acquire()).await;
+        let first = loop {
+            match line.try_to_join(lock(&theirs, &key).wait(wait).acquire()).await {
+                Some(first) => break first,
+                // A loaded machine needs longer to ask.
+                None => wait *= 2,
+            }
+        };
         let queued = Instant::now();
         let first = tokio::spawn(first);
         let next = line.join(waiting(&theirs, &key).acquire()).await;

@@ -322,6 +322,23 @@ mod tests {
     }
 
     #[test]
+    fn a_release_that_waits_for_the_store_keeps_the_key_as_long_as_any() {
+        let (memory, kept) = (Memory::new(), Duration::from_secs(20));
+        let claim = claim("order:42", 3 * kept).with(Vec::new(), kept);
+        let sent = Moment::now();
+        claim.granted(sent);
+        memory.ask(&claim, None);
+        let (store, waits) = (memory.store(), Duration::from_millis(50));
+        std::thread::scope(|scope| {
+            let releasing = scope.spawn(|| memory.release(&claim));
+            std::thread::sleep(waits);
+            drop(store);
+            assert_eq!(releasing.join().unwrap(), Released::Held);
+        });
+        assert!(memory.store().held["order:42"].expires >= sent.after(kept));
+    }
+
+    #[test]
     fn every_shared_store_is_the_same_and_a_new_one_is_not() {
         let ttl = Duration::from_secs(1);
         let first = claim("every_shared_store_is_the_same", ttl);
