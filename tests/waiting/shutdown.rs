@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use lockmacro_runtime::LockError;
-use lockmacro_tests::{Backend, on_every_backend};
+use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
 use tokio::time::timeout;
 
 use crate::line::Line;
@@ -11,6 +11,7 @@ use crate::{LONG, SOON, lock, ms, served, waiting};
 
 on_every_backend!(
     a_shutdown_sends_the_waiters_away,
+    a_shutdown_sends_a_waiting_thread_away,
     a_shutdown_leaves_the_waiters_of_other_managers_alone,
 );
 
@@ -33,6 +34,31 @@ async fn a_shutdown_sends_the_waiters_away(backend: &Backend) {
     assert!(took < SOON, "after {took:?}");
     let told = told.expect("told while the lock is held").expect("no panic");
     assert_eq!(told.map(drop), Err(LockError::ShutDown));
+}
+
+/// It waits by the connection of the background thread.
+async fn a_shutdown_sends_a_waiting_thread_away(backend: &Backend) {
+    let theirs = backend.manager().await;
+    let key = backend.key("order:42");
+    let guard = lock(&theirs, &key).acquire().await.expect("free");
+    // Once is enough: a loaded machine may take as long as it is until the thread asks again.
+    for nth in 1..=5 {
+        let ours = backend.manager().await;
+        let (mut line, waiter) = (Line::of(backend, &key), waiting(&ours, &key));
+        let thread = tokio::spawn(on_a_plain_thread(move || waiter.acquire_blocking().map(drop)));
+        line.reaches(1).await;
+        tokio::time::sleep(ms(20)).await;
+        let start = Instant::now();
+        ours.shutdown(LONG).await.expect("nothing is held");
+        let took = start.elapsed();
+        assert_eq!(thread.await.expect("no panic"), Err(LockError::ShutDown));
+        line.reaches(0).await;
+        if took < SOON {
+            break;
+        }
+        assert!(nth < 5, "after {took:?}");
+    }
+    guard.release().await.expect("still held");
 }
 
 async fn a_shutdown_leaves_the_waiters_of_other_managers_alone(backend: &Backend) {
