@@ -86,7 +86,11 @@ async fn main() -> Result<(), Failure> {
         Some(Bench::Floor { rounds }) => floor::run(&Server::start(), rounds).await,
         Some(Bench::Contention(args)) => contention::run(&args).await,
         Some(Bench::Contender { url }) => contention::work(&url).await,
-        Some(Bench::Waiters(args)) => waiters::wait(&Server::start().url(), &args).await,
+        Some(Bench::Waiters(args)) => {
+            let server = Server::start();
+            // As in a service, who has others wait is a task itself.
+            tokio::spawn(waiters::wait(server.url(), args)).await?
+        }
         Some(Bench::Redlock { rounds }) => redlock::run(rounds).await,
         Some(Bench::Deferred { calls }) => deferred::run(&Server::start(), calls).await,
         Some(Bench::Leases(args)) => leases::run(&Server::start().url(), &args),

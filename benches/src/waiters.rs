@@ -26,22 +26,22 @@ pub struct Args {
 }
 
 /// What a process does whose memory is its own.
-pub async fn wait(url: &str, args: &Args) -> Result<(), Failure> {
-    let locks = LockManager::connect(url).await?;
-    let mut admin = Admin::connect(url);
+pub async fn wait(url: String, args: Args) -> Result<(), Failure> {
+    let locks = LockManager::connect(&url).await?;
+    let mut admin = Admin::connect(&url);
     let lock = || Lock::new(KEY).ttl(Duration::from_secs(300)).wait_forever().manager(&locks);
     let run = || lock().run(async { Ok::<_, LockError>(()) });
-    // What is made once is not counted.
     let holder = lock().acquire().await?;
     let mut tasks = Vec::with_capacity(args.waiters);
-    tasks.push(tokio::spawn(run()));
-    in_line(&mut admin, 1).await;
-
-    let (client, server) = (resident()?, used_memory(&mut admin)?);
-    for number in 2..=args.waiters {
+    let (mut client, mut server) = (0, 0);
+    for number in 1..=args.waiters {
         tasks.push(tokio::spawn(run()));
         if number % GROUP == 0 {
             in_line(&mut admin, number).await;
+        }
+        if number == GROUP {
+            // What is made once is not counted, and as little the room for so many questions.
+            (client, server) = (resident()?, used_memory(&mut admin)?);
         }
     }
     in_line(&mut admin, args.waiters).await;
@@ -56,7 +56,7 @@ pub async fn wait(url: &str, args: &Args) -> Result<(), Failure> {
     try_join_all(tasks).await?.into_iter().collect::<Result<(), _>>()?;
     let rate = args.waiters as f64 / start.elapsed().as_secs_f64();
     let core = |spent: Duration| 100.0 * spent.as_secs_f64() / WATCHED.as_secs_f64();
-    let each = |bytes: u64| bytes / args.waiters as u64;
+    let each = |bytes: u64| bytes / args.waiters.saturating_sub(GROUP).max(1) as u64;
     println!("\n{} wait for one key in one process\n", args.waiters);
     println!("{:10}{:>14}{:>20}", "", "bytes each", "core while waiting");
     println!("{:10}{:14}{:19.1}%", "client", each(client), core(spent));
