@@ -21,7 +21,8 @@ async fn arguments_that_do_not_fit_are_a_dead_letter_at_once(backend: &Backend) 
     let deferrer = locks.deferrer();
     let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
     let (id, error) = (page.jobs[0].id.clone(), page.jobs[0].error.clone().unwrap());
-    assert!(error.contains("`number`: invalid type: integer `42`, expected a string"), "{error}");
+    // What is stored is not for logs.
+    assert!(error.contains("`number`: what is stored is no ") && !error.contains("42"), "{error}");
     assert!(deferrer.remove(name.as_str().into(), id.clone()).await.unwrap());
     assert!(!deferrer.remove(name.as_str().into(), id).await.unwrap());
     locks.shutdown(IN_TIME).await.unwrap();

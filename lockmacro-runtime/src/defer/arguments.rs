@@ -1,8 +1,10 @@
 //! The arguments of a deferred function, and how they are stored.
 
+use std::any::type_name;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::ser::Error;
+use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use super::somes::somes;
@@ -25,23 +27,40 @@ impl<T: Serialize + DeserializeOwned + 'static> Storable for T {}
 #[derive(Debug)]
 pub struct Argument<T> {
     name: &'static str,
-    write: fn(&T) -> serde_json::Result<String>,
-    read: fn(&str) -> serde_json::Result<T>,
+    write: fn(&T) -> Result<String, String>,
+    read: fn(&str) -> Result<T, String>,
 }
 
 /// An argument of a deferred function, by whose name errors are told.
 pub fn argument<T: Storable>(name: &'static str) -> Argument<T> {
-    Argument { name, write: write::<T>, read: |text| serde_json::from_str(text) }
+    Argument { name, write: write::<T>, read: read::<T> }
 }
 
 /// Writes what can be read again: some numbers are written as `null`, which is no number or a `None`.
-fn write<T: Storable>(value: &T) -> serde_json::Result<String> {
-    let text = serde_json::to_string(value)?;
-    let read: T = serde_json::from_str(&text)?;
-    match somes(&read) < somes(value) {
-        true => Err(Error::custom("a `Some` of what is written as `null` would be read as `None`")),
+fn write<T: Storable>(value: &T) -> Result<String, String> {
+    let text =
+        serde_json::to_string(value).map_err(|error| told("it cannot be written", &error))?;
+    let again: T = read(&text).map_err(|error| format!("it cannot be read again: {error}"))?;
+    match somes(&again) < somes(value) {
+        true => Err("a `Some` of what is written as `null` would be read as `None`".to_owned()),
         false => Ok(text),
     }
+}
+
+fn read<T: Storable>(stored: &str) -> Result<T, String> {
+    let no_such = |error| told(&format!("what is stored is no `{}`", type_name::<T>()), &error);
+    serde_json::from_str(stored).map_err(no_such)
+}
+
+/// Without serde's own words, which quote what is stored: errors go where arguments must not.
+fn told(what: &str, error: &serde_json::Error) -> String {
+    let kind = match error.classify() {
+        Category::Io => "io",
+        Category::Syntax => "syntax",
+        Category::Data => "data",
+        Category::Eof => "end of text",
+    };
+    format!("{what} ({kind} error at line {}, column {})", error.line(), error.column())
 }
 
 impl<T> Argument<T> {
@@ -53,7 +72,7 @@ impl<T> Argument<T> {
         (self.read)(stored.get()).map_err(|error| self.unfit(&error))
     }
 
-    fn unfit(&self, error: &serde_json::Error) -> String {
+    fn unfit(&self, error: &str) -> String {
         format!("`{}`: {error}", self.name)
     }
 }
@@ -76,7 +95,8 @@ mod sealed {
 
 /// What is stored of each argument.
 fn parts<const COUNT: usize>(stored: &str) -> Result<[&RawValue; COUNT], String> {
-    let parts: Vec<&RawValue> = serde_json::from_str(stored).map_err(|error| error.to_string())?;
+    let no_list = |error| told("they are no JSON array", &error);
+    let parts: Vec<&RawValue> = serde_json::from_str(stored).map_err(no_list)?;
     let count = parts.len();
     parts.try_into().map_err(|_| format!("it has {COUNT}, and {count} are stored"))
 }
@@ -147,15 +167,50 @@ mod tests {
         assert!(prices.write(&(vec![Some(f64::NAN)],)).is_err());
         let price = (argument::<f64>("price"),);
         let refused = price.write(&(f64::NAN,)).expect_err("it is no number");
-        assert!(refused.starts_with("`price`: invalid type: null"), "{refused}");
+        assert!(refused.starts_with("`price`: it cannot be read again: what is"), "{refused}");
     }
 
     #[test]
     fn the_argument_that_does_not_fit_is_named() {
         let two = (argument::<u64>("id"), argument::<String>("note"));
         let unfit = |stored: &str| two.read(stored).expect_err("it does not fit");
-        assert!(unfit("[1,2]").starts_with("`note`: invalid type: integer"), "{}", unfit("[1,2]"));
+        let note =
+            "`note`: what is stored is no `alloc::string::String` (data error at line 1, column 1)";
+        assert_eq!(unfit("[1,2]"), note);
         assert_eq!(unfit("[1]"), "it has 2, and 1 are stored");
-        assert!(unfit("{").contains("expected"), "{}", unfit("{"));
+        assert!(unfit("{").starts_with("they are no JSON array ("), "{}", unfit("{"));
+    }
+
+    /// Reads and writes nothing, and says why with all it has.
+    #[derive(Debug, PartialEq)]
+    struct Telling(&'static str);
+
+    impl Serialize for Telling {
+        fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+            Err(serde::ser::Error::custom(self.0))
+        }
+    }
+
+    impl<'de> serde::Deserialize<'de> for Telling {
+        fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            Err(serde::de::Error::custom(String::deserialize(from)?))
+        }
+    }
+
+    #[test]
+    fn an_error_tells_nothing_of_what_is_stored() {
+        let (id, telling) = ((argument::<u64>("id"),), (argument::<Telling>("telling"),));
+        let errors = [
+            id.read(r#"["s3cret"]"#).map(|_| ()),
+            id.read(r#"[{"s3cret": 1}]"#).map(|_| ()),
+            id.read(r#""s3cret""#).map(|_| ()),
+            id.read(r#"["s3cret"#).map(|_| ()),
+            telling.read(r#"["s3cret"]"#).map(|_| ()),
+            telling.write(&(Telling("s3cret"),)).map(|_| ()),
+        ];
+        for error in errors {
+            let error = error.expect_err("it does not fit");
+            assert!(!error.contains("s3cret") && error.contains(" error at line "), "{error}");
+        }
     }
 }
