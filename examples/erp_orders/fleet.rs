@@ -58,18 +58,19 @@ async fn open_desk(
     url: Option<&str>,
     record: &Record,
 ) -> Result<Desk, StartError> {
-    let mut manager = LockManager::builder().label(name);
-    if let Some(calls) = strategies::calls_url() {
-        manager = manager.deferrer(LockManager::connect(&calls).await?.deferrer());
-    }
     let installed = LockManager::installed().ok().filter(|_| args.busy == Busy::Defer);
     let locks = if let Some(locks) = installed {
         // A stored call knows no desk, so there is one manager for all of this process.
         locks
-    } else if args.no_lock {
-        manager.memory()
     } else {
-        manager.connect(url.unwrap_or("memory://")).await?
+        let mut manager = LockManager::builder().label(name);
+        if let Some(calls) = strategies::calls_url().filter(|_| args.busy == Busy::Defer) {
+            manager = manager.deferrer(LockManager::connect(&calls).await?.deferrer());
+        }
+        match args.no_lock {
+            true => manager.memory(),
+            false => manager.connect(url.unwrap_or("memory://")).await?,
+        }
     };
     let mishaps = if args.lose { Some(Mishaps::on(url).await?) } else { None };
     if args.busy == Busy::Defer {

@@ -117,6 +117,13 @@ fn what_is_deferred_is_done_in_the_end() {
 }
 
 #[test]
+fn the_server_for_calls_is_not_asked_where_nothing_is_deferred() {
+    let mut reporting = Command::new(&*PROGRAM);
+    reporting.args(["--busy", "report"]).env_remove("REDIS_URL");
+    Run(reporting.env("CALLS_URL", "redis://127.0.0.1:1").output().unwrap()).is_well();
+}
+
+#[test]
 fn without_the_lock_the_check_fails() {
     let run = erp_orders(None, &["--no-lock"]);
     assert_eq!(run.code(), Some(1), "{}", run.out());
