@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// Further apart nothing is aligned where there is room without an end.
 const ALIGNED_MAX: usize = 80;
-/// No column of a narrow terminal is made narrower.
+/// No column is made narrower, however narrow a terminal is.
 const NARROW: usize = 8;
 const GAP: usize = 2;
 
@@ -52,7 +52,7 @@ fn laid_out<const N: usize>(
 /// Takes from the widest columns what is too much.
 fn fit<const N: usize>(widths: &mut [usize; N], room: usize) {
     let room = room.saturating_sub(GAP * N.saturating_sub(1));
-    *widths = widths.map(|width| width.min(room));
+    *widths = widths.map(|width| width.min(room.max(NARROW)));
     while widths.iter().sum::<usize>() > room
         && let Some(widest) = widths.iter_mut().max().filter(|widest| **widest > NARROW)
     {
@@ -220,8 +220,10 @@ mod tests {
             assert!(text.contains("x…  a  订"), "{text}");
         }
         // It wraps then, and can still be read.
-        let text = laid_out(titles, &rows, Some(5));
-        assert_eq!(text.lines().nth(1).map(width), Some(7), "{text}");
+        for room in 1..=21 {
+            let text = laid_out(titles, &rows, Some(room));
+            assert_eq!(text.lines().nth(1), Some("xxxxxxx…  a  订订订…"), "{room}");
+        }
     }
 
     #[test]
