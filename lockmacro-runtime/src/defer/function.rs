@@ -346,6 +346,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_busy_a_thousand_times_was_due_for_hours_however_short_the_leases_are() {
+        let slow = function(Duration::from_secs(30));
+        for (left, hours) in [(None, 15), (Some(Duration::ZERO), 3)] {
+            let all: Duration = (0..1_000).filter_map(|before| slow.when_busy(before, left)).sum();
+            assert!(all > Duration::from_secs(hours * 3_600), "{left:?}: {all:?}");
+        }
+    }
+
+    #[test]
     fn what_is_busy_for_a_while_is_tried_again_after_it_and_not_all_at_once() {
         let slow = function(Duration::from_secs(30));
         let left = Duration::from_secs(1);

@@ -12,7 +12,8 @@ use crate::error::{LockError, Unavailability};
 pub(crate) struct Nowhere;
 
 fn refused<'a, T: Send + 'a>() -> Answer<'a, T> {
-    let detail = "a redlock keeps none: give `LockManager::builder().deferrer(…)` that of a single server's manager";
+    let detail = "a redlock keeps none: give `LockManager::builder().deferrer(…)` that of a single \
+                  server's manager";
     Box::pin(ready(Err(LockError::unavailable(Unavailability::NoDeferrer, detail))))
 }
 
