@@ -34,4 +34,4 @@ pub use group::{Group, with_replicas};
 pub use polls::{Polled, drop_after_polls};
 pub use proxy::{Fault, Proxy};
 pub use server::Server;
-pub use wait::{eventually, in_time, on_a_plain_thread};
+pub use wait::{eventually, in_time, on_a_plain_thread, watched};

@@ -1,7 +1,13 @@
 //! Waiting for an event with a bound, never for a guessed time.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
+
+use tokio::time::MissedTickBehavior;
 
 /// Asks again and again until `condition` holds; panics with `claim` when it does not in time.
 pub async fn eventually<C, F>(claim: &str, within: Duration, mut condition: C)
@@ -20,6 +26,46 @@ where
 pub async fn in_time<F: Future>(test: F) -> F::Output {
     let limit = Duration::from_secs(600);
     tokio::time::timeout(limit, test).await.expect("a test that hangs is a test that fails")
+}
+
+/// What comes of `work`, and whether its task stood still for longer than `margin` just before it came, as
+/// it does where a machine has no time for it. The task is polled each millisecond, and the work when it is
+/// woken, so that one that waits for nothing is not helped by it.
+pub async fn watched<F: Future>(margin: Duration, work: F) -> (F::Output, bool) {
+    const BEAT: Duration = Duration::from_millis(1);
+    let (mut work, mut beats) = (pin!(work), tokio::time::interval(BEAT));
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut last, mut stood_still, mut woken) = (Instant::now(), None::<Instant>, None);
+    poll_fn(move |cx| {
+        let now = Instant::now();
+        if now - last > margin {
+            stood_still = Some(now);
+        }
+        last = now;
+        while beats.poll_tick(cx).is_ready() {}
+        let new = || Arc::new(Woken { is: AtomicBool::new(true), task: cx.waker().clone() });
+        let woken = woken.get_or_insert_with(new);
+        if !woken.is.swap(false, SeqCst) {
+            return Poll::Pending;
+        }
+        let waker = Waker::from(Arc::clone(woken));
+        let done = work.as_mut().poll(&mut Context::from_waker(&waker));
+        done.map(|done| (done, stood_still.is_some_and(|until| until.elapsed() < margin)))
+    })
+    .await
+}
+
+/// Whether a part of a task was woken.
+struct Woken {
+    is: AtomicBool,
+    task: Waker,
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.is.store(true, SeqCst);
+        self.task.wake_by_ref();
+    }
 }
 
 /// Runs `work` on a thread that knows of no runtime, without blocking this one.
