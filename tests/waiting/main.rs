@@ -59,7 +59,8 @@ async fn manager(server: &Server) -> LockManager {
 }
 
 /// What comes within a time in which this machine does as much as an idle one: what it sleeps too long
-/// does not count.
+/// does not count. On one that sleeps too long all the time this may be later than a tick, and tells no push
+/// from it.
 async fn timeout_here<F: Future>(within: Duration, work: F) -> Option<F::Output> {
     const BEAT: Duration = Duration::from_millis(20);
     let mut beats = tokio::task::JoinSet::new();
