@@ -1,11 +1,9 @@
 //! Waiters of the manager that gives the lock back: they are told by the answer to its release.
 
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::poll;
-use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Fault, Proxy, Server};
 use tokio::time::timeout;
 
@@ -30,26 +28,6 @@ async fn a_hand_over_within_a_manager_takes_no_message() {
         served(SOON, next).await;
         assert_eq!(messages(&server), takes);
     }
-}
-
-#[tokio::test]
-async fn who_is_handed_the_lock_goes_before_who_gave_it_back() {
-    let server = Server::start();
-    // So patient that nobody asks again because an answer is late.
-    let manager = LockManager::builder().timeout(LONG);
-    let manager = manager.connect(&server.url()).await.expect("the server is there");
-    let first = waiting(&manager, KEY).acquire().await.expect("free");
-    let began = Arc::new(AtomicBool::new(false));
-    let begins = Arc::clone(&began);
-    let body = async move {
-        begins.store(true, Ordering::Relaxed);
-        Ok::<_, LockError>(())
-    };
-    let next = Line::at(&server, KEY).join(waiting(&manager, KEY).run(body)).await;
-    let next = tokio::spawn(next);
-    first.release().await.expect("still held");
-    assert!(began.load(Ordering::Relaxed));
-    next.await.expect("no panic").expect("served");
 }
 
 #[tokio::test]
