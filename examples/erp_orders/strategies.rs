@@ -45,7 +45,7 @@ impl Desk {
 #[distributed_lock(
     key = order_key(&request.order_no),
     ttl = "300s",
-    on_busy = defer("50ms", name = "erp.handle")
+    on_busy = defer("50ms"), name = "erp.handle"
 )]
 pub async fn handle_or_later(desk: String, request: Request) -> Result<(), OrderError> {
     let record = RECORD.get().ok_or(LockError::NotInstalled)?;

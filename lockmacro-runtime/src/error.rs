@@ -249,6 +249,27 @@ impl LockError {
         )
     }
 
+    /// Puts a message on a lock that is busy, as [`Lock::message`](crate::Lock::message) does. It is
+    /// written only then: for every other error nothing happens.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockManager, LockError};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// # let _guard = Lock::new("order:42").manager(&locks).acquire().await?;
+    /// # let id = 42;
+    /// let busy = Lock::new(format!("order:{id}")).manager(&locks).acquire().await.unwrap_err();
+    /// let busy = busy.with_message(format_args!("order {id} is being audited"));
+    /// assert!(busy.to_string().starts_with("order 42 is being audited"));
+    /// # Ok(()) }
+    /// ```
+    pub fn with_message(mut self, text: impl fmt::Display) -> Self {
+        if let LockError::Busy { message, .. } | LockError::TimedOut { message, .. } = &mut self {
+            *message = Some(text.to_string());
+        }
+        self
+    }
+
     /// [`Unavailable`](LockError::Unavailable), for a [`Deferrer`](crate::defer::Deferrer) of one's own.
     /// The detail is shown, so it has no password in it.
     #[cfg(feature = "defer")]

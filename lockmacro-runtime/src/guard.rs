@@ -1,5 +1,7 @@
 //! A lock that is held.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -150,6 +152,33 @@ impl LockGuard {
     pub fn check(&self) -> Result<(), LockError> {
         self.held.remaining()?;
         Ok(())
+    }
+
+    /// Runs `work` as code that is under this lock, in a task that the body spawned: there the same
+    /// lock can be entered again, and [`current`](LockGuard::current) finds it. It neither keeps the
+    /// lock nor is stopped with it, so wait for the task inside the body.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockGuard, LockManager, LockError};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// Lock::new("stock:7").manager(&locks).run(async {
+    ///     let lock = LockGuard::current();
+    ///     let task = tokio::spawn(async move {
+    ///         assert!(LockGuard::current().is_none());
+    ///         match lock {
+    ///             Some(lock) => lock.scope(async { LockGuard::current().is_some() }).await,
+    ///             None => false,
+    ///         }
+    ///     });
+    ///     assert_eq!(task.await.ok(), Some(true));
+    ///     Ok(())
+    /// }).await
+    /// # }
+    /// ```
+    pub async fn scope<F: Future>(&self, work: F) -> F::Output {
+        let (level, mut work) = (self.level(), pin!(work));
+        poll_fn(|cx| level.enter(|| work.as_mut().poll(cx))).await
     }
 
     /// Asks the server to hold the lock for at least `ttl` from now on, or up to the end that

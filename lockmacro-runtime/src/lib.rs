@@ -94,6 +94,7 @@ mod clock;
 mod closing;
 #[cfg(feature = "defer")]
 pub mod defer;
+mod driver;
 mod error;
 pub mod fence;
 mod guard;
@@ -108,10 +109,12 @@ pub mod look;
 mod loss;
 mod manager;
 mod many;
+mod map_err;
 mod obtain;
 mod outcome;
 mod recovering;
 mod renewal;
+mod report;
 mod run;
 mod scope;
 mod side;
@@ -129,6 +132,7 @@ pub use lock::Lock;
 pub use lockmacro::distributed_lock;
 pub use loss::{LossCause, Lost, OnLost};
 pub use manager::LockManager;
+pub use map_err::MapErr;
 pub use outcome::{LockOutcome, SkipOutcome};
 pub use recovering::Recovering;
 
@@ -142,5 +146,10 @@ pub mod __macro_v0_1_0 {
         loop {
             std::thread::park();
         }
+    }
+
+    /// Makes a function of `on_lost` one of the wanted type, so that another one is told beside it.
+    pub fn recover<R>(recover: fn(crate::Lost, R) -> R) -> fn(crate::Lost, R) -> R {
+        recover
     }
 }

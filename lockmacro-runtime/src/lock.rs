@@ -1,20 +1,18 @@
 //! What to lock, and how.
 
 use std::borrow::Cow;
+use std::iter;
 use std::marker::PhantomData;
-use std::pin::pin;
 use std::time::Duration;
 
 use crate::LockManager;
 use crate::error::LockError;
 use crate::fence::Fence;
 use crate::guard::LockGuard;
-use crate::key::{Listed, LockKey};
+use crate::key::LockKey;
 use crate::lease::TTL_DEFAULT;
 use crate::loss::OnLost;
 use crate::obtain::{obtain, obtain_blocking};
-use crate::outcome::{LockOutcome, SkipOutcome};
-use crate::telemetry;
 
 /// A lock to be had: what `#[distributed_lock]` expands to, and what to use where an attribute
 /// does not fit.
@@ -41,6 +39,14 @@ use crate::telemetry;
 #[derive(Debug, Clone)]
 #[must_use = "a lock does nothing until it is run or acquired"]
 pub struct Lock<F = Fence> {
+    /// Boxed, so that settings move a pointer and whoever waits carries no more.
+    pub(crate) spec: Box<LockSpec>,
+    fences: PhantomData<fn() -> F>,
+}
+
+/// What to lock, and how, as the engine takes it.
+#[derive(Debug, Clone)]
+pub struct LockSpec {
     pub(crate) key: LockKey,
     /// Further keys, as they were given.
     pub(crate) more: Box<[LockKey]>,
@@ -52,9 +58,15 @@ pub struct Lock<F = Fence> {
     pub(crate) on_lost: OnLost,
     pub(crate) wait: Option<Duration>,
     pub(crate) name: Cow<'static, str>,
-    pub(crate) message: Option<String>,
+    pub(crate) message: Option<Cow<'static, str>>,
     pub(crate) manager: Option<LockManager>,
-    fences: PhantomData<fn() -> F>,
+}
+
+impl LockSpec {
+    /// All keys as they were given.
+    pub(crate) fn keys(&self) -> Vec<LockKey> {
+        iter::once(&self.key).chain(&self.more).cloned().collect()
+    }
 }
 
 impl Lock {
@@ -73,8 +85,7 @@ impl Lock {
     /// # Cancellation
     /// As [`acquire`](Lock::acquire).
     pub fn acquire_fenced(self) -> impl Future<Output = Result<(LockGuard, Fence), LockError>> {
-        let lock = Box::new(self);
-        async move { fenced(obtain(lock, true).await?) }
+        async move { fenced(obtain(self.spec, true).await?) }
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
@@ -83,13 +94,13 @@ impl Lock {
     /// As [`acquire_fenced`](Lock::acquire_fenced) and
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(obtain_blocking(self, true)?)
+        fenced(obtain_blocking(self.spec, true)?)
     }
 }
 
 impl<F> Lock<F> {
     pub(crate) fn on(key: LockKey, more: Box<[LockKey]>) -> Self {
-        Self {
+        let spec = LockSpec {
             key,
             more,
             ttl: TTL_DEFAULT,
@@ -101,23 +112,23 @@ impl<F> Lock<F> {
             name: Cow::Borrowed(""),
             message: None,
             manager: None,
-            fences: PhantomData,
-        }
+        };
+        Self { spec: Box::new(spec), fences: PhantomData }
     }
 
     /// How long the lock may be held and no longer, 50 ms to 24 h in whole milliseconds; with
     /// [`renew`](Lock::renew), how long after its holder's death the server frees it. Anything else
     /// gives [`LockError::InvalidTtl`].
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
-        self.renewed.get_or_insert(false);
+        self.spec.ttl = ttl;
+        self.spec.renewed.get_or_insert(false);
         self
     }
 
     /// Has the lease renewed while the lock is held, from a third of the ttl on. That is so by
     /// itself where no ttl is given.
     pub fn renew(mut self) -> Self {
-        self.renewed = Some(true);
+        self.spec.renewed = Some(true);
         self
     }
 
@@ -125,7 +136,7 @@ impl<F> Lock<F> {
     /// does not hold it for ever. Says nothing to a lock that is not renewed, which ends with
     /// its ttl.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.max_hold = Some(max_hold);
+        self.spec.max_hold = Some(max_hold);
         self
     }
 
@@ -133,13 +144,13 @@ impl<F> Lock<F> {
     /// until then. At most the ttl. For a job that every machine starts at about the same time, and
     /// that one of them is to run.
     pub fn min_hold(mut self, min_hold: Duration) -> Self {
-        self.min_hold = min_hold;
+        self.spec.min_hold = min_hold;
         self
     }
 
     /// What becomes of the body when the lock is lost; [`OnLost::Cancel`] if nothing is said.
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
-        self.on_lost = on_lost;
+        self.spec.on_lost = on_lost;
         self
     }
 
@@ -149,7 +160,7 @@ impl<F> Lock<F> {
     /// [`LockError::TimedOut`], and [`LockError::QueueFull`] when 10,000 wait already. Dropping the
     /// future leaves the line.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = Some(wait);
+        self.spec.wait = Some(wait);
         self
     }
 
@@ -161,83 +172,20 @@ impl<F> Lock<F> {
     /// The name that others see in [`LockError::Busy`] and in the key's value, behind the manager's
     /// label. The attribute gives the function's name.
     pub fn name(mut self, name: impl Into<Cow<'static, str>>) -> Self {
-        self.name = name.into();
+        self.spec.name = name.into();
         self
     }
 
     /// The text of [`LockError::Busy`] and [`LockError::TimedOut`], for the person who asked.
-    pub fn message(mut self, message: impl Into<String>) -> Self {
-        self.message = Some(message.into());
+    pub fn message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
+        self.spec.message = Some(message.into());
         self
     }
 
     /// The manager to ask, instead of the installed one.
     pub fn manager(mut self, manager: &LockManager) -> Self {
-        self.manager = Some(manager.clone());
+        self.spec.manager = Some(manager.clone());
         self
-    }
-
-    /// Runs `body` under the lock: acquires it, runs the body as [`LockGuard::run`] does, and gives
-    /// the lock back. Without the lock the body is not polled once.
-    ///
-    /// # Errors
-    /// In the body's return type: those of [`acquire`](Lock::acquire), and [`LockError::Lost`].
-    ///
-    /// # Cancellation
-    /// Dropping the future at any point drops the body and leaves no lock behind.
-    pub fn run<B>(self, body: B) -> impl Future<Output = B::Output>
-    where
-        B: Future,
-        B::Output: LockOutcome,
-    {
-        let lock = Box::new(self);
-        async move {
-            let body = pin!(Some(body));
-            let guard = match obtain(lock, false).await {
-                Ok(guard) => guard,
-                Err(error) => return LockOutcome::from_lock_error(error),
-            };
-            // Boxed: who waits for the lock has no use for it.
-            Box::pin(guard.attend(body)).await.reported()
-        }
-    }
-
-    /// [`run`](Lock::run), but when somebody else holds the lock the body is left out and the
-    /// return type's "nothing" is given: `()`, `None`, `Ok(())` or `Ok(None)`.
-    pub fn run_or_skip<B>(self, body: B) -> impl Future<Output = B::Output>
-    where
-        B: Future,
-        B::Output: SkipOutcome,
-    {
-        let who = self.who::<B::Output>();
-        let lock = Box::new(self);
-        async move {
-            let body = pin!(Some(body));
-            let guard = match obtain(lock, false).await {
-                Ok(guard) => guard,
-                Err(error) => return skipped(who, error),
-            };
-            let lock = guard.share();
-            Box::pin(guard.attend(body)).await.skippable(lock.held())
-        }
-    }
-
-    /// [`run`](Lock::run) for a body that is not async, as
-    /// [`LockGuard::run_blocking`] does it.
-    pub fn run_blocking<R: LockOutcome>(self, body: impl FnOnce() -> R) -> R {
-        match self.acquire_blocking() {
-            Ok(guard) => guard.attend_blocking(body).reported(),
-            Err(error) => R::from_lock_error(error),
-        }
-    }
-
-    /// [`run_or_skip`](Lock::run_or_skip) for a body that is not async.
-    pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
-        let who = self.who::<R>();
-        match self.acquire_blocking() {
-            Ok(guard) => guard.run_blocking_or_skip(body),
-            Err(error) => skipped(who, error),
-        }
     }
 
     /// Acquires the lock, or says why not: at once, or when the [`wait`](Lock::wait) has run out.
@@ -259,7 +207,7 @@ impl<F> Lock<F> {
     /// # Panics
     /// Tokio panics when its runtime was built without `enable_time` and `enable_io`.
     pub fn acquire(self) -> impl Future<Output = Result<LockGuard, LockError>> {
-        obtain(Box::new(self), false)
+        obtain(self.spec, false)
     }
 
     /// [`acquire`](Lock::acquire) for code that is not async. It blocks the thread for a round trip
@@ -275,27 +223,8 @@ impl<F> Lock<F> {
     /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] wherever the current tokio
     /// runtime is a current-thread one, its `spawn_blocking` threads included.
     pub fn acquire_blocking(self) -> Result<LockGuard, LockError> {
-        obtain_blocking(self, false)
+        obtain_blocking(self.spec, false)
     }
-
-    /// Whose error is logged because an `R` cannot carry it.
-    fn who<R: SkipOutcome>(&self) -> Option<(Cow<'static, str>, Keys)> {
-        (!R::CARRIES_ERRORS).then(|| (self.name.clone(), (self.key.clone(), self.more.clone())))
-    }
-}
-
-/// The first, and the others.
-type Keys = (LockKey, Box<[LockKey]>);
-
-fn skipped<R: SkipOutcome>(who: Option<(Cow<'static, str>, Keys)>, error: LockError) -> R {
-    if error.is_busy() {
-        return R::skipped(error);
-    }
-    if let Some((name, (first, more))) = who {
-        let keys = Listed { first: &first, more: &more };
-        telemetry::unreported(&name, Some(keys), &error);
-    }
-    R::from_lock_error(error)
 }
 
 fn fenced(guard: LockGuard) -> Result<(LockGuard, Fence), LockError> {

@@ -69,8 +69,8 @@ impl Lock<Vec<Fence>> {
     /// # Cancellation
     /// As [`acquire`](Lock::acquire).
     pub async fn acquire_fenced(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
-        let given = self.given();
-        fenced(obtain(Box::new(self), true).await?, given)
+        let given = self.spec.keys();
+        fenced(obtain(self.spec, true).await?, given)
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
@@ -79,12 +79,8 @@ impl Lock<Vec<Fence>> {
     /// As [`acquire_fenced`](Lock::acquire_fenced) and
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
-        let given = self.given();
-        fenced(obtain_blocking(self, true)?, given)
-    }
-
-    fn given(&self) -> Vec<LockKey> {
-        iter::once(&self.key).chain(&self.more).cloned().collect()
+        let given = self.spec.keys();
+        fenced(obtain_blocking(self.spec, true)?, given)
     }
 }
 

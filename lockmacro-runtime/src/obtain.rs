@@ -1,5 +1,6 @@
 //! From the description of a lock to a guard, or to what the caller is told instead.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::LockManager;
@@ -13,7 +14,7 @@ use crate::guard::LockGuard;
 use crate::held::Held;
 use crate::hold::{Hold, Refusal};
 use crate::lease::{Renewal, check_ttl};
-use crate::lock::Lock;
+use crate::lock::LockSpec;
 use crate::loss::OnLost;
 use crate::manager::inside_runtime;
 use crate::many::{around, in_order};
@@ -25,7 +26,7 @@ use crate::token::Token;
 #[cfg(not(feature = "defer"))]
 fn refused(_: &LockError) {}
 
-impl<F> Lock<F> {
+impl LockSpec {
     /// Does everything that can be done without a server.
     fn prepare(self, fenced: bool) -> Result<Prepared, LockError> {
         self.key.check()?;
@@ -52,7 +53,7 @@ impl<F> Lock<F> {
             renewed: self.renewed.unwrap_or(true),
             max_hold: self.max_hold,
             on_lost: self.on_lost,
-            message: self.message.map(String::into_boxed_str),
+            message: self.message.map(Box::new),
         };
         Ok(Prepared::ToAsk(Hold::new(manager, claim), wanted))
     }
@@ -64,10 +65,10 @@ enum Prepared {
 }
 
 /// The description is boxed: a future keeps the room of what it was given, and this one waits.
-pub(crate) async fn obtain<F>(lock: Box<Lock<F>>, fenced: bool) -> Result<LockGuard, LockError> {
+pub(crate) async fn obtain(spec: Box<LockSpec>, fenced: bool) -> Result<LockGuard, LockError> {
     // Its box ends with it.
-    let prepare = |lock: Box<Lock<F>>| lock.prepare(fenced);
-    let (mut hold, wanted) = match prepare(lock).inspect_err(refused)? {
+    let prepare = |spec: Box<LockSpec>| spec.prepare(fenced);
+    let (mut hold, wanted) = match prepare(spec).inspect_err(refused)? {
         Prepared::Joined(guard) => return Ok(guard),
         Prepared::ToAsk(hold, wanted) => (hold, wanted),
     };
@@ -76,8 +77,8 @@ pub(crate) async fn obtain<F>(lock: Box<Lock<F>>, fenced: bool) -> Result<LockGu
     wanted.guard(hold, answer).inspect_err(refused)
 }
 
-pub(crate) fn obtain_blocking<F>(lock: Lock<F>, fenced: bool) -> Result<LockGuard, LockError> {
-    let (mut hold, wanted) = match lock.prepare(fenced).inspect_err(refused)? {
+pub(crate) fn obtain_blocking(spec: Box<LockSpec>, fenced: bool) -> Result<LockGuard, LockError> {
+    let (mut hold, wanted) = match spec.prepare(fenced).inspect_err(refused)? {
         Prepared::Joined(guard) => return Ok(guard),
         Prepared::ToAsk(hold, wanted) => (hold, wanted),
     };
@@ -91,13 +92,14 @@ struct Wanted {
     renewed: bool,
     max_hold: Option<Duration>,
     on_lost: OnLost,
-    message: Option<Box<str>>,
+    /// Boxed, as whoever waits carries it.
+    message: Option<Box<Cow<'static, str>>>,
 }
 
 impl Wanted {
     fn guard(self, hold: Hold, answer: Result<Grant, Refusal>) -> Result<LockGuard, LockError> {
         let claim = hold.claim();
-        let message = self.message.map(String::from);
+        let message = self.message.map(|message| message.into_owned());
         let error = match answer {
             Ok(grant) => {
                 telemetry::acquired(&claim.labels, claim.listed(), claim.asked);

@@ -1,13 +1,62 @@
 //! A lock whose loss is answered by undoing, as `on_lost = path` asks.
 
-use std::pin::pin;
-
+use crate::driver::{Errors, Start};
 use crate::guard::LockGuard;
+use crate::lock::Lock;
 use crate::loss::{Lost, OnLost};
 use crate::outcome::{LockOutcome, SkipOutcome};
-use crate::run::Ended;
+use crate::report::{Recovered, Reported, Skipped};
+use crate::run::{Run, run_blocking};
 
-/// A held lock with a function for the case that it is lost, from
+impl<F> Lock<F> {
+    /// Has `recover` called when the lock is lost while a body runs: see [`Recovering`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockManager, LockError, Lost};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// fn cancel_booking(lost: Lost, booked: Result<u32, LockError>) -> Result<u32, LockError> {
+    ///     // … undo what `booked` says …
+    ///     booked.and(Err(lost.into()))
+    /// }
+    ///
+    /// let lock = Lock::new("stock:7").ttl(Duration::from_secs(5)).manager(&locks);
+    /// let booked = lock.recovering(cancel_booking).run(async { Ok(3) }).await?;
+    /// assert_eq!(booked, 3);
+    /// # Ok(()) }
+    /// ```
+    pub fn recovering<R, H: FnOnce(Lost, R) -> R>(self, recover: H) -> Recovering<Self, H> {
+        Recovering { lock: self.on_lost(OnLost::Error), recover }
+    }
+}
+
+impl LockGuard {
+    /// Has `recover` called when the lock is lost while a body runs: see [`Recovering`].
+    pub fn recovering<R, H: FnOnce(Lost, R) -> R>(self, recover: H) -> Recovering<Self, H> {
+        Recovering { lock: self.with(OnLost::Error), recover }
+    }
+}
+
+/// What a body can be run under: a lock to acquire, or one that is held.
+pub trait Under {
+    /// What the body begins with.
+    fn start(self) -> Start;
+}
+
+impl<F> Under for Lock<F> {
+    fn start(self) -> Start {
+        Start::Lock(self.spec)
+    }
+}
+
+impl Under for LockGuard {
+    fn start(self) -> Start {
+        Start::Guard(self)
+    }
+}
+
+/// A lock with a function for the case that it is lost, from [`Lock::recovering`] or
 /// [`LockGuard::recovering`].
 ///
 /// The body runs to its end even when the lock is lost meanwhile. Then, after the release, the
@@ -15,44 +64,43 @@ use crate::run::Ended;
 /// is the caller's. Where the lock is lost before the body has begun, neither runs and the caller
 /// gets [`LockError::Lost`](crate::LockError::Lost).
 #[derive(Debug)]
-#[must_use = "the lock is given back as soon as its guard is dropped"]
-pub struct Recovering<H> {
-    guard: LockGuard,
-    recover: H,
+#[must_use = "a lock does nothing until it is run"]
+pub struct Recovering<L, H> {
+    pub(crate) lock: L,
+    pub(crate) recover: H,
 }
 
-impl<H> Recovering<H> {
-    pub(crate) fn new(guard: LockGuard, recover: H) -> Self {
-        Self { guard: guard.with(OnLost::Error), recover }
-    }
-
-    /// Runs `body`; see [`LockGuard::run`].
+impl<L: Under, H> Recovering<L, H> {
+    /// Runs `body`; see [`Lock::run`] and [`LockGuard::run`].
     ///
     /// # Cancellation
     /// Dropping the future drops the body and then releases the lock in the background; nothing is
     /// recovered.
-    pub async fn run<F>(self, body: F) -> F::Output
+    pub fn run<B>(self, body: B) -> Run<B, Recovered<H, Reported>>
     where
-        F: Future,
-        F::Output: LockOutcome,
-        H: FnOnce(Lost, F::Output) -> F::Output,
+        B: Future,
+        B::Output: LockOutcome,
+        H: FnOnce(Lost, B::Output) -> B::Output,
     {
-        self.guard.attend(pin!(Some(body))).await.recovered(self.recover).reported()
+        let report = Recovered { recover: self.recover, report: Reported };
+        Run::new(self.lock.start(), Errors::Carried, body, report)
     }
 
     /// [`run`](Recovering::run) for the return types of `on_busy = skip`.
     ///
     /// # Cancellation
     /// As [`run`](Recovering::run).
-    pub async fn run_or_skip<F>(self, body: F) -> F::Output
+    ///
+    /// # Panics
+    /// As [`Lock::run_or_skip`].
+    pub fn run_or_skip<B>(self, body: B) -> Run<B, Recovered<H, Skipped>>
     where
-        F: Future,
-        F::Output: SkipOutcome,
-        H: FnOnce(Lost, F::Output) -> F::Output,
+        B: Future,
+        B::Output: SkipOutcome,
+        H: FnOnce(Lost, B::Output) -> B::Output,
     {
-        let lock = self.guard.share();
-        let ended = self.guard.attend(pin!(Some(body))).await;
-        ended.recovered(self.recover).skippable(lock.held())
+        let report = Recovered { recover: self.recover, report: Skipped };
+        Run::new(self.lock.start(), Skipped::errors_unless_late::<B::Output>(), body, report)
     }
 
     /// [`run`](Recovering::run) for a body that is not async.
@@ -61,7 +109,8 @@ impl<H> Recovering<H> {
         R: LockOutcome,
         H: FnOnce(Lost, R) -> R,
     {
-        self.guard.attend_blocking(body).recovered(self.recover).reported()
+        let report = Recovered { recover: self.recover, report: Reported };
+        run_blocking(self.lock.start(), Errors::Carried, body, report)
     }
 
     /// [`run_or_skip`](Recovering::run_or_skip) for a body that is not async.
@@ -70,16 +119,7 @@ impl<H> Recovering<H> {
         R: SkipOutcome,
         H: FnOnce(Lost, R) -> R,
     {
-        let lock = self.guard.share();
-        self.guard.attend_blocking(body).recovered(self.recover).skippable(lock.held())
-    }
-}
-
-impl<R> Ended<R> {
-    fn recovered(self, recover: impl FnOnce(Lost, R) -> R) -> Self {
-        match self {
-            Ended::Late(value, lost) => Ended::Done(recover(lost, value)),
-            ended => ended,
-        }
+        let report = Recovered { recover: self.recover, report: Skipped };
+        run_blocking(self.lock.start(), Skipped::errors_unless_late::<R>(), body, report)
     }
 }

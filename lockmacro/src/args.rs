@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
-use syn::{Error, Expr, LitStr, Path, Result, Token, bracketed, token};
+use syn::{Error, Expr, ExprPath, LitStr, Path, Result, Token, bracketed, token};
 
 use crate::duration::{self, Time, Wait};
 use crate::key::Key;
@@ -12,7 +12,7 @@ use crate::policy::{self, OnBusy, OnLost};
 use crate::template::Template;
 
 /// What can be written, each with an example.
-const KNOWN: [(&str, &str); 13] = [
+const KNOWN: [(&str, &str); 15] = [
     ("key", "key = \"order:<id>\""),
     ("ttl", "ttl = \"300s\""),
     ("renew", "renew"),
@@ -25,6 +25,8 @@ const KNOWN: [(&str, &str); 13] = [
     ("fence", "fence = fence"),
     ("message", "message = \"order <id> is being audited\""),
     ("manager", "manager = self.locks"),
+    ("map_err", "map_err = OrderError::from_lock"),
+    ("name", "name = \"orders.audit\""),
     ("crate", "crate = my_crate::lockmacro_runtime"),
 ];
 
@@ -45,6 +47,10 @@ pub(crate) struct Args {
     pub(crate) fence: Option<Fences>,
     pub(crate) message: Option<Template>,
     pub(crate) manager: Option<Expr>,
+    /// The function that makes the body's error of one of ours.
+    pub(crate) map_err: Option<ExprPath>,
+    /// Under which name the lock is told of, if not the function's path.
+    pub(crate) name: Option<LitStr>,
     /// Where the runtime is, if it is not `::lockmacro_runtime`.
     pub(crate) runtime: Option<Path>,
     /// The names of the arguments that were written, for messages about them.
@@ -95,6 +101,7 @@ impl Parse for Args {
         let (mut wait, mut on_busy, mut on_lost) = (None, OnBusy::Error, None);
         let (mut guard, mut fence) = (None, None);
         let (mut message, mut manager, mut runtime) = (None, None, None);
+        let (mut map_err, mut told_as) = (None, None);
         while !input.is_empty() {
             let name = name(input, names.last())?;
             if names.contains(&name) {
@@ -116,6 +123,8 @@ impl Parse for Args {
                 "fence" => fence = Some(parse_fences(input, &name)?),
                 "message" => message = Some(parse_message(value(input, &name)?)?),
                 "manager" => manager = Some(parse_manager(value(input, &name)?)?),
+                "map_err" => map_err = Some(parse_map_err(value(input, &name)?)?),
+                "name" => told_as = Some(parse_name(value(input, &name)?)?),
                 "crate" => runtime = Some(parse_runtime(input, &name)?),
                 _ => return Err(Error::new(name.span(), refusal(&name))),
             }
@@ -145,6 +154,8 @@ impl Parse for Args {
             fence,
             message,
             manager,
+            map_err,
+            name: told_as,
             runtime,
             names,
         })
@@ -259,6 +270,32 @@ fn parse_manager(value: Expr) -> Result<Expr> {
             "the manager is an expression giving `&LockManager`: write `manager = self.locks`",
         )),
         other => Ok(other),
+    }
+}
+
+fn parse_map_err(value: Expr) -> Result<ExprPath> {
+    match value {
+        Expr::Path(path) => Ok(path),
+        other => Err(Error::new_spanned(
+            other,
+            "`map_err` takes the path of a `fn(LockError) -> E` that makes the function's error: write \
+             `map_err = OrderError::from_lock`",
+        )),
+    }
+}
+
+fn parse_name(value: Expr) -> Result<LitStr> {
+    match value {
+        Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. })
+            if !text.value().trim().is_empty() =>
+        {
+            Ok(text)
+        }
+        other => Err(Error::new_spanned(
+            other,
+            "the name that logs, metrics and stored calls show is a string literal: write \
+             `name = \"orders.audit\"`",
+        )),
     }
 }
 

@@ -8,9 +8,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
-use syn::{
-    Attribute, Error, Expr, ExprCall, ExprLit, FnArg, GenericArgument, Lit, LitInt, LitStr, Path,
-};
+use syn::{Attribute, Error, Expr, ExprCall, ExprLit, FnArg, GenericArgument, Lit, LitInt, Path};
 use syn::{Pat, PathArguments, Result, Safety, Type};
 
 use crate::duration::{self, Time};
@@ -27,13 +25,12 @@ pub(crate) struct Defer {
     pub(crate) delay: Time,
     unique: bool,
     attempts: Option<LitInt>,
-    name: Option<LitStr>,
     /// Where it was written.
     pub(crate) span: Span,
 }
 
 impl Defer {
-    /// Reads `defer("30s", unique, attempts = 5, name = "orders.audit")`.
+    /// Reads `defer("30s", unique, attempts = 5)`.
     pub(crate) fn parse(call: ExprCall) -> Result<Self> {
         if !cfg!(feature = "defer") {
             let message = "`defer` is a feature: write `lockmacro-runtime = { version = \"0.1\", features = [\"defer\"] }` \
@@ -66,7 +63,7 @@ impl Defer {
             let message = "this delay is too long: it is at most \"7days\"";
             return Err(Error::new(place, message));
         }
-        let mut defer = Self { delay, unique: false, attempts: None, name: None, span };
+        let mut defer = Self { delay, unique: false, attempts: None, span };
         for setting in settings {
             defer.set(&setting)?;
         }
@@ -99,20 +96,11 @@ impl Defer {
                 }
             }
         } else if is_path(name, "name") {
-            match literal {
-                Some(Lit::Str(text)) if !text.value().trim().is_empty() => {
-                    self.name.replace(text.clone()).is_some()
-                }
-                _ => {
-                    return fault(
-                        "under which name calls are stored, in quotes: write `name = \"orders.audit\"`",
-                    );
-                }
-            }
-        } else {
             return fault(
-                "after the delay `defer` takes `unique`, `attempts = 5` and `name = \"orders.audit\"`",
+                "the name stands beside `on_busy`: write `name = \"orders.audit\"` there",
             );
+        } else {
+            return fault("after the delay `defer` takes `unique` and `attempts = 5`");
         };
         if is_again {
             let name = name.to_token_stream();
@@ -183,7 +171,7 @@ impl Defer {
         function.call_arguments("defer").map(drop)
     }
 
-    /// Output: `audit_order::deferred().later(busy, (id,)).await`
+    /// Output: `audit_order::deferred().later(error, (id,)).await`
     pub(crate) fn later(
         &self,
         function: &Function,
@@ -194,9 +182,9 @@ impl Defer {
         let manager = manager.map(|manager| quote_spanned!(site=> .manager(#manager)));
         let arguments = tuple(&arguments, site);
         Ok(if function.is_async() {
-            quote_spanned!(site=> #name::deferred()#manager.later(busy, #arguments).await)
+            quote_spanned!(site=> #name::deferred()#manager.later(__error, #arguments).await)
         } else {
-            quote_spanned!(site=> #name::deferred()#manager.later_blocking(busy, #arguments))
+            quote_spanned!(site=> #name::deferred()#manager.later_blocking(__error, #arguments))
         })
     }
 
@@ -207,6 +195,7 @@ impl Defer {
         &self,
         function: &Function,
         runtime: &Path,
+        stored_as: &TokenStream,
         delay: &TokenStream,
     ) -> Result<TokenStream> {
         let (name, visibility) = (&function.sig.ident, &function.visibility);
@@ -229,13 +218,6 @@ impl Defer {
             })
             .collect();
         let named = tuple(&arguments, site);
-        let stored_as = match &self.name {
-            Some(name) => quote_spanned!(site=> #name),
-            None => {
-                let name = name.unraw().to_string();
-                quote_spanned!(site=> ::core::concat!(::core::module_path!(), "::", #name))
-            }
-        };
         let new = Ident::new(if function.is_async() { "new" } else { "blocking" }, site);
         let unique = self.unique.then(|| quote_spanned!(site=> .unique()));
         let attempts =

@@ -10,7 +10,7 @@ use crate::args::{Args, Fences};
 use crate::check;
 use crate::defer::says_nothing;
 use crate::duration::{Time, Wait};
-use crate::item::{Function, braces};
+use crate::item::{Function, braces, is_owned, mentions};
 use crate::key::Key;
 use crate::policy::{OnBusy, OnLost};
 use crate::template::{Part, Template, respan};
@@ -55,26 +55,26 @@ impl<'a> Printer<'a> {
 
     /// Input: the body
     ///
-    /// Output: `Lock::new(key).ttl(ttl).name("function").run(async move { body }).await`
+    /// Output: `Lock::new(key).ttl(ttl).name("module::function").run(async move { body }).await`
     fn locked(&self) -> Result<TokenStream> {
-        let site = self.site;
+        let (site, manager) = (self.site, self.manager_first());
         let lock = self.lock();
         // What an expression leaves behind, a mutex guard say, must not live as long as the body.
         let (binding, lock) = if self.args.exprs().all(is_place) {
             (None, lock)
         } else {
-            (Some(quote_spanned!(site=> let lock = #lock;)), quote_spanned!(site=> lock))
+            (Some(quote_spanned!(site=> let __lock = #lock;)), quote_spanned!(site=> __lock))
         };
         let call = if self.is_one_call() { self.run(&lock) } else { self.acquire_and_run(&lock)? };
-        Ok(quote_spanned!(site=> #binding #call))
+        Ok(quote_spanned!(site=> #manager #binding #call))
     }
 
     /// What a worker calls the function by.
     fn beside(&self) -> Result<Option<TokenStream>> {
         match &self.args.on_busy {
             OnBusy::Defer(defer) => {
-                let delay = self.time(&defer.delay);
-                defer.beside(self.function, &self.runtime, &delay).map(Some)
+                let (name, delay) = (self.name(), self.time(&defer.delay));
+                defer.beside(self.function, &self.runtime, &name, &delay).map(Some)
             }
             _ => Ok(None),
         }
@@ -89,102 +89,136 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Whether nothing is asked for that stands between acquiring the lock and running the body.
+    /// Whether nothing is asked for that stands between acquiring the lock and running the body, or
+    /// instead of it.
     fn is_one_call(&self) -> bool {
-        let Args { on_busy, on_lost, guard, fence, .. } = self.args;
+        let Args { on_busy, guard, fence, .. } = self.args;
         let is_fallback = matches!(on_busy, OnBusy::Fallback(_) | OnBusy::Defer(_));
-        let is_recovery = matches!(on_lost, Some(OnLost::Recover(_)));
-        !is_fallback && !is_recovery && guard.is_none() && fence.is_none()
+        !is_fallback && guard.is_none() && fence.is_none() && self.late_message().is_none()
     }
 
-    /// Output: `lock.run(body).await`
+    /// A message that is written for a busy error, and not before.
+    fn late_message(&self) -> Option<&Template> {
+        self.args.message.as_ref().filter(|message| message.as_plain().is_none())
+    }
+
+    /// Output: `lock.recovering(path).map_err(path).run(body).await`
     fn run(&self, lock: &TokenStream) -> TokenStream {
         let method = if self.is_silent() { "run_or_skip" } else { "run" };
-        match &self.args.on_lost {
-            Some(OnLost::Recover(path)) => {
-                let lock = self.recovering(lock, path);
-                self.call(method, &lock, &self.body())
-            }
-            _ => self.call(method, lock, &self.body()),
-        }
+        let recovering = match &self.args.on_lost {
+            Some(OnLost::Recover(path)) => Some(self.recovering(path)),
+            _ => None,
+        };
+        let map_err = self.args.map_err.as_ref().map(|path| {
+            let method = Ident::new("map_err", self.there("map_err"));
+            quote_spanned!(self.site=> .#method(#path))
+        });
+        self.call(method, &quote_spanned!(self.site=> #lock #recovering #map_err), &self.body())
     }
 
-    /// Output: `lock.recovering(path)`
+    /// Output: `.recovering(recover::<Ret>(path))`
     ///
-    /// The path is called in a closure of a known type, so that a function of another one is told
-    /// once, and at its path.
-    fn recovering(&self, lock: &TokenStream, path: &ExprPath) -> TokenStream {
-        let there = path.span().resolved_at(self.site);
-        let output = &self.function.output;
-        let recover = quote_spanned!(there=> |lost, value| #path(lost, value));
-        quote_spanned!(self.site=> #lock.recovering::<#output, _>(#recover))
+    /// The path becomes a `fn(Lost, Ret) -> Ret` first, so that a function of another type is told
+    /// once, at its path, beside that type.
+    fn recovering(&self, path: &ExprPath) -> TokenStream {
+        let (runtime, output, module) = (&self.runtime, &self.function.output, self.module());
+        let method = Ident::new("recovering", self.there("on_lost"));
+        quote_spanned!(self.site=> .#method(#runtime::#module::recover::<#output>(#path)))
     }
 
-    /// Output: `match lock.acquire().await { Ok(lock) => lock.run(body).await, … }`
+    /// Output: `let lock = match lock.acquire().await { Ok(lock) => lock, Err(error) => return … };
+    /// lock.run(body).await`
     fn acquire_and_run(&self, lock: &TokenStream) -> Result<TokenStream> {
-        let (site, runtime) = (self.site, &self.runtime);
+        let site = self.site;
         let nothing = TokenStream::new();
         let acquire = if self.args.fence.is_some() { "acquire_fenced" } else { "acquire" };
         let acquired = self.call(acquire, lock, &nothing);
         let (held, fences) = match &self.args.fence {
-            Some(Fences::Name(fence)) => (quote_spanned!(site=> (lock, #fence)), None),
+            Some(Fences::Name(fence)) => (quote_spanned!(site=> (__lock, #fence)), None),
             Some(Fences::Each(names)) => {
                 let nth = (0..names.len()).map(Literal::usize_unsuffixed);
-                let fences = quote_spanned!(site=> let [#(#names),*] = [#(fences[#nth]),*];);
-                (quote_spanned!(site=> (lock, fences)), Some(fences))
+                let fences = quote_spanned!(site=> let [#(#names),*] = [#(__fences[#nth]),*];);
+                (quote_spanned!(site=> (__lock, __fences)), Some(fences))
             }
-            None => (quote_spanned!(site=> lock), None),
+            None => (quote_spanned!(site=> __lock), None),
         };
         let guard = self
             .args
             .guard
             .as_ref()
-            .map(|guard| quote_spanned!(site=> let #guard = &lock.share();));
-        let mut run = self.run(&quote_spanned!(site=> lock));
-        if fences.is_some() || guard.is_some() {
-            run = quote_spanned!(site=> { #fences #guard #run });
-        }
-        let failure = |error: TokenStream| {
-            if self.is_silent() {
-                let name = self.name();
-                quote_spanned!(site=> #runtime::SkipOutcome::refused(#name, #error))
-            } else {
-                quote_spanned!(site=> #runtime::LockOutcome::from_lock_error(#error))
-            }
-        };
+            .map(|guard| quote_spanned!(site=> let #guard = &__lock.share();));
         let instead = match &self.args.on_busy {
             OnBusy::Error | OnBusy::Skip => None,
             OnBusy::Fallback(path) => Some(self.fallback(path)?),
             OnBusy::Defer(defer) => {
                 let later = defer.later(self.function, self.manager().as_ref(), site)?;
-                Some(failure(later))
+                Some(self.failure(&later))
             }
         };
         let busy = instead.map(|instead| {
-            let condition = quote_spanned!(site=> if busy.is_busy());
-            quote_spanned!(site=> ::core::result::Result::Err(busy) #condition => #instead,)
+            let condition = quote_spanned!(site=> if __error.is_busy());
+            quote_spanned!(site=>
+                ::core::result::Result::Err(__error) #condition => return #instead,)
         });
-        let failed = failure(quote_spanned!(site=> error));
-        Ok(quote_spanned! {site=>
-            match #acquired {
-                ::core::result::Result::Ok(#held) => #run,
-                #busy
-                ::core::result::Result::Err(error) => #failed,
+        let error = match self.late_message() {
+            Some(message) => {
+                let message = self.message(message);
+                quote_spanned!(site=> __error.with_message(#message))
             }
+            None => quote_spanned!(site=> __error),
+        };
+        let failed = self.failure(&error);
+        let run = self.run(&quote_spanned!(site=> __lock));
+        Ok(quote_spanned! {site=>
+            let #held = match #acquired {
+                ::core::result::Result::Ok(__held) => __held,
+                #busy
+                ::core::result::Result::Err(__error) => return #failed,
+            };
+            #fences #guard #run
         })
     }
 
-    /// Output: `path(id, order).await`
-    fn fallback(&self, path: &Path) -> Result<TokenStream> {
-        // An error about the call belongs to the path, not to the arguments of this function.
-        let there = path.span();
-        let mut arguments = self.function.call_arguments("fallback")?;
-        for argument in &mut arguments {
-            argument.set_span(there.resolved_at(argument.span()));
+    /// Output: `LockOutcome::from_lock_error(error)`, or what it is where another policy is asked for
+    fn failure(&self, error: &TokenStream) -> TokenStream {
+        let (site, runtime) = (self.site, &self.runtime);
+        match (self.is_silent(), &self.args.map_err) {
+            (false, None) => {
+                quote_spanned!(site=> #runtime::LockOutcome::from_lock_error(#error))
+            }
+            (false, Some(path)) => {
+                quote_spanned!(site=> ::core::result::Result::Err(#path(#error)))
+            }
+            (true, map) => {
+                let name = self.name();
+                let refused = quote_spanned!(site=> #runtime::SkipOutcome::refused(#name, #error));
+                match map {
+                    None => refused,
+                    Some(path) => {
+                        quote_spanned!(site=> ::core::result::Result::map_err(#refused, #path))
+                    }
+                }
+            }
         }
-        let there = there.resolved_at(self.site);
+    }
+
+    /// Output: `{ let later: fn(u64, Order) -> _ = path; later(id, order).await }`
+    ///
+    /// The path becomes a function of the wanted type first, so that one of another type is told
+    /// once, at its path, beside that type.
+    fn fallback(&self, path: &Path) -> Result<TokenStream> {
+        let there = path.span().resolved_at(self.site);
+        let arguments = self.function.call_arguments("fallback")?;
+        let types = self.function.argument_types();
+        let output = match &self.function.output {
+            output if !self.is_async && is_owned(output) => output.to_token_stream(),
+            _ => quote_spanned!(there=> _),
+        };
         let suffix = self.is_async.then(|| quote_spanned!(there=> .await));
-        Ok(quote_spanned!(there=> #path(#(#arguments),*) #suffix))
+        Ok(quote_spanned! {there=> {
+            let __later: fn(#(#types),*) -> #output = #path;
+            __later(#(#arguments),*) #suffix
+        }})
     }
 
     /// Output: `lock.run(argument).await`, or what it is called in a sync function.
@@ -200,20 +234,40 @@ impl<'a> Printer<'a> {
     }
 
     /// Under which name the lock is held and told of.
-    fn name(&self) -> String {
-        self.function.sig.ident.unraw().to_string()
+    ///
+    /// Output: `"orders.audit"`, or `concat!(module_path!(), "::audit_order")`
+    fn name(&self) -> TokenStream {
+        name(self.args, self.function, self.site)
     }
 
-    /// Output: `Lock::new(key).ttl(ttl).name("function").message(message).manager(manager)`
+    /// Whether an argument of the function is used outside of the body.
+    fn uses(&self, name: &Ident) -> bool {
+        matches!(self.args.on_busy, OnBusy::Fallback(_) | OnBusy::Defer(_))
+            || self.args.exprs().any(|expr| mentions(expr.to_token_stream(), name))
+    }
+
+    /// The span of an argument's name, for what is made of the argument.
+    fn there(&self, argument: &str) -> Span {
+        self.args.span_of(argument).resolved_at(self.site)
+    }
+
+    fn module(&self) -> Ident {
+        Ident::new(&version_module(), self.site)
+    }
+
+    /// Output: `Lock::new(key).ttl(ttl).name("module::function").message(message).manager(manager)`
     fn lock(&self) -> TokenStream {
         let site = self.site;
         let lock = self.lock_on(&self.args.key);
         let name = self.name();
-        let message = self.args.message.as_ref().map(|template| {
-            let message = self.message(template);
-            quote_spanned!(site=> .message(#message))
+        let message = self.args.message.as_ref().and_then(Template::as_plain).map(|message| {
+            let method = Ident::new("message", self.there("message"));
+            quote_spanned!(site=> .#method(#message))
         });
-        let manager = self.manager().map(|manager| quote_spanned!(site=> .manager(#manager)));
+        let manager = self.manager().map(|manager| {
+            let method = Ident::new("manager", self.there("manager"));
+            quote_spanned!(site=> .#method(#manager))
+        });
         let lease = self.lease();
         quote_spanned!(site=> #lock #lease.name(#name) #message #manager)
     }
@@ -221,7 +275,20 @@ impl<'a> Printer<'a> {
     fn manager(&self) -> Option<TokenStream> {
         let manager = self.args.manager.as_ref()?;
         let there = manager.span().resolved_at(self.site);
+        if is_branching(manager) {
+            return Some(quote_spanned!(there=> &__manager));
+        }
         Some(reference(manager, there).to_token_stream())
+    }
+
+    /// A manager that branches give is named before: behind a `&` each branch would have to be a
+    /// manager, and none a reference to one.
+    ///
+    /// Output: `let manager = if eu { &self.eu } else { &self.us };`
+    fn manager_first(&self) -> Option<TokenStream> {
+        let manager = self.args.manager.as_ref().filter(|manager| is_branching(manager))?;
+        let there = manager.span().resolved_at(self.site);
+        Some(quote_spanned!(there=> let __manager = #manager;))
     }
 
     /// Output: `Lock::new(key)`, `Lock::many([key, key])` or `Lock::many(keys)`
@@ -250,7 +317,9 @@ impl<'a> Printer<'a> {
             }
             one => {
                 let key = self.key(one);
-                quote_spanned!(site=> #runtime::Lock::new(#key))
+                let there = self.there("key");
+                let lock = respan(quote_spanned!(site=> #runtime::Lock::new), there);
+                quote_spanned!(site=> #lock(#key))
             }
         }
     }
@@ -267,19 +336,26 @@ impl<'a> Printer<'a> {
         let (site, runtime, args) = (self.site, &self.runtime, self.args);
         let time = |method: &str, time: &Option<Time>| {
             let time = self.time(time.as_ref()?);
-            let method = Ident::new(method, site);
+            let method = Ident::new(method, self.there(method));
             Some(quote_spanned!(site=> .#method(#time)))
         };
         let ttl = time("ttl", &args.ttl);
-        let renew = args.renew.then(|| quote_spanned!(site=> .renew()));
+        let word = |method: &str, argument: &str| Ident::new(method, self.there(argument));
+        let renew = args.renew.then(|| {
+            let renew = word("renew", "renew");
+            quote_spanned!(site=> .#renew())
+        });
         let max_hold = time("max_hold", &args.max_hold);
         let min_hold = time("min_hold", &args.min_hold);
         let wait = args.wait.as_ref().map(|wait| match wait {
             Wait::For(limit) => {
-                let limit = self.time(limit);
-                quote_spanned!(site=> .wait(#limit))
+                let (wait, limit) = (word("wait", "wait"), self.time(limit));
+                quote_spanned!(site=> .#wait(#limit))
             }
-            Wait::Forever => quote_spanned!(site=> .wait_forever()),
+            Wait::Forever => {
+                let wait = word("wait_forever", "wait");
+                quote_spanned!(site=> .#wait())
+            }
         });
         let on_lost = match args.on_lost {
             // What happens by itself.
@@ -326,11 +402,8 @@ impl<'a> Printer<'a> {
         quote_spanned!(site=> #runtime::LockKey::template(#text) #(#parts)*)
     }
 
-    /// Output: `format!("order {} is being audited", id)`
+    /// Output: `format_args!("order {} is being audited", id)`
     fn message(&self, template: &Template) -> TokenStream {
-        if let Some(text) = template.as_plain() {
-            return quote_spanned!(self.site=> #text);
-        }
         let mut format = String::new();
         for part in &template.parts {
             match part {
@@ -340,7 +413,7 @@ impl<'a> Printer<'a> {
         }
         let values = template.exprs();
         let site = template.literal.span().resolved_at(self.site);
-        quote_spanned!(site=> ::std::format!(#format, #(#values),*))
+        quote_spanned!(site=> ::core::format_args!(#format, #(#values),*))
     }
 
     /// Output: `async move { if false { return outcome::<Ret>(); } body }`, or a closure
@@ -349,19 +422,33 @@ impl<'a> Printer<'a> {
     /// error points into the body and `Ok(Box::new(x))` becomes a `Result<Box<dyn Trait>, E>`.
     fn body(&self) -> TokenStream {
         let (site, runtime, output) = (self.site, &self.runtime, &self.function.output);
-        let module = Ident::new(&version_module(), site);
+        let module = self.module();
         let statements = self.function.body.stream();
+        let moved = self.function.moved(|name| self.uses(name), site);
         let mut block = quote_spanned! {site=>
             if false {
                 return #runtime::#module::outcome::<#output>();
             }
+            #moved
         };
         block.extend(statements);
-        let block = braces(block, self.function.body.span());
+        let there = self.function.body.span();
+        let block = braces(block, there);
         if self.is_async {
-            quote_spanned!(site=> async move #block)
+            quote_spanned!(there=> async move #block)
         } else {
-            quote_spanned!(site=> move || #block)
+            quote_spanned!(there=> move || #block)
+        }
+    }
+}
+
+/// Under which name a function's locks and stored calls are told of.
+fn name(args: &Args, function: &Function, site: Span) -> TokenStream {
+    match &args.name {
+        Some(name) => quote!(#name),
+        None => {
+            let name = format!("::{}", function.sig.ident.unraw());
+            quote_spanned!(site=> ::core::concat!(::core::module_path!(), #name))
         }
     }
 }
@@ -394,4 +481,9 @@ fn is_place(expr: &Expr) -> bool {
         Expr::Paren(paren) => is_place(&paren.expr),
         _ => false,
     }
+}
+
+/// Whether each branch of an expression may give a reference.
+fn is_branching(expr: &Expr) -> bool {
+    matches!(expr, Expr::If(_) | Expr::Match(_) | Expr::Block(_) | Expr::Unsafe(_) | Expr::Try(_))
 }

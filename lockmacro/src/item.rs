@@ -4,13 +4,14 @@
 //! working. The signature is read, and printed as it was written.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-use quote::ToTokens as _;
+use quote::{ToTokens as _, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
 use syn::{
-    Attribute, Error, FnArg, Pat, PatIdent, Result, ReturnType, Signature, Token, Type, Visibility,
+    Attribute, Error, FnArg, Pat, PatIdent, ReceiverKind, Result, ReturnType, Signature, Token,
+    Type, Visibility,
 };
 
 use crate::boxed::{self, Boxed};
@@ -52,21 +53,11 @@ impl Function {
 
     /// The names a template may start at: `self` and what the arguments' patterns bind.
     pub(crate) fn names(&self) -> Vec<Ident> {
-        struct Names(Vec<Ident>);
-        impl<'ast> Visit<'ast> for Names {
-            fn visit_pat_ident(&mut self, pat: &'ast PatIdent) {
-                self.0.push(pat.ident.clone());
-                syn::visit::visit_pat_ident(self, pat);
-            }
-        }
-        let mut names = Names(Vec::new());
-        for input in &self.sig.inputs {
-            match input {
-                FnArg::Receiver(receiver) => names.0.push(Ident::from(receiver.self_token)),
-                FnArg::Typed(typed) => names.visit_pat(&typed.pat),
-            }
-        }
-        names.0
+        let names = self.sig.inputs.iter().flat_map(|input| match input {
+            FnArg::Receiver(receiver) => vec![Ident::from(receiver.self_token)],
+            FnArg::Typed(typed) => bindings(&typed.pat).into_iter().map(|(name, _)| name).collect(),
+        });
+        names.collect()
     }
 
     /// The arguments as another function with the same ones is called.
@@ -89,6 +80,54 @@ impl Function {
         self.sig.inputs.iter().map(name).collect()
     }
 
+    /// The types of the arguments, as far as another function with the same ones can be known by
+    /// them: `_` for what is borrowed, as it has a lifetime for each call.
+    pub(crate) fn argument_types(&self) -> Vec<TokenStream> {
+        let types = self.sig.inputs.iter().map(|input| match input {
+            FnArg::Typed(typed) if is_owned(&typed.ty) => typed.ty.to_token_stream(),
+            other => quote_spanned!(other.span()=> _),
+        });
+        types.collect()
+    }
+
+    /// Moves whole arguments into the body, so that they are dropped before the lock is released:
+    /// those of which the body uses a part, and those that it does not use.
+    ///
+    /// `is_used` tells of those that are used outside of the body. One that nobody uses gets a
+    /// binding of its own, of which the compiler warns as it does without a lock.
+    ///
+    /// Output: `let _ = &order; let note = note;`
+    pub(crate) fn moved(&self, is_used: impl Fn(&Ident) -> bool, site: Span) -> TokenStream {
+        let mut tokens = TokenStream::new();
+        for input in &self.sig.inputs {
+            let (attributes, names) = match input {
+                FnArg::Receiver(receiver) => {
+                    let name = Ident::from(receiver.self_token);
+                    match &receiver.kind {
+                        ReceiverKind::Reference(..) => continue,
+                        ReceiverKind::Typed(_, ty) if is_plain(ty) => continue,
+                        _ => (&receiver.attrs, vec![(name, true)]),
+                    }
+                }
+                FnArg::Typed(typed) if is_plain(&typed.ty) => continue,
+                FnArg::Typed(typed) => (&typed.attrs, bindings(&typed.pat)),
+            };
+            let cfgs: Vec<_> =
+                attributes.iter().filter(|attr| attr.path().is_ident("cfg")).collect();
+            for (name, is_mutable) in names {
+                let is_kept = is_mutable
+                    || matches!(self.shape, Shape::Boxed(_))
+                    || mentions(self.body.stream(), &name)
+                    || is_used(&name);
+                tokens.extend(match is_kept {
+                    true => quote_spanned!(site=> #(#cfgs)* let _ = &#name;),
+                    false => quote_spanned!(site=> #(#cfgs)* let #name = #name;),
+                });
+            }
+        }
+        tokens
+    }
+
     /// The function with the body that takes the lock.
     pub(crate) fn with_body(self, locked: TokenStream) -> TokenStream {
         let locked = match self.shape {
@@ -104,6 +143,67 @@ impl Function {
         tokens.extend([TokenTree::Group(braces(body, self.span))]);
         tokens
     }
+}
+
+/// The names that a pattern binds, and whether each of them is `mut`.
+fn bindings(pattern: &Pat) -> Vec<(Ident, bool)> {
+    struct Names(Vec<(Ident, bool)>);
+    impl<'ast> Visit<'ast> for Names {
+        fn visit_pat_ident(&mut self, pat: &'ast PatIdent) {
+            self.0.push((pat.ident.clone(), pat.mutability.is_some()));
+            syn::visit::visit_pat_ident(self, pat);
+        }
+    }
+    let mut names = Names(Vec::new());
+    names.visit_pat(pattern);
+    names.0
+}
+
+/// Whether a name stands somewhere in `tokens`, also in a literal, as formats have it.
+pub(crate) fn mentions(tokens: TokenStream, name: &Ident) -> bool {
+    tokens.into_iter().any(|tree| match tree {
+        TokenTree::Ident(ident) => ident == *name,
+        TokenTree::Group(group) => mentions(group.stream(), name),
+        TokenTree::Literal(literal) => literal.to_string().contains(&name.unraw().to_string()),
+        TokenTree::Punct(_) => false,
+    })
+}
+
+/// Whether nothing happens when a value of the type is dropped, and that can be seen: it is a
+/// reference or a number.
+fn is_plain(ty: &Type) -> bool {
+    const PLAIN: [&str; 16] = [
+        "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize",
+        "f32", "f64", "bool", "char",
+    ];
+    match ty {
+        Type::Reference(_) => true,
+        Type::Path(path) => PLAIN.iter().any(|plain| path.path.is_ident(plain)),
+        _ => false,
+    }
+}
+
+/// Whether a type can be written down in a body as it stands in the signature: it borrows nothing
+/// and has a name.
+pub(crate) fn is_owned(ty: &Type) -> bool {
+    struct Owned(bool);
+    impl<'ast> Visit<'ast> for Owned {
+        fn visit_type_reference(&mut self, _: &'ast syn::TypeReference) {
+            self.0 = false;
+        }
+        fn visit_lifetime(&mut self, _: &'ast syn::Lifetime) {
+            self.0 = false;
+        }
+        fn visit_type_impl_trait(&mut self, _: &'ast syn::TypeImplTrait) {
+            self.0 = false;
+        }
+        fn visit_type_infer(&mut self, _: &'ast syn::TypeInfer) {
+            self.0 = false;
+        }
+    }
+    let mut owned = Owned(true);
+    owned.visit_type(ty);
+    owned.0
 }
 
 /// `{ tokens }`

@@ -28,7 +28,7 @@ async fn audit(id: u64, mut note: Note) -> Result<usize, LockError> {
 }
 
 /// What says nothing tells the caller nothing.
-#[distributed_lock(key = "report:<id>", on_busy = defer("20ms", name = "reports"), manager = locks())]
+#[distributed_lock(key = "report:<id>", on_busy = defer("20ms"), name = "reports", manager = locks())]
 async fn report(id: u64) {
     DONE.lock().unwrap().entry(id).or_default().push("reported".to_owned());
 }

@@ -119,7 +119,7 @@ async fn body(number: u64) {
 #[distributed_lock(
     key = "order:<number>",
     ttl = "4s",
-    on_busy = defer("20ms", attempts = 1_000, name = "good")
+    on_busy = defer("20ms", attempts = 1_000), name = "good"
 )]
 async fn good(number: u64) -> Result<(), LockError> {
     body(number).await;
@@ -144,7 +144,7 @@ impl From<LockError> for OutOfStock {
 #[distributed_lock(
     key = "order:<number>",
     ttl = "4s",
-    on_busy = defer("20ms", attempts = 2, name = "bad")
+    on_busy = defer("20ms", attempts = 2), name = "bad"
 )]
 async fn bad(number: u64) -> Result<(), OutOfStock> {
     body(number).await;

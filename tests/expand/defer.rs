@@ -6,7 +6,7 @@ pub async fn audit_order(id: u64, note: String) -> Result<Receipt, OrderError> {
 #[distributed_lock(
     key = "report:<day>",
     ttl = "10m",
-    on_busy = defer("5m", unique, attempts = 3, name = "reports"),
+    on_busy = defer("5m", unique, attempts = 3), name = "reports",
     manager = locks()
 )]
 fn report(day: String) {

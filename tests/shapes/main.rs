@@ -8,6 +8,7 @@ mod keys;
 mod leases;
 mod losses;
 mod methods;
+mod nesting;
 mod outcomes;
 mod waits;
 

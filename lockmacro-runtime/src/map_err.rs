@@ -1,0 +1,144 @@
+//! Errors of the lock in the caller's own words, as `map_err = path` asks.
+
+use crate::driver::{Errors, Start};
+use crate::error::LockError;
+use crate::guard::LockGuard;
+use crate::lock::Lock;
+use crate::loss::Lost;
+use crate::outcome::SkipOutcome;
+use crate::recovering::{Recovering, Under};
+use crate::report::{Mapped, MappedOrSkipped, Recovered, Report};
+use crate::run::{Run, run_blocking};
+
+impl<F> Lock<F> {
+    /// Has `map` make the body's error type of each [`LockError`], for an error type that is not
+    /// `From<LockError>`: one of another crate, say.
+    ///
+    /// ```
+    /// # use std::io;
+    /// # use lockmacro_runtime::{Lock, LockManager, LockError};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> io::Result<()> {
+    /// # let locks = LockManager::memory();
+    /// let size = Lock::new("disk:7")
+    ///     .manager(&locks)
+    ///     .map_err(io::Error::other)
+    ///     .run(async { io::Result::Ok(512) })
+    ///     .await?;
+    /// assert_eq!(size, 512);
+    /// # Ok(()) }
+    /// ```
+    pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<Self, M> {
+        MapErr { lock: self, map }
+    }
+}
+
+impl LockGuard {
+    /// Has `map` make the body's error type of the [`LockError`] that the body's end may give, as
+    /// [`Lock::map_err`] does.
+    pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<Self, M> {
+        MapErr { lock: self, map }
+    }
+}
+
+/// A lock whose errors a function turns into those of the body, from [`Lock::map_err`] or
+/// [`LockGuard::map_err`].
+#[derive(Debug)]
+#[must_use = "a lock does nothing until it is run"]
+pub struct MapErr<L, M> {
+    lock: L,
+    map: M,
+}
+
+impl<L, H> Recovering<L, H> {
+    /// Has `map` make the body's error type of each [`LockError`] that is left, as
+    /// [`Lock::map_err`] does.
+    pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<Self, M> {
+        MapErr { lock: self, map }
+    }
+}
+
+/// What the errors of a lock can be mapped of: a lock, or one with a function for its loss.
+pub trait UnderResult<R> {
+    /// How the end is reported, after what `P` does.
+    type Report<P: Report<R>>: Report<R>;
+
+    /// What the body begins with, and how its end is reported.
+    fn start<P: Report<R>>(self, report: P) -> (Start, Self::Report<P>);
+}
+
+impl<F, R> UnderResult<R> for Lock<F> {
+    type Report<P: Report<R>> = P;
+
+    fn start<P: Report<R>>(self, report: P) -> (Start, P) {
+        (Under::start(self), report)
+    }
+}
+
+impl<R> UnderResult<R> for LockGuard {
+    type Report<P: Report<R>> = P;
+
+    fn start<P: Report<R>>(self, report: P) -> (Start, P) {
+        (Under::start(self), report)
+    }
+}
+
+impl<R, L: Under, H: FnOnce(Lost, R) -> R> UnderResult<R> for Recovering<L, H> {
+    type Report<P: Report<R>> = Recovered<H, P>;
+
+    fn start<P: Report<R>>(self, report: P) -> (Start, Self::Report<P>) {
+        (self.lock.start(), Recovered { recover: self.recover, report })
+    }
+}
+
+impl<L, M> MapErr<L, M> {
+    /// Runs `body`; see [`Lock::run`], [`LockGuard::run`] and [`Recovering::run`].
+    ///
+    /// # Cancellation
+    /// As there.
+    pub fn run<B, T, E>(self, body: B) -> Run<B, L::Report<Mapped<M>>>
+    where
+        B: Future<Output = Result<T, E>>,
+        L: UnderResult<Result<T, E>>,
+        M: FnOnce(LockError) -> E,
+    {
+        let (start, report) = self.lock.start(Mapped(self.map));
+        Run::new(start, Errors::Carried, body, report)
+    }
+
+    /// [`run`](MapErr::run) for `Result<(), E>` and `Result<Option<T>, E>`; see
+    /// [`Lock::run_or_skip`].
+    ///
+    /// # Cancellation
+    /// As [`run`](MapErr::run).
+    pub fn run_or_skip<B, T, E>(self, body: B) -> Run<B, L::Report<MappedOrSkipped<M>>>
+    where
+        B: Future<Output = Result<T, E>>,
+        L: UnderResult<Result<T, E>>,
+        M: FnOnce(LockError) -> E,
+        Result<T, LockError>: SkipOutcome,
+    {
+        let (start, report) = self.lock.start(MappedOrSkipped(self.map));
+        Run::new(start, Errors::Carried, body, report)
+    }
+
+    /// [`run`](MapErr::run) for a body that is not async.
+    pub fn run_blocking<T, E>(self, body: impl FnOnce() -> Result<T, E>) -> Result<T, E>
+    where
+        L: UnderResult<Result<T, E>>,
+        M: FnOnce(LockError) -> E,
+    {
+        let (start, report) = self.lock.start(Mapped(self.map));
+        run_blocking(start, Errors::Carried, body, report)
+    }
+
+    /// [`run_or_skip`](MapErr::run_or_skip) for a body that is not async.
+    pub fn run_blocking_or_skip<T, E>(self, body: impl FnOnce() -> Result<T, E>) -> Result<T, E>
+    where
+        L: UnderResult<Result<T, E>>,
+        M: FnOnce(LockError) -> E,
+        Result<T, LockError>: SkipOutcome,
+    {
+        let (start, report) = self.lock.start(MappedOrSkipped(self.map));
+        run_blocking(start, Errors::Carried, body, report)
+    }
+}

@@ -1,0 +1,132 @@
+//! Locked functions that call each other: each level adds what is its own, and doubles nothing.
+
+use std::hint::black_box;
+use std::thread;
+
+use lockmacro_runtime::{LockError, LockManager, Lost, distributed_lock};
+use tokio::runtime::Builder;
+use tokio::task::yield_now;
+
+/// Locked functions, each of which calls the next one. The last keeps bytes across an await.
+macro_rules! levels {
+    ($bytes:expr, [$($policy:tt)*]; $name:ident) => {
+        #[distributed_lock(key = stringify!($name), ttl = "30s", manager = locks, $($policy)*)]
+        async fn $name(locks: &'static LockManager) -> Result<usize, LockError> {
+            let kept = [1_u8; $bytes];
+            yield_now().await;
+            Ok(black_box(&kept).iter().map(|byte| usize::from(*byte)).sum())
+        }
+    };
+    ($bytes:expr, [$($policy:tt)*]; $name:ident $next:ident $($rest:ident)*) => {
+        levels!($bytes, [$($policy)*]; $next $($rest)*);
+        #[distributed_lock(key = stringify!($name), ttl = "30s", manager = locks, $($policy)*)]
+        async fn $name(locks: &'static LockManager) -> Result<usize, LockError> {
+            $next(locks).await
+        }
+    };
+}
+
+/// A manager for functions that are spawned with a borrow of it.
+fn memory() -> &'static LockManager {
+    Box::leak(Box::new(LockManager::memory()))
+}
+
+fn instead(_: &'static LockManager) -> std::future::Ready<Result<usize, LockError>> {
+    std::future::ready(Ok(0))
+}
+
+fn undone(lost: Lost, _: Result<usize, LockError>) -> Result<usize, LockError> {
+    Err(lost.into())
+}
+
+/// The futures' sizes under one lock and under six.
+macro_rules! sizes {
+    ($bytes:expr, [$($policy:tt)*]) => {{
+        let locks = memory();
+        let one = {
+            levels!($bytes, [$($policy)*]; a);
+            size_of_val(&a(locks))
+        };
+        let six = {
+            levels!($bytes, [$($policy)*]; a b c d e f);
+            size_of_val(&a(locks))
+        };
+        (stringify!($($policy)*), one, six)
+    }};
+}
+
+#[test]
+fn a_body_is_there_once_however_many_locks_are_around_it() {
+    for (policy, one, six) in dbg!([
+        sizes!(1024, []),
+        sizes!(1024, [wait = "5s"]),
+        sizes!(1024, [renew, max_hold = "60s"]),
+        sizes!(1024, [on_lost = error]),
+        sizes!(1024, [on_lost = finish]),
+        sizes!(1024, [on_lost = undone]),
+        sizes!(1024, [on_busy = fallback(instead)]),
+        sizes!(1024, [message = "busy"]),
+    ]) {
+        assert!(one <= 1_300, "`{policy}`: {one} bytes under one lock");
+        assert!(six <= 2_200, "`{policy}`: {six} bytes under six locks");
+    }
+    let (_, one, six) = sizes!(4096, []);
+    assert!(one <= 4_400 && six <= 5_300, "{one} and {six} bytes");
+}
+
+#[test]
+fn a_body_with_a_guard_and_a_fence_is_there_once() {
+    let locks = memory();
+    for (one, six) in [{
+        macro_rules! guarded {
+                ($name:ident) => {
+                    #[distributed_lock(key = "k", manager = locks, guard = guard, fence = fence)]
+                    async fn $name(locks: &'static LockManager) -> Result<usize, LockError> {
+                        let kept = [1_u8; 1024];
+                        yield_now().await;
+                        guard.check()?;
+                        Ok(black_box(&kept).len() + usize::from(u64::from(fence) == 0))
+                    }
+                };
+                ($name:ident $next:ident $($rest:ident)*) => {
+                    #[distributed_lock(key = "k", manager = locks, guard = guard, fence = fence)]
+                    async fn $name(locks: &'static LockManager) -> Result<usize, LockError> {
+                        let kept = $next(locks).await;
+                        guard.check()?;
+                        kept.map(|kept| kept + usize::from(u64::from(fence) == 0))
+                    }
+                    guarded!($next $($rest)*);
+                };
+            }
+        let one = {
+            guarded!(a);
+            size_of_val(&a(locks))
+        };
+        guarded!(a b c d e f);
+        (one, size_of_val(&a(locks)))
+    }] {
+        assert!(one <= 1_300, "{one} bytes under one lock");
+        assert!(six <= 2_200, "{six} bytes under six locks");
+    }
+}
+
+#[test]
+fn twenty_levels_over_eight_kilobytes_fit_on_the_stack_of_a_worker() {
+    levels!(8 * 1024, []; a b c d e f g h i j k l m n o p q r s t);
+    let work = || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let locks = memory();
+        runtime.block_on(async { tokio::spawn(a(locks)).await.unwrap() })
+    };
+    // As tokio gives its workers.
+    let worker = thread::Builder::new().stack_size(2 * 1024 * 1024).spawn(work).unwrap();
+    assert_eq!(worker.join().unwrap().unwrap(), 8 * 1024);
+}
+
+#[tokio::test]
+async fn twenty_levels_can_be_spawned() {
+    levels!(1, []; a b c d e f g h i j k l m n o p q r s t);
+    let locks = memory();
+    let spawned = tokio::spawn(a(locks));
+    assert_eq!(spawned.await.unwrap().unwrap(), 1);
+}
