@@ -8,9 +8,11 @@
 //! cargo run --release -p lockmacro-benches -- redlock     # five nodes, and one of them stopped
 //! cargo run --release -p lockmacro-benches -- deferred    # how late deferred calls are run
 //! cargo run --release -p lockmacro-benches -- leases      # 10,000 leases renewed by one manager
+//! cargo run --release -p lockmacro-benches -- build       # what an annotated function adds to a build
 //! ```
 
 mod bare;
+mod build;
 mod contention;
 mod deferred;
 mod floor;
@@ -60,6 +62,12 @@ enum Bench {
         #[arg(long, default_value_t = 500)]
         calls: usize,
     },
+    /// Time to build, machine code and LLVM lines of an annotated function
+    Build {
+        /// How often everything is built
+        #[arg(long, default_value_t = 5)]
+        rounds: u32,
+    },
     /// Many leases, renewed by one manager in memory and by one on a server
     Leases(leases::Args),
     /// One such manager, in a process whose memory is its own
@@ -75,7 +83,9 @@ enum Bench {
 async fn main() -> Result<(), Failure> {
     match Args::parse().bench {
         None => {
-            for bench in ["floor", "contention", "waiters", "redlock", "deferred", "leases"] {
+            for bench in
+                ["floor", "contention", "waiters", "redlock", "deferred", "leases", "build"]
+            {
                 let status = Command::new(std::env::current_exe()?).arg(bench).status()?;
                 if !status.success() {
                     return Err(format!("{bench} ended with {status}").into());
@@ -93,6 +103,7 @@ async fn main() -> Result<(), Failure> {
         }
         Some(Bench::Redlock { rounds }) => redlock::run(rounds).await,
         Some(Bench::Deferred { calls }) => deferred::run(&Server::start(), calls).await,
+        Some(Bench::Build { rounds }) => build::run(rounds),
         Some(Bench::Leases(args)) => leases::run(&Server::start().url(), &args),
         Some(Bench::Manager { url, args }) => leases::manage(&url, &args).await,
     }

@@ -83,7 +83,8 @@ pub(crate) enum Driver {
     Acquiring(Pending<Result<LockGuard, LockError>>, Errors),
     Running(Running),
     Releasing(Pending<Ended>),
-    Ended(Option<Ended>),
+    /// Boxed, as an error is larger than all the rest.
+    Ended(Option<Box<Ended>>),
 }
 
 /// A body under its lock.
@@ -123,7 +124,7 @@ impl Driver {
             *self = match self {
                 Driver::Acquiring(acquire, errors) => match ready!(acquire.as_mut().poll(cx)) {
                     Ok(guard) => Self::running(guard, *errors),
-                    Err(error) => Driver::Ended(Some(Ended::Refused(error))),
+                    Err(error) => Driver::Ended(Some(Box::new(Ended::Refused(error)))),
                 },
                 Driver::Running(running) => {
                     let stopped = ready!(running.poll(cx, body)).err();
@@ -142,7 +143,10 @@ impl Driver {
     pub(crate) fn poll_release(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         match self {
             Driver::Releasing(release) => release.as_mut().poll(cx),
-            Driver::Ended(ended) => ended.take().map_or(Poll::Pending, Poll::Ready),
+            Driver::Ended(ended) => match ended.take() {
+                Some(ended) => Poll::Ready(*ended),
+                None => Poll::Pending,
+            },
             Driver::Acquiring(..) | Driver::Running(_) => Poll::Pending,
         }
     }

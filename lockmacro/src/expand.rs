@@ -169,6 +169,12 @@ impl<'a> Printer<'a> {
         };
         let failed = self.failure(&error);
         let run = self.run(&quote_spanned!(site=> __lock));
+        // What the first await gives is moved, or its room is kept beside that of the body.
+        let acquired = if self.is_async && busy.is_some() {
+            quote_spanned!(site=> { let __acquired = #acquired; __acquired })
+        } else {
+            acquired
+        };
         Ok(quote_spanned! {site=>
             let #held = match #acquired {
                 ::core::result::Result::Ok(__held) => __held,
