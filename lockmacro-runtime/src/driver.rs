@@ -139,6 +139,11 @@ impl Driver {
         }
     }
 
+    /// Leaves a driver that does nothing.
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::replace(self, Driver::Ended(None))
+    }
+
     /// Releases the lock, when the body has finished or was dropped.
     pub(crate) fn poll_release(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         match self {

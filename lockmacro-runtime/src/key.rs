@@ -168,6 +168,17 @@ impl From<&LockKey> for LockKey {
     }
 }
 
+/// A value that can be written into a key: whatever is [`Display`](fmt::Display).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be written into a key: it is not `Display`",
+    label = "a placeholder has a value of type `{Self}`, which is not `Display`",
+    note = "write a field or a method call in the placeholder whose value is text or a number, such as `<order.id>` or `<id.to_string()>`"
+)]
+pub trait KeyValue: fmt::Display {}
+
+#[diagnostic::do_not_recommend]
+impl<T: fmt::Display + ?Sized> KeyValue for T {}
+
 /// A key in the making: see [`LockKey::template`].
 ///
 /// Values are written with [`Display`](fmt::Display). What could be taken for structure is
@@ -202,7 +213,12 @@ impl LockTemplate {
     }
 
     /// Adds a value, encoded.
-    pub fn value(mut self, value: &(impl fmt::Display + ?Sized)) -> Self {
+    pub fn value(self, value: &(impl KeyValue + ?Sized)) -> Self {
+        self.displayed(&value)
+    }
+
+    /// Not generic, so that a program has it once.
+    fn displayed(mut self, value: &dyn fmt::Display) -> Self {
         if self.value.is_some() {
             self.fail("has two values without a literal between them");
         }

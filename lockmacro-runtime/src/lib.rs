@@ -126,14 +126,14 @@ pub use builder::LockManagerBuilder;
 pub use error::{LockError, NodeReply, Unavailability};
 pub use fence::Fence;
 pub use guard::LockGuard;
-pub use key::{LockKey, LockTemplate};
+pub use key::{KeyValue, LockKey, LockTemplate};
 pub use lock::Lock;
 #[cfg(feature = "macros")]
 pub use lockmacro::distributed_lock;
 pub use loss::{LossCause, Lost, OnLost};
 pub use manager::LockManager;
 pub use map_err::MapErr;
-pub use outcome::{LockOutcome, SkipOutcome};
+pub use outcome::{LockFailure, LockOutcome, SkipOutcome};
 pub use recovering::Recovering;
 
 /// What expansions need beyond the public API. Its name is the version of the macro that may use
@@ -146,6 +146,28 @@ pub mod __macro_v0_1_0 {
         loop {
             std::thread::park();
         }
+    }
+
+    /// Makes a function of `map_err` one of the wanted type, so that another one is told beside it.
+    pub fn map<R: AnyResult>(
+        map: fn(crate::LockError) -> R::Error,
+    ) -> fn(crate::LockError) -> R::Error {
+        map
+    }
+
+    /// A `Result`, by whatever name.
+    #[diagnostic::on_unimplemented(
+        message = "`map_err` makes the error of a `Result`, and `{Self}` is none",
+        label = "this is not a `Result`",
+        note = "remove `map_err`, or return a `Result`"
+    )]
+    pub trait AnyResult {
+        /// Of its `Err`.
+        type Error;
+    }
+
+    impl<T, E> AnyResult for Result<T, E> {
+        type Error = E;
     }
 
     /// Makes a function of `on_lost` one of the wanted type, so that another one is told beside it.

@@ -7,7 +7,7 @@ use crate::lock::Lock;
 use crate::loss::Lost;
 use crate::outcome::SkipOutcome;
 use crate::recovering::{Recovering, Under};
-use crate::report::{Mapped, MappedOrSkipped, Recovered, Report};
+use crate::report::Outcome;
 use crate::run::{Run, run_blocking};
 
 impl<F> Lock<F> {
@@ -57,36 +57,28 @@ impl<L, H> Recovering<L, H> {
     }
 }
 
-/// What the errors of a lock can be mapped of: a lock, or one with a function for its loss.
-pub trait UnderResult<R> {
-    /// How the end is reported, after what `P` does.
-    type Report<P: Report<R>>: Report<R>;
-
-    /// What the body begins with, and how its end is reported.
-    fn start<P: Report<R>>(self, report: P) -> (Start, Self::Report<P>);
+/// What `map_err` is called on: a lock, or one with a function for its loss.
+pub trait UnderResult<R>: Sized {
+    /// What the body begins with, and what recovers from a loss.
+    fn start(self) -> (Start, impl FnOnce(Outcome<R>) -> Outcome<R>);
 }
 
 impl<F, R> UnderResult<R> for Lock<F> {
-    type Report<P: Report<R>> = P;
-
-    fn start<P: Report<R>>(self, report: P) -> (Start, P) {
-        (Under::start(self), report)
+    fn start(self) -> (Start, impl FnOnce(Outcome<R>) -> Outcome<R>) {
+        (Under::start(self), |outcome| outcome)
     }
 }
 
 impl<R> UnderResult<R> for LockGuard {
-    type Report<P: Report<R>> = P;
-
-    fn start<P: Report<R>>(self, report: P) -> (Start, P) {
-        (Under::start(self), report)
+    fn start(self) -> (Start, impl FnOnce(Outcome<R>) -> Outcome<R>) {
+        (Under::start(self), |outcome| outcome)
     }
 }
 
 impl<R, L: Under, H: FnOnce(Lost, R) -> R> UnderResult<R> for Recovering<L, H> {
-    type Report<P: Report<R>> = Recovered<H, P>;
-
-    fn start<P: Report<R>>(self, report: P) -> (Start, Self::Report<P>) {
-        (self.lock.start(), Recovered { recover: self.recover, report })
+    fn start(self) -> (Start, impl FnOnce(Outcome<R>) -> Outcome<R>) {
+        let recover = self.recover;
+        (self.lock.start(), |outcome: Outcome<R>| outcome.recovered(recover))
     }
 }
 
@@ -95,14 +87,14 @@ impl<L, M> MapErr<L, M> {
     ///
     /// # Cancellation
     /// As there.
-    pub fn run<B, T, E>(self, body: B) -> Run<B, L::Report<Mapped<M>>>
+    pub fn run<B, T, E>(self, body: B) -> impl Future<Output = B::Output>
     where
         B: Future<Output = Result<T, E>>,
         L: UnderResult<Result<T, E>>,
         M: FnOnce(LockError) -> E,
     {
-        let (start, report) = self.lock.start(Mapped(self.map));
-        Run::new(start, Errors::Carried, body, report)
+        let (start, recover) = self.lock.start();
+        Run::new(start, Errors::Carried, body, |ended| recover(ended).mapped(self.map))
     }
 
     /// [`run`](MapErr::run) for `Result<(), E>` and `Result<Option<T>, E>`; see
@@ -110,15 +102,15 @@ impl<L, M> MapErr<L, M> {
     ///
     /// # Cancellation
     /// As [`run`](MapErr::run).
-    pub fn run_or_skip<B, T, E>(self, body: B) -> Run<B, L::Report<MappedOrSkipped<M>>>
+    pub fn run_or_skip<B, T, E>(self, body: B) -> impl Future<Output = B::Output>
     where
         B: Future<Output = Result<T, E>>,
         L: UnderResult<Result<T, E>>,
         M: FnOnce(LockError) -> E,
         Result<T, LockError>: SkipOutcome,
     {
-        let (start, report) = self.lock.start(MappedOrSkipped(self.map));
-        Run::new(start, Errors::Carried, body, report)
+        let (start, recover) = self.lock.start();
+        Run::new(start, Errors::Carried, body, |ended| recover(ended).mapped_or_skipped(self.map))
     }
 
     /// [`run`](MapErr::run) for a body that is not async.
@@ -127,8 +119,8 @@ impl<L, M> MapErr<L, M> {
         L: UnderResult<Result<T, E>>,
         M: FnOnce(LockError) -> E,
     {
-        let (start, report) = self.lock.start(Mapped(self.map));
-        run_blocking(start, Errors::Carried, body, report)
+        let (start, recover) = self.lock.start();
+        run_blocking(start, Errors::Carried, body, |ended| recover(ended).mapped(self.map))
     }
 
     /// [`run_or_skip`](MapErr::run_or_skip) for a body that is not async.
@@ -138,7 +130,8 @@ impl<L, M> MapErr<L, M> {
         M: FnOnce(LockError) -> E,
         Result<T, LockError>: SkipOutcome,
     {
-        let (start, report) = self.lock.start(MappedOrSkipped(self.map));
+        let (start, recover) = self.lock.start();
+        let report = |ended: Outcome<_>| recover(ended).mapped_or_skipped(self.map);
         run_blocking(start, Errors::Carried, body, report)
     }
 }

@@ -40,14 +40,31 @@ pub trait LockOutcome: Sized {
     fn after_loss(self, lost: LockError) -> Self;
 }
 
-#[diagnostic::do_not_recommend]
-impl<T, E: From<LockError>> LockOutcome for Result<T, E> {
+impl<T, E: LockFailure> LockOutcome for Result<T, E> {
     fn from_lock_error(error: LockError) -> Self {
-        Err(error.into())
+        Err(E::of(error))
     }
 
     fn after_loss(self, lost: LockError) -> Self {
-        self.and(Err(lost.into()))
+        self.and(Err(E::of(lost)))
+    }
+}
+
+/// An error type that the errors of a lock can become: every one that is `From<LockError>`.
+#[diagnostic::on_unimplemented(
+    message = "the errors of the lock cannot become `{Self}`: write `impl From<LockError> for {Self}`, or with thiserror a variant `Lock(#[from] LockError)`",
+    label = "`{Self}` is not `From<LockError>`",
+    note = "for an error type of another crate, write `map_err = path` with the path of a `fn(LockError) -> {Self}`"
+)]
+pub trait LockFailure: Sized {
+    /// The error of the lock as one of this type.
+    fn of(error: LockError) -> Self;
+}
+
+#[diagnostic::do_not_recommend]
+impl<E: From<LockError>> LockFailure for E {
+    fn of(error: LockError) -> Self {
+        error.into()
     }
 }
 
@@ -135,32 +152,30 @@ impl<T> SkipOutcome for Option<T> {
     }
 }
 
-#[diagnostic::do_not_recommend]
-impl<E: From<LockError>> SkipOutcome for Result<(), E> {
+impl<E: LockFailure> SkipOutcome for Result<(), E> {
     fn skipped(_: LockError) -> Self {
         Ok(())
     }
 
     fn from_lock_error(error: LockError) -> Self {
-        Err(error.into())
+        Err(E::of(error))
     }
 
     fn after_loss(self, lost: LockError) -> Self {
-        self.and(Err(lost.into()))
+        self.and(Err(E::of(lost)))
     }
 }
 
-#[diagnostic::do_not_recommend]
-impl<T, E: From<LockError>> SkipOutcome for Result<Option<T>, E> {
+impl<T, E: LockFailure> SkipOutcome for Result<Option<T>, E> {
     fn skipped(_: LockError) -> Self {
         Ok(None)
     }
 
     fn from_lock_error(error: LockError) -> Self {
-        Err(error.into())
+        Err(E::of(error))
     }
 
     fn after_loss(self, lost: LockError) -> Self {
-        self.and(Err(lost.into()))
+        self.and(Err(E::of(lost)))
     }
 }

@@ -15,6 +15,9 @@ pub enum Outcome<R> {
     Refused(LockError),
 }
 
+/// Makes the caller's value of what came of the body.
+pub type Report<R> = fn(Outcome<R>) -> R;
+
 impl<R> Outcome<R> {
     pub(crate) fn new(ended: Ended, value: Option<R>) -> Self {
         match (ended, value) {
@@ -29,94 +32,71 @@ impl<R> Outcome<R> {
             }),
         }
     }
-}
 
-/// Makes the caller's value of what came of the body.
-pub trait Report<R> {
-    /// The caller's value.
-    fn report(self, outcome: Outcome<R>) -> R;
-}
-
-/// For return types that carry errors.
-pub struct Reported;
-
-impl<R: LockOutcome> Report<R> for Reported {
-    fn report(self, outcome: Outcome<R>) -> R {
-        match outcome {
+    /// For return types that carry errors.
+    pub(crate) fn reported(self) -> R
+    where
+        R: LockOutcome,
+    {
+        match self {
             Outcome::Done(value) => value,
             Outcome::Late(value, lost) => value.after_loss(lost.into()),
             Outcome::Refused(error) => R::from_lock_error(error),
         }
     }
-}
 
-/// For callers that are told nothing of a lock that somebody else holds.
-pub struct Skipped;
-
-impl Skipped {
-    /// Which errors the driver reports for an `R`.
-    pub(crate) fn errors<R: SkipOutcome>() -> Errors {
-        if R::CARRIES_ERRORS { Errors::Carried } else { Errors::Reported }
-    }
-
-    /// The same where the caller recovers from a loss.
-    pub(crate) fn errors_unless_late<R: SkipOutcome>() -> Errors {
-        if R::CARRIES_ERRORS { Errors::Carried } else { Errors::ReportedUnlessLate }
-    }
-}
-
-impl<R: SkipOutcome> Report<R> for Skipped {
-    fn report(self, outcome: Outcome<R>) -> R {
-        match outcome {
+    /// For callers that are told nothing of a lock that somebody else holds.
+    pub(crate) fn skipped(self) -> R
+    where
+        R: SkipOutcome,
+    {
+        match self {
             Outcome::Done(value) => value,
             Outcome::Late(value, lost) => value.after_loss(lost.into()),
             Outcome::Refused(error) if error.is_busy() => R::skipped(error),
             Outcome::Refused(error) => R::from_lock_error(error),
         }
     }
-}
 
-/// Has `recover` called with the loss and the value of a body that finished too late.
-pub struct Recovered<H, P> {
-    pub(crate) recover: H,
-    pub(crate) report: P,
-}
-
-impl<R, H: FnOnce(Lost, R) -> R, P: Report<R>> Report<R> for Recovered<H, P> {
-    fn report(self, outcome: Outcome<R>) -> R {
-        self.report.report(match outcome {
-            Outcome::Late(value, lost) => Outcome::Done((self.recover)(lost, value)),
+    /// Has `recover` called with the loss and the value of a body that finished too late.
+    pub(crate) fn recovered(self, recover: impl FnOnce(Lost, R) -> R) -> Self {
+        match self {
+            Outcome::Late(value, lost) => Outcome::Done(recover(lost, value)),
             outcome => outcome,
-        })
+        }
     }
 }
 
-/// For results whose errors a function makes of those of the lock.
-pub struct Mapped<M>(pub(crate) M);
-
-impl<T, E, M: FnOnce(LockError) -> E> Report<Result<T, E>> for Mapped<M> {
-    fn report(self, outcome: Outcome<Result<T, E>>) -> Result<T, E> {
-        match outcome {
+impl<T, E> Outcome<Result<T, E>> {
+    /// For results whose errors `map` makes of those of the lock.
+    pub(crate) fn mapped(self, map: impl FnOnce(LockError) -> E) -> Result<T, E> {
+        match self {
             Outcome::Done(value) => value,
-            Outcome::Late(value, lost) => value.and_then(|_| Err((self.0)(lost.into()))),
-            Outcome::Refused(error) => Err((self.0)(error)),
+            Outcome::Late(value, lost) => value.and_then(|_| Err(map(lost.into()))),
+            Outcome::Refused(error) => Err(map(error)),
+        }
+    }
+
+    /// The same for callers that are told nothing of a lock that somebody else holds.
+    pub(crate) fn mapped_or_skipped(self, map: impl FnOnce(LockError) -> E) -> Result<T, E>
+    where
+        Result<T, LockError>: SkipOutcome,
+    {
+        match self {
+            Outcome::Refused(error) if error.is_busy() => {
+                Result::<T, LockError>::skipped(error).map_err(map)
+            }
+            outcome => outcome.mapped(map),
         }
     }
 }
 
-/// The same for callers that are told nothing of a lock that somebody else holds.
-pub struct MappedOrSkipped<M>(pub(crate) M);
+/// Which errors the driver reports where a busy lock is skipped.
+pub(crate) fn errors_of<R: SkipOutcome>() -> Errors {
+    if R::CARRIES_ERRORS { Errors::Carried } else { Errors::Reported }
+}
 
-impl<T, E, M: FnOnce(LockError) -> E> Report<Result<T, E>> for MappedOrSkipped<M>
-where
-    Result<T, LockError>: SkipOutcome,
-{
-    fn report(self, outcome: Outcome<Result<T, E>>) -> Result<T, E> {
-        match outcome {
-            Outcome::Refused(error) if error.is_busy() => {
-                Result::<T, LockError>::skipped(error).map_err(self.0)
-            }
-            outcome => Mapped(self.0).report(outcome),
-        }
-    }
+/// The same where the caller recovers from a loss.
+pub(crate) fn errors_recovered_of<R: SkipOutcome>() -> Errors {
+    if R::CARRIES_ERRORS { Errors::Carried } else { Errors::ReportedUnlessLate }
 }

@@ -9,7 +9,7 @@ use crate::driver::{Driver, Errors, Start};
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::outcome::{LockOutcome, SkipOutcome};
-use crate::report::{Outcome, Report, Reported, Skipped};
+use crate::report::{Outcome, Report, errors_of};
 
 impl<F> Lock<F> {
     /// Runs `body` under the lock: acquires it, runs the body as [`LockGuard::run`] does, and
@@ -21,12 +21,12 @@ impl<F> Lock<F> {
     ///
     /// # Cancellation
     /// Dropping the future at any point drops the body and leaves no lock behind.
-    pub fn run<B>(self, body: B) -> Run<B, Reported>
+    pub fn run<B>(self, body: B) -> Run<B, Report<B::Output>>
     where
         B: Future,
         B::Output: LockOutcome,
     {
-        Run::new(Start::Lock(self.spec), Errors::Carried, body, Reported)
+        Run::new(Start::Lock(self.spec), Errors::Carried, body, Outcome::reported)
     }
 
     /// [`run`](Lock::run), but when somebody else holds the lock the body is left out and the
@@ -34,18 +34,18 @@ impl<F> Lock<F> {
     ///
     /// # Panics
     /// When the return type cannot carry an error, and there is no manager or no tokio runtime.
-    pub fn run_or_skip<B>(self, body: B) -> Run<B, Skipped>
+    pub fn run_or_skip<B>(self, body: B) -> Run<B, Report<B::Output>>
     where
         B: Future,
         B::Output: SkipOutcome,
     {
-        Run::new(Start::Lock(self.spec), Skipped::errors::<B::Output>(), body, Skipped)
+        Run::new(Start::Lock(self.spec), errors_of::<B::Output>(), body, Outcome::skipped)
     }
 
     /// [`run`](Lock::run) for a body that is not async, as
     /// [`LockGuard::run_blocking`] does it.
     pub fn run_blocking<R: LockOutcome>(self, body: impl FnOnce() -> R) -> R {
-        run_blocking(Start::Lock(self.spec), Errors::Carried, body, Reported)
+        run_blocking(Start::Lock(self.spec), Errors::Carried, body, Outcome::reported)
     }
 
     /// [`run_or_skip`](Lock::run_or_skip) for a body that is not async.
@@ -53,7 +53,7 @@ impl<F> Lock<F> {
     /// # Panics
     /// As [`run_or_skip`](Lock::run_or_skip).
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
-        run_blocking(Start::Lock(self.spec), Skipped::errors::<R>(), body, Skipped)
+        run_blocking(Start::Lock(self.spec), errors_of::<R>(), body, Outcome::skipped)
     }
 }
 
@@ -67,33 +67,33 @@ impl LockGuard {
     ///
     /// # Cancellation
     /// Dropping the future drops the body and then releases the lock in the background.
-    pub fn run<B>(self, body: B) -> Run<B, Reported>
+    pub fn run<B>(self, body: B) -> Run<B, Report<B::Output>>
     where
         B: Future,
         B::Output: LockOutcome,
     {
-        Run::new(Start::Guard(self), Errors::Carried, body, Reported)
+        Run::new(Start::Guard(self), Errors::Carried, body, Outcome::reported)
     }
 
     /// [`run`](LockGuard::run) for a body that is not async. It cannot be stopped: when the lock is
     /// lost, it finishes first.
     pub fn run_blocking<R: LockOutcome>(self, body: impl FnOnce() -> R) -> R {
-        run_blocking(Start::Guard(self), Errors::Carried, body, Reported)
+        run_blocking(Start::Guard(self), Errors::Carried, body, Outcome::reported)
     }
 
     /// [`run`](LockGuard::run) for the return types of `on_busy = skip`. Where they cannot carry an
     /// error, it is logged.
-    pub fn run_or_skip<B>(self, body: B) -> Run<B, Skipped>
+    pub fn run_or_skip<B>(self, body: B) -> Run<B, Report<B::Output>>
     where
         B: Future,
         B::Output: SkipOutcome,
     {
-        Run::new(Start::Guard(self), Skipped::errors::<B::Output>(), body, Skipped)
+        Run::new(Start::Guard(self), errors_of::<B::Output>(), body, Outcome::skipped)
     }
 
     /// [`run_or_skip`](LockGuard::run_or_skip) for a body that is not async.
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
-        run_blocking(Start::Guard(self), Skipped::errors::<R>(), body, Skipped)
+        run_blocking(Start::Guard(self), errors_of::<R>(), body, Outcome::skipped)
     }
 }
 
@@ -102,11 +102,11 @@ pub(crate) fn run_blocking<R>(
     start: Start,
     errors: Errors,
     body: impl FnOnce() -> R,
-    report: impl Report<R>,
+    report: impl FnOnce(Outcome<R>) -> R,
 ) -> R {
     let (mut body, mut value) = (Some(body), None);
     let ended = start.block_on(errors, &mut || value = body.take().map(|body| body()));
-    report.report(Outcome::new(ended, value))
+    report(Outcome::new(ended, value))
 }
 
 pin_project! {
@@ -117,46 +117,53 @@ pin_project! {
     ///
     /// Not a struct around an enum: the compiler bounds how deep types may be nested.
     #[project = RunProjection]
-    #[project_replace = RunReplaced]
     #[must_use = "futures do nothing unless polled"]
-    pub enum Run<B: Future, P> {
-        Body { #[pin] body: B, driver: Driver, report: P },
-        Release { value: Option<B::Output>, driver: Driver, report: P },
-        Ended,
+    pub enum Run<B: Future, X> {
+        Body { #[pin] body: B, driver: Driver, report: Option<X> },
+        Value { value: Option<B::Output>, driver: Driver, report: Option<X> },
     }
 }
 
-impl<B: Future, P: Report<B::Output>> Run<B, P> {
-    pub(crate) fn new(start: Start, errors: Errors, body: B, report: P) -> Self {
-        Run::Body { body, driver: start.driver(errors), report }
+impl<B: Future, X> Run<B, X> {
+    pub(crate) fn new(start: Start, errors: Errors, body: B, report: X) -> Self {
+        Run::Body { body, driver: start.driver(errors), report: Some(report) }
     }
 }
 
-impl<B: Future, P: Report<B::Output>> Future for Run<B, P> {
+impl<B: Future, X: FnOnce(Outcome<B::Output>) -> B::Output> Future for Run<B, X> {
     type Output = B::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<B::Output> {
-        if let RunProjection::Body { mut body, driver, .. } = self.as_mut().project() {
+        if let RunProjection::Body { mut body, driver, report } = self.as_mut().project() {
             let mut value = None;
             ready!(driver.poll_body(cx, &mut |cx| {
                 value = Some(ready!(body.as_mut().poll(cx)));
                 Poll::Ready(())
             }));
-            if let RunReplaced::Body { driver, report, .. } =
-                self.as_mut().project_replace(Run::Ended)
-            {
-                self.set(Run::Release { value, driver, report });
-            }
+            let (driver, report) = (driver.take(), report.take());
+            // Here the body is dropped.
+            self.set(Run::Value { value, driver, report });
         }
-        let RunProjection::Release { driver, .. } = self.as_mut().project() else {
-            return Poll::Pending;
-        };
-        let ended = ready!(driver.poll_release(cx));
-        match self.project_replace(Run::Ended) {
-            RunReplaced::Release { value, report, .. } => {
-                Poll::Ready(report.report(Outcome::new(ended, value)))
+        match self.project() {
+            RunProjection::Value { value, driver, report } => {
+                poll_release(driver, cx, value, report)
             }
-            _ => Poll::Pending,
+            RunProjection::Body { .. } => Poll::Pending,
         }
+    }
+}
+
+/// Releases the lock and reports. It does not depend on the body, so functions of one return type
+/// share it.
+fn poll_release<R, X: FnOnce(Outcome<R>) -> R>(
+    driver: &mut Driver,
+    cx: &mut Context<'_>,
+    value: &mut Option<R>,
+    report: &mut Option<X>,
+) -> Poll<R> {
+    let ended = ready!(driver.poll_release(cx));
+    match report.take() {
+        Some(report) => Poll::Ready(report(Outcome::new(ended, value.take()))),
+        None => Poll::Pending,
     }
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use humantime::format_duration;
 use proc_macro2::Ident;
 use syn::ext::IdentExt as _;
-use syn::{Error, Result};
+use syn::{Error, Result, Type};
 
 use crate::args::{Args, Fences};
+use crate::defer::says_nothing;
 use crate::duration::{TTL_DEFAULT, Time, Wait};
 use crate::item::Function;
 use crate::key::Key;
@@ -27,6 +28,7 @@ pub(crate) fn check(args: &Args, function: &Function) -> Result<()> {
     check_wait(args)?;
     check_on_lost(args, function)?;
     check_fences(args)?;
+    check_map_err(args, function)?;
     if let OnBusy::Defer(defer) = &args.on_busy {
         let is_one = matches!(args.key, Key::Template(_) | Key::Expr(_));
         defer.check(function, !is_one)?;
@@ -114,6 +116,25 @@ fn check_on_lost(args: &Args, function: &Function) -> Result<()> {
         return Err(Error::new(args.span_of("on_lost"), message));
     }
     Ok(())
+}
+
+/// Only a result has an error that can be made of one of ours.
+fn check_map_err(args: &Args, function: &Function) -> Result<()> {
+    if args.map_err.is_none() || !says_nothing(&function.output) {
+        return Ok(());
+    }
+    let message = match function.output {
+        Type::Path(ref path)
+            if path.path.segments.last().is_some_and(|last| last.ident == "Result") =>
+        {
+            return Ok(());
+        }
+        _ => {
+            "`map_err` makes the error of a `Result`, and this function does not return one: remove \
+              `map_err`, or return a `Result`"
+        }
+    };
+    Err(Error::new(args.span_of("map_err"), message))
 }
 
 /// One key has one fence, and several have one each.

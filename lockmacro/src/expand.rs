@@ -109,9 +109,9 @@ impl<'a> Printer<'a> {
             Some(OnLost::Recover(path)) => Some(self.recovering(path)),
             _ => None,
         };
-        let map_err = self.args.map_err.as_ref().map(|path| {
+        let map_err = self.map_err().map(|map| {
             let method = Ident::new("map_err", self.there("map_err"));
-            quote_spanned!(self.site=> .#method(#path))
+            quote_spanned!(self.site=> .#method(#map))
         });
         self.call(method, &quote_spanned!(self.site=> #lock #recovering #map_err), &self.body())
     }
@@ -124,6 +124,15 @@ impl<'a> Printer<'a> {
         let (runtime, output, module) = (&self.runtime, &self.function.output, self.module());
         let method = Ident::new("recovering", self.there("on_lost"));
         quote_spanned!(self.site=> .#method(#runtime::#module::recover::<#output>(#path)))
+    }
+
+    /// The path becomes a `fn(LockError) -> E` first, as in `recovering`.
+    ///
+    /// Output: `map::<Ret>(path)`
+    fn map_err(&self) -> Option<TokenStream> {
+        let (runtime, output, module) = (&self.runtime, &self.function.output, self.module());
+        let path = self.args.map_err.as_ref()?;
+        Some(quote_spanned!(self.site=> #runtime::#module::map::<#output>(#path)))
     }
 
     /// Output: `let lock = match lock.acquire().await { Ok(lock) => lock, Err(error) => return … };
@@ -169,13 +178,15 @@ impl<'a> Printer<'a> {
         };
         let failed = self.failure(&error);
         let run = self.run(&quote_spanned!(site=> __lock));
-        // What the first await gives is moved, or its room is kept beside that of the body.
-        let acquired = if self.is_async && busy.is_some() {
-            quote_spanned!(site=> { let __acquired = #acquired; __acquired })
+        // Moved out of its binding, or a second await would have its room beside that of the body.
+        let (first, acquired) = if self.is_async && busy.is_some() {
+            let first = quote_spanned!(site=> let __acquired = #acquired;);
+            (Some(first), quote_spanned!(site=> { __acquired }))
         } else {
-            acquired
+            (None, acquired)
         };
         Ok(quote_spanned! {site=>
+            #first
             let #held = match #acquired {
                 ::core::result::Result::Ok(__held) => __held,
                 #busy
@@ -188,7 +199,7 @@ impl<'a> Printer<'a> {
     /// Output: `LockOutcome::from_lock_error(error)`, or what it is where another policy is asked for
     fn failure(&self, error: &TokenStream) -> TokenStream {
         let (site, runtime) = (self.site, &self.runtime);
-        match (self.is_silent(), &self.args.map_err) {
+        match (self.is_silent(), self.map_err()) {
             (false, None) => {
                 quote_spanned!(site=> #runtime::LockOutcome::from_lock_error(#error))
             }
@@ -200,8 +211,8 @@ impl<'a> Printer<'a> {
                 let refused = quote_spanned!(site=> #runtime::SkipOutcome::refused(#name, #error));
                 match map {
                     None => refused,
-                    Some(path) => {
-                        quote_spanned!(site=> ::core::result::Result::map_err(#refused, #path))
+                    Some(map) => {
+                        quote_spanned!(site=> ::core::result::Result::map_err(#refused, #map))
                     }
                 }
             }
@@ -438,10 +449,13 @@ impl<'a> Printer<'a> {
             #moved
         };
         block.extend(statements);
+        // As the user's own tokens, so that the compiler names the variables in what it says.
         let there = self.function.body.span();
         let block = braces(block, there);
         if self.is_async {
-            quote_spanned!(there=> async move #block)
+            // In braces of ours, so that what is wrong with the return type is told there.
+            let body = quote_spanned!(there=> async move #block);
+            quote_spanned!(site=> { #body })
         } else {
             quote_spanned!(there=> move || #block)
         }

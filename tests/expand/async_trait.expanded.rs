@@ -21,7 +21,7 @@ impl Auditor for Orders {
                         .value(&id),
                 )
                 .ttl(::core::time::Duration::from_secs(30))
-                .name("audit")
+                .name(::core::concat!(::core::module_path!(), "::audit"))
                 .manager(&self.locks)
                 .run(async move {
                     if false {

@@ -5,7 +5,7 @@ async fn audit_order(id: u64) -> Result<Receipt, OrderError> {
                 .value(&id),
         )
         .ttl(::core::time::Duration::from_secs(300))
-        .name("audit_order")
+        .name(::core::concat!(::core::module_path!(), "::audit_order"))
         .run(async move {
             if false {
                 return ::lockmacro_runtime::__macro_v0_1_0::outcome::<

@@ -1,34 +1,37 @@
 pub async fn audit_order(id: u64, note: String) -> Result<Receipt, OrderError> {
-    match ::lockmacro_runtime::Lock::new(
-            ::lockmacro_runtime::LockKey::template("order:<id>")
-                .literal("order:")
-                .value(&id),
-        )
-        .ttl(::core::time::Duration::from_secs(300))
-        .name("audit_order")
-        .acquire()
-        .await
-    {
-        ::core::result::Result::Ok(lock) => {
-            lock.run(async move {
-                    if false {
-                        return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                            Result<Receipt, OrderError>,
-                        >();
-                    }
-                    audit(id, note).await
-                })
-                .await
-        }
-        ::core::result::Result::Err(busy) if busy.is_busy() => {
-            ::lockmacro_runtime::LockOutcome::from_lock_error(
-                audit_order::deferred().later(busy, (id, note)).await,
+    let __lock = match {
+        let __acquired = ::lockmacro_runtime::Lock::new(
+                ::lockmacro_runtime::LockKey::template("order:<id>")
+                    .literal("order:")
+                    .value(&id),
             )
+            .ttl(::core::time::Duration::from_secs(300))
+            .name(::core::concat!(::core::module_path!(), "::audit_order"))
+            .acquire()
+            .await;
+        __acquired
+    } {
+        ::core::result::Result::Ok(__held) => __held,
+        ::core::result::Result::Err(__error) if __error.is_busy() => {
+            return ::lockmacro_runtime::LockOutcome::from_lock_error(
+                audit_order::deferred().later(__error, (id, note)).await,
+            );
         }
-        ::core::result::Result::Err(error) => {
-            ::lockmacro_runtime::LockOutcome::from_lock_error(error)
+        ::core::result::Result::Err(__error) => {
+            return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
-    }
+    };
+    __lock
+        .run(async move {
+            if false {
+                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    Result<Receipt, OrderError>,
+                >();
+            }
+            let _ = &note;
+            audit(id, note).await
+        })
+        .await
 }
 /// The deferred calls of [`audit_order`](fn@audit_order), for a worker.
 #[allow(non_camel_case_types)]
@@ -37,7 +40,7 @@ impl audit_order {
     /// The deferred calls of [`audit_order`](fn@audit_order), for a worker.
     pub fn deferred() -> ::lockmacro_runtime::defer::DeferredFn<(u64, String)> {
         ::lockmacro_runtime::defer::DeferredFn::new(
-                ::core::concat!(::core::module_path!(), "::", "audit_order"),
+                ::core::concat!(::core::module_path!(), "::audit_order"),
                 (
                     ::lockmacro_runtime::defer::argument("id"),
                     ::lockmacro_runtime::defer::argument("note"),
@@ -48,33 +51,34 @@ impl audit_order {
     }
 }
 fn report(day: String) {
-    let lock = ::lockmacro_runtime::Lock::new(
+    let __lock = ::lockmacro_runtime::Lock::new(
             ::lockmacro_runtime::LockKey::template("report:<day>")
                 .literal("report:")
                 .value(&day),
         )
         .ttl(::core::time::Duration::from_secs(600))
-        .name("report")
+        .name("reports")
         .manager(&locks());
-    match lock.acquire_blocking() {
-        ::core::result::Result::Ok(lock) => {
-            lock.run_blocking_or_skip(move || {
-                if false {
-                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<()>();
-                }
-                print(day)
-            })
+    let __lock = match __lock.acquire_blocking() {
+        ::core::result::Result::Ok(__held) => __held,
+        ::core::result::Result::Err(__error) if __error.is_busy() => {
+            return ::lockmacro_runtime::SkipOutcome::refused(
+                "reports",
+                report::deferred().manager(&locks()).later_blocking(__error, (day,)),
+            );
         }
-        ::core::result::Result::Err(busy) if busy.is_busy() => {
-            ::lockmacro_runtime::SkipOutcome::refused(
-                "report",
-                report::deferred().manager(&locks()).later_blocking(busy, (day,)),
-            )
+        ::core::result::Result::Err(__error) => {
+            return ::lockmacro_runtime::SkipOutcome::refused("reports", __error);
         }
-        ::core::result::Result::Err(error) => {
-            ::lockmacro_runtime::SkipOutcome::refused("report", error)
-        }
-    }
+    };
+    __lock
+        .run_blocking_or_skip(move || {
+            if false {
+                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<()>();
+            }
+            let _ = &day;
+            print(day)
+        })
 }
 /// The deferred calls of [`report`](fn@report), for a worker.
 #[allow(non_camel_case_types)]

@@ -1,57 +1,68 @@
 async fn assign(id: u64, mut warehouse: String) -> Result<(), OrderError> {
-    match ::lockmacro_runtime::Lock::new(
-            ::lockmacro_runtime::LockKey::template("order:<id>")
-                .literal("order:")
-                .value(&id),
-        )
-        .ttl(::core::time::Duration::from_secs(300))
-        .name("assign")
-        .acquire()
+    let __lock = match {
+        let __acquired = ::lockmacro_runtime::Lock::new(
+                ::lockmacro_runtime::LockKey::template("order:<id>")
+                    .literal("order:")
+                    .value(&id),
+            )
+            .ttl(::core::time::Duration::from_secs(300))
+            .name(::core::concat!(::core::module_path!(), "::assign"))
+            .acquire()
+            .await;
+        __acquired
+    } {
+        ::core::result::Result::Ok(__held) => __held,
+        ::core::result::Result::Err(__error) if __error.is_busy() => {
+            return {
+                let __later: fn(u64, String) -> _ = queue::later;
+                __later(id, warehouse).await
+            };
+        }
+        ::core::result::Result::Err(__error) => {
+            return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
+        }
+    };
+    __lock
+        .run(async move {
+            if false {
+                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    Result<(), OrderError>,
+                >();
+            }
+            let _ = &warehouse;
+            warehouse.push('!');
+            store(id, warehouse).await
+        })
         .await
-    {
-        ::core::result::Result::Ok(lock) => {
-            lock.run(async move {
-                    if false {
-                        return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                            Result<(), OrderError>,
-                        >();
-                    }
-                    warehouse.push('!');
-                    store(id, warehouse).await
-                })
-                .await
-        }
-        ::core::result::Result::Err(busy) if busy.is_busy() => {
-            queue::later(id, warehouse).await
-        }
-        ::core::result::Result::Err(error) => {
-            ::lockmacro_runtime::LockOutcome::from_lock_error(error)
-        }
-    }
 }
 fn assign_now(id: u64) -> Result<(), OrderError> {
-    match ::lockmacro_runtime::Lock::new(
+    let __lock = match ::lockmacro_runtime::Lock::new(
             ::lockmacro_runtime::LockKey::template("order:<id>")
                 .literal("order:")
                 .value(&id),
         )
         .ttl(::core::time::Duration::from_secs(300))
-        .name("assign_now")
+        .name(::core::concat!(::core::module_path!(), "::assign_now"))
         .acquire_blocking()
     {
-        ::core::result::Result::Ok(lock) => {
-            lock.run_blocking(move || {
-                if false {
-                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                        Result<(), OrderError>,
-                    >();
-                }
-                store(id)
-            })
+        ::core::result::Result::Ok(__held) => __held,
+        ::core::result::Result::Err(__error) if __error.is_busy() => {
+            return {
+                let __later: fn(u64) -> Result<(), OrderError> = queue::later;
+                __later(id)
+            };
         }
-        ::core::result::Result::Err(busy) if busy.is_busy() => queue::later(id),
-        ::core::result::Result::Err(error) => {
-            ::lockmacro_runtime::LockOutcome::from_lock_error(error)
+        ::core::result::Result::Err(__error) => {
+            return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
-    }
+    };
+    __lock
+        .run_blocking(move || {
+            if false {
+                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    Result<(), OrderError>,
+                >();
+            }
+            store(id)
+        })
 }

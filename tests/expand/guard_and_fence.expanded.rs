@@ -1,29 +1,29 @@
 async fn audit(id: u64) -> Result<Receipt, OrderError> {
-    match ::lockmacro_runtime::Lock::new(
+    let (__lock, fence) = match ::lockmacro_runtime::Lock::new(
             ::lockmacro_runtime::LockKey::template("order:<id>")
                 .literal("order:")
                 .value(&id),
         )
         .ttl(::core::time::Duration::from_secs(300))
-        .name("audit")
+        .name(::core::concat!(::core::module_path!(), "::audit"))
         .acquire_fenced()
         .await
     {
-        ::core::result::Result::Ok((lock, fence)) => {
-            let lease = &lock.share();
-            lock.run(async move {
-                    if false {
-                        return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                            Result<Receipt, OrderError>,
-                        >();
-                    }
-                    let receipt = compute(id, lease).await?;
-                    store(id, receipt, fence).await
-                })
-                .await
+        ::core::result::Result::Ok(__held) => __held,
+        ::core::result::Result::Err(__error) => {
+            return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
-        ::core::result::Result::Err(error) => {
-            ::lockmacro_runtime::LockOutcome::from_lock_error(error)
-        }
-    }
+    };
+    let lease = &__lock.share();
+    __lock
+        .run(async move {
+            if false {
+                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    Result<Receipt, OrderError>,
+                >();
+            }
+            let receipt = compute(id, lease).await?;
+            store(id, receipt, fence).await
+        })
+        .await
 }

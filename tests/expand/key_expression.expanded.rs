@@ -1,13 +1,15 @@
 async fn audit(order: Shared<Order>) -> Result<Receipt, OrderError> {
-    let lock = ::lockmacro_runtime::Lock::new(order_key(&order.lock().unwrap()))
+    let __lock = ::lockmacro_runtime::Lock::new(order_key(&order.lock().unwrap()))
         .ttl(::core::time::Duration::from_secs(300))
-        .name("audit");
-    lock.run(async move {
+        .name(::core::concat!(::core::module_path!(), "::audit"));
+    __lock
+        .run(async move {
             if false {
                 return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
                     Result<Receipt, OrderError>,
                 >();
             }
+            let _ = &order;
             audit_now(order).await
         })
         .await

@@ -1,26 +1,27 @@
 async fn reserve(order: Order) -> Result<(), OrderError> {
-    let lock = ::lockmacro_runtime::Lock::many(
+    let __lock = ::lockmacro_runtime::Lock::many(
             order.lines.iter().map(|line| format!("stock:{}", line.sku)),
         )
         .ttl(::core::time::Duration::from_secs(30))
-        .name("reserve");
-    match lock.acquire_fenced().await {
-        ::core::result::Result::Ok((lock, fences)) => {
-            lock.run(async move {
-                    if false {
-                        return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                            Result<(), OrderError>,
-                        >();
-                    }
-                    for (line, fence) in order.lines.iter().zip(fences) {
-                        take(line, fence).await?;
-                    }
-                    Ok(())
-                })
-                .await
+        .name(::core::concat!(::core::module_path!(), "::reserve"));
+    let (__lock, fences) = match __lock.acquire_fenced().await {
+        ::core::result::Result::Ok(__held) => __held,
+        ::core::result::Result::Err(__error) => {
+            return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
-        ::core::result::Result::Err(error) => {
-            ::lockmacro_runtime::LockOutcome::from_lock_error(error)
-        }
-    }
+    };
+    __lock
+        .run(async move {
+            if false {
+                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    Result<(), OrderError>,
+                >();
+            }
+            let _ = &order;
+            for (line, fence) in order.lines.iter().zip(fences) {
+                take(line, fence).await?;
+            }
+            Ok(())
+        })
+        .await
 }

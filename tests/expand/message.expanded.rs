@@ -1,22 +1,33 @@
 async fn audit(id: &str, order: Order) -> Result<Receipt, OrderError> {
-    let lock = ::lockmacro_runtime::Lock::new(
+    let __lock = ::lockmacro_runtime::Lock::new(
             ::lockmacro_runtime::LockKey::template("order:<id.to_lowercase()>")
                 .literal("order:")
                 .value(&id.to_lowercase()),
         )
         .ttl(::core::time::Duration::from_secs(300))
-        .name("audit")
-        .message(
-            ::std::format!(
-                "order {{{}}} is being audited; <again>> in {} min", id, order.minutes
-            ),
-        );
-    lock.run(async move {
+        .name(::core::concat!(::core::module_path!(), "::audit"));
+    let __lock = match __lock.acquire().await {
+        ::core::result::Result::Ok(__held) => __held,
+        ::core::result::Result::Err(__error) => {
+            return ::lockmacro_runtime::LockOutcome::from_lock_error(
+                __error
+                    .with_message(
+                        ::core::format_args!(
+                            "order {{{}}} is being audited; <again>> in {} min", id,
+                            order.minutes
+                        ),
+                    ),
+            );
+        }
+    };
+    __lock
+        .run(async move {
             if false {
                 return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
                     Result<Receipt, OrderError>,
                 >();
             }
+            let _ = &order;
             order.audit(id).await
         })
         .await
@@ -24,7 +35,7 @@ async fn audit(id: &str, order: Order) -> Result<Receipt, OrderError> {
 async fn report() -> Result<(), OrderError> {
     ::lockmacro_runtime::Lock::new("report")
         .ttl(::core::time::Duration::from_secs(300))
-        .name("report")
+        .name(::core::concat!(::core::module_path!(), "::report"))
         .message("a report is being written {}")
         .run(async move {
             if false {

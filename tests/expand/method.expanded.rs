@@ -3,35 +3,38 @@ impl Orders {
     where
         T: Send,
     {
-        match erp::lock::Lock::new(
-                erp::lock::LockKey::template("<self.tenant>:order:<ids[0].sn>")
-                    .value(&self.tenant)
-                    .literal(":order:")
-                    .value(&ids[0].sn),
-            )
-            .ttl(self.lease)
-            .name("audit")
-            .manager(&self.locks)
-            .acquire()
+        let __lock = match {
+            let __acquired = erp::lock::Lock::new(
+                    erp::lock::LockKey::template("<self.tenant>:order:<ids[0].sn>")
+                        .value(&self.tenant)
+                        .literal(":order:")
+                        .value(&ids[0].sn),
+                )
+                .ttl(self.lease)
+                .name(::core::concat!(::core::module_path!(), "::audit"))
+                .manager(&self.locks)
+                .acquire()
+                .await;
+            __acquired
+        } {
+            ::core::result::Result::Ok(__held) => __held,
+            ::core::result::Result::Err(__error) if __error.is_busy() => {
+                return {
+                    let __later: fn(_, _) -> _ = Self::later;
+                    __later(self, ids).await
+                };
+            }
+            ::core::result::Result::Err(__error) => {
+                return erp::lock::LockOutcome::from_lock_error(__error);
+            }
+        };
+        __lock
+            .run(async move {
+                if false {
+                    return erp::lock::__macro_v0_1_0::outcome::<Result<_, Error>>();
+                }
+                self.run(ids).await
+            })
             .await
-        {
-            ::core::result::Result::Ok(lock) => {
-                lock.run(async move {
-                        if false {
-                            return erp::lock::__macro_v0_1_0::outcome::<
-                                Result<_, Error>,
-                            >();
-                        }
-                        self.run(ids).await
-                    })
-                    .await
-            }
-            ::core::result::Result::Err(busy) if busy.is_busy() => {
-                Self::later(self, ids).await
-            }
-            ::core::result::Result::Err(error) => {
-                erp::lock::LockOutcome::from_lock_error(error)
-            }
-        }
     }
 }

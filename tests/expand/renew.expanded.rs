@@ -9,7 +9,7 @@ async fn audit(id: u64) -> Result<Receipt, OrderError> {
         .max_hold(::core::time::Duration::from_secs(600))
         .min_hold(::core::time::Duration::from_millis(1500))
         .on_lost(::lockmacro_runtime::OnLost::Error)
-        .name("audit")
+        .name(::core::concat!(::core::module_path!(), "::audit"))
         .run(async move {
             if false {
                 return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
@@ -21,14 +21,15 @@ async fn audit(id: u64) -> Result<Receipt, OrderError> {
         .await
 }
 fn report(order: &Order) -> Option<Report> {
-    let lock = ::lockmacro_runtime::Lock::new("report")
+    let __lock = ::lockmacro_runtime::Lock::new("report")
         .max_hold(longest(order))
         .on_lost(::lockmacro_runtime::OnLost::Finish)
-        .name("report");
-    lock.run_blocking_or_skip(move || {
-        if false {
-            return ::lockmacro_runtime::__macro_v0_1_0::outcome::<Option<Report>>();
-        }
-        order.report()
-    })
+        .name(::core::concat!(::core::module_path!(), "::report"));
+    __lock
+        .run_blocking_or_skip(move || {
+            if false {
+                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<Option<Report>>();
+            }
+            order.report()
+        })
 }

@@ -1,5 +1,5 @@
 async fn transfer(from: u64, to: u64, cents: i64) -> Result<(), BankError> {
-    match ::lockmacro_runtime::Lock::many([
+    let (__lock, __fences) = match ::lockmacro_runtime::Lock::many([
             ::lockmacro_runtime::LockKey::template("account:<from>")
                 .literal("account:")
                 .value(&from),
@@ -9,30 +9,30 @@ async fn transfer(from: u64, to: u64, cents: i64) -> Result<(), BankError> {
         ])
         .ttl(::core::time::Duration::from_secs(10))
         .wait(::core::time::Duration::from_secs(5))
-        .name("transfer")
+        .name(::core::concat!(::core::module_path!(), "::transfer"))
         .acquire_fenced()
         .await
     {
-        ::core::result::Result::Ok((lock, fences)) => {
-            let [debit, credit] = [fences[0], fences[1]];
-            lock.run(async move {
-                    if false {
-                        return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                            Result<(), BankError>,
-                        >();
-                    }
-                    withdraw(from, cents, debit).await?;
-                    deposit(to, cents, credit).await
-                })
-                .await
+        ::core::result::Result::Ok(__held) => __held,
+        ::core::result::Result::Err(__error) => {
+            return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
-        ::core::result::Result::Err(error) => {
-            ::lockmacro_runtime::LockOutcome::from_lock_error(error)
-        }
-    }
+    };
+    let [debit, credit] = [__fences[0], __fences[1]];
+    __lock
+        .run(async move {
+            if false {
+                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    Result<(), BankError>,
+                >();
+            }
+            withdraw(from, cents, debit).await?;
+            deposit(to, cents, credit).await
+        })
+        .await
 }
 async fn close(id: u64, tenant: Tenant) -> Result<(), BankError> {
-    let lock = ::lockmacro_runtime::Lock::many([
+    let __lock = ::lockmacro_runtime::Lock::many([
             ::lockmacro_runtime::LockKey::from("bank"),
             ::lockmacro_runtime::LockKey::from(
                 ::lockmacro_runtime::LockKey::template("account:<id>")
@@ -42,20 +42,22 @@ async fn close(id: u64, tenant: Tenant) -> Result<(), BankError> {
             ::lockmacro_runtime::LockKey::from(tenant_key(&tenant)),
         ])
         .ttl(::core::time::Duration::from_secs(10))
-        .name("close");
-    lock.run(async move {
+        .name(::core::concat!(::core::module_path!(), "::close"));
+    __lock
+        .run(async move {
             if false {
                 return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
                     Result<(), BankError>,
                 >();
             }
+            let _ = &tenant;
             remove(id).await
         })
         .await
 }
 fn count() -> Result<u64, BankError> {
     ::lockmacro_runtime::Lock::many(["books", "till"])
-        .name("count")
+        .name(::core::concat!(::core::module_path!(), "::count"))
         .run_blocking(move || {
             if false {
                 return ::lockmacro_runtime::__macro_v0_1_0::outcome::<

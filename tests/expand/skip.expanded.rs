@@ -4,7 +4,7 @@ async fn nightly_report() {
     #![allow(clippy::unused_async)]
     ::lockmacro_runtime::Lock::new("nightly-report")
         .ttl(::core::time::Duration::from_secs(3600))
-        .name("nightly_report")
+        .name(::core::concat!(::core::module_path!(), "::nightly_report"))
         .run_or_skip(async move {
             if false {
                 return ::lockmacro_runtime::__macro_v0_1_0::outcome::<()>();
@@ -16,7 +16,7 @@ async fn nightly_report() {
 fn nightly_report_now() -> Option<Report> {
     ::lockmacro_runtime::Lock::new("nightly-report")
         .ttl(::core::time::Duration::from_secs(3600))
-        .name("nightly_report_now")
+        .name(::core::concat!(::core::module_path!(), "::nightly_report_now"))
         .run_blocking_or_skip(move || {
             if false {
                 return ::lockmacro_runtime::__macro_v0_1_0::outcome::<Option<Report>>();

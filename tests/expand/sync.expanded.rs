@@ -6,7 +6,7 @@ pub(crate) fn audit<'a>(order: &'a Order) -> Result<&'a str, OrderError> {
                 .literal("}:audit"),
         )
         .ttl(::core::time::Duration::from_millis(1500))
-        .name("audit")
+        .name(::core::concat!(::core::module_path!(), "::audit"))
         .run_blocking(move || {
             if false {
                 return ::lockmacro_runtime::__macro_v0_1_0::outcome::<

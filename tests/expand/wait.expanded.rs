@@ -6,7 +6,7 @@ async fn book(id: u64) -> Result<(), BookingError> {
         )
         .ttl(::core::time::Duration::from_secs(10))
         .wait(::core::time::Duration::from_millis(1500))
-        .name("book")
+        .name(::core::concat!(::core::module_path!(), "::book"))
         .run(async move {
             if false {
                 return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
@@ -20,7 +20,7 @@ async fn book(id: u64) -> Result<(), BookingError> {
 fn import() -> Result<Report, ImportError> {
     ::lockmacro_runtime::Lock::new("import")
         .wait_forever()
-        .name("import")
+        .name(::core::concat!(::core::module_path!(), "::import"))
         .run_blocking(move || {
             if false {
                 return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
@@ -31,24 +31,32 @@ fn import() -> Result<Report, ImportError> {
         })
 }
 async fn refresh(site: &Site) -> Result<Report, ImportError> {
-    let lock = ::lockmacro_runtime::Lock::new("import")
+    let __lock = ::lockmacro_runtime::Lock::new("import")
         .wait(patience(site))
-        .name("refresh");
-    match lock.acquire_fenced().await {
-        ::core::result::Result::Ok((lock, fence)) => {
-            lock.run(async move {
-                    if false {
-                        return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                            Result<Report, ImportError>,
-                        >();
-                    }
-                    site.refresh(fence).await
-                })
-                .await
+        .name(::core::concat!(::core::module_path!(), "::refresh"));
+    let (__lock, fence) = match {
+        let __acquired = __lock.acquire_fenced().await;
+        __acquired
+    } {
+        ::core::result::Result::Ok(__held) => __held,
+        ::core::result::Result::Err(__error) if __error.is_busy() => {
+            return {
+                let __later: fn(_) -> _ = tomorrow;
+                __later(site).await
+            };
         }
-        ::core::result::Result::Err(busy) if busy.is_busy() => tomorrow(site).await,
-        ::core::result::Result::Err(error) => {
-            ::lockmacro_runtime::LockOutcome::from_lock_error(error)
+        ::core::result::Result::Err(__error) => {
+            return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
-    }
+    };
+    __lock
+        .run(async move {
+            if false {
+                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    Result<Report, ImportError>,
+                >();
+            }
+            site.refresh(fence).await
+        })
+        .await
 }

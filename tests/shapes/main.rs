@@ -2,6 +2,7 @@
 #![deny(warnings, clippy::all)]
 
 mod blocking;
+mod errors;
 mod functions;
 mod guards;
 mod keys;

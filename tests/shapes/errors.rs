@@ -1,0 +1,113 @@
+//! Errors of the lock in the function's own words: `map_err`, and error types that convert.
+
+use std::io;
+use std::time::Duration;
+
+use lockmacro_runtime::{Lock, LockError, LockManager, Lost, distributed_lock};
+
+use crate::{held, probe};
+
+const KEY: &str = "disk:7";
+
+fn told(error: LockError) -> io::Error {
+    io::Error::other(error)
+}
+
+fn is_busy(error: &io::Error) -> bool {
+    error.get_ref().and_then(|error| error.downcast_ref()).is_some_and(LockError::is_busy)
+}
+
+#[distributed_lock(key = "disk:<id>", ttl = "30s", manager = locks, map_err = told)]
+async fn grow(locks: &LockManager, id: u64) -> io::Result<bool> {
+    if id == 0 {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Ok(held(locks, KEY).await)
+}
+
+#[tokio::test]
+async fn an_error_of_another_crate_is_made_by_a_function() {
+    let locks = LockManager::memory();
+    assert!(grow(&locks, 7).await.unwrap());
+    let guard = probe(&locks, KEY).acquire().await.unwrap();
+    assert!(is_busy(&grow(&locks, 7).await.unwrap_err()));
+    guard.release().await.unwrap();
+    assert_eq!(grow(&locks, 0).await.unwrap_err().kind(), io::ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn it_is_made_beside_every_other_policy() {
+    #[distributed_lock(key = "disk:7", manager = locks, on_busy = skip, map_err = io::Error::other)]
+    async fn skipped(locks: &LockManager) -> io::Result<Option<u64>> {
+        Ok(Some(1))
+    }
+    #[distributed_lock(key = "disk:7", manager = locks, map_err = told, guard = lock, fence = fence,
+        message = "disk <id> grows")]
+    async fn fenced(locks: &LockManager, id: u64) -> io::Result<u64> {
+        lock.check().map_err(told)?;
+        Ok(u64::from(fence).min(id))
+    }
+    async fn other(_: &LockManager) -> io::Result<u64> {
+        Ok(2)
+    }
+    #[distributed_lock(key = "disk:7", manager = locks, map_err = told, on_busy = fallback(other))]
+    async fn elsewhere(locks: &LockManager) -> io::Result<u64> {
+        Ok(1)
+    }
+    fn undone(_: Lost, value: io::Result<u64>) -> io::Result<u64> {
+        value
+    }
+    #[distributed_lock(key = "disk:7", manager = locks, map_err = told, on_lost = undone)]
+    fn undoing(locks: &LockManager) -> io::Result<u64> {
+        Ok(3)
+    }
+    let locks = LockManager::memory();
+    assert_eq!(skipped(&locks).await.unwrap(), Some(1));
+    assert_eq!(fenced(&locks, 7).await.unwrap(), 7);
+    assert_eq!(elsewhere(&locks).await.unwrap(), 1);
+    let sync = locks.clone();
+    assert_eq!(tokio::task::spawn_blocking(move || undoing(&sync)).await.unwrap().unwrap_err().kind(),
+        io::ErrorKind::Other);
+    let _guard = probe(&locks, KEY).acquire().await.unwrap();
+    assert_eq!(skipped(&locks).await.unwrap(), None);
+    let error = fenced(&locks, 7).await.unwrap_err();
+    assert!(is_busy(&error) && error.to_string().contains("disk 7 grows"), "{error}");
+    assert_eq!(elsewhere(&locks).await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_lost_lock_is_told_by_it_and_the_bodys_own_error_stays() {
+    #[distributed_lock(key = "disk:7", ttl = "60ms", manager = locks, map_err = told, on_lost = error)]
+    async fn late(locks: &LockManager, own: Option<io::ErrorKind>) -> io::Result<()> {
+        tokio::time::sleep(Duration::from_millis(80)).await;
+        own.map_or(Ok(()), |own| Err(own.into()))
+    }
+    let locks = LockManager::memory();
+    let error = late(&locks, None).await.unwrap_err();
+    let lost = error.get_ref().and_then(|error| error.downcast_ref());
+    assert!(matches!(lost, Some(LockError::Lost(_))), "{error}");
+    let own = late(&locks, Some(io::ErrorKind::NotFound)).await.unwrap_err();
+    assert_eq!(own.kind(), io::ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn the_name_is_the_functions_path_or_what_is_given() {
+    #[distributed_lock(key = "disk:7", manager = locks)]
+    async fn by_path(locks: &LockManager) -> Result<Option<String>, LockError> {
+        owner(locks).await
+    }
+    #[distributed_lock(key = "disk:7", manager = locks, name = "disks.grow")]
+    async fn by_name(locks: &LockManager) -> Result<Option<String>, LockError> {
+        owner(locks).await
+    }
+    async fn owner(locks: &LockManager) -> Result<Option<String>, LockError> {
+        let lock = Lock::new(KEY).manager(locks);
+        match tokio::spawn(lock.acquire()).await.unwrap() {
+            Err(LockError::Busy { owner, .. }) => Ok(owner),
+            other => panic!("it is held: {other:?}"),
+        }
+    }
+    let locks = LockManager::builder().label("shop").memory();
+    assert_eq!(by_path(&locks).await.unwrap().unwrap(), "shop:shapes::errors::by_path");
+    assert_eq!(by_name(&locks).await.unwrap().unwrap(), "shop:disks.grow");
+}
