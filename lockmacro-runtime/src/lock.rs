@@ -63,6 +63,24 @@ pub struct LockSpec {
 }
 
 impl LockSpec {
+    /// A lock of which only the keys are known. Never inlined: every annotated function calls it.
+    #[inline(never)]
+    fn new(key: LockKey, more: Box<[LockKey]>) -> Box<Self> {
+        Box::new(Self {
+            key,
+            more,
+            ttl: TTL_DEFAULT,
+            renewed: None,
+            max_hold: None,
+            min_hold: Duration::ZERO,
+            on_lost: OnLost::default(),
+            wait: None,
+            name: Cow::Borrowed(""),
+            message: None,
+            manager: None,
+        })
+    }
+
     /// All keys as they were given.
     pub(crate) fn keys(&self) -> Vec<LockKey> {
         iter::once(&self.key).chain(&self.more).cloned().collect()
@@ -100,20 +118,7 @@ impl Lock {
 
 impl<F> Lock<F> {
     pub(crate) fn on(key: LockKey, more: Box<[LockKey]>) -> Self {
-        let spec = LockSpec {
-            key,
-            more,
-            ttl: TTL_DEFAULT,
-            renewed: None,
-            max_hold: None,
-            min_hold: Duration::ZERO,
-            on_lost: OnLost::default(),
-            wait: None,
-            name: Cow::Borrowed(""),
-            message: None,
-            manager: None,
-        };
-        Self { spec: Box::new(spec), fences: PhantomData }
+        Self { spec: LockSpec::new(key, more), fences: PhantomData }
     }
 
     /// How long the lock may be held and no longer, 50 ms to 24 h in whole milliseconds; with

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
-use crate::driver::{Driver, Errors, Start};
+use crate::driver::{Driver, Ended, Errors, Start};
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::outcome::{LockOutcome, SkipOutcome};
@@ -106,6 +106,12 @@ pub(crate) fn run_blocking<R>(
 ) -> R {
     let (mut body, mut value) = (Some(body), None);
     let ended = start.block_on(errors, &mut || value = body.take().map(|body| body()));
+    conclude(ended, value, report)
+}
+
+/// Not inlined, as functions of one return type share it.
+#[inline(never)]
+fn conclude<R>(ended: Ended, value: Option<R>, report: impl FnOnce(Outcome<R>) -> R) -> R {
     report(Outcome::new(ended, value))
 }
 
@@ -163,7 +169,7 @@ fn poll_release<R, X: FnOnce(Outcome<R>) -> R>(
 ) -> Poll<R> {
     let ended = ready!(driver.poll_release(cx));
     match report.take() {
-        Some(report) => Poll::Ready(report(Outcome::new(ended, value.take()))),
+        Some(report) => Poll::Ready(conclude(ended, value.take(), report)),
         None => Poll::Pending,
     }
 }

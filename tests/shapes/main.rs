@@ -1,6 +1,7 @@
 //! Every shape of function under the attribute: its body runs, and holds the lock while it does.
 #![deny(warnings, clippy::all)]
 
+mod arguments;
 mod blocking;
 mod errors;
 mod functions;

@@ -1,0 +1,231 @@
+//! The function's arguments, and what the expansion names beside them.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use lockmacro_runtime::{LockError, LockManager, distributed_lock};
+
+use crate::{held_blocking, probe};
+
+const KEY: &str = "order:7";
+
+/// What was seen when values were dropped: whether the lock was held then.
+type Seen = Arc<Mutex<Vec<bool>>>;
+
+/// A value that looks at the lock when it is dropped.
+struct Witness {
+    locks: LockManager,
+    seen: Seen,
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.seen.lock().unwrap().push(held_blocking(&self.locks, KEY));
+    }
+}
+
+/// Two values, of which a body may use one.
+struct Order {
+    used: Witness,
+    _unused: Witness,
+}
+
+fn witnesses() -> (LockManager, Seen, impl Fn() -> Witness) {
+    let (locks, seen) = (LockManager::memory(), Seen::default());
+    let (of, by) = (locks.clone(), Arc::clone(&seen));
+    (locks, seen, move || Witness { locks: of.clone(), seen: Arc::clone(&by) })
+}
+
+/// Asserts that so many values were dropped, each of them under the lock.
+fn assert_seen(seen: &Seen, count: usize) {
+    assert_eq!(*seen.lock().unwrap(), vec![true; count]);
+}
+
+#[tokio::test]
+async fn all_of_them_are_dropped_before_the_release() {
+    #[distributed_lock(key = "order:7", ttl = "30s", manager = locks)]
+    async fn audit(
+        locks: &LockManager,
+        order: Order,
+        (first, second): (Witness, Witness),
+        mut changed: Option<Witness>,
+        _ignored: Witness,
+    ) -> Result<usize, LockError> {
+        changed.take();
+        let seen = order.used.seen.lock().unwrap().len();
+        drop(first);
+        let _ = &second;
+        Ok(seen)
+    }
+    let (locks, seen, witness) = witnesses();
+    let order = Order { used: witness(), _unused: witness() };
+    let ended = audit(&locks, order, (witness(), witness()), Some(witness()), witness()).await;
+    assert_eq!(ended.unwrap(), 1, "the one that was taken out is dropped at once");
+    assert_seen(&seen, 6);
+}
+
+impl Order {
+    #[distributed_lock(key = "order:7", ttl = "30s", manager = locks)]
+    fn audit(self, locks: &LockManager, _ignored: Witness) -> Result<usize, LockError> {
+        Ok(self.used.seen.lock().unwrap().len())
+    }
+
+    #[distributed_lock(key = "order:7", ttl = "30s", manager = locks, guard = lock)]
+    async fn assign(self, locks: &LockManager, note: Witness) -> Result<usize, LockError> {
+        lock.check()?;
+        let Witness { seen, .. } = &note;
+        Ok(seen.lock().unwrap().len())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_of_them_are_dropped_before_the_release_in_sync_functions_and_methods() {
+    let (locks, seen, witness) = witnesses();
+    let order = || Order { used: witness(), _unused: witness() };
+    let (of, by) = ((order(), witness()), locks.clone());
+    let audited = tokio::task::spawn_blocking(move || of.0.audit(&by, of.1)).await.unwrap();
+    assert_eq!(audited.unwrap(), 0);
+    assert_seen(&seen, 3);
+    assert_eq!(order().assign(&locks, witness()).await.unwrap(), 3);
+    assert_seen(&seen, 6);
+}
+
+mod names_of_ours {
+    #![allow(non_upper_case_globals, non_camel_case_types, dead_code)]
+
+    use lockmacro_runtime::{Fence, LockError, LockGuard, LockManager, distributed_lock};
+
+    // A pattern of any of these names would be compared with it.
+    pub(super) const error: u8 = 0;
+    pub(super) const busy: u8 = 1;
+    pub(super) static fences: u8 = 2;
+    pub(super) struct lock;
+    pub(super) struct held;
+    pub(super) const acquired: u8 = 3;
+    pub(super) const manager: u8 = 4;
+    pub(super) const later: u8 = 5;
+    pub(super) const value: u8 = 6;
+    pub(super) const lost: u8 = 7;
+
+    async fn instead(_: &LockManager, _: String) -> Result<u64, LockError> {
+        Ok(9)
+    }
+
+    #[distributed_lock(key = ["order:<id>", "stock"], manager = { locks }, guard = my_guard,
+        fence = [one, two], on_busy = fallback(instead))]
+    pub(super) async fn audit(locks: &LockManager, id: String) -> Result<u64, LockError> {
+        let _: (&LockGuard, Fence, Fence) = (my_guard, one, two);
+        Ok(id.len() as u64 + u64::from(error))
+    }
+}
+
+#[tokio::test]
+async fn constants_and_structs_may_have_any_name() {
+    let locks = LockManager::memory();
+    assert_eq!(names_of_ours::audit(&locks, "7".to_owned()).await.unwrap(), 1);
+    let _guard = probe(&locks, "stock").acquire().await.unwrap();
+    assert_eq!(names_of_ours::audit(&locks, "7".to_owned()).await.unwrap(), 9);
+}
+
+#[tokio::test]
+async fn branches_and_failures_may_give_the_manager() {
+    struct Shops {
+        eu: LockManager,
+        us: LockManager,
+    }
+    impl Shops {
+        fn of(&self, id: u64) -> Result<&LockManager, LockError> {
+            if id > 9 { Err(LockError::NotInstalled) } else { Ok(&self.eu) }
+        }
+
+        #[distributed_lock(key = "order:7", manager = self.of(id)?)]
+        async fn audit(&self, id: u64) -> Result<(), LockError> {
+            Ok(())
+        }
+
+        #[distributed_lock(key = "order:7", manager = if id > 9 { &self.us } else { &self.eu })]
+        async fn assign(&self, id: u64) -> Result<(), LockError> {
+            Ok(())
+        }
+
+        #[distributed_lock(key = "order:7", manager = match id { 7 => &self.eu, _ => &self.us })]
+        fn book(&self, id: u64) -> Result<(), LockError> {
+            Ok(())
+        }
+    }
+    let shops = Shops { eu: LockManager::memory(), us: LockManager::memory() };
+    let _guard = probe(&shops.eu, KEY).acquire().await.unwrap();
+    assert!(shops.audit(7).await.unwrap_err().is_busy());
+    assert_eq!(shops.audit(10).await, Err(LockError::NotInstalled));
+    assert!(shops.assign(7).await.unwrap_err().is_busy());
+    shops.assign(10).await.unwrap();
+    let book = |id| std::thread::scope(|scope| scope.spawn(|| shops.book(id)).join().unwrap());
+    assert!(book(7).unwrap_err().is_busy());
+    book(10).unwrap();
+}
+
+#[tokio::test]
+async fn a_message_is_written_for_a_busy_lock_and_not_before() {
+    struct Told<'a>(&'a AtomicUsize);
+    impl fmt::Display for Told<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            f.write_str("seven")
+        }
+    }
+    #[distributed_lock(key = "order:7", manager = locks, message = "order <order> is audited")]
+    async fn audit(locks: &LockManager, order: Told<'_>) -> Result<(), LockError> {
+        let _ = order;
+        Ok(())
+    }
+    let (locks, times) = (LockManager::memory(), AtomicUsize::new(0));
+    audit(&locks, Told(&times)).await.unwrap();
+    assert_eq!(times.load(Ordering::Relaxed), 0);
+    let _guard = probe(&locks, KEY).acquire().await.unwrap();
+    let busy = audit(&locks, Told(&times)).await.unwrap_err().to_string();
+    assert!(busy.contains("order seven is audited"), "{busy}");
+    assert_eq!(times.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_silent_function_without_a_manager_panics_and_its_body_does_not_run() {
+    static RAN: AtomicBool = AtomicBool::new(false);
+    #[distributed_lock(key = "order:7", on_busy = skip)]
+    async fn tidy() {
+        RAN.store(true, Ordering::Relaxed);
+    }
+    #[distributed_lock(key = "order:7", on_busy = skip, guard = _lock)]
+    async fn tidy_guarded() -> Option<()> {
+        RAN.store(true, Ordering::Relaxed);
+        None
+    }
+    #[distributed_lock(key = "order:7", on_busy = skip)]
+    fn tidy_sync() {
+        RAN.store(true, Ordering::Relaxed);
+    }
+    let panics = [
+        tokio::spawn(tidy()).await.unwrap_err().into_panic(),
+        tokio::spawn(tidy_guarded()).await.unwrap_err().into_panic(),
+        std::thread::spawn(tidy_sync).join().unwrap_err(),
+    ];
+    for panic in panics {
+        let text = panic.downcast_ref::<String>().unwrap();
+        assert!(text.contains("arguments::") && text.contains("`LockManager::install`"), "{text}");
+    }
+    assert!(!RAN.load(Ordering::Relaxed));
+}
+
+#[test]
+fn a_silent_function_without_a_runtime_panics_and_its_body_does_not_run() {
+    static RAN: AtomicBool = AtomicBool::new(false);
+    #[distributed_lock(key = "order:7", on_busy = skip, manager = locks)]
+    async fn tidy(locks: LockManager) {
+        RAN.store(true, Ordering::Relaxed);
+    }
+    let outside = || futures::executor::block_on(tidy(LockManager::memory()));
+    let panic = std::thread::spawn(outside).join().unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert!(text.contains("tokio runtime"), "{text}");
+    assert!(!RAN.load(Ordering::Relaxed));
+}
