@@ -92,6 +92,7 @@ mod census;
 mod clearing;
 mod clock;
 mod closing;
+mod constant;
 #[cfg(feature = "defer")]
 pub mod defer;
 mod error;
@@ -136,6 +137,8 @@ pub use recovering::Recovering;
 /// it, so that a macro and a runtime of different versions do not compile together.
 #[doc(hidden)]
 pub mod __macro_v0_1_0 {
+    pub use crate::constant::constant_key;
+
     /// Gives a body the return type of its function, in a branch that is never taken: so a type
     /// error is told where the body has it, and `Ok(Box::new(x))` becomes a box of a trait.
     pub fn outcome<R>() -> R {

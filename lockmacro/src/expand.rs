@@ -24,9 +24,8 @@ pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 fn expand(args: TokenStream, item: TokenStream) -> Result<TokenStream> {
-    let function: Function = syn::parse2(item)?;
-    let args: Args = syn::parse2(args)?;
-    check::check(&args, &function)?;
+    let mut args: Args = syn::parse2(args)?;
+    let function = check::check(&mut args, syn::parse2(item))?;
     let printer = Printer::new(&args, &function);
     let (locked, beside) = (printer.locked()?, printer.beside()?);
     let mut tokens = function.with_body(locked);
@@ -258,8 +257,33 @@ impl<'a> Printer<'a> {
     fn key(&self, key: &Key) -> TokenStream {
         match key {
             Key::Template(template) => self.template(template),
+            Key::Branches(branches) => {
+                let one = |one: &Key| {
+                    let (runtime, key) = (&self.runtime, self.key(one));
+                    quote_spanned!(self.site=> #runtime::LockKey::from(#key))
+                };
+                branches.print(one).into_token_stream()
+            }
+            Key::Expr(expr) if key.is_constant(&self.function.template_names()) => {
+                self.constant(expr)
+            }
             other => other.expr().to_token_stream(),
         }
+    }
+
+    /// A constant is told of when it has placeholders, which its text cannot fill in.
+    ///
+    /// Output: `constant_key(ORDER_KEY, &["id"])`
+    fn constant(&self, constant: &Expr) -> TokenStream {
+        let names = self.function.template_names();
+        if names.is_empty() {
+            return constant.to_token_stream();
+        }
+        let site = constant.span().resolved_at(self.site);
+        let runtime = respan(self.runtime.to_token_stream(), site);
+        let module = Ident::new(&version_module(), site);
+        let names = names.iter().map(|name| name.unraw().to_string());
+        quote_spanned!(site=> #runtime::#module::constant_key(#constant, &[#(#names),*]))
     }
 
     /// Output: `.ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold).wait(wait).on_lost(policy)`

@@ -7,6 +7,7 @@ mod guards;
 mod keys;
 mod leases;
 mod losses;
+mod macros;
 mod methods;
 mod outcomes;
 mod waits;
