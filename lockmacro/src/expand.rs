@@ -19,7 +19,8 @@ use crate::template::{Part, Template, respan};
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
     expand(args, item.clone()).unwrap_or_else(|error| {
         let error = error.into_compile_error();
-        quote!(#item #error)
+        // An argument that only the attribute uses is no second mistake.
+        quote!(#[allow(unused_variables)] #item #error)
     })
 }
 

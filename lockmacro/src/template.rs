@@ -329,16 +329,20 @@ fn roots(expr: &Expr) -> Option<Vec<Ident>> {
         Expr::Index(index) => roots(&index.expr),
         Expr::MethodCall(call) => roots(&call.receiver),
         Expr::Call(call) if matches!(&*call.func, Expr::Path(_)) => {
-            let argument = |argument: &Expr| match argument {
-                Expr::Lit(_) => Some(Vec::new()),
-                Expr::Reference(reference) => roots(&reference.expr),
-                other => roots(other),
-            };
-            let roots: Vec<_> = call.args.iter().map(argument).collect::<Option<_>>()?;
+            let roots: Vec<_> = call.args.iter().map(argument_roots).collect::<Option<_>>()?;
             // Of nothing that differs between calls a call makes nothing of use.
             Some(roots.concat()).filter(|roots| !roots.is_empty())
         }
         _ => None,
+    }
+}
+
+/// The names that an argument of a call starts at.
+fn argument_roots(argument: &Expr) -> Option<Vec<Ident>> {
+    match argument {
+        Expr::Lit(_) => Some(Vec::new()),
+        Expr::Reference(reference) => argument_roots(&reference.expr),
+        other => roots(other),
     }
 }
 
