@@ -24,12 +24,16 @@ mod item;
 mod key;
 #[path = "../lockmacro/src/literal.rs"]
 mod literal;
+#[path = "../lockmacro/src/misplaced.rs"]
+mod misplaced;
 #[path = "../lockmacro/src/path.rs"]
 mod path;
 #[path = "../lockmacro/src/policy.rs"]
 mod policy;
 #[path = "../lockmacro/src/returns.rs"]
 mod returns;
+#[path = "../lockmacro/src/runtime.rs"]
+mod runtime;
 #[path = "../lockmacro/src/template.rs"]
 mod template;
 #[path = "../lockmacro/src/text.rs"]

@@ -138,6 +138,19 @@ pub use recovering::Recovering;
 #[doc(hidden)]
 pub mod __macro_v0_1_0 {
     pub use crate::constant::constant_key;
+    // For `crate = path`: a path of something else is told once then, and where it was written.
+    pub use crate::*;
+
+    /// Fails to build: the attribute stands on an expression, which it cannot lock. Compilers
+    /// without attributes there say so themselves, before this is built.
+    pub fn misplaced<T>() {
+        struct Misplaced<T>(T);
+        impl<T> Misplaced<T> {
+            const REFUSED: () =
+                panic!("`#[distributed_lock]` goes on a function: move this into one");
+        }
+        Misplaced::<T>::REFUSED
+    }
 
     /// Gives a body the return type of its function, in a branch that is never taken: so a type
     /// error is told where the body has it, and `Ok(Box::new(x))` becomes a box of a trait.

@@ -11,6 +11,7 @@ use crate::faults::Faults;
 use crate::key::Key;
 use crate::path::ungroup;
 use crate::policy::{self, OnBusy, OnLost};
+use crate::runtime;
 use crate::template::Template;
 use crate::words;
 
@@ -168,11 +169,14 @@ impl Args {
     /// `= expr`
     fn value(&mut self, input: ParseStream, name: &Ident) -> Result<Expr> {
         equals(input, name)?;
-        let mut value = input.parse().inspect_err(|_| {
-            // A comma may be a part of it.
+        // On a fork, as tokens that are left in brackets would be an error of their own.
+        if let Err(error) = input.fork().parse::<Expr>() {
+            // A comma may be a part of the value.
             self.faulty = Faulty::All;
             while input.parse::<TokenTree>().is_ok() {}
-        })?;
+            return Err(error);
+        }
+        let mut value = input.parse()?;
         ungroup(&mut value);
         Ok(value)
     }
@@ -324,17 +328,22 @@ fn parse_fences(input: ParseStream, name: &Ident) -> Result<Fences> {
         return parse_binding(input, name).map(Fences::Name);
     }
     equals(input, name)?;
-    let start = input.span();
-    let names;
-    bracketed!(names in input);
-    match Punctuated::<Ident, Token![,]>::parse_terminated(&names) {
-        Ok(names) => Ok(Fences::Each(names.into_iter().collect())),
+    let (start, ahead) = (input.span(), input.fork());
+    match fence_names(&ahead) {
+        Ok(_) => fence_names(input).map(Fences::Each),
         Err(_) => Err(Error::new(
             start,
             "`fence` gives names to use in the body: write one for each key, as in \
              `fence = [debit, credit]`",
         )),
     }
+}
+
+/// `[name, name]`
+fn fence_names(input: ParseStream) -> Result<Vec<Ident>> {
+    let names;
+    bracketed!(names in input);
+    Ok(Punctuated::<Ident, Token![,]>::parse_terminated(&names)?.into_iter().collect())
 }
 
 fn parse_message(value: Expr) -> Result<Template> {
@@ -377,7 +386,7 @@ fn parse_runtime(value: Expr) -> Result<Path> {
                 return Err(Error::new_spanned(path, message));
             }
             if path.path.segments.iter().all(is_plain) {
-                return Ok(path.path);
+                return Ok(runtime::of_this_version(path.path));
             }
             runtime_expected(&path)
         }

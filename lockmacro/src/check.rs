@@ -73,7 +73,7 @@ fn check_calls(args: &Args, function: &Function) -> Result<()> {
                 "`{policy}` passes all arguments on, and this one is not always there: put the `cfg` \
                  on two functions, one with the argument and one without"
             );
-            return Err(Error::new(cfg.span(), message));
+            return Err(Error::new(cfg.path().span(), message));
         }
     }
     Ok(())

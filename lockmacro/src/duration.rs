@@ -97,7 +97,6 @@ pub(crate) fn time(name: impl Display, value: Expr) -> Result<Time> {
 
 /// Reads a duration that stands in the place of the `{}` of `form`.
 pub(crate) fn written(form: &str, value: Expr) -> Result<Time> {
-    let span = value.span();
     let (is_negative, literal) = match &value {
         Expr::Lit(ExprLit { lit, .. }) => (false, lit),
         Expr::Unary(unary) if matches!(unary.op, UnOp::Neg(_)) => match &*unary.expr {
@@ -116,7 +115,7 @@ pub(crate) fn written(form: &str, value: Expr) -> Result<Time> {
             let message = format!(
                 "this is no duration: write `{write}`, or an expression of type `Duration`"
             );
-            return Err(Error::new(span, message));
+            return Err(Error::new_spanned(value, message));
         }
     };
     let read = parse(form, if is_negative { format!("-{text}") } else { text.clone() });
@@ -128,7 +127,7 @@ pub(crate) fn written(form: &str, value: Expr) -> Result<Time> {
         }
         Err(message) => message,
     };
-    Err(Error::new(span, message))
+    Err(Error::new_spanned(value, message))
 }
 
 /// Reads a text of whole milliseconds, more than none.

@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
-use syn::{Expr, ExprPath, ExprReference, Path, Result, Token, parse_quote_spanned};
+use syn::{Expr, ExprPath, ExprReference, Path, Result, Token};
 
 use crate::args::{Args, Fences};
 use crate::check;
@@ -12,12 +12,17 @@ use crate::defer::says_nothing;
 use crate::duration::{Time, Wait};
 use crate::item::{Function, braces};
 use crate::key::Key;
+use crate::misplaced;
 use crate::policy::{OnBusy, OnLost};
+use crate::runtime;
 use crate::template::{Part, Template, respan};
 
 /// The attribute: the function under its lock, or as it was and one error.
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
     expand(args, item.clone()).unwrap_or_else(|error| {
+        if let Some(item) = misplaced::as_it_was(&item) {
+            return item;
+        }
         let error = error.into_compile_error();
         // An argument that only the attribute uses is no second mistake.
         quote!(#[allow(unused_variables)] #item #error)
@@ -47,8 +52,7 @@ struct Printer<'a> {
 impl<'a> Printer<'a> {
     fn new(args: &'a Args, function: &'a Function) -> Self {
         let site = function.output_span.resolved_at(Span::mixed_site());
-        let default = || parse_quote_spanned!(site=> ::lockmacro_runtime);
-        let runtime = args.runtime.clone().unwrap_or_else(default);
+        let runtime = args.runtime.clone().unwrap_or_else(|| runtime::path(site));
         let is_async = function.is_async();
         Self { args, function, is_async, runtime, site }
     }
@@ -272,6 +276,15 @@ impl<'a> Printer<'a> {
         }
     }
 
+    /// Output: `::lockmacro_runtime::__macro_v0_1_0`
+    fn module(&self, site: Span) -> TokenStream {
+        let (runtime, module) = (&self.runtime, runtime::module(site));
+        match self.args.runtime {
+            Some(_) => runtime.to_token_stream(),
+            None => quote_spanned!(site=> #runtime::#module),
+        }
+    }
+
     /// A constant is told of when it has placeholders, which its text cannot fill in.
     ///
     /// Output: `constant_key(ORDER_KEY, &["id"])`
@@ -281,10 +294,9 @@ impl<'a> Printer<'a> {
             return constant.to_token_stream();
         }
         let site = constant.span().resolved_at(self.site);
-        let runtime = respan(self.runtime.to_token_stream(), site);
-        let module = Ident::new(&version_module(), site);
+        let module = respan(self.module(site), site);
         let names = names.iter().map(|name| name.unraw().to_string());
-        quote_spanned!(site=> #runtime::#module::constant_key(#constant, &[#(#names),*]))
+        quote_spanned!(site=> #module::constant_key(#constant, &[#(#names),*]))
     }
 
     /// Output: `.ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold).wait(wait).on_lost(policy)`
@@ -373,12 +385,12 @@ impl<'a> Printer<'a> {
     /// The return that is never taken tells the compiler what the body returns, so that a type
     /// error points into the body and `Ok(Box::new(x))` becomes a `Result<Box<dyn Trait>, E>`.
     fn body(&self) -> TokenStream {
-        let (site, runtime, output) = (self.site, &self.runtime, &self.function.output);
-        let module = Ident::new(&version_module(), site);
+        let (site, output) = (self.site, &self.function.output);
+        let module = self.module(site);
         let statements = self.function.body.stream();
         let mut block = quote_spanned! {site=>
             if false {
-                return #runtime::#module::outcome::<#output>();
+                return #module::outcome::<#output>();
             }
         };
         block.extend(statements);
@@ -389,11 +401,6 @@ impl<'a> Printer<'a> {
             quote_spanned!(site=> move || #block)
         }
     }
-}
-
-/// The runtime's module for this version of the macro: another version has no such module.
-fn version_module() -> String {
-    format!("__macro_v{}", env!("CARGO_PKG_VERSION").replace(['.', '-', '+'], "_"))
 }
 
 /// `&expr`, also where the user has written the `&`.

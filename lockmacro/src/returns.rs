@@ -42,8 +42,8 @@ pub(crate) fn check(output: &Type) -> Result<()> {
                 let ident = segment.ident.to_string();
                 if ["JoinHandle", "JoinSet", "AbortHandle"].contains(&ident.as_str()) {
                     let message = format!(
-                        "the task of this `{ident}` goes on without the lock: await it in the body and \
-                         return what it gives, or lock the function that runs in the task"
+                        "the task of this `{ident}` goes on without the lock: await the task in the body \
+                         and return what it gives, or lock the function that runs in the task"
                     );
                     self.0.get_or_insert(Error::new(segment.span(), message));
                 }

@@ -142,7 +142,7 @@ fn text_for_an_argument_inside_of_an_expression_is_refused() {
     ] {
         let error = key(text.clone()).unwrap_err();
         assert!(
-            error.contains("placeholders are filled in where a string alone is the key"),
+            error.contains("is text in an expression, where placeholders are not filled in"),
             "{text}: {error}"
         );
     }

@@ -3,8 +3,10 @@ impl Orders {
     where
         T: Send,
     {
-        match erp::lock::Lock::new(
-                erp::lock::LockKey::template("<self.tenant>:order:<ids[0].sn>")
+        match erp::lock::__macro_v0_1_0::Lock::new(
+                erp::lock::__macro_v0_1_0::LockKey::template(
+                        "<self.tenant>:order:<ids[0].sn>",
+                    )
                     .value(&self.tenant)
                     .literal(":order:")
                     .value(&ids[0].sn),
@@ -30,7 +32,7 @@ impl Orders {
                 Self::later(self, ids).await
             }
             ::core::result::Result::Err(error) => {
-                erp::lock::LockOutcome::from_lock_error(error)
+                erp::lock::__macro_v0_1_0::LockOutcome::from_lock_error(error)
             }
         }
     }
