@@ -9,6 +9,7 @@ mod leases;
 mod losses;
 mod macros;
 mod methods;
+mod others;
 mod outcomes;
 mod waits;
 
