@@ -61,8 +61,9 @@
 //!
 //! Locks tell what they do by `tracing`: a span `lock` around every body, and the events `lock
 //! acquired` (DEBUG), `lock refused` (DEBUG when busy, else WARN), `lock renewed` (TRACE), `lock lost`, `lock was taken away before
-//! its release`, `lock is still being released` (WARN), and `lock failed in a function that cannot
-//! return an error` (ERROR). With the feature `metrics` they are counted:
+//! its release`, `lock is still being released` (WARN), `this key is a constant` (WARN, once for a
+//! constant with placeholders), and `lock failed in a function that cannot return an error`
+//! (ERROR). With the feature `metrics` they are counted:
 //!
 //! | metric | kind | labels besides `name` and `template` |
 //! |---|---|---|

@@ -62,7 +62,7 @@ pub(crate) struct Args {
 /// Of which arguments more cannot be said than what is wrong with them.
 enum Faulty {
     Some(Vec<String>),
-    /// A value ended nobody knows where.
+    /// A value that cannot be read may have swallowed the arguments after it.
     All,
 }
 
@@ -123,7 +123,7 @@ impl Args {
         }
     }
 
-    /// Reads one argument.
+    /// Reads one argument, and says whether nothing is wrong with it.
     fn read(&mut self, input: ParseStream) -> bool {
         let name = match name(input, self.names.last()) {
             Ok(name) => name,
@@ -256,7 +256,9 @@ fn name(
         } else {
             format!("this string has no name: write `key = {text:?}`")
         };
-        return Err((Some("key"), Error::new(literal.span(), message)));
+        let about =
+            KNOWN.iter().find(|(known, _)| *known == text).map_or("key", |(known, _)| known);
+        return Err((Some(about), Error::new(literal.span(), message)));
     }
     if !input.peek(Ident::peek_any) {
         return Err((None, input.error("expected an argument such as `key = \"order:<id>\"`")));

@@ -14,6 +14,8 @@ use crate::item::Function;
 use crate::key::Key;
 use crate::policy::{OnBusy, OnLost};
 
+type Check = fn(&Args, &Function) -> Result<()>;
+
 /// Tells all that is wrong with the arguments and the function together.
 pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Function> {
     let mut faults = args.faults.clone();
@@ -23,7 +25,7 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
     };
     args.bind(&function.template_names());
     // Each check with the arguments it looks at: nothing is derived from one that is wrong itself.
-    let checks: [(&[&str], fn(&Args, &Function) -> Result<()>); 10] = [
+    let checks: [(&[&str], Check); 10] = [
         (&["key"], check_key),
         (&["message"], check_message),
         (&["on_busy", "message"], check_message_is_shown),

@@ -106,7 +106,7 @@ fn entries(manifest: &str) -> impl Iterator<Item = Entry<'_>> {
         }
         let (section, name) = header.rsplit_once('.')?;
         let rest = format!("{}={}", plain(setting), plain(value));
-        section.ends_with("dependencies").then(|| Entry { section, name, rest })
+        section.ends_with("dependencies").then_some(Entry { section, name, rest })
     })
 }
 

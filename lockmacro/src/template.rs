@@ -20,7 +20,7 @@ pub(crate) struct Template {
 pub(crate) enum Part {
     /// Text as it is, `<<` already read as `<`; never empty.
     Literal(String),
-    Value(Value),
+    Value(Box<Value>),
 }
 
 /// `<order.id>`: an expression that starts at the function's arguments.
@@ -53,7 +53,7 @@ impl Template {
             if !plain.is_empty() {
                 parts.push(Part::Literal(std::mem::take(&mut plain)));
             }
-            parts.push(Part::Value(value));
+            parts.push(Part::Value(Box::new(value)));
             rest = after;
         }
         plain.push_str(rest);

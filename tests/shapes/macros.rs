@@ -109,7 +109,7 @@ async fn policies_are_paths_and_durations_are_expressions() {
             Err(lost.into())
         }
     }
-    locked!(orders::later, orders::undo, Duration::from_secs(10) * 3, "1ms", locks, &*locks);
+    locked!(orders::later, orders::undo, Duration::from_secs(10) * 3, "1ms", locks, locks);
     let locks = LockManager::memory();
     assert_eq!(audit(&locks, 7).await.unwrap(), 7);
     let other = crate::probe(&locks, "order:7").acquire().await.unwrap();
