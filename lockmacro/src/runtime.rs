@@ -25,28 +25,42 @@ pub(crate) fn of_this_version(path: Path) -> Path {
 
 /// `::lockmacro_runtime`, or what Cargo.toml calls it.
 pub(crate) fn path(site: Span) -> Path {
-    let name = env::var_os("CARGO_MANIFEST_DIR").and_then(|folder| rename(&PathBuf::from(folder)));
-    match name.as_deref().map(syn::parse_str::<Ident>) {
-        Some(Ok(name)) => {
-            let name = Ident::new(&name.to_string(), site);
+    let folder = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    match folder.and_then(|folder| look(&folder)).unwrap_or(Found::ByItsName) {
+        Found::ByItsName => parse_quote_spanned!(site=> ::lockmacro_runtime),
+        // Without `::` the compiler says how to add the crate, if it is really not there.
+        Found::Nowhere => parse_quote_spanned!(site=> lockmacro_runtime),
+        Found::As(name) => {
+            let name = Ident::new(&name, site);
             parse_quote_spanned!(site=> ::#name)
         }
-        _ => parse_quote_spanned!(site=> ::lockmacro_runtime),
     }
 }
 
-/// What the package in a folder calls the runtime, if that is clear and another name.
-fn rename(folder: &FilePath) -> Option<String> {
+/// Where the runtime is in a Cargo.toml.
+#[derive(Debug, PartialEq)]
+enum Found {
+    ByItsName,
+    As(String),
+    Nowhere,
+}
+
+/// Looks at the manifests of the package in a folder and of its workspace.
+fn look(folder: &FilePath) -> Option<Found> {
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
     let workspace = folder.ancestors().find_map(|folder| {
         let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
         manifest.lines().any(|line| line.trim_start().starts_with("[workspace")).then_some(manifest)
     });
-    renamed(&manifest, &workspace.unwrap_or_default())
+    Some(found(&manifest, &workspace.unwrap_or_default()))
 }
 
 /// Looks for `name = { package = "lockmacro-runtime" }`, also where the workspace has it.
-fn renamed(manifest: &str, workspace: &str) -> Option<String> {
+fn found(manifest: &str, workspace: &str) -> Found {
+    let is_mentioned = |text: &str| text.replace('_', "-").contains(PACKAGE);
+    if !is_mentioned(manifest) && !is_mentioned(workspace) {
+        return Found::Nowhere;
+    }
     let inherited: Vec<_> = entries(workspace)
         .filter(|entry| entry.section == "workspace.dependencies" && entry.is_runtime())
         .map(|entry| entry.name)
@@ -61,8 +75,10 @@ fn renamed(manifest: &str, workspace: &str) -> Option<String> {
         .collect();
     names.dedup();
     match names.as_slice() {
-        [name] if name != "lockmacro_runtime" => Some(name.clone()),
-        _ => None,
+        [name] if name != "lockmacro_runtime" && syn::parse_str::<Ident>(name).is_ok() => {
+            Found::As(name.clone())
+        }
+        _ => Found::ByItsName,
     }
 }
 
@@ -135,12 +151,12 @@ mod tests {
                 "locks",
             ),
         ] {
-            assert_eq!(renamed(manifest, "").as_deref(), Some(name), "{manifest}");
+            assert_eq!(found(manifest, ""), Found::As(name.to_owned()), "{manifest}");
         }
         let workspace = "[workspace.dependencies]\nlocks = { package = \"lockmacro-runtime\" }";
         for inherits in ["locks.workspace = true", "locks = { workspace = true }"] {
             let manifest = format!("[package]\nname = \"x\"\n[dependencies]\n{inherits}");
-            assert_eq!(renamed(&manifest, workspace).as_deref(), Some("locks"));
+            assert_eq!(found(&manifest, workspace), Found::As("locks".to_owned()));
         }
     }
 
@@ -158,8 +174,10 @@ mod tests {
             "[package.metadata]\nlocks = { package = \"lockmacro-runtime\" }",
             "[dependencies]\nother.workspace = true",
         ] {
-            assert_eq!(renamed(manifest, workspace), None, "{manifest}");
+            assert_eq!(found(manifest, workspace), Found::ByItsName, "{manifest}");
         }
-        assert_eq!(renamed(workspace, workspace), None);
+        assert_eq!(found(workspace, workspace), Found::ByItsName);
+        assert_eq!(found("[package]\nname = \"lockmacro_runtime\"", ""), Found::ByItsName);
+        assert_eq!(found("[dependencies]\nlockmacro = \"0.1\"", ""), Found::Nowhere);
     }
 }
