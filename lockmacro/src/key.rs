@@ -179,12 +179,15 @@ impl Key {
 
     /// Whether this is a constant, as far as can be seen: a path that is none of `names`.
     pub(crate) fn is_constant(&self, names: &[Ident]) -> bool {
-        match self {
-            Key::Expr(Expr::Path(path)) => {
-                path.path.get_ident().is_none_or(|name| !names.contains(name))
+        fn is_path(expr: &Expr, names: &[Ident]) -> bool {
+            match expr {
+                Expr::Reference(reference) => is_path(&reference.expr, names),
+                Expr::Paren(paren) => is_path(&paren.expr, names),
+                Expr::Path(path) => path.path.get_ident().is_none_or(|name| !names.contains(name)),
+                _ => false,
             }
-            _ => false,
         }
+        matches!(self, Key::Expr(expr) if is_path(expr, names))
     }
 }
 

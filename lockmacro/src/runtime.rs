@@ -48,6 +48,15 @@ enum Found {
 /// Looks at the manifests of the package in a folder and of its workspace.
 fn look(folder: &FilePath) -> Option<Found> {
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
+    // Most packages: this is read for each function with the attribute.
+    let is_named = manifest.lines().any(|line| line.starts_with(PACKAGE));
+    if is_named
+        && ["\"lockmacro-runtime\"", "'lockmacro-runtime'"]
+            .iter()
+            .all(|name| !manifest.contains(name))
+    {
+        return Some(Found::ByItsName);
+    }
     let workspace = folder.ancestors().find_map(|folder| {
         let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
         manifest.lines().any(|line| line.trim_start().starts_with("[workspace")).then_some(manifest)

@@ -154,6 +154,7 @@ fn a_constant_is_looked_at_when_it_runs() {
         (quote!(ORDER_KEY), "ORDER_KEY"),
         (quote!(keys::ORDER), "keys :: ORDER"),
         (quote!(Self::KEY), "Self :: KEY"),
+        (quote!(&KEY), "& KEY"),
     ] {
         let names = r#"& ["id" , "tenant"]"#;
         assert_eq!(
@@ -162,6 +163,7 @@ fn a_constant_is_looked_at_when_it_runs() {
         );
     }
     assert_eq!(key(quote!(tenant)), Ok("new (tenant)".to_owned()));
+    assert_eq!(key(quote!(&tenant)), Ok("new (& tenant)".to_owned()));
     let nothing = attribute(
         quote!(key = KEY),
         quote!(
