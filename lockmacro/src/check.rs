@@ -58,7 +58,10 @@ fn check_message(args: &Args, function: &Function) -> Result<()> {
 fn check_calls(args: &Args, function: &Function) -> Result<()> {
     let policy = match &args.on_busy {
         OnBusy::Error | OnBusy::Skip => return Ok(()),
-        OnBusy::Fallback(_) => "fallback",
+        OnBusy::Fallback(_) => {
+            function.call_arguments("fallback")?;
+            "fallback"
+        }
         OnBusy::Defer(defer) => {
             let is_one = matches!(args.key, Key::Template(_) | Key::Expr(_) | Key::Branches(_));
             defer.check(function, !is_one)?;
