@@ -177,7 +177,7 @@ pub(crate) fn refusal(text: &str, before: &str) -> String {
 /// What to write instead of a text in an expression.
 pub(crate) fn unfilled_refusal(text: &str) -> String {
     format!(
-        "{text:?} is text in an expression, where placeholders are not filled in: write the whole key \
-         as one string, or format the values in"
+        "{text:?} is text in an expression, where placeholders are not filled in: write the whole \
+         key as one string, or format the values in"
     )
 }
