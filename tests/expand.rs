@@ -6,6 +6,8 @@
 mod args;
 #[path = "../lockmacro/src/boxed.rs"]
 mod boxed;
+#[path = "../lockmacro/src/branches.rs"]
+mod branches;
 #[path = "../lockmacro/src/check.rs"]
 mod check;
 #[path = "../lockmacro/src/defer.rs"]
@@ -14,20 +16,38 @@ mod defer;
 mod duration;
 #[path = "../lockmacro/src/expand.rs"]
 mod expand;
+#[path = "../lockmacro/src/faults.rs"]
+mod faults;
 #[path = "../lockmacro/src/item.rs"]
 mod item;
 #[path = "../lockmacro/src/key.rs"]
 mod key;
+#[path = "../lockmacro/src/literal.rs"]
+mod literal;
+#[path = "../lockmacro/src/misplaced.rs"]
+mod misplaced;
+#[path = "../lockmacro/src/path.rs"]
+mod path;
 #[path = "../lockmacro/src/policy.rs"]
 mod policy;
 #[path = "../lockmacro/src/returns.rs"]
 mod returns;
+#[path = "../lockmacro/src/runtime.rs"]
+mod runtime;
 #[path = "../lockmacro/src/template.rs"]
 mod template;
+#[path = "../lockmacro/src/text.rs"]
+mod text;
+#[path = "../lockmacro/src/words.rs"]
+mod words;
 
 #[path = "expand/bodies.rs"]
 mod bodies;
+#[path = "expand/keys.rs"]
+mod key_forms;
 #[path = "expand/snapshots.rs"]
 mod snapshots;
 #[path = "expand/templates.rs"]
 mod templates;
+#[path = "expand/words.rs"]
+mod words_told;

@@ -61,8 +61,9 @@
 //!
 //! Locks tell what they do by `tracing`: a span `lock` around every body, and the events `lock
 //! acquired` (DEBUG), `lock refused` (DEBUG when busy, else WARN), `lock renewed` (TRACE), `lock lost`, `lock was taken away before
-//! its release`, `lock is still being released` (WARN), and `lock failed in a function that cannot
-//! return an error` (ERROR). With the feature `metrics` they are counted:
+//! its release`, `lock is still being released` (WARN), `this key is a constant` (WARN, once for a
+//! constant with placeholders), and `lock failed in a function that cannot return an error`
+//! (ERROR). With the feature `metrics` they are counted:
 //!
 //! | metric | kind | labels besides `name` and `template` |
 //! |---|---|---|
@@ -92,6 +93,7 @@ mod census;
 mod clearing;
 mod clock;
 mod closing;
+mod constant;
 #[cfg(feature = "defer")]
 pub mod defer;
 mod driver;
@@ -140,6 +142,21 @@ pub use recovering::Recovering;
 /// it, so that a macro and a runtime of different versions do not compile together.
 #[doc(hidden)]
 pub mod __macro_v0_1_0 {
+    pub use crate::constant::constant_key;
+    // For `crate = path`: a path of something else is told once then, and where it was written.
+    pub use crate::*;
+
+    /// Fails to build: the attribute stands on an expression, which it cannot lock. Compilers
+    /// without attributes there say so themselves, before this is built.
+    pub fn misplaced<T>() {
+        struct Misplaced<T>(T);
+        impl<T> Misplaced<T> {
+            const REFUSED: () =
+                panic!("`#[distributed_lock]` goes on a function: move this into one");
+        }
+        Misplaced::<T>::REFUSED
+    }
+
     /// Gives a body the return type of its function, in a branch that is never taken: so a type
     /// error is told where the body has it, and `Ok(Box::new(x))` becomes a box of a trait.
     pub fn outcome<R>() -> R {

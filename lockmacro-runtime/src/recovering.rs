@@ -5,7 +5,7 @@ use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::loss::{Lost, OnLost};
 use crate::outcome::{LockOutcome, SkipOutcome};
-use crate::report::{Outcome, errors_recovered_of};
+use crate::report::{Outcome, Recovered, errors_recovered_of};
 use crate::run::{Run, run_blocking};
 
 impl<F> Lock<F> {
@@ -76,13 +76,13 @@ impl<L: Under, H> Recovering<L, H> {
     /// # Cancellation
     /// Dropping the future drops the body and then releases the lock in the background; nothing is
     /// recovered.
-    pub fn run<B>(self, body: B) -> impl Future<Output = B::Output>
+    pub fn run<B>(self, body: B) -> Run<B, Recovered<H, B::Output>>
     where
         B: Future,
         B::Output: LockOutcome,
         H: FnOnce(Lost, B::Output) -> B::Output,
     {
-        let report = |ended: Outcome<_>| ended.recovered(self.recover).reported();
+        let report = Recovered { recover: self.recover, report: Outcome::reported };
         Run::new(self.lock.start(), Errors::Carried, body, report)
     }
 
@@ -93,13 +93,13 @@ impl<L: Under, H> Recovering<L, H> {
     ///
     /// # Panics
     /// As [`Lock::run_or_skip`].
-    pub fn run_or_skip<B>(self, body: B) -> impl Future<Output = B::Output>
+    pub fn run_or_skip<B>(self, body: B) -> Run<B, Recovered<H, B::Output>>
     where
         B: Future,
         B::Output: SkipOutcome,
         H: FnOnce(Lost, B::Output) -> B::Output,
     {
-        let report = |ended: Outcome<_>| ended.recovered(self.recover).skipped();
+        let report = Recovered { recover: self.recover, report: Outcome::skipped };
         Run::new(self.lock.start(), errors_recovered_of::<B::Output>(), body, report)
     }
 
@@ -109,7 +109,7 @@ impl<L: Under, H> Recovering<L, H> {
         R: LockOutcome,
         H: FnOnce(Lost, R) -> R,
     {
-        let report = |ended: Outcome<_>| ended.recovered(self.recover).reported();
+        let report = Recovered { recover: self.recover, report: Outcome::reported };
         run_blocking(self.lock.start(), Errors::Carried, body, report)
     }
 
@@ -119,7 +119,7 @@ impl<L: Under, H> Recovering<L, H> {
         R: SkipOutcome,
         H: FnOnce(Lost, R) -> R,
     {
-        let report = |ended: Outcome<_>| ended.recovered(self.recover).skipped();
+        let report = Recovered { recover: self.recover, report: Outcome::skipped };
         run_blocking(self.lock.start(), errors_recovered_of::<R>(), body, report)
     }
 }

@@ -16,7 +16,32 @@ pub enum Outcome<R> {
 }
 
 /// Makes the caller's value of what came of the body.
+pub trait Conclude<R> {
+    /// The caller's value.
+    fn conclude(self, outcome: Outcome<R>) -> R;
+}
+
+impl<R, X: FnOnce(Outcome<R>) -> R> Conclude<R> for X {
+    fn conclude(self, outcome: Outcome<R>) -> R {
+        self(outcome)
+    }
+}
+
+/// What the return type alone decides.
 pub type Report<R> = fn(Outcome<R>) -> R;
+
+/// The same behind a function that recovers from a loss. A type with a name, as what is wrong with
+/// the return type would be told once more of one without.
+pub struct Recovered<H, R> {
+    pub(crate) recover: H,
+    pub(crate) report: Report<R>,
+}
+
+impl<R, H: FnOnce(Lost, R) -> R> Conclude<R> for Recovered<H, R> {
+    fn conclude(self, outcome: Outcome<R>) -> R {
+        (self.report)(outcome.recovered(self.recover))
+    }
+}
 
 impl<R> Outcome<R> {
     pub(crate) fn new(ended: Ended, value: Option<R>) -> Self {

@@ -9,7 +9,7 @@ use crate::driver::{Driver, Ended, Errors, Start};
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::outcome::{LockOutcome, SkipOutcome};
-use crate::report::{Outcome, Report, errors_of};
+use crate::report::{Conclude, Outcome, Report, errors_of};
 
 impl<F> Lock<F> {
     /// Runs `body` under the lock: acquires it, runs the body as [`LockGuard::run`] does, and
@@ -26,7 +26,7 @@ impl<F> Lock<F> {
         B: Future,
         B::Output: LockOutcome,
     {
-        Run::new(Start::Lock(self.spec), Errors::Carried, body, Outcome::reported)
+        Run::new(Start::Lock(self.spec), Errors::Carried, body, Outcome::reported as Report<_>)
     }
 
     /// [`run`](Lock::run), but when somebody else holds the lock the body is left out and the
@@ -39,13 +39,18 @@ impl<F> Lock<F> {
         B: Future,
         B::Output: SkipOutcome,
     {
-        Run::new(Start::Lock(self.spec), errors_of::<B::Output>(), body, Outcome::skipped)
+        Run::new(
+            Start::Lock(self.spec),
+            errors_of::<B::Output>(),
+            body,
+            Outcome::skipped as Report<_>,
+        )
     }
 
     /// [`run`](Lock::run) for a body that is not async, as
     /// [`LockGuard::run_blocking`] does it.
     pub fn run_blocking<R: LockOutcome>(self, body: impl FnOnce() -> R) -> R {
-        run_blocking(Start::Lock(self.spec), Errors::Carried, body, Outcome::reported)
+        run_blocking(Start::Lock(self.spec), Errors::Carried, body, Outcome::reported as Report<_>)
     }
 
     /// [`run_or_skip`](Lock::run_or_skip) for a body that is not async.
@@ -53,7 +58,7 @@ impl<F> Lock<F> {
     /// # Panics
     /// As [`run_or_skip`](Lock::run_or_skip).
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
-        run_blocking(Start::Lock(self.spec), errors_of::<R>(), body, Outcome::skipped)
+        run_blocking(Start::Lock(self.spec), errors_of::<R>(), body, Outcome::skipped as Report<_>)
     }
 }
 
@@ -72,13 +77,13 @@ impl LockGuard {
         B: Future,
         B::Output: LockOutcome,
     {
-        Run::new(Start::Guard(self), Errors::Carried, body, Outcome::reported)
+        Run::new(Start::Guard(self), Errors::Carried, body, Outcome::reported as Report<_>)
     }
 
     /// [`run`](LockGuard::run) for a body that is not async. It cannot be stopped: when the lock is
     /// lost, it finishes first.
     pub fn run_blocking<R: LockOutcome>(self, body: impl FnOnce() -> R) -> R {
-        run_blocking(Start::Guard(self), Errors::Carried, body, Outcome::reported)
+        run_blocking(Start::Guard(self), Errors::Carried, body, Outcome::reported as Report<_>)
     }
 
     /// [`run`](LockGuard::run) for the return types of `on_busy = skip`. Where they cannot carry an
@@ -88,12 +93,12 @@ impl LockGuard {
         B: Future,
         B::Output: SkipOutcome,
     {
-        Run::new(Start::Guard(self), errors_of::<B::Output>(), body, Outcome::skipped)
+        Run::new(Start::Guard(self), errors_of::<B::Output>(), body, Outcome::skipped as Report<_>)
     }
 
     /// [`run_or_skip`](LockGuard::run_or_skip) for a body that is not async.
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
-        run_blocking(Start::Guard(self), errors_of::<R>(), body, Outcome::skipped)
+        run_blocking(Start::Guard(self), errors_of::<R>(), body, Outcome::skipped as Report<_>)
     }
 }
 
@@ -102,7 +107,7 @@ pub(crate) fn run_blocking<R>(
     start: Start,
     errors: Errors,
     body: impl FnOnce() -> R,
-    report: impl FnOnce(Outcome<R>) -> R,
+    report: impl Conclude<R>,
 ) -> R {
     let (mut body, mut value) = (Some(body), None);
     let ended = start.block_on(errors, &mut || value = body.take().map(|body| body()));
@@ -111,8 +116,8 @@ pub(crate) fn run_blocking<R>(
 
 /// Not inlined, as functions of one return type share it.
 #[inline(never)]
-fn conclude<R>(ended: Ended, value: Option<R>, report: impl FnOnce(Outcome<R>) -> R) -> R {
-    report(Outcome::new(ended, value))
+fn conclude<R>(ended: Ended, value: Option<R>, report: impl Conclude<R>) -> R {
+    report.conclude(Outcome::new(ended, value))
 }
 
 pin_project! {
@@ -136,7 +141,7 @@ impl<B: Future, X> Run<B, X> {
     }
 }
 
-impl<B: Future, X: FnOnce(Outcome<B::Output>) -> B::Output> Future for Run<B, X> {
+impl<B: Future, X: Conclude<B::Output>> Future for Run<B, X> {
     type Output = B::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<B::Output> {
@@ -161,7 +166,7 @@ impl<B: Future, X: FnOnce(Outcome<B::Output>) -> B::Output> Future for Run<B, X>
 
 /// Releases the lock and reports. It does not depend on the body, so functions of one return type
 /// share it.
-fn poll_release<R, X: FnOnce(Outcome<R>) -> R>(
+fn poll_release<R, X: Conclude<R>>(
     driver: &mut Driver,
     cx: &mut Context<'_>,
     value: &mut Option<R>,

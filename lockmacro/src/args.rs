@@ -1,18 +1,22 @@
 //! The attribute's arguments as data.
 
-use proc_macro2::{Ident, Span};
+use proc_macro2::{Ident, Span, TokenTree};
 use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Expr, ExprPath, LitStr, Path, Result, Token, bracketed, token};
 
 use crate::duration::{self, Time, Wait};
+use crate::faults::Faults;
 use crate::key::Key;
+use crate::path::ungroup;
 use crate::policy::{self, OnBusy, OnLost};
+use crate::runtime;
 use crate::template::Template;
+use crate::words;
 
 /// What can be written, each with an example.
-const KNOWN: [(&str, &str); 15] = [
+pub(crate) const KNOWN: [(&str, &str); 15] = [
     ("key", "key = \"order:<id>\""),
     ("ttl", "ttl = \"300s\""),
     ("renew", "renew"),
@@ -55,6 +59,17 @@ pub(crate) struct Args {
     pub(crate) runtime: Option<Path>,
     /// The names of the arguments that were written, for messages about them.
     names: Vec<Ident>,
+    /// What is wrong with one argument alone.
+    pub(crate) faults: Faults,
+    /// The arguments that are wrong, or may be.
+    faulty: Faulty,
+}
+
+/// Of which arguments more cannot be said than what is wrong with them.
+enum Faulty {
+    Some(Vec<String>),
+    /// A value that cannot be read may have swallowed the arguments after it.
+    All,
 }
 
 /// What the body calls the fences.
@@ -91,102 +106,192 @@ impl Args {
         let written = self.names.iter().find(|written| *written == name);
         written.map_or_else(Span::call_site, Ident::span)
     }
+
+    /// Gives the placeholders the names of the function's arguments, see [`Template::bind`].
+    pub(crate) fn bind(&mut self, names: &[Ident]) {
+        self.key.templates_mut().into_iter().chain(&mut self.message).for_each(|template| {
+            template.bind(names);
+        });
+    }
+
+    /// Whether nothing is wrong with these arguments, so that they can be compared.
+    pub(crate) fn are_right(&self, names: &[&str]) -> bool {
+        match &self.faulty {
+            Faulty::Some(faulty) => !names.iter().any(|name| faulty.iter().any(|one| one == name)),
+            Faulty::All => false,
+        }
+    }
+
+    fn fault(&mut self, name: Option<&str>, error: Error) {
+        self.faults.keep::<()>(Err(error));
+        if let (Faulty::Some(faulty), Some(name)) = (&mut self.faulty, name) {
+            faulty.push(name.to_owned());
+        }
+    }
+
+    /// Reads one argument, and says whether nothing is wrong with it.
+    fn read(&mut self, input: ParseStream) -> bool {
+        let name = match name(input, self.names.last()) {
+            Ok(name) => name,
+            Err((about, error)) => {
+                self.fault(about, error);
+                return false;
+            }
+        };
+        let text = name.to_string();
+        let read = if self.names.contains(&name) {
+            Err(Error::new(name.span(), format!("`{name}` is given twice: remove one")))
+        } else {
+            self.set(&name, input)
+        };
+        self.names.push(name);
+        let is_read = read.is_ok();
+        if let Err(error) = read {
+            self.fault(Some(&text), error);
+        }
+        is_read
+    }
+
+    fn set(&mut self, name: &Ident, input: ParseStream) -> Result<()> {
+        match name.to_string().as_str() {
+            "key" => self.key = Key::parse(self.value(input, name)?)?,
+            "ttl" => self.ttl = Some(duration::ttl(self.value(input, name)?)?),
+            "renew" => self.renew = parse_bare(input, name)?,
+            "max_hold" => self.max_hold = Some(self.time(input, name)?),
+            "min_hold" => self.min_hold = Some(self.time(input, name)?),
+            "wait" => self.wait = Some(duration::wait(self.value(input, name)?)?),
+            "on_busy" => self.on_busy = policy::on_busy(self.value(input, name)?)?,
+            "on_lost" => self.on_lost = Some(policy::on_lost(self.value(input, name)?)?),
+            "guard" => self.guard = Some(parse_binding(input, name)?),
+            "fence" => self.fence = Some(parse_fences(input, name)?),
+            "message" => self.message = Some(parse_message(self.value(input, name)?)?),
+            "manager" => self.manager = Some(parse_manager(self.value(input, name)?)?),
+            "map_err" => self.map_err = Some(parse_map_err(self.value(input, name)?)?),
+            "name" => self.name = Some(parse_name(self.value(input, name)?)?),
+            "crate" => self.runtime = Some(parse_runtime(self.value(input, name)?)?),
+            _ => return Err(unknown(&name.to_string(), name.span()).1),
+        }
+        Ok(())
+    }
+
+    /// `= expr`
+    fn value(&mut self, input: ParseStream, name: &Ident) -> Result<Expr> {
+        equals(input, name)?;
+        // On a fork, as tokens that are left in brackets would be an error of their own.
+        if let Err(error) = input.fork().parse::<Expr>() {
+            // A comma may be a part of the value.
+            self.faulty = Faulty::All;
+            while input.parse::<TokenTree>().is_ok() {}
+            return Err(error);
+        }
+        let mut value = input.parse()?;
+        ungroup(&mut value);
+        Ok(value)
+    }
+
+    fn time(&mut self, input: ParseStream, name: &Ident) -> Result<Time> {
+        duration::time(name, self.value(input, name)?)
+    }
 }
 
 impl Parse for Args {
+    /// Reads on behind a mistake, so that others are told as well: see [`Args::faults`].
     fn parse(input: ParseStream) -> Result<Self> {
-        let mut names: Vec<Ident> = Vec::new();
-        let (mut key, mut ttl, mut renew, mut max_hold, mut min_hold) =
-            (None, None, false, None, None);
-        let (mut wait, mut on_busy, mut on_lost) = (None, OnBusy::Error, None);
-        let (mut guard, mut fence) = (None, None);
-        let (mut message, mut manager, mut runtime) = (None, None, None);
-        let (mut map_err, mut told_as) = (None, None);
+        let mut args = Self {
+            key: Key::none(),
+            ttl: None,
+            renew: false,
+            max_hold: None,
+            min_hold: None,
+            wait: None,
+            on_busy: OnBusy::Error,
+            on_lost: None,
+            guard: None,
+            fence: None,
+            message: None,
+            manager: None,
+            map_err: None,
+            name: None,
+            runtime: None,
+            names: Vec::new(),
+            faults: Faults::default(),
+            faulty: Faulty::Some(Vec::new()),
+        };
         while !input.is_empty() {
-            let name = name(input, names.last())?;
-            if names.contains(&name) {
-                return Err(Error::new(
-                    name.span(),
-                    format!("`{name}` is given twice: remove one"),
-                ));
+            let is_read = args.read(input);
+            if is_read && !input.is_empty() && !input.peek(Token![,]) {
+                let error = input.error("expected `,` before the next argument");
+                args.fault(None, error);
+                if is_argument(input) {
+                    continue;
+                }
             }
-            match name.to_string().as_str() {
-                "key" => key = Some(Key::parse(value(input, &name)?)?),
-                "ttl" => ttl = Some(duration::ttl(value(input, &name)?)?),
-                "renew" => renew = parse_bare(input, &name)?,
-                "max_hold" => max_hold = Some(parse_time(input, &name)?),
-                "min_hold" => min_hold = Some(parse_time(input, &name)?),
-                "wait" => wait = Some(duration::wait(value(input, &name)?)?),
-                "on_busy" => on_busy = policy::on_busy(value(input, &name)?)?,
-                "on_lost" => on_lost = Some(policy::on_lost(value(input, &name)?)?),
-                "guard" => guard = Some(parse_binding(input, &name)?),
-                "fence" => fence = Some(parse_fences(input, &name)?),
-                "message" => message = Some(parse_message(value(input, &name)?)?),
-                "manager" => manager = Some(parse_manager(value(input, &name)?)?),
-                "map_err" => map_err = Some(parse_map_err(value(input, &name)?)?),
-                "name" => told_as = Some(parse_name(value(input, &name)?)?),
-                "crate" => runtime = Some(parse_runtime(input, &name)?),
-                _ => return Err(Error::new(name.span(), refusal(&name))),
+            while !input.is_empty() && !input.peek(Token![,]) {
+                input.parse::<TokenTree>()?;
             }
-            names.push(name);
-            if !input.is_empty() && input.parse::<Token![,]>().is_err() {
-                return Err(input.error("expected `,` before the next argument"));
-            }
+            input.parse::<Option<Token![,]>>()?;
         }
-        let key = key.ok_or_else(|| {
-            let write = if names.is_empty() {
+        if args.are_right(&["key"]) && !args.names.iter().any(|name| name == "key") {
+            let write = if args.names.is_empty() {
                 "#[distributed_lock(key = \"order:<id>\", ttl = \"300s\")]"
             } else {
                 "key = \"order:<id>\""
             };
-            Error::new(Span::call_site(), format!("`key` is missing: write `{write}`"))
-        })?;
-        Ok(Self {
-            key,
-            ttl,
-            renew,
-            max_hold,
-            min_hold,
-            wait,
-            on_busy,
-            on_lost,
-            guard,
-            fence,
-            message,
-            manager,
-            map_err,
-            name: told_as,
-            runtime,
-            names,
-        })
+            let message = format!("`key` is missing: write `{write}`");
+            args.fault(Some("key"), Error::new(Span::call_site(), message));
+        }
+        Ok(args)
     }
 }
 
-/// An argument's name, behind that of the argument before it.
-fn name(input: ParseStream, before: Option<&Ident>) -> Result<Ident> {
-    if let Ok(literal) = input.fork().parse::<LitStr>() {
-        let message = if before.is_some_and(|before| before == "key") {
-            format!("several keys stand in brackets: write `key = [\"..\", {:?}]`", literal.value())
+/// Whether this is the start of another argument.
+fn is_argument(input: ParseStream) -> bool {
+    let ahead = input.fork();
+    let name = Ident::parse_any(&ahead).map(|name| name.to_string()).unwrap_or_default();
+    KNOWN.iter().any(|(known, _)| *known == name)
+}
+
+/// An argument's name, behind that of the argument before it; or which one is meant, and the fault.
+fn name(
+    input: ParseStream,
+    before: Option<&Ident>,
+) -> std::result::Result<Ident, (Option<&'static str>, Error)> {
+    let ahead = input.fork();
+    if let Ok(literal) = ahead.parse::<LitStr>() {
+        let text = literal.value();
+        let message = if ahead.peek(Token![=]) {
+            format!("an argument's name stands without quotes: write `{text} = ..`")
+        } else if before.is_some_and(|before| before == "key") {
+            format!("several keys stand in brackets: write `key = [\"..\", {text:?}]`")
         } else {
-            format!("this string has no name: write `key = {:?}`", literal.value())
+            format!("this string has no name: write `key = {text:?}`")
         };
-        return Err(Error::new(literal.span(), message));
+        let about =
+            KNOWN.iter().find(|(known, _)| *known == text).map_or("key", |(known, _)| known);
+        return Err((Some(about), Error::new(literal.span(), message)));
     }
-    if !input.peek(syn::Ident::peek_any) {
-        return Err(input.error("expected an argument such as `key = \"order:<id>\"`"));
+    if !input.peek(Ident::peek_any) {
+        return Err((None, input.error("expected an argument such as `key = \"order:<id>\"`")));
     }
-    Ident::parse_any(input)
+    let name = Ident::parse_any(input).map_err(|error| (None, error))?;
+    let mut hyphened = name.to_string();
+    while input.peek(Token![-]) && input.peek2(Ident::peek_any) {
+        let rest = input.parse::<Token![-]>().and_then(|_| Ident::parse_any(input));
+        hyphened = format!("{hyphened}-{}", rest.map_err(|error| (None, error))?);
+    }
+    if name != hyphened {
+        return Err(unknown(&hyphened, name.span()));
+    }
+    // A word for another argument keeps that one from being told as missing.
+    match KNOWN.iter().any(|(known, _)| name == known) {
+        true => Ok(name),
+        false => Err(unknown(&name.to_string(), name.span())),
+    }
 }
 
-/// `= expr`
-fn value(input: ParseStream, name: &Ident) -> Result<Expr> {
-    equals(input, name)?;
-    let mut value = input.parse()?;
-    // A value that came through a `macro_rules!` variable stands in an invisible group.
-    while let Expr::Group(group) = value {
-        value = *group.expr;
-    }
-    Ok(value)
+fn unknown(name: &str, span: Span) -> (Option<&'static str>, Error) {
+    let (meant, message) = words::refusal(name);
+    (meant, Error::new(span, message))
 }
 
 /// `=` and something after it.
@@ -201,10 +306,6 @@ fn equals(input: ParseStream, name: &Ident) -> Result<()> {
 fn example(name: &Ident) -> &'static str {
     let known = KNOWN.iter().find(|(known, _)| name == known);
     known.map_or("", |(_, example)| example)
-}
-
-fn parse_time(input: ParseStream, name: &Ident) -> Result<Time> {
-    duration::time(&name.to_string(), value(input, name)?)
 }
 
 /// A word that stands alone.
@@ -239,11 +340,9 @@ fn parse_fences(input: ParseStream, name: &Ident) -> Result<Fences> {
         return parse_binding(input, name).map(Fences::Name);
     }
     equals(input, name)?;
-    let start = input.span();
-    let names;
-    bracketed!(names in input);
-    match Punctuated::<Ident, Token![,]>::parse_terminated(&names) {
-        Ok(names) => Ok(Fences::Each(names.into_iter().collect())),
+    let (start, ahead) = (input.span(), input.fork());
+    match fence_names(&ahead) {
+        Ok(_) => fence_names(input).map(Fences::Each),
         Err(_) => Err(Error::new(
             start,
             "`fence` gives names to use in the body: write one for each key, as in \
@@ -252,8 +351,24 @@ fn parse_fences(input: ParseStream, name: &Ident) -> Result<Fences> {
     }
 }
 
+/// `[name, name]`
+fn fence_names(input: ParseStream) -> Result<Vec<Ident>> {
+    let names;
+    bracketed!(names in input);
+    Ok(Punctuated::<Ident, Token![,]>::parse_terminated(&names)?.into_iter().collect())
+}
+
 fn parse_message(value: Expr) -> Result<Template> {
     match value {
+        Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. })
+            if text.value().trim().is_empty() =>
+        {
+            Err(Error::new(
+                text.span(),
+                "the message is empty: write one such as `message = \"order <id> is being audited\"`, \
+                 or remove `message`",
+            ))
+        }
         Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Template::parse(text),
         other => Err(Error::new_spanned(
             other,
@@ -299,37 +414,30 @@ fn parse_name(value: Expr) -> Result<LitStr> {
     }
 }
 
-fn parse_runtime(input: ParseStream, name: &Ident) -> Result<Path> {
-    equals(input, name)?;
-    if let Ok(literal) = input.fork().parse::<LitStr>() {
-        let message = format!("write the path without quotes: `crate = {}`", literal.value());
-        return Err(Error::new(literal.span(), message));
-    }
-    input.call(Path::parse_mod_style)
-}
-
-/// Why an argument is refused, and what to write instead.
-fn refusal(name: &Ident) -> String {
-    let name = name.to_string();
-    let known = KNOWN.iter().map(|(known, _)| *known);
-    if let Some(near) = known.clone().find(|known| near(&name, known)) {
-        return format!("unknown argument `{name}`: did you mean `{near}`?");
-    }
-    let known: Vec<_> = known.map(|known| format!("`{known}`")).collect();
-    format!("unknown argument `{name}`: the known ones are {}", known.join(", "))
-}
-
-/// Whether one slip of the pen, or two in a longer word, makes one word of the other.
-fn near(one: &str, other: &str) -> bool {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in other.bytes().enumerate() {
-            let substitution = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = substitution.min(row[j] + 1).min(diagonal + 1);
+fn parse_runtime(value: Expr) -> Result<Path> {
+    match value {
+        Expr::Path(path) if path.qself.is_none() => {
+            let is_plain = |segment: &syn::PathSegment| segment.arguments.is_none();
+            if path.path.is_ident("lockmacro") {
+                let message = "`lockmacro` is the attribute alone: write the path of the runtime, as in \
+                               `crate = my_crate::lockmacro_runtime`";
+                return Err(Error::new_spanned(path, message));
+            }
+            if path.path.segments.iter().all(is_plain) {
+                return Ok(runtime::of_this_version(path.path));
+            }
+            runtime_expected(&path)
         }
+        Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => {
+            let message = format!("write the path without quotes: `crate = {}`", text.value());
+            Err(Error::new(text.span(), message))
+        }
+        other => runtime_expected(&other),
     }
-    row[other.len()] <= other.len() / 3
+}
+
+fn runtime_expected(value: &impl quote::ToTokens) -> Result<Path> {
+    let message = "this is no path of the runtime: write one, as in \
+                   `crate = my_crate::lockmacro_runtime`";
+    Err(Error::new_spanned(value, message))
 }

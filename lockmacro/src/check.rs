@@ -5,7 +5,8 @@ use std::time::Duration;
 use humantime::format_duration;
 use proc_macro2::Ident;
 use syn::ext::IdentExt as _;
-use syn::{Error, Result, Type};
+use syn::spanned::Spanned as _;
+use syn::{Error, FnArg, Result, Type};
 
 use crate::args::{Args, Fences};
 use crate::defer::says_nothing;
@@ -14,30 +15,80 @@ use crate::item::Function;
 use crate::key::Key;
 use crate::policy::{OnBusy, OnLost};
 
-pub(crate) fn check(args: &Args, function: &Function) -> Result<()> {
-    let names = function.names();
-    for key in args.key.each().iter().filter_map(Key::template) {
-        key.check_names(&names)?;
+type Check = fn(&Args, &Function) -> Result<()>;
+
+/// Tells all that is wrong with the arguments and the function together.
+pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Function> {
+    let mut faults = args.faults.clone();
+    let function = match function {
+        Ok(function) => function,
+        Err(error) => return Err(faults.with(error)),
+    };
+    args.bind(&function.template_names());
+    // Each check with the arguments it looks at: nothing is derived from one that is wrong itself.
+    let checks: [(&[&str], Check); 11] = [
+        (&["key"], check_key),
+        (&["message"], check_message),
+        (&["on_busy", "message"], check_message_is_shown),
+        (&["ttl", "renew", "max_hold"], check_renewal),
+        (&["ttl", "renew", "min_hold"], check_min_hold),
+        (&["wait", "on_busy"], check_wait),
+        (&["on_lost"], check_on_lost),
+        (&["key", "fence"], check_fences),
+        (&["map_err"], check_map_err),
+        (&["key", "on_busy"], check_calls),
+        (&["guard", "fence"], check_bindings),
+    ];
+    for (about, check) in checks {
+        if args.are_right(about) {
+            faults.keep(check(args, &function));
+        }
     }
-    if let Some(message) = &args.message {
-        message.check_names(&names)?;
-        check_message(args)?;
-    }
-    check_renewal(args)?;
-    check_min_hold(args)?;
-    check_wait(args)?;
-    check_on_lost(args, function)?;
-    check_fences(args)?;
-    check_map_err(args, function)?;
-    if let OnBusy::Defer(defer) = &args.on_busy {
-        let is_one = matches!(args.key, Key::Template(_) | Key::Expr(_));
-        defer.check(function, !is_one)?;
-    }
-    check_bindings(args, &names)
+    faults.end().map(|()| function)
 }
 
-fn check_message(args: &Args) -> Result<()> {
+fn check_key(args: &Args, function: &Function) -> Result<()> {
+    args.key.check_names(&function.template_names())
+}
+
+fn check_message(args: &Args, function: &Function) -> Result<()> {
+    let names = function.template_names();
+    args.message.as_ref().map_or(Ok(()), |message| message.check_names(&names))
+}
+
+/// What calls a function with the same arguments must be able to.
+fn check_calls(args: &Args, function: &Function) -> Result<()> {
+    let policy = match &args.on_busy {
+        OnBusy::Error | OnBusy::Skip => return Ok(()),
+        OnBusy::Fallback(_) => {
+            function.call_arguments("fallback")?;
+            "fallback"
+        }
+        OnBusy::Defer(defer) => {
+            let is_one = matches!(args.key, Key::Template(_) | Key::Expr(_) | Key::Branches(_));
+            defer.check(function, !is_one)?;
+            "defer"
+        }
+    };
+    for input in &function.sig.inputs {
+        let attributes = match input {
+            FnArg::Receiver(receiver) => &receiver.attrs,
+            FnArg::Typed(argument) => &argument.attrs,
+        };
+        if let Some(cfg) = attributes.iter().find(|attribute| attribute.path().is_ident("cfg")) {
+            let message = format!(
+                "`{policy}` passes all arguments on, and this one is not always there: put the `cfg` \
+                 on two functions, one with the argument and one without"
+            );
+            return Err(Error::new(cfg.path().span(), message));
+        }
+    }
+    Ok(())
+}
+
+fn check_message_is_shown(args: &Args, _: &Function) -> Result<()> {
     let policy = match args.on_busy {
+        _ if args.message.is_none() => return Ok(()),
         OnBusy::Error => return Ok(()),
         OnBusy::Skip => "skip",
         OnBusy::Fallback(_) => "fallback",
@@ -50,7 +101,7 @@ fn check_message(args: &Args) -> Result<()> {
     Err(Error::new(args.span_of("message"), message))
 }
 
-fn check_renewal(args: &Args) -> Result<()> {
+fn check_renewal(args: &Args, _: &Function) -> Result<()> {
     if args.renew && args.ttl.is_none() {
         let message =
             "a lock without `ttl` is renewed already: remove `renew`, or give a `ttl` beside it";
@@ -79,7 +130,7 @@ fn check_renewal(args: &Args) -> Result<()> {
     }
 }
 
-fn check_min_hold(args: &Args) -> Result<()> {
+fn check_min_hold(args: &Args, _: &Function) -> Result<()> {
     let min_hold = args.min_hold.as_ref().and_then(Time::literal);
     match (min_hold, lease(args)) {
         (Some(min_hold), Some((lease, its_name))) if min_hold > lease => {
@@ -95,7 +146,7 @@ fn check_min_hold(args: &Args) -> Result<()> {
     }
 }
 
-fn check_wait(args: &Args) -> Result<()> {
+fn check_wait(args: &Args, _: &Function) -> Result<()> {
     let policy = match (&args.wait, &args.on_busy) {
         (Some(Wait::Forever), OnBusy::Skip) => "skip",
         (Some(Wait::Forever), OnBusy::Fallback(_)) => "fallback",
@@ -138,7 +189,7 @@ fn check_map_err(args: &Args, function: &Function) -> Result<()> {
 }
 
 /// One key has one fence, and several have one each.
-fn check_fences(args: &Args) -> Result<()> {
+fn check_fences(args: &Args, _: &Function) -> Result<()> {
     let Some(fences) = &args.fence else {
         return Ok(());
     };
@@ -157,7 +208,7 @@ fn check_fences(args: &Args) -> Result<()> {
              which is a `Vec<Fence>` in the order of the keys"
                 .to_owned()
         }
-        (Key::Template(_) | Key::Expr(_), Fences::Each(_)) => {
+        (Key::Template(_) | Key::Expr(_) | Key::Branches(_), Fences::Each(_)) => {
             "one key has one fence: write `fence = fence`".to_owned()
         }
         _ => return Ok(()),
@@ -166,7 +217,8 @@ fn check_fences(args: &Args) -> Result<()> {
 }
 
 /// A name for the body that would hide another one from it is a mistake.
-fn check_bindings(args: &Args, names: &[Ident]) -> Result<()> {
+fn check_bindings(args: &Args, function: &Function) -> Result<()> {
+    let names = function.names();
     let mut bound: Vec<&Ident> = Vec::new();
     let guard = args.guard.iter().map(|guard| ("guard", guard));
     let fences = args.fence.iter().flat_map(Fences::names).map(|fence| ("fence", fence));

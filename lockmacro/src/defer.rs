@@ -8,12 +8,13 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
-use syn::{Attribute, Error, Expr, ExprCall, ExprLit, FnArg, GenericArgument, Lit, LitInt, Path};
+use syn::{Attribute, Error, Expr, ExprCall, FnArg, GenericArgument, Lit, LitInt, Path};
 use syn::{Pat, PathArguments, Result, Safety, Type};
 
 use crate::duration::{self, Time};
+use crate::faults::Faults;
 use crate::item::{Function, Shape};
-use crate::policy::is_path;
+use crate::path::is_path;
 
 /// Longest delay, as the engine has it.
 const DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -52,22 +53,17 @@ impl Defer {
                 "the delay stands alone: write `defer(\"30s\")`",
             ));
         }
-        if let Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) = &delay {
-            let number = number.base10_digits();
-            let message =
-                format!("a duration needs a unit: write `defer(\"{number}s\")` for seconds");
-            return Err(Error::new(delay.span(), message));
-        }
-        let (place, delay) = (delay.span(), duration::time("delay", delay)?);
+        let (place, delay) = (delay.span(), duration::written("defer({})", delay)?);
         if delay.literal().is_some_and(|delay| delay > DELAY_MAX) {
             let message = "this delay is too long: it is at most \"7days\"";
             return Err(Error::new(place, message));
         }
         let mut defer = Self { delay, unique: false, attempts: None, span };
+        let mut faults = Faults::default();
         for setting in settings {
-            defer.set(&setting)?;
+            faults.keep(defer.set(&setting));
         }
-        Ok(defer)
+        faults.end().map(|()| defer)
     }
 
     /// Takes over what stands behind the delay.
@@ -88,7 +84,9 @@ impl Defer {
             std::mem::replace(&mut self.unique, true)
         } else if is_path(name, "attempts") {
             match literal {
-                Some(Lit::Int(number)) if number.base10_parse::<u32>()? > 0 => {
+                Some(Lit::Int(number))
+                    if number.base10_parse::<u32>().is_ok_and(|tries| tries > 0) =>
+                {
                     self.attempts.replace(number.clone()).is_some()
                 }
                 _ => {

@@ -1,11 +1,12 @@
 //! Durations: literals are checked at compile time, other expressions are passed on.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use syn::spanned::Spanned as _;
-use syn::{Error, Expr, Lit, LitStr, Result};
+use syn::{Error, Expr, ExprLit, Lit, Result, UnOp};
 
-use crate::policy::is_path;
+use crate::path::is_path;
 
 /// The lease of a lock without `ttl`, the shortest and the longest one, as the engine has them.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
@@ -90,63 +91,126 @@ pub(crate) fn wait(value: Expr) -> Result<Wait> {
 }
 
 /// Reads the value of the argument `name`.
-pub(crate) fn time(name: &str, value: Expr) -> Result<Time> {
-    let literal = match &value {
-        Expr::Lit(literal) => &literal.lit,
-        _ => return Ok(Time::Expr(value)),
-    };
-    match literal {
-        Lit::Str(text) => parse(name, text).map(Time::Literal),
-        Lit::Int(number) => {
-            let number = number.base10_digits();
-            Err(Error::new(
-                literal.span(),
-                format!("a duration needs a unit: write `{name} = \"{number}s\"` for seconds"),
-            ))
-        }
-        other => Err(Error::new(
-            other.span(),
-            format!(
-                "`{name}` is a duration: write `{name} = \"300s\"`, or an expression of type `Duration`"
-            ),
-        )),
-    }
+pub(crate) fn time(name: impl Display, value: Expr) -> Result<Time> {
+    written(&format!("{name} = {{}}"), value)
 }
 
-/// Reads a literal of whole milliseconds, more than none.
-fn parse(name: &str, literal: &LitStr) -> Result<Duration> {
-    let text = literal.value();
-    let fault = |message: String| Err(Error::new(literal.span(), message));
-    if !text.trim().is_empty() && text.trim().chars().all(|c| c.is_ascii_digit()) {
-        let number = text.trim();
-        return fault(format!(
-            "a duration needs a unit: write \"{number}s\" for seconds or \"{number}ms\" for milliseconds"
-        ));
+/// Reads a duration that stands in the place of the `{}` of `form`.
+pub(crate) fn written(form: &str, value: Expr) -> Result<Time> {
+    let (is_negative, literal) = match &value {
+        Expr::Lit(ExprLit { lit, .. }) => (false, lit),
+        Expr::Unary(unary) if matches!(unary.op, UnOp::Neg(_)) => match &*unary.expr {
+            Expr::Lit(ExprLit { lit, .. }) => (true, lit),
+            _ => return Ok(Time::Expr(value)),
+        },
+        _ => return Ok(Time::Expr(value)),
+    };
+    let is_text = matches!(literal, Lit::Str(_));
+    let text = match literal {
+        Lit::Str(text) => text.value(),
+        Lit::Int(number) => format!("{}{}", number.base10_digits(), number.suffix()),
+        Lit::Float(number) => format!("{}{}", number.base10_digits(), number.suffix()),
+        _ => {
+            let write = form.replace("{}", "\"300s\"");
+            let message = format!(
+                "this is no duration: write `{write}`, or an expression of type `Duration`"
+            );
+            return Err(Error::new_spanned(value, message));
+        }
+    };
+    let read = parse(form, if is_negative { format!("-{text}") } else { text.clone() });
+    let message = match read {
+        Ok(time) if is_text => return Ok(Time::Literal(time)),
+        Ok(_) => {
+            let write = form.replace("{}", &format!("{text:?}"));
+            format!("a duration stands in quotes: write `{write}`")
+        }
+        Err(message) => message,
+    };
+    Err(Error::new_spanned(value, message))
+}
+
+/// Reads a text of whole milliseconds, more than none.
+fn parse(form: &str, text: String) -> std::result::Result<Duration, String> {
+    let write = |text: &str| form.replace("{}", &format!("{text:?}"));
+    let text = text.trim();
+    if let Some(positive) = text.strip_prefix('-') {
+        let positive = positive.trim_start();
+        return Err(match is_number(positive) {
+            true => {
+                format!("a duration is not negative: write `{}`", write(&format!("{positive}s")))
+            }
+            false if humantime::parse_duration(positive).is_ok() => {
+                format!("a duration is not negative: write `{}`", write(positive))
+            }
+            false => format!("a duration is not negative: write one such as `{}`", write("300s")),
+        });
+    }
+    let zero = || match form.starts_with("wait") {
+        true => "a wait of zero: remove `wait` to ask once".to_owned(),
+        false => "a duration of zero: write a longer one, as in \"300s\"".to_owned(),
+    };
+    if is_number(text) {
+        return Err(match text.chars().all(|c| c == '0' || c == '.') {
+            true => zero(),
+            false if text.contains('.') => whole(text, "s", form).unwrap_or_else(|| fraction(text)),
+            false => format!(
+                "a duration needs a unit: write `{}` for seconds or `{}` for milliseconds",
+                write(&format!("{text}s")),
+                write(&format!("{text}ms"))
+            ),
+        });
     }
     for unit in text.split(|c: char| !c.is_alphabetic()) {
         match unit {
-            "M" => return fault("`M` is a month: write `m` for minutes".to_owned()),
+            "M" => return Err("`M` is a month: write `m` for minutes".to_owned()),
             "month" | "months" | "y" | "yr" | "year" | "years" => {
-                return fault(format!("a `{unit}` has no fixed length: write `s`, `m` or `h`"));
+                return Err(format!("a `{unit}` has no fixed length: write `s`, `m` or `h`"));
             }
             _ => {}
         }
     }
-    let Ok(duration) = humantime::parse_duration(&text) else {
-        return fault(format!(
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    if text[..end].contains('.') && is_number(&text[..end]) {
+        let unit = text[end..].trim();
+        return Err(whole(&text[..end], unit, form).unwrap_or_else(|| fraction(text)));
+    }
+    let Ok(duration) = humantime::parse_duration(text) else {
+        return Err(format!(
             "`{text}` is not a duration: write a number and a unit, as in \"300s\", \"1m30s\" or \"500ms\""
         ));
     };
-    if duration.is_zero() && name == "wait" {
-        return fault("a wait of zero: remove `wait` to ask once".to_owned());
-    }
     if duration.is_zero() {
-        return fault("a duration of zero: write a longer one, as in \"300s\"".to_owned());
+        return Err(zero());
     }
     if duration.subsec_nanos() % 1_000_000 != 0 {
-        return fault("durations are whole milliseconds: write one such as \"500ms\"".to_owned());
+        return Err("durations are whole milliseconds: write one such as \"500ms\"".to_owned());
     }
     Ok(duration)
+}
+
+/// Digits, with a point in them or not.
+fn is_number(text: &str) -> bool {
+    !text.is_empty()
+        && text.parse::<f64>().is_ok_and(f64::is_finite)
+        && !text.contains(['e', 'E', '+'])
+}
+
+/// The advice for `1.5s`, which is `1s 500ms`.
+fn whole(number: &str, unit: &str, form: &str) -> Option<String> {
+    let one = humantime::parse_duration(&format!("1{unit}")).ok()?;
+    let duration =
+        Duration::try_from_secs_f64(one.as_secs_f64() * number.parse::<f64>().ok()?).ok()?;
+    let duration = Duration::from_millis(u64::try_from(duration.as_millis()).ok()?);
+    if duration.is_zero() {
+        return None;
+    }
+    let write = form.replace("{}", &format!("\"{}\"", humantime::format_duration(duration)));
+    Some(format!("the numbers of a duration are whole: write `{write}`"))
+}
+
+fn fraction(text: &str) -> String {
+    format!("the numbers of a duration are whole, and `{text}` is not: write one such as \"500ms\"")
 }
 
 #[cfg(test)]
@@ -183,7 +247,14 @@ mod tests {
             ("300", "\"300s\""),
             ("", "not a duration"),
             ("soon", "not a duration"),
-            ("-5s", "not a duration"),
+            ("-5s", "not negative: write `ttl = \"5s\"`"),
+            ("-5", "not negative: write `ttl = \"5s\"`"),
+            ("- 1m30s", "not negative: write `ttl = \"1m30s\"`"),
+            ("-soon", "not negative: write one such as `ttl = \"300s\"`"),
+            ("0", "zero"),
+            ("1.5s", "whole: write `ttl = \"1s 500ms\"`"),
+            ("0.5m", "whole: write `ttl = \"30s\"`"),
+            ("2.5", "whole: write `ttl = \"2s 500ms\"`"),
             ("99999999999999999999s", "not a duration"),
         ] {
             let error = read(parse_quote!(#value)).unwrap_err();
@@ -200,8 +271,23 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_number_gets_its_unit_in_the_message() {
-        assert!(read(parse_quote!(300)).unwrap_err().contains("`ttl = \"300s\"`"));
+    fn without_quotes_the_whole_duration_is_quoted_in_the_advice() {
+        for (value, words) in [
+            (parse_quote!(300), "write `ttl = \"300s\"` for seconds or `ttl = \"300ms\"`"),
+            (parse_quote!(1_000), "`ttl = \"1000s\"`"),
+            (parse_quote!(5min), "in quotes: write `ttl = \"5min\"`"),
+            (parse_quote!(300ms), "in quotes: write `ttl = \"300ms\"`"),
+            (parse_quote!(1.5s), "write `ttl = \"1s 500ms\"`"),
+            (parse_quote!(5mins_or_so), "`5mins_or_so` is not a duration"),
+            (parse_quote!(0), "a duration of zero"),
+            (parse_quote!(0s), "a duration of zero"),
+            (parse_quote!(-5), "not negative: write `ttl = \"5s\"`"),
+            (parse_quote!(-5min), "not negative: write `ttl = \"5min\"`"),
+            (parse_quote!(true), "no duration: write `ttl = \"300s\"`"),
+        ] {
+            let error = read(value).unwrap_err();
+            assert!(error.contains(words), "{words}: {error}");
+        }
     }
 
     #[test]

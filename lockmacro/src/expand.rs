@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
-use syn::{Expr, ExprPath, ExprReference, Path, Result, Token, parse_quote_spanned};
+use syn::{Expr, ExprPath, ExprReference, Path, Result, Token};
 
 use crate::args::{Args, Fences};
 use crate::check;
@@ -12,21 +12,26 @@ use crate::defer::says_nothing;
 use crate::duration::{Time, Wait};
 use crate::item::{Function, braces, is_owned, mentions};
 use crate::key::Key;
+use crate::misplaced;
 use crate::policy::{OnBusy, OnLost};
+use crate::runtime;
 use crate::template::{Part, Template, respan};
 
 /// The attribute: the function under its lock, or as it was and one error.
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
     expand(args, item.clone()).unwrap_or_else(|error| {
+        if let Some(item) = misplaced::as_it_was(&item) {
+            return item;
+        }
         let error = error.into_compile_error();
-        quote!(#item #error)
+        // An argument that only the attribute uses is no second mistake.
+        quote!(#[allow(unused_variables)] #item #error)
     })
 }
 
 fn expand(args: TokenStream, item: TokenStream) -> Result<TokenStream> {
-    let function: Function = syn::parse2(item)?;
-    let args: Args = syn::parse2(args)?;
-    check::check(&args, &function)?;
+    let mut args: Args = syn::parse2(args)?;
+    let function = check::check(&mut args, syn::parse2(item))?;
     let printer = Printer::new(&args, &function);
     let (locked, beside) = (printer.locked()?, printer.beside()?);
     let mut tokens = function.with_body(locked);
@@ -47,8 +52,7 @@ struct Printer<'a> {
 impl<'a> Printer<'a> {
     fn new(args: &'a Args, function: &'a Function) -> Self {
         let site = function.output_span.resolved_at(Span::mixed_site());
-        let default = || parse_quote_spanned!(site=> ::lockmacro_runtime);
-        let runtime = args.runtime.clone().unwrap_or_else(default);
+        let runtime = args.runtime.clone().unwrap_or_else(|| runtime::path(site));
         let is_async = function.is_async();
         Self { args, function, is_async, runtime, site }
     }
@@ -121,18 +125,18 @@ impl<'a> Printer<'a> {
     /// The path becomes a `fn(Lost, Ret) -> Ret` first, so that a function of another type is told
     /// once, at its path, beside that type.
     fn recovering(&self, path: &ExprPath) -> TokenStream {
-        let (runtime, output, module) = (&self.runtime, &self.function.output, self.module());
+        let (output, module) = (&self.function.output, self.module(self.site));
         let method = Ident::new("recovering", self.there("on_lost"));
-        quote_spanned!(self.site=> .#method(#runtime::#module::recover::<#output>(#path)))
+        quote_spanned!(self.site=> .#method(#module::recover::<#output>(#path)))
     }
 
     /// The path becomes a `fn(LockError) -> E` first, as in `recovering`.
     ///
     /// Output: `map::<Ret>(path)`
     fn map_err(&self) -> Option<TokenStream> {
-        let (runtime, output, module) = (&self.runtime, &self.function.output, self.module());
+        let (output, module) = (&self.function.output, self.module(self.site));
         let path = self.args.map_err.as_ref()?;
-        Some(quote_spanned!(self.site=> #runtime::#module::map::<#output>(#path)))
+        Some(quote_spanned!(self.site=> #module::map::<#output>(#path)))
     }
 
     /// Output: `let lock = match lock.acquire().await { Ok(lock) => lock, Err(error) => return … };
@@ -268,10 +272,6 @@ impl<'a> Printer<'a> {
         self.args.span_of(argument).resolved_at(self.site)
     }
 
-    fn module(&self) -> Ident {
-        Ident::new(&version_module(), self.site)
-    }
-
     /// Output: `Lock::new(key).ttl(ttl).name("module::function").message(message).manager(manager)`
     fn lock(&self) -> TokenStream {
         let site = self.site;
@@ -344,8 +344,41 @@ impl<'a> Printer<'a> {
     fn key(&self, key: &Key) -> TokenStream {
         match key {
             Key::Template(template) => self.template(template),
+            Key::Branches(branches) => {
+                let one = |one: &Key| {
+                    let (runtime, key) = (&self.runtime, self.key(one));
+                    quote_spanned!(self.site=> #runtime::LockKey::from(#key))
+                };
+                branches.print(one).into_token_stream()
+            }
+            Key::Expr(expr) if key.is_constant(&self.function.template_names()) => {
+                self.constant(expr)
+            }
             other => other.expr().to_token_stream(),
         }
+    }
+
+    /// Output: `::lockmacro_runtime::__macro_v0_1_0`
+    fn module(&self, site: Span) -> TokenStream {
+        let (runtime, module) = (&self.runtime, runtime::module(site));
+        match self.args.runtime {
+            Some(_) => runtime.to_token_stream(),
+            None => quote_spanned!(site=> #runtime::#module),
+        }
+    }
+
+    /// A constant is told of when it has placeholders, which its text cannot fill in.
+    ///
+    /// Output: `constant_key(ORDER_KEY, &["id"])`
+    fn constant(&self, constant: &Expr) -> TokenStream {
+        let names = self.function.template_names();
+        if names.is_empty() {
+            return constant.to_token_stream();
+        }
+        let site = constant.span().resolved_at(self.site);
+        let module = respan(self.module(site), site);
+        let names = names.iter().map(|name| name.unraw().to_string());
+        quote_spanned!(site=> #module::constant_key(#constant, &[#(#names),*]))
     }
 
     /// Output: `.ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold).wait(wait).on_lost(policy)`
@@ -438,13 +471,13 @@ impl<'a> Printer<'a> {
     /// The return that is never taken tells the compiler what the body returns, so that a type
     /// error points into the body and `Ok(Box::new(x))` becomes a `Result<Box<dyn Trait>, E>`.
     fn body(&self) -> TokenStream {
-        let (site, runtime, output) = (self.site, &self.runtime, &self.function.output);
-        let module = self.module();
+        let (site, output) = (self.site, &self.function.output);
+        let module = self.module(site);
         let statements = self.function.body.stream();
         let moved = self.function.moved(|name| self.uses(name), site);
         let mut block = quote_spanned! {site=>
             if false {
-                return #runtime::#module::outcome::<#output>();
+                return #module::outcome::<#output>();
             }
             #moved
         };
@@ -471,11 +504,6 @@ fn name(args: &Args, function: &Function, site: Span) -> TokenStream {
             quote_spanned!(site=> ::core::concat!(::core::module_path!(), #name))
         }
     }
-}
-
-/// The runtime's module for this version of the macro: another version has no such module.
-fn version_module() -> String {
-    format!("__macro_v{}", env!("CARGO_PKG_VERSION").replace(['.', '-', '+'], "_"))
 }
 
 /// `&expr`, also where the user has written the `&`.

@@ -15,6 +15,7 @@ use syn::{
 };
 
 use crate::boxed::{self, Boxed};
+use crate::path::ungroup;
 use crate::returns;
 
 pub(crate) struct Function {
@@ -58,6 +59,12 @@ impl Function {
             FnArg::Typed(typed) => bindings(&typed.pat).into_iter().map(|(name, _)| name).collect(),
         });
         names.collect()
+    }
+
+    /// The names that placeholders may start at: [`Self::names`] and const parameters.
+    pub(crate) fn template_names(&self) -> Vec<Ident> {
+        let constants = self.sig.generics.const_params().map(|constant| constant.ident.clone());
+        self.names().into_iter().chain(constants).collect()
     }
 
     /// The arguments as another function with the same ones is called.
@@ -229,7 +236,7 @@ impl Parse for Function {
             return Err(input.error(message));
         }
         check_qualifiers(&sig)?;
-        let body: Group = input.parse()?;
+        let body = parse_body(input)?;
         if body.delimiter() != Delimiter::Brace {
             return Err(Error::new(body.span(), "expected the function's body"));
         }
@@ -238,10 +245,11 @@ impl Parse for Function {
         head.pop();
 
         let (inner_attrs, statements) = split_inner_attrs(body.stream())?;
-        let output = match &sig.output {
+        let mut output = match &sig.output {
             ReturnType::Type(_, output) => Type::clone(output),
             ReturnType::Default => syn::parse_quote_spanned!(sig.ident.span()=> ()),
         };
+        ungroup(&mut output);
         let (shape, body, output) = match (sig.asyncness, boxed::output(&output)) {
             (Some(_), _) => (Shape::Async, braces(statements, span), output),
             (None, None) => (Shape::Blocking, braces(statements, span), output),
@@ -267,6 +275,17 @@ impl Parse for Function {
             span,
         })
     }
+}
+
+/// The function's braces, also where they are the `$body:block` of a `macro_rules!`.
+fn parse_body(input: ParseStream) -> Result<Group> {
+    if input.peek(syn::token::Group) {
+        let TokenTree::Group(group) = input.parse()? else {
+            return Err(input.error("expected the function's body"));
+        };
+        return syn::parse2(group.stream());
+    }
+    input.parse()
 }
 
 /// Says what the attribute stands on, if that is an item of another kind.

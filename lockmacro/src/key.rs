@@ -1,9 +1,12 @@
 //! What a lock is on: one key, or several.
 
-use syn::{Error, Expr, ExprArray, ExprCall, ExprLit, Lit, Result};
+use proc_macro2::{Ident, Span};
+use syn::{Error, Expr, ExprArray, ExprCall, Lit, LitStr, Result};
 
-use crate::policy::is_path;
+use crate::branches::Branches;
+use crate::path::is_path;
 use crate::template::Template;
+use crate::text;
 
 /// Most keys of one lock, as the engine has it.
 const KEYS_MAX: usize = 128;
@@ -12,6 +15,8 @@ pub(crate) enum Key {
     Template(Template),
     /// An expression giving `impl Into<LockKey>`.
     Expr(Expr),
+    /// An expression with text at the end of a branch.
+    Branches(Branches),
     /// `["account:<from>", "account:<to>"]`: each is one of the above.
     Several(Vec<Key>),
     /// `keys(expr)`: an expression giving an iterator of keys.
@@ -29,15 +34,22 @@ impl Key {
                  `key = [\"account:<from>\", \"account:<to>\"]`, or `key = keys(..)` around an \
                  iterator of keys",
             )),
-            other => Self::one(other),
+            other => Self::one(other, "key = "),
         }
     }
 
-    fn one(value: Expr) -> Result<Self> {
-        match value {
-            Expr::Lit(value) => match value.lit {
+    /// What stands for a key that is missing or wrong.
+    pub(crate) fn none() -> Self {
+        let literal = LitStr::new("", Span::call_site());
+        Key::Template(Template { literal, parts: Vec::new() })
+    }
+
+    /// Reads one key, in front of which `before` is written.
+    pub(crate) fn one(value: Expr, before: &str) -> Result<Self> {
+        if let Some(literal) = text::literal(&value) {
+            return match &literal.lit {
                 Lit::Str(text) => {
-                    let template = Template::parse(text)?;
+                    let template = Template::parse(text.clone())?;
                     template.check_key()?;
                     Ok(Key::Template(template))
                 }
@@ -45,12 +57,17 @@ impl Key {
                     other,
                     "a key is text: write `key = \"order:<id>\"`, or an expression giving `impl Into<LockKey>`",
                 )),
-            },
-            Expr::MethodCall(call) if is_template(&call.receiver) => Err(Error::new_spanned(
-                call,
-                "placeholders are not filled in here, so every call would have the same key: \
-                 write the string alone, `key = \"order:<id>\"`",
-            )),
+            };
+        }
+        if let Some(text) = text::of(&value)
+            && !Template::roots_in(&text).is_empty()
+        {
+            return Err(Error::new_spanned(value, text::refusal(&text, before)));
+        }
+        match value {
+            Expr::If(_) | Expr::Match(_) | Expr::Block(_) | Expr::Unsafe(_) | Expr::Paren(_) => {
+                Branches::parse(value, before)
+            }
             other => Ok(Key::Expr(other)),
         }
     }
@@ -79,7 +96,7 @@ impl Key {
                 ));
             }
             let place = value.clone();
-            let key = Self::one(value)?;
+            let key = Self::one(value, "")?;
             let text = |key: &Self| key.template().map(|template| template.literal.value());
             if text(&key).is_some_and(|new| keys.iter().any(|key| text(key).as_ref() == Some(&new)))
             {
@@ -127,8 +144,50 @@ impl Key {
     pub(crate) fn expr(&self) -> Option<&Expr> {
         match self {
             Key::Expr(expr) | Key::Keys(expr) => Some(expr),
-            _ => None,
+            Key::Branches(branches) => Some(&branches.expr),
+            Key::Template(_) | Key::Several(_) => None,
         }
+    }
+
+    /// Every template in it.
+    pub(crate) fn templates_mut(&mut self) -> Vec<&mut Template> {
+        match self {
+            Key::Template(template) => vec![template],
+            Key::Several(keys) => keys.iter_mut().flat_map(Self::templates_mut).collect(),
+            Key::Branches(branches) => {
+                branches.ends.iter_mut().flat_map(Self::templates_mut).collect()
+            }
+            Key::Expr(_) | Key::Keys(_) => Vec::new(),
+        }
+    }
+
+    /// Checks the placeholders, and that there are none where they are not filled in.
+    pub(crate) fn check_names(&self, names: &[Ident]) -> Result<()> {
+        match self {
+            Key::Template(template) => template.check_names(names),
+            Key::Several(keys) => keys.iter().try_for_each(|key| key.check_names(names)),
+            Key::Branches(branches) => {
+                let names = [names, &branches.names()].concat();
+                branches.ends.iter().try_for_each(|key| key.check_names(&names))
+            }
+            Key::Expr(expr) | Key::Keys(expr) => match text::unfilled(expr, names) {
+                Some((span, text)) => Err(Error::new(span, text::unfilled_refusal(&text))),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Whether this is a constant, as far as can be seen: a path that is none of `names`.
+    pub(crate) fn is_constant(&self, names: &[Ident]) -> bool {
+        fn is_path(expr: &Expr, names: &[Ident]) -> bool {
+            match expr {
+                Expr::Reference(reference) => is_path(&reference.expr, names),
+                Expr::Paren(paren) => is_path(&paren.expr, names),
+                Expr::Path(path) => path.path.get_ident().is_none_or(|name| !names.contains(name)),
+                _ => false,
+            }
+        }
+        matches!(self, Key::Expr(expr) if is_path(expr, names))
     }
 }
 
@@ -138,16 +197,6 @@ fn is_list(expr: &Expr) -> bool {
         Expr::Array(_) | Expr::Repeat(_) | Expr::Tuple(_) => true,
         Expr::Reference(reference) => is_list(&reference.expr),
         Expr::Macro(call) => call.mac.path.is_ident("vec"),
-        _ => false,
-    }
-}
-
-/// Whether this is a string with something like a placeholder in it.
-fn is_template(expr: &Expr) -> bool {
-    match expr {
-        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
-            text.value().split_once('<').is_some_and(|(_, rest)| rest.contains('>'))
-        }
         _ => false,
     }
 }

@@ -8,15 +8,23 @@
 
 mod args;
 mod boxed;
+mod branches;
 mod check;
 mod defer;
 mod duration;
 mod expand;
+mod faults;
 mod item;
 mod key;
+mod literal;
+mod misplaced;
+mod path;
 mod policy;
 mod returns;
+mod runtime;
 mod template;
+mod text;
+mod words;
 
 use proc_macro::TokenStream;
 

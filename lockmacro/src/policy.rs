@@ -3,6 +3,7 @@
 use syn::{Error, Expr, ExprPath, Path, Result};
 
 use crate::defer::Defer;
+use crate::path::is_path;
 
 /// What a call does when the lock is held by somebody else.
 pub(crate) enum OnBusy {
@@ -61,8 +62,4 @@ pub(crate) fn on_lost(value: Expr) -> Result<OnLost> {
              `on_lost = rollback` or `on_lost = Self::rollback`",
         )),
     }
-}
-
-pub(crate) fn is_path(expr: &Expr, name: &str) -> bool {
-    matches!(expr, Expr::Path(path) if path.path.is_ident(name))
 }

@@ -5,9 +5,9 @@ use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
 use syn::{Error, ParenthesizedGenericArguments, PathSegment, Result, TraitBound, Type, TypeFnPtr};
 
-/// Refuses types whose work starts after the function has returned, when the lock is gone: traits
-/// that are called something like `TryStream`, and boxes that are called `BoxFuture`. What hides
-/// behind another name cannot be seen here.
+/// Refuses types whose work goes on after the function has returned, when the lock is gone: traits
+/// that are called something like `TryStream`, boxes that are called `BoxFuture`, and handles of
+/// tasks. What hides behind another name cannot be seen here.
 pub(crate) fn check(output: &Type) -> Result<()> {
     struct Lazy(Option<Error>);
     impl Lazy {
@@ -40,6 +40,13 @@ pub(crate) fn check(output: &Type) -> Result<()> {
         fn visit_type_path(&mut self, path: &'ast syn::TypePath) {
             if let Some(segment) = path.path.segments.last() {
                 let ident = segment.ident.to_string();
+                if ["JoinHandle", "JoinSet", "AbortHandle"].contains(&ident.as_str()) {
+                    let message = format!(
+                        "the task of this `{ident}` goes on without the lock: await the task in the body \
+                         and return what it gives, or lock the function that runs in the task"
+                    );
+                    self.0.get_or_insert(Error::new(segment.span(), message));
+                }
                 if ident.starts_with("Box") || ident.starts_with("LocalBox") {
                     self.refuse(segment, &ident);
                 }

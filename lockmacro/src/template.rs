@@ -1,7 +1,10 @@
 //! Templates: `"order:<id>"` taken apart into literals and values.
 
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
-use syn::{Error, Expr, LitStr, Member, Result};
+use syn::visit_mut::{self, VisitMut};
+use syn::{Error, Expr, ExprPath, LitStr, Member, Result};
+
+use crate::literal;
 
 /// The longest key, in bytes, as the engine has it.
 const KEY_MAX: usize = 1024;
@@ -17,13 +20,16 @@ pub(crate) struct Template {
 pub(crate) enum Part {
     /// Text as it is, `<<` already read as `<`; never empty.
     Literal(String),
-    Value(Value),
+    Value(Box<Value>),
 }
 
-/// `<order.id>`: an expression that starts at one of the function's arguments.
+/// `<order.id>`: an expression that starts at the function's arguments.
 pub(crate) struct Value {
     pub(crate) expr: Expr,
-    root: Ident,
+    /// The names that it starts at: one, none for `<Self::NAME>`, several for `<hash(a, b)>`.
+    roots: Vec<Ident>,
+    /// As it was written, without the angle brackets.
+    text: String,
     /// How messages name it; the compiler can underline no part of a literal.
     place: String,
 }
@@ -47,7 +53,7 @@ impl Template {
             if !plain.is_empty() {
                 parts.push(Part::Literal(std::mem::take(&mut plain)));
             }
-            parts.push(Part::Value(value));
+            parts.push(Part::Value(Box::new(value)));
             rest = after;
         }
         plain.push_str(rest);
@@ -73,10 +79,63 @@ impl Template {
         }
     }
 
+    /// The names that the placeholders in a text start at, as far as it can be read.
+    pub(crate) fn roots_in(text: &str) -> Vec<Ident> {
+        let (mut roots, mut rest) = (Vec::new(), text);
+        while let Some(open) = rest.find('<') {
+            rest = &rest[open + 1..];
+            if let Some(after) = rest.strip_prefix('<') {
+                rest = after;
+            } else if let Ok((value, after)) = Value::parse(rest, 0, Span::call_site()) {
+                roots.extend(value.roots);
+                rest = after;
+            }
+        }
+        roots
+    }
+
+    /// The names that `<text>` would start at, if it were a placeholder.
+    pub(crate) fn roots_of(text: &str) -> Vec<Ident> {
+        match Value::parse(&format!("{text}>"), 0, Span::call_site()) {
+            Ok((value, "")) => value.roots,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Has a name mean the function's argument, also where the string and the function come from
+    /// different sides of a `macro_rules!`: a string's reader does not think of hygiene.
+    pub(crate) fn bind(&mut self, names: &[Ident]) {
+        struct Binder<'a>(&'a [Ident]);
+        impl VisitMut for Binder<'_> {
+            fn visit_expr_path_mut(&mut self, path: &mut ExprPath) {
+                if let Some(name) = path.path.get_ident()
+                    && let Some(argument) = self.0.iter().find(|argument| *argument == name)
+                    && let Some(segment) = path.path.segments.first_mut()
+                {
+                    let there = segment.ident.span().resolved_at(argument.span());
+                    segment.ident.set_span(there);
+                }
+                visit_mut::visit_expr_path_mut(self, path);
+            }
+        }
+        for part in &mut self.parts {
+            if let Part::Value(value) = part {
+                Binder(names).visit_expr_mut(&mut value.expr);
+            }
+        }
+    }
+
     /// What a key must be so that different values never give the same one.
     pub(crate) fn check_key(&self) -> Result<()> {
-        if self.parts.is_empty() {
+        let text = self.literal.value();
+        if text.trim().is_empty() {
             return self.fault("the key is empty: write one such as \"order:<id>\"");
+        }
+        if text.trim() != text {
+            return self.fault(format!(
+                "the key starts or ends with a blank, which is a part of it: write {:?}",
+                text.trim()
+            ));
         }
         if let Some(Part::Literal(text)) = self.parts.first()
             && text.starts_with(RESERVED)
@@ -91,7 +150,7 @@ impl Template {
                     return self.fault(format!(
                         "{} touches the placeholder before it, so that different values could give \
                          the same key: write a separator between them, as in \"<{}>:<{}>\"",
-                        other.place, one.root, other.root
+                        other.place, one.text, other.text
                     ));
                 }
                 [Part::Value(value), Part::Literal(text)] if text.starts_with('%') => {
@@ -102,6 +161,13 @@ impl Template {
                     ));
                 }
                 _ => {}
+            }
+        }
+        for part in &self.parts {
+            if let Part::Literal(text) = part
+                && let Some(mistake) = literal::printf(text)
+            {
+                return self.fault(mistake);
             }
         }
         let length = self.parts.iter().map(|part| match part {
@@ -117,20 +183,18 @@ impl Template {
         Ok(())
     }
 
-    /// Checks that every value starts at one of `names`, and that no name stands in braces.
+    /// Checks that every value starts at one of `names`, and that no other text was meant as one.
     pub(crate) fn check_names(&self, names: &[Ident]) -> Result<()> {
         for part in &self.parts {
             match part {
-                Part::Value(value) if !names.contains(&value.root) => {
-                    return self.fault(unknown_root(value, names));
+                Part::Value(value) => {
+                    if let Some(root) = value.roots.iter().find(|root| !names.contains(root)) {
+                        return self.fault(unknown_root(value, root, names));
+                    }
                 }
-                Part::Value(_) => {}
                 Part::Literal(text) => {
-                    if let Some(inner) = name_in_braces(text, names) {
-                        return self.fault(format!(
-                            "`{{{inner}}}` is literal text here: write `<{inner}>` for its value, \
-                             or `{{<{inner}>}}` for its value in braces"
-                        ));
+                    if let Some(mistake) = literal::mistake(text, names) {
+                        return self.fault(mistake);
                     }
                 }
             }
@@ -169,17 +233,18 @@ impl Value {
             let Some(expr) = parse_expr(&text[..end], span) else {
                 continue;
             };
-            let Some(root) = root(&expr).cloned() else {
+            let Some(roots) = roots(&expr) else {
                 break;
             };
             let place = format!("`<{}>` in column {column}", &text[..end]);
-            return Ok((Self { expr, root, place }, &text[end + 1..]));
+            let (text, rest) = (text[..end].trim().to_owned(), &text[end + 1..]);
+            return Ok((Self { expr, roots, text, place }, rest));
         }
         Err(Error::new(
             span,
             format!(
-                "{place} is no name, field, index or method call: write one such as `<id>`, \
-                 `<order.id>`, `<ids[0]>` or `<id.to_lowercase()>`, or `<<` for a literal `<`"
+                "{place} is no name, field, index or call: write one such as `<id>`, `<order.id>`, \
+                 `<ids[0]>`, `<id.to_lowercase()>` or `<hash(id)>`, or `<<` for a literal `<`"
             ),
         ))
     }
@@ -248,21 +313,41 @@ pub(crate) fn respan(tokens: TokenStream, span: Span) -> TokenStream {
     tokens.into_iter().map(respan_tree).collect()
 }
 
-/// The name that a chain of fields, indexes and method calls starts at.
-fn root(expr: &Expr) -> Option<&Ident> {
+/// The names that a chain of fields, indexes and calls starts at.
+fn roots(expr: &Expr) -> Option<Vec<Ident>> {
     match expr {
-        Expr::Path(path) if path.qself.is_none() => path.path.get_ident(),
-        Expr::Field(field) if !matches!(&field.member, Member::Named(name) if name == "await") => {
-            root(&field.base)
+        Expr::Path(path) if path.qself.is_none() => {
+            let first = &path.path.segments.first()?.ident;
+            match path.path.get_ident() {
+                Some(name) => Some(vec![name.clone()]),
+                None => (first == "Self").then(Vec::new),
+            }
         }
-        Expr::Index(index) => root(&index.expr),
-        Expr::MethodCall(call) => root(&call.receiver),
+        Expr::Field(field) if !matches!(&field.member, Member::Named(name) if name == "await") => {
+            roots(&field.base)
+        }
+        Expr::Index(index) => roots(&index.expr),
+        Expr::MethodCall(call) => roots(&call.receiver),
+        Expr::Call(call) if matches!(&*call.func, Expr::Path(_)) => {
+            let roots: Vec<_> = call.args.iter().map(argument_roots).collect::<Option<_>>()?;
+            // Of nothing that differs between calls a call makes nothing of use.
+            Some(roots.concat()).filter(|roots| !roots.is_empty())
+        }
         _ => None,
     }
 }
 
-fn unknown_root(value: &Value, names: &[Ident]) -> String {
-    let Value { root, place, .. } = value;
+/// The names that an argument of a call starts at.
+fn argument_roots(argument: &Expr) -> Option<Vec<Ident>> {
+    match argument {
+        Expr::Lit(_) => Some(Vec::new()),
+        Expr::Reference(reference) => argument_roots(&reference.expr),
+        other => roots(other),
+    }
+}
+
+fn unknown_root(value: &Value, root: &Ident, names: &[Ident]) -> String {
+    let place = &value.place;
     if root == "self" {
         return format!("{place}: this function has no `self`; write one of its arguments instead");
     }
@@ -283,18 +368,4 @@ fn unknown_root(value: &Value, names: &[Ident]) -> String {
         "{place}: `{root}` is no argument of this function, which has {}: write one of them",
         names.join(", ")
     )
-}
-
-/// What stands in braces, if it is one of `names` or a field of one.
-fn name_in_braces<'a>(text: &'a str, names: &[Ident]) -> Option<&'a str> {
-    text.match_indices('{').find_map(|(open, _)| {
-        let inner = &text[open + 1..];
-        let inner = &inner[..inner.find('}')?];
-        let mut fields = inner.split('.');
-        let known = fields.next().is_some_and(|root| names.iter().any(|name| name == root));
-        let plain = |field: &str| {
-            !field.is_empty() && field.chars().all(|c| c.is_alphanumeric() || c == '_')
-        };
-        (known && fields.all(plain)).then_some(inner)
-    })
 }

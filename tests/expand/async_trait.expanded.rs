@@ -23,16 +23,18 @@ impl Auditor for Orders {
                 .ttl(::core::time::Duration::from_secs(30))
                 .name(::core::concat!(::core::module_path!(), "::audit"))
                 .manager(&self.locks)
-                .run(async move {
-                    if false {
-                        return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                            Result<Receipt, Error>,
-                        >();
+                .run({
+                    async move {
+                        if false {
+                            return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                                Result<Receipt, Error>,
+                            >();
+                        }
+                        let __self = self;
+                        let id = id;
+                        let __ret: Result<Receipt, Error> = { __self.run(id).await };
+                        __ret
                     }
-                    let __self = self;
-                    let id = id;
-                    let __ret: Result<Receipt, Error> = { __self.run(id).await };
-                    __ret
                 })
                 .await
         })

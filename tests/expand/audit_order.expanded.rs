@@ -6,17 +6,19 @@ async fn audit_order(id: u64) -> Result<Receipt, OrderError> {
         )
         .ttl(::core::time::Duration::from_secs(300))
         .name(::core::concat!(::core::module_path!(), "::audit_order"))
-        .run(async move {
-            if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                    Result<Receipt, OrderError>,
-                >();
+        .run({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                        Result<Receipt, OrderError>,
+                    >();
+                }
+                let order = load(id).await?;
+                if order.is_audited() {
+                    return Ok(order.receipt());
+                }
+                order.audit().await
             }
-            let order = load(id).await?;
-            if order.is_audited() {
-                return Ok(order.receipt());
-            }
-            order.audit().await
         })
         .await
 }

@@ -1,16 +1,14 @@
 pub async fn audit_order(id: u64, note: String) -> Result<Receipt, OrderError> {
-    let __lock = match {
-        let __acquired = ::lockmacro_runtime::Lock::new(
-                ::lockmacro_runtime::LockKey::template("order:<id>")
-                    .literal("order:")
-                    .value(&id),
-            )
-            .ttl(::core::time::Duration::from_secs(300))
-            .name(::core::concat!(::core::module_path!(), "::audit_order"))
-            .acquire()
-            .await;
-        __acquired
-    } {
+    let __acquired = ::lockmacro_runtime::Lock::new(
+            ::lockmacro_runtime::LockKey::template("order:<id>")
+                .literal("order:")
+                .value(&id),
+        )
+        .ttl(::core::time::Duration::from_secs(300))
+        .name(::core::concat!(::core::module_path!(), "::audit_order"))
+        .acquire()
+        .await;
+    let __lock = match { __acquired } {
         ::core::result::Result::Ok(__held) => __held,
         ::core::result::Result::Err(__error) if __error.is_busy() => {
             return ::lockmacro_runtime::LockOutcome::from_lock_error(
@@ -22,14 +20,16 @@ pub async fn audit_order(id: u64, note: String) -> Result<Receipt, OrderError> {
         }
     };
     __lock
-        .run(async move {
-            if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                    Result<Receipt, OrderError>,
-                >();
+        .run({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                        Result<Receipt, OrderError>,
+                    >();
+                }
+                let _ = &note;
+                audit(id, note).await
             }
-            let _ = &note;
-            audit(id, note).await
         })
         .await
 }

@@ -1,16 +1,14 @@
 async fn assign(id: u64, mut warehouse: String) -> Result<(), OrderError> {
-    let __lock = match {
-        let __acquired = ::lockmacro_runtime::Lock::new(
-                ::lockmacro_runtime::LockKey::template("order:<id>")
-                    .literal("order:")
-                    .value(&id),
-            )
-            .ttl(::core::time::Duration::from_secs(300))
-            .name(::core::concat!(::core::module_path!(), "::assign"))
-            .acquire()
-            .await;
-        __acquired
-    } {
+    let __acquired = ::lockmacro_runtime::Lock::new(
+            ::lockmacro_runtime::LockKey::template("order:<id>")
+                .literal("order:")
+                .value(&id),
+        )
+        .ttl(::core::time::Duration::from_secs(300))
+        .name(::core::concat!(::core::module_path!(), "::assign"))
+        .acquire()
+        .await;
+    let __lock = match { __acquired } {
         ::core::result::Result::Ok(__held) => __held,
         ::core::result::Result::Err(__error) if __error.is_busy() => {
             return {
@@ -23,15 +21,17 @@ async fn assign(id: u64, mut warehouse: String) -> Result<(), OrderError> {
         }
     };
     __lock
-        .run(async move {
-            if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                    Result<(), OrderError>,
-                >();
+        .run({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                        Result<(), OrderError>,
+                    >();
+                }
+                let _ = &warehouse;
+                warehouse.push('!');
+                store(id, warehouse).await
             }
-            let _ = &warehouse;
-            warehouse.push('!');
-            store(id, warehouse).await
         })
         .await
 }

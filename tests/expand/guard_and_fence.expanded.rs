@@ -16,14 +16,16 @@ async fn audit(id: u64) -> Result<Receipt, OrderError> {
     };
     let lease = &__lock.share();
     __lock
-        .run(async move {
-            if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                    Result<Receipt, OrderError>,
-                >();
+        .run({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                        Result<Receipt, OrderError>,
+                    >();
+                }
+                let receipt = compute(id, lease).await?;
+                store(id, receipt, fence).await
             }
-            let receipt = compute(id, lease).await?;
-            store(id, receipt, fence).await
         })
         .await
 }

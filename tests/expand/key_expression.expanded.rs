@@ -3,14 +3,16 @@ async fn audit(order: Shared<Order>) -> Result<Receipt, OrderError> {
         .ttl(::core::time::Duration::from_secs(300))
         .name(::core::concat!(::core::module_path!(), "::audit"));
     __lock
-        .run(async move {
-            if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                    Result<Receipt, OrderError>,
-                >();
+        .run({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                        Result<Receipt, OrderError>,
+                    >();
+                }
+                let _ = &order;
+                audit_now(order).await
             }
-            let _ = &order;
-            audit_now(order).await
         })
         .await
 }

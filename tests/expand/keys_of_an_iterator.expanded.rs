@@ -11,17 +11,19 @@ async fn reserve(order: Order) -> Result<(), OrderError> {
         }
     };
     __lock
-        .run(async move {
-            if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                    Result<(), OrderError>,
-                >();
+        .run({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                        Result<(), OrderError>,
+                    >();
+                }
+                let _ = &order;
+                for (line, fence) in order.lines.iter().zip(fences) {
+                    take(line, fence).await?;
+                }
+                Ok(())
             }
-            let _ = &order;
-            for (line, fence) in order.lines.iter().zip(fences) {
-                take(line, fence).await?;
-            }
-            Ok(())
         })
         .await
 }

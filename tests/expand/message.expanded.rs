@@ -21,14 +21,16 @@ async fn audit(id: &str, order: Order) -> Result<Receipt, OrderError> {
         }
     };
     __lock
-        .run(async move {
-            if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                    Result<Receipt, OrderError>,
-                >();
+        .run({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                        Result<Receipt, OrderError>,
+                    >();
+                }
+                let _ = &order;
+                order.audit(id).await
             }
-            let _ = &order;
-            order.audit(id).await
         })
         .await
 }
@@ -37,13 +39,15 @@ async fn report() -> Result<(), OrderError> {
         .ttl(::core::time::Duration::from_secs(300))
         .name(::core::concat!(::core::module_path!(), "::report"))
         .message("a report is being written {}")
-        .run(async move {
-            if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                    Result<(), OrderError>,
-                >();
+        .run({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                        Result<(), OrderError>,
+                    >();
+                }
+                write().await
             }
-            write().await
         })
         .await
 }

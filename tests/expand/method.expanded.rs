@@ -3,20 +3,20 @@ impl Orders {
     where
         T: Send,
     {
-        let __lock = match {
-            let __acquired = erp::lock::Lock::new(
-                    erp::lock::LockKey::template("<self.tenant>:order:<ids[0].sn>")
-                        .value(&self.tenant)
-                        .literal(":order:")
-                        .value(&ids[0].sn),
-                )
-                .ttl(self.lease)
-                .name(::core::concat!(::core::module_path!(), "::audit"))
-                .manager(&self.locks)
-                .acquire()
-                .await;
-            __acquired
-        } {
+        let __acquired = erp::lock::__macro_v0_1_0::Lock::new(
+                erp::lock::__macro_v0_1_0::LockKey::template(
+                        "<self.tenant>:order:<ids[0].sn>",
+                    )
+                    .value(&self.tenant)
+                    .literal(":order:")
+                    .value(&ids[0].sn),
+            )
+            .ttl(self.lease)
+            .name(::core::concat!(::core::module_path!(), "::audit"))
+            .manager(&self.locks)
+            .acquire()
+            .await;
+        let __lock = match { __acquired } {
             ::core::result::Result::Ok(__held) => __held,
             ::core::result::Result::Err(__error) if __error.is_busy() => {
                 return {
@@ -25,15 +25,17 @@ impl Orders {
                 };
             }
             ::core::result::Result::Err(__error) => {
-                return erp::lock::LockOutcome::from_lock_error(__error);
+                return erp::lock::__macro_v0_1_0::LockOutcome::from_lock_error(__error);
             }
         };
         __lock
-            .run(async move {
-                if false {
-                    return erp::lock::__macro_v0_1_0::outcome::<Result<_, Error>>();
+            .run({
+                async move {
+                    if false {
+                        return erp::lock::__macro_v0_1_0::outcome::<Result<_, Error>>();
+                    }
+                    self.run(ids).await
                 }
-                self.run(ids).await
             })
             .await
     }

@@ -12,14 +12,16 @@ impl Orders {
                     Result<Receipt, OrderError>,
                 >(Self::rollback),
             )
-            .run(async move {
-                if false {
-                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                        Result<Receipt, OrderError>,
-                    >();
+            .run({
+                async move {
+                    if false {
+                        return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                            Result<Receipt, OrderError>,
+                        >();
+                    }
+                    self.reserve(id).await?;
+                    self.store(id).await
                 }
-                self.reserve(id).await?;
-                self.store(id).await
             })
             .await
     }

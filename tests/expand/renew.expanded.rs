@@ -10,13 +10,15 @@ async fn audit(id: u64) -> Result<Receipt, OrderError> {
         .min_hold(::core::time::Duration::from_millis(1500))
         .on_lost(::lockmacro_runtime::OnLost::Error)
         .name(::core::concat!(::core::module_path!(), "::audit"))
-        .run(async move {
-            if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                    Result<Receipt, OrderError>,
-                >();
+        .run({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                        Result<Receipt, OrderError>,
+                    >();
+                }
+                audit_now(id).await
             }
-            audit_now(id).await
         })
         .await
 }

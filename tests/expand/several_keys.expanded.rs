@@ -20,14 +20,16 @@ async fn transfer(from: u64, to: u64, cents: i64) -> Result<(), BankError> {
     };
     let [debit, credit] = [__fences[0], __fences[1]];
     __lock
-        .run(async move {
-            if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                    Result<(), BankError>,
-                >();
+        .run({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                        Result<(), BankError>,
+                    >();
+                }
+                withdraw(from, cents, debit).await?;
+                deposit(to, cents, credit).await
             }
-            withdraw(from, cents, debit).await?;
-            deposit(to, cents, credit).await
         })
         .await
 }
@@ -44,14 +46,16 @@ async fn close(id: u64, tenant: Tenant) -> Result<(), BankError> {
         .ttl(::core::time::Duration::from_secs(10))
         .name(::core::concat!(::core::module_path!(), "::close"));
     __lock
-        .run(async move {
-            if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                    Result<(), BankError>,
-                >();
+        .run({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                        Result<(), BankError>,
+                    >();
+                }
+                let _ = &tenant;
+                remove(id).await
             }
-            let _ = &tenant;
-            remove(id).await
         })
         .await
 }

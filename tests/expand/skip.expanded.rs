@@ -5,11 +5,13 @@ async fn nightly_report() {
     ::lockmacro_runtime::Lock::new("nightly-report")
         .ttl(::core::time::Duration::from_secs(3600))
         .name(::core::concat!(::core::module_path!(), "::nightly_report"))
-        .run_or_skip(async move {
-            if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<()>();
+        .run_or_skip({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<()>();
+                }
+                write_report();
             }
-            write_report();
         })
         .await
 }

@@ -14,11 +14,13 @@ async fn nightly_report() {
         }
     };
     __lock
-        .run_or_skip(async move {
-            if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<()>();
+        .run_or_skip({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<()>();
+                }
+                write_report(fence).await;
             }
-            write_report(fence).await;
         })
         .await
 }

@@ -8,7 +8,14 @@ use crate::expand::attribute;
 /// The key that a template becomes, or the error.
 fn key(template: &str) -> Result<String, String> {
     let item = quote!(
-        fn audit(&self, id: u64, Path(order): Path<Order>, [a, .., b @ Some(c)]: T, _: ()) {}
+        fn audit<const N: usize>(
+            &self,
+            id: u64,
+            Path(order): Path<Order>,
+            [a, .., b @ Some(c)]: T,
+            _: (),
+        ) {
+        }
     );
     let expanded = attribute(quote!(key = #template, ttl = "300s"), item);
     let mut file: syn::File = syn::parse2(expanded).unwrap();
@@ -64,10 +71,37 @@ fn placeholders_are_names_fields_indexes_and_method_calls() {
 }
 
 #[test]
+fn placeholders_may_be_computed() {
+    template!("<N>:<Self::NAME>".value(&N).literal(":").value(&Self::NAME));
+    template!("<Self::NAMES[0].len()>".value(&Self::NAMES[0].len()));
+    template!("<hash(id)>".value(&hash(id)));
+    template!("<keys::hash(&order.id, 7, self.salt)>".value(&keys::hash(&order.id, 7, self.salt)));
+    template!("<hash(low(id))[0].to_lowercase()>".value(&hash(low(id))[0].to_lowercase()));
+    template!("<Self::hash::<u64>(id)>".value(&Self::hash::<u64>(id)));
+    is_refused("<hash(sn)>", "`<hash(sn)>` in column 1: `sn` is no argument of this function");
+    is_refused("<hash(id, sn)>", "`sn` is no argument");
+    is_refused("<M>", "`M` is no argument of this function, which has `self`, `id`");
+}
+
+#[test]
 fn everything_else_is_literal() {
     reads_as("nightly-report", parse_quote!("nightly-report"));
     reads_as("a<<b>c", parse_quote!("a<b>c"));
-    reads_as("{report}:{}", parse_quote!("{report}:{}"));
+    reads_as("{report}:{0}", parse_quote!("{report}:{0}"));
+    reads_as("x>b:$x:#7:100%:50%", parse_quote!("x>b:$x:#7:100%:50%"));
+    reads_as("<<id>:<<b", parse_quote!("<id>:<b"));
+    reads_as("order::id:%z:%%d", parse_quote!("order::id:%z:%%d"));
+    template!(
+        "#<id>:$<a>:<b>>"
+            .literal("#")
+            .value(&id)
+            .literal(":$")
+            .value(&a)
+            .literal(":")
+            .value(&b)
+            .literal(">")
+    );
+    template!("{order:<id>}:{tag}".literal("{order:").value(&id).literal("}:{tag}"));
     template!("{order:<id>}:审核".literal("{order:").value(&id).literal("}:审核"));
     template!("<<<id><<".literal("<").value(&id).literal("<"));
     template!("50%:<id>".literal("50%:").value(&id));
@@ -76,6 +110,12 @@ fn everything_else_is_literal() {
 #[test]
 fn keys_that_could_be_mistaken_for_others_are_refused() {
     is_refused("", "the key is empty");
+    is_refused(" \t", "the key is empty");
+    is_refused(
+        " order:<id>",
+        "starts or ends with a blank, which is a part of it: write \"order:<id>\"",
+    );
+    is_refused("order\n", "write \"order\"");
     is_refused("lm1:x", "`lm1:` are reserved");
     is_refused("<id><order>", "`<order>` in column 5 touches the placeholder before it");
     is_refused("<id>%", "a `%` right after `<id>` in column 1");
@@ -94,12 +134,15 @@ fn placeholders_that_are_none_are_named_with_their_column() {
     is_refused("a:<>", "`<>` in column 3 is empty");
     is_refused("a:< >", "`< >` in column 3 is empty");
     for none in [
-        "<f(id)>",
+        "<f()>",
+        "<f(7)>",
+        "<f(id, id + 1)>",
+        "<f(id)(id)>",
+        "<Other::ID>",
         "<&id>",
         "<*id>",
         "<5>",
         "<id + 1>",
-        "<Self::ID>",
         "<id:>5>",
         "<id:?>",
         "<id?>",
@@ -119,7 +162,7 @@ fn placeholders_that_are_none_are_named_with_their_column() {
         "<id'x'>",
         "<id as Vec<u8>>",
     ] {
-        is_refused(none, "in column 1 is no name, field, index or method call");
+        is_refused(none, "in column 1 is no name, field, index or call");
     }
     is_refused("<id.f(\">", "is no name");
 }
@@ -131,6 +174,46 @@ fn names_in_braces_get_the_mend() {
         "`{id}` is literal text here: write `<id>` for its value, or `{<id>}`",
     );
     is_refused("{self.tenant}:x", "write `<self.tenant>`");
-    is_refused("{}{order.id.0}", "write `<order.id.0>`");
-    assert!(key("{ids}:{id }:{id:?}:{id..x}").is_ok());
+    is_refused("{0}{order.id.0}", "write `<order.id.0>`");
+    is_refused("{id }", "write `<id>`");
+    is_refused("{N}", "write `<N>`");
+    is_refused("{order.sn()}", "write `<order.sn()>`");
+    is_refused(
+        "order:{}",
+        "`{}` is literal text here: write an argument in angle brackets, as in `<id>`",
+    );
+    is_refused("order:{:05}", "`{:05}` is literal text here: write an argument");
+    for format in ["05", "?", "#?", ">8", ".3", "02x", ""] {
+        let words = format!(
+            "`{{id:{format}}}` is literal text here, and placeholders take no format: write `<id>`"
+        );
+        is_refused(&format!("order:{{id:{format}}}"), &words);
+    }
+    for sound in ["{ids}", "{id..x}", "{id:audit}", "{tag}:<id>", "{id", "id}", "{\"id\"}", "{x>b}"]
+    {
+        assert!(key(sound).is_ok(), "{sound}: {:?}", key(sound));
+    }
+}
+
+#[test]
+fn placeholders_of_other_languages_get_the_mend() {
+    for (text, words) in [
+        ("order:$id", "`$id` is literal text here: write `<id>`"),
+        ("order:${id}", "`${id}` is literal text here: write `<id>`"),
+        ("#id", "`#id` is literal text here: write `<id>`"),
+        ("order:#{order.id}:x", "`#{order.id}` is literal text here: write `<order.id>`"),
+        ("#order.sn.", "`#order.sn` is literal text here: write `<order.sn>`"),
+        ("order:{{id}}", "write `<id>`"),
+        ("order:id>", "the `>` of `id>` was never opened: write `<id>`"),
+        ("<id>:order.id>x", "the `>` of `order.id>` was never opened: write `<order.id>`"),
+        ("order:%s", "`%s` is literal text here: write an argument"),
+        ("%d:order", "`%d` is literal text here"),
+    ] {
+        is_refused(text, words);
+    }
+    for sound in
+        ["$ids", "#no:<id>", "$", "x>", "ids>", "a->b:<id>", "<<id>", "50%d", "%sales", "a%"]
+    {
+        assert!(key(sound).is_ok(), "{sound}: {:?}", key(sound));
+    }
 }

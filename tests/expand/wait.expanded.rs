@@ -7,13 +7,15 @@ async fn book(id: u64) -> Result<(), BookingError> {
         .ttl(::core::time::Duration::from_secs(10))
         .wait(::core::time::Duration::from_millis(1500))
         .name(::core::concat!(::core::module_path!(), "::book"))
-        .run(async move {
-            if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                    Result<(), BookingError>,
-                >();
+        .run({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                        Result<(), BookingError>,
+                    >();
+                }
+                book_now(id).await
             }
-            book_now(id).await
         })
         .await
 }
@@ -34,10 +36,8 @@ async fn refresh(site: &Site) -> Result<Report, ImportError> {
     let __lock = ::lockmacro_runtime::Lock::new("import")
         .wait(patience(site))
         .name(::core::concat!(::core::module_path!(), "::refresh"));
-    let (__lock, fence) = match {
-        let __acquired = __lock.acquire_fenced().await;
-        __acquired
-    } {
+    let __acquired = __lock.acquire_fenced().await;
+    let (__lock, fence) = match { __acquired } {
         ::core::result::Result::Ok(__held) => __held,
         ::core::result::Result::Err(__error) if __error.is_busy() => {
             return {
@@ -50,13 +50,15 @@ async fn refresh(site: &Site) -> Result<Report, ImportError> {
         }
     };
     __lock
-        .run(async move {
-            if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
-                    Result<Report, ImportError>,
-                >();
+        .run({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                        Result<Report, ImportError>,
+                    >();
+                }
+                site.refresh(fence).await
             }
-            site.refresh(fence).await
         })
         .await
 }

@@ -107,3 +107,87 @@ async fn arguments_may_have_any_name() {
     let locks = LockManager::memory();
     assert_locked!(&locks, "1:2:3", audit(&locks, 1, 2, "abc").await.unwrap());
 }
+
+#[tokio::test]
+async fn text_in_parentheses_and_branches_is_filled_in() {
+    #[distributed_lock(key = ("order:<id>"), ttl = "30s", manager = locks)]
+    async fn in_parentheses(locks: &LockManager, id: u64) -> Result<bool, LockError> {
+        Ok(held(locks, "order:7").await && !held(locks, "order:8").await)
+    }
+    #[distributed_lock(key = { let large = *id > 5; if large { "large:<id>" } else { "small" } }, manager = locks)]
+    async fn by_a_branch(locks: &LockManager, id: &u64) -> Result<bool, LockError> {
+        Ok(held(locks, "large:7").await && !held(locks, "large:8").await && *id > 5)
+    }
+    #[distributed_lock(
+        key = match tenant {
+            Some(name) if name == "none" => return Ok(false),
+            Some(name) => "<name>:<id>",
+            None => format!("order:{id}"),
+        },
+        manager = locks
+    )]
+    async fn by_a_match(
+        locks: &LockManager,
+        id: u64,
+        tenant: Option<&str>,
+    ) -> Result<bool, LockError> {
+        let expected = tenant.map_or("order:7".to_owned(), |tenant| format!("{tenant}:7"));
+        Ok(held(locks, &expected).await && !held(locks, &format!("{expected}0")).await)
+    }
+    let locks = LockManager::memory();
+    assert_locked!(&locks, "order:7", in_parentheses(&locks, 7).await.unwrap());
+    assert_locked!(&locks, "large:7", by_a_branch(&locks, &7).await.unwrap());
+    assert_locked!(&locks, "acme:7", by_a_match(&locks, 7, Some("acme")).await.unwrap());
+    assert_locked!(&locks, "order:7", by_a_match(&locks, 7, None).await.unwrap());
+    assert!(!by_a_match(&locks, 7, Some("none")).await.unwrap());
+}
+
+#[tokio::test]
+async fn placeholders_may_be_computed() {
+    fn hash(id: u64, salt: &u8) -> String {
+        format!("h{}", id + u64::from(*salt))
+    }
+    struct Shard;
+    impl Shard {
+        const NAME: &str = "stock";
+        #[distributed_lock(key = "<Self::NAME>:<N>:<hash(id, &5)>", ttl = "30s", manager = locks)]
+        async fn count<const N: usize>(
+            locks: &LockManager,
+            id: u64,
+            lines: [u8; N],
+        ) -> Result<bool, LockError> {
+            Ok(held(locks, "stock:2:h12").await && lines.len() == N)
+        }
+    }
+    let locks = LockManager::memory();
+    assert_locked!(&locks, "stock:2:h12", Shard::count(&locks, 7, [1, 2]).await.unwrap());
+}
+
+/// A constant's text is known at run time alone.
+#[tokio::test]
+async fn a_constant_that_looks_like_a_template_is_told_of_once() {
+    const TEMPLATE: &str = "constant:<id>";
+    const LITERAL: &str = "constant:<other>";
+    #[distributed_lock(key = TEMPLATE, ttl = "30s", manager = locks)]
+    async fn audit(locks: &LockManager, id: u64) -> Result<bool, LockError> {
+        Ok(held(locks, "constant:<id>").await && id > 0)
+    }
+    #[distributed_lock(key = ["constants", LITERAL], ttl = "30s", manager = locks)]
+    async fn assign(locks: &LockManager, id: u64) -> Result<bool, LockError> {
+        Ok(held(locks, "constant:<other>").await && id > 0)
+    }
+    lockmacro_tests::log::start();
+    let locks = LockManager::memory();
+    for id in 1..4 {
+        assert!(audit(&locks, id).await.unwrap());
+        assert!(assign(&locks, id).await.unwrap());
+    }
+    let log = lockmacro_tests::log::so_far();
+    let told =
+        |text| log.lines().filter(move |line| line.starts_with("WARN") && line.contains(text));
+    let told_of: Vec<_> = told("constant:<id>").collect();
+    assert_eq!(told_of.len(), 1, "{told_of:?}");
+    assert!(told_of[0].contains("write the text itself"), "{told_of:?}");
+    assert!(told_of[0].contains(r#"`key = "constant:<id>"`"#), "{told_of:?}");
+    assert_eq!(told("constant:<other>").count(), 0);
+}

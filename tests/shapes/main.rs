@@ -9,8 +9,10 @@ mod guards;
 mod keys;
 mod leases;
 mod losses;
+mod macros;
 mod methods;
 mod nesting;
+mod others;
 mod outcomes;
 mod waits;
 

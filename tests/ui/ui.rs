@@ -3,28 +3,65 @@
 //! `TRYBUILD=overwrite cargo test -p lockmacro-ui-tests --test ui` writes the messages anew.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// All are checked by one call of cargo, as long as none of them is to pass: those are in `pass`.
 #[test]
 fn wrong_uses_are_told_where_they_are() {
-    trybuild::TestCases::new().compile_fail("fail/*.rs");
+    let cases = trybuild::TestCases::new();
+    cases.compile_fail("fail/*.rs");
+    cases.compile_fail("several/*.rs");
+    cases.compile_fail("misplaced/*.rs");
+}
+
+/// The messages of a folder's cases, with the path of each.
+fn messages(folder: &str) -> Vec<(PathBuf, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let paths = paths.filter(|path| path.extension().is_some_and(|kind| kind == "stderr"));
+    paths.map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+}
+
+fn count(text: &str) -> usize {
+    let is_message = |line: &&str| line.starts_with("error") || line.starts_with("warning");
+    text.lines().filter(is_message).count()
 }
 
 #[test]
 fn one_mistake_gives_one_message() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fail");
-    let mut seen = 0;
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_none_or(|extension| extension != "stderr") {
-            continue;
-        }
-        let text = fs::read_to_string(&path).unwrap();
-        let messages =
-            text.lines().filter(|line| line.starts_with("error") || line.starts_with("warning"));
-        assert_eq!(messages.count(), 1, "{}:\n{text}", path.display());
-        seen += 1;
+    let messages = messages("fail");
+    for (path, text) in &messages {
+        assert_eq!(count(text), 1, "{}:\n{text}", path.display());
     }
-    assert!(seen >= 35, "only {seen} wrong uses are tested");
+    assert!(messages.len() >= 274, "only {} wrong uses are tested", messages.len());
+}
+
+/// Each line of a case that ends in `// wrong` has a message of its own, at that line.
+#[test]
+fn several_mistakes_are_told_together() {
+    let messages = messages("several");
+    for (path, text) in &messages {
+        let case = fs::read_to_string(path.with_extension("rs")).unwrap();
+        let wrong = case.lines().zip(1..).filter(|(line, _)| line.ends_with("// wrong"));
+        let wrong: Vec<usize> = wrong.map(|(_, at)| at).collect();
+        assert_eq!(count(text), wrong.len(), "{}:\n{text}", path.display());
+        let name = path.with_extension("rs");
+        let name = name.file_name().unwrap().to_string_lossy();
+        for at in wrong {
+            assert!(text.contains(&format!("{name}:{at}:")), "line {at}: {}", path.display());
+        }
+    }
+    assert!(messages.len() >= 5, "only {} cases", messages.len());
+}
+
+#[test]
+fn on_what_is_no_item_the_compiler_speaks_alone() {
+    let messages = messages("misplaced");
+    for (path, text) in &messages {
+        let told = text.lines().filter(|line| line.starts_with("error"));
+        let is_its_own = |line: &str| line.starts_with("error[E0658]:");
+        assert!(told.clone().count() > 0 && told.clone().all(is_its_own), "{}", path.display());
+        assert!(!text.contains("originates in the attribute macro"), "{}", path.display());
+    }
+    assert!(messages.len() >= 6, "only {} cases", messages.len());
 }

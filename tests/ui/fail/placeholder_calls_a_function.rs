@@ -1,6 +1,6 @@
 use lockmacro_runtime::{LockError, distributed_lock};
 
-#[distributed_lock(key = "order:<u64::from(id)>", ttl = "300s")]
+#[distributed_lock(key = "order:<now()>", ttl = "300s")]
 async fn audit(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }

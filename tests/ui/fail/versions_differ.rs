@@ -1,6 +1,7 @@
 use lockmacro_runtime::{LockError, distributed_lock};
 
 mod older {
+    #[allow(unused_imports)]
     pub use lockmacro_runtime::{Lock, LockKey};
 
     pub mod __macro_v0_0_9 {}

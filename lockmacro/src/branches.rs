@@ -1,0 +1,97 @@
+//! Keys that are chosen: an `if`, a `match` or a block whose last values are keys.
+
+use proc_macro2::{Ident, TokenStream};
+use syn::visit::{self, Visit};
+use syn::{Block, Expr, ExprMacro, PatIdent, Result, Stmt};
+
+use crate::key::Key;
+
+pub(crate) struct Branches {
+    pub(crate) expr: Expr,
+    /// What each branch ends in, in the order of [`for_each_end`].
+    pub(crate) ends: Vec<Key>,
+}
+
+impl Branches {
+    /// Reads the ends of an expression; there is nothing to fill in if none of them is text.
+    pub(crate) fn parse(mut expr: Expr, before: &str) -> Result<Key> {
+        let mut ends = Vec::new();
+        for_each_end(&mut expr, &mut |end| ends.push(Key::one(end.clone(), before)));
+        let ends: Vec<Key> = ends.into_iter().collect::<Result<_>>()?;
+        Ok(match ends.iter().any(|end| matches!(end, Key::Template(_))) {
+            true => Key::Branches(Self { expr, ends }),
+            false => Key::Expr(expr),
+        })
+    }
+
+    /// The names that patterns in the expression bind, which its placeholders may start at.
+    pub(crate) fn names(&self) -> Vec<Ident> {
+        struct Names(Vec<Ident>);
+        impl<'ast> Visit<'ast> for Names {
+            fn visit_pat_ident(&mut self, pat: &'ast PatIdent) {
+                self.0.push(pat.ident.clone());
+                visit::visit_pat_ident(self, pat);
+            }
+        }
+        let mut names = Names(Vec::new());
+        names.visit_expr(&self.expr);
+        names.0
+    }
+
+    /// The expression with a key at each end, as `key` prints it.
+    pub(crate) fn print(&self, key: impl Fn(&Key) -> TokenStream) -> Expr {
+        let mut expr = self.expr.clone();
+        let mut keys = self.ends.iter();
+        for_each_end(&mut expr, &mut |end| {
+            if let Some(one) = keys.next()
+                && !is_no_value(end)
+            {
+                *end = Expr::Verbatim(key(one));
+            }
+        });
+        expr
+    }
+}
+
+/// Calls `found` with each expression whose value may be that of the whole.
+fn for_each_end(expr: &mut Expr, found: &mut impl FnMut(&mut Expr)) {
+    match expr {
+        Expr::Paren(paren) => for_each_end(&mut paren.expr, found),
+        Expr::Block(block) if block.label.is_none() => for_the_end(&mut block.block, found),
+        Expr::Unsafe(block) => for_the_end(&mut block.block, found),
+        Expr::If(choice) => {
+            for_the_end(&mut choice.then_branch, found);
+            if let Some((_, otherwise)) = &mut choice.else_branch {
+                for_each_end(otherwise, found);
+            }
+        }
+        Expr::Match(choice) => {
+            choice.arms.iter_mut().for_each(|arm| for_each_end(&mut arm.body, found));
+        }
+        end => found(end),
+    }
+}
+
+fn for_the_end(block: &mut Block, found: &mut impl FnMut(&mut Expr)) {
+    let Some(last) = block.stmts.last_mut() else { return };
+    if let Stmt::Macro(call) = last
+        && call.semi_token.is_none()
+    {
+        let call = ExprMacro { attrs: call.attrs.clone(), mac: call.mac.clone() };
+        *last = Stmt::Expr(Expr::Macro(call), None);
+    }
+    if let Stmt::Expr(end, None) = last {
+        for_each_end(end, found);
+    }
+}
+
+/// Whether this leaves, so that there is no value to make a key of.
+fn is_no_value(expr: &Expr) -> bool {
+    match expr {
+        Expr::Return(_) | Expr::Break(_) | Expr::Continue(_) | Expr::Loop(_) => true,
+        Expr::Macro(call) => call.mac.path.segments.last().is_some_and(|last| {
+            ["panic", "todo", "unimplemented", "unreachable"].iter().any(|name| last.ident == name)
+        }),
+        _ => false,
+    }
+}

@@ -1,0 +1,261 @@
+//! Names that are no arguments: what their writer may have meant.
+
+use crate::args::KNOWN;
+
+/// What other libraries call something: the argument for it here, what to write, and their words.
+const WORDS: [(&str, &str, &[&str]); 19] = [
+    (
+        "wait",
+        "how long to wait for a busy lock is `wait = \"5s\"`, and how long the lock may be held \
+         is `ttl = \"300s\"`",
+        &["timeout", "lock_timeout", "timeout_ms", "timeout_secs"],
+    ),
+    (
+        "wait",
+        "how long to wait for a busy lock is `wait = \"5s\"`",
+        &[
+            "wait_time",
+            "wait_for",
+            "wait_timeout",
+            "max_wait",
+            "acquire_timeout",
+            "blocking",
+            "blocking_timeout",
+            "block",
+            "patience",
+        ],
+    ),
+    (
+        "wait",
+        "a busy lock is waited for in line, without polling: write `wait = \"5s\"`",
+        &[
+            "retry",
+            "retries",
+            "retry_count",
+            "retry_times",
+            "retry_delay",
+            "retry_interval",
+            "retry_jitter",
+            "max_retries",
+            "attempts",
+            "backoff",
+            "poll",
+            "poll_interval",
+            "sleep",
+        ],
+    ),
+    (
+        "ttl",
+        "how long the lock may be held is `ttl = \"300s\"`",
+        &[
+            "lease",
+            "lease_time",
+            "lease_duration",
+            "expire",
+            "expires",
+            "expires_in",
+            "expire_time",
+            "expire_after",
+            "expiration",
+            "expiry",
+            "ex",
+            "px",
+            "pexpire",
+            "lock_at_most",
+            "lock_at_most_for",
+            "at_most",
+            "max_age",
+            "duration",
+        ],
+    ),
+    (
+        "renew",
+        "a lock without `ttl` is renewed while the body runs: remove this, or write `renew` beside \
+         a `ttl`",
+        &[
+            "auto_renew",
+            "auto_renewal",
+            "auto_extend",
+            "extend",
+            "extension",
+            "heartbeat",
+            "heartbeat_interval",
+            "keep_alive",
+            "keepalive",
+            "refresh",
+            "renewal",
+            "watchdog",
+            "lock_watchdog_timeout",
+        ],
+    ),
+    (
+        "min_hold",
+        "the time that the key stays at least is `min_hold = \"5s\"`",
+        &[
+            "lock_at_least",
+            "lock_at_least_for",
+            "at_least",
+            "min_lock_time",
+            "cooldown",
+            "throttle",
+        ],
+    ),
+    (
+        "max_hold",
+        "the end of renewal is `max_hold = \"10m\"`",
+        &["max_lease", "max_lock_time", "max_duration", "max_renewal"],
+    ),
+    (
+        "on_busy",
+        "leaving the body out when the lock is busy is `on_busy = skip`",
+        &["skip", "skip_if_locked", "skip_locked"],
+    ),
+    (
+        "on_busy",
+        "calling another function when the lock is busy is `on_busy = fallback(path)`",
+        &["fallback", "or_else", "otherwise"],
+    ),
+    (
+        "on_busy",
+        "running a busy call later is `on_busy = defer(\"30s\")`",
+        &["defer", "delay", "delay_queue", "enqueue", "later", "queue", "reschedule"],
+    ),
+    (
+        "on_busy",
+        "what happens when the lock is busy is `on_busy = error`, `skip`, `fallback(path)` or \
+         `defer(\"30s\")`",
+        &[
+            "busy",
+            "error",
+            "fail_fast",
+            "if_locked",
+            "nowait",
+            "no_wait",
+            "on_conflict",
+            "on_contended",
+            "on_contention",
+            "on_fail",
+            "on_failure",
+            "on_error",
+            "on_locked",
+            "on_timeout",
+            "try_lock",
+        ],
+    ),
+    (
+        "on_lost",
+        "what becomes of the body when its lock is lost is `on_lost = cancel`, `error`, `finish` or \
+         the path of a function",
+        &[
+            "cancel",
+            "finish",
+            "lost",
+            "on_expire",
+            "on_expired",
+            "on_expiry",
+            "on_loss",
+            "rollback",
+        ],
+    ),
+    (
+        "guard",
+        "the body's name for the guard is `guard = lock`, and for the number that a resource checks \
+         `fence = fence`",
+        &["token"],
+    ),
+    ("guard", "the body's name for the guard is `guard = lock`", &["handle", "lock", "lock_guard"]),
+    (
+        "fence",
+        "the body's name for the number that a resource checks is `fence = fence`",
+        &["epoch", "fencing", "fencing_token", "fence_token", "generation"],
+    ),
+    (
+        "manager",
+        "the server is that of a manager, which is connected once: write `manager = self.locks`, or \
+         nothing for the installed one",
+        &[
+            "addr",
+            "backend",
+            "cache",
+            "client",
+            "conn",
+            "connection",
+            "dsn",
+            "host",
+            "lock_manager",
+            "locks",
+            "nodes",
+            "pool",
+            "provider",
+            "redis",
+            "redis_url",
+            "redlock",
+            "server",
+            "servers",
+            "store",
+            "uri",
+            "url",
+        ],
+    ),
+    (
+        "key",
+        "what is locked is `key = \"order:<id>\"`",
+        &["id", "lock_id", "lock_key", "lock_name", "lock_on", "on", "prefix", "resource", "value"],
+    ),
+    (
+        "message",
+        "what the busy error shows is `message = \"order <id> is being audited\"`",
+        &["busy_message", "description", "err_msg", "error_message", "msg", "text"],
+    ),
+    (
+        "crate",
+        "the path of the runtime is `crate = my_crate::lockmacro_runtime`",
+        &["krate", "crate_path", "path", "runtime"],
+    ),
+];
+
+/// The argument that was meant, if that can be told, and the refusal of another word for it.
+pub(crate) fn refusal(name: &str) -> (Option<&'static str>, String) {
+    let unknown = format!("unknown argument `{name}`");
+    let plain = plain(name);
+    if let Some((meant, write, _)) =
+        WORDS.iter().find(|(.., words)| words.iter().any(|word| self::plain(word) == plain))
+    {
+        return (Some(meant), format!("{unknown}: {write}"));
+    }
+    let known = KNOWN.iter().map(|(known, _)| *known);
+    let slips = known.clone().map(|known| (slips(&plain, &self::plain(known)), known));
+    if let Some((slips, near)) = slips.min()
+        && slips <= self::plain(near).len() / 3
+    {
+        return (Some(near), format!("{unknown}: did you mean `{near}`?"));
+    }
+    let known: Vec<_> = known.map(|known| format!("`{known}`")).collect();
+    (None, format!("{unknown}: the known ones are {}", known.join(", ")))
+}
+
+/// `min-hold`, `minHold` and `MIN_HOLD` are one word.
+fn plain(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// How many slips of the pen make one word of the other. Two letters that changed places are one.
+fn slips(one: &str, other: &str) -> usize {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=other.len()).collect()];
+    for i in 1..=one.len() {
+        let mut row = vec![i];
+        for j in 1..=other.len() {
+            let substitution = rows[i - 1][j - 1] + usize::from(one[i - 1] != other[j - 1]);
+            let mut slips = substitution.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            let is_swap =
+                i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1];
+            if is_swap {
+                slips = slips.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(slips);
+        }
+        rows.push(row);
+    }
+    rows[one.len()][other.len()]
+}

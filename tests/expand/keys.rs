@@ -1,0 +1,174 @@
+//! Keys that are expressions: where text in them is filled in, and where it is refused.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::expand::attribute;
+
+/// What the key expands to, or the error.
+fn key(key: TokenStream) -> Result<String, String> {
+    let item = quote!(
+        async fn audit(id: u64, tenant: Option<String>) -> Result<(), Error> {}
+    );
+    let expanded = attribute(quote!(key = #key), item).to_string();
+    match expanded.split_once("compile_error") {
+        Some((_, error)) => Err(error.to_owned()),
+        None => {
+            let (_, rest) = expanded.split_once(":: Lock :: ").unwrap();
+            let (key, _) = rest.split_once(". name (").unwrap();
+            Ok(key.replace(":: lockmacro_runtime :: ", "").trim().to_owned())
+        }
+    }
+}
+
+const FILLED: &str = r#"LockKey :: template ("order:<id>") . literal ("order:") . value (& id)"#;
+
+#[test]
+fn text_alone_is_filled_in_whatever_stands_around_it() {
+    for text in [
+        quote!("order:<id>"),
+        quote!(("order:<id>")),
+        quote!({ "order:<id>" }),
+        quote!(({ ("order:<id>") })),
+        quote!(&"order:<id>"),
+        quote!(&&("order:<id>")),
+    ] {
+        assert_eq!(key(text.clone()), Ok(format!("new ({FILLED})")), "{text}");
+        let list = key(quote!([#text, "b:<id>"])).unwrap();
+        assert!(list.starts_with(&format!("many ([{FILLED} ,")), "{list}");
+    }
+}
+
+#[test]
+fn text_in_a_branch_is_filled_in() {
+    let both = key(quote!(if id > 5 { "order:<id>" } else { "rest" })).unwrap();
+    let filled = format!("LockKey :: from ({FILLED})");
+    assert_eq!(
+        both,
+        format!("new (if id > 5 {{ {filled} }} else {{ LockKey :: from (\"rest\") }})")
+    );
+    for branches in [
+        quote!(match id {
+            0 => panic!("none"),
+            1 => own_key(id),
+            _ => "order:<id>",
+        }),
+        quote!(if let Some(x) = tenant { if id > 1 { "order:<id>" } else { return } } else { x() }),
+        quote!({
+            let large = id > 5;
+            if large { "order:<id>" } else { "<large>" }
+        }),
+        quote!((unsafe { "order:<id>" })),
+    ] {
+        let filled_in = key(branches.clone()).unwrap();
+        assert!(filled_in.contains(&filled), "{branches}: {filled_in}");
+    }
+    let bound = key(quote!(match tenant {
+        Some(name) => "order:<name>",
+        None => "order",
+    }));
+    assert!(bound.unwrap().contains(". value (& name)"));
+    let error = key(quote!(if id > 5 { "order:<sn>" } else { "rest" })).unwrap_err();
+    assert!(error.contains("`sn` is no argument of this function"), "{error}");
+}
+
+#[test]
+fn expressions_without_text_stay_as_they_are() {
+    for sound in [
+        quote!(if a { one } else { other(id) }),
+        quote!(match id {
+            1 => one(id),
+            _ => other,
+        }),
+        quote!(format!("order:{id}")),
+        quote!(format!("order:<{}>", id)),
+        quote!(format!("list:<x>:{}", id)),
+        quote!("order:<<id>".replace("<id>", &id.to_string())),
+        quote!("order:<id>".replace("<id>", &id.to_string())),
+        quote!(LockKey::template("order:<id>").literal("order:").value(&id)),
+        quote!(render("order:<id>", id)),
+        quote!(self::render(id, "<id>")),
+        quote!(String::from("order")),
+        quote!(names["<id>"].clone()),
+        quote!(concat!("order", ":audit")),
+        quote!(if kind == "<id>" { one } else { other }),
+    ] {
+        let same = key(sound.clone()).unwrap();
+        assert_eq!(same, format!("new ({sound})"));
+    }
+}
+
+#[test]
+fn text_that_would_not_be_filled_in_is_refused_with_the_mend() {
+    for text in [
+        quote!("order:<id>".to_string()),
+        quote!("order:<id>".to_owned().into()),
+        quote!(String::from("order:<id>")),
+        quote!(std::string::String::from("order:<id>").as_str()),
+        quote!(LockKey::from("order:<id>")),
+        quote!(Cow::Borrowed("order:<id>")),
+        quote!(format!("order:<id>")),
+        quote!(std::format!("order:<id>",)),
+        quote!(&format!("order:<id>")),
+        quote!(concat!("order:", "<id>")),
+        quote!(concat!("order:<", "id", ">")),
+        quote!(String::from("order:<id>").to_lowercase()),
+    ] {
+        let error = key(text.clone()).unwrap_err();
+        assert!(error.contains("write the string alone, `key = "), "{text}: {error}");
+        assert!(error.contains("order:<id>"), "{text}: {error}");
+        let error = key(quote!([#text, "b:<id>"])).unwrap_err();
+        assert!(error.contains("write the string alone, `"), "{text}: {error}");
+        assert!(!error.contains("key ="), "{text}: {error}");
+        assert!(key(quote!(if id > 1 { #text } else { "b" })).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn text_for_an_argument_inside_of_an_expression_is_refused() {
+    for text in [
+        quote!(format!("order:{}:<id>", 5)),
+        quote!(format!("order:{id}:<tenant>")),
+        quote!(prefix + "<id>"),
+        quote!(tenant.unwrap_or("order:<id>")),
+        quote!(tenant.map(|name| "order:<name>")),
+        quote!({
+            let key = "order:<id>";
+            key
+        }),
+        quote!(keys(lines.iter().map(|line| format!("stock:<line.sku>")))),
+        quote!(keys(vec!["order:<id>", "order"])),
+        quote!(keys(["order:<id>"].into_iter())),
+    ] {
+        let error = key(text.clone()).unwrap_err();
+        assert!(
+            error.contains("is text in an expression, where placeholders are not filled in"),
+            "{text}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_constant_is_looked_at_when_it_runs() {
+    for (constant, name) in [
+        (quote!(ORDER_KEY), "ORDER_KEY"),
+        (quote!(keys::ORDER), "keys :: ORDER"),
+        (quote!(Self::KEY), "Self :: KEY"),
+        (quote!(&KEY), "& KEY"),
+    ] {
+        let names = r#"& ["id" , "tenant"]"#;
+        assert_eq!(
+            key(constant),
+            Ok(format!("new (__macro_v0_1_0 :: constant_key ({name} , {names}))"))
+        );
+    }
+    assert_eq!(key(quote!(tenant)), Ok("new (tenant)".to_owned()));
+    assert_eq!(key(quote!(&tenant)), Ok("new (& tenant)".to_owned()));
+    let nothing = attribute(
+        quote!(key = KEY),
+        quote!(
+            fn audit() -> Result<(), Error> {}
+        ),
+    );
+    assert!(nothing.to_string().contains("Lock :: new (KEY)"), "{nothing}");
+}

@@ -1,0 +1,143 @@
+//! Arguments that are misspelt, or called as other libraries call them, and several mistakes.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::args::KNOWN;
+use crate::expand::attribute;
+
+/// The errors that a function with these arguments gets.
+fn errors(args: TokenStream) -> Vec<String> {
+    let item = quote!(
+        async fn audit(id: u64) -> Result<(), Error> {}
+    );
+    let file: syn::File = syn::parse2(attribute(args, item)).unwrap();
+    let error = |item: syn::Item| match item {
+        syn::Item::Macro(error) => Some(error.mac.parse_body::<syn::LitStr>().unwrap().value()),
+        _ => None,
+    };
+    file.items.into_iter().filter_map(error).collect()
+}
+
+fn one(args: TokenStream) -> String {
+    let errors = errors(args.clone());
+    assert_eq!(errors.len(), 1, "{args}: {errors:?}");
+    errors.concat()
+}
+
+fn with(word: &str) -> String {
+    let args: TokenStream = format!("key = \"order:<id>\", {word} = 5").parse().unwrap();
+    one(args)
+}
+
+#[test]
+fn words_of_other_libraries_get_the_right_argument() {
+    for (words, mend) in [
+        (&["timeout", "wait_time", "retry", "retries"][..], "`wait = \"5s\"`"),
+        (&["timeout", "lease", "expire", "lock_at_most_for", "lockAtMostFor"], "`ttl = \"300s\"`"),
+        (&["auto_renew", "heartbeat", "watchdog"], "`renew`"),
+        (&["lock_at_least_for"], "`min_hold = \"5s\"`"),
+        (&["skip"], "`on_busy = skip`"),
+        (&["fallback"], "`on_busy = fallback(path)`"),
+        (&["defer"], "`on_busy = defer(\"30s\")`"),
+        (&["on_locked", "on_conflict"], "`on_busy = error`"),
+        (&["redis", "url", "client"], "`manager = self.locks`"),
+        (&["token"], "`guard = lock`"),
+        (&["token", "fencing_token"], "`fence = fence`"),
+        (&["id", "resource", "lock_key"], "`key = \"order:<id>\"`"),
+        (&["msg"], "`message = \"order"),
+    ] {
+        for word in words {
+            let error = with(word);
+            assert!(error.starts_with(&format!("unknown argument `{word}`: ")), "{error}");
+            assert!(error.contains(mend), "{word}: {error}");
+        }
+    }
+    assert!(one(quote!(key = "order:<id>", skip)).contains("`on_busy = skip`"));
+    assert!(one(quote!(key = "order:<id>", defer("30s"))).contains("`on_busy = defer(\"30s\")`"));
+}
+
+#[test]
+fn misspelt_arguments_are_told_apart() {
+    for (word, meant) in [
+        ("kye", "key"),
+        ("kee", "key"),
+        ("gaurd", "guard"),
+        ("TTL", "ttl"),
+        ("tll", "ttl"),
+        ("min-hold", "min_hold"),
+        ("minHold", "min_hold"),
+        ("ON_BUSY", "on_busy"),
+        ("on-lost", "on_lost"),
+        ("onbusy", "on_busy"),
+        ("Key", "key"),
+        ("mesage", "message"),
+        ("fense", "fence"),
+        ("renw", "renew"),
+    ] {
+        assert_eq!(with(word), format!("unknown argument `{word}`: did you mean `{meant}`?"));
+    }
+    assert!(with("colour").contains("the known ones are `key`, `ttl`"));
+}
+
+#[test]
+fn no_known_argument_is_taken_for_another_word() {
+    for (known, _) in KNOWN {
+        let errors = errors(format!("{known} = 5").parse().unwrap());
+        assert!(!errors.concat().contains("unknown argument"), "{known}: {errors:?}");
+    }
+}
+
+#[test]
+fn a_word_for_the_key_is_not_told_as_a_missing_key() {
+    for args in [
+        quote!(id = "order:<id>"),
+        quote!(kye = "order:<id>"),
+        quote!("order:<id>"),
+        quote!("key" = "order:<id>"),
+        quote!(key),
+        quote!(key = 5),
+        quote!(key("order:<id>")),
+        quote!(key: "order:<id>"),
+    ] {
+        one(args);
+    }
+}
+
+#[test]
+fn several_mistakes_are_told_together() {
+    for (args, count) in [
+        (quote!(kye = "order:<id>", ttl = 300, gaurd = lock), 3),
+        (quote!(key = "order:<sn>", ttl = "1s", timeout = "5s"), 2),
+        (quote!(key = "order:{id}", ttl = -5, wait = 0, message = "", renew = true), 5),
+        (
+            quote!(key = "order:<id>", ttl = "10s", max_hold = "1m", message = "x", on_busy = skip),
+            2,
+        ),
+        (quote!(key = "order:<id>", ttl, wait, on_busy = retry), 3),
+        (quote!(tll = "5s", ttl = "5s"), 2),
+        (quote!(), 1),
+        (quote!(ttl = "5s"), 1),
+    ] {
+        let errors = errors(args.clone());
+        assert_eq!(errors.len(), count, "{args}: {errors:?}");
+    }
+}
+
+#[test]
+fn a_mistake_draws_no_others_after_it() {
+    for args in [
+        // A lease that is wrong is compared with nothing.
+        quote!(key = "order:<id>", ttl = "5x", max_hold = "1m"),
+        quote!(key = "order:<id>", tll = "5s", renew),
+        quote!(key = "order:<id>", ttl = "5s", renw, max_hold = "1m"),
+        quote!(key = "order:<id>", wait = 5 s, ttl = "5s"),
+        quote!(key = "order:<id>" ttl = "5s"),
+        quote!(ttl = |a, b, key = "order:<id>"),
+        quote!(key = "order:<id>", ttl = |a, renew, max_hold = "1m"),
+        quote!(key = ["a:<id>", "b:<id>"], fence = [a, b c]),
+        quote!(key = 5, fence = [a, b]),
+    ] {
+        one(args);
+    }
+}

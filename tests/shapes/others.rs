@@ -1,0 +1,44 @@
+//! Beside the attributes of other crates.
+
+use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
+use tokio::runtime::Handle;
+
+use crate::held;
+
+/// A manager, where the lock is one that is waited for without a thread.
+fn inside() -> LockManager {
+    assert!(Handle::try_current().is_ok(), "the lock is taken before there is a runtime");
+    LockManager::memory()
+}
+
+/// A manager, where the lock is that of a sync function.
+fn outside() -> LockManager {
+    assert!(Handle::try_current().is_err(), "the lock is taken in a runtime");
+    LockManager::memory()
+}
+
+#[distributed_lock(key = "above", ttl = "30s", manager = inside(), guard = lock)]
+#[tokio::test]
+async fn above_a_test_of_tokio_the_lock_is_async() -> Result<(), LockError> {
+    lock.check()
+}
+
+#[tokio::test]
+#[distributed_lock(key = "below", ttl = "30s", manager = outside(), guard = lock)]
+async fn below_a_test_of_tokio_the_lock_is_sync() -> Result<(), LockError> {
+    assert!(Handle::try_current().is_ok());
+    lock.check()
+}
+
+/// What the body does not do by itself goes on while the lock is held by a thread that waits.
+#[test]
+fn below_main_of_tokio_a_lock_is_held_around_the_whole_runtime() {
+    #[tokio::main(flavor = "current_thread")]
+    #[distributed_lock(key = "order:<id>", ttl = "30s", manager = locks)]
+    async fn audit(locks: &LockManager, id: u64) -> Result<bool, LockError> {
+        Ok(held(locks, &format!("order:{id}")).await)
+    }
+    let locks = LockManager::memory();
+    assert!(audit(&locks, 7).unwrap());
+    assert!(Lock::new("order:7").manager(&locks).acquire_blocking().is_ok());
+}

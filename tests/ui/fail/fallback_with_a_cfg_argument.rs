@@ -1,0 +1,12 @@
+use lockmacro_runtime::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:<id>", on_busy = fallback(later))]
+async fn audit(id: u64, #[cfg(unix)] desk: u64) -> Result<u64, LockError> {
+    Ok(id + desk)
+}
+
+async fn later(id: u64, desk: u64) -> Result<u64, LockError> {
+    Ok(id + desk)
+}
+
+fn main() {}
