@@ -335,8 +335,12 @@ impl<'a> Printer<'a> {
             one => {
                 let key = self.key(one);
                 let there = self.there("key");
-                let lock = respan(quote_spanned!(site=> #runtime::Lock::new), there);
-                quote_spanned!(site=> #lock(#key))
+                let new = match self.args.runtime {
+                    // What is wrong with a path is told where it stands.
+                    Some(_) => quote_spanned!(site=> #runtime::Lock::new),
+                    None => respan(quote_spanned!(site=> #runtime::Lock::new), there),
+                };
+                quote_spanned!(site=> #new(#key))
             }
         }
     }
