@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use lockmacro_runtime::fence::{Fence, WRITE};
-use lockmacro_runtime::{LockError, LockManager};
-use lockmacro_tests::{Backend, Fault, Proxy, Server};
+use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
+use lockmacro_tests::{Admin, Backend, Fault, Proxy, Server, eventually};
 
 use crate::{Locked, SOON, lock, ms, on_memory_and_redis, renewed};
 
@@ -214,4 +214,70 @@ async fn a_redis_resource_refuses_a_write_with_a_smaller_fence() {
     guard.release().await.expect("released");
     let kept: (String, String) = admin.ask(&["HMGET", "stock:7", "value", "fence"]);
     assert_eq!(kept, ("newer".to_owned(), new.to_string()));
+}
+
+/// The largest fence: from there on a script's numbers are not exact.
+const LARGEST: u64 = 1 << 53;
+
+#[tokio::test]
+async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let counter = "lm1:wf:{order:42}";
+    for beyond in [LARGEST, LARGEST + 1, LARGEST + 2, u64::MAX] {
+        admin.ask::<()>(&["SET", counter, &beyond.to_string(), "PX", "60000"]);
+        let refused = |error: LockError| {
+            let reason = Unavailability::FencesUsedUp;
+            let told = matches!(&error, LockError::Unavailable { reason: r, .. } if *r == reason);
+            assert!(told, "{beyond}: {error:?}");
+            assert!(error.to_string().contains("2^53"), "{error}");
+        };
+        let ask = || lock(&manager, "order:42");
+        refused(ask().acquire_fenced().await.map(drop).expect_err("no fence"));
+        refused(ask().wait(SOON).acquire_fenced().await.map(drop).expect_err("no fence"));
+        let both = Lock::many(["order:42", "order:43"]).manager(&manager);
+        refused(both.acquire_fenced().await.map(drop).expect_err("no fence"));
+        assert_eq!((admin.get("order:42"), admin.get("order:43")), (None, None));
+        // Who wants none is given the lock.
+        ask().acquire().await.expect("free").release().await.expect("still held");
+    }
+    let last = LARGEST - 1;
+    admin.ask::<()>(&["SET", counter, &last.to_string(), "PX", "60000"]);
+    let (guard, fence) = lock(&manager, "order:42").acquire_fenced().await.expect("one is left");
+    assert_eq!(u64::from(fence), LARGEST);
+    guard.release().await.expect("still held");
+    lock(&manager, "order:42").acquire_fenced().await.map(drop).expect_err("that was the last one");
+    admin.ask::<()>(&["DEL", counter]);
+    let (guard, _) = lock(&manager, "order:42").acquire_fenced().await.expect("the clock's");
+    guard.release().await.expect("still held");
+}
+
+/// Who waits for a lock with a fence when the last one is given.
+#[tokio::test]
+async fn fences_that_are_used_up_are_told_to_who_waits_and_hold_up_nobody() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let (ours, theirs) = (
+        LockManager::connect(&server.url()).await.expect("there"),
+        LockManager::connect(&server.url()).await.expect("there"),
+    );
+    let guard = lock(&ours, "order:42").acquire().await.expect("free");
+    let line = |admin: &mut Admin| admin.ask::<u64>(&["ZCARD", "lm1:wq:{order:42}"]);
+    let fenced = tokio::spawn(lock(&theirs, "order:42").wait_forever().acquire_fenced());
+    eventually("first", SOON, || std::future::ready(line(&mut admin) == 1)).await;
+    let plain = tokio::spawn(lock(&theirs, "order:42").wait_forever().acquire());
+    eventually("second", SOON, || std::future::ready(line(&mut admin) == 2)).await;
+    admin.ask::<()>(&["SET", "lm1:wf:{order:42}", &LARGEST.to_string(), "PX", "60000"]);
+    guard.release().await.expect("a release needs no fence");
+    let plain = tokio::time::timeout(SOON, plain).await.expect("in time").expect("no panic");
+    plain.expect("served").release().await.expect("still held");
+    let told = tokio::time::timeout(SOON, fenced).await.expect("in time").expect("no panic");
+    let error = told.map(drop).expect_err("no fence");
+    let reason = Unavailability::FencesUsedUp;
+    assert!(
+        matches!(&error, LockError::Unavailable { reason: r, .. } if *r == reason),
+        "{error:?}"
+    );
+    assert_eq!(line(&mut admin), 0);
 }
