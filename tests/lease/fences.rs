@@ -1,6 +1,7 @@
 //! Fences are unique and grow, whoever is granted the lock, and whatever the server forgets.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use lockmacro_runtime::fence::{Fence, WRITE};
 use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
@@ -280,4 +281,60 @@ async fn fences_that_are_used_up_are_told_to_who_waits_and_hold_up_nobody() {
         "{error:?}"
     );
     assert_eq!(line(&mut admin), 0);
+}
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// For how long the servers keep the only fence.
+fn kept(backend: &Backend) -> Vec<Duration> {
+    let of = |mut admin: Admin| admin.ttl("lm1:wf:{order:42}").expect("a fence with an end");
+    backend.admins().into_iter().map(of).collect()
+}
+
+#[tokio::test]
+async fn how_long_fences_are_kept_is_said_by_the_builder_or_the_url() {
+    let builder = || LockManager::builder().timeout(SOON);
+    let slots = Backend::slots().await;
+    for backend in [Backend::redis(), slots, Backend::redlock()] {
+        let and = if backend.url().contains('?') { '&' } else { '?' };
+        let urls = [backend.url().to_owned(), format!("{}{and}fence_retention=40d", backend.url())];
+        // A day at least, and the URL goes before the builder.
+        for (said, url, days) in [(2, 0, 2), (0, 0, 1), (2, 1, 40)] {
+            let manager = builder().fence_retention(said * DAY).connect(&urls[url]).await;
+            let manager = manager.expect("there");
+            let (guard, _) = lock(&manager, "order:42").acquire_fenced().await.expect("free");
+            guard.release().await.expect("still held");
+            // Of a Redlock all nodes are asked, and a majority is waited for.
+            let is_so = |left: &Duration| *left <= days * DAY && *left > days * DAY - 2 * SOON;
+            eventually("kept for so long", SOON, || {
+                std::future::ready(kept(&backend).iter().all(is_so))
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_fence_that_comes_by_a_hand_off_is_kept_as_long() {
+    let backend = Backend::redis();
+    let builder = || LockManager::builder().timeout(SOON).fence_retention(3 * DAY);
+    let (ours, theirs) =
+        (backend.manager_from(builder()).await, backend.manager_from(builder()).await);
+    let guard = lock(&ours, "order:42").acquire().await.expect("free");
+    let mut admin = backend.admin().expect("one server");
+    let waiter = tokio::spawn(lock(&theirs, "order:42").wait_forever().acquire_fenced());
+    eventually("in line", SOON, || {
+        std::future::ready(admin.ask::<u64>(&["ZCARD", "lm1:wq:{order:42}"]) == 1)
+    })
+    .await;
+    guard.release().await.expect("still held");
+    let (next, _) = waiter.await.expect("no panic").expect("served");
+    let [left] = kept(&backend)[..] else { panic!("one server") };
+    assert!(left <= 3 * DAY && left > 3 * DAY - 2 * SOON, "{left:?}");
+    next.release().await.expect("still held");
+    let both = Lock::many(["order:42", "order:43"]).manager(&theirs);
+    let (both, _) = both.acquire_fenced().await.expect("free");
+    let [left] = kept(&backend)[..] else { panic!("one server") };
+    assert!(left <= 3 * DAY && left > 3 * DAY - 2 * SOON, "{left:?}");
+    both.release().await.expect("still held");
 }

@@ -230,13 +230,26 @@ impl World {
         let is_told = if held {
             keep > 0 || step.after.held.is_none()
         } else {
-            let ours =
-                |held: &String| held.split_once('/').is_some_and(|(_, bits)| bits.len() == 32);
+            let ours = |held: &String| self.by_token(held).is_some() || self.is_kept(held);
             step.before.rank(token) == Some(0) && !step.after.held.as_ref().is_some_and(ours)
         };
         let (first, _) = step.after.line.first().filter(|_| is_told)?;
         let first = self.by_token(first)?;
         (self.reachable(first) && !self.muted).then_some(first)
+    }
+
+    /// Whether this is what stays of a token after its release.
+    pub fn is_kept(&self, held: &str) -> bool {
+        held.ends_with(&format!("/{:032}", 0))
+    }
+
+    /// Whether the server must take it for dead during the step, if it is in line.
+    pub fn is_dead(&self, client: usize, step: &Step) -> bool {
+        let asks = step.event.actor() == Some(client);
+        self.clients[client].place.is_some_and(|place| {
+            let silent = place.probe && !self.muted && !self.reachable(client);
+            !asks && (place.until.1 < step.before.at || silent)
+        })
     }
 
     /// Whether a full server is to refuse who asks: it has neither the lock nor a place.

@@ -200,6 +200,14 @@ const MUTANTS: &[Mutant] = &[
         "if was_head and not (value and",
         "if true or (value and",
     ),
+    ("a dead head beside foreign clients", GoesOn, Acquire, "    clear_dead_heads()\n", ""),
+    (
+        "a living head that is taken for dead",
+        InOrder,
+        Acquire,
+        "head == token or lives and",
+        "head == token or not lives and",
+    ),
     (
         "too many dead, and nobody told to ask",
         GoesOn,

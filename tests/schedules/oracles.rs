@@ -295,6 +295,18 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
         let during = step.before.at..=step.after.at;
         claim(during.contains(at), "not the server's time")?;
     }
+    if let Event::Ask { places: 1.., .. } = step.event
+        && let Reply::Busy(_, holder, _) = &step.reply
+        && world.by_token(holder).is_none()
+        && step.after.held.as_ref() == Some(holder)
+        && !world.is_kept(holder)
+        && let Some((head, _)) = step.after.line.first()
+        && let Some(head) = world.by_token(head)
+    {
+        let is_dead = world.is_dead(head, step);
+        let passed = step.before.line.len().saturating_sub(step.after.line.len());
+        claim(!is_dead || passed >= 7, format!("c{head} is dead, and the head"))?;
+    }
     if let Some(number) = world.handed(step) {
         let px = world.clients[number].ttl.min(CLAIM);
         let expires = step.after.expiry(LOCK);

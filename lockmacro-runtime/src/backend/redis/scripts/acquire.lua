@@ -15,6 +15,7 @@
 --          value held }, and for who waits also { rank, -1 when too many wait; the time in
 --          microseconds }
 local LAPSED_AT_ONCE = 64
+local DEAD_HEADS_AT_ONCE = 8
 
 local token, ttl, fenced, claim, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local places = tonumber(ARGV[6])
@@ -34,6 +35,21 @@ local function taken()
     end
   end
   return redis.call('ZCARD', KEYS[2])
+end
+
+-- Beside foreign clients the line gets on by the head's questions, so a dead one is not to be the head.
+local function clear_dead_heads()
+  for _, head in ipairs(redis.call('ZRANGE', KEYS[2], 0, DEAD_HEADS_AT_ONCE - 1)) do
+    local deadline, _, _, probe, id, channel = record_of(head)
+    local lives = deadline and tonumber(deadline) * 1000 > now_us()
+    if head == token or lives and (probe == '0' or is_heard(channel)) then
+      return
+    end
+    leave(head)
+    if lives then
+      tell(channel, word_for(id, '0', 0))
+    end
+  end
 end
 
 -- Takes a place, or refreshes the one it has; returns its rank.
@@ -89,6 +105,9 @@ end
 -- Nobody holds it and somebody waits: too many dead ones were in front, and asking again gets on.
 local busy = { held and redis.call('PTTL', KEYS[1]) or 0, string.sub(held or '', 1, 256) }
 if places > 0 then
+  if held and not is_ours(held) then
+    clear_dead_heads()
+  end
   busy[3] = stand_in_line()
   busy[4] = micros(now_us())
 end

@@ -14,8 +14,10 @@ local LARGEST_FENCE = 2 ^ 53
 -- Dead waiters that one call passes, for all locks together; see promote.
 local DEAD_AT_ONCE = 128
 
--- How a value of ours ends: as in token.rs.
-local OUR_TOKEN = '/' .. string.rep('[0-9a-f]', 32) .. '$'
+-- Whether a value is one of ours, and no foreign client's: as in token.rs.
+local function is_ours(value)
+  return string.find(string.sub(value, -33), '^/' .. string.rep('[0-9a-f]', 32) .. '$')
+end
 
 local clock
 local function now_us()

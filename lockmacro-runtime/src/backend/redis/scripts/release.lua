@@ -15,7 +15,7 @@ if not held then
     return value
   end
   -- A foreign holder's release tells nobody: who is first asks often then, and learns that it is.
-  if was_head and not (value and string.find(string.sub(value, -33), OUR_TOKEN)) then
+  if was_head and not (value and is_ours(value)) then
     tell_head()
   end
   return 0
