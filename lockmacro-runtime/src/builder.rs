@@ -96,11 +96,19 @@ impl LockManagerBuilder {
     /// How long the last [fence](crate::fence) of a key is kept on the server after the key's last grant with
     /// a fence, a week by default; at least a day, at most ten years. Every process is to be told the same.
     ///
-    /// Each key that was locked with a fence takes about 145 bytes for so long, and as many more as the
-    /// key has bytes beyond 8: a million keys a week are 145 MB. A key whose last fence is forgotten goes
+    /// Each key that was locked with a fence takes about 145 bytes for so long, and one more for each byte
+    /// of the key beyond ten: a million different keys in that time are 145 MB. A key whose last fence is forgotten goes
     /// on by the server's clock, so the fences still grow unless that clock was set back meanwhile.
     /// `memory://` keeps one number for all keys as long as the process lives. A URL says it by
     /// `?fence_retention=30d`, and goes before this.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::LockManager;
+    /// const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    /// let locks = LockManager::builder().fence_retention(30 * DAY).memory();
+    /// # let _ = locks;
+    /// ```
     pub fn fence_retention(mut self, retention: Duration) -> Self {
         self.rules.fence_retention = retention.clamp(RETENTION_MIN, RETENTION_MAX);
         self
