@@ -93,14 +93,15 @@ impl LockManagerBuilder {
         self
     }
 
-    /// How long the last [fence](crate::fence) of a key is kept on the server after the key's last grant with
-    /// a fence, a week by default; at least a day, at most ten years. Every process is to be told the same.
+    /// How long the last [fence](crate::fence) of a key is kept on the server after the key's last
+    /// grant with a fence, a week by default; at least a day, at most ten years. Every process is
+    /// to be told the same.
     ///
-    /// Each key that was locked with a fence takes about 145 bytes for so long, and one more for each byte
-    /// of the key beyond ten: a million different keys in that time are 145 MB. A key whose last fence is forgotten goes
-    /// on by the server's clock, so the fences still grow unless that clock was set back meanwhile.
-    /// `memory://` keeps one number for all keys as long as the process lives. A URL says it by
-    /// `?fence_retention=30d`, and goes before this.
+    /// Each key that was locked with a fence takes about 145 bytes for so long, and one more for
+    /// each byte of the key beyond ten: a million different keys in that time are 145 MB. A key
+    /// whose last fence is forgotten goes on by the server's clock, so the fences still grow unless
+    /// that clock was set back meanwhile. `memory://` keeps one number for all keys as long as the
+    /// process lives. A URL says it by `?fence_retention=30d`, and goes before this.
     ///
     /// ```
     /// # use std::time::Duration;

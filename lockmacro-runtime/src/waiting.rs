@@ -51,7 +51,8 @@ pub(crate) struct Waiters {
     pub(crate) gone: Arc<Gone>,
 }
 
-/// Tokens that were given up and may stand in line all the same: a request for one may still arrive.
+/// Tokens that were given up and may stand in line all the same: a request for one may still
+/// arrive.
 #[derive(Debug, Default)]
 pub(crate) struct Gone(Mutex<HashMap<u32, Arc<Notify>>>);
 
@@ -84,8 +85,8 @@ impl Gone {
     }
 }
 
-/// The half of a token's bits that a waiter's number has, too: see [`Waiters::join`]. Who is taken for
-/// another one is released once more, which harms nobody that was given up.
+/// The half of a token's bits that a waiter's number has, too: see [`Waiters::join`]. Who is taken
+/// for another one is released once more, which harms nobody that was given up.
 fn kept_in_numbers(bits: u64) -> u32 {
     (bits >> 32) as u32
 }
@@ -295,11 +296,12 @@ impl Drop for Waiter {
 pub(crate) struct Foreign(Option<Moment>);
 
 impl Foreign {
-    /// Takes note of an answer to who has that rank; tells after how long to ask again, if that is to
-    /// be soon.
+    /// Takes note of an answer to who has that rank; tells after how long to ask again, if that is
+    /// to be soon.
     ///
-    /// It is asked at multiples of a step from the first such answer on, and up to a fifth of it later,
-    /// by `jitter` (0 to 1): so whoever polls as seldom as the last step would find it free no earlier.
+    /// It is asked at multiples of a step from the first such answer on, and up to a fifth of it
+    /// later, by `jitter` (0 to 1): so whoever polls as seldom as the last step would find it free
+    /// no earlier.
     pub(crate) fn tick(
         &mut self,
         rank: u32,

@@ -1,5 +1,5 @@
-//! A server that is over its `maxmemory` and evicts nothing: it refuses what would be new, and goes on
-//! with what is there.
+//! A server that is over its `maxmemory` and evicts nothing: it refuses what would be new, and goes
+//! on with what is there.
 
 use std::time::Duration;
 

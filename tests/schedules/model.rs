@@ -220,9 +220,9 @@ impl World {
         new.then_some(holder)
     }
 
-    /// Who is first in line when the lock stays for a while after its release, or is left to nobody, as
-    /// too many dead ones were in front; or when the first leaves and no client of ours holds the lock.
-    /// If that one hears.
+    /// Who is first in line when the lock stays for a while after its release, or is left to
+    /// nobody, as too many dead ones were in front; or when the first leaves and no client of ours
+    /// holds the lock. If that one hears.
     pub fn told_to_ask(&self, step: &Step) -> Option<usize> {
         let Event::Release { client, keep, .. } = step.event else { return None };
         let token = &self.clients[client].token;

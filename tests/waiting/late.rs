@@ -137,7 +137,8 @@ async fn a_hand_over_that_cannot_be_confirmed_is_lost_when_the_claim_ends() {
     assert!(handed_over.elapsed() > CLAIM / 2, "after {:?}", handed_over.elapsed());
 }
 
-/// The question of a waiter that has gone arrives late and stands in line; the lock is handed to nobody then.
+/// The question of a waiter that has gone arrives late and stands in line; the lock is handed to
+/// nobody then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_for_who_has_gone_is_given_back_at_once() {
     let server = Server::start();

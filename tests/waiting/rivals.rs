@@ -19,8 +19,8 @@ const SHORT: Duration = Duration::from_millis(5);
 /// How often who polls asks: the default of redis-py's lock.
 const POLL: Duration = Duration::from_millis(100);
 
-/// So many foreign clients that take a key again and again until the end: how long each holds it, and
-/// leaves it alone.
+/// So many foreign clients that take a key again and again until the end: how long each holds it,
+/// and leaves it alone.
 fn rivals(
     (url, key): (&str, &str),
     (count, holds, pauses): (u32, Duration, Duration),

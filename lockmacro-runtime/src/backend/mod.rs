@@ -151,8 +151,8 @@ impl Backend {
         }
     }
 
-    /// A token that was given up, of which it is told when it is granted a lock all the same; `None`
-    /// where that cannot be.
+    /// A token that was given up, of which it is told when it is granted a lock all the same;
+    /// `None` where that cannot be.
     pub(crate) fn given_up(&self, claim: &Claim) -> Option<GivenUp> {
         match self {
             Backend::Redis(redis) if claim.wait.is_some() => Some(redis.given_up(&claim.token)),

@@ -37,7 +37,8 @@ local function taken()
   return redis.call('ZCARD', KEYS[2])
 end
 
--- Beside foreign clients the line gets on by the head's questions, so a dead one is not to be the head.
+-- Beside foreign clients the line gets on by the head's questions, so a dead one is not to be the
+-- head.
 local function clear_dead_heads()
   for _, head in ipairs(redis.call('ZRANGE', KEYS[2], 0, DEAD_HEADS_AT_ONCE - 1)) do
     local deadline, _, _, probe, id, channel = record_of(head)

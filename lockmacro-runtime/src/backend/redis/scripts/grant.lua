@@ -1,8 +1,8 @@
 -- A grant, in two steps, as only the first can fail: put before the scripts that ask for locks.
 -- `again` tells that the lock is the token's own already.
 
--- The first write of a script for who has nothing yet. It changes nothing; a full server refuses it,
--- and so does a replica: ZADD is checked for memory, where GETEX and ZPOPMIN are not.
+-- The first write of a script for who has nothing yet. It changes nothing; a full server refuses
+-- it, and so does a replica: ZADD is checked for memory, where GETEX and ZPOPMIN are not.
 local function needs_memory()
   redis.call('ZADD', KEYS[2], 'XX', 0, '')
 end

@@ -97,9 +97,9 @@ end
 
 -- Hands the lock to who has waited longest and still lives, for at most `claim` milliseconds until
 -- that one has confirmed it; returns its token. nil when nobody waits, false when too many dead ones
--- were in front: in all calls together, but each looks at one at least. `caller` needs no message: it
--- gets the answer. Nor does who listens to `near`: what it is to be told is returned as well, for the
--- caller to pass on.
+-- were in front: in all calls together, but each looks at one at least. `caller` needs no message:
+-- it gets the answer. Nor does who listens to `near`: what it is to be told is returned as well,
+-- for the caller to pass on.
 local dead = 0
 local function promote(claim, kept, caller, near)
   repeat
