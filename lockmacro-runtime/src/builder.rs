@@ -8,6 +8,7 @@ use crate::backend::{Backend, Memory, OneUrl, Redis, Redlock, Replicated, Rules,
 #[cfg(feature = "defer")]
 use crate::defer::Deferrer;
 use crate::error::LockError;
+use crate::fence::{RETENTION, RETENTION_MAX, RETENTION_MIN};
 use crate::lease::{TTL_MAX, TTL_MIN};
 use crate::manager::inside_runtime;
 
@@ -36,7 +37,12 @@ pub struct LockManagerBuilder {
 
 impl LockManagerBuilder {
     pub(crate) fn new() -> Self {
-        let rules = Rules { longest_ttl: LONGEST_TTL, durable: false, node: NODE_TIMEOUT };
+        let rules = Rules {
+            longest_ttl: LONGEST_TTL,
+            durable: false,
+            node: NODE_TIMEOUT,
+            fence_retention: RETENTION,
+        };
         Self {
             label: None,
             timeout: TIMEOUT,
@@ -84,6 +90,28 @@ impl LockManagerBuilder {
     /// ```
     pub fn replicated(mut self, acks: u32, timeout: Duration) -> Self {
         self.replicated = Some((acks, timeout));
+        self
+    }
+
+    /// How long the last [fence](crate::fence) of a key is kept on the server after the key's last
+    /// grant with a fence, a week by default; at least a day, at most ten years. Every process is
+    /// to be told the same.
+    ///
+    /// Each key that was locked with a fence takes about 145 bytes for so long, and one more for
+    /// each byte of the key beyond ten: a million different keys in that time are 145 MB. A key
+    /// whose last fence is forgotten goes on by the server's clock, so the fences still grow unless
+    /// that clock was set back meanwhile. `memory://` keeps one number for all keys as long as the
+    /// process lives. A URL says it by `?fence_retention=30d`, and goes before this.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::LockManager;
+    /// const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    /// let locks = LockManager::builder().fence_retention(30 * DAY).memory();
+    /// # let _ = locks;
+    /// ```
+    pub fn fence_retention(mut self, retention: Duration) -> Self {
+        self.rules.fence_retention = retention.clamp(RETENTION_MIN, RETENTION_MAX);
         self
     }
 
@@ -157,6 +185,7 @@ impl LockManagerBuilder {
             return self.redlock(all.urls).await;
         }
         let mut redis = Redis::new(url, self.timeout)?;
+        redis.keep_fences(self.rules.fence_retention);
         if let Some((acks, timeout)) = self.replicated {
             redis.replicate(Replicated::new(acks, timeout)?);
         }

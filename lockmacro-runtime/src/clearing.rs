@@ -5,8 +5,11 @@
 //! is ever in the way of it.
 
 use std::collections::BTreeMap;
+use std::future::{pending, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -15,6 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::backend::{Backend, Claim, Released};
 use crate::census::Member;
 use crate::error::{LockError, Unavailability};
+use crate::waiting::GivenUp;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Longest pause while the server cannot be asked.
@@ -82,6 +86,7 @@ impl Clearing {
         place: Place,
     ) {
         let end = Instant::now() + claim.lasts();
+        let given_up = backend.given_up(claim);
         let first = self.untried.release(backend, claim).await;
         drop(place);
         if let Err(error) = first
@@ -93,7 +98,7 @@ impl Clearing {
         }
         drop(member);
         if !claim.is_settled() {
-            self.look_again(backend, claim, end).await;
+            self.look_again(backend, claim, end, given_up).await;
         }
     }
 
@@ -126,7 +131,14 @@ impl Clearing {
 
     /// A request that was given up may still be under way, in a network that was cut for a while.
     /// The later it arrives the longer it was kept, so the pauses grow.
-    async fn look_again(&self, backend: &Backend, claim: &Claim, end: Instant) {
+    /// One that is known to have arrived is seen to at once.
+    async fn look_again(
+        &self,
+        backend: &Backend,
+        claim: &Claim,
+        end: Instant,
+        given_up: Option<GivenUp>,
+    ) {
         let mut place = self.late.enter();
         let mut pause = FIRST_PAUSE;
         loop {
@@ -134,12 +146,15 @@ impl Clearing {
                 // A node of several has not answered, and may be back soon.
                 pause = pause.min(LONGEST_PAUSE);
             }
-            if Instant::now() + pause > end
-                || timeout(spread(pause), &mut place.let_go).await.is_ok()
-            {
+            if Instant::now() + pause > end {
                 return;
             }
-            pause *= 3;
+            let told = timeout(spread(pause), told(&mut place.let_go, given_up.as_ref())).await;
+            match told {
+                Ok(Told::LetGo) => return,
+                Ok(Told::Granted) => {}
+                Err(_) => pause *= 3,
+            }
             let turn = self.late.turns.acquire().await;
             let released = backend.release(claim).await;
             drop(turn);
@@ -151,6 +166,29 @@ impl Clearing {
             }
         }
     }
+}
+
+/// What is told while nothing is looked at.
+enum Told {
+    /// The place is given to a younger one.
+    LetGo,
+    /// The token was granted the lock.
+    Granted,
+}
+
+async fn told(let_go: &mut oneshot::Receiver<()>, given_up: Option<&GivenUp>) -> Told {
+    let granted = async {
+        match given_up {
+            Some(given_up) => given_up.granted().await,
+            None => pending().await,
+        }
+    };
+    let (mut let_go, mut granted) = (pin!(let_go), pin!(granted));
+    poll_fn(|cx| match let_go.as_mut().poll(cx) {
+        Poll::Ready(_) => Poll::Ready(Told::LetGo),
+        Poll::Pending => granted.as_mut().poll(cx).map(|()| Told::Granted),
+    })
+    .await
 }
 
 impl Room {
@@ -276,7 +314,7 @@ mod tests {
             cleared.census.empty().await;
         }
         let victim = claim(0);
-        memory.acquire(&victim);
+        memory.acquire(&victim).unwrap();
         cleared.begin(&backend, victim);
         cleared.census.empty().await;
         assert!(memory.holds_nothing());
@@ -295,7 +333,7 @@ mod tests {
         let late = claim(0);
         cleared.begin(&backend, Arc::clone(&late));
         cleared.census.empty().await;
-        memory.acquire(&late);
+        memory.acquire(&late).unwrap();
         until(|| memory.holds_nothing()).await;
         cleared.under_way.join_next().await.unwrap().unwrap();
         assert!(cleared.clearing.late.inside().is_empty());
@@ -316,7 +354,7 @@ mod tests {
         }
         let victim = claim(0);
         victim.settle(true);
-        memory.acquire(&victim);
+        memory.acquire(&victim).unwrap();
         cleared.begin(&backend, victim);
         until(|| memory.holds_nothing()).await;
         assert_eq!(cleared.census.count(), 2);

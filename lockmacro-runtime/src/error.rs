@@ -363,6 +363,11 @@ pub enum Unavailability {
     /// It answered something that is no answer to the question.
     #[error("an unexpected answer")]
     Protocol,
+    /// The counter of a key's fences is at its end, 2^53, because somebody has set it there: a
+    /// fence would be given twice. Delete the key that the detail names, if no resource has seen
+    /// such fences.
+    #[error("the fences of the key are used up")]
+    FencesUsedUp,
     /// It was started too recently to vote: it may have forgotten a lock that is still held.
     #[error("restarted too recently to vote")]
     Restarted,

@@ -76,6 +76,8 @@ impl LockManager {
     /// - `memory://`: the locks of this process, with the same meaning and nothing to install.
     ///   Managers connected to `memory://` exclude each other, as those of one server do.
     ///
+    /// `?fence_retention=30d` behind any but the last is
+    /// [`fence_retention`](LockManagerBuilder::fence_retention);
     /// `?replicated=1&replicated_timeout=100ms` behind one of the first four has locks count only when
     /// replicas know them, see [`LockManagerBuilder::replicated`].
     ///

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::clock::Moment;
 use crate::fence::Fence;
 
@@ -26,6 +28,13 @@ pub(crate) const PLACES: usize = 10_000;
 const TICK: Duration = Duration::from_secs(2);
 /// The same when no grant can be heard, for each who is before it and itself.
 const TICK_UNHEARD: Duration = Duration::from_millis(100);
+/// How often the head asks while a foreign client holds the lock, whose release is told to nobody,
+/// and up to when it does so. Each divides the next one, and the last is as usual for pollers.
+const FOREIGN: [(Duration, Duration); 3] = [
+    (Duration::from_millis(25), Duration::from_secs(2)),
+    (Duration::from_millis(50), Duration::from_secs(10)),
+    (Duration::from_millis(100), Duration::MAX),
+];
 /// Shortest pause between two questions.
 const TICK_MIN: Duration = Duration::from_millis(2);
 /// So many first ones in line also ask when the lock expires, in case its holder is dead.
@@ -39,6 +48,60 @@ const FIRST: usize = 64;
 pub(crate) struct Waiters {
     last: AtomicU64,
     places: Mutex<HashMap<u64, Arc<Place>>>,
+    pub(crate) gone: Arc<Gone>,
+}
+
+/// Tokens that were given up and may stand in line all the same: a request for one may still
+/// arrive.
+#[derive(Debug, Default)]
+pub(crate) struct Gone(Mutex<HashMap<u32, Arc<Notify>>>);
+
+/// A token that was given up; dropping it has it forgotten.
+#[derive(Debug)]
+pub(crate) struct GivenUp {
+    gone: Arc<Gone>,
+    bits: u32,
+    granted: Arc<Notify>,
+}
+
+impl Gone {
+    /// From now on a grant to this token, whose random bits these are, is told.
+    pub(crate) fn given_up(self: &Arc<Self>, bits: u64) -> GivenUp {
+        let bits = kept_in_numbers(bits);
+        let granted = Arc::clone(self.inside().entry(bits).or_default());
+        GivenUp { gone: Arc::clone(self), bits, granted }
+    }
+
+    /// Tells that a waiter was granted the lock whose number nobody here has.
+    fn was_granted(&self, number: u64) {
+        if let Some(granted) = self.inside().get(&kept_in_numbers(number)) {
+            granted.notify_one();
+        }
+    }
+
+    fn inside(&self) -> MutexGuard<'_, HashMap<u32, Arc<Notify>>> {
+        // Nothing that runs under this mutex can panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The half of a token's bits that a waiter's number has, too: see [`Waiters::join`]. Who is taken
+/// for another one is released once more, which harms nobody that was given up.
+fn kept_in_numbers(bits: u64) -> u32 {
+    (bits >> 32) as u32
+}
+
+impl GivenUp {
+    /// Waits until the token is granted the lock.
+    pub(crate) async fn granted(&self) {
+        self.granted.notified().await;
+    }
+}
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        self.gone.inside().remove(&self.bits);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -132,12 +195,19 @@ impl Waiters {
         Waiter { waiters: Arc::clone(self), place, number }
     }
 
+    /// Waiters of their own, who know of the same tokens that were given up.
+    pub(crate) fn apart(&self) -> Self {
+        Self { gone: Arc::clone(&self.gone), ..Self::default() }
+    }
+
     /// Passes a grant on, and tells whether somebody was there for it. One that nobody waits for
-    /// any more is given back by the release of who has left.
+    /// any more is given back by who releases what was given up.
     pub(crate) fn grant(&self, number: u64, handover: Handover) -> bool {
         let place = self.places().get(&number).map(Arc::clone);
         if let Some(place) = &place {
             place.tell(News::Granted(Box::new(handover)));
+        } else if !handover.ttl.is_zero() {
+            self.gone.was_granted(number);
         }
         place.is_some()
     }
@@ -221,6 +291,38 @@ impl Drop for Waiter {
     }
 }
 
+/// Since when the head has found a foreign client holding the lock.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Foreign(Option<Moment>);
+
+impl Foreign {
+    /// Takes note of an answer to who has that rank; tells after how long to ask again, if that is
+    /// to be soon.
+    ///
+    /// It is asked at multiples of a step from the first such answer on, and up to a fifth of it
+    /// later, by `jitter` (0 to 1): so whoever polls as seldom as the last step would find it free
+    /// no earlier.
+    pub(crate) fn tick(
+        &mut self,
+        rank: u32,
+        foreign: bool,
+        now: Moment,
+        jitter: f64,
+    ) -> Option<Duration> {
+        if rank > 0 || !foreign {
+            self.0 = None;
+            return None;
+        }
+        let passed = now.since(*self.0.get_or_insert(now));
+        let (step, _) = FOREIGN.into_iter().find(|(_, until)| passed < *until)?;
+        let over = Duration::from_nanos((passed.as_nanos() % step.as_nanos()) as u64);
+        let pause = step - over;
+        // An answer that takes long is not followed by a question at once.
+        let pause = if pause < step / 4 { pause + step } else { pause };
+        Some(pause + (step / 5).mul_f64(jitter.clamp(0.0, 1.0)))
+    }
+}
+
 /// How long to wait for news before asking again: by the place in line, what is left of the
 /// holder's lease, and whether grants can be heard. `jitter` (0 to 1) spreads it by ± 20 %.
 pub(crate) fn tick(rank: u32, left: Option<Duration>, heard: bool, jitter: f64) -> Duration {
@@ -286,6 +388,24 @@ mod tests {
         assert_eq!(tick(9_000, Some(Duration::ZERO), true, 0.5), TICK_MIN);
     }
 
+    #[test]
+    fn the_head_asks_often_while_a_foreign_client_holds_the_lock() {
+        let mut foreign = Foreign::default();
+        let mut tick = |rank, is_foreign, at, jitter| {
+            foreign.tick(rank, is_foreign, Moment::at(ms(at)), jitter)
+        };
+        assert_eq!(tick(1, true, 1_000, 0.5), None);
+        assert_eq!(tick(0, false, 1_000, 0.5), None);
+        assert_eq!(tick(0, true, 1_007, 0.0), Some(ms(25)));
+        assert_eq!(tick(0, true, 1_033, 0.0), Some(ms(24)));
+        assert_eq!(tick(0, true, 1_037, 1.0), Some(ms(25)));
+        assert_eq!(tick(0, true, 1_055, 0.0), Some(ms(27)));
+        assert_eq!(tick(0, true, 3_017, 1.0), Some(ms(50)));
+        assert_eq!(tick(0, true, 60_020, 0.0), Some(ms(87)));
+        assert_eq!(tick(0, false, 60_020, 0.0), None);
+        assert_eq!(tick(0, true, 60_030, 0.0), Some(ms(25)));
+    }
+
     #[tokio::test]
     async fn a_grant_is_heard_even_when_an_alarm_comes_after_it() {
         let waiters = Arc::new(Waiters::default());
@@ -314,6 +434,27 @@ mod tests {
             let hears = futures::poll!(std::pin::pin!(waiter.news())).is_ready();
             assert_eq!(hears, nth % 2 == 0 && nth < 2 * FIRST, "{nth}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_grant_to_who_was_given_up_is_told_to_who_releases_it() {
+        let waiters = Arc::new(Waiters::default());
+        let (bits, other) = (0x1234_5678_0000_0000, 0x8765_4321_0000_0000);
+        let number = {
+            let waiter = waiters.join(7, 0, bits);
+            waiters.grant(waiter.number, handover(0, 0));
+            waiter.number
+        };
+        let gone = waiters.apart().gone.given_up(bits);
+        {
+            let mut granted = std::pin::pin!(gone.granted());
+            waiters.grant(other, handover(0, 0));
+            assert!(futures::poll!(&mut granted).is_pending());
+            assert!(!waiters.grant(number, handover(0, 0)));
+            granted.await;
+        }
+        drop(gone);
+        assert!(waiters.gone.inside().is_empty());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod access;
 mod crowd;
 mod foreign;
+mod full;
 mod late;
 mod loading;
 mod network;

@@ -1,10 +1,11 @@
 //! Fences are unique and grow, whoever is granted the lock, and whatever the server forgets.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use lockmacro_runtime::fence::{Fence, WRITE};
-use lockmacro_runtime::{LockError, LockManager};
-use lockmacro_tests::{Backend, Fault, Proxy, Server};
+use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
+use lockmacro_tests::{Admin, Backend, Fault, Proxy, Server, eventually};
 
 use crate::{Locked, SOON, lock, ms, on_memory_and_redis, renewed};
 
@@ -214,4 +215,126 @@ async fn a_redis_resource_refuses_a_write_with_a_smaller_fence() {
     guard.release().await.expect("released");
     let kept: (String, String) = admin.ask(&["HMGET", "stock:7", "value", "fence"]);
     assert_eq!(kept, ("newer".to_owned(), new.to_string()));
+}
+
+/// The largest fence: from there on a script's numbers are not exact.
+const LARGEST: u64 = 1 << 53;
+
+#[tokio::test]
+async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let counter = "lm1:wf:{order:42}";
+    for beyond in [LARGEST, LARGEST + 1, LARGEST + 2, u64::MAX] {
+        admin.ask::<()>(&["SET", counter, &beyond.to_string(), "PX", "60000"]);
+        let refused = |error: LockError| {
+            let reason = Unavailability::FencesUsedUp;
+            let told = matches!(&error, LockError::Unavailable { reason: r, .. } if *r == reason);
+            assert!(told, "{beyond}: {error:?}");
+            assert!(error.to_string().contains("2^53"), "{error}");
+        };
+        let ask = || lock(&manager, "order:42");
+        refused(ask().acquire_fenced().await.map(drop).expect_err("no fence"));
+        refused(ask().wait(SOON).acquire_fenced().await.map(drop).expect_err("no fence"));
+        let both = Lock::many(["order:42", "order:43"]).manager(&manager);
+        refused(both.acquire_fenced().await.map(drop).expect_err("no fence"));
+        assert_eq!((admin.get("order:42"), admin.get("order:43")), (None, None));
+        // Who wants none is given the lock.
+        ask().acquire().await.expect("free").release().await.expect("still held");
+    }
+    let last = LARGEST - 1;
+    admin.ask::<()>(&["SET", counter, &last.to_string(), "PX", "60000"]);
+    let (guard, fence) = lock(&manager, "order:42").acquire_fenced().await.expect("one is left");
+    assert_eq!(u64::from(fence), LARGEST);
+    guard.release().await.expect("still held");
+    lock(&manager, "order:42").acquire_fenced().await.map(drop).expect_err("that was the last one");
+    admin.ask::<()>(&["DEL", counter]);
+    let (guard, _) = lock(&manager, "order:42").acquire_fenced().await.expect("the clock's");
+    guard.release().await.expect("still held");
+}
+
+/// Who waits for a lock with a fence when the last one is given.
+#[tokio::test]
+async fn fences_that_are_used_up_are_told_to_who_waits_and_hold_up_nobody() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let (ours, theirs) = (
+        LockManager::connect(&server.url()).await.expect("there"),
+        LockManager::connect(&server.url()).await.expect("there"),
+    );
+    let guard = lock(&ours, "order:42").acquire().await.expect("free");
+    let line = |admin: &mut Admin| admin.ask::<u64>(&["ZCARD", "lm1:wq:{order:42}"]);
+    let fenced = tokio::spawn(lock(&theirs, "order:42").wait_forever().acquire_fenced());
+    eventually("first", SOON, || std::future::ready(line(&mut admin) == 1)).await;
+    let plain = tokio::spawn(lock(&theirs, "order:42").wait_forever().acquire());
+    eventually("second", SOON, || std::future::ready(line(&mut admin) == 2)).await;
+    admin.ask::<()>(&["SET", "lm1:wf:{order:42}", &LARGEST.to_string(), "PX", "60000"]);
+    guard.release().await.expect("a release needs no fence");
+    let plain = tokio::time::timeout(SOON, plain).await.expect("in time").expect("no panic");
+    plain.expect("served").release().await.expect("still held");
+    let told = tokio::time::timeout(SOON, fenced).await.expect("in time").expect("no panic");
+    let error = told.map(drop).expect_err("no fence");
+    let reason = Unavailability::FencesUsedUp;
+    assert!(
+        matches!(&error, LockError::Unavailable { reason: r, .. } if *r == reason),
+        "{error:?}"
+    );
+    assert_eq!(line(&mut admin), 0);
+}
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// For how long the servers keep the only fence.
+fn kept(backend: &Backend) -> Vec<Duration> {
+    let of = |mut admin: Admin| admin.ttl("lm1:wf:{order:42}").expect("a fence with an end");
+    backend.admins().into_iter().map(of).collect()
+}
+
+#[tokio::test]
+async fn how_long_fences_are_kept_is_said_by_the_builder_or_the_url() {
+    let builder = || LockManager::builder().timeout(SOON);
+    let slots = Backend::slots().await;
+    for backend in [Backend::redis(), slots, Backend::redlock()] {
+        let and = if backend.url().contains('?') { '&' } else { '?' };
+        let urls = [backend.url().to_owned(), format!("{}{and}fence_retention=40d", backend.url())];
+        // A day at least, and the URL goes before the builder.
+        for (said, url, days) in [(2, 0, 2), (0, 0, 1), (2, 1, 40)] {
+            let manager = builder().fence_retention(said * DAY).connect(&urls[url]).await;
+            let manager = manager.expect("there");
+            let (guard, _) = lock(&manager, "order:42").acquire_fenced().await.expect("free");
+            guard.release().await.expect("still held");
+            // Of a Redlock all nodes are asked, and a majority is waited for.
+            let is_so = |left: &Duration| *left <= days * DAY && *left > days * DAY - 2 * SOON;
+            eventually("kept for so long", SOON, || {
+                std::future::ready(kept(&backend).iter().all(is_so))
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_fence_that_comes_by_a_hand_off_is_kept_as_long() {
+    let backend = Backend::redis();
+    let builder = || LockManager::builder().timeout(SOON).fence_retention(3 * DAY);
+    let (ours, theirs) =
+        (backend.manager_from(builder()).await, backend.manager_from(builder()).await);
+    let guard = lock(&ours, "order:42").acquire().await.expect("free");
+    let mut admin = backend.admin().expect("one server");
+    let waiter = tokio::spawn(lock(&theirs, "order:42").wait_forever().acquire_fenced());
+    eventually("in line", SOON, || {
+        std::future::ready(admin.ask::<u64>(&["ZCARD", "lm1:wq:{order:42}"]) == 1)
+    })
+    .await;
+    guard.release().await.expect("still held");
+    let (next, _) = waiter.await.expect("no panic").expect("served");
+    let [left] = kept(&backend)[..] else { panic!("one server") };
+    assert!(left <= 3 * DAY && left > 3 * DAY - 2 * SOON, "{left:?}");
+    next.release().await.expect("still held");
+    let both = Lock::many(["order:42", "order:43"]).manager(&theirs);
+    let (both, _) = both.acquire_fenced().await.expect("free");
+    let [left] = kept(&backend)[..] else { panic!("one server") };
+    assert!(left <= 3 * DAY && left > 3 * DAY - 2 * SOON, "{left:?}");
+    both.release().await.expect("still held");
 }

@@ -21,9 +21,11 @@ async fn any_number_of_keys_costs_two_commands_when_nothing_is_in_the_way() {
             let calls = admin.calls();
             let scripts = calls.iter().find(|(name, _)| name == "evalsha");
             assert_eq!(scripts.map(|(_, calls)| *calls), Some(2), "{count} keys: {calls:?}");
-            // What the scripts do, they do with each key; there is nothing beside.
-            let once_more =
-                |(name, calls): &&(String, u64)| name != "evalsha" && calls % count != 0;
+            // What the scripts do, they do with each key; there is nothing beside but the one
+            // command that a full server refuses.
+            let once_more = |(name, calls): &&(String, u64)| {
+                name != "evalsha" && (name.as_str(), *calls) != ("zadd", 1) && calls % count != 0
+            };
             assert_eq!(calls.iter().find(once_more), None, "{count} keys: {calls:?}");
         }
     }

@@ -1,9 +1,10 @@
 //! Waiting for several keys: each in its own line, in one order, holding those before it.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{LockError, LockManager};
-use lockmacro_tests::{Backend, on_a_redlock, on_every_backend};
+use lockmacro_tests::{Backend, eventually, on_a_redlock, on_every_backend};
 use tokio::time::timeout;
 
 use crate::{
@@ -301,4 +302,44 @@ async fn a_server_that_goes_away_while_one_waits_is_told_as_that() {
     let wait = Duration::from_secs(1);
     let error = many(&ours, ["order:a", "order:b"]).wait(wait).acquire().await.expect_err("gone");
     assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
+}
+
+/// Lines of 128 who are dead, in front of one who lives at the last key.
+#[tokio::test]
+async fn however_many_are_dead_in_all_lines_a_call_passes_a_bounded_number() {
+    const KEYS: usize = 128;
+    let backend = Backend::redis();
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let mut admin = backend.admin().expect("one server");
+    let keys: Vec<String> = (0..KEYS).map(|nth| format!("order:{nth:03}")).collect();
+    let lined = "for nth = 1, 128 do
+        local token = 'other/' .. nth
+        redis.call('ZADD', KEYS[1], nth, token)
+        redis.call('HSET', KEYS[2], token, '9999999999999|60000|0|1|' .. nth .. '|lm1:other')
+    end
+    redis.call('PEXPIRE', KEYS[1], 60000)
+    redis.call('PEXPIRE', KEYS[2], 60000)";
+    let guard = many(&ours, keys.clone()).acquire().await.expect("free");
+    for key in &keys {
+        let [line, how] = ["q", "w"].map(|kind| format!("lm1:w{kind}:{{{key}}}"));
+        admin.ask::<()>(&["EVAL", lined, "2", &line, &how]);
+    }
+    let last = keys.last().expect("some").clone();
+    let waiter = tokio::spawn(lock(&theirs, &last).wait_forever().acquire());
+    let line = format!("lm1:wq:{{{last}}}");
+    eventually("it stands in line", SOON, || {
+        std::future::ready(admin.ask::<usize>(&["ZCARD", &line]) == KEYS + 1)
+    })
+    .await;
+    admin.forget_calls();
+    let released = guard.release().await;
+    let calls: HashMap<String, u64> = admin.calls().into_iter().collect();
+    released.expect("still held");
+    // Some are passed by who asks at once when told so.
+    let passed = calls.get("zpopmin").copied().unwrap_or_default();
+    assert!(passed <= 4 * KEYS as u64, "{passed} were passed in one call");
+    // What is left is passed when somebody asks.
+    let served = tokio::time::timeout(SOON, waiter).await.expect("in time").expect("no panic");
+    served.expect("served").release().await.expect("still held");
+    many(&ours, keys).wait(SOON).acquire().await.expect("free").release().await.expect("held");
 }

@@ -8,6 +8,8 @@ use crate::store::{Look, PROCESSES, Push};
 pub const CLAIM: u64 = 5_000;
 /// For how long a place is kept, in milliseconds.
 pub const PLACE: u64 = 10_000;
+/// For how long the last fence is kept, in milliseconds.
+pub const FENCE_KEPT: u64 = 3 * 24 * 60 * 60 * 1_000;
 
 /// One thing that happens.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,6 +85,8 @@ pub enum Reply {
     Granted(Option<u64>),
     /// What is left, who holds it, and the rank and the time for who waits.
     Busy(i64, String, Option<(i64, u64)>),
+    /// By a server without memory.
+    Refused,
     Own(bool),
     None,
 }
@@ -216,13 +220,43 @@ impl World {
         new.then_some(holder)
     }
 
-    /// Who is first in line when a lock is given back that stays for a while, if that one hears.
+    /// Who is first in line when the lock stays for a while after its release, or is left to
+    /// nobody, as too many dead ones were in front; or when the first leaves and no client of ours
+    /// holds the lock. If that one hears.
     pub fn told_to_ask(&self, step: &Step) -> Option<usize> {
         let Event::Release { client, keep, .. } = step.event else { return None };
-        let held = step.before.held.as_ref() == Some(&self.clients[client].token);
-        let (first, _) = step.before.line.first().filter(|_| held && keep > 0)?;
-        let first = self.clients.iter().position(|client| client.token == *first)?;
+        let token = &self.clients[client].token;
+        let held = step.before.held.as_ref() == Some(token);
+        let is_told = if held {
+            keep > 0 || step.after.held.is_none()
+        } else {
+            let ours = |held: &String| self.by_token(held).is_some() || self.is_kept(held);
+            step.before.rank(token) == Some(0) && !step.after.held.as_ref().is_some_and(ours)
+        };
+        let (first, _) = step.after.line.first().filter(|_| is_told)?;
+        let first = self.by_token(first)?;
         (self.reachable(first) && !self.muted).then_some(first)
+    }
+
+    /// Whether this is what stays of a token after its release.
+    pub fn is_kept(&self, held: &str) -> bool {
+        held.ends_with(&format!("/{:032}", 0))
+    }
+
+    /// Whether the server must take it for dead during the step, if it is in line.
+    pub fn is_dead(&self, client: usize, step: &Step) -> bool {
+        let asks = step.event.actor() == Some(client);
+        self.clients[client].place.is_some_and(|place| {
+            let silent = place.probe && !self.muted && !self.reachable(client);
+            !asks && (place.until.1 < step.before.at || silent)
+        })
+    }
+
+    /// Whether a full server is to refuse who asks: it has neither the lock nor a place.
+    pub fn is_refused(&self, client: usize, before: &Look) -> bool {
+        let token = &self.clients[client].token;
+        let is_in_line = self.clients[client].places > 0 && before.waits(token);
+        self.full && before.held.as_ref() != Some(token) && !is_in_line
     }
 
     /// Takes note of what has happened. `lost`: what was pushed got lost on its way.

@@ -2,12 +2,11 @@
 
 use std::fmt;
 
-use crate::model::{CLAIM, Event, Reply, Stage, Step, World};
+use crate::model::{CLAIM, Event, FENCE_KEPT, PLACE, Reply, Stage, Step, World};
 use crate::store::{FENCE, LINE, LOCK, Look, PLACES};
 
 /// Dead waiters that one call passes.
 const DEAD_AT_ONCE: usize = 128;
-const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 /// The server's clock shows microseconds, its expiries milliseconds.
 const ROUNDING_MS: i64 = 1;
 
@@ -101,6 +100,14 @@ fn owned(world: &World, step: &Step) -> Verdict {
             let ttl = world.clients[client].ttl;
             let granted = matches!(step.reply, Reply::Granted(_));
             claim(granted == (after == token), "the answer is not what is true")?;
+            let refused = step.reply == Reply::Refused;
+            claim(
+                refused == world.is_refused(client, &step.before),
+                "refused for no reason, or not",
+            )?;
+            if refused {
+                return claim(untouched, "a lock was changed by a server that is full");
+            }
             // Asking again lengthens a lease and never shortens it.
             let longer =
                 own && untouched && expired >= (step.before.at / 1_000 + ttl) as i64 - ROUNDING_MS;
@@ -195,8 +202,8 @@ fn fenced(world: &World, step: &Step) -> Verdict {
         Some(client) if world.clients[client].fenced => {
             let new = step.after.fence.unwrap_or(0);
             claim(new > world.last_fence, format!("{new} after {}", world.last_fence))?;
-            let kept = step.after.expiry(FENCE) - (step.after.at / 1_000) as i64;
-            claim(kept > 6 * DAY_MS, "a fence is kept for too short")
+            let kept = ends_after(step, FENCE_KEPT, step.after.expiry(FENCE));
+            claim(kept, "a fence is kept for another time")
         }
         _ => claim(step.after.fence.unwrap_or(0) >= step.before.fence.unwrap_or(0), "a fence back"),
     }
@@ -268,7 +275,7 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
         Event::Release { client, keep: 0 } => own(client),
         _ => false,
     };
-    if hands_over && step.after.held.is_none() {
+    if hands_over && step.after.held.is_none() && step.reply != Reply::Refused {
         let passed = step.before.line.len().saturating_sub(step.after.line.len()) + 1;
         let waits = step.after.line.iter().filter_map(|(token, _)| world.by_token(token));
         let waits = waits.filter(|client| world.lives(*client, step)).count();
@@ -287,6 +294,18 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
         claim(*told == rank, format!("rank {told}, and is {rank}"))?;
         let during = step.before.at..=step.after.at;
         claim(during.contains(at), "not the server's time")?;
+    }
+    if let Event::Ask { places: 1.., .. } = step.event
+        && let Reply::Busy(_, holder, _) = &step.reply
+        && world.by_token(holder).is_none()
+        && step.after.held.as_ref() == Some(holder)
+        && !world.is_kept(holder)
+        && let Some((head, _)) = step.after.line.first()
+        && let Some(head) = world.by_token(head)
+    {
+        let is_dead = world.is_dead(head, step);
+        let passed = step.before.line.len().saturating_sub(step.after.line.len());
+        claim(!is_dead || passed >= 7, format!("c{head} is dead, and the head"))?;
     }
     if let Some(number) = world.handed(step) {
         let px = world.clients[number].ttl.min(CLAIM);
@@ -347,10 +366,14 @@ fn ends(world: &World, step: &Step) -> Verdict {
         let until = (step.before.at / 1_000 + lease) as i64;
         for key in [LINE, PLACES] {
             claim(!asked || step.after.expiry(key) >= until, format!("{key} ends too soon"))?;
+            let latest = (step.after.at / 1_000 + PLACE * 3 / 2) as i64 + ROUNDING_MS;
+            claim(step.after.expiry(key) <= latest, format!("{key} stays for too long"))?;
         }
         let record =
             step.after.records.iter().find(|(token, _)| *token == world.clients[client].token);
-        if let Some((_, deadline)) = record {
+        if let Some((_, deadline)) = record
+            && step.reply != Reply::Refused
+        {
             claim(ends_after(step, lease, *deadline as i64), "a place of another lease")?;
         }
         let bound = places.max(step.before.line.len());

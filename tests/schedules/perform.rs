@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use crate::model::{CLAIM, Client, Event, Reply};
+use crate::model::{CLAIM, Client, Event, FENCE_KEPT, Reply};
 use crate::schedule::{LAST, Schedule, Stop};
 use crate::store::{FENCE, LINE, LOCK, Look, PLACES, Which};
 
@@ -29,13 +29,14 @@ impl Schedule<'_> {
                         return Ok((Reply::Own(one(&replies[0])), look));
                     }
                 }
-                let (keep, claim) = (keep.to_string(), CLAIM.to_string());
+                let [keep, claim, kept] =
+                    [keep, CLAIM, FENCE_KEPT].map(|number| number.to_string());
                 // One that hears nothing is not played with a connection of its own.
                 let near = match self.world.reachable(client) {
                     true => self.world.channel(*process),
                     false => String::new(),
                 };
-                let args = [token.as_str(), &keep, &claim, &near];
+                let args = [token.as_str(), &keep, &claim, &kept, &near];
                 let process = *process;
                 let (replies, look) = self.store.call(Which::Release, &args, &[]);
                 if let Value::BulkString(word) = &replies[0] {
@@ -105,18 +106,18 @@ impl Schedule<'_> {
         let channel = self.world.channel(self.world.clients[client].process);
         let heard = self.world.reachable(client);
         let asking = &self.world.clients[client];
-        let numbers = [asking.ttl, CLAIM, places as u64, lease, client as u64];
-        let [ttl, claim, places, lease_ms, number] = numbers.map(|number| number.to_string());
+        let numbers = [asking.ttl, CLAIM, FENCE_KEPT, places as u64, lease, client as u64];
+        let [ttl, claim, kept, places, lease_ms, number] = numbers.map(|number| number.to_string());
         let flag = |flag: bool| if flag { "1" } else { "0" };
         let fenced = flag(asking.fenced);
         let record = format!("{ttl}|{fenced}|{}|{number}|{channel}", flag(heard));
-        let mut args = vec![asking.token.as_str(), &ttl, fenced, &claim, &places];
+        let mut args = vec![asking.token.as_str(), &ttl, fenced, &claim, &kept, &places];
         if places != "0" {
             args.extend([lease_ms.as_str(), &record]);
         }
         // As if only this one's place were about to lapse, and not everybody's.
         let more: Vec<Cmd> = match lease {
-            LAST => [LINE, PLACES].map(|key| words(&["PEXPIRE", key, "40000"])).into(),
+            LAST => [LINE, PLACES].map(|key| words(&["PEXPIRE", key, "15000"])).into(),
             _ => Vec::new(),
         };
         let (replies, look) = self.store.call(Which::Acquire, &args, &more);
@@ -161,6 +162,7 @@ fn answer(reply: &Value) -> Reply {
             }
             _ => panic!("an answer: {parts:?}"),
         },
+        Value::ServerError(error) if error.code() == "OOM" => Reply::Refused,
         other => panic!("an answer: {other:?}"),
     }
 }

@@ -90,6 +90,11 @@ impl Backend {
         }
     }
 
+    /// The address of the only server for a plain client.
+    pub fn admin_url(&self) -> String {
+        self.url.replace("redis-cluster://", "redis://")
+    }
+
     /// A connection to each server.
     pub fn admins(&self) -> Vec<crate::Admin> {
         self.servers.iter().map(|server| server.admin()).collect()

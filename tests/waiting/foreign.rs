@@ -165,3 +165,42 @@ async fn a_key_of_another_type_ends_the_wait() {
     admin.ask::<()>(&["DEL", KEY]);
     keeps_only_fences(&server, Duration::from_secs(5)).await;
 }
+
+/// Whatever the key is when a waiter leaves, the line is left.
+#[tokio::test]
+async fn who_leaves_while_the_key_is_of_another_type_is_never_granted() {
+    let server = Server::start();
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let mut admin = server.admin();
+    for manager in [&ours, &theirs] {
+        // From then on it hears, and has no reason to ask twice.
+        served(LONG, waiting(manager, "another").acquire()).await;
+    }
+    let guard = lock(&ours, KEY).acquire().await.expect("free");
+    let mut line = Line::at(&server, KEY);
+    let leaves = line.join(waiting(&theirs, KEY).acquire()).await;
+    let stays = tokio::spawn(line.join(waiting(&ours, KEY).acquire()).await);
+    admin.ask::<i64>(&["DEL", KEY]);
+    admin.ask::<i64>(&["RPUSH", KEY, "not a lock"]);
+    drop(leaves);
+    line.reaches(1).await;
+    admin.ask::<i64>(&["DEL", KEY]);
+    served(TICK, async { stays.await.expect("no panic") }).await;
+    drop(guard);
+    keeps_only_fences(&server, SOON).await;
+}
+
+#[tokio::test]
+async fn a_line_that_nobody_asks_in_is_gone_after_fifteen_seconds() {
+    let server = Server::start();
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let _guard = lock(&ours, KEY).acquire().await.expect("free");
+    let _waiter = Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+    let mut admin = server.admin();
+    let beside: Vec<_> = admin.keys().into_iter().filter(|key| key != KEY).collect();
+    assert_eq!(beside.len(), 2, "{beside:?}");
+    for key in beside {
+        let left = admin.ttl(&key).expect("it has an end");
+        assert!(left <= ms(15_000), "{key} stays for {left:?}");
+    }
+}

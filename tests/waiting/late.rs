@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockManager, LossCause};
-use lockmacro_tests::{Proxy, Server, eventually};
+use lockmacro_tests::{Fault, Proxy, Server, eventually};
 use tokio::time::{sleep_until, timeout};
 
 use crate::line::Line;
@@ -135,4 +135,28 @@ async fn a_hand_over_that_cannot_be_confirmed_is_lost_when_the_claim_ends() {
     let lost = timeout(2 * CLAIM, next.lost()).await.expect("not believed any longer");
     assert_eq!(lost.cause(), LossCause::NotRenewed);
     assert!(handed_over.elapsed() > CLAIM / 2, "after {:?}", handed_over.elapsed());
+}
+
+/// The question of a waiter that has gone arrives late and stands in line; the lock is handed to
+/// nobody then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_for_who_has_gone_is_given_back_at_once() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let (ours, rival) = (manager(&server).await, manager(&server).await);
+    let theirs = LockManager::connect(&proxy.url()).await.expect("the server is there");
+    // From then on it hears, and the server knows the scripts.
+    served(LONG, waiting(&theirs, KEY).acquire()).await;
+    let guard = lock(&ours, KEY).acquire().await.expect("free");
+    // By then it is looked for every few seconds only.
+    proxy.on_next("EVALSHA", Fault::HoldCommand(ms(3_400)));
+    let waiter = tokio::spawn(waiting(&theirs, KEY).acquire());
+    eventually("its question was sent", LONG, || std::future::ready(proxy.orders_are_done())).await;
+    waiter.abort();
+    proxy.held_commands_arrive().await;
+    assert_eq!(Line::at(&server, KEY).length(), Some(1), "in line, and gone");
+    guard.release().await.expect("still held");
+    let start = Instant::now();
+    served(CLAIM, lock(&rival, KEY).wait(CLAIM).acquire()).await;
+    assert!(start.elapsed() < SOON, "free after {:?}", start.elapsed());
 }

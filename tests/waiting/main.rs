@@ -16,6 +16,7 @@ mod near;
 mod order;
 mod outcomes;
 mod replicas;
+mod rivals;
 mod runtimes;
 mod shutdown;
 mod strangers;

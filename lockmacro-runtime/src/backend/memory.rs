@@ -11,6 +11,7 @@ use crate::clock::Moment;
 use crate::closing::Closing;
 #[cfg(feature = "defer")]
 use crate::defer::MemoryJobs;
+use crate::error::{LockError, Unavailability};
 use crate::fence::Fence;
 use crate::key::LockKey;
 use crate::token::{Token, label_of};
@@ -86,7 +87,7 @@ impl Memory {
         SHARED.clone()
     }
 
-    pub(crate) fn acquire(&self, claim: &Claim) -> Answer {
+    pub(crate) fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
         self.ask(claim, None)
     }
 
@@ -103,7 +104,7 @@ impl Memory {
             // It is alarmed when that changes.
             closing.check()?;
             let over = until.is_some_and(|until| until <= Instant::now());
-            let answer = self.ask(claim, Some(&mut place));
+            let answer = self.ask(claim, Some(&mut place))?;
             // Nothing is on its way: who is dropped now is out with one release.
             claim.settle(true);
             let Answer::Busy { left, line: Line::Left(rank), .. } = &answer else {
@@ -130,9 +131,12 @@ impl Memory {
     }
 
     /// Asks once, and stands in line as `waiter` if the lock is busy.
-    fn ask(&self, claim: &Claim, mut waiter: Option<&mut Place>) -> Answer {
+    fn ask(&self, claim: &Claim, mut waiter: Option<&mut Place>) -> Result<Answer, Failed> {
         let now = Moment::now();
         let mut store = self.store();
+        let fenced = if claim.fenced { claim.keys() } else { &[] };
+        // Before anything is changed.
+        store.has_fences(fenced.len()).map_err(|error| Failed { error, written: true })?;
         for (nth, key) in claim.keys().iter().map(LockKey::as_str).enumerate() {
             if store.held.get(key).is_none_or(|held| held.expires <= now) {
                 if let Some(place) = waiter.as_deref_mut() {
@@ -150,7 +154,7 @@ impl Memory {
                     Some(place) => store.stand_in_line(claim, place),
                     None => Line::Outside,
                 };
-                return Answer::Busy { nth, owner, left, line, resent: false };
+                return Ok(Answer::Busy { nth, owner, left, line, resent: false });
             }
         }
         store.sweep(now);
@@ -163,9 +167,8 @@ impl Memory {
             let held = Held { token: claim.token.clone(), expires: now.after(claim.ttl) };
             store.held.insert(key.to_owned(), held);
         }
-        let fenced = if claim.fenced { claim.keys() } else { &[] };
         let fences = fenced.iter().filter_map(|_| store.fence()).collect();
-        Answer::Granted(Grant { sent: now, at: now, ttl: claim.ttl, resent: false, fences })
+        Ok(Answer::Granted(Grant { sent: now, at: now, ttl: claim.ttl, resent: false, fences }))
     }
 
     /// Has everybody ask again who stands in line.
@@ -275,6 +278,11 @@ impl Store {
                 return;
             };
             let fence = fenced.then(|| self.fence()).flatten();
+            if fenced && fence.is_none() {
+                // It asks again, and is told.
+                waiters.alarm(number);
+                continue;
+            }
             // Until it is confirmed: who stands still must not keep it for the whole ttl.
             let ttl = ttl.min(CLAIM);
             self.held.insert(key.to_owned(), Held { token, expires: now.after(ttl) });
@@ -285,13 +293,27 @@ impl Store {
         }
     }
 
+    /// Whether so many fences are left.
+    fn has_fences(&self, count: usize) -> Result<(), LockError> {
+        let last = u64::try_from(count).ok().and_then(|count| self.last_fence.checked_add(count));
+        match last.map(Fence::try_from) {
+            Some(Ok(_)) => Ok(()),
+            _ if count == 0 => Ok(()),
+            _ => Err(LockError::Unavailable {
+                reason: Unavailability::FencesUsedUp,
+                detail: "the counter of `memory://` is at 2^53".to_owned(),
+            }),
+        }
+    }
+
     /// The next fence. It is the time, as on a server, so that a resource which outlives the
     /// process meets no smaller one unless the clock was set back.
     fn fence(&mut self) -> Option<Fence> {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let micros = u64::try_from(since_1970.unwrap_or_default().as_micros()).unwrap_or(0);
-        self.last_fence = micros.max(self.last_fence + 1);
-        Fence::try_from(self.last_fence).ok()
+        let next = Fence::try_from(micros.max(self.last_fence.saturating_add(1))).ok()?;
+        self.last_fence = next.into();
+        Some(next)
     }
 
     /// Throws expired keys out whenever the number of keys has doubled, so that abandoned ones
@@ -316,7 +338,7 @@ mod tests {
     fn expired_keys_do_not_pile_up() {
         let memory = Memory::new();
         for nth in 0..10_000 {
-            memory.ask(&claim(&nth.to_string(), Duration::ZERO), None);
+            memory.ask(&claim(&nth.to_string(), Duration::ZERO), None).unwrap();
         }
         assert!(memory.store().held.len() <= SWEEP_FROM);
     }
@@ -327,7 +349,7 @@ mod tests {
         let claim = claim("order:42", 3 * kept).with(Vec::new(), kept);
         let sent = Moment::now();
         claim.granted(sent);
-        memory.ask(&claim, None);
+        memory.ask(&claim, None).unwrap();
         let (store, waits) = (memory.store(), Duration::from_millis(50));
         std::thread::scope(|scope| {
             let releasing = scope.spawn(|| memory.release(&claim));
@@ -338,14 +360,47 @@ mod tests {
         assert!(memory.store().held["order:42"].expires >= sent.after(kept));
     }
 
+    #[tokio::test]
+    async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
+        let (memory, closing) = (Memory::new(), Closing::default());
+        memory.store().last_fence = (1 << 53) - 1;
+        let used_up = |answer: Result<Answer, Failed>| {
+            let reason = Unavailability::FencesUsedUp;
+            let Err(Failed { error, .. }) = answer else { panic!("{answer:?}") };
+            assert!(matches!(error, LockError::Unavailable { reason: r, .. } if r == reason));
+        };
+        let fenced = |key| {
+            let mut claim = claim(key, Duration::from_secs(60));
+            (claim.fenced, claim.wait) = (true, Some(Duration::MAX));
+            claim
+        };
+        let last = fenced("order:42");
+        let Ok(Answer::Granted(Grant { fences, .. })) = memory.ask(&last, None) else { panic!() };
+        assert_eq!(fences.iter().map(u64::from).collect::<Vec<_>>(), [1 << 53]);
+        used_up(memory.ask(&fenced("order:43"), None));
+        memory.release(&last);
+
+        // Who is in line when the last one is given is told so, and those behind it are served.
+        memory.store().last_fence -= 1;
+        let plain = claim("order:42", Duration::from_secs(60));
+        assert!(matches!(memory.ask(&plain, None), Ok(Answer::Granted(_))));
+        let (one, other) = (fenced("order:42"), fenced("order:42"));
+        let mut one = std::pin::pin!(memory.wait(&one, Duration::MAX, &closing));
+        let mut other = std::pin::pin!(memory.wait(&other, Duration::MAX, &closing));
+        assert!(futures::poll!(&mut one).is_pending() && futures::poll!(&mut other).is_pending());
+        memory.release(&plain);
+        assert!(matches!(one.await, Ok(Answer::Granted(_))));
+        used_up(other.await);
+    }
+
     #[test]
     fn every_shared_store_is_the_same_and_a_new_one_is_not() {
         let ttl = Duration::from_secs(1);
         let first = claim("every_shared_store_is_the_same", ttl);
-        Memory::shared().ask(&first, None);
+        Memory::shared().ask(&first, None).unwrap();
         let second = claim("every_shared_store_is_the_same", ttl);
-        assert!(matches!(Memory::shared().ask(&second, None), Answer::Busy { .. }));
-        assert!(matches!(Memory::new().ask(&second, None), Answer::Granted(_)));
+        assert!(matches!(Memory::shared().ask(&second, None), Ok(Answer::Busy { .. })));
+        assert!(matches!(Memory::new().ask(&second, None), Ok(Answer::Granted(_))));
         assert_eq!(Memory::shared().release(&first), Released::Held);
     }
 }

@@ -19,6 +19,7 @@ use crate::closing::Closing;
 use crate::error::LockError;
 use crate::fence::Fences;
 use crate::key::LockKey;
+use crate::waiting::GivenUp;
 
 pub(crate) use claim::Claim;
 pub(crate) use memory::Memory;
@@ -124,7 +125,7 @@ impl Backend {
         until: Option<Instant>,
     ) -> Asked<'a, Result<Answer, Failed>> {
         match self {
-            Backend::Memory(memory) => Box::pin(async move { Ok(memory.acquire(claim)) }),
+            Backend::Memory(memory) => Box::pin(async move { memory.acquire(claim) }),
             Backend::Redis(redis) => Box::pin(redis.acquire(claim, until)),
             Backend::Redlock(redlock) => Box::pin(redlock.acquire(claim)),
         }
@@ -147,6 +148,16 @@ impl Backend {
             Backend::Redlock(redlock) => {
                 Box::pin(closing.unless(Box::pin(redlock.wait(claim, wait))))
             }
+        }
+    }
+
+    /// A token that was given up, of which it is told when it is granted a lock all the same;
+    /// `None` where that cannot be.
+    pub(crate) fn given_up(&self, claim: &Claim) -> Option<GivenUp> {
+        match self {
+            Backend::Redis(redis) if claim.wait.is_some() => Some(redis.given_up(&claim.token)),
+            // A grant there is made to who is there; a Redlock has no line.
+            Backend::Redis(_) | Backend::Memory(_) | Backend::Redlock(_) => None,
         }
     }
 

@@ -14,6 +14,7 @@
 //! In Redis it is a script, [`WRITE`].
 
 use std::fmt;
+use std::time::Duration;
 
 /// Writes a value that a lock protects into a Redis hash, unless a larger fence was seen there.
 ///
@@ -41,6 +42,13 @@ pub const WRITE: &str = include_str!("write.lua");
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(into = "u64", try_from = "u64"))]
 pub struct Fence(u64);
+
+/// How long a key's last fence is kept, unless said.
+pub(crate) const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// A clock that was set back by less is known by the last fence.
+pub(crate) const RETENTION_MIN: Duration = Duration::from_secs(24 * 60 * 60);
+/// Ten years, so that a server can count it.
+pub(crate) const RETENTION_MAX: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
 
 /// The largest fence: a server's script counts in doubles, which are exact up to here. In
 /// microseconds since 1970 it is the year 2255.

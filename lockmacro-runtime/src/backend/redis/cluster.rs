@@ -45,7 +45,7 @@ impl Cluster {
         if seeds.iter().any(|seed| seed.endpoint().is_none() || seed.database() != 0) {
             return Err(invalid("a cluster has hosts, and no databases but 0"));
         }
-        Ok(Self::with(seeds, timeout))
+        Ok(Self::with(seeds, timeout, Grants::new(true)))
     }
 
     /// Whether a URL is for a cluster.
@@ -58,11 +58,11 @@ impl Cluster {
         let map = self.map();
         let known = map.nodes().filter_map(|node| self.connector(node.endpoint()?));
         let seeds = self.0.seeds.iter().map(Connector::apart).chain(known);
-        Self::with(seeds.collect(), self.0.timeout)
+        Self::with(seeds.collect(), self.0.timeout, self.0.grants.apart())
     }
 
-    fn with(seeds: Vec<Connector>, timeout: Duration) -> Self {
-        let (grants, learning) = (Grants::new(true), Errand::new(timeout));
+    fn with(seeds: Vec<Connector>, timeout: Duration, grants: Arc<Grants>) -> Self {
+        let learning = Errand::new(timeout);
         let map = RwLock::default();
         Self(Arc::new(Shared { seeds, grants, timeout, map, learning }))
     }
@@ -82,6 +82,11 @@ impl Cluster {
     /// What the URL says that replicas have to acknowledge.
     pub(super) fn replicated(&self) -> Option<Replicated> {
         self.0.seeds.first().and_then(Connector::replicated)
+    }
+
+    /// What the URL says of how long fences are kept.
+    pub(super) fn fence_retention(&self) -> Option<Duration> {
+        self.0.seeds.first().and_then(Connector::fence_retention)
     }
 
     pub(super) fn grants(&self) -> &Arc<Grants> {

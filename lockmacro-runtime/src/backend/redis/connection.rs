@@ -128,7 +128,7 @@ impl Connector {
     /// One for the same server, with waiters of its own.
     pub(super) fn apart(&self) -> Self {
         let (address, changes) = (self.address.clone(), Arc::clone(&self.changes));
-        Self::with(address, self.timeout, changes, Grants::new(self.grants.by_slot))
+        Self::with(address, self.timeout, changes, self.grants.apart())
     }
 
     fn with(
@@ -165,6 +165,11 @@ impl Connector {
     /// What the URL says that replicas have to acknowledge.
     pub(super) fn replicated(&self) -> Option<Replicated> {
         self.address.replicated
+    }
+
+    /// What the URL says of how long fences are kept.
+    pub(super) fn fence_retention(&self) -> Option<Duration> {
+        self.address.fence_retention
     }
 
     /// From now on connections are opened so that grants are heard, if that can be.

@@ -29,9 +29,17 @@ pub(super) struct Grants {
 
 impl Grants {
     pub(super) fn new(by_slot: bool) -> Arc<Self> {
+        Self::of(Arc::default(), by_slot)
+    }
+
+    /// The same for other connections.
+    pub(super) fn apart(&self) -> Arc<Self> {
+        Self::of(Arc::new(self.waiters.apart()), self.by_slot)
+    }
+
+    fn of(waiters: Arc<Waiters>, by_slot: bool) -> Arc<Self> {
         let name = format!("{:032x}", crate::token::chance());
-        let (waiters, releases) = Default::default();
-        Arc::new(Self { waiters, name, by_slot, releases })
+        Arc::new(Self { waiters, name, by_slot, releases: Releases::default() })
     }
 
     pub(super) fn channel(&self, slot: u16) -> String {

@@ -19,7 +19,7 @@ use crate::error::Unavailability;
 use crate::lease::late;
 use crate::side::slot;
 use crate::token::hash_of;
-use crate::waiting::{FOR_EVER, Handover, News, PLACE, PLACES, Sample, Waiter, tick};
+use crate::waiting::{FOR_EVER, Foreign, Handover, News, PLACE, PLACES, Sample, Waiter, tick};
 
 impl Redis {
     /// Waits in line for at most `wait`, and no longer than its manager is there.
@@ -32,12 +32,13 @@ impl Redis {
         let until = Instant::now() + wait.min(FOR_EVER);
         let (slot, lock) = (slot(claim.key.as_str()), hash_of(claim.key.as_str().as_bytes()));
         let waiter = self.nodes.grants().waiters.join(slot, lock, claim.token.bits());
-        let mut resent = false;
+        let (mut resent, mut foreign) = (false, Foreign::default());
         // No `async fn`, which keeps its arguments twice: everybody who waits carries this.
         async move {
             loop {
                 // Boxed: it is large, and most of the time is spent without it.
-                let told = Box::pin(self.ask_until_told(claim, &waiter, until, &mut resent));
+                let (known, place) = ((&mut resent, &mut foreign), (&waiter, until));
+                let told = Box::pin(self.ask_until_told(claim, place, known));
                 let (sample, pause) = match closing.unless(told).await? {
                     Told::Answer(answer) => return Ok(answer),
                     Told::InLine { sample, pause } => (sample, pause),
@@ -59,13 +60,13 @@ impl Redis {
         }
     }
 
-    /// Asks once more. `resent` tells whether there was a question whose fate is unknown.
+    /// Asks once more. `resent` tells whether there was a question whose fate is unknown, `foreign`
+    /// since when foreign clients hold the lock.
     async fn ask_until_told(
         &self,
         claim: &Claim,
-        waiter: &Waiter,
-        until: Instant,
-        resent: &mut bool,
+        (waiter, until): (&Waiter, Instant),
+        (resent, foreign): (&mut bool, &mut Foreign),
     ) -> Result<Told, Failed> {
         let over = until <= Instant::now();
         let mut tries = Tries::new(self.patience_while_waiting(until));
@@ -94,7 +95,9 @@ impl Redis {
             Some((Some(rank), server)) if !over => {
                 let Question { sent, connection, heard } = question;
                 let sample = Sample { sent, connection, server };
-                let pause = Instant::now() + tick(rank, left, heard, fastrand::f64());
+                let soon = foreign.tick(rank, owner.is_none(), Moment::now(), fastrand::f64());
+                let tick = tick(rank, left, heard, fastrand::f64());
+                let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
                 return Ok(Told::InLine { sample, pause: until.min(pause) });
             }
             Some((Some(rank), _)) => Line::Left(rank),
@@ -161,6 +164,7 @@ impl Redis {
             &ttl,
             &fenced.to_string(),
             CLAIM_MS,
+            &self.fence_retention,
             &PLACES.to_string(),
             &PLACE.as_millis().to_string(),
             &format!("{ttl}|{fenced}|{probe}|{number}|{channel}"),

@@ -37,7 +37,7 @@ impl Redis {
     ) -> Result<Reply, Trouble> {
         let ttl = claim.ttl.as_millis().to_string();
         let fenced = if claim.fenced { "1" } else { "0" };
-        let args = [claim.token.expose(), &ttl, fenced, CLAIM_MS];
+        let args = [claim.token.expose(), &ttl, fenced, CLAIM_MS, &self.fence_retention];
         let sent = Moment::now();
         match self.eval(&ACQUIRE_ALL, claim.keys(), &args, patience).await? {
             Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),

@@ -55,9 +55,11 @@ use self::trouble::{Passing, Trouble};
 use super::{Answer, Claim, Failed, Grant, Line};
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
-use crate::fence::Fences;
+use crate::fence::{Fences, RETENTION};
 use crate::key::LockKey;
 use crate::lease::late;
+use crate::token::Token;
+use crate::waiting::GivenUp;
 
 pub(crate) use url::{UNESCAPED, duration, no_setting};
 pub(crate) use vote::{Silence, Vote};
@@ -75,6 +77,8 @@ pub(crate) struct Redis {
     slots: Arc<AtomicBool>,
     /// What replicas have to acknowledge, if anything.
     replicated: Option<Replicated>,
+    /// For how long a key's last fence is kept, in milliseconds, as the scripts take it.
+    fence_retention: Arc<str>,
 }
 
 impl Redis {
@@ -84,12 +88,21 @@ impl Redis {
         let nodes = Nodes::new(url, timeout)?;
         let slots = Arc::new(AtomicBool::new(matches!(nodes, Nodes::Cluster(_))));
         let replicated = nodes.replicated();
-        Ok(Self { nodes, timeout, slots, replicated })
+        let fence_retention = milliseconds(nodes.fence_retention().unwrap_or(RETENTION));
+        Ok(Self { nodes, timeout, slots, replicated, fence_retention })
     }
 
     pub(crate) fn apart(&self) -> Self {
-        let (timeout, slots) = (self.timeout, Arc::clone(&self.slots));
-        Self { nodes: self.nodes.apart(), timeout, slots, replicated: self.replicated }
+        let (nodes, slots) = (self.nodes.apart(), Arc::clone(&self.slots));
+        let fence_retention = Arc::clone(&self.fence_retention);
+        Self { nodes, slots, fence_retention, ..*self }
+    }
+
+    /// Has a key's last fence be kept for that long, unless the URL says for how long.
+    pub(crate) fn keep_fences(&mut self, retention: Duration) {
+        if self.nodes.fence_retention().is_none() {
+            self.fence_retention = milliseconds(retention);
+        }
     }
 
     /// Connects, or says why not.
@@ -121,6 +134,11 @@ impl Redis {
     /// Has a server that stands still, or is no primary any more, noticed.
     pub(crate) async fn look(&self) {
         self.nodes.look(self.brief()).await;
+    }
+
+    /// A token that was given up, see [`Backend::given_up`](super::Backend::given_up).
+    pub(crate) fn given_up(&self, token: &Token) -> GivenUp {
+        self.nodes.grants().waiters.gone.given_up(token.bits())
     }
 
     /// Has everybody ask again who stands in line.
@@ -198,7 +216,7 @@ impl Redis {
             }
         }
         let fenced = if claim.fenced { "1" } else { "0" };
-        let args = [token, &ttl.to_string(), fenced, CLAIM_MS, "0"];
+        let args = [token, &ttl.to_string(), fenced, CLAIM_MS, &self.fence_retention, "0"];
         // Boxed, because a lock mostly is free, and then there is no need for it.
         Box::pin(self.question(claim, &args, patience)).await
     }
@@ -242,4 +260,8 @@ impl Redis {
     fn brief(&self) -> Patience {
         Patience::new(self.answer(), self.answer())
     }
+}
+
+fn milliseconds(time: Duration) -> Arc<str> {
+    time.as_millis().to_string().into()
 }

@@ -46,6 +46,14 @@ impl Nodes {
         }
     }
 
+    /// What the URL says of how long fences are kept.
+    pub(super) fn fence_retention(&self) -> Option<Duration> {
+        match self {
+            Nodes::One(node) => node.inner.connector.fence_retention(),
+            Nodes::Cluster(cluster) => cluster.fence_retention(),
+        }
+    }
+
     /// Makes sure that they can be asked.
     pub(super) async fn ready(&self, until: Instant) -> Result<(), Trouble> {
         match self {

@@ -36,14 +36,14 @@ impl Redis {
     /// Gives a lock back, and hands it to who waits.
     async fn hand_over(&self, claim: &Claim, keep: Duration) -> Result<Released, LockError> {
         let keep = keep.as_millis().to_string();
-        let args = [claim.token.expose(), &keep, CLAIM_MS];
+        let args = [claim.token.expose(), &keep, CLAIM_MS, &self.fence_retention];
         let (keys, brief) = (claim.keys(), self.brief());
         let script = if claim.several().is_empty() { &RELEASE } else { &RELEASE_EACH };
         let reply = match self.near(claim) {
             None => self.eval(script, keys, &args, brief).await,
             Some(near) => {
-                let [token, keep, window] = args;
-                let args = [token, keep, window, &near.channel()];
+                let [token, keep, window, fences] = args;
+                let args = [token, keep, window, fences, &near.channel()];
                 match self.eval(script, keys, &args, brief).await {
                     Ok(Value::BulkString(word)) => {
                         near.answered(Some(&word));

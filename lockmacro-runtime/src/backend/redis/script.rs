@@ -47,9 +47,9 @@ pub(super) static ACQUIRE_ALL: Script = script!(
 pub(super) static RELEASE_EACH: Script = script!(
     ["q", "w", "f"],
     "scripts/several.lua",
+    "scripts/queue.lua",
     "scripts/one.lua",
     "scripts/alone.lua",
-    "scripts/queue.lua",
     "scripts/release.lua",
     "scripts/each.lua"
 );

@@ -197,6 +197,8 @@ fn of_reply(code: &str, text: &str) -> Trouble {
         "OOM" => passing(Unavailability::OutOfMemory, false),
         "NOREPLICAS" => passing(Unavailability::NotEnoughReplicas, false),
         "MISCONF" => passing(Unavailability::NotSaving, false),
+        // What acquire.lua says.
+        "FENCESUSEDUP" => Trouble::Final(unavailable(Unavailability::FencesUsedUp, detail)),
         "NOAUTH" | "WRONGPASS" => Trouble::Final(LockError::Authentication { detail }),
         "NOPERM" => Trouble::Final(LockError::AccessDenied { detail }),
         // A new connection may find the primary, where a name stands for it.

@@ -13,6 +13,7 @@ use super::replicated::Replicated;
 use super::sentinel::{Kept, Sentinels};
 use super::tls::Files;
 use crate::error::LockError;
+use crate::fence::{RETENTION_MAX, RETENTION_MIN};
 
 /// What stands for the form of a URL in messages: the URL itself may have a password in it.
 const FORM: &str = "it is not of the form `redis://user:password@host:port/db`";
@@ -33,6 +34,8 @@ pub(super) struct Address {
     pub(super) settings: Settings,
     /// What replicas have to acknowledge, if anything.
     pub(super) replicated: Option<Replicated>,
+    /// For how long fences are kept, if it says so.
+    pub(super) fence_retention: Option<Duration>,
 }
 
 /// Which server it is.
@@ -64,7 +67,7 @@ impl Address {
         let encrypted = matches!(scheme, "rediss" | "valkeys" | "rediss-sentinel");
         let sentinel = matches!(scheme, "redis-sentinel" | "rediss-sentinel");
         let (mut files, mut others) = (Files::default(), Vec::new());
-        let (mut acks, mut acks_within) = (None, None);
+        let (mut acks, mut acks_within, mut fence_retention) = (None, None, None);
         let mut watcher = RedisConnectionInfo::default().set_skip_set_lib_name();
         for setting in query.split('&').filter(|setting| !setting.is_empty()) {
             let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
@@ -74,6 +77,7 @@ impl Address {
                 "sentinel_password" if sentinel => watcher = watcher.set_password(decoded(value)),
                 "replicated" => acks = Some(value),
                 "replicated_timeout" => acks_within = Some(value),
+                "fence_retention" => fence_retention = Some(retention(value)?),
                 "protocol" => others.push(setting),
                 "db" | "user" | "pass" if scheme.ends_with("unix") => others.push(setting),
                 // All of this may be the rest of a password that has a `?` in it.
@@ -116,12 +120,14 @@ impl Address {
                 kept: Kept::default(),
             };
             let settings = settings(login.unwrap_or_default());
-            Self { place: Place::Named(Box::new(sentinels)), settings, replicated }
+            let place = Place::Named(Box::new(sentinels));
+            Self { place, settings, replicated, fence_retention }
         } else {
             let scheme = if encrypted { &scheme[..scheme.len() - 1] } else { scheme };
             let info = info(&format!("{scheme}://{place}?{others}"))?;
             let settings = settings(info.redis_settings().clone());
-            Self { place: Place::At(info.addr().clone()), settings, replicated }
+            let place = Place::At(info.addr().clone());
+            Self { place, settings, replicated, fence_retention }
         };
         // What is wrong with the certificates is known now.
         let some = match &address.place {
@@ -203,7 +209,14 @@ pub(crate) fn no_setting(name: &str, scheme: &str) -> LockError {
     invalid(format!("it has what is no setting of `{scheme}://`"))
 }
 
-/// Reads a time such as `100ms`, `2s`, `10m` or `1h`.
+fn retention(value: &str) -> Result<Duration, LockError> {
+    let times = RETENTION_MIN..=RETENTION_MAX;
+    duration(value)
+        .filter(|time| times.contains(time))
+        .ok_or_else(|| invalid("`fence_retention` is no time from 1d to 3650d, such as `30d`"))
+}
+
+/// Reads a time such as `100ms`, `2s`, `10m`, `1h` or `7d`.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let milliseconds = match unit {
@@ -211,6 +224,7 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
         "s" => 1_000,
         "m" => 60 * 1_000,
         "h" => 60 * 60 * 1_000,
+        "d" => 24 * 60 * 60 * 1_000,
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(milliseconds).map(Duration::from_millis)
@@ -234,6 +248,20 @@ mod tests {
     fn tls_is_refused_where_it_is_not_built_in_and_the_mend_is_told() {
         let error = parse("rediss://localhost").err();
         assert!(error.is_some_and(|error| error.to_string().contains("feature `tls`")));
+    }
+
+    #[test]
+    fn how_long_fences_are_kept_is_read_and_at_least_a_day() {
+        let read = |value| parse(&format!("redis://localhost?fence_retention={value}"));
+        let day = Duration::from_secs(24 * 60 * 60);
+        for (value, days) in [("24h", 1), ("1d", 1), ("30d", 30), ("3650d", 3_650)] {
+            assert_eq!(read(value).map(|read| read.fence_retention).ok(), Some(Some(day * days)));
+        }
+        assert_eq!(parse("redis://localhost").map(|read| read.fence_retention).ok(), Some(None));
+        for value in ["", "7", "23h", "0d", "3651d", "-1d", "99999999999999999999d"] {
+            let error = read(value).err().map(|error| error.to_string());
+            assert!(error.is_some_and(|error| error.contains("`fence_retention`")), "{value}");
+        }
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl Redis {
 
     /// Lifts the last fence, if the lock is still held; tells whether it was.
     pub(crate) async fn raise(&self, claim: &Claim, fence: Fence) -> Result<bool, Silence> {
-        let args = [claim.token.expose(), &fence.to_string()];
+        let args = [claim.token.expose(), &fence.to_string(), &self.fence_retention];
         let reply = self.eval(&RAISE, claim.keys(), &args, self.brief()).await;
         match reply {
             Ok(Value::Int(held)) => Ok(held == 1),
@@ -114,7 +114,7 @@ impl Redis {
 
     /// Takes a token away that is never asked with again.
     pub(crate) async fn withdraw(&self, key: &LockKey, token: &Token) -> Result<(), Silence> {
-        let args = [token.expose(), "0", CLAIM_MS];
+        let args = [token.expose(), "0", CLAIM_MS, &self.fence_retention];
         match self.eval(&RELEASE, slice::from_ref(key), &args, self.brief()).await {
             Ok(Value::Int(_)) | Err(Trouble::NotALock) => Ok(()),
             Ok(other) => Err(silence(unexpected(&other), key)),

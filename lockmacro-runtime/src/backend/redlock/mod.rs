@@ -44,6 +44,8 @@ pub(crate) struct Rules {
     pub(crate) durable: bool,
     /// A node is waited for no longer than that, nor a tenth of the ttl.
     pub(crate) node: Duration,
+    /// For how long a node keeps the last fence of a key, unless its URL says so.
+    pub(crate) fence_retention: Duration,
 }
 
 #[derive(Debug)]
@@ -59,8 +61,9 @@ impl Redlock {
     /// Locks on the servers at `urls`, not connected yet.
     pub(crate) fn new(urls: &[String], timeout: Duration, rules: Rules) -> Result<Self, LockError> {
         let names = names::names(urls)?.into();
-        let redis: Vec<_> =
+        let mut redis: Vec<_> =
             urls.iter().map(|url| Redis::new(url, timeout)).collect::<Result<_, _>>()?;
+        redis.iter_mut().for_each(|redis| redis.keep_fences(rules.fence_retention));
         if redis.iter().any(Redis::is_replicated) {
             return Err(not_replicated("the nodes of a Redlock stand for each other"));
         }

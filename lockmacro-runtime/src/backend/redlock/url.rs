@@ -48,7 +48,9 @@ impl OneUrl {
                 "cacert" | "cert" | "key" if scheme == ENCRYPTED.0 => passed_on.push(setting),
                 _ if query.contains('@') => return Err(invalid(UNESCAPED)),
                 // What a node cannot have either is told by it.
-                "protocol" | "replicated" | "replicated_timeout" => passed_on.push(setting),
+                "protocol" | "replicated" | "replicated_timeout" | "fence_retention" => {
+                    passed_on.push(setting);
+                }
                 _ => return Err(no_setting(name, scheme)),
             }
         }
@@ -72,6 +74,7 @@ impl OneUrl {
             longest_ttl: self.longest_ttl.unwrap_or(rules.longest_ttl),
             durable: self.durable || rules.durable,
             node: self.node_timeout.unwrap_or(rules.node),
+            ..rules
         }
     }
 }
@@ -110,13 +113,14 @@ mod tests {
     #[test]
     fn it_says_what_a_builder_does_and_goes_before_it() {
         let second = Duration::from_secs(1);
-        let builder = Rules { longest_ttl: second, durable: false, node: second };
+        let (durable, fence_retention) = (false, 9 * second);
+        let builder = Rules { longest_ttl: second, durable, node: second, fence_retention };
         let rules = |settings| read(&format!("redlock://a,b,c{settings}")).rules(builder);
         assert_eq!(rules(""), builder);
         assert_eq!(rules("/1?durable"), Rules { durable: true, ..builder });
         assert_eq!(
             rules("?longest_ttl=10m&node_timeout=100ms"),
-            Rules { longest_ttl: second * 600, durable: false, node: second / 10 }
+            Rules { longest_ttl: second * 600, node: second / 10, ..builder }
         );
         assert!(read("redlock://a,b,c").rules(Rules { durable: true, ..builder }).durable);
     }

@@ -7,15 +7,18 @@
 -- ARGV[2]  the ttl in milliseconds
 -- ARGV[3]  1 when the grant is to come with a fence, else 0
 -- ARGV[4]  for how long a lock is handed over until it is confirmed, in milliseconds
--- ARGV[5]  how many may wait; 0 to be refused when busy. What follows is for waiting only
--- ARGV[6]  for how long a place in line is kept, in milliseconds
--- ARGV[7]  how it waits: "ttl|fenced|probe|id|channel", see queue.lua
+-- ARGV[5]  for how long the last fence is kept, in milliseconds
+-- ARGV[6]  how many may wait; 0 to be refused when busy. What follows is for waiting only
+-- ARGV[7]  for how long a place in line is kept, in milliseconds
+-- ARGV[8]  how it waits: "ttl|fenced|probe|id|channel", see queue.lua
 -- returns  1 when granted, or the fence; else { time left in milliseconds, -1 without expiry; the
 --          value held }, and for who waits also { rank, -1 when too many wait; the time in
 --          microseconds }
 local LAPSED_AT_ONCE = 64
+local DEAD_HEADS_AT_ONCE = 8
 
-local token, ttl, fenced, claim, places = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local token, ttl, fenced, claim, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local places = tonumber(ARGV[6])
 
 -- How many places are taken. When all are, looks at some, from anywhere on, and clears away those
 -- that have lapsed.
@@ -34,6 +37,22 @@ local function taken()
   return redis.call('ZCARD', KEYS[2])
 end
 
+-- Beside foreign clients the line gets on by the head's questions, so a dead one is not to be the
+-- head.
+local function clear_dead_heads()
+  for _, head in ipairs(redis.call('ZRANGE', KEYS[2], 0, DEAD_HEADS_AT_ONCE - 1)) do
+    local deadline, _, _, probe, id, channel = record_of(head)
+    local lives = deadline and tonumber(deadline) * 1000 > now_us()
+    if head == token or lives and (probe == '0' or is_heard(channel)) then
+      return
+    end
+    leave(head)
+    if lives then
+      tell(channel, word_for(id, '0', 0))
+    end
+  end
+end
+
 -- Takes a place, or refreshes the one it has; returns its rank.
 local function stand_in_line()
   local rank = redis.call('ZRANK', KEYS[2], token)
@@ -45,28 +64,40 @@ local function stand_in_line()
     local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
     redis.call('ZADD', KEYS[2], (tonumber(last) or 0) + 1, token)
   end
-  local deadline = micros(math.floor(now_us() / 1000) + ARGV[6])
-  redis.call('HSET', KEYS[3], token, deadline .. '|' .. ARGV[7])
-  redis.call('PEXPIRE', KEYS[2], ARGV[6] * 4)
-  redis.call('PEXPIRE', KEYS[3], ARGV[6] * 4)
+  local deadline = micros(math.floor(now_us() / 1000) + ARGV[7])
+  redis.call('HSET', KEYS[3], token, deadline .. '|' .. ARGV[8])
+  -- Somewhat longer than the last place: who comes then takes the others' places away.
+  local line_kept = math.floor(ARGV[7] * 3 / 2)
+  redis.call('PEXPIRE', KEYS[2], line_kept)
+  redis.call('PEXPIRE', KEYS[3], line_kept)
   return rank
 end
 
 local function grant(again)
-  local fence = fenced == '1' and fence_of(again) or 1
+  local fence = fenced == '1' and fence_of(again, kept) or 1
   take(token, ttl, again)
   return fence
 end
 
-local held = redis.call('GETEX', KEYS[1])
+-- Who has the lock or a place goes on, also on a full server. Either way begins with a write.
+local held = redis.call('GET', KEYS[1])
+if held == token or places > 0 and redis.call('ZRANK', KEYS[2], token) then
+  redis.call('GETEX', KEYS[1])
+else
+  needs_memory()
+end
 if held == token then
   return grant(true)
+end
+if fenced == '1' and not has_fences() then
+  leave(token)
+  return no_fence()
 end
 if not held then
   if places > 0 and redis.call('ZCARD', KEYS[2]) > 0 then
     stand_in_line()
   end
-  held = promote(claim, token)
+  held = promote(claim, kept, token)
   if held == token or held == nil then
     return grant()
   end
@@ -75,6 +106,9 @@ end
 -- Nobody holds it and somebody waits: too many dead ones were in front, and asking again gets on.
 local busy = { held and redis.call('PTTL', KEYS[1]) or 0, string.sub(held or '', 1, 256) }
 if places > 0 then
+  if held and not is_ours(held) then
+    clear_dead_heads()
+  end
   busy[3] = stand_in_line()
   busy[4] = micros(now_us())
 end

@@ -5,22 +5,40 @@
 -- ARGV[2]  the ttl in milliseconds
 -- ARGV[3]  1 when each grant is to come with a fence, else 0
 -- ARGV[4]  for how long a lock is handed over until it is confirmed, in milliseconds
+-- ARGV[5]  for how long the last fence of each is kept, in milliseconds
 -- returns  1 when granted, or the fences; { nth } when that one, counted from 0, is not a lock; else
 --          { time left in milliseconds, -1 without expiry; the value held; nth } of the first that
 --          is busy
-local token, ttl, fenced, claim = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local token, ttl, fenced, claim, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+
+-- What each holds.
+local holders = {}
+local all_ours = true
+for nth = 1, locks do
+  turn_to(nth)
+  local held = redis.pcall('GET', KEYS[1])
+  if type(held) == 'table' then
+    return string.find(held.err, 'WRONGTYPE', 1, true) and { nth - 1 } or held
+  end
+  holders[nth] = held
+  all_ours = all_ours and held == token
+end
+
+-- The first write, see queue.lua: what is ours is granted again by a full server, too.
+if all_ours then
+  redis.call('GETEX', KEYS[1])
+else
+  needs_memory()
+end
 
 -- Which ones are ours already.
 local again = {}
 for nth = 1, locks do
   turn_to(nth)
-  local held = redis.pcall('GETEX', KEYS[1])
-  if type(held) == 'table' then
-    return string.find(held.err, 'WRONGTYPE', 1, true) and { nth - 1 } or held
-  end
+  local held = holders[nth]
   if not held then
     -- Whoever waits is before us.
-    held = promote(claim)
+    held = promote(claim, kept)
   end
   if held == false then
     return { 0, '', nth - 1 }
@@ -35,13 +53,16 @@ end
 local fences = {}
 for nth = 1, fenced == '1' and locks or 0 do
   turn_to(nth)
-  local done, fence = pcall(fence_of, again[nth])
+  local done, fence = pcall(fence_of, again[nth], kept)
   if not done then
     local failure = type(fence) == 'table' and fence.err or fence
     if string.find(failure, 'WRONGTYPE', 1, true) then
       return { nth - 1 }
     end
     error(fence, 0)
+  end
+  if not fence then
+    return no_fence()
   end
   fences[nth] = fence
 end

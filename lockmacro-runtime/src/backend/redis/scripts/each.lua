@@ -8,7 +8,7 @@ for nth = 1, locks do
   turn_to(nth)
   local done, held = pcall(one)
   if type(held) == 'table' then
-    held = held.err
+    done, held = false, held.err
   end
   if done then
     result = math.min(result, held)

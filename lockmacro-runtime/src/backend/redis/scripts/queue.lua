@@ -6,9 +6,18 @@
 -- KEYS[4]  the last fence given for this lock, in microseconds
 --
 -- All times are the server's. GETEX without options reads like GET but counts as a write, so a
--- replica refuses a script that begins with it (READONLY) where GET would answer from old data.
-local FENCE_KEPT = 7 * 24 * 60 * 60 * 1000
+-- replica refuses a script that begins with it (READONLY) where GET would answer from old data. A
+-- full server does not: it checks no write that comes after another one.
+
+-- From there on numbers are not exact, and a fence would be given twice.
+local LARGEST_FENCE = 2 ^ 53
+-- Dead waiters that one call passes, for all locks together; see promote.
 local DEAD_AT_ONCE = 128
+
+-- Whether a value is one of ours, and no foreign client's: as in token.rs.
+local function is_ours(value)
+  return string.find(string.sub(value, -33), '^/' .. string.rep('[0-9a-f]', 32) .. '$')
+end
 
 local clock
 local function now_us()
@@ -21,12 +30,23 @@ local function micros(number)
   return string.format('%.0f', number)
 end
 
+local function last_fence()
+  return tonumber(redis.call('GET', KEYS[4])) or 0
+end
+
+local function has_fences()
+  return last_fence() < LARGEST_FENCE
+end
+
 -- A number larger than every earlier one of this lock: the server's time keeps it so when the last
--- one is forgotten.
-local function next_fence()
-  local last = tonumber(redis.call('GET', KEYS[4])) or 0
+-- one is forgotten, after `kept` milliseconds. nil when there is none any more.
+local function next_fence(kept)
+  local last = last_fence()
+  if not (last < LARGEST_FENCE) then
+    return nil
+  end
   local fence = micros(math.max(last + 1, now_us()))
-  redis.call('SET', KEYS[4], fence, 'PX', FENCE_KEPT)
+  redis.call('SET', KEYS[4], fence, 'PX', kept)
   return fence
 end
 
@@ -64,13 +84,25 @@ local function is_heard(channel)
   return type(listeners) ~= 'number' or listeners > 0
 end
 
+-- Has who is first ask again.
+local function tell_head()
+  local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+  if head then
+    local _, _, _, _, id, channel = record_of(head)
+    if id then
+      tell(channel, word_for(id, '0', 0))
+    end
+  end
+end
+
 -- Hands the lock to who has waited longest and still lives, for at most `claim` milliseconds until
 -- that one has confirmed it; returns its token. nil when nobody waits, false when too many dead ones
--- were in front. `caller` needs no message: it gets the answer. Nor does who listens to `near`: what
--- it is to be told is returned as well, for the caller to pass on.
+-- were in front: in all calls together, but each looks at one at least. `caller` needs no message:
+-- it gets the answer. Nor does who listens to `near`: what it is to be told is returned as well,
+-- for the caller to pass on.
 local dead = 0
-local function promote(claim, caller, near)
-  while dead < DEAD_AT_ONCE do
+local function promote(claim, kept, caller, near)
+  repeat
     local head = redis.call('ZPOPMIN', KEYS[2])[1]
     if not head then
       return nil
@@ -81,9 +113,13 @@ local function promote(claim, caller, near)
       return head
     end
     if deadline and tonumber(deadline) * 1000 > now_us() then
-      if channel == near or probe == '0' or is_heard(channel) then
+      local hears = channel == near or probe == '0' or is_heard(channel)
+      local fence = '0'
+      if hears and fenced == '1' then
+        fence = next_fence(kept)
+      end
+      if hears and fence then
         local px = tonumber(ttl) < tonumber(claim) and ttl or claim
-        local fence = fenced == '1' and next_fence() or '0'
         redis.call('SET', KEYS[1], head, 'PX', px)
         local word = word_for(id, fence, px)
         if channel == near then
@@ -92,11 +128,11 @@ local function promote(claim, caller, near)
         tell(channel, word)
         return head
       end
-      -- Dead, and the next is asked; or listening elsewhere, and to ask again.
+      -- Dead, and the next is asked; or listening elsewhere, or to be told that there is no fence.
       tell(channel, word_for(id, '0', 0))
     end
     dead = dead + 1
-  end
+  until dead >= DEAD_AT_ONCE
   return false
 end
 

@@ -1,0 +1,193 @@
+//! Waiters beside clients of another make: a foreign release is told to nobody, so the head asks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use lockmacro_runtime::LockManager;
+use lockmacro_tests::{Admin, Backend, Server, in_time};
+use tokio::time::timeout;
+
+use crate::line::Line;
+use crate::{KEY, LONG, SOON, lock, manager, ms, served, waiting};
+
+const COMPARE_AND_DELETE: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+/// How long the lock is held and left alone by those whose grants are counted.
+const SHORT: Duration = Duration::from_millis(5);
+/// How often who polls asks: the default of redis-py's lock.
+const POLL: Duration = Duration::from_millis(100);
+
+/// So many foreign clients that take a key again and again until the end: how long each holds it,
+/// and leaves it alone.
+fn rivals(
+    (url, key): (&str, &str),
+    (count, holds, pauses): (u32, Duration, Duration),
+    end: &Arc<AtomicBool>,
+) -> Vec<JoinHandle<()>> {
+    let rival = |nth| {
+        let (mut admin, key, end) = (Admin::connect(url), key.to_owned(), Arc::clone(end));
+        let name = format!("rival {nth}");
+        thread::spawn(move || {
+            while !end.load(Ordering::Relaxed) {
+                let set = ["SET", &key, &name, "NX", "PX", "10000"];
+                if admin.ask::<Option<String>>(&set).is_none() {
+                    sleep(ms(7));
+                    continue;
+                }
+                sleep(holds);
+                admin.ask::<i64>(&["EVAL", COMPARE_AND_DELETE, "1", &key, &name]);
+                sleep(pauses);
+            }
+        })
+    };
+    (0..count).map(rival).collect()
+}
+
+/// How many grants a waiter has beside these rivals, and one who polls in its place on another key.
+async fn beside(
+    manager: LockManager,
+    url: String,
+    rivalry: (u32, Duration, Duration),
+    key: String,
+) -> (u32, u32) {
+    let end = Arc::new(AtomicBool::new(false));
+    let polled = format!("{key}:polled");
+    let mut threads = rivals((&url, &key), rivalry, &end);
+    threads.extend(rivals((&url, &polled), rivalry, &end));
+    let until = Instant::now() + Duration::from_secs(6);
+    let poller = tokio::spawn(poll(Admin::connect(&url), polled, until));
+    let mut ours = 0;
+    while let left = until.saturating_duration_since(Instant::now())
+        && !left.is_zero()
+    {
+        if let Ok(guard) = lock(&manager, &key).wait(left).acquire().await {
+            ours += 1;
+            tokio::time::sleep(SHORT).await;
+            guard.release().await.expect("still held");
+            tokio::time::sleep(SHORT).await;
+        }
+    }
+    let polls = poller.await.expect("no panic");
+    end.store(true, Ordering::Relaxed);
+    let ended = tokio::task::spawn_blocking(move || {
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+    });
+    ended.await.expect("no panic");
+    (ours, polls)
+}
+
+/// How often who polls is granted the lock.
+async fn poll(mut admin: Admin, key: String, until: Instant) -> u32 {
+    let mut grants = 0;
+    while Instant::now() < until {
+        let set = ["SET", &key, "poller", "NX", "PX", "10000"];
+        if admin.ask::<Option<String>>(&set).is_none() {
+            tokio::time::sleep(POLL).await;
+            continue;
+        }
+        grants += 1;
+        tokio::time::sleep(SHORT).await;
+        admin.ask::<i64>(&["EVAL", COMPARE_AND_DELETE, "1", &key, "poller"]);
+        tokio::time::sleep(SHORT).await;
+    }
+    grants
+}
+
+/// The bar is what the poller gets; a noisy machine is given a third of that.
+async fn at_least_what_a_poller_gets(backend: &Backend) {
+    let cases = [(1, 20, 20), (2, 20, 20), (1, 500, 100)];
+    let mut all = tokio::task::JoinSet::new();
+    for (rivals, holds, pauses) in cases {
+        let (manager, url) = (backend.manager().await, backend.admin_url());
+        let key = backend.key(&format!("{rivals}:{holds}"));
+        let rivalry = (rivals, ms(holds), ms(pauses));
+        all.spawn(async move { (rivalry, beside(manager, url, rivalry, key).await) });
+    }
+    while let Some(ended) = all.join_next().await {
+        let (rivalry, (ours, polls)) = ended.expect("no panic");
+        println!("{rivalry:?}: {ours}, who polls {polls}");
+        assert!(3 * ours + 3 >= 2 * polls, "{rivalry:?}: {ours}, and who polls {polls}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beside_foreign_clients_a_waiter_gets_what_a_poller_gets() {
+    in_time(at_least_what_a_poller_gets(&Backend::redis())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beside_foreign_clients_of_a_cluster_a_waiter_gets_what_a_poller_gets() {
+    in_time(at_least_what_a_poller_gets(&Backend::cluster().await)).await;
+}
+
+/// How often waiters ask: calls of the script.
+fn questions(admin: &mut Admin) -> u64 {
+    admin.calls().iter().filter(|(name, _)| name == "evalsha").map(|(_, calls)| calls).sum()
+}
+
+#[tokio::test]
+async fn only_the_head_asks_often_while_a_foreign_client_holds_the_lock() {
+    const WAITERS: u64 = 30;
+    let server = Server::start();
+    let managers = [manager(&server).await, manager(&server).await];
+    let mut admin = server.admin();
+    admin.ask::<()>(&["SET", KEY, "foreign", "PX", "60000"]);
+    let mut tasks = tokio::task::JoinSet::new();
+    let mut line = Line::at(&server, KEY);
+    for nth in 0..WAITERS as usize {
+        tasks.spawn(line.join(waiting(&managers[nth % 2], KEY).acquire()).await);
+    }
+    admin.forget_calls();
+    let start = Instant::now();
+    tokio::time::sleep(ms(2_000)).await;
+    let (asked, time) = (questions(&mut admin), start.elapsed());
+    let ticks = WAITERS * (time.as_millis() as u64 / 1_600 + 1);
+    let of_the_head = time.as_millis() as u64 / 20;
+    assert!(asked <= ticks + of_the_head, "{asked} questions in {time:?}");
+    // When one of ours holds it, nobody does.
+    let ours = lock(&managers[0], "another").acquire().await.expect("free");
+    let token = admin.get("another").expect("held");
+    admin.ask::<()>(&["SET", KEY, &token, "PX", "60000"]);
+    tokio::time::sleep(ms(300)).await;
+    admin.forget_calls();
+    let start = Instant::now();
+    tokio::time::sleep(ms(1_500)).await;
+    let (asked, time) = (questions(&mut admin), start.elapsed());
+    let ticks = WAITERS * (time.as_millis() as u64 / 1_600 + 1);
+    assert!(asked <= ticks, "{asked} questions in {time:?} while it is one of ours");
+    ours.release().await.expect("still held");
+}
+
+#[tokio::test]
+async fn a_foreign_release_is_found_out_soon() {
+    for backend in [Backend::redis(), Backend::cluster().await] {
+        let (manager, key) = (backend.manager().await, backend.key("soon"));
+        let mut foreign = backend.admin().expect("one server");
+        foreign.ask::<()>(&["SET", &key, "foreign", "PX", "60000"]);
+        let mut first = tokio::spawn(waiting(&manager, &key).acquire());
+        timeout(ms(400), &mut first).await.expect_err("it is held");
+        foreign.ask::<()>(&["DEL", &key]);
+        served(SOON / 2, async { first.await.expect("no panic") }).await;
+    }
+}
+
+/// The head's place in line was never told to the one behind it.
+#[tokio::test]
+async fn who_becomes_the_head_asks_often_from_then_on() {
+    let server = Server::start();
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let mut foreign = server.admin();
+    foreign.ask::<()>(&["SET", KEY, "foreign", "PX", "60000"]);
+    let mut line = Line::at(&server, KEY);
+    let head = line.join(waiting(&ours, KEY).acquire()).await;
+    let mut next = tokio::spawn(line.join(waiting(&theirs, KEY).wait(LONG).acquire()).await);
+    timeout(ms(100), &mut next).await.expect_err("it is held");
+    drop(head);
+    line.reaches(1).await;
+    foreign.ask::<()>(&["DEL", KEY]);
+    served(SOON / 2, async { next.await.expect("no panic") }).await;
+}
