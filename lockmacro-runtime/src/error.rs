@@ -78,6 +78,20 @@ pub enum LockError {
         /// In how long it is due.
         due: Duration,
     },
+    /// The call was to be deferred, and its arguments are larger than what is stored for one call. The lock
+    /// was busy, and nothing is stored. Defer an id in place of what it stands for, or raise
+    /// [`max_deferred_size`](crate::LockManagerBuilder::max_deferred_size).
+    #[cfg(feature = "defer")]
+    #[error(
+        "the arguments of the deferred call are {size} bytes long, and {limit} is the limit: store an id instead, or raise `max_deferred_size`"
+    )]
+    #[non_exhaustive]
+    TooLarge {
+        /// How long the arguments are as JSON, in bytes.
+        size: usize,
+        /// How long they may be.
+        limit: usize,
+    },
     /// The lock was lost while it was held, so somebody else may hold it now. What the body did up
     /// to then stands: check it, or roll it back.
     #[error(transparent)]
