@@ -59,7 +59,7 @@ pub enum LockError {
         message: Option<String>,
     },
     /// So many wait for the lock that there is no place in line any more.
-    #[error("too many wait for `{key}`")]
+    #[error("too many wait for `{}`", key.shown())]
     #[non_exhaustive]
     QueueFull {
         /// The key that is held.
@@ -68,7 +68,7 @@ pub enum LockError {
     /// Somebody else holds the lock, and the call was stored: a [worker](crate::defer::Worker) runs
     /// it later, as `on_busy = defer("30s")` asks. Nothing is left to do for the caller.
     #[cfg(feature = "defer")]
-    #[error("deferred for {due:?}, as somebody else holds `{key}`")]
+    #[error("deferred for {due:?}, as somebody else holds `{}`", key.shown())]
     #[non_exhaustive]
     Deferred {
         /// The key that is held.
@@ -119,7 +119,7 @@ pub enum LockError {
     /// asked for is given back, and its body has not run; one that was to be extended is held for as
     /// long as before. See to the replicas, or wait for fewer of them or for longer: see
     /// [`replicated`](crate::LockManagerBuilder::replicated).
-    #[error("only {acked} of {wanted} replicas have acknowledged `{key}` in time")]
+    #[error("only {acked} of {wanted} replicas have acknowledged `{}` in time", key.shown())]
     #[non_exhaustive]
     InsufficientReplicas {
         /// The key, or one of several.
@@ -131,7 +131,7 @@ pub enum LockError {
     },
     /// The key exists and is not a string, so it is not a lock; or, where a lock is taken away by
     /// force, no lock of ours. Choose another key, or delete what is there.
-    #[error("`{key}` is not a lock: the key exists and holds something else")]
+    #[error("`{}` is not a lock: the key exists and holds something else", key.shown())]
     #[non_exhaustive]
     KeyNotALock {
         /// The key that is something else.
@@ -186,7 +186,7 @@ pub enum LockError {
     },
     /// A fence was asked for inside of a body whose lock was acquired without one. Ask for it where
     /// the lock is acquired.
-    #[error("no fence for `{key}`: the outer lock was acquired without one")]
+    #[error("no fence for `{}`: the outer lock was acquired without one", key.shown())]
     #[non_exhaustive]
     NoFence {
         /// The key that is held.
@@ -195,7 +195,8 @@ pub enum LockError {
     /// Some of several keys are held around the call, and others are not. To wait for those here could
     /// lock two callers against each other, so take all of them in the outer lock.
     #[error(
-        "`{key}` is held around this call, and other keys of the same lock are not: take them together"
+        "`{}` is held around this call, and other keys of the same lock are not: take them together",
+        key.shown()
     )]
     #[non_exhaustive]
     PartlyHeld {
@@ -415,6 +416,7 @@ fn busy(
         return message.to_owned();
     }
     let is_named = owner.is_some();
+    let key = key.shown();
     match (owner.unwrap_or("a foreign client"), retry_after) {
         (owner, Some(left)) => format!("`{key}` is locked by {owner} for another {left:.1?}"),
         (owner, None) if is_named => format!("`{key}` is locked by {owner} without an expiry"),
@@ -429,6 +431,7 @@ fn timed_out(key: &LockKey, owner: Option<&str>, position: u32, message: Option<
     if let Some(message) = message {
         return message.to_owned();
     }
+    let key = key.shown();
     let holder = owner.map_or(String::new(), |owner| format!(", which {owner} holds"));
     let line = match position {
         // There may have been none, and who is first has only the holder before it.

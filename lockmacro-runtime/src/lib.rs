@@ -110,6 +110,7 @@ mod manager;
 mod many;
 mod obtain;
 mod outcome;
+mod plain;
 mod recovering;
 mod renewal;
 mod run;

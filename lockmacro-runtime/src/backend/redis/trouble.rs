@@ -6,6 +6,7 @@ use redis::{ErrorKind, RedisError};
 use super::tls;
 use crate::error::{LockError, Unavailability};
 use crate::key::LockKey;
+use crate::plain::Plain;
 
 /// A call that brought no answer to its question.
 #[derive(Debug, Clone)]
@@ -116,7 +117,7 @@ const DENIED: [&str; 3] = [
 /// or password.
 fn without_arguments(text: &str) -> String {
     let text = text.split("with args beginning with").next().unwrap_or_default();
-    text.trim_end_matches([',', ' ', ':']).to_owned()
+    Plain(text.trim_end_matches([',', ' ', ':'])).to_string()
 }
 
 /// What a server that takes no more clients says to every new one, whatever it asks.
