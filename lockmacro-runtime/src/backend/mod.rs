@@ -22,8 +22,10 @@ use crate::key::LockKey;
 
 pub(crate) use claim::Claim;
 pub(crate) use memory::Memory;
-#[cfg(feature = "defer")]
 pub(crate) use redis::RedisJobs;
+#[cfg(feature = "defer")]
+#[cfg(feature = "look")]
+pub(crate) use redis::rights;
 pub(crate) use redis::{Redis, Replicated, not_replicated};
 pub(crate) use redlock::{Ballot, OneUrl, Redlock, Rules};
 

@@ -1,5 +1,7 @@
 //! Locks on one Redis server: `SET NX PX`, three scripts, and what to do when no answer comes.
 
+#[cfg(feature = "look")]
+mod acl;
 mod batches;
 #[cfg(feature = "defer")]
 mod calls;
@@ -43,6 +45,8 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
+#[cfg(feature = "look")]
+pub(crate) use self::acl::rights;
 #[cfg(feature = "defer")]
 pub(crate) use self::jobs::RedisJobs;
 use self::node::Patience;
