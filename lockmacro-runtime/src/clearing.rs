@@ -88,7 +88,10 @@ impl Clearing {
             && let Err(error) = self.try_again(backend, claim, error, end).await
         {
             let key = claim.listed();
-            tracing::warn!(%key, %error, "what was dropped is left to its ttl");
+            match error.is_of_servers() && !backend.may_warn() {
+                true => tracing::debug!(%key, %error, "what was dropped is left to its ttl"),
+                false => tracing::warn!(%key, %error, "what was dropped is left to its ttl"),
+            }
             return;
         }
         drop(member);

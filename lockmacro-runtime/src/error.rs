@@ -283,6 +283,12 @@ impl LockError {
         }
     }
 
+    /// Whether it is the servers' and not the key's, so that many callers are told the same at once.
+    pub(crate) fn is_of_servers(&self) -> bool {
+        use LockError::{AccessDenied, Authentication};
+        self.is_unavailable() || matches!(self, AccessDenied { .. } | Authentication { .. })
+    }
+
     /// The key that somebody else holds.
     #[cfg(feature = "defer")]
     pub(crate) fn busy_key(&self) -> Option<&LockKey> {

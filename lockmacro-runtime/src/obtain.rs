@@ -119,7 +119,8 @@ impl Wanted {
             },
             Err(Refusal::Failed(error)) => error,
         };
-        telemetry::refused(&claim.labels, claim.listed(), &error, claim.asked);
+        let known = error.is_of_servers() && !hold.manager().backend().may_warn();
+        telemetry::refused(&claim.labels, claim.listed(), &error, claim.asked, known);
         Err(error)
     }
 }

@@ -181,7 +181,10 @@ impl LockGuard {
             _ if lost.is_some() => {}
             Ok(Released::Held | Released::Unconfirmed) => {}
             Ok(Released::NotHeld) => telemetry::released_late(labels, key),
-            Err(error) => telemetry::release_unconfirmed(labels, key, &error),
+            Err(error) => {
+                let known = error.is_of_servers() && !self.held().manager().backend().may_warn();
+                telemetry::release_unconfirmed(labels, key, &error, known);
+            }
         }
     }
 }

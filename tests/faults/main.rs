@@ -5,6 +5,7 @@ mod crowd;
 mod foreign;
 mod late;
 mod loading;
+mod logs;
 mod network;
 mod outages;
 mod refusals;

@@ -239,6 +239,24 @@ impl Backend {
         }
     }
 
+    /// Whether one more failure of the servers is to be logged at WARN: not while one is lost, which was logged.
+    pub(crate) fn may_warn(&self) -> bool {
+        match self {
+            Backend::Memory(_) => true,
+            Backend::Redis(redis) => redis.may_warn(),
+            Backend::Redlock(redlock) => redlock.may_warn(),
+        }
+    }
+
+    /// Takes note of a lock that could not be kept.
+    pub(crate) fn lock_lost(&self) {
+        match self {
+            Backend::Memory(_) => {}
+            Backend::Redis(redis) => redis.lock_lost(),
+            Backend::Redlock(redlock) => redlock.lock_lost(),
+        }
+    }
+
     /// Whether it may forget locks while this process lives.
     pub(crate) fn forgets(&self) -> bool {
         matches!(self, Backend::Redis(_))

@@ -213,7 +213,10 @@ impl Worker {
                     return Err(error);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "deferred calls could not be taken");
+                    match error.is_of_servers() && !self.manager.backend().may_warn() {
+                        true => tracing::debug!(%error, "deferred calls could not be taken"),
+                        false => tracing::warn!(%error, "deferred calls could not be taken"),
+                    }
                     let pause_now = sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0));
                     select! {
                         _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),

@@ -53,6 +53,11 @@ impl Calls {
         Self { redis: Arc::clone(redis), max_size }
     }
 
+    /// Whether one more failure of the server is to be logged at WARN.
+    pub(super) fn may_warn(&self) -> bool {
+        self.redis.may_warn()
+    }
+
     pub(super) fn patience(&self) -> Patience {
         self.redis.patience()
     }

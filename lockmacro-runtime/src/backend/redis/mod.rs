@@ -12,6 +12,7 @@ mod ear;
 mod errand;
 mod grants;
 mod greeting;
+mod health;
 #[cfg(feature = "defer")]
 mod jobs;
 mod line;
@@ -116,6 +117,23 @@ impl Redis {
     /// Has `tell` called when the server may be another one than the one that granted our locks.
     pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
         self.nodes.on_change(tell);
+    }
+
+    /// Whether a server is lost, which was logged.
+    pub(crate) fn is_any_lost(&self) -> bool {
+        self.nodes.changes().is_some_and(|changes| changes.healths().is_any_lost())
+    }
+
+    /// Whether one more failure is to be logged at WARN.
+    pub(crate) fn may_warn(&self) -> bool {
+        self.nodes.changes().is_none_or(|changes| changes.healths().may_warn())
+    }
+
+    /// Takes note of a lock that could not be kept.
+    pub(crate) fn lock_lost(&self) {
+        if let Some(changes) = self.nodes.changes() {
+            changes.healths().lock_lost();
+        }
     }
 
     pub(crate) fn fails_over(&self) -> bool {

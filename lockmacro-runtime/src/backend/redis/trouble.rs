@@ -73,6 +73,24 @@ impl Trouble {
         trouble
     }
 
+    /// The same with where it was.
+    pub(super) fn at(mut self, server: impl FnOnce() -> String) -> Self {
+        use LockError::{AccessDenied, Authentication, ConnectionLimit, Unavailable};
+        let detail = match &mut self {
+            Trouble::Passing(Passing { detail, .. })
+            | Trouble::Final(
+                AccessDenied { detail }
+                | Authentication { detail }
+                | ConnectionLimit { detail }
+                | Unavailable { detail, .. },
+            ) => detail,
+            _ => return self,
+        };
+        detail.push_str(", at ");
+        detail.push_str(&server());
+        self
+    }
+
     /// What the caller is told when there is no more time to try.
     pub(super) fn into_error(self, key: &LockKey) -> LockError {
         match self {

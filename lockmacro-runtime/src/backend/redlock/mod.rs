@@ -77,6 +77,21 @@ impl Redlock {
         self.nodes.all.iter().for_each(|node| node.redis.disconnect());
     }
 
+    /// Whether a node is lost, which was logged.
+    pub(crate) fn is_any_lost(&self) -> bool {
+        self.nodes.all.iter().any(|node| node.redis.is_any_lost())
+    }
+
+    /// Whether one more failure is to be logged at WARN.
+    pub(crate) fn may_warn(&self) -> bool {
+        !self.is_any_lost() && self.nodes.all.first().is_none_or(|node| node.redis.may_warn())
+    }
+
+    /// Takes note of a lock that could not be kept.
+    pub(crate) fn lock_lost(&self) {
+        self.nodes.all.iter().for_each(|node| node.redis.lock_lost());
+    }
+
     /// Connects to a majority at least, or says why not.
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         let mut until = Instant::now() + self.timeout;
