@@ -88,7 +88,7 @@ impl Clearing {
             && let Err(error) = self.try_again(backend, claim, error, end).await
         {
             let key = claim.listed();
-            match error.is_of_servers() && !backend.may_warn() {
+            match error.is_of_servers() && !backend.call_failed() {
                 true => tracing::debug!(%key, %error, "what was dropped is left to its ttl"),
                 false => tracing::warn!(%key, %error, "what was dropped is left to its ttl"),
             }

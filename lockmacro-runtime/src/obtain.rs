@@ -119,7 +119,7 @@ impl Wanted {
             },
             Err(Refusal::Failed(error)) => error,
         };
-        let known = error.is_of_servers() && !hold.manager().backend().may_warn();
+        let known = error.is_of_servers() && !hold.manager().backend().call_failed();
         telemetry::refused(&claim.labels, claim.listed(), &error, claim.asked, known);
         Err(error)
     }

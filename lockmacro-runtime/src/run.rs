@@ -182,7 +182,7 @@ impl LockGuard {
             Ok(Released::Held | Released::Unconfirmed) => {}
             Ok(Released::NotHeld) => telemetry::released_late(labels, key),
             Err(error) => {
-                let known = error.is_of_servers() && !self.held().manager().backend().may_warn();
+                let known = error.is_of_servers() && !self.held().manager().backend().call_failed();
                 telemetry::release_unconfirmed(labels, key, &error, known);
             }
         }

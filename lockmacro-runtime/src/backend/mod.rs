@@ -239,12 +239,13 @@ impl Backend {
         }
     }
 
-    /// Whether one more failure of the servers is to be logged at WARN: not while one is lost, which was logged.
-    pub(crate) fn may_warn(&self) -> bool {
+    /// Takes note of a call that has failed because of the servers; tells whether that is to be logged at WARN: not
+    /// while one is lost, which was logged.
+    pub(crate) fn call_failed(&self) -> bool {
         match self {
             Backend::Memory(_) => true,
-            Backend::Redis(redis) => redis.may_warn(),
-            Backend::Redlock(redlock) => redlock.may_warn(),
+            Backend::Redis(redis) => redis.call_failed(),
+            Backend::Redlock(redlock) => redlock.call_failed(),
         }
     }
 

@@ -213,7 +213,7 @@ impl Worker {
                     return Err(error);
                 }
                 Err(error) => {
-                    match error.is_of_servers() && !self.manager.backend().may_warn() {
+                    match error.is_of_servers() && !self.manager.backend().call_failed() {
                         true => tracing::debug!(%error, "deferred calls could not be taken"),
                         false => tracing::warn!(%error, "deferred calls could not be taken"),
                     }

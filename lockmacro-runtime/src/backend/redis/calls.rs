@@ -53,9 +53,9 @@ impl Calls {
         Self { redis: Arc::clone(redis), max_size }
     }
 
-    /// Whether one more failure of the server is to be logged at WARN.
-    pub(super) fn may_warn(&self) -> bool {
-        self.redis.may_warn()
+    /// Takes note of a call that has failed because of the server; tells whether to log it at WARN.
+    pub(super) fn call_failed(&self) -> bool {
+        self.redis.call_failed()
     }
 
     pub(super) fn patience(&self) -> Patience {

@@ -38,10 +38,11 @@ pub(super) struct Health {
     lost: Arc<AtomicUsize>,
 }
 
-/// Calls that have failed, and none that has not since the first of them.
+/// Commands that have failed, and none that has not since the first of them.
 struct Outage {
     since: Instant,
     last: Instant,
+    /// Those of callers, each of which may have sent several commands, or none.
     failed_calls: u64,
     locks_lost: u64,
     /// Whether it was long enough to be logged.
@@ -55,6 +56,17 @@ impl Healths {
         Arc::clone(lock(&self.servers).entry(name.to_owned()).or_insert_with(new))
     }
 
+    /// Of which server it was is not asked: mostly there is one that is in trouble.
+    fn note(&self, note: impl Fn(&mut Outage)) {
+        for server in lock(&self.servers).values() {
+            if server.state.load(Ordering::Relaxed) == DOUBTFUL
+                && let Some(outage) = &mut *lock(&server.outage)
+            {
+                note(outage);
+            }
+        }
+    }
+
     /// Whether a server is lost, so that what fails is no news.
     pub(super) fn is_any_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed) > 0
@@ -62,17 +74,13 @@ impl Healths {
 
     /// Takes note of a lock that could not be kept.
     pub(super) fn lock_lost(&self) {
-        if self.is_any_lost() {
-            for server in lock(&self.servers).values() {
-                if let Some(outage) = &mut *lock(&server.outage) {
-                    outage.locks_lost += u64::from(outage.told);
-                }
-            }
-        }
+        self.note(|outage| outage.locks_lost += 1);
     }
 
-    /// Whether a failure is to be logged at WARN: some of many are.
-    pub(super) fn may_warn(&self) -> bool {
+    /// Takes note of a caller's call that has failed because of a server; tells whether that is to be logged
+    /// at WARN, as some of many are.
+    pub(super) fn call_failed(&self) -> bool {
+        self.note(|outage| outage.failed_calls += 1);
         let mut warned = lock(&self.warned);
         let may = !self.is_any_lost() && warned.is_none_or(|last| last.elapsed() >= WARNED);
         if may {
@@ -104,7 +112,7 @@ impl Health {
         }
     }
 
-    /// Takes note of a call that has failed because of the server. It is lost when none has not for `least`.
+    /// Takes note of a command that has failed because of the server. It is lost when none has not for `least`.
     pub(super) fn failed(
         &self,
         reason: Unavailability,
@@ -125,7 +133,6 @@ impl Health {
         }
         let Some(outage) = &mut *outage else { return };
         outage.last = now;
-        outage.failed_calls += 1;
         let since = now.duration_since(outage.since);
         if !outage.told && since >= least {
             outage.told = true;
@@ -203,7 +210,7 @@ mod tests {
         advance(LEAST).await;
         fail(&health);
         assert!(health.is_lost() && healths.of("a:1").is_lost() && healths.is_any_lost());
-        assert!(!healths.of("b:1").is_lost() && !healths.may_warn());
+        assert!(!healths.of("b:1").is_lost() && !healths.call_failed());
         health.opened();
         assert!(health.is_lost(), "a connection is no answer");
         health.answered(|| "a:1".to_owned());
@@ -213,8 +220,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn of_many_failures_some_are_told_at_warn() {
         let healths = Healths::default();
-        assert!(healths.may_warn() && !healths.may_warn());
+        assert!(healths.call_failed() && !healths.call_failed());
         advance(WARNED).await;
-        assert!(healths.may_warn() && !healths.may_warn());
+        assert!(healths.call_failed() && !healths.call_failed());
     }
 }

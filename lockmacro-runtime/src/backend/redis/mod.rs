@@ -124,9 +124,9 @@ impl Redis {
         self.nodes.changes().is_some_and(|changes| changes.healths().is_any_lost())
     }
 
-    /// Whether one more failure is to be logged at WARN.
-    pub(crate) fn may_warn(&self) -> bool {
-        self.nodes.changes().is_none_or(|changes| changes.healths().may_warn())
+    /// Takes note of a call that has failed because of the servers; tells whether to log it at WARN.
+    pub(crate) fn call_failed(&self) -> bool {
+        self.nodes.changes().is_none_or(|changes| changes.healths().call_failed())
     }
 
     /// Takes note of a lock that could not be kept.

@@ -77,14 +77,11 @@ impl Redlock {
         self.nodes.all.iter().for_each(|node| node.redis.disconnect());
     }
 
-    /// Whether a node is lost, which was logged.
-    pub(crate) fn is_any_lost(&self) -> bool {
-        self.nodes.all.iter().any(|node| node.redis.is_any_lost())
-    }
-
-    /// Whether one more failure is to be logged at WARN.
-    pub(crate) fn may_warn(&self) -> bool {
-        !self.is_any_lost() && self.nodes.all.first().is_none_or(|node| node.redis.may_warn())
+    /// Takes note of a call that has failed because of the servers; tells whether to log it at WARN.
+    pub(crate) fn call_failed(&self) -> bool {
+        // Each takes note of it.
+        let news = self.nodes.all.iter().map(|node| node.redis.call_failed());
+        news.fold(true, |all, news| all && news)
     }
 
     /// Takes note of a lock that could not be kept.
