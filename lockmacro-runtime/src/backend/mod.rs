@@ -162,8 +162,18 @@ impl Backend {
         }
     }
 
+    /// Whether a server is lost, so that nothing is to be had of it. Of several a majority may do.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self, Backend::Redis(redis) if redis.is_any_lost())
+    }
+
+    /// Whether several servers decide together.
+    pub(crate) fn is_of_several(&self) -> bool {
+        matches!(self, Backend::Redlock(_))
+    }
+
     /// How long an answer may take.
-    fn answer(&self) -> Duration {
+    pub(crate) fn answer(&self) -> Duration {
         match self {
             Backend::Memory(_) => Duration::ZERO,
             Backend::Redis(redis) => redis.answer(),
