@@ -144,9 +144,9 @@ impl LockManagerBuilder {
         self
     }
 
-    /// How many bytes the arguments of one deferred call may have as JSON, 1 MiB by default. A call with more
-    /// is refused with [`LockError::TooLarge`]. A worker gives the server that much longer to send calls, a
-    /// second for 4 MiB, so set the same for the workers.
+    /// How many bytes the arguments of one deferred call may have as JSON, 1 MiB by default. A call
+    /// with more is refused with [`LockError::TooLarge`]. A worker gives the server that much
+    /// longer to send calls, a second for 4 MiB, so set the same for the workers.
     #[cfg(feature = "defer")]
     pub fn max_deferred_size(mut self, bytes: usize) -> Self {
         self.max_deferred_size = bytes;

@@ -2,8 +2,8 @@
 //!
 //! Whatever was dropped is tried for a first time before anything is tried again: neither what a
 //! server did not answer for, nor what was released and may be asked for by a late request,
-//! is ever in the way of it. One task does all of it, and keeps of each no more than what it was asked
-//! for.
+//! is ever in the way of it. One task does all of it, and keeps of each no more than what it was
+//! asked for.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
@@ -24,9 +24,9 @@ use crate::error::{LockError, Unavailability};
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Longest pause while the server cannot be asked.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// After how long the last look is, at least; and in times of how long an answer may take. What the
-/// network has not taken in half of that is not sent any more.
-const LAST_LOOK: (Duration, u32) = (Duration::from_secs(5), 8);
+/// After how long the last look is. What the network has not taken within a manager's timeout, 2 s
+/// unless it is told another, is not sent any more.
+const LAST_LOOK: Duration = Duration::from_secs(6);
 /// How often each is released at most: a server that is lost is asked for one of them at a time.
 const TIMES: u8 = 3;
 /// So many releases are under way at once; when a server comes back, it is not stormed.
@@ -108,9 +108,10 @@ impl Cleanup {
         Self { lists: Mutex::default(), more: Notify::new(), taken: Arc::default(), bytes }
     }
 
-    /// Takes a lock that is to be released, as often as it takes until its lease is over. `member` leaves
-    /// when it was. When there are too many, those that were released before are let go, the oldest first: they
-    /// are the least likely to be asked for again. Then the newest is left to its ttl.
+    /// Takes a lock that is to be released, as often as it takes until its lease is over. `member`
+    /// leaves when it was. When there are too many, those that were released before are let go, the
+    /// oldest first: they are the least likely to be asked for again. Then the newest is left to
+    /// its ttl.
     pub(crate) fn add(&self, claim: Arc<Claim>, member: Member) -> Added {
         let bytes = size_of::<Item>() + LISTED + claim.bytes();
         let mut lists = self.lists();
@@ -119,7 +120,7 @@ impl Cleanup {
                 lists.left += 1;
                 if lists.left == 1 {
                     let key = claim.listed();
-                    tracing::warn!(%key, "too many dropped locks wait for the server: this one and more stay until their ttl is over");
+                    tracing::warn!(%key, "too many dropped locks: this one and more stay until their ttl is over");
                 }
                 return Added::Left;
             };
@@ -181,8 +182,8 @@ impl Cleanup {
         self.lists().untried.pop_front()
     }
 
-    /// The next one to be tried again. Where the server is lost it is one a second, and the others go on
-    /// waiting.
+    /// The next one to be tried again. Where the server is lost it is one a second, and the others
+    /// go on waiting.
     fn next_again(&self, is_lost: bool) -> Option<Item> {
         let (mut lists, now) = (self.lists(), Instant::now());
         loop {
@@ -233,11 +234,10 @@ impl Cleanup {
         let pause = match released {
             Ok(_) if item.claim.is_settled() => return,
             Ok(_) if is_doubtful => item.longer().min(LONGEST_PAUSE),
-            // A request that was given up may still be under way, in a network that was cut for a while.
+            // A request that was given up may still be under way, in a network that was cut for a
+            // while.
             Ok(_) if item.times >= TIMES => return,
-            Ok(_) if item.times + 1 == TIMES => {
-                LAST_LOOK.0.max(backend.answer().saturating_mul(LAST_LOOK.1))
-            }
+            Ok(_) if item.times + 1 == TIMES => LAST_LOOK,
             Ok(_) => item.longer(),
             Err(ref error) => {
                 let asks_on = is_doubtful || backend.is_lost() || backend.is_of_several();
@@ -390,7 +390,7 @@ mod tests {
             self.cleanup.taken.load(Ordering::Relaxed)
         }
 
-        async fn is_over(mut self) {
+        async fn ends(mut self) {
             while self.under_way.join_next().await.is_some() {}
             assert_eq!((self.taken(), self.census.count()), (0, 0));
         }
@@ -417,7 +417,7 @@ mod tests {
         // Of those that are looked at again the oldest were let go.
         let kept: Vec<_> = cleaned.cleanup.lists().again.values().map(|item| item.number).collect();
         assert!(kept.len() <= 2 && kept.iter().all(|number| *number > 8), "{kept:?}");
-        cleaned.is_over().await;
+        cleaned.ends().await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -425,14 +425,14 @@ mod tests {
         let (memory, backend) = memory();
         let mut cleaned = Cleaned::with(BYTES, &backend);
         let late = claim(0);
-        for after in [Duration::ZERO, Duration::from_millis(500), LAST_LOOK.0 * 3 / 4] {
+        for after in [Duration::ZERO, Duration::from_millis(500), LAST_LOOK * 3 / 4] {
             cleaned.add(&late);
             cleaned.census.empty().await;
             advance(after).await;
             memory.acquire(&late);
             until(|| memory.holds_nothing()).await;
         }
-        cleaned.is_over().await;
+        cleaned.ends().await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -446,9 +446,9 @@ mod tests {
             assert!(times.unwrap_or_default() < TIMES);
             sleep(Duration::from_millis(1)).await;
         }
-        assert!(start.elapsed() < LAST_LOOK.0 * 2, "an hour is not waited for");
+        assert!(start.elapsed() < LAST_LOOK * 2, "an hour is not waited for");
         assert!(memory.holds_nothing());
-        cleaned.is_over().await;
+        cleaned.ends().await;
     }
 
     #[tokio::test]
@@ -465,8 +465,8 @@ mod tests {
         memory.acquire(&victim);
         others.add(&victim);
         until(|| memory.holds_nothing()).await;
-        others.is_over().await;
-        cleaned.is_over().await;
+        others.ends().await;
+        cleaned.ends().await;
     }
 
     #[tokio::test]
@@ -481,6 +481,6 @@ mod tests {
         assert!(added[kept..].iter().all(|added| *added == Added::Left), "the newest are left");
         assert_eq!(cleaned.cleanup.lists().left, (40_000 - kept) as u64, "they are counted");
         assert_eq!(cleaned.census.count(), kept, "and not waited for");
-        cleaned.is_over().await;
+        cleaned.ends().await;
     }
 }

@@ -78,12 +78,14 @@ pub enum LockError {
         /// In how long it is due.
         due: Duration,
     },
-    /// The call was to be deferred, and its arguments are larger than what is stored for one call. The lock
-    /// was busy, and nothing is stored. Defer an id in place of what it stands for, or raise
+    /// The call was to be deferred, and its arguments are larger than what is stored for one call.
+    /// The lock was busy, and nothing is stored. Defer an id in place of what it stands for, or
+    /// raise
     /// [`max_deferred_size`](crate::LockManagerBuilder::max_deferred_size).
     #[cfg(feature = "defer")]
     #[error(
-        "the arguments of the deferred call are {size} bytes long, and {limit} is the limit: store an id instead, or raise `max_deferred_size`"
+        "the arguments of the deferred call are {size} bytes long, and {limit} is the limit: \
+         store an id instead, or raise `max_deferred_size`"
     )]
     #[non_exhaustive]
     TooLarge {
@@ -283,7 +285,8 @@ impl LockError {
         }
     }
 
-    /// Whether it is the servers' and not the key's, so that many callers are told the same at once.
+    /// Whether it is the servers' and not the key's, so that many callers are told the same at
+    /// once.
     pub(crate) fn is_of_servers(&self) -> bool {
         use LockError::{AccessDenied, Authentication};
         self.is_unavailable() || matches!(self, AccessDenied { .. } | Authentication { .. })

@@ -91,7 +91,8 @@ impl Janitor {
         Ok(())
     }
 
-    /// Releases a lock that nobody waits for, see [`Cleanup`]. `member` leaves when it was released.
+    /// Releases a lock that nobody waits for, see [`Cleanup`]. `member` leaves when it was
+    /// released.
     pub(crate) fn clear_away(&self, claim: Arc<Claim>, member: Member) {
         let told = Arc::clone(&claim);
         if self.cleanup.add(claim, member) != Added::Starts {

@@ -102,8 +102,8 @@ pub enum Use {
     Database,
 }
 
-/// The keys, channels and commands that a user needs for locks with a pattern of keys, as `ACL SETUSER` takes
-/// them. The tool prints them by `lockmacro acl 'order:*'`.
+/// The keys, channels and commands that a user needs for locks with a pattern of keys, as `ACL
+/// SETUSER` takes them. The tool prints them by `lockmacro acl 'order:*'`.
 ///
 /// ```
 /// use lockmacro_runtime::look::{Use, rights};
@@ -114,8 +114,8 @@ pub enum Use {
 /// ```
 ///
 /// # Errors
-/// [`LockError::InvalidKey`] for a pattern that `ACL SETUSER` cannot take: an empty one, or one with blanks or
-/// control characters; and for the engine's own keys, `lm1:`.
+/// [`LockError::InvalidKey`] for a pattern that `ACL SETUSER` cannot take: an empty one, or one
+/// with blanks or control characters; and for the engine's own keys, `lm1:`.
 pub fn rights(pattern: &str, uses: &[Use]) -> Result<String, LockError> {
     LockKey::from(pattern).check()?;
     if pattern.contains(|c: char| c.is_whitespace() || c.is_control()) {

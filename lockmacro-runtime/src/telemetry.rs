@@ -75,7 +75,8 @@ pub(crate) fn acquired(labels: &Labels, key: impl Display, asked: Moment) {
     numbers::asked(labels, "acquired", asked);
 }
 
-/// A lock that could not be had. It is `known` that the servers are in trouble, when that was logged.
+/// A lock that could not be had. It is `known` that the servers are in trouble, when that was
+/// logged.
 pub(crate) fn refused(
     labels: &Labels,
     key: impl Display,

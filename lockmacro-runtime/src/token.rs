@@ -95,8 +95,8 @@ pub(crate) fn hash_of(value: &[u8]) -> u64 {
     std::hash::Hasher::finish(&hasher)
 }
 
-/// The label of a token found on a server, for people: anybody can write there, so it is escaped. `None`
-/// for a value of another make, which may be a secret as a whole.
+/// The label of a token found on a server, for people: anybody can write there, so it is escaped.
+/// `None` for a value of another make, which may be a secret as a whole.
 pub(crate) fn label_of(stored: &[u8]) -> Option<String> {
     if stored.len() > TOKEN_MAX {
         return None;

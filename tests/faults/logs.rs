@@ -7,8 +7,8 @@ use lockmacro_tests::{Cluster, Server, eventually, log};
 
 use crate::{LONG, Locked, SOON, TIMEOUT, ms};
 
-/// Every line at one of these levels that is about a server or a lock with one of these names. Other tests
-/// of this process log as well.
+/// Every line at one of these levels that is about a server or a lock with one of these names.
+/// Other tests of this process log as well.
 fn lines(levels: &[&str], names: &[&str]) -> Vec<String> {
     let log = log::so_far();
     let ours = |line: &&str| {
@@ -26,7 +26,8 @@ fn builder() -> LockManagerBuilder {
     LockManager::builder().timeout(TIMEOUT)
 }
 
-/// Has many callers ask for locks, each again and again, until `end`; tells how many calls have failed.
+/// Has many callers ask for locks, each again and again, until `end`; tells how many calls have
+/// failed.
 async fn many_callers(manager: &LockManager, name: &'static str, end: Instant) -> usize {
     let callers: Vec<_> = (0..500)
         .map(|nth| {

@@ -173,7 +173,7 @@ impl Backend {
     }
 
     /// How long an answer may take.
-    pub(crate) fn answer(&self) -> Duration {
+    fn answer(&self) -> Duration {
         match self {
             Backend::Memory(_) => Duration::ZERO,
             Backend::Redis(redis) => redis.answer(),
@@ -249,8 +249,8 @@ impl Backend {
         }
     }
 
-    /// Takes note of a call that has failed because of the servers; tells whether that is to be logged at WARN: not
-    /// while one is lost, which was logged.
+    /// Takes note of a call that has failed because of the servers; tells whether that is to be
+    /// logged at WARN: not while one is lost, which was logged.
     pub(crate) fn call_failed(&self) -> bool {
         match self {
             Backend::Memory(_) => true,

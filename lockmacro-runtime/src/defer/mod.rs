@@ -8,6 +8,21 @@
 //! whose lock's server is in trouble, has not been tried: it is due again after about its first delay, or
 //! soon after the holder's lease ends if that is earlier, and only after 1,000 times it is a dead letter as well.
 //!
+//! # Trust
+//!
+//! Calls are not signed. Whoever can write the queue's keys, `lm1:jobs:<function>` and their
+//! companions, can make a worker run any function that is [registered](Worker::register) with it,
+//! with any arguments that the types of its arguments accept, as often as they like; can remove or
+//! change calls that wait; and can read all arguments. A worker runs no other function, and never
+//! code from the queue. So treat the right to write these keys as the right to call the functions:
+//!
+//! - Give it to the programs that store or run calls and to nobody else, by an ACL or a server of
+//!   their own. `lockmacro acl 'order:*' --features wait,defer` prints one; it names the calls of
+//!   *all* functions.
+//! - In the body, check what a caller must be allowed to do, as if the arguments came from the
+//!   network. That the first caller was checked before the call was deferred proves nothing.
+//! - Store no secrets as arguments: store an id, and look the rest up in the body.
+//!
 #![cfg_attr(feature = "macros", doc = "```")]
 #![cfg_attr(not(feature = "macros"), doc = "```ignore")]
 //! use std::time::Duration;
@@ -95,8 +110,8 @@ pub struct NewJob {
     pub delay: Duration,
     /// Whether a call that waits with the same key is enough.
     pub unique: bool,
-    /// How often it may be taken without a word on how that ended, and once more: such a call is a dead letter
-    /// then, whoever asks for calls. How often it may fail is the worker's business.
+    /// How often it may be taken without a word on how that ended, and once more: such a call is a
+    /// dead letter then, whoever asks for calls. How often it may fail is the worker's business.
     pub attempts: u32,
 }
 
@@ -265,8 +280,8 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
 
     /// Takes calls that are due, those first that were due first: at least one, and at most
     /// [`most`](Order::most). Waits for one as long as there is none; when `enough` is ready it gives what
-    /// it has, which may be nothing. Those whose lease has ended are due, or dead letters when that was so
-    /// [too often](NewJob::attempts). What is large is better given in several answers than in one.
+    /// it has, which may be nothing. Those whose lease has ended are due, or dead letters when that
+    /// was so [too often](NewJob::attempts). What is large is better given in several answers.
     fn take<'a>(&'a self, order: Order, enough: Enough<'a>) -> Answer<'a, Vec<Job>>;
 
     /// Has the lease of a call end that much later than now; tells whether it is still the worker's. A

@@ -104,8 +104,8 @@ impl Queue {
         self.calls.remove(id)
     }
 
-    /// Has a call wait again whose worker was not heard of, unless that was so too often: then it is given up,
-    /// after how many times is told.
+    /// Has a call wait again whose worker was not heard of, unless that was so too often: then it
+    /// is given up, after how many times is told.
     pub(super) fn lapse(&mut self, id: &str, now: Duration) -> Option<u64> {
         let call = self.calls.get_mut(id)?;
         let untold = call.job.taken - call.told;

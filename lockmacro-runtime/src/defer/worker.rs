@@ -80,7 +80,9 @@ impl Worker {
         Self { manager, functions, twice: None, concurrency, lease, grace }
     }
 
-    /// Has the worker run the calls of a function, such as `audit_order::deferred()`.
+    /// Has the worker run the calls of a function, such as `audit_order::deferred()`: all that are
+    /// stored,
+    /// [whoever has stored them](super#trust).
     pub fn register<A>(mut self, function: DeferredFn<A>) -> Self {
         let name = Arc::clone(&function.function.name);
         if self.functions.insert(Arc::clone(&name), function.function).is_some() {

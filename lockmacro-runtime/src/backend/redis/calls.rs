@@ -24,8 +24,8 @@ const TICK: Duration = Duration::from_secs(2);
 /// The same when nobody can tell it.
 const TICK_UNHEARD: Duration = Duration::from_millis(250);
 
-/// How many bytes the calls of one reply have at most, unless it is one call: a reply holds up all others of
-/// its connection.
+/// How many bytes the calls of one reply have at most, unless it is one call: a reply holds up all
+/// others of its connection.
 pub(super) const BUDGET: &str = "262144";
 /// What a network is expected to carry, in bytes a second.
 const BANDWIDTH: f64 = 4.0 * 1024.0 * 1024.0;

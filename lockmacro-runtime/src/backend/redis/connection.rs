@@ -163,7 +163,8 @@ impl Connector {
         }
     }
 
-    /// Where the server is, for people: host and port, or a path. Without user, password and database.
+    /// Where the server is, for people: host and port, or a path. Without user, password and
+    /// database.
     pub(super) fn server(&self) -> String {
         match &self.address.place {
             Place::At(at) => at.to_string(),

@@ -1,5 +1,6 @@
-//! Whether a server answers, as all connections of a manager to it have found out, and what is logged of that:
-//! one line when it is lost and one when it is back, however many calls fail meanwhile.
+//! Whether a server answers, as all connections of a manager to it have found out, and what is
+//! logged of that: one line when it is lost and one when it is back, however many calls fail
+//! meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -77,8 +78,8 @@ impl Healths {
         self.note(|outage| outage.locks_lost += 1);
     }
 
-    /// Takes note of a caller's call that has failed because of a server; tells whether that is to be logged
-    /// at WARN, as some of many are.
+    /// Takes note of a caller's call that has failed because of a server; tells whether that is to
+    /// be logged at WARN, as some of many are.
     pub(super) fn call_failed(&self) -> bool {
         self.note(|outage| outage.failed_calls += 1);
         let mut warned = lock(&self.warned);
@@ -112,7 +113,8 @@ impl Health {
         }
     }
 
-    /// Takes note of a command that has failed because of the server. It is lost when none has not for `least`.
+    /// Takes note of a command that has failed because of the server. It is lost when none has not
+    /// for `least`.
     pub(super) fn failed(
         &self,
         reason: Unavailability,

@@ -124,7 +124,8 @@ impl Redis {
         self.nodes.changes().is_some_and(|changes| changes.healths().is_any_lost())
     }
 
-    /// Takes note of a call that has failed because of the servers; tells whether to log it at WARN.
+    /// Takes note of a call that has failed because of the servers; tells whether to log it at
+    /// WARN.
     pub(crate) fn call_failed(&self) -> bool {
         self.nodes.changes().is_none_or(|changes| changes.healths().call_failed())
     }

@@ -77,11 +77,12 @@ impl Redlock {
         self.nodes.all.iter().for_each(|node| node.redis.disconnect());
     }
 
-    /// Takes note of a call that has failed because of the servers; tells whether to log it at WARN.
+    /// Takes note of a call that has failed because of the servers; tells whether to log it at
+    /// WARN.
     pub(crate) fn call_failed(&self) -> bool {
         // Each takes note of it.
         let news = self.nodes.all.iter().map(|node| node.redis.call_failed());
-        news.fold(true, |all, news| all && news)
+        news.filter(|news| !news).count() == 0
     }
 
     /// Takes note of a lock that could not be kept.

@@ -3,8 +3,8 @@
 -- KEYS[1]  the calls: a hash. A call has its arguments under its id, and under id#k the key of its
 --          lock, id#n how often it was tried, id#b how often it was busy, id#t how often it was taken,
 --          which tells its workers apart, id#w by which question it was taken, id#s when the end of so
---          many was told, id#u when it is the only one of its key, id#e why it failed last, id#a how
---          often it may be taken without an end, and once more
+--          many was told, id#u when it is the only one of its key, id#e why it failed last, id#a
+--          how often it may be taken without an end, and once more
 -- KEYS[2]  who waits: a sorted set of ids by when they are due
 -- KEYS[3]  who is worked on: a sorted set of ids by when they go back unless their worker is heard of
 -- KEYS[4]  the dead letters: a sorted set of ids by when they were given up

@@ -1,6 +1,6 @@
 -- Takes calls that are due, for a worker that is heard of until then. Those whose worker was not
--- heard of go back first, or are given up when that was so too often. Idempotent for a question: it gives the same calls again, as far as they are still
--- due to go back when they were.
+-- heard of go back first, or are given up when that was so too often. Idempotent for a question: it
+-- gives the same calls again, as far as they are still due to go back when they were.
 --
 -- ARGV[1]  how many
 -- ARGV[2]  for how many milliseconds
@@ -10,9 +10,9 @@
 -- ARGV[6]  how many bytes of arguments to give, but for the first one
 -- ARGV[7]  how many dead letters are kept
 -- returns  { in how many milliseconds to look again, at most the above; how many were waiting that
---          have no arguments, or an id that is no UTF-8, and were removed; for each that was given up its id, and how
---          often it was taken without an end; then for each call its id, arguments, key, and how often
---          it was tried, taken and busy }
+--          have no arguments, or an id that is no UTF-8, and were removed; for each that was
+--          given up its id, and how often it was taken without an end; then for each call its
+--          id, arguments, key, and how often it was tried, taken and busy }
 local AT_ONCE = 100
 local OF_THEN = 10000
 -- Of calls that were stored without it.
@@ -44,7 +44,8 @@ local dead = {}
 
 -- Here and not by a worker: what is too much for every worker's network is given up as well.
 local function is_abandoned(id)
-  local attempts, taken, told = unpack(redis.call('HMGET', KEYS[1], id .. '#a', id .. '#t', id .. '#s'))
+  local fields = { id .. '#a', id .. '#t', id .. '#s' }
+  local attempts, taken, told = unpack(redis.call('HMGET', KEYS[1], unpack(fields)))
   local untold = (tonumber(taken) or 0) - (tonumber(told) or 0)
   if untold <= (tonumber(attempts) or ATTEMPTS) then
     return false
