@@ -6,16 +6,18 @@
 //! asked for.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::poll_fn;
 use std::mem;
+use std::pin::{Pin, pin};
 use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
-use tokio::select;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::backend::{Backend, Claim, Released};
 use crate::census::Member;
@@ -166,16 +168,35 @@ impl Cleanup {
                 // Another one may have been started already.
                 return mem::forget(ended);
             }
-            let tried = select! {
-                Some(tried) = first.join_next() => tried.ok(),
-                Some(tried) = again.join_next() => tried.ok(),
-                () = self.more.notified() => None,
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => None,
-            };
-            if let Some((item, released)) = tried {
+            if let Some((item, released)) = self.news(&mut first, &mut again, due).await {
                 self.tried(&backend, item, released);
             }
         }
+    }
+
+    /// What came of the next release; `None` when there is more to do, or something is due.
+    async fn news(
+        &self,
+        first: &mut JoinSet<Tried>,
+        again: &mut JoinSet<Tried>,
+        due: Option<Instant>,
+    ) -> Option<Tried> {
+        let mut more = pin!(self.more.notified());
+        let mut due = pin!(due.map(sleep_until));
+        poll_fn(|cx| {
+            for tries in [&mut *first, &mut *again] {
+                if let Poll::Ready(Some(tried)) = tries.poll_join_next(cx) {
+                    return Poll::Ready(tried.ok());
+                }
+            }
+            let is_due = |due: Pin<&mut Sleep>| due.poll(cx).is_ready();
+            let is_due = due.as_mut().as_pin_mut().is_some_and(is_due);
+            if is_due || more.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     fn next_untried(&self) -> Option<Item> {
@@ -299,7 +320,10 @@ impl Drop for Ended<'_> {
     }
 }
 
-async fn release(backend: Arc<Backend>, mut item: Item) -> (Item, Result<Released, LockError>) {
+/// A lock that was tried, and what came of it.
+type Tried = (Item, Result<Released, LockError>);
+
+async fn release(backend: Arc<Backend>, mut item: Item) -> Tried {
     item.times += 1;
     let released = backend.release(&item.claim).await;
     (item, released)

@@ -22,8 +22,8 @@ use crate::key::LockKey;
 
 pub(crate) use claim::Claim;
 pub(crate) use memory::Memory;
-pub(crate) use redis::RedisJobs;
 #[cfg(feature = "defer")]
+pub(crate) use redis::RedisJobs;
 #[cfg(feature = "look")]
 pub(crate) use redis::rights;
 pub(crate) use redis::{Redis, Replicated, not_replicated};
