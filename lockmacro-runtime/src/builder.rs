@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::LockManager;
 use crate::backend::{Backend, Memory, OneUrl, Redis, Redlock, Replicated, Rules, not_replicated};
 #[cfg(feature = "defer")]
-use crate::defer::Deferrer;
+use crate::defer::{Deferrer, SIZE_MAX};
 use crate::error::LockError;
 use crate::fence::{RETENTION, RETENTION_MAX, RETENTION_MIN};
 use crate::lease::{TTL_MAX, TTL_MIN};
@@ -33,6 +33,8 @@ pub struct LockManagerBuilder {
     replicated: Option<(u32, Duration)>,
     #[cfg(feature = "defer")]
     deferrer: Option<Arc<dyn Deferrer>>,
+    #[cfg(feature = "defer")]
+    max_deferred_size: usize,
 }
 
 impl LockManagerBuilder {
@@ -50,6 +52,8 @@ impl LockManagerBuilder {
             replicated: None,
             #[cfg(feature = "defer")]
             deferrer: None,
+            #[cfg(feature = "defer")]
+            max_deferred_size: SIZE_MAX,
         }
     }
 
@@ -168,6 +172,15 @@ impl LockManagerBuilder {
         self
     }
 
+    /// How many bytes the arguments of one deferred call may have as JSON, 1 MiB by default. A call
+    /// with more is refused with [`LockError::TooLarge`]. A worker gives the server that much
+    /// longer to send calls, a second for 4 MiB, so set the same for the workers.
+    #[cfg(feature = "defer")]
+    pub fn max_deferred_size(mut self, bytes: usize) -> Self {
+        self.max_deferred_size = bytes;
+        self
+    }
+
     /// Connects, as [`LockManager::connect`] does.
     ///
     /// # Errors
@@ -202,7 +215,7 @@ impl LockManagerBuilder {
 
     fn with(self, backend: Backend) -> LockManager {
         #[cfg(feature = "defer")]
-        return LockManager::over(backend, self.label, self.deferrer);
+        return LockManager::over(backend, self.label, self.deferrer, self.max_deferred_size);
         #[cfg(not(feature = "defer"))]
         LockManager::over(backend, self.label)
     }

@@ -1,242 +1,369 @@
-//! Giving back what nobody waits for.
+//! Cleanup: releases of what was dropped, which nobody waits for.
 //!
 //! Whatever was dropped is tried for a first time before anything is tried again: neither what a
-//! server did not answer for, nor what was given back and may be asked for by a late request,
-//! is ever in the way of it.
+//! server did not answer for, nor what was released and may be asked for by a late request,
+//! is ever in the way of it. One task does all of it, and keeps of each no more than what it was
+//! asked for.
 
-use std::collections::BTreeMap;
-use std::future::{pending, poll_fn};
-use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::poll_fn;
+use std::mem;
+use std::pin::{Pin, pin};
+use std::process;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::backend::{Backend, Claim, Released};
 use crate::census::Member;
 use crate::error::{LockError, Unavailability};
-use crate::waiting::GivenUp;
+use crate::waiting::{GivenUp, Gone};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Longest pause while the server cannot be asked.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// After how long the last look is. What the network has not taken within a manager's timeout, 2 s
+/// unless it is told another, is not sent any more.
+const LAST_LOOK: Duration = Duration::from_secs(6);
+/// How often each is released at most: a server that is lost is asked for one of them at a time.
+const TIMES: u8 = 3;
 /// So many releases are under way at once; when a server comes back, it is not stormed.
 const AT_ONCE: usize = 256;
-/// The same for what is tried again, and for what was answered once.
+/// The same for what is tried again.
 const AGAIN_AT_ONCE: usize = 64;
-/// So many wait for each at most; what comes on top is left to its ttl.
-const PLACES: usize = 50_000;
+/// How many bytes all of them take; what comes on top is left to its ttl.
+const BYTES: usize = 16 << 20;
 
-/// What is to be given back, by what is known of it.
+/// What the lists take for each, beside the item itself.
+const LISTED: usize = 128;
+
+/// What is to be released.
 #[derive(Debug)]
-pub(crate) struct Clearing {
-    /// Not tried yet.
-    untried: Room,
-    /// Tried, and the server could not be asked.
-    unanswered: Room,
-    /// Given back, but a request may still be under way that takes it again.
-    late: Late,
+pub(crate) struct Cleanup {
+    lists: Mutex<Lists>,
+    /// There is more than the task knows of.
+    more: Notify,
+    taken: Arc<AtomicUsize>,
+    bytes: usize,
 }
 
+#[derive(Debug, Default)]
+struct Lists {
+    untried: VecDeque<Item>,
+    /// What is tried again, by when, and by its number.
+    again: BTreeMap<(Instant, u64), Item>,
+    /// Those of them that were released once, the oldest first.
+    released: BTreeSet<(u64, Instant)>,
+    last: u64,
+    /// When a lost server was asked last.
+    probed: Option<Instant>,
+    /// How many were left to their ttl.
+    left: u64,
+    /// The process whose task works on these: a fork has none.
+    worked_on: Option<u32>,
+}
+
+/// A dropped lock.
+#[derive(Debug)]
+struct Item {
+    claim: Arc<Claim>,
+    /// Until it was released.
+    member: Option<Member>,
+    number: u64,
+    /// When its lease, or its place in line, is over.
+    end: Instant,
+    pause: Duration,
+    times: u8,
+    /// Tells that the token was granted the lock all the same.
+    given_up: Option<GivenUp>,
+    _room: Room,
+}
+
+/// Bytes that are free again when this is dropped.
 #[derive(Debug)]
 struct Room {
-    places: Arc<Semaphore>,
-    turns: Semaphore,
+    taken: Arc<AtomicUsize>,
+    bytes: usize,
 }
 
-/// A claim's place.
-pub(crate) type Place = OwnedSemaphorePermit;
+/// What is done about a lock that was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Added {
+    /// The task does it.
+    Kept,
+    /// The task does it, and is to be started.
+    Starts,
+    /// It is left to its ttl: there are too many.
+    Left,
+}
 
-impl Default for Clearing {
+impl Default for Cleanup {
     fn default() -> Self {
-        Self::with(PLACES)
+        Self::with(BYTES)
     }
 }
 
-impl Clearing {
-    fn with(places: usize) -> Self {
-        let room = |at_once| Room {
-            places: Arc::new(Semaphore::new(places)),
-            turns: Semaphore::new(at_once),
-        };
-        let late = Late {
-            places,
-            turns: Semaphore::new(AGAIN_AT_ONCE),
-            last: AtomicU64::new(0),
-            inside: Mutex::default(),
-        };
-        Self { untried: room(AT_ONCE), unanswered: room(AGAIN_AT_ONCE), late }
+impl Cleanup {
+    fn with(bytes: usize) -> Self {
+        Self { lists: Mutex::default(), more: Notify::new(), taken: Arc::default(), bytes }
     }
 
-    /// A place for a lock that was not tried yet; none when too many are before it.
-    pub(crate) fn enter(&self) -> Option<Place> {
-        Arc::clone(&self.untried.places).try_acquire_owned().ok()
-    }
-
-    /// Releases a lock, as often as it takes until its lease is over. `member` leaves when it is
-    /// given back.
-    pub(crate) async fn clear_away(
-        &self,
-        backend: &Backend,
-        claim: &Claim,
-        member: Member,
-        place: Place,
-    ) {
+    /// Takes a lock that is to be released, as often as it takes until its lease is over. `member`
+    /// leaves when it was. When there are too many, those that were released before are let go, the
+    /// oldest first: they are the least likely to be asked for again. Then the newest is left to
+    /// its ttl.
+    pub(crate) fn add(&self, claim: Arc<Claim>, member: Member) -> Added {
+        let bytes = size_of::<Item>() + LISTED + claim.bytes();
+        let mut lists = self.lists();
+        while self.taken.load(Ordering::Relaxed) + bytes > self.bytes {
+            let Some((number, due)) = lists.released.pop_first() else {
+                lists.left += 1;
+                if lists.left == 1 {
+                    let key = claim.listed();
+                    tracing::warn!(%key, "too many dropped locks: this one and more stay until their ttl is over");
+                }
+                return Added::Left;
+            };
+            lists.again.remove(&(due, number));
+        }
+        self.taken.fetch_add(bytes, Ordering::Relaxed);
+        let _room = Room { taken: Arc::clone(&self.taken), bytes };
         let end = Instant::now() + claim.lasts();
-        let given_up = backend.given_up(claim);
-        let first = self.untried.release(backend, claim).await;
-        drop(place);
-        if let Err(error) = first
-            && let Err(error) = self.try_again(backend, claim, error, end).await
-        {
-            let key = claim.listed();
-            tracing::warn!(%key, %error, "what was dropped is left to its ttl");
-            return;
-        }
-        drop(member);
-        if !claim.is_settled() {
-            self.look_again(backend, claim, end, given_up).await;
-        }
+        lists.last += 1;
+        let (number, member, pause) = (lists.last, Some(member), FIRST_PAUSE);
+        let (times, given_up) = (0, None);
+        lists.untried.push_back(Item { claim, member, number, end, pause, times, given_up, _room });
+        let started = lists.worked_on.replace(process::id()) == Some(process::id());
+        drop(lists);
+        self.more.notify_one();
+        if started { Added::Kept } else { Added::Starts }
     }
 
-    /// Until the server has answered, or why it is not tried any longer.
-    async fn try_again(
-        &self,
-        backend: &Backend,
-        claim: &Claim,
-        mut error: LockError,
-        end: Instant,
-    ) -> Result<(), LockError> {
-        if is_final(&error) {
-            return Err(error);
-        }
-        let Ok(_place) = self.unanswered.places.try_acquire() else {
-            let detail = format!("too many dropped locks wait for the server: {error}");
-            return Err(LockError::Unavailable { reason: Unavailability::Local, detail });
-        };
-        let mut pause = FIRST_PAUSE;
-        while !is_final(&error) && Instant::now() + pause <= end {
-            sleep(spread(pause)).await;
-            pause = (pause * 3).min(LONGEST_PAUSE);
-            match self.unanswered.release(backend, claim).await {
-                Ok(_) => return Ok(()),
-                Err(now) => error = now,
-            }
-        }
-        Err(error)
+    /// Takes note that the task could not be started.
+    pub(crate) fn not_started(&self) {
+        *self.lists() = Lists::default();
     }
 
-    /// A request that was given up may still be under way, in a network that was cut for a while.
-    /// The later it arrives the longer it was kept, so the pauses grow.
-    /// One that is known to have arrived is seen to at once.
-    async fn look_again(
-        &self,
-        backend: &Backend,
-        claim: &Claim,
-        end: Instant,
-        given_up: Option<GivenUp>,
-    ) {
-        let mut place = self.late.enter();
-        let mut pause = FIRST_PAUSE;
+    /// Releases all of them, until none is left.
+    pub(crate) async fn work(self: Arc<Self>, backend: Arc<Backend>) {
+        let ended = Ended(&self);
+        let (mut first, mut again) = (JoinSet::new(), JoinSet::new());
         loop {
-            if claim.is_doubtful() {
-                // A node of several has not answered, and may be back soon.
-                pause = pause.min(LONGEST_PAUSE);
+            while first.len() < AT_ONCE
+                && let Some(mut item) = self.next_untried()
+            {
+                item.given_up = backend.given_up(&item.claim);
+                first.spawn(release(Arc::clone(&backend), item));
             }
-            if Instant::now() + pause > end {
-                return;
+            while again.len() < AGAIN_AT_ONCE
+                && let Some(item) = self.next_again(backend.is_lost())
+            {
+                again.spawn(release(Arc::clone(&backend), item));
             }
-            let told = timeout(spread(pause), told(&mut place.let_go, given_up.as_ref())).await;
-            match told {
-                Ok(Told::LetGo) => return,
-                Ok(Told::Granted) => {}
-                Err(_) => pause *= 3,
+            let due = match again.len() < AGAIN_AT_ONCE {
+                true => self.next_due(),
+                false => None,
+            };
+            if first.is_empty() && again.is_empty() && due.is_none() && self.is_over() {
+                // Another one may have been started already.
+                return mem::forget(ended);
             }
-            let turn = self.late.turns.acquire().await;
-            let released = backend.release(claim).await;
-            drop(turn);
-            match released {
-                Ok(_) if claim.is_settled() => return,
-                Ok(_) => {}
-                Err(error) if is_final(&error) => return,
-                Err(_) => pause = pause.min(LONGEST_PAUSE),
+            let granted = backend.gone().map(Gone::granted);
+            if let Some((item, released)) = self.news(&mut first, &mut again, due, granted).await {
+                self.tried(&backend, item, released);
             }
         }
     }
-}
 
-/// What is told while nothing is looked at.
-enum Told {
-    /// The place is given to a younger one.
-    LetGo,
-    /// The token was granted the lock.
-    Granted,
-}
-
-async fn told(let_go: &mut oneshot::Receiver<()>, given_up: Option<&GivenUp>) -> Told {
-    let granted = async {
-        match given_up {
-            Some(given_up) => given_up.granted().await,
-            None => pending().await,
-        }
-    };
-    let (mut let_go, mut granted) = (pin!(let_go), pin!(granted));
-    poll_fn(|cx| match let_go.as_mut().poll(cx) {
-        Poll::Ready(_) => Poll::Ready(Told::LetGo),
-        Poll::Pending => granted.as_mut().poll(cx).map(|()| Told::Granted),
-    })
-    .await
-}
-
-impl Room {
-    async fn release(&self, backend: &Backend, claim: &Claim) -> Result<Released, LockError> {
-        let _turn = self.turns.acquire().await;
-        backend.release(claim).await
-    }
-}
-
-/// What was given back, the oldest first. When there are too many of them the oldest is let go:
-/// it was looked at most often, and is the least likely to be asked for again.
-#[derive(Debug)]
-struct Late {
-    places: usize,
-    turns: Semaphore,
-    last: AtomicU64,
-    inside: Mutex<BTreeMap<u64, oneshot::Sender<()>>>,
-}
-
-#[derive(Debug)]
-struct LatePlace<'a> {
-    late: &'a Late,
-    number: u64,
-    /// Resolves when this place is given to a younger one.
-    let_go: oneshot::Receiver<()>,
-}
-
-impl Late {
-    fn enter(&self) -> LatePlace<'_> {
-        let number = self.last.fetch_add(1, Ordering::Relaxed);
-        let (keep, let_go) = oneshot::channel();
-        let mut inside = self.inside();
-        inside.insert(number, keep);
-        if inside.len() > self.places {
-            inside.pop_first();
-        }
-        LatePlace { late: self, number, let_go }
+    /// What came of the next release; `None` when there is more to do, or something is due.
+    async fn news(
+        &self,
+        first: &mut JoinSet<Tried>,
+        again: &mut JoinSet<Tried>,
+        due: Option<Instant>,
+        granted: Option<impl Future<Output = ()>>,
+    ) -> Option<Tried> {
+        let mut more = pin!(self.more.notified());
+        let mut granted = pin!(granted);
+        let mut due = pin!(due.map(sleep_until));
+        poll_fn(|cx| {
+            for tries in [&mut *first, &mut *again] {
+                if let Poll::Ready(Some(tried)) = tries.poll_join_next(cx) {
+                    return Poll::Ready(tried.ok());
+                }
+            }
+            let is_due = |due: Pin<&mut Sleep>| due.poll(cx).is_ready();
+            let is_due = due.as_mut().as_pin_mut().is_some_and(is_due);
+            if granted.as_mut().as_pin_mut().is_some_and(|granted| granted.poll(cx).is_ready()) {
+                self.hasten();
+                return Poll::Ready(None);
+            }
+            if is_due || more.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            Poll::Pending
+        })
+        .await
     }
 
-    fn inside(&self) -> MutexGuard<'_, BTreeMap<u64, oneshot::Sender<()>>> {
+    /// Has those that were granted their lock all the same released at once.
+    fn hasten(&self) {
+        let (mut lists, now) = (self.lists(), Instant::now());
+        let was_granted = |item: &&Item| item.given_up.as_ref().is_some_and(GivenUp::was_granted);
+        let granted = lists.again.iter().filter(|(_, item)| was_granted(item));
+        let granted: Vec<_> = granted.map(|(place, _)| *place).collect();
+        for (due, number) in granted {
+            lists.released.remove(&(number, due));
+            if let Some(item) = lists.again.remove(&(due, number)) {
+                lists.put(item, now);
+            }
+        }
+    }
+
+    fn next_untried(&self) -> Option<Item> {
+        self.lists().untried.pop_front()
+    }
+
+    /// The next one to be tried again. Where the server is lost it is one a second, and the others
+    /// go on waiting.
+    fn next_again(&self, is_lost: bool) -> Option<Item> {
+        let (mut lists, now) = (self.lists(), Instant::now());
+        loop {
+            let (due, number) = *lists.again.first_key_value()?.0;
+            if due > now {
+                return None;
+            }
+            let mut item = lists.again.remove(&(due, number))?;
+            lists.released.remove(&(number, due));
+            if !is_lost {
+                return Some(item);
+            }
+            if lists.probed.is_none_or(|last| now.duration_since(last) >= LONGEST_PAUSE) {
+                lists.probed = Some(now);
+                // It is asked for all of them.
+                item.times = item.times.saturating_sub(1);
+                return Some(item);
+            }
+            match now < item.end {
+                true => lists.put(item, now + spread(LONGEST_PAUSE)),
+                false => lists.left += u64::from(item.member.is_some()),
+            }
+        }
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.lists().again.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    /// Ends the task, unless there is more.
+    fn is_over(&self) -> bool {
+        let mut lists = self.lists();
+        if !lists.untried.is_empty() || !lists.again.is_empty() {
+            return false;
+        }
+        if lists.left > 0 {
+            tracing::info!(left = lists.left, "dropped locks were left to their ttl");
+        }
+        *lists = Lists { last: lists.last, ..Lists::default() };
+        true
+    }
+
+    /// Takes note of what came of a release.
+    fn tried(&self, backend: &Backend, mut item: Item, released: Result<Released, LockError>) {
+        let now = Instant::now();
+        // A node of several may have a token that it has not said to be gone, and may be back soon.
+        let is_doubtful = item.claim.is_doubtful();
+        let pause = match released {
+            Ok(_) if item.claim.is_settled() => return,
+            Ok(_) if is_doubtful => item.longer().min(LONGEST_PAUSE),
+            // A request that was given up may still be under way, in a network that was cut for a
+            // while.
+            Ok(_) if item.times >= TIMES => return,
+            Ok(_) if item.times + 1 == TIMES => LAST_LOOK,
+            Ok(_) => item.longer(),
+            Err(ref error) => {
+                let asks_on = is_doubtful || backend.is_lost() || backend.is_of_several();
+                let is_tried = item.times < TIMES || asks_on;
+                let pause = item.longer().min(LONGEST_PAUSE);
+                if is_final(error) || !is_tried || now + pause > item.end {
+                    if item.member.is_some() {
+                        left(backend, &item.claim, error);
+                    }
+                    return;
+                }
+                pause
+            }
+        };
+        if released.is_ok() {
+            item.member = None;
+        }
+        // It may have been granted while it was released.
+        let is_granted = item.given_up.as_ref().is_some_and(GivenUp::was_granted);
+        let pause = if is_granted { Duration::ZERO } else { spread(pause) };
+        if now + pause <= item.end {
+            self.lists().put(item, now + pause);
+        }
+    }
+
+    fn lists(&self) -> MutexGuard<'_, Lists> {
         // Nothing that runs under this mutex can panic.
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for LatePlace<'_> {
+impl Lists {
+    fn put(&mut self, item: Item, due: Instant) {
+        if item.member.is_none() {
+            self.released.insert((item.number, due));
+        }
+        self.again.insert((due, item.number), item);
+    }
+}
+
+impl Item {
+    /// The pause before it is tried again, which is longer each time.
+    fn longer(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (pause * 3).min(LONGEST_PAUSE);
+        pause
+    }
+}
+
+impl Drop for Room {
     fn drop(&mut self) {
-        self.late.inside().remove(&self.number);
+        self.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// A task that was dropped with its runtime is started again.
+struct Ended<'a>(&'a Cleanup);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.lists().worked_on = None;
+    }
+}
+
+/// A lock that was tried, and what came of it.
+type Tried = (Item, Result<Released, LockError>);
+
+async fn release(backend: Arc<Backend>, mut item: Item) -> Tried {
+    item.times += 1;
+    let released = backend.release(&item.claim).await;
+    (item, released)
+}
+
+/// Takes note of a lock that stays until its lease is over.
+fn left(backend: &Backend, claim: &Claim, error: &LockError) {
+    let key = claim.listed();
+    match error.is_of_servers() && !backend.call_failed() {
+        true => tracing::debug!(%key, %error, "what was dropped is left to its ttl"),
+        false => tracing::warn!(%key, %error, "what was dropped is left to its ttl"),
     }
 }
 
@@ -255,7 +382,7 @@ fn is_final(error: &LockError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tokio::task::JoinSet;
+    use tokio::time::{advance, sleep};
 
     use super::*;
     use crate::backend::{Memory, Redis};
@@ -266,14 +393,20 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(60 * 60);
 
     /// One whose request may still be under way.
-    fn claim(nth: usize) -> Arc<Claim> {
+    fn claim(key: impl ToString) -> Arc<Claim> {
         let token = Token::new("test", "", Moment::now()).unwrap();
-        Arc::new(Claim::new(nth.to_string().into(), token, HOUR))
+        Arc::new(Claim::new(key.to_string().into(), token, HOUR))
     }
 
     fn memory() -> (Memory, Arc<Backend>) {
         let memory = Memory::new();
         (memory.clone(), Arc::new(Backend::Memory(memory)))
+    }
+
+    /// A server that nobody has at port 1 of this machine.
+    fn nobody() -> Arc<Backend> {
+        let gone = Redis::new("redis://127.0.0.1:1", Duration::from_millis(20));
+        Arc::new(Backend::Redis(Arc::new(gone.unwrap())))
     }
 
     async fn until(done: impl Fn() -> bool) {
@@ -284,79 +417,123 @@ mod tests {
         }
     }
 
-    struct Cleared {
-        clearing: Arc<Clearing>,
+    struct Cleaned {
+        cleanup: Arc<Cleanup>,
         census: Census,
+        backend: Arc<Backend>,
         under_way: JoinSet<()>,
     }
 
-    impl Cleared {
-        fn with(places: usize) -> Self {
-            let (clearing, census) = (Arc::new(Clearing::with(places)), Census::default());
-            Self { clearing, census, under_way: JoinSet::new() }
+    impl Cleaned {
+        fn with(bytes: usize, backend: &Arc<Backend>) -> Self {
+            let (cleanup, census) = (Arc::new(Cleanup::with(bytes)), Census::default());
+            Self { cleanup, census, backend: Arc::clone(backend), under_way: JoinSet::new() }
         }
 
-        fn begin(&mut self, backend: &Arc<Backend>, claim: Arc<Claim>) {
-            let (clearing, backend) = (Arc::clone(&self.clearing), Arc::clone(backend));
-            let (place, member) = (clearing.enter().expect("a place"), self.census.join());
-            self.under_way.spawn(async move {
-                clearing.clear_away(&backend, &claim, member, place).await;
-            });
+        fn add(&mut self, claim: &Arc<Claim>) -> Added {
+            let added = self.cleanup.add(Arc::clone(claim), self.census.join());
+            if added == Added::Starts {
+                let (cleanup, backend) = (Arc::clone(&self.cleanup), Arc::clone(&self.backend));
+                self.under_way.spawn(cleanup.work(backend));
+            }
+            added
         }
+
+        fn taken(&self) -> usize {
+            self.cleanup.taken.load(Ordering::Relaxed)
+        }
+
+        async fn ends(mut self) {
+            while self.under_way.join_next().await.is_some() {}
+            assert_eq!((self.taken(), self.census.count()), (0, 0));
+        }
+    }
+
+    /// Room for so many with keys of one byte.
+    fn room(items: usize) -> usize {
+        items * (size_of::<Item>() + LISTED + claim("x").bytes())
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_answered_is_in_the_way_of_nobody() {
         let (memory, backend) = memory();
-        let mut cleared = Cleared::with(2);
+        let mut cleaned = Cleaned::with(room(2), &backend);
         for nth in 0..9 {
-            cleared.begin(&backend, claim(nth));
-            cleared.census.empty().await;
+            assert_ne!(cleaned.add(&claim(nth)), Added::Left);
+            cleaned.census.empty().await;
         }
         let victim = claim(0);
         memory.acquire(&victim).unwrap();
-        cleared.begin(&backend, victim);
-        cleared.census.empty().await;
+        cleaned.add(&victim);
+        cleaned.census.empty().await;
         assert!(memory.holds_nothing());
         // Of those that are looked at again the oldest were let go.
-        while cleared.under_way.len() > 2 {
-            cleared.under_way.join_next().await.unwrap().unwrap();
-        }
-        let inside: Vec<_> = cleared.clearing.late.inside().keys().copied().collect();
-        assert_eq!(inside, [8, 9]);
+        let kept: Vec<_> = cleaned.cleanup.lists().again.values().map(|item| item.number).collect();
+        assert!(kept.len() <= 2 && kept.iter().all(|number| *number > 8), "{kept:?}");
+        cleaned.ends().await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_late_request_is_taken_back_and_then_nothing_is_kept() {
         let (memory, backend) = memory();
-        let mut cleared = Cleared::with(2);
+        let mut cleaned = Cleaned::with(BYTES, &backend);
         let late = claim(0);
-        cleared.begin(&backend, Arc::clone(&late));
-        cleared.census.empty().await;
-        memory.acquire(&late).unwrap();
-        until(|| memory.holds_nothing()).await;
-        cleared.under_way.join_next().await.unwrap().unwrap();
-        assert!(cleared.clearing.late.inside().is_empty());
+        for after in [Duration::ZERO, Duration::from_millis(500), LAST_LOOK * 3 / 4] {
+            cleaned.add(&late);
+            cleaned.census.empty().await;
+            advance(after).await;
+            memory.acquire(&late).unwrap();
+            until(|| memory.holds_nothing()).await;
+        }
+        cleaned.ends().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn none_is_released_more_than_three_times() {
+        let (memory, backend) = memory();
+        let mut cleaned = Cleaned::with(BYTES, &backend);
+        let start = Instant::now();
+        cleaned.add(&claim(0));
+        while !cleaned.cleanup.lists().again.is_empty() || cleaned.census.count() > 0 {
+            let times = cleaned.cleanup.lists().again.values().map(|item| item.times).max();
+            assert!(times.unwrap_or_default() < TIMES);
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert!(start.elapsed() < LAST_LOOK * 2, "an hour is not waited for");
+        assert!(memory.holds_nothing());
+        cleaned.ends().await;
     }
 
     #[tokio::test]
     async fn what_a_server_does_not_answer_for_is_in_the_way_of_nobody() {
         let (memory, backend) = memory();
-        // Port 1 of this machine: nobody is there.
-        let gone = Redis::new("redis://127.0.0.1:1", Duration::from_millis(20));
-        let gone = Arc::new(Backend::Redis(Arc::new(gone.unwrap())));
-        let mut cleared = Cleared::with(2);
-        let places = Arc::clone(&cleared.clearing.untried.places);
-        for nth in 0..9 {
-            cleared.begin(&gone, claim(nth));
-            // Each has its first try, and only two are tried again.
-            until(|| places.available_permits() == 2).await;
+        let mut cleaned = Cleaned::with(room(3), &nobody());
+        // Each has its first try, and what was never there is not asked for ever.
+        for nth in 0..3 {
+            assert_ne!(cleaned.add(&claim(nth)), Added::Left);
         }
+        let mut others = Cleaned::with(room(3), &backend);
         let victim = claim(0);
         victim.settle(true);
         memory.acquire(&victim).unwrap();
-        cleared.begin(&backend, victim);
+        others.add(&victim);
         until(|| memory.holds_nothing()).await;
-        assert_eq!(cleared.census.count(), 2);
+        others.ends().await;
+        cleaned.ends().await;
+    }
+
+    #[tokio::test]
+    async fn all_of_them_take_sixteen_megabytes_and_the_newest_are_left() {
+        let mut cleaned = Cleaned::with(BYTES, &nobody());
+        let long = "x".repeat(1_000);
+        let claims: Vec<_> = (0..40_000).map(|nth| claim(format!("{nth}{long}"))).collect();
+        let added: Vec<_> = claims.iter().map(|claim| cleaned.add(claim)).collect();
+        assert!(cleaned.taken() <= BYTES, "{}", cleaned.taken());
+        let kept = added.iter().position(|added| *added == Added::Left).expect("too many");
+        assert!(kept > 8_000, "{kept} have room");
+        assert!(added[kept..].iter().all(|added| *added == Added::Left), "the newest are left");
+        assert_eq!(cleaned.cleanup.lists().left, (40_000 - kept) as u64, "they are counted");
+        assert_eq!(cleaned.census.count(), kept, "and not waited for");
+        cleaned.ends().await;
     }
 }

@@ -244,6 +244,9 @@ fn log(held: &Held, released: Result<Released, LockError>, lost: Option<&Lost>) 
         _ if lost.is_some() => {}
         Ok(Released::Held | Released::Unconfirmed) => {}
         Ok(Released::NotHeld) => telemetry::released_late(labels, key),
-        Err(error) => telemetry::release_unconfirmed(labels, key, &error),
+        Err(error) => {
+            let known = error.is_of_servers() && !held.manager().backend().call_failed();
+            telemetry::release_unconfirmed(labels, key, &error, known);
+        }
     }
 }

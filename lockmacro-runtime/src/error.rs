@@ -59,7 +59,7 @@ pub enum LockError {
         message: Option<String>,
     },
     /// So many wait for the lock that there is no place in line any more.
-    #[error("too many wait for `{key}`")]
+    #[error("too many wait for `{}`", key.shown())]
     #[non_exhaustive]
     QueueFull {
         /// The key that is held.
@@ -68,7 +68,7 @@ pub enum LockError {
     /// Somebody else holds the lock, and the call was stored: a [worker](crate::defer::Worker) runs
     /// it later, as `on_busy = defer("30s")` asks. Nothing is left to do for the caller.
     #[cfg(feature = "defer")]
-    #[error("deferred for {due:?}, as somebody else holds `{key}`")]
+    #[error("deferred for {due:?}, as somebody else holds `{}`", key.shown())]
     #[non_exhaustive]
     Deferred {
         /// The key that is held.
@@ -77,6 +77,22 @@ pub enum LockError {
         id: Box<str>,
         /// In how long it is due.
         due: Duration,
+    },
+    /// The call was to be deferred, and its arguments are larger than what is stored for one call.
+    /// The lock was busy, and nothing is stored. Defer an id in place of what it stands for, or
+    /// raise
+    /// [`max_deferred_size`](crate::LockManagerBuilder::max_deferred_size).
+    #[cfg(feature = "defer")]
+    #[error(
+        "the arguments of the deferred call are {size} bytes long, and {limit} is the limit: \
+         store an id instead, or raise `max_deferred_size`"
+    )]
+    #[non_exhaustive]
+    TooLarge {
+        /// How long the arguments are as JSON, in bytes.
+        size: usize,
+        /// How long they may be.
+        limit: usize,
     },
     /// The lock was lost while it was held, so somebody else may hold it now. What the body did up
     /// to then stands: check it, or roll it back.
@@ -105,7 +121,7 @@ pub enum LockError {
     /// asked for is given back, and its body has not run; one that was to be extended is held for as
     /// long as before. See to the replicas, or wait for fewer of them or for longer: see
     /// [`replicated`](crate::LockManagerBuilder::replicated).
-    #[error("only {acked} of {wanted} replicas have acknowledged `{key}` in time")]
+    #[error("only {acked} of {wanted} replicas have acknowledged `{}` in time", key.shown())]
     #[non_exhaustive]
     InsufficientReplicas {
         /// The key, or one of several.
@@ -117,7 +133,7 @@ pub enum LockError {
     },
     /// The key exists and is not a string, so it is not a lock; or, where a lock is taken away by
     /// force, no lock of ours. Choose another key, or delete what is there.
-    #[error("`{key}` is not a lock: the key exists and holds something else")]
+    #[error("`{}` is not a lock: the key exists and holds something else", key.shown())]
     #[non_exhaustive]
     KeyNotALock {
         /// The key that is something else.
@@ -172,7 +188,7 @@ pub enum LockError {
     },
     /// A fence was asked for inside of a body whose lock was acquired without one. Ask for it where
     /// the lock is acquired.
-    #[error("no fence for `{key}`: the outer lock was acquired without one")]
+    #[error("no fence for `{}`: the outer lock was acquired without one", key.shown())]
     #[non_exhaustive]
     NoFence {
         /// The key that is held.
@@ -181,7 +197,8 @@ pub enum LockError {
     /// Some of several keys are held around the call, and others are not. To wait for those here could
     /// lock two callers against each other, so take all of them in the outer lock.
     #[error(
-        "`{key}` is held around this call, and other keys of the same lock are not: take them together"
+        "`{}` is held around this call, and other keys of the same lock are not: take them together",
+        key.shown()
     )]
     #[non_exhaustive]
     PartlyHeld {
@@ -287,6 +304,13 @@ impl LockError {
             }
             _ => false,
         }
+    }
+
+    /// Whether it is the servers' and not the key's, so that many callers are told the same at
+    /// once.
+    pub(crate) fn is_of_servers(&self) -> bool {
+        use LockError::{AccessDenied, Authentication};
+        self.is_unavailable() || matches!(self, AccessDenied { .. } | Authentication { .. })
     }
 
     /// The key that somebody else holds.
@@ -427,6 +451,7 @@ fn busy(
         return message.to_owned();
     }
     let is_named = owner.is_some();
+    let key = key.shown();
     match (owner.unwrap_or("a foreign client"), retry_after) {
         (owner, Some(left)) => format!("`{key}` is locked by {owner} for another {left:.1?}"),
         (owner, None) if is_named => format!("`{key}` is locked by {owner} without an expiry"),
@@ -441,6 +466,7 @@ fn timed_out(key: &LockKey, owner: Option<&str>, position: u32, message: Option<
     if let Some(message) = message {
         return message.to_owned();
     }
+    let key = key.shown();
     let holder = owner.map_or(String::new(), |owner| format!(", which {owner} holds"));
     let line = match position {
         // There may have been none, and who is first has only the holder before it.

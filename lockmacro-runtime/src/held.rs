@@ -37,6 +37,8 @@ pub(crate) struct Held {
     released: AtomicBool,
     /// Whether a loss was told to who watches.
     told: AtomicBool,
+    /// Whether it was told that half of the lease has gone by without a renewal.
+    halved: AtomicBool,
     since: Moment,
     /// What the body does is told inside of it.
     span: tracing::Span,
@@ -64,6 +66,7 @@ impl Held {
             fences: grant.fences,
             released: AtomicBool::new(false),
             told: AtomicBool::new(false),
+            halved: AtomicBool::new(false),
             since: grant.sent,
             span,
             counted: Mutex::new(Some(counted)),
@@ -110,6 +113,9 @@ impl Held {
         remaining.map_err(|cause| {
             let lost = Lost::new(self.claim().listed(), cause);
             if cause != LossCause::Released && !self.told.swap(true, Ordering::AcqRel) {
+                if matches!(cause, LossCause::NotRenewed | LossCause::Taken) {
+                    self.manager().backend().lock_lost();
+                }
                 telemetry::lost(&self.claim().labels, &lost);
             }
             lost
@@ -173,6 +179,7 @@ impl Held {
         let next = {
             let mut lease = self.lease();
             if held {
+                self.halved.store(false, Ordering::Release);
                 let renewed = lease.renewed(sent, ttl, Moment::now());
                 renewed.ok().and_then(|_| lease.first_try(sent, fastrand::f64()))
             } else {
@@ -195,6 +202,12 @@ impl Held {
             return None;
         }
         Some(self.lease().next_try(Moment::now()))
+    }
+
+    /// What is left of a lease that could not be renewed, once when that is less than half of it.
+    pub(crate) fn is_halved(&self) -> Option<Duration> {
+        let left = self.remaining().ok().filter(|left| *left <= self.claim().ttl / 2)?;
+        (!self.halved.swap(true, Ordering::AcqRel)).then_some(left)
     }
 
     /// Ends the renewal and gives the lock back.

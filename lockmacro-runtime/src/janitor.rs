@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use crate::backend::{Backend, Claim};
 use crate::blocking::blocked;
 use crate::census::Member;
-use crate::clearing::Clearing;
+use crate::clearing::{Added, Cleanup};
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
 use crate::held::Held;
@@ -32,7 +32,7 @@ pub(crate) struct Janitor {
     renewals: Arc<Renewals>,
     /// Whether the task that renews was started; there is one at most.
     renewing: Mutex<bool>,
-    clearing: Arc<Clearing>,
+    cleanup: Arc<Cleanup>,
 }
 
 impl Janitor {
@@ -43,7 +43,7 @@ impl Janitor {
             jobs: Mutex::new(None),
             renewals: Arc::default(),
             renewing: Mutex::new(false),
-            clearing: Arc::default(),
+            cleanup: Arc::default(),
         }
     }
 
@@ -91,21 +91,17 @@ impl Janitor {
         Ok(())
     }
 
-    /// Releases a lock that nobody waits for, see [`Clearing`]. `member` leaves when the lock is
-    /// given back.
+    /// Releases a lock that nobody waits for, see [`Cleanup`]. `member` leaves when it was
+    /// released.
     pub(crate) fn clear_away(&self, claim: Arc<Claim>, member: Member) {
         let told = Arc::clone(&claim);
-        let key = told.listed();
-        let Some(place) = self.clearing.enter() else {
-            tracing::error!(%key, "too many dropped locks wait for the server: this one stays until its ttl is over");
+        if self.cleanup.add(claim, member) != Added::Starts {
             return;
-        };
-        let clearing = Arc::clone(&self.clearing);
-        let queued = self.run(move |backend| async move {
-            clearing.clear_away(&backend, &claim, member, place).await;
-        });
-        if let Err(error) = queued {
-            tracing::error!(%key, %error, "a dropped lock stays until its ttl is over");
+        }
+        let cleanup = Arc::clone(&self.cleanup);
+        if let Err(error) = self.run(move |backend| cleanup.work(backend)) {
+            self.cleanup.not_started();
+            tracing::error!(key = %told.listed(), %error, "a dropped lock stays until its ttl is over");
         }
     }
 

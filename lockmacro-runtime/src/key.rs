@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 
 use crate::error::LockError;
+use crate::plain::Plain;
 
 /// Longest key, in bytes.
 const KEY_MAX: usize = 1024;
@@ -57,6 +58,11 @@ impl LockKey {
         &self.text
     }
 
+    /// The key for people, in an error or a log: it is the caller's, and may come from anywhere.
+    pub(crate) fn shown(&self) -> Plain<'_> {
+        Plain(&self.text)
+    }
+
     /// The template it was made of, which is the same for many keys; empty when there is none.
     pub(crate) fn made_of(&self) -> &'static str {
         self.template
@@ -97,7 +103,7 @@ impl fmt::Display for LockKey {
     }
 }
 
-/// Keys as they are told: `account:1, account:7`.
+/// Keys as people are told them: `account:1, account:7`.
 pub(crate) struct Listed<'a> {
     pub(crate) first: &'a LockKey,
     pub(crate) more: &'a [LockKey],
@@ -105,8 +111,8 @@ pub(crate) struct Listed<'a> {
 
 impl fmt::Display for Listed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.first.text)?;
-        self.more.iter().try_for_each(|key| write!(f, ", {key}"))
+        self.first.shown().fmt(f)?;
+        self.more.iter().try_for_each(|key| write!(f, ", {}", key.shown()))
     }
 }
 

@@ -60,10 +60,18 @@
 //! # Telemetry
 //!
 //! Locks tell what they do by `tracing`: a span `lock` around every body, and the events `lock
-//! acquired` (DEBUG), `lock refused` (DEBUG when busy, else WARN), `lock renewed` (TRACE), `lock lost`, `lock was taken away before
-//! its release`, `lock is still being released` (WARN), `this key is a constant` (WARN, once for a
-//! constant with placeholders), and `lock failed in a function that cannot return an error`
-//! (ERROR). With the feature `metrics` they are counted:
+//! acquired` and `lock busy` (DEBUG), `lock unavailable` and `lock refused` (WARN: the server
+//! cannot be asked, or refuses), `lock renewed` (TRACE), `lock not renewed for half of its time`,
+//! `lock lost`, `lock was taken away before its release`, `lock is still being released` (WARN),
+//! `this key is a constant` (WARN, once for a constant with placeholders), and `lock failed in a
+//! function that cannot return an error` (ERROR).
+//!
+//! An outage is told once for each server of a manager: `lock server lost` (WARN), when no call had
+//! an answer for a quarter of the manager's timeout, and `lock server back` (INFO), with `server`
+//! (host and port), `since` or `after`, `failed_calls`, and `locks_lost` at its end. What fails
+//! meanwhile is told at DEBUG; of other failures of a server one in 5 s is told at WARN.
+//!
+//! With the feature `metrics` locks are counted:
 //!
 //! | metric | kind | labels besides `name` and `template` |
 //! |---|---|---|
@@ -114,6 +122,7 @@ mod many;
 mod map_err;
 mod obtain;
 mod outcome;
+mod plain;
 mod recovering;
 mod renewal;
 mod report;

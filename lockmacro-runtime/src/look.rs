@@ -78,6 +78,53 @@ pub struct Place {
     pub left: Option<Duration>,
 }
 
+/// What locks are used for, see [`rights`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Use {
+    /// Callers wait in line.
+    Wait,
+    /// Locks have fences. It takes no further right.
+    Fence,
+    /// Locks have several keys. It takes no further right.
+    Several,
+    /// Busy calls are deferred, and run by workers: of any function.
+    Defer,
+    /// Locks are looked at, and deferred calls if these are used.
+    Look,
+    /// Locks count when replicas have acknowledged them.
+    Replicated,
+    /// The server is a node of a Redlock.
+    Redlock,
+    /// The server is a node of a cluster.
+    Cluster,
+    /// The URL names a database.
+    Database,
+}
+
+/// The keys, channels and commands that a user needs for locks with a pattern of keys, as `ACL
+/// SETUSER` takes them. The tool prints them by `lockmacro acl 'order:*'`.
+///
+/// ```
+/// use lockmacro_runtime::look::{Use, rights};
+///
+/// let rights = rights("order:*", &[Use::Wait])?;
+/// assert!(rights.starts_with("~order:* ~lm1:w?:{order:*} "));
+/// # Ok::<(), lockmacro_runtime::LockError>(())
+/// ```
+///
+/// # Errors
+/// [`LockError::InvalidKey`] for a pattern that `ACL SETUSER` cannot take: an empty one, or one
+/// with blanks or control characters; and for the engine's own keys, `lm1:`.
+pub fn rights(pattern: &str, uses: &[Use]) -> Result<String, LockError> {
+    LockKey::from(pattern).check()?;
+    if pattern.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        let detail = "no rule can name keys with blanks or control characters: use `?` for each";
+        return Err(LockError::InvalidKey { detail: detail.to_owned() });
+    }
+    Ok(crate::backend::rights(pattern, uses).join(" "))
+}
+
 /// Looking at locks, with the feature `look`. Each of these functions
 ///
 /// - fails with [`LockError::InvalidUrl`] where locks are not kept on one Redis server or cluster,

@@ -54,6 +54,8 @@ struct Inner {
     /// Where deferred calls are kept, and whether that was said by the builder.
     #[cfg(feature = "defer")]
     jobs: (Arc<dyn Deferrer>, bool),
+    #[cfg(feature = "defer")]
+    max_deferred_size: usize,
 }
 
 impl LockManager {
@@ -176,11 +178,12 @@ impl LockManager {
         backend: Backend,
         its_label: Option<String>,
         #[cfg(feature = "defer")] deferrer: Option<Arc<dyn Deferrer>>,
+        #[cfg(feature = "defer")] max_deferred_size: usize,
     ) -> Self {
         #[cfg(feature = "defer")]
         let jobs = match deferrer {
             Some(deferrer) => (deferrer, true),
-            None => (defer::of(&backend), false),
+            None => (defer::of(&backend, max_deferred_size), false),
         };
         Self(Arc::new_cyclic(|inner: &Weak<Inner>| {
             let inner = Weak::clone(inner);
@@ -192,6 +195,8 @@ impl LockManager {
             Inner {
                 #[cfg(feature = "defer")]
                 jobs,
+                #[cfg(feature = "defer")]
+                max_deferred_size,
                 janitor: Janitor::new(&backend),
                 backend,
                 label: label(&its_label.unwrap_or_else(default_label)),
@@ -222,7 +227,16 @@ impl LockManager {
     /// The same for the background thread, by its own connection.
     #[cfg(feature = "defer")]
     pub(crate) fn deferrer_of(&self, backend: &Backend) -> Arc<dyn Deferrer> {
-        if self.has_another_queue() { self.deferrer() } else { defer::of(backend) }
+        match self.has_another_queue() {
+            true => self.deferrer(),
+            false => defer::of(backend, self.0.max_deferred_size),
+        }
+    }
+
+    /// How many bytes the arguments of a deferred call may have.
+    #[cfg(feature = "defer")]
+    pub(crate) fn max_deferred_size(&self) -> usize {
+        self.0.max_deferred_size
     }
 
     /// Whether this and the other are one manager.

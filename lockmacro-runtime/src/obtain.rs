@@ -121,7 +121,8 @@ impl Wanted {
             },
             Err(Refusal::Failed(error)) => error,
         };
-        telemetry::refused(&claim.labels, claim.listed(), &error, claim.asked);
+        let known = error.is_of_servers() && !hold.manager().backend().call_failed();
+        telemetry::refused(&claim.labels, claim.listed(), &error, claim.asked, known);
         Err(error)
     }
 }

@@ -298,6 +298,11 @@ async fn renew(renewals: Arc<Renewals>, backend: Arc<Backend>, Due { id, held, o
         Err(_) if renewed => held.unanswered(),
         Err(_) => held.unanswered().map(|_| renewals.confirm_again(id)),
     };
+    if let (true, Err(error)) = (renewed, &answer)
+        && let Some(left) = held.is_halved()
+    {
+        telemetry::in_trouble(&claim.labels, claim.listed(), left, error);
+    }
     renewals.over(id, next);
     if renewed || !matches!(answer, Ok(true)) {
         telemetry::renewed(&claim.labels, claim.listed(), answer.as_ref().copied());

@@ -6,6 +6,7 @@
 use std::borrow::{Borrow, Cow};
 use std::fmt::Display;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::error::LockError;
@@ -74,17 +75,31 @@ pub(crate) fn acquired(labels: &Labels, key: impl Display, asked: Moment) {
     numbers::asked(labels, "acquired", asked);
 }
 
-pub(crate) fn refused(labels: &Labels, key: impl Display, error: &LockError, asked: Moment) {
+/// A lock that could not be had. It is `known` that the servers are in trouble, when that was
+/// logged.
+pub(crate) fn refused(
+    labels: &Labels,
+    key: impl Display,
+    error: &LockError,
+    asked: Moment,
+    known: bool,
+) {
     let Labels { name, template } = labels;
     let waited = asked.elapsed();
     if error.is_busy() {
-        tracing::debug!(%name, template, %key, ?waited, %error, "lock refused");
+        tracing::debug!(%name, template, %key, ?waited, %error, "lock busy");
         let timed_out = matches!(error, LockError::TimedOut { .. });
         numbers::asked(labels, if timed_out { "timed_out" } else { "busy" }, asked);
+        return;
+    }
+    if known {
+        tracing::debug!(%name, template, %key, ?waited, %error, "lock unavailable");
+    } else if error.is_unavailable() {
+        tracing::warn!(%name, template, %key, ?waited, %error, "lock unavailable");
     } else {
         tracing::warn!(%name, template, %key, ?waited, %error, "lock refused");
-        numbers::asked(labels, "error", asked);
     }
+    numbers::asked(labels, "error", asked);
 }
 
 pub(crate) fn renewed(labels: &Labels, key: impl Display, answer: Result<bool, &LockError>) {
@@ -122,8 +137,23 @@ pub(crate) fn released_late(labels: &Labels, key: impl Display) {
     numbers::count("lockmacro_released_late_total", labels, ("cause", "taken"));
 }
 
-pub(crate) fn release_unconfirmed(labels: &Labels, key: impl Display, error: &LockError) {
-    tracing::warn!(name = %labels.name, %key, %error, "lock is still being released");
+pub(crate) fn release_unconfirmed(
+    labels: &Labels,
+    key: impl Display,
+    error: &LockError,
+    known: bool,
+) {
+    let name = &labels.name;
+    match known {
+        true => tracing::debug!(%name, %key, %error, "lock is still being released"),
+        false => tracing::warn!(%name, %key, %error, "lock is still being released"),
+    }
+}
+
+/// A lease that could not be renewed for so long that only `left` is left of it.
+pub(crate) fn in_trouble(labels: &Labels, key: impl Display, left: Duration, error: &LockError) {
+    let name = &labels.name;
+    tracing::warn!(%name, %key, ?left, %error, "lock not renewed for half of its time");
 }
 
 pub(crate) fn released(labels: &Labels, since: Moment) {

@@ -5,13 +5,13 @@ use std::fmt;
 
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
+use crate::plain::Plain;
 
 /// Longest label, in bytes, with the name of the lock in it.
 const LABEL_MAX: usize = 128;
 /// Hexadecimal digits of the 128 random bits.
 const RANDOM_DIGITS: usize = 32;
 /// Longest token, in bytes.
-#[cfg(feature = "look")]
 pub(crate) const TOKEN_MAX: usize = LABEL_MAX + "/".len() + RANDOM_DIGITS;
 
 /// One acquisition's token. The label may be shown to anybody; the random part is what makes the
@@ -44,8 +44,9 @@ impl Token {
     /// A token that was found on a server; `None` for a value of another make.
     #[cfg(feature = "look")]
     pub(crate) fn found(stored: &[u8]) -> Option<Self> {
-        let ours = stored.len() <= TOKEN_MAX && label_of(stored).is_some();
-        ours.then(|| std::str::from_utf8(stored).ok())?.map(|text| Self(text.into()))
+        label_of(stored)
+            .and_then(|_| std::str::from_utf8(stored).ok())
+            .map(|text| Self(text.into()))
     }
 
     /// The `nth` token of the same acquisition, where 0 is this one.
@@ -94,13 +95,16 @@ pub(crate) fn hash_of(value: &[u8]) -> u64 {
     std::hash::Hasher::finish(&hasher)
 }
 
-/// The label of a token found on a server; `None` for a value of another make, which may be a
-/// secret as a whole.
+/// The label of a token found on a server, for people: anybody can write there, so it is escaped.
+/// `None` for a value of another make, which may be a secret as a whole.
 pub(crate) fn label_of(stored: &[u8]) -> Option<String> {
+    if stored.len() > TOKEN_MAX {
+        return None;
+    }
     let (label, random) = std::str::from_utf8(stored).ok()?.rsplit_once('/')?;
     let ours = random.len() == RANDOM_DIGITS
         && random.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    ours.then(|| label.to_owned())
+    ours.then(|| Plain(label).to_string())
 }
 
 /// 128 random bits, of which the system is asked for many at a time: that takes it no longer.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::mem;
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -54,34 +54,44 @@ pub(crate) struct Waiters {
 /// Tokens that were given up and may stand in line all the same: a request for one may still
 /// arrive.
 #[derive(Debug, Default)]
-pub(crate) struct Gone(Mutex<HashMap<u32, Arc<Notify>>>);
+pub(crate) struct Gone {
+    tokens: Mutex<HashMap<u32, Arc<AtomicBool>>>,
+    /// One of them was granted its lock.
+    granted: Notify,
+}
 
 /// A token that was given up; dropping it has it forgotten.
 #[derive(Debug)]
 pub(crate) struct GivenUp {
     gone: Arc<Gone>,
     bits: u32,
-    granted: Arc<Notify>,
+    granted: Arc<AtomicBool>,
 }
 
 impl Gone {
     /// From now on a grant to this token, whose random bits these are, is told.
     pub(crate) fn given_up(self: &Arc<Self>, bits: u64) -> GivenUp {
         let bits = kept_in_numbers(bits);
-        let granted = Arc::clone(self.inside().entry(bits).or_default());
+        let granted = Arc::clone(self.tokens().entry(bits).or_default());
         GivenUp { gone: Arc::clone(self), bits, granted }
+    }
+
+    /// Waits until one of them was granted its lock, for the one task that releases them.
+    pub(crate) async fn granted(self: Arc<Self>) {
+        self.granted.notified().await;
     }
 
     /// Tells that a waiter was granted the lock whose number nobody here has.
     fn was_granted(&self, number: u64) {
-        if let Some(granted) = self.inside().get(&kept_in_numbers(number)) {
-            granted.notify_one();
+        if let Some(granted) = self.tokens().get(&kept_in_numbers(number)) {
+            granted.store(true, Ordering::Release);
+            self.granted.notify_one();
         }
     }
 
-    fn inside(&self) -> MutexGuard<'_, HashMap<u32, Arc<Notify>>> {
+    fn tokens(&self) -> MutexGuard<'_, HashMap<u32, Arc<AtomicBool>>> {
         // Nothing that runs under this mutex can panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -92,15 +102,15 @@ fn kept_in_numbers(bits: u64) -> u32 {
 }
 
 impl GivenUp {
-    /// Waits until the token is granted the lock.
-    pub(crate) async fn granted(&self) {
-        self.granted.notified().await;
+    /// Whether the token was granted the lock since this was asked last.
+    pub(crate) fn was_granted(&self) -> bool {
+        self.granted.swap(false, Ordering::AcqRel)
     }
 }
 
 impl Drop for GivenUp {
     fn drop(&mut self) {
-        self.gone.inside().remove(&self.bits);
+        self.gone.tokens().remove(&self.bits);
     }
 }
 
@@ -446,15 +456,14 @@ mod tests {
             waiter.number
         };
         let gone = waiters.apart().gone.given_up(bits);
-        {
-            let mut granted = std::pin::pin!(gone.granted());
-            waiters.grant(other, handover(0, 0));
-            assert!(futures::poll!(&mut granted).is_pending());
-            assert!(!waiters.grant(number, handover(0, 0)));
-            granted.await;
-        }
+        let mut granted = std::pin::pin!(Arc::clone(&waiters.gone).granted());
+        waiters.grant(other, handover(0, 0));
+        assert!(futures::poll!(&mut granted).is_pending() && !gone.was_granted());
+        assert!(!waiters.grant(number, handover(0, 0)));
+        granted.await;
+        assert!(gone.was_granted() && !gone.was_granted());
         drop(gone);
-        assert!(waiters.gone.inside().is_empty());
+        assert!(waiters.gone.tokens().is_empty());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Looking at locks and deferred calls, by the tool and by the library.
 
 mod access;
+mod acl;
 mod calls;
 mod cluster;
 mod locks;

@@ -14,7 +14,7 @@ async fn who_looks_at_calls_has_all_of_them_kept_as_long_as_any() {
     let deferrer = locks.deferrer();
     let call = |id: &str, delay| {
         let (function, id, arguments) = ("f".into(), id.to_owned(), "[1]".to_owned());
-        NewJob { function, id, arguments, key: name("key"), delay, unique: true }
+        NewJob { function, id, arguments, key: name("key"), delay, unique: true, attempts: 10 }
     };
     let taken = async |id| {
         deferrer.put(call(id, Duration::ZERO)).await.unwrap();

@@ -9,6 +9,7 @@ mod failover;
 mod full;
 mod inner;
 mod kept;
+mod large;
 mod lateness;
 mod malformed;
 mod many_functions;

@@ -254,6 +254,7 @@ async fn numbers_without_an_end_are_as_good_as_large_ones(backend: &Backend) {
         key: "order:1".to_owned(),
         delay,
         unique: false,
+        attempts: 10,
     };
     for (nth, delay) in [Duration::MAX, Duration::MAX / 2, Duration::ZERO].into_iter().enumerate() {
         deferrer.put(call(&format!("id{nth}"), delay)).await.unwrap();

@@ -8,7 +8,7 @@ use super::*;
 async fn store(locks: &LockManager, function: &str, number: u64, delay: Duration) {
     let (id, arguments) = (format!("id{number}"), format!("[{number}]"));
     let (function, key) = (function.into(), name("key"));
-    let job = NewJob { function, id, arguments, key, delay, unique: false };
+    let job = NewJob { function, id, arguments, key, delay, unique: false, attempts: 10 };
     locks.deferrer().put(job).await.expect("stored");
 }
 

@@ -58,6 +58,7 @@ async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Bac
         key: "order:1".to_owned(),
         delay: SOON,
         unique: false,
+        attempts: 10,
     };
     let stored = locks.deferrer().put(job.clone()).await.unwrap();
     assert_eq!((&*stored.id, stored.due), ("id", SOON));

@@ -65,7 +65,8 @@ async fn calls_of_processes_that_seed_alike_are_two(backend: &Backend) {
 
 async fn click(deferrer: &dyn Deferrer, function: &str, id: &str, delay: Duration) -> String {
     let (function, id, arguments) = (function.into(), id.to_owned(), "[1]".to_owned());
-    let job = NewJob { function, id, arguments, key: "k".to_owned(), delay, unique: true };
+    let job =
+        NewJob { function, id, arguments, key: "k".to_owned(), delay, unique: true, attempts: 10 };
     deferrer.put(job).await.expect("stored").id
 }
 

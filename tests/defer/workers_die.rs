@@ -165,7 +165,7 @@ async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
             let function = if is_bad(call) { "bad" } else { "good" }.into();
             let (id, arguments) = (format!("id{call}"), format!("[{call}]"));
             let (key, delay) = (format!("order:{call}"), Duration::ZERO);
-            let job = NewJob { function, id, arguments, key, delay, unique: false };
+            let job = NewJob { function, id, arguments, key, delay, unique: false, attempts: 10 };
             locks.deferrer().put(job).await.expect("stored");
             stored += 1;
         }

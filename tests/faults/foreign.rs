@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lockmacro_runtime::LockError;
-use lockmacro_tests::Server;
+use lockmacro_runtime::{Lock, LockError};
+use lockmacro_tests::{Server, log};
 
-use crate::{KEY, LONG, Locked, lock, manager, works};
+use crate::{KEY, LONG, Locked, lock, manager, ms, works};
 
 const SECRET: &str = "5f2b-php-worker-secret";
 
@@ -72,4 +72,44 @@ async fn a_foreign_client_is_excluded_and_frees_only_its_own() {
     assert_eq!(foreign.get(KEY).as_deref(), Some(SECRET), "it is left alone");
     assert_eq!(foreign.ask::<i64>(&["EVAL", COMPARE_AND_DELETE, "1", KEY, SECRET]), 1);
     works(&manager).await;
+}
+
+/// What would move a cursor, ring a bell, forge a line of a log, or turn text round.
+const ODD: &str = "\u{1b}]0;owned\u{7}\r\nforged\u{202e}\u{200b}";
+const ESCAPED: &str = r"\u{1b}]0;owned\u{7}\r\nforged\u{202e}\u{200b}";
+
+#[tokio::test]
+async fn no_error_or_log_line_shows_what_does_something_to_a_terminal() {
+    log::start();
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    let (key, label) = (format!("order:{ODD}"), format!("web{ODD}"));
+    let value = format!("{label}/0123456789abcdef0123456789abcdef");
+    let mut foreign = server.admin();
+    foreign.ask::<()>(&["SET", &key, &value, "PX", "60000"]);
+    let lock = || Lock::new(&*key).ttl(LONG).manager(&manager);
+    let busy = lock().acquire().await.expect_err("held");
+    let LockError::Busy { owner, key: its, .. } = &busy else { panic!("{busy:?}") };
+    assert_eq!((owner.as_deref(), its.as_str()), (Some(&*format!("web{ESCAPED}")), &*key));
+    let timed_out = lock().wait(ms(50)).acquire().await.expect_err("held");
+    let holder = manager.holder(&*key).await.expect("there").expect("held");
+    assert_eq!(holder.owner.as_deref(), owner.as_deref());
+    assert!(manager.take_away(&holder).await.expect("there"), "it is the same value");
+    let guard = lock().acquire().await.expect("free");
+    foreign.ask::<()>(&["SET", &key, "another"]);
+    let lost = guard.extend(LONG).await.expect_err("taken");
+    foreign.ask::<()>(&["DEL", &key]);
+    foreign.ask::<()>(&["LPUSH", &key, "no lock"]);
+    let no_lock = lock().acquire().await.expect_err("a list");
+    for error in [busy, timed_out, lost, no_lock] {
+        let (shown, debugged) = (error.to_string(), format!("{error:?}"));
+        assert!(shown.contains(&format!("order:{ESCAPED}")), "{shown:?}");
+        for text in [shown, debugged] {
+            assert!(!text.contains(|c: char| ODD.contains(c) && !c.is_ascii_graphic()), "{text:?}");
+        }
+    }
+    let log = log::so_far();
+    assert!(log.contains(&format!("order:{ESCAPED}")), "{log:?}");
+    let odd = |c: char| c != '\n' && c != ' ' && ODD.contains(c) && !c.is_ascii_graphic();
+    assert!(!log.contains(odd) && !log.contains("\nforged"), "{log:?}");
 }

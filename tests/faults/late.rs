@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::{LockManager, Unavailability};
-use lockmacro_tests::{Fault, Proxy, Server, eventually};
+use lockmacro_runtime::{Lock, LockManager, Unavailability};
+use lockmacro_tests::{Admin, Fault, Proxy, Server, drop_after_polls, eventually};
 
 use crate::refusals::follow;
-use crate::{KEY, SLACK, SOON, TIMEOUT, keeps_nothing, lock, manager, ms, reason, works};
+use crate::{KEY, LONG, SLACK, SOON, TIMEOUT, keeps_nothing, lock, manager, ms, reason, works};
 
 /// How long the network keeps a command: longer than the lock is held.
 const HELD_UP: Duration = ms(4_000);
@@ -78,4 +78,45 @@ async fn a_refusal_is_told_when_no_answer_follows_it() {
         admin.ask::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
     };
     assert_eq!(told_of("MASTERDOWN", alone).await, Unavailability::PrimaryDown);
+}
+
+/// How many scripts were called.
+fn scripts(admin: &mut Admin) -> u64 {
+    let calls = admin.calls();
+    calls.iter().filter(|(name, _)| name.starts_with("eval")).map(|(_, calls)| calls).sum()
+}
+
+/// Drops calls of which it is not known whether the server has done what they have asked for.
+async fn drop_in_doubt(manager: &LockManager, count: u64) {
+    for nth in 0..count {
+        let lock = Lock::new(format!("doubt:{nth}")).ttl(LONG).manager(manager);
+        drop_after_polls(lock.acquire(), 1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_call_in_doubt_takes_three_commands_at_most() {
+    const CALLS: u64 = 100;
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    works(&manager).await;
+    let mut admin = server.admin();
+    admin.forget_calls();
+    drop_in_doubt(&manager, CALLS).await;
+    // Longer than the last of them is looked at again, and far shorter than they would last.
+    tokio::time::sleep(ms(8_000)).await;
+    keeps_nothing(&server).await;
+    let called = scripts(&mut admin);
+    assert!((CALLS..=3 * CALLS + 2).contains(&called), "{called} for {CALLS}");
+
+    // A server that stands still is asked for one of them, again and again.
+    server.pause();
+    drop_in_doubt(&manager, CALLS).await;
+    tokio::time::sleep(ms(6_000)).await;
+    server.resume();
+    keeps_nothing(&server).await;
+    tokio::time::sleep(ms(8_000)).await;
+    let more = scripts(&mut admin) - called;
+    assert!((CALLS..=3 * CALLS + 20).contains(&more), "{more} for {CALLS}");
+    keeps_nothing(&server).await;
 }

@@ -6,6 +6,7 @@ mod foreign;
 mod full;
 mod late;
 mod loading;
+mod logs;
 mod network;
 mod outages;
 mod refusals;

@@ -91,7 +91,7 @@ async fn an_acquired_and_a_busy_lock_are_told_with_name_and_template() {
     guard.release().await.expect("ours");
     drop(theirs);
     let events = told("events:acquired");
-    let expected = [event(Level::DEBUG, "lock acquired"), event(Level::DEBUG, "lock refused")];
+    let expected = [event(Level::DEBUG, "lock acquired"), event(Level::DEBUG, "lock busy")];
     assert_eq!(messages("events:acquired"), expected);
     for told in &events {
         assert_eq!(told.fields["name"], "audit_order");
@@ -177,8 +177,10 @@ async fn a_release_without_an_answer_is_told() {
         Locked::Ok(7)
     }));
     assert_eq!(value.await, Ok(7));
-    let warned = event(Level::WARN, "lock is still being released");
-    assert!(messages("events:unconfirmed").contains(&warned));
+    // At WARN, unless it was told meanwhile that the server is lost.
+    let noted = |level| event(level, "lock is still being released");
+    let told = messages("events:unconfirmed");
+    assert!([Level::WARN, Level::DEBUG].map(noted).iter().any(|noted| told.contains(noted)));
 }
 
 #[tokio::test]

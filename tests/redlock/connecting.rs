@@ -197,7 +197,7 @@ async fn a_node_that_is_lost_is_logged_and_again_when_it_is_back() {
         .await;
     };
     nodes.0[2].kill();
-    told("WARN message=a node of a Redlock does not vote").await;
+    told("WARN message=lock server lost").await;
     nodes.0[2].restart();
-    told("INFO message=a node of a Redlock votes again").await;
+    told("INFO message=lock server back").await;
 }

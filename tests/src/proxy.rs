@@ -50,6 +50,8 @@ struct State {
     orders: Mutex<Vec<(String, Fault)>>,
     /// Passages of commands, and what is passed on instead, of the same length.
     rewritten: Mutex<Vec<(&'static str, &'static str)>>,
+    /// How many bytes of replies a second pass on a connection; 0 for any number.
+    bandwidth: AtomicUsize,
     /// While true, bytes wait in both directions.
     stalled: watch::Sender<bool>,
     /// A change cuts every connection there is.
@@ -71,6 +73,7 @@ impl Proxy {
             delay: Mutex::default(),
             orders: Mutex::default(),
             rewritten: Mutex::default(),
+            bandwidth: AtomicUsize::new(0),
             stalled: watch::Sender::new(false),
             cuts: watch::Sender::new(()),
             refusing: AtomicBool::new(false),
@@ -115,6 +118,11 @@ impl Proxy {
     /// Lets every command from now on reach the server that much later, as by a long way.
     pub fn delay(&self, delay: Duration) {
         *self.state.delay.lock().expect("the delay") = delay;
+    }
+
+    /// Lets so many bytes of replies a second pass on each connection from now on.
+    pub fn bandwidth(&self, bytes_a_second: usize) {
+        self.state.bandwidth.store(bytes_a_second, Ordering::SeqCst);
     }
 
     /// Passes on `new` from now on where a command has `old`, which is as long.
@@ -263,6 +271,9 @@ async fn replies(
                 state.held.fetch_sub(1, Ordering::SeqCst);
             }
             None => {}
+        }
+        if let bandwidth @ 1.. = state.bandwidth.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_secs_f64(length as f64 / bandwidth as f64)).await;
         }
         wait_while_stalled(&mut stalled).await;
         // When the client has given the connection up, what it sent before is still on its way.

@@ -159,6 +159,17 @@ impl Claim {
         self.known().any(|ballot| ballot.is_doubtful())
     }
 
+    /// How many bytes it takes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        const BALLOT: usize = 512;
+        let key = |key: &LockKey| size_of::<LockKey>() + key.as_str().len();
+        let counts = 2 * size_of::<usize>();
+        let rare = self.rare.get().map_or(0, |_| size_of::<Rare>());
+        let several: usize = self.several().iter().map(key).sum();
+        let (own, ballots) = (key(&self.key) + self.token.expose().len(), self.known().count());
+        counts + size_of::<Self>() + own + rare + several + ballots * BALLOT
+    }
+
     /// For how long the key, or a place in its line, may be there without a release.
     pub(crate) fn lasts(&self) -> Duration {
         let place = self.wait.map_or(Duration::ZERO, |_| PLACE + CLAIM);

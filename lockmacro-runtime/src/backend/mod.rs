@@ -19,12 +19,14 @@ use crate::closing::Closing;
 use crate::error::LockError;
 use crate::fence::Fences;
 use crate::key::LockKey;
-use crate::waiting::GivenUp;
+use crate::waiting::{GivenUp, Gone};
 
 pub(crate) use claim::Claim;
 pub(crate) use memory::Memory;
 #[cfg(feature = "defer")]
 pub(crate) use redis::RedisJobs;
+#[cfg(feature = "look")]
+pub(crate) use redis::rights;
 pub(crate) use redis::{Redis, Replicated, not_replicated};
 pub(crate) use redlock::{Ballot, OneUrl, Redlock, Rules};
 
@@ -161,6 +163,14 @@ impl Backend {
         }
     }
 
+    /// What tells of tokens that were given up and are granted their lock all the same.
+    pub(crate) fn gone(&self) -> Option<Arc<Gone>> {
+        match self {
+            Backend::Redis(redis) => Some(redis.gone()),
+            Backend::Memory(_) | Backend::Redlock(_) => None,
+        }
+    }
+
     /// Has everybody ask again who stands in line.
     pub(crate) fn alarm(&self) {
         match self {
@@ -169,6 +179,16 @@ impl Backend {
             // There is no line over several nodes.
             Backend::Redlock(_) => {}
         }
+    }
+
+    /// Whether a server is lost, so that nothing is to be had of it. Of several a majority may do.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self, Backend::Redis(redis) if redis.is_any_lost())
+    }
+
+    /// Whether several servers decide together.
+    pub(crate) fn is_of_several(&self) -> bool {
+        matches!(self, Backend::Redlock(_))
     }
 
     /// How long an answer may take.
@@ -245,6 +265,25 @@ impl Backend {
             Backend::Redis(redis) => redis.on_change(tell),
             // A node by itself does not decide.
             Backend::Redlock(_) => {}
+        }
+    }
+
+    /// Takes note of a call that has failed because of the servers; tells whether that is to be
+    /// logged at WARN: not while one is lost, which was logged.
+    pub(crate) fn call_failed(&self) -> bool {
+        match self {
+            Backend::Memory(_) => true,
+            Backend::Redis(redis) => redis.call_failed(),
+            Backend::Redlock(redlock) => redlock.call_failed(),
+        }
+    }
+
+    /// Takes note of a lock that could not be kept.
+    pub(crate) fn lock_lost(&self) {
+        match self {
+            Backend::Memory(_) => {}
+            Backend::Redis(redis) => redis.lock_lost(),
+            Backend::Redlock(redlock) => redlock.lock_lost(),
         }
     }
 

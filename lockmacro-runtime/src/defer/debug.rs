@@ -21,7 +21,7 @@ macro_rules! without_arguments {
 }
 
 without_arguments! {
-    NewJob { function, id, key, delay, unique }
+    NewJob { function, id, key, delay, unique, attempts }
     Job { function, id, key, attempt, busy, taken }
     JobInfo { function, id, key, attempts, busy, error, in_millis }
 }
@@ -43,6 +43,7 @@ mod tests {
             key: key(),
             delay: Duration::ZERO,
             unique: false,
+            attempts: 10,
         };
         let job = Job {
             function: function(),

@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use super::arguments::Arguments;
 use super::outcome::{Ended, JobOutcome};
 use super::running::{Running, is_running, new_id};
-use super::{Job, NewJob};
+use super::{Job, NewJob, check_size};
 use crate::LockManager;
 use crate::backend::Backend;
 use crate::error::{LockError, Unavailability};
@@ -205,14 +205,16 @@ impl<A> DeferredFn<A> {
             let detail = format!("the arguments cannot be stored: {error}");
             LockError::unavailable(Unavailability::Local, detail)
         })?;
-        let Function { name: function, delay, unique, .. } = self.function;
+        let Function { name: function, delay, attempts, unique, .. } = self.function;
         if is_running(&function, &arguments, busy) {
             return Ok(None);
         }
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
+        check_size(&arguments, manager.max_deferred_size())?;
         let key = busy.busy_key().map(ToString::to_string).unwrap_or_default();
         let id = new_id(&function, &arguments);
-        Ok(Some((manager, NewJob { function, id, arguments, key, delay, unique })))
+        let job = NewJob { function, id, arguments, key, delay, unique, attempts };
+        Ok(Some((manager, job)))
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use super::queue::{Call, Queue};
 use super::{
     Answer, DEAD_MAX, Deferrer, Enough, Job, JobInfo, JobState, NewJob, Order, Page, Settled,
-    Stored, WAITING_MAX, full,
+    Stored, WAITING_MAX, full, note_abandoned,
 };
 use crate::error::LockError;
 
@@ -61,7 +61,7 @@ impl MemoryJobs {
     }
 
     fn put_now(&self, new: NewJob) -> Result<Stored, LockError> {
-        let NewJob { function, id, arguments, key, delay, unique } = new;
+        let NewJob { function, id, arguments, key, delay, unique, attempts } = new;
         let now = self.now();
         let mut queues = self.queues();
         let queue = queues.entry(Arc::clone(&function)).or_default();
@@ -80,7 +80,8 @@ impl MemoryJobs {
         }
         let job = Job { function, id: id.clone(), arguments, key, attempt: 0, busy: 0, taken: 0 };
         let (state, at) = (JobState::Waiting, self.after(delay));
-        queue.calls.insert(id.clone(), Call { job, state, at, unique, told: 0, error: None });
+        let call = Call { job, state, at, unique, attempts, told: 0, error: None };
+        queue.calls.insert(id.clone(), call);
         queue.place(&id, state, at);
         drop(queues);
         self.0.changed.notify_waiters();
@@ -95,7 +96,9 @@ impl MemoryJobs {
         for function in &order.functions {
             let Some(queue) = queues.get_mut(function) else { continue };
             while let Some(lapsed) = queue.due(JobState::Running, now) {
-                queue.place(&lapsed, JobState::Waiting, now);
+                if let Some(times) = queue.lapse(&lapsed, now) {
+                    note_abandoned(function, &lapsed, times);
+                }
             }
             while taken.len() < order.most
                 && let Some(due) = queue.due(JobState::Waiting, now)
@@ -137,12 +140,7 @@ impl MemoryJobs {
             }
             Settled::Dead { error } => {
                 call.error = Some(error);
-                queue.place(&job.id, JobState::Dead, now);
-                if queue.of(JobState::Dead).count() > DEAD_MAX
-                    && let Some((_, oldest)) = queue.first(JobState::Dead)
-                {
-                    queue.remove(&oldest);
-                }
+                queue.give_up(&job.id, now);
             }
         }
         drop(queues);

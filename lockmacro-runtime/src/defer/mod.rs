@@ -8,6 +8,21 @@
 //! whose lock's server is in trouble, has not been tried: it is due again after about its first delay, or
 //! soon after the holder's lease ends if that is earlier, and only after 1,000 times it is a dead letter as well.
 //!
+//! # Trust
+//!
+//! Calls are not signed. Whoever can write the queue's keys, `lm1:jobs:<function>` and their
+//! companions, can make a worker run any function that is [registered](Worker::register) with it,
+//! with any arguments that the types of its arguments accept, as often as they like; can remove or
+//! change calls that wait; and can read all arguments. A worker runs no other function, and never
+//! code from the queue. So treat the right to write these keys as the right to call the functions:
+//!
+//! - Give it to the programs that store or run calls and to nobody else, by an ACL or a server of
+//!   their own. `lockmacro acl 'order:*' --features wait,defer` prints one; it names the calls of
+//!   *all* functions.
+//! - In the body, check what a caller must be allowed to do, as if the arguments came from the
+//!   network. That the first caller was checked before the call was deferred proves nothing.
+//! - Store no secrets as arguments: store an id, and look the rest up in the body.
+//!
 #![cfg_attr(feature = "macros", doc = "```")]
 #![cfg_attr(not(feature = "macros"), doc = "```ignore")]
 //! use std::time::Duration;
@@ -68,6 +83,9 @@ pub const WAITING_MAX: usize = 1_000_000;
 /// So many dead letters of one function are kept, the latest ones.
 pub const DEAD_MAX: usize = 10_000;
 
+/// How many bytes the arguments of one call may have, unless its manager is told another limit.
+pub(crate) const SIZE_MAX: usize = 1 << 20;
+
 /// So many dead letters are tried again, or removed, at once.
 const AMENDED_MAX: usize = 1_000;
 
@@ -92,6 +110,9 @@ pub struct NewJob {
     pub delay: Duration,
     /// Whether a call that waits with the same key is enough.
     pub unique: bool,
+    /// How often it may be taken without a word on how that ended, and once more: such a call is a
+    /// dead letter then, whoever asks for calls. How often it may fail is the worker's business.
+    pub attempts: u32,
 }
 
 /// A call that is stored.
@@ -259,7 +280,8 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
 
     /// Takes calls that are due, those first that were due first: at least one, and at most
     /// [`most`](Order::most). Waits for one as long as there is none; when `enough` is ready it gives what
-    /// it has, which may be nothing. Those whose lease has ended are due.
+    /// it has, which may be nothing. Those whose lease has ended are due, or dead letters when that
+    /// was so [too often](NewJob::attempts). What is large is better given in several answers.
     fn take<'a>(&'a self, order: Order, enough: Enough<'a>) -> Answer<'a, Vec<Job>>;
 
     /// Has the lease of a call end that much later than now; tells whether it is still the worker's. A
@@ -270,6 +292,7 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool>;
 
     /// Lists up to `most` calls of a function after passing over `first`, those before that are due before.
+    /// Fewer are listed where they are large, but at least one if there is one: go on after those.
     fn list(
         &self,
         function: Arc<str>,
@@ -329,11 +352,28 @@ pub(crate) fn full(function: &str) -> LockError {
     LockError::unavailable(Unavailability::QueueFull, detail)
 }
 
+/// Why a call whose workers always die is given up.
+pub(crate) fn abandoned(times: u64) -> String {
+    format!("it was taken {times} times and no end was told")
+}
+
+/// Tells of a call that was given up while calls were asked for.
+pub(crate) fn note_abandoned(function: &str, id: &str, times: u64) {
+    let error = abandoned(times);
+    tracing::error!(function, id, times, error, "deferred call is a dead letter");
+}
+
+/// Refuses arguments that are too large to be stored.
+pub(crate) fn check_size(arguments: &str, limit: usize) -> Result<(), LockError> {
+    let size = arguments.len();
+    if size > limit { Err(LockError::TooLarge { size, limit }) } else { Ok(()) }
+}
+
 /// What keeps the deferred calls of a manager that was given no other.
-pub(crate) fn of(backend: &Backend) -> Arc<dyn Deferrer> {
+pub(crate) fn of(backend: &Backend, max_size: usize) -> Arc<dyn Deferrer> {
     match backend {
         Backend::Memory(memory) => Arc::new(memory.jobs.clone()),
-        Backend::Redis(redis) => Arc::new(RedisJobs::new(redis)),
+        Backend::Redis(redis) => Arc::new(RedisJobs::new(redis, max_size)),
         Backend::Redlock(_) => Arc::new(Nowhere),
     }
 }

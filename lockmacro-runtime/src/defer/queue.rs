@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Job, JobState};
+use super::{DEAD_MAX, Job, JobState, abandoned};
 
 /// For how long the ids of calls that are over are known, as on a server.
 const KNOWN: Duration = Duration::from_secs(30);
@@ -56,6 +56,8 @@ pub(super) struct Call {
     pub(super) state: JobState,
     pub(super) at: Duration,
     pub(super) unique: bool,
+    /// How often it may be taken without an end, and once more.
+    pub(super) attempts: u32,
     /// The end of which turn was told.
     pub(super) told: u64,
     pub(super) error: Option<String>,
@@ -102,12 +104,37 @@ impl Queue {
         self.calls.remove(id)
     }
 
+    /// Has a call wait again whose worker was not heard of, unless that was so too often: then it
+    /// is given up, after how many times is told.
+    pub(super) fn lapse(&mut self, id: &str, now: Duration) -> Option<u64> {
+        let call = self.calls.get_mut(id)?;
+        let untold = call.job.taken - call.told;
+        if untold <= u64::from(call.attempts) {
+            self.place(id, JobState::Waiting, now);
+            return None;
+        }
+        call.error = Some(abandoned(untold));
+        self.give_up(id, now);
+        Some(untold)
+    }
+
+    /// Makes a call a dead letter.
+    pub(super) fn give_up(&mut self, id: &str, now: Duration) {
+        self.place(id, JobState::Dead, now);
+        if self.of(JobState::Dead).count() > DEAD_MAX
+            && let Some((_, oldest)) = self.first(JobState::Dead)
+        {
+            self.remove(&oldest);
+        }
+    }
+
     /// Has a call tried again from the start.
     pub(super) fn retry(&mut self, id: &str, now: Duration) {
         if let Some(call) = self.calls.get_mut(id) {
             (call.job.attempt, call.job.busy) = (0, 0);
             // A worker that had it, and was not heard of, is late now.
             call.job.taken += 1;
+            call.told = call.job.taken;
         }
         self.place(id, JobState::Waiting, now);
     }

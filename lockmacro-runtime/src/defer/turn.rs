@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::function::{Called, Function};
 use super::outcome::Ended;
-use super::{Deferrer, Job, Settled};
+use super::{Deferrer, Job, Settled, abandoned};
 use crate::LockManager;
 use crate::backend::Backend;
 use crate::error::LockError;
@@ -46,8 +46,7 @@ impl Turn {
     /// Runs the call and tells how it ended.
     pub(super) async fn run(self, mut keeper: JoinSet<()>, mut give_back: watch::Receiver<bool>) {
         let how = if self.function.is_exhausted(self.job.attempt) {
-            let times = self.job.attempt - 1;
-            dead(format!("it was taken {times} times and no end was told"))
+            dead(abandoned(u64::from(self.job.attempt - 1)))
         } else {
             match self.function.call(&self.job) {
                 Err(unfit) => dead(unfit),

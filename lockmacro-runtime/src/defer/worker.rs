@@ -80,7 +80,9 @@ impl Worker {
         Self { manager, functions, twice: None, concurrency, lease, grace }
     }
 
-    /// Has the worker run the calls of a function, such as `audit_order::deferred()`.
+    /// Has the worker run the calls of a function, such as `audit_order::deferred()`: all that are
+    /// stored,
+    /// [whoever has stored them](super#trust).
     pub fn register<A>(mut self, function: DeferredFn<A>) -> Self {
         let name = Arc::clone(&function.function.name);
         if self.functions.insert(Arc::clone(&name), function.function).is_some() {
@@ -213,7 +215,10 @@ impl Worker {
                     return Err(error);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "deferred calls could not be taken");
+                    match error.is_of_servers() && !self.manager.backend().call_failed() {
+                        true => tracing::debug!(%error, "deferred calls could not be taken"),
+                        false => tracing::warn!(%error, "deferred calls could not be taken"),
+                    }
                     let pause_now = sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0));
                     select! {
                         _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),

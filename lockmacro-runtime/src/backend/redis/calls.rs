@@ -10,8 +10,8 @@ use super::node::Patience;
 use super::script::{Script, jobs};
 use super::tries::Tries;
 use super::trouble::Trouble;
-use super::{Nodes, Redis, unexpected};
-use crate::defer::Job;
+use super::{Nodes, Redis, TRIES, unexpected};
+use crate::defer::{DEAD_MAX, Job, note_abandoned};
 use crate::error::LockError;
 use crate::key::LockKey;
 use crate::side::slot;
@@ -24,9 +24,19 @@ const TICK: Duration = Duration::from_secs(2);
 /// The same when nobody can tell it.
 const TICK_UNHEARD: Duration = Duration::from_millis(250);
 
+/// How many bytes the calls of one reply have at most, unless it is one call: a reply holds up all
+/// others of its connection.
+pub(super) const BUDGET: &str = "262144";
+/// What a network is expected to carry, in bytes a second.
+const BANDWIDTH: f64 = 4.0 * 1024.0 * 1024.0;
+
 /// The deferred calls on the server of some locks.
 #[derive(Debug, Clone)]
-pub(super) struct Calls(Arc<Redis>);
+pub(super) struct Calls {
+    redis: Arc<Redis>,
+    /// How many bytes of arguments one call may have.
+    max_size: usize,
+}
 
 /// Which calls are asked for. The same question again is answered by the same calls.
 #[derive(Debug, Clone)]
@@ -34,20 +44,34 @@ pub(super) struct Question<'a> {
     pub(super) id: &'a str,
     pub(super) most: usize,
     pub(super) lease: Duration,
+    /// Whether others must not be held up: then the time of one answer is all there is.
+    pub(super) brief: bool,
 }
 
 impl Calls {
-    pub(super) fn new(redis: &Arc<Redis>) -> Self {
-        Self(Arc::clone(redis))
+    pub(super) fn new(redis: &Arc<Redis>, max_size: usize) -> Self {
+        Self { redis: Arc::clone(redis), max_size }
+    }
+
+    /// Takes note of a call that has failed because of the server; tells whether to log it at WARN.
+    pub(super) fn call_failed(&self) -> bool {
+        self.redis.call_failed()
     }
 
     pub(super) fn patience(&self) -> Patience {
-        self.0.patience()
+        self.redis.patience()
     }
 
-    /// Patience that does not hold up others.
-    pub(super) fn brief(&self) -> Patience {
-        self.0.brief()
+    /// Patience for a call of a script with so many bytes, there or back.
+    pub(super) fn patience_for(&self, bytes: usize) -> Patience {
+        // An hour is more than any timeout may be.
+        let more = Duration::from_secs_f64((bytes as f64 / BANDWIDTH).min(3_600.0));
+        Patience::new(self.redis.answer() + more, self.redis.timeout + more * TRIES)
+    }
+
+    /// Patience for a reply with calls.
+    pub(super) fn patience_for_calls(&self) -> Patience {
+        self.patience_for(self.max_size)
     }
 
     /// Calls a script until it is answered, or the manager's timeout is over.
@@ -57,11 +81,11 @@ impl Calls {
         function: &str,
         args: &[&str],
     ) -> Result<Value, LockError> {
-        self.ask_for(script, function, args, self.0.patience()).await
+        self.ask_for(script, function, args, self.redis.patience()).await
     }
 
     /// The same with another patience.
-    async fn ask_for(
+    pub(super) async fn ask_for(
         &self,
         script: &Script,
         function: &str,
@@ -71,7 +95,7 @@ impl Calls {
         let keys = [key_of(function)];
         let mut tries = Tries::new(patience);
         loop {
-            let trouble = match self.0.eval(script, &keys, args, tries.patience).await {
+            let trouble = match self.redis.eval(script, &keys, args, tries.patience).await {
                 Ok(value) => return Ok(value),
                 Err(Trouble::Passing(passing)) => match tries.after(passing).await {
                     Ok(()) => continue,
@@ -97,7 +121,7 @@ impl Calls {
     /// One who hears of news of a function.
     pub(super) fn join(&self, function: &str) -> Waiter {
         let slot = slot(key_of(function).as_str());
-        self.0.nodes.grants().waiters.join(slot, 0, crate::token::chance() as u64)
+        self.redis.nodes.grants().waiters.join(slot, 0, crate::token::chance() as u64)
     }
 
     /// In how long something of a function is due. Takes nothing. The waiter hears of news.
@@ -106,8 +130,8 @@ impl Calls {
         function: &Arc<str>,
         waiter: &Waiter,
     ) -> Result<Duration, LockError> {
-        let nothing = Question { id: "", most: 0, lease: Duration::ZERO };
-        Ok(self.take(function, nothing, waiter, self.0.brief()).await?.1)
+        let nothing = Question { id: "", most: 0, lease: Duration::ZERO, brief: true };
+        Ok(self.take(function, nothing, waiter).await?.1)
     }
 
     /// Takes calls of one function, and tells when to look again. The waiter hears of news.
@@ -116,21 +140,37 @@ impl Calls {
         function: &Arc<str>,
         question: Question<'_>,
         waiter: &Waiter,
-        patience: Patience,
     ) -> Result<(Vec<Job>, Duration), LockError> {
-        let heard = self.listen(waiter, patience).await?;
+        let Question { id, most, lease, brief } = question;
+        let usual = if brief { self.redis.brief() } else { self.patience() };
+        let heard = self.listen(waiter, usual).await?;
         let tick = if heard { TICK } else { TICK_UNHEARD };
         let idle = match heard {
-            true => format!("{}|{}", waiter.number, self.0.nodes.grants().channel(waiter.slot())),
+            true => {
+                format!("{}|{}", waiter.number, self.redis.nodes.grants().channel(waiter.slot()))
+            }
             false => String::new(),
         };
-        let Question { id, most, lease } = question;
-        let args = [&*most.to_string(), &millis(lease), &idle, &millis(tick), id];
+        let patience = match self.patience_for_calls() {
+            // A look is answered without any call.
+            _ if most == 0 => usual,
+            long if brief => Patience::new(long.answer, long.answer),
+            long => long,
+        };
+        let (most, dead_max) = (most.to_string(), DEAD_MAX.to_string());
+        let args = [&*most, &millis(lease), &idle, &millis(tick), id, BUDGET, &dead_max];
         let reply = self.ask_for(&jobs::TAKE, function, &args, patience).await?;
         let Value::Array(parts) = &reply else { return Err(strange(&reply)) };
-        let [Value::Int(again), Value::Int(strays), calls @ ..] = parts.as_slice() else {
+        let [Value::Int(again), Value::Int(strays), Value::Array(dead), calls @ ..] =
+            parts.as_slice()
+        else {
             return Err(strange(&reply));
         };
+        for call in dead {
+            if let Some([id, times]) = fields(call).as_deref() {
+                note_abandoned(function, id, times.parse().unwrap_or_default());
+            }
+        }
         if *strays > 0 {
             tracing::error!(%function, strays, "what is no deferred call was removed: it had no arguments, or an id that is no text");
         }
@@ -151,7 +191,7 @@ impl Calls {
             let calls = self.clone();
             keeping.spawn(async move {
                 // What is not known to be its own is left to its lease.
-                let kept = calls.keep(&job, lease, calls.0.brief()).await.unwrap_or(false);
+                let kept = calls.keep(&job, lease, calls.redis.brief()).await.unwrap_or(false);
                 kept.then_some((nth, job))
             });
         }
@@ -175,7 +215,7 @@ impl Calls {
 
     /// Sees to it that news can be heard, where they can.
     async fn listen(&self, waiter: &Waiter, patience: Patience) -> Result<bool, LockError> {
-        let listened = match &self.0.nodes {
+        let listened = match &self.redis.nodes {
             Nodes::One(node) => node.listen(waiter.slot(), patience).await,
             Nodes::Cluster(cluster) => match cluster.way(waiter.slot(), patience).await {
                 Ok(mut way) => loop {

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use redis::ConnectionAddr;
 
+use super::health::Healths;
+
 /// What all connections of a manager to one address have in common.
 #[derive(Default)]
 pub(super) struct Changes {
@@ -21,6 +23,7 @@ struct All {
     /// A connection was given up, and none was opened since.
     broken: AtomicBool,
     told: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    healths: Healths,
 }
 
 impl Changes {
@@ -29,6 +32,16 @@ impl Changes {
     /// nothing by which it could be known again to a user without further rights.
     pub(super) fn tell(&self, tell: impl Fn() + Send + Sync + 'static) {
         let _ = self.all.told.set(Box::new(tell));
+    }
+
+    /// How the servers of the manager do.
+    pub(super) fn healths(&self) -> &Healths {
+        &self.all.healths
+    }
+
+    /// Where the last connection leads.
+    pub(super) fn last(&self) -> Option<ConnectionAddr> {
+        self.at.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The same for another node.

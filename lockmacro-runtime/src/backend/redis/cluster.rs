@@ -40,10 +40,14 @@ impl Cluster {
     /// A cluster that is not connected yet.
     pub(super) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
         let seeds = seeds(url).unwrap_or_default();
-        let seeds =
+        let mut seeds =
             seeds.iter().map(|url| Connector::new(url, timeout)).collect::<Result<Vec<_>, _>>()?;
         if seeds.iter().any(|seed| seed.endpoint().is_none() || seed.database() != 0) {
             return Err(invalid("a cluster has hosts, and no databases but 0"));
+        }
+        if let Some((first, others)) = seeds.split_first_mut() {
+            // They are servers of one manager.
+            others.iter_mut().for_each(|seed| seed.changes = first.changes.elsewhere());
         }
         Ok(Self::with(seeds, timeout, Grants::new(true)))
     }
@@ -75,7 +79,7 @@ impl Cluster {
     }
 
     /// All nodes have theirs in common with the first seed.
-    fn changes(&self) -> Option<&Changes> {
+    pub(super) fn changes(&self) -> Option<&Changes> {
         self.0.seeds.first().map(|seed| &*seed.changes)
     }
 

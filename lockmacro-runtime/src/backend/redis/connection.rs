@@ -16,6 +16,7 @@ use super::changes::Changes;
 use super::ear::Ear;
 use super::grants::{Channels, Grants};
 use super::greeting::greeting;
+use super::health::Health;
 use super::replicated::Replicated;
 use super::sentinel::{is_primary, no_primary};
 use super::trouble::{Passing, Trouble, full};
@@ -159,6 +160,26 @@ impl Connector {
         match &self.address.place {
             Place::At(ConnectionAddr::Tcp(host, port)) => Some((host, *port)),
             _ => None,
+        }
+    }
+
+    /// Where the server is, for people: host and port, or a path. Without user, password and
+    /// database.
+    pub(super) fn server(&self) -> String {
+        match &self.address.place {
+            Place::At(at) => at.to_string(),
+            Place::Named(sentinels) => match self.changes.last() {
+                Some(at) => at.to_string(),
+                None => sentinels.to_string(),
+            },
+        }
+    }
+
+    /// How the server does. Of several that follow one another under a name it is one.
+    pub(super) fn health(&self) -> Arc<Health> {
+        match &self.address.place {
+            Place::At(at) => self.changes.healths().of(&at.to_string()),
+            Place::Named(sentinels) => self.changes.healths().of(&sentinels.to_string()),
         }
     }
 

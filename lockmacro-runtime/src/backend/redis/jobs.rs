@@ -8,12 +8,12 @@ use tokio::select;
 use tokio::time::Instant;
 
 use super::Redis;
-use super::calls::{Calls, Question, fields, millis, strange, text};
+use super::calls::{BUDGET, Calls, Question, fields, millis, strange, text};
 use super::looks::{Kept, Looks};
 use super::script::jobs;
 use crate::defer::{
     Answer, DEAD_MAX, Deferrer, Enough, Job, JobInfo, JobState, NewJob, Order, Page, Settled,
-    Stored, WAITING_MAX, full,
+    Stored, WAITING_MAX, check_size, full,
 };
 use crate::error::LockError;
 
@@ -29,11 +29,13 @@ const FIRST_MAX: usize = 1 << 48;
 pub(crate) struct RedisJobs {
     calls: Calls,
     looks: Kept,
+    max_size: usize,
 }
 
 impl RedisJobs {
-    pub(crate) fn new(redis: &Arc<Redis>) -> Self {
-        Self { calls: Calls::new(redis), looks: Kept::default() }
+    /// The arguments of a call have at most `max_size` bytes.
+    pub(crate) fn new(redis: &Arc<Redis>, max_size: usize) -> Self {
+        Self { calls: Calls::new(redis, max_size), looks: Kept::default(), max_size }
     }
 
     /// Takes calls of one function, and tells when to look again.
@@ -45,11 +47,10 @@ impl RedisJobs {
     ) -> Result<(Vec<Job>, Duration), LockError> {
         let (most, lease) = (order.most.min(TAKEN_MAX), order.lease);
         let others = order.functions.len() > 1;
-        let patience = if others { self.calls.brief() } else { self.calls.patience() };
         let (id, asked) = looks.question(nth);
         let (function, waiter) = looks.of(nth);
-        let question = Question { id: &id, most, lease };
-        let (taken, again) = self.calls.take(function, question, waiter, patience).await?;
+        let question = Question { id: &id, most, lease, brief: others };
+        let (taken, again) = self.calls.take(function, question, waiter).await?;
         looks.answered(nth);
         // Its leases count from before it was sent, and are to be prolonged by now.
         match asked.elapsed() < lease / 3 {
@@ -85,10 +86,13 @@ impl RedisJobs {
 impl Deferrer for RedisJobs {
     fn put(&self, job: NewJob) -> Answer<'_, Stored> {
         Box::pin(async move {
-            let NewJob { function, id, arguments, key, delay, unique } = job;
+            let NewJob { function, id, arguments, key, delay, unique, attempts } = job;
+            check_size(&arguments, self.max_size)?;
             let (delay, unique) = (millis(delay), if unique { "1" } else { "0" });
-            let args = [&id, &delay, &arguments, &key, unique, &WAITING_MAX.to_string()];
-            match self.calls.ask(&jobs::PUT, &function, &args).await? {
+            let (most, attempts) = (WAITING_MAX.to_string(), attempts.to_string());
+            let args = [&id, &delay, &arguments, &key, unique, &most, &attempts];
+            let patience = self.calls.patience_for(arguments.len());
+            match self.calls.ask_for(&jobs::PUT, &function, &args, patience).await? {
                 Value::Array(parts) => match parts.as_slice() {
                     [id, Value::Int(due)] => {
                         let id = text(id).ok_or_else(|| strange(id))?;
@@ -169,8 +173,9 @@ impl Deferrer for RedisJobs {
     ) -> Answer<'_, Page> {
         Box::pin(async move {
             let (first, most) = (first.min(FIRST_MAX), most.min(TAKEN_MAX));
-            let args = [state.name(), &first.to_string(), &most.to_string()];
-            let reply = self.calls.ask(&jobs::LIST, &function, &args).await?;
+            let args = [state.name(), &first.to_string(), &most.to_string(), BUDGET];
+            let patience = self.calls.patience_for_calls();
+            let reply = self.calls.ask_for(&jobs::LIST, &function, &args, patience).await?;
             let Value::Array(parts) = &reply else { return Err(strange(&reply)) };
             let [Value::Int(total), calls @ ..] = parts.as_slice() else {
                 return Err(strange(&reply));

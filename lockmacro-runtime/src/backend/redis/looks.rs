@@ -125,7 +125,10 @@ impl Looks {
             return Some(error);
         }
         let function = &self.functions[nth].function;
-        tracing::warn!(%function, %error, "deferred calls could not be taken");
+        match error.is_of_servers() && !self.calls.call_failed() {
+            true => tracing::debug!(%function, %error, "deferred calls could not be taken"),
+            false => tracing::warn!(%function, %error, "deferred calls could not be taken"),
+        }
         self.ask(nth, TROUBLED);
         None
     }

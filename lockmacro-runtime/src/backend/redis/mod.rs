@@ -1,5 +1,7 @@
 //! Locks on one Redis server: `SET NX PX`, three scripts, and what to do when no answer comes.
 
+#[cfg(feature = "look")]
+mod acl;
 mod batches;
 #[cfg(feature = "defer")]
 mod calls;
@@ -10,6 +12,7 @@ mod ear;
 mod errand;
 mod grants;
 mod greeting;
+mod health;
 #[cfg(feature = "defer")]
 mod jobs;
 mod line;
@@ -43,6 +46,8 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
+#[cfg(feature = "look")]
+pub(crate) use self::acl::rights;
 #[cfg(feature = "defer")]
 pub(crate) use self::jobs::RedisJobs;
 use self::node::Patience;
@@ -59,7 +64,7 @@ use crate::fence::{Fences, RETENTION};
 use crate::key::LockKey;
 use crate::lease::late;
 use crate::token::Token;
-use crate::waiting::GivenUp;
+use crate::waiting::{GivenUp, Gone};
 
 pub(crate) use url::{UNESCAPED, duration, no_setting};
 pub(crate) use vote::{Silence, Vote};
@@ -127,6 +132,24 @@ impl Redis {
         self.nodes.on_change(tell);
     }
 
+    /// Whether a server is lost, which was logged.
+    pub(crate) fn is_any_lost(&self) -> bool {
+        self.nodes.changes().is_some_and(|changes| changes.healths().is_any_lost())
+    }
+
+    /// Takes note of a call that has failed because of the servers; tells whether to log it at
+    /// WARN.
+    pub(crate) fn call_failed(&self) -> bool {
+        self.nodes.changes().is_none_or(|changes| changes.healths().call_failed())
+    }
+
+    /// Takes note of a lock that could not be kept.
+    pub(crate) fn lock_lost(&self) {
+        if let Some(changes) = self.nodes.changes() {
+            changes.healths().lock_lost();
+        }
+    }
+
     pub(crate) fn fails_over(&self) -> bool {
         self.nodes.fails_over()
     }
@@ -138,7 +161,12 @@ impl Redis {
 
     /// A token that was given up, see [`Backend::given_up`](super::Backend::given_up).
     pub(crate) fn given_up(&self, token: &Token) -> GivenUp {
-        self.nodes.grants().waiters.gone.given_up(token.bits())
+        self.gone().given_up(token.bits())
+    }
+
+    /// All such tokens.
+    pub(crate) fn gone(&self) -> Arc<Gone> {
+        Arc::clone(&self.nodes.grants().waiters.gone)
     }
 
     /// Has everybody ask again who stands in line.

@@ -9,10 +9,12 @@ use redis::{Cmd, RedisResult, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
+use super::TRIES;
 use super::changes::Changes;
 use super::connection::{Connection, Connector};
 use super::errand::Errand;
 use super::grants::Grants;
+use super::health::{self, Health};
 use super::replicated::Replicated;
 use super::reserve::Reserve;
 use super::script::Script;
@@ -39,6 +41,7 @@ pub(super) struct Inner {
     connecting: Errand<Result<Arc<Connection>, Trouble>>,
     loading: Errand<()>,
     pub(super) reserve: Reserve,
+    health: Arc<Health>,
 }
 
 /// How long a call may take: the command by itself, and all that it needs.
@@ -71,6 +74,7 @@ impl Node {
 
     pub(super) fn with(connector: Connector, timeout: Duration) -> Self {
         let inner = Inner {
+            health: connector.health(),
             connector,
             live: Mutex::new(None),
             timeout,
@@ -143,18 +147,21 @@ impl Node {
     ) -> Result<Value, Trouble> {
         if live.channels.is_torn() {
             self.discard(live);
-            return Err(torn());
+            return Err(torn().at(|| self.server()));
         }
         let Some(reply) = reply else {
             if live.unanswered() >= SILENT_CALLS || strict {
                 self.discard(live);
             }
-            return Err(Trouble::Passing(Passing::timeout("sent, and not answered", true)));
+            return Err(self.failed(unanswered()));
         };
         live.answered();
         let trouble = match reply.and_then(Value::extract_error) {
-            Ok(value) => return Ok(value),
-            Err(error) => Trouble::from(error),
+            Ok(value) => {
+                self.inner.health.answered(|| self.server());
+                return Ok(value);
+            }
+            Err(error) => self.failed(Trouble::from(error)),
         };
         if matches!(&trouble, Trouble::Passing(passing) if passing.replace) {
             self.discard(live);
@@ -199,9 +206,7 @@ impl Node {
         self.inner.loading.done(send, patience.until).await;
         if ours {
             // Without a reply it may be under way.
-            let silence =
-                |_| Err(Trouble::Passing(Passing::timeout("sent, and not answered", true)));
-            return answered.try_recv().unwrap_or_else(silence);
+            return answered.try_recv().unwrap_or_else(|_| Err(self.failed(unanswered())));
         }
         match self.call(script.by_hash(keys, args), patience).await {
             Err(Trouble::NoScript) => self.call(script.by_text(keys, args), patience).await,
@@ -269,16 +274,37 @@ impl Node {
         }
         let node = self.clone();
         let opened = self.inner.connecting.done(|| async move { node.open().await }, until);
-        Box::pin(opened)
-            .await
-            .unwrap_or_else(|| Err(Trouble::Passing(Passing::timeout("connecting", false))))
+        Box::pin(opened).await.unwrap_or_else(|| {
+            Err(self.failed(Trouble::Passing(Passing::timeout("connecting", false))))
+        })
+    }
+
+    /// Where the server is, for people.
+    fn server(&self) -> String {
+        self.inner.connector.server()
+    }
+
+    /// Takes note of what went wrong with a call; gives it with where that was.
+    fn failed(&self, trouble: Trouble) -> Trouble {
+        let health = &self.inner.health;
+        match &trouble {
+            // Only some of its keys are.
+            Trouble::Passing(passing) if passing.is_split() => {}
+            Trouble::Passing(passing) if health::is_lost(passing.reason) => {
+                health.failed(passing.reason, self.inner.timeout / TRIES, || self.server());
+            }
+            _ => health.answered(|| self.server()),
+        }
+        trouble.at(|| self.server())
     }
 
     async fn open(&self) -> Result<Arc<Connection>, Trouble> {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
-        let opened = Arc::new(self.inner.connector.open().await?);
+        let opened = self.inner.connector.open().await.map_err(|trouble| self.failed(trouble))?;
+        self.inner.health.opened();
+        let opened = Arc::new(opened);
         *self.live() = Some(Arc::clone(&opened));
         Ok(opened)
     }
@@ -333,6 +359,10 @@ impl Node {
         // Nothing that runs under this mutex can panic.
         self.inner.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn unanswered() -> Trouble {
+    Trouble::Passing(Passing::timeout("sent, and not answered", true))
 }
 
 /// A slot was given away, and after that replies are not told apart: see [`Channels::is_torn`].

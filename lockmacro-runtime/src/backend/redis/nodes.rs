@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
+use super::changes::Changes;
 use super::cluster::Cluster;
 use super::grants::Grants;
 use super::node::{Node, Patience};
@@ -67,6 +68,14 @@ impl Nodes {
         match self {
             Nodes::One(node) => node.changes().tell(tell),
             Nodes::Cluster(cluster) => cluster.on_change(tell),
+        }
+    }
+
+    /// What all connections have in common.
+    pub(super) fn changes(&self) -> Option<&Changes> {
+        match self {
+            Nodes::One(node) => Some(node.changes()),
+            Nodes::Cluster(cluster) => cluster.changes(),
         }
     }
 

@@ -80,6 +80,8 @@ pub(super) mod jobs {
         script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/list.lua");
     pub(in super::super) static AMEND: Script =
         script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/amend.lua");
+    #[cfg(feature = "look")]
+    pub(in super::super) static ALL: [&Script; 6] = [&PUT, &TAKE, &KEEP, &SETTLE, &LIST, &AMEND];
 }
 
 /// What tells about locks.
@@ -89,9 +91,20 @@ pub(super) mod look {
 
     pub(in super::super) static LOCKS: Script = script!(["q"], "scripts/look/locks.lua");
     pub(in super::super) static LINE: Script = script!(["q", "w"], "scripts/look/line.lua");
+    pub(in super::super) static ALL: [&Script; 2] = [&LOCKS, &LINE];
 }
 
 impl Script {
+    /// The commands that it calls by their names, in lower case.
+    #[cfg(feature = "look")]
+    pub(super) fn commands(&self) -> impl Iterator<Item = String> {
+        let calls = self.code.split("redis.").skip(1);
+        calls.filter_map(|call| {
+            let name = call.strip_prefix("call('").or_else(|| call.strip_prefix("pcall('"))?;
+            name.split_once('\'').map(|(name, _)| name.to_lowercase())
+        })
+    }
+
     /// The call by hash, which a server that does not know the script answers with NOSCRIPT.
     pub(super) fn by_hash(&self, keys: &[LockKey], args: &[&str]) -> Cmd {
         self.call("EVALSHA", &self.hash, keys, args)

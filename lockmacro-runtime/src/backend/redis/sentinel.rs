@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +27,13 @@ pub(super) struct Sentinels {
     /// How long one of them is waited for.
     pub(super) patience: Duration,
     pub(super) kept: Kept,
+}
+
+impl fmt::Display for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at: Vec<_> = self.at.iter().map(ToString::to_string).collect();
+        write!(f, "{} by sentinels {}", self.name, at.join(","))
+    }
 }
 
 /// A connection to each sentinel that has answered, for the next question. A clone has its own.

@@ -6,6 +6,7 @@ use redis::{ErrorKind, RedisError};
 use super::tls;
 use crate::error::{LockError, Unavailability};
 use crate::key::LockKey;
+use crate::plain::Plain;
 
 /// A call that brought no answer to its question.
 #[derive(Debug, Clone)]
@@ -72,6 +73,24 @@ impl Trouble {
         trouble
     }
 
+    /// The same with where it was.
+    pub(super) fn at(mut self, server: impl FnOnce() -> String) -> Self {
+        use LockError::{AccessDenied, Authentication, ConnectionLimit, Unavailable};
+        let detail = match &mut self {
+            Trouble::Passing(Passing { detail, .. })
+            | Trouble::Final(
+                AccessDenied { detail }
+                | Authentication { detail }
+                | ConnectionLimit { detail }
+                | Unavailable { detail, .. },
+            ) => detail,
+            _ => return self,
+        };
+        detail.push_str(", at ");
+        detail.push_str(&server());
+        self
+    }
+
     /// What the caller is told when there is no more time to try.
     pub(super) fn into_error(self, key: &LockKey) -> LockError {
         match self {
@@ -116,7 +135,7 @@ const DENIED: [&str; 3] = [
 /// or password.
 fn without_arguments(text: &str) -> String {
     let text = text.split("with args beginning with").next().unwrap_or_default();
-    text.trim_end_matches([',', ' ', ':']).to_owned()
+    Plain(text.trim_end_matches([',', ' ', ':'])).to_string()
 }
 
 /// What a server that takes no more clients says to every new one, whatever it asks.

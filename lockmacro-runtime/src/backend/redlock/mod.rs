@@ -80,6 +80,19 @@ impl Redlock {
         self.nodes.all.iter().for_each(|node| node.redis.disconnect());
     }
 
+    /// Takes note of a call that has failed because of the servers; tells whether to log it at
+    /// WARN.
+    pub(crate) fn call_failed(&self) -> bool {
+        // Each takes note of it.
+        let news = self.nodes.all.iter().map(|node| node.redis.call_failed());
+        news.filter(|news| !news).count() == 0
+    }
+
+    /// Takes note of a lock that could not be kept.
+    pub(crate) fn lock_lost(&self) {
+        self.nodes.all.iter().for_each(|node| node.redis.lock_lost());
+    }
+
     /// Connects to a majority at least, or says why not.
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         let mut until = Instant::now() + self.timeout;

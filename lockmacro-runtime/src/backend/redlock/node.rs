@@ -281,7 +281,9 @@ impl Nodes {
     /// Takes note that a node could not be reached, or was slow.
     fn rests(&self, nth: usize, silence: Silence) {
         let error = silence.error.clone();
-        let is_to_be_told = self.standings()[nth].rest(silence);
+        // One that is lost was logged.
+        let is_lost = self.all[nth].redis.is_any_lost();
+        let is_to_be_told = self.standings()[nth].rest(silence, is_lost);
         if is_to_be_told {
             tracing::warn!(node = self.names[nth], %error, "a node of a Redlock does not vote");
         }
@@ -302,10 +304,10 @@ impl Nodes {
 
 impl Standing {
     /// Takes note that it could not be reached, or was slow; tells whether that is to be told.
-    fn rest(&mut self, silence: Silence) -> bool {
+    fn rest(&mut self, silence: Silence, is_lost: bool) -> bool {
         self.pause = self.pause.max(PAUSES.0);
         self.quiet = Some((Moment::now().after(self.pause), silence));
-        self.pause == PAUSES.1 && !mem::replace(&mut self.told, true)
+        self.pause == PAUSES.1 && !is_lost && !mem::replace(&mut self.told, true)
     }
 
     /// Tells whether it was told that it was not.

@@ -3,6 +3,7 @@
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use lockmacro_runtime::defer::JobState;
+use lockmacro_runtime::look::Use;
 
 /// Looks at the locks and deferred calls on a Redis server.
 #[derive(Parser)]
@@ -43,6 +44,17 @@ pub enum Command {
     },
     /// The deferred calls: of each function how many, or those of one function.
     Jobs(Jobs),
+    /// Prints the rights that a user needs, as a command for the server. Asks no server.
+    Acl {
+        /// Which keys, with `*`, `?` and `[…]` as Redis has them.
+        pattern: String,
+        /// What the locks are used for.
+        #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Feature::Wait])]
+        features: Vec<Feature>,
+        /// What the user is called.
+        #[arg(long, default_value = "shop")]
+        user: String,
+    },
     /// Takes a lock away from its holder, and gives it to who waits longest. The holder's body goes on
     /// until its next renewal, or its end.
     Release {
@@ -97,6 +109,48 @@ pub struct Some {
     /// Does not ask.
     #[arg(long, requires = "all_dead")]
     pub yes: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub enum Feature {
+    /// Nothing but locks that are asked for once.
+    None,
+    /// `wait`: callers stand in line.
+    Wait,
+    /// `fence`, which takes no further right.
+    Fence,
+    /// Several keys, which take no further right.
+    Several,
+    /// `on_busy = defer`, and workers.
+    Defer,
+    /// This tool, and looking by a program.
+    Look,
+    /// `replicated`.
+    Replicated,
+    /// A node of a Redlock.
+    Redlock,
+    /// A node of a cluster.
+    Cluster,
+    /// A URL with a database.
+    Database,
+}
+
+impl Feature {
+    /// As the library has it.
+    pub fn used(self) -> Option<Use> {
+        match self {
+            Feature::None => None,
+            Feature::Wait => Option::Some(Use::Wait),
+            Feature::Fence => Option::Some(Use::Fence),
+            Feature::Several => Option::Some(Use::Several),
+            Feature::Defer => Option::Some(Use::Defer),
+            Feature::Look => Option::Some(Use::Look),
+            Feature::Replicated => Option::Some(Use::Replicated),
+            Feature::Redlock => Option::Some(Use::Redlock),
+            Feature::Cluster => Option::Some(Use::Cluster),
+            Feature::Database => Option::Some(Use::Database),
+        }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]

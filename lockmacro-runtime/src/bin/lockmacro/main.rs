@@ -1,5 +1,6 @@
 //! Looks at locks and deferred calls from a terminal.
 
+mod acl;
 mod args;
 mod calls;
 mod locks;
@@ -46,6 +47,9 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> Result<Report, Trouble> {
+    if let Command::Acl { pattern, features, user } = &args.command {
+        return acl::print(pattern, features, user, args.json);
+    }
     let url = args.check()?.to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -57,6 +61,9 @@ fn run(args: Args) -> Result<Report, Trouble> {
             Command::Queue { key, most } => locks::queue(&manager, key, most, args.json).await,
             Command::Release { key, yes, .. } => {
                 locks::release(&manager, key, yes, args.json).await
+            }
+            Command::Acl { pattern, features, user } => {
+                acl::print(&pattern, &features, &user, args.json)
             }
             Command::Jobs(jobs) => calls::run(&manager, jobs, args.json).await,
         }

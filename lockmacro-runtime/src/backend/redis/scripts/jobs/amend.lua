@@ -17,7 +17,7 @@ for _, id in ipairs(ids) do
   if how == 'retry' then
     redis.call('HDEL', KEYS[1], id .. '#n', id .. '#b')
     -- A worker that had it, and was not heard of, is late now.
-    count(id .. '#t', 1)
+    redis.call('HSET', KEYS[1], id .. '#s', number(count(id .. '#t', 1)))
     wait(id, 0)
   else
     forget(id)

@@ -3,7 +3,8 @@
 -- KEYS[1]  the calls: a hash. A call has its arguments under its id, and under id#k the key of its
 --          lock, id#n how often it was tried, id#b how often it was busy, id#t how often it was taken,
 --          which tells its workers apart, id#w by which question it was taken, id#s when the end of so
---          many was told, id#u when it is the only one of its key, id#e why it failed last
+--          many was told, id#u when it is the only one of its key, id#e why it failed last, id#a
+--          how often it may be taken without an end, and once more
 -- KEYS[2]  who waits: a sorted set of ids by when they are due
 -- KEYS[3]  who is worked on: a sorted set of ids by when they go back unless their worker is heard of
 -- KEYS[4]  the dead letters: a sorted set of ids by when they were given up
@@ -51,7 +52,7 @@ end
 
 local function forget(id)
   local fields = { id }
-  for nth, field in ipairs({ '#k', '#n', '#b', '#t', '#w', '#s', '#u', '#e' }) do
+  for nth, field in ipairs({ '#k', '#n', '#b', '#t', '#w', '#s', '#u', '#e', '#a' }) do
     fields[1 + nth] = id .. field
   end
   redis.call('HDEL', KEYS[1], unpack(fields))
@@ -115,6 +116,15 @@ local function wait(id, delay)
         redis.pcall(publish, channel, name .. '|0|0|0')
       end
     end
+  end
+end
+
+-- Makes a call a dead letter, of which the latest ones are kept.
+local function give_up(id, error, most)
+  redis.call('HSET', KEYS[1], id .. '#e', error)
+  redis.call('ZADD', KEYS[4], number(now), id)
+  while redis.call('ZCARD', KEYS[4]) > tonumber(most) do
+    forget(redis.call('ZPOPMIN', KEYS[4])[1])
   end
 end
 

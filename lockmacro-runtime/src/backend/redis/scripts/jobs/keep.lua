@@ -9,6 +9,8 @@ if not is_taken(id, ARGV[2]) then
   return 0
 end
 leave(id)
+-- It was given up when its worker was not heard of for too often.
+redis.call('ZREM', KEYS[4], id)
 redis.call('ZADD', KEYS[3], number(now + ARGV[3]), id)
 touch()
 return 1

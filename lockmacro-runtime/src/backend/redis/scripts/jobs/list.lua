@@ -3,6 +3,7 @@
 -- ARGV[1]  "waiting", "running" or "dead"
 -- ARGV[2]  how many to pass over
 -- ARGV[3]  how many to tell
+-- ARGV[4]  how many bytes of arguments and errors to tell, but for the first one
 -- returns  { how many there are; then for each its id, arguments, key, how often it was tried and busy,
 --          why it failed last, and its time as milliseconds from now }
 local FAR = 2 ^ 53
@@ -13,9 +14,14 @@ if ARGV[3] == '0' then
   return found
 end
 local listed = redis.call('ZRANGE', place, ARGV[2], ARGV[2] + ARGV[3] - 1, 'WITHSCORES')
+local room = tonumber(ARGV[4])
 for nth = 1, #listed, 2 do
   local id = listed[nth]
   local call = redis.call('HMGET', KEYS[1], id, id .. '#k', id .. '#n', id .. '#b', id .. '#e')
+  room = room - #(call[1] or '') - #(call[5] or '')
+  if room < 0 and #found > 1 then
+    break
+  end
   found[#found + 1] = {
     id,
     call[1] or '',

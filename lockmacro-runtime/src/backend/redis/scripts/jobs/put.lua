@@ -6,6 +6,7 @@
 -- ARGV[4]  the key of its lock
 -- ARGV[5]  1 when a call that waits with the same key is enough
 -- ARGV[6]  how many may wait
+-- ARGV[7]  how often it may be taken without an end, and once more
 -- returns  { the id under which it waits; in how many milliseconds that is due, 0 for one that is over },
 --          0 when too many wait
 local id, delay, arguments, key, only, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -25,7 +26,7 @@ end
 if redis.call('ZCARD', KEYS[2]) >= tonumber(most) then
   return 0
 end
-redis.call('HSET', KEYS[1], id, arguments, id .. '#k', key)
+redis.call('HSET', KEYS[1], id, arguments, id .. '#k', key, id .. '#a', ARGV[7])
 if only == '1' then
   redis.call('HSET', KEYS[1], id .. '#u', '1')
   redis.call('HDEL', KEYS[5], key)

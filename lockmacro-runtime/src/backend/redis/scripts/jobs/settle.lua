@@ -15,9 +15,11 @@ if not is_taken(id, nth) then
 end
 if redis.call('ZREM', KEYS[3], id) == 0 then
   leave(id)
+  -- It was given up when its worker was not heard of for too often.
+  redis.call('ZREM', KEYS[4], id)
 end
 redis.call('HSET', KEYS[1], id .. '#s', nth)
-if how == 'again' or how == 'busy' or how == 'dead' then
+if how == 'again' or how == 'busy' then
   redis.call('HSET', KEYS[1], id .. '#e', ARGV[5])
 end
 if how == 'busy' or how == 'back' then
@@ -29,10 +31,7 @@ end
 if how == 'done' then
   forget(id)
 elseif how == 'dead' then
-  redis.call('ZADD', KEYS[4], number(now), id)
-  while redis.call('ZCARD', KEYS[4]) > tonumber(ARGV[6]) do
-    forget(redis.call('ZPOPMIN', KEYS[4])[1])
-  end
+  give_up(id, ARGV[5], ARGV[6])
 else
   wait(id, tonumber(ARGV[4]))
 end

@@ -1,0 +1,212 @@
+//! The rights that the tool prints are those that locks need, for every kind of key.
+
+use std::future::pending;
+
+use lockmacro_runtime::defer::{JobState, NewJob, Order, Settled};
+use lockmacro_runtime::{Fence, LockError};
+use lockmacro_tests::Backend;
+
+use super::*;
+
+const README: &str = include_str!("../../README.md");
+/// Without a hash tag, with one, and with braces that are none.
+const KEYS: [&str; 6] =
+    ["order:42", "order:{7}", "order:{7}:audit", "order:a}b", "order:{}x", "order:a{b"];
+
+/// What the tool prints, without connecting.
+async fn printed(words: &[&str]) -> String {
+    let said = tool_at("", &[&["acl"], words].concat()).await;
+    assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
+    said.out
+}
+
+/// Makes a user of exactly this line.
+fn grant(admin: &mut Admin, line: &str) {
+    // Nothing is left of an earlier one.
+    admin.ask::<()>(&["ACL", "SETUSER", "shop", "reset"]);
+    admin.ask::<()>(&line.split_whitespace().collect::<Vec<_>>());
+    admin.ask::<()>(&["ACL", "LOG", "RESET"]);
+}
+
+fn nothing_was_denied(admin: &mut Admin, line: &str) {
+    let denied: Vec<redis::Value> = admin.ask(&["ACL", "LOG"]);
+    assert_eq!(denied, [], "denied with {line}");
+}
+
+/// Takes a lock in every way and gives it back, so that nothing of it is left.
+async fn plain(locks: &LockManager, key: &str) -> Result<(), LockError> {
+    let lock = || Lock::new(key).ttl(LONG).manager(locks);
+    let guard = lock().acquire().await?;
+    assert!(lock().acquire().await.expect_err("held").is_busy());
+    guard.extend(LONG).await?;
+    guard.release().await
+}
+
+async fn all_that_wait(locks: &LockManager, key: &str) -> Result<(), LockError> {
+    plain(locks, key).await?;
+    let lock = || Lock::new(key).ttl(LONG).wait(LONG).manager(locks);
+    let (guard, _): (_, Fence) = lock().acquire_fenced().await?;
+    // Another process waits, and one gives up.
+    let gone = tokio::time::timeout(Duration::from_millis(50), lock().acquire()).await;
+    assert!(gone.is_err(), "it is held");
+    guard.release().await?;
+    let more = format!("{key}:more");
+    let both = Lock::many([key, &*more]).ttl(LONG).wait(LONG);
+    both.manager(locks).acquire().await?.release().await
+}
+
+async fn all_that_is_deferred(locks: &LockManager) -> Result<(), LockError> {
+    let deferrer = locks.deferrer();
+    for how in [Settled::Dead { error: "no".to_owned() }, Settled::Done] {
+        let job = NewJob {
+            function: "shop::audit".into(),
+            id: format!("{how:?}"),
+            arguments: "[1]".to_owned(),
+            key: "order:42".to_owned(),
+            delay: Duration::ZERO,
+            unique: true,
+            attempts: 10,
+        };
+        deferrer.put(job).await?;
+        let functions = vec!["shop::audit".into()];
+        let order = Order { functions, most: 1, lease: LONG };
+        let job = deferrer.take(order, Box::pin(pending())).await?.remove(0);
+        assert!(deferrer.keep(job.clone(), LONG).await?);
+        assert!(deferrer.settle(job, how).await?);
+    }
+    assert_eq!(deferrer.list("shop::audit".into(), JobState::Dead, 0, 9).await?.total, 1);
+    deferrer.remove_dead("shop::audit".into(), 9).await.map(drop)
+}
+
+#[tokio::test]
+async fn the_line_of_the_readme_is_what_is_printed() {
+    let line = README.lines().find(|line| line.starts_with("ACL SETUSER shop"));
+    assert_eq!(line.map(|line| format!("{line}\n")), Some(printed(&["order:*"]).await));
+    let all = printed(&["order:*", "--features", "wait,defer,look"]).await;
+    for start in ["Deferred calls need", "Looking needs"] {
+        let line = README.lines().find(|line| line.starts_with(start)).expect("it is there");
+        let words = line.split([' ', '`']).map(|word| word.trim_end_matches([',', '.', ':']));
+        for right in words.filter(|word| word.starts_with('+')) {
+            assert!(all.split_whitespace().any(|its| its == right), "{right}: {all}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_user_made_of_the_line_can_lock_every_kind_of_key_and_leaves_nothing() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let url = server.url_as("shop", "password");
+    for features in ["none", "wait", "wait,fence,several", "wait,database"] {
+        let line = printed(&["order:*", "--features", features]).await;
+        grant(&mut admin, &line);
+        let url = if features.contains("database") { format!("{url}/0") } else { url.clone() };
+        let locks = LockManager::connect(&url).await.expect("let in");
+        for key in KEYS {
+            let done = match features {
+                "none" => plain(&locks, key).await,
+                _ => all_that_wait(&locks, key).await,
+            };
+            assert_eq!(done, Ok(()), "{key} with {line}");
+            assert_eq!(admin.get(key), None, "{key} is given back with {line}");
+        }
+        locks.shutdown(IN_TIME).await.expect("all are given back");
+        nothing_was_denied(&mut admin, &line);
+        // Nothing else is the user's.
+        let error = LockManager::connect(&url).await.expect("let in");
+        let error =
+            Lock::new("invoice:1").manager(&error).acquire().await.expect_err("not its own");
+        assert!(matches!(error, LockError::AccessDenied { .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_waits_by_the_line_is_told_and_does_not_ask() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let line = printed(&["order:*"]).await;
+    grant(&mut admin, &line);
+    let url = server.url_as("shop", "password");
+    let locks = LockManager::connect(&url).await.expect("let in");
+    let other = LockManager::connect(&url).await.expect("let in");
+    for key in KEYS {
+        let guard = hold(&locks, key).await;
+        let waiting = Lock::new(key).ttl(LONG).wait(LONG).manager(&other);
+        let waiting = tokio::spawn(async move { waiting.acquire().await });
+        let side = format!("*:*{}*", key.replace(['{', '}'], "?"));
+        eventually("it stands in line", IN_TIME, || {
+            let keys: Vec<String> = admin.ask(&["KEYS", &format!("lm1:?q{}", &side[1..])]);
+            std::future::ready(!keys.is_empty())
+        })
+        .await;
+        guard.release().await.expect("held");
+        waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
+    }
+    nothing_was_denied(&mut admin, &line);
+}
+
+#[tokio::test]
+async fn a_user_made_of_the_line_can_defer_and_look() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let line = printed(&["order:*", "--features", "wait,defer,look"]).await;
+    grant(&mut admin, &line);
+    let locks = LockManager::connect(&server.url_as("shop", "password")).await.expect("let in");
+    all_that_is_deferred(&locks).await.expect("enough");
+    for key in KEYS {
+        let guard = hold(&locks, key).await;
+        assert!(locks.waiting(key, 10).await.expect("enough").found.is_empty());
+        let seen = locks.holder(key).await.expect("enough").expect("held");
+        assert!(locks.take_away(&seen).await.expect("enough"));
+        drop(guard);
+    }
+    locks.held("order:*", 10).await.expect("enough");
+    locks.deferred_functions(10).await.expect("enough");
+    nothing_was_denied(&mut admin, &line);
+    // Not without the feature.
+    grant(&mut admin, &printed(&["order:*"]).await);
+    let denied = all_that_is_deferred(&locks).await.expect_err("not granted");
+    assert!(matches!(denied, LockError::AccessDenied { .. }), "{denied:?}");
+}
+
+#[tokio::test]
+async fn a_user_made_of_the_line_can_lock_on_a_cluster() {
+    let backend = Backend::cluster().await;
+    let mut admin = backend.admin().expect("a server");
+    let line = printed(&["order:*", "--features", "wait,defer,cluster"]).await;
+    assert!(!line.contains("+subscribe ") && line.contains(" +ssubscribe "), "{line}");
+    grant(&mut admin, &line);
+    let url = backend.url().replace("://", "://shop:password@");
+    let locks = LockManager::connect(&url).await.expect("let in");
+    for key in KEYS {
+        assert_eq!(all_that_wait_in_one_slot(&locks, key).await, Ok(()), "{key} with {line}");
+    }
+    all_that_is_deferred(&locks).await.expect("enough");
+    nothing_was_denied(&mut admin, &line);
+}
+
+async fn all_that_wait_in_one_slot(locks: &LockManager, key: &str) -> Result<(), LockError> {
+    plain(locks, key).await?;
+    let lock = || Lock::new(key).ttl(LONG).wait(LONG).manager(locks);
+    let guard = lock().acquire().await?;
+    let gone = tokio::time::timeout(Duration::from_millis(50), lock().acquire()).await;
+    assert!(gone.is_err(), "it is held");
+    guard.release().await
+}
+
+#[tokio::test]
+async fn a_pattern_with_a_tag_has_one_form_and_one_that_no_rule_can_name_is_refused() {
+    let line = printed(&["{order:*}:audit", "--user", "web", "--features", "none"]).await;
+    assert!(
+        line.starts_with("ACL SETUSER web on >password ~{order:*}:audit ~lm1:t?:{order:*}:audit +"),
+        "{line}"
+    );
+    assert!(!line.contains("&lm1:") && !line.contains("publish"), "{line}");
+    for pattern in ["", "a b", "a\n+@all", "lm1:*"] {
+        let said = tool_at("", &["acl", pattern]).await;
+        assert_eq!((said.code, &*said.out), (Some(1), ""), "{pattern:?}: {said:?}");
+        assert!(said.err.contains("not a usable key"), "{said:?}");
+    }
+    let said = tool_at("", &["acl", "a", "--user", "x +@all"]).await;
+    assert_eq!(said.code, Some(1), "{said:?}");
+}

@@ -1,0 +1,160 @@
+//! Calls with large arguments.
+
+use std::future::pending;
+
+use lockmacro_runtime::defer::{NewJob, Order, Settled};
+use lockmacro_tests::{Proxy, Server};
+
+use super::*;
+
+const MIB: usize = 1024 * 1024;
+/// What a network of 100 Mbit passes.
+const BANDWIDTH: usize = 12_000_000;
+
+/// A call whose arguments have so many bytes, due at once.
+fn large(function: &str, id: &str, bytes: usize) -> NewJob {
+    let arguments = format!("[\"{}\"]", "x".repeat(bytes - 4));
+    let (function, id, key) = (function.into(), id.to_owned(), name("key"));
+    NewJob { function, id, arguments, key, delay: Duration::ZERO, unique: false, attempts: 10 }
+}
+
+/// A function that takes note of how long its argument is.
+fn measuring(name: &str, calls: &Calls) -> DeferredFn<(String,)> {
+    let calls = calls.clone();
+    DeferredFn::new(name, (argument("text"),), move |(text,): (String,)| {
+        calls.add(text.len() as u64);
+        async { Ok::<(), LockError>(()) }
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_large_calls_are_run_over_a_network_of_little_bandwidth() {
+    let (server, calls) = (Server::start(), Calls::default());
+    let near = connect(&server).await;
+    for nth in 0..16 {
+        near.deferrer().put(large("f", &nth.to_string(), MIB)).await.unwrap();
+    }
+    let proxy = Proxy::to(server.port());
+    proxy.bandwidth(BANDWIDTH);
+    let far = LockManager::connect(&proxy.url()).await.unwrap();
+    let working = tokio::spawn(worker(&far, &measuring("f", &calls)).run());
+    calls.become_so_many(16).await;
+    nothing_is_left(&near, "f").await;
+    far.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+}
+
+async fn many_large_calls_are_run(backend: &Backend) {
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("large"));
+    for nth in 0..16 {
+        locks.deferrer().put(large(&name, &nth.to_string(), MIB)).await.unwrap();
+    }
+    let working = tokio::spawn(worker(&locks, &measuring(&name, &calls)).run());
+    calls.become_so_many(16).await;
+    assert!(calls.all().iter().all(|length| *length == MIB as u64 - 4), "whole");
+    nothing_is_left(&locks, &name).await;
+    locks.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+    forget(backend).await;
+}
+
+async fn arguments_over_the_limit_are_refused_with_size_and_limit(backend: &Backend) {
+    let calls = Calls::default();
+    let (usual, told) = (LockManager::builder(), LockManager::builder().max_deferred_size(8));
+    for (builder, limit) in [(usual, MIB), (told, 8)] {
+        let (locks, name, key) = (backend.manager_from(builder).await, name("limit"), name("key"));
+        let function = measuring(&name, &calls);
+        let held = hold(&locks, &key).await;
+        let busy = busy(&locks, &key).await;
+        // A list of one text: four bytes of it are not the text's.
+        let later = async |bytes: usize| {
+            let (function, text) = (function.clone().manager(&locks), "x".repeat(bytes - 4));
+            function.later(busy.clone(), (text,)).await
+        };
+        let refused = later(limit + 1).await;
+        assert!(
+            matches!(refused, LockError::TooLarge { size, limit: its, .. }
+                if size == limit + 1 && its == limit),
+            "{refused:?}"
+        );
+        let text = refused.to_string();
+        assert!(text.contains(&format!(" {} bytes", limit + 1)), "{text}");
+        assert!(text.contains(&format!(" {limit} is the limit")), "{text}");
+        assert_eq!(count(&locks, &name, JobState::Waiting).await, 0, "nothing is stored");
+        let stored = later(limit).await;
+        let LockError::Deferred { id, .. } = stored else { panic!("not stored: {stored:?}") };
+        assert!(locks.deferrer().remove(name.as_str().into(), id.into()).await.unwrap());
+        held.release().await.unwrap();
+    }
+    forget(backend).await;
+}
+
+lockmacro_tests::on_every_backend!(
+    many_large_calls_are_run,
+    arguments_over_the_limit_are_refused_with_size_and_limit,
+);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_no_network_carries_is_a_dead_letter_and_others_are_run() {
+    let (server, calls) = (Server::start(), Calls::default());
+    let near = patient().max_deferred_size(16 * MIB).connect(&server.url()).await.unwrap();
+    let fatal = NewJob { attempts: 1, ..large("f", "fatal", 16 * MIB) };
+    near.deferrer().put(fatal).await.unwrap();
+    let proxy = Proxy::to(server.port());
+    proxy.bandwidth(BANDWIDTH / 4);
+    let far = LockManager::builder().timeout(Duration::from_secs(1));
+    let far = far.connect(&proxy.url()).await.unwrap();
+    let function = measuring("f", &calls);
+    let working = tokio::spawn(worker(&far, &function).lease(Duration::from_secs(2)).run());
+    let dead = async || count(&near, "f", JobState::Dead).await == 1;
+    eventually("it is given up", IN_TIME * 2, dead).await;
+    let page = near.deferrer().list("f".into(), JobState::Dead, 0, 1).await.unwrap();
+    let error = page.jobs[0].error.as_deref();
+    assert_eq!(error, Some("it was taken 2 times and no end was told"));
+    near.deferrer().put(large("f", "small", 5)).await.unwrap();
+    calls.become_so_many(1).await;
+    assert_eq!(calls.all(), [1], "the other one has reached nobody");
+    far.shutdown(IN_TIME).await.unwrap();
+    working.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn calls_are_taken_and_listed_in_parts_that_are_not_too_large() {
+    let server = Server::start();
+    let locks = connect(&server).await;
+    let deferrer = locks.deferrer();
+    for (id, bytes) in [("a", 100_000), ("b", 100_000), ("c", 100_000), ("d", MIB), ("e", 10)] {
+        deferrer.put(large("f", id, bytes)).await.unwrap();
+    }
+    let list = async |first| {
+        let page = deferrer.list("f".into(), JobState::Waiting, first, 10).await.unwrap();
+        assert_eq!(page.total, 5);
+        page.jobs.into_iter().map(|job| job.id).collect::<String>()
+    };
+    assert_eq!([list(0).await, list(2).await, list(3).await, list(4).await], ["ab", "c", "d", "e"]);
+    let mut taken = Vec::new();
+    while taken.len() < 4 {
+        let order = Order { functions: vec!["f".into()], most: 16, lease: LATER };
+        let jobs = deferrer.take(order, Box::pin(pending())).await.unwrap();
+        taken.push(jobs.into_iter().map(|job| job.id).collect::<String>());
+    }
+    assert_eq!(taken, ["ab", "c", "d", "e"]);
+}
+
+/// A worker that nobody heard of may come to an end all the same.
+async fn a_late_end_of_a_call_that_was_given_up_counts(backend: &Backend) {
+    let (locks, name) = (manager(backend).await, name("late"));
+    let (deferrer, function) = (locks.deferrer(), Arc::<str>::from(&*name));
+    deferrer.put(NewJob { attempts: 0, ..large(&name, "id", 5) }).await.unwrap();
+    let order = Order { functions: vec![Arc::clone(&function)], most: 1, lease: SOON };
+    let job = deferrer.take(order.clone(), Box::pin(pending())).await.unwrap().remove(0);
+    // Another worker asks, and is not given it.
+    let enough =
+        eventually("given up", IN_TIME, async || count(&locks, &name, JobState::Dead).await == 1);
+    assert!(deferrer.take(order, Box::pin(enough)).await.unwrap().is_empty());
+    assert!(deferrer.settle(job, Settled::Done).await.unwrap());
+    nothing_is_left(&locks, &name).await;
+    forget(backend).await;
+}
+
+lockmacro_tests::on_every_backend!(a_late_end_of_a_call_that_was_given_up_counts);

@@ -1,0 +1,195 @@
+//! What an outage leaves in the log: two lines for each server, and not one for each caller.
+
+use std::time::Instant;
+
+use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder};
+use lockmacro_tests::{Cluster, Server, eventually, log};
+
+use crate::{LONG, Locked, SOON, TIMEOUT, ms};
+
+/// Every line at one of these levels that is about a server or a lock with one of these names.
+/// Other tests of this process log as well.
+fn lines(levels: &[&str], names: &[&str]) -> Vec<String> {
+    let log = log::so_far();
+    let ours = |line: &&str| {
+        levels.iter().any(|level| line.starts_with(&format!("{level} message=")))
+            && names.iter().any(|name| line.contains(name))
+    };
+    log.lines().filter(ours).map(str::to_owned).collect()
+}
+
+fn count(lines: &[String], words: &str) -> usize {
+    lines.iter().filter(|line| line.contains(words)).count()
+}
+
+fn builder() -> LockManagerBuilder {
+    LockManager::builder().timeout(TIMEOUT)
+}
+
+/// Has many callers ask for locks, each again and again, until `end`; tells how many calls have
+/// failed.
+async fn many_callers(manager: &LockManager, name: &'static str, end: Instant) -> usize {
+    let callers: Vec<_> = (0..500)
+        .map(|nth| {
+            let manager = manager.clone();
+            tokio::spawn(async move {
+                let mut failed = 0;
+                while Instant::now() < end {
+                    let key = format!("{name}:{nth}");
+                    let lock = Lock::new(key).name(name).ttl(LONG).manager(&manager);
+                    let done: Locked<()> = lock.run(async { Ok(()) }).await;
+                    failed += usize::from(done.is_err());
+                }
+                failed
+            })
+        })
+        .collect();
+    let mut failed = 0;
+    for caller in callers {
+        failed += caller.await.expect("no panic");
+    }
+    failed
+}
+
+/// Asks until the server is back, and it was logged.
+async fn back(manager: &LockManager, name: &'static str, server: &str) {
+    eventually("it is told that it is back", SOON, async || {
+        let lock = Lock::new(name).name(name).ttl(LONG).manager(manager);
+        let _: Locked<()> = lock.run(async { Ok(()) }).await;
+        count(&lines(&["INFO"], &[server]), "lock server back") > 0
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_with_many_callers_is_told_once_and_so_is_its_end() {
+    log::start();
+    const NAME: &str = "many-callers";
+    let mut server = Server::with(&["--requirepass", "hunter2"]);
+    let place = format!("127.0.0.1:{}", server.port());
+    let manager = builder().connect(&server.url()).await.expect("there");
+    let held = Lock::new("many-callers:held").name(NAME).ttl(ms(1_000)).renew();
+    let held = held.manager(&manager).acquire().await.expect("free");
+    server.kill();
+    let failed = many_callers(&manager, NAME, Instant::now() + 2 * TIMEOUT).await;
+    assert!(failed >= 500, "{failed} calls have failed");
+    let warned = lines(&["WARN", "ERROR"], &[NAME, &place]);
+    let lost: Vec<_> = warned.iter().filter(|line| line.contains("lock server lost")).collect();
+    assert_eq!(lost.len(), 1, "{warned:#?}");
+    for words in ["server=", "since=", "failed_calls=", "reason="] {
+        assert!(lost[0].contains(words), "{lost:?}");
+    }
+    assert!(lost[0].contains(&format!("server={place}")), "{lost:?}");
+    // The lease that could not be renewed has two lines of its own: of its half, and of its end.
+    assert_eq!(count(&warned, "lock not renewed for half of its time"), 1, "{warned:#?}");
+    assert_eq!(count(&warned, "lock lost"), 1, "{warned:#?}");
+    assert!(warned.len() <= 5, "{} lines: {warned:#?}", warned.len());
+    let noted = lines(&["DEBUG"], &[NAME]);
+    assert!(count(&noted, "lock unavailable") >= 500, "each is told at DEBUG");
+    let named = noted.iter().filter(|line| line.contains("lock unavailable"));
+    assert!(named.clone().all(|line| line.contains(&format!("at {place}"))), "by its server");
+    assert!(lines(&["INFO"], &[&place]).is_empty());
+
+    server.restart();
+    back(&manager, NAME, &place).await;
+    let told = lines(&["INFO"], &[&place]);
+    assert_eq!(told.len(), 1, "{told:?}");
+    let counted = told[0].split_whitespace().find_map(|word| word.strip_prefix("failed_calls="));
+    let counted: usize = counted.expect("told").parse().expect("a number");
+    assert!(counted >= failed, "{failed} have failed: {told:?}");
+    for words in ["after=", "locks_lost=1"] {
+        assert!(told[0].contains(words), "{told:?}");
+    }
+    assert!(!log::so_far().contains("hunter2"));
+    drop(held);
+}
+
+#[tokio::test]
+async fn a_server_that_stands_still_is_told_as_one_that_is_gone() {
+    log::start();
+    const NAME: &str = "stands-still";
+    let server = Server::start();
+    let place = format!("127.0.0.1:{}", server.port());
+    let manager = builder().connect(&server.url()).await.expect("there");
+    server.pause();
+    let lock = || Lock::new(NAME).name(NAME).ttl(LONG).manager(&manager);
+    let error = lock().acquire().await.expect_err("nobody answers");
+    assert!(error.to_string().contains(&format!(", at {place})")), "{error}");
+    assert_eq!(count(&lines(&["WARN"], &[&place]), "lock server lost"), 1);
+    server.resume();
+    back(&manager, NAME, &place).await;
+    assert_eq!(lines(&["WARN", "INFO"], &[&place]).len(), 2);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_cut_and_replaced_is_no_outage() {
+    log::start();
+    let server = Server::start();
+    let proxy = lockmacro_tests::Proxy::to(server.port());
+    let manager = LockManager::connect(&proxy.url()).await.expect("there");
+    let place = proxy.url().replace("redis://", "");
+    for _ in 0..20 {
+        let lock = Lock::new("cut").name("cut").ttl(LONG).manager(&manager);
+        lock.run(async { Locked::Ok(()) }).await.expect("it works");
+        proxy.cut();
+    }
+    assert_eq!(lines(&["WARN", "INFO"], &[&place, "name=cut"]), [""; 0]);
+}
+
+/// Callers whom a server refuses are told, and the log now and then.
+#[tokio::test]
+async fn a_full_server_is_told_now_and_then() {
+    log::start();
+    const NAME: &str = "full-server";
+    let server = Server::with(&["--maxmemory-policy", "noeviction"]);
+    let place = format!("127.0.0.1:{}", server.port());
+    let manager = LockManager::builder().timeout(ms(100)).connect(&server.url()).await.unwrap();
+    server.admin().configure("maxmemory", "1");
+    let start = Instant::now();
+    for nth in 0..100 {
+        let key = format!("{NAME}:{nth}");
+        let error = Lock::new(key).name(NAME).manager(&manager).acquire().await.expect_err("full");
+        assert!(matches!(error, LockError::Unavailable { .. }), "{error:?}");
+        assert!(error.to_string().contains(&place), "{error}");
+    }
+    let warned = lines(&["WARN"], &[NAME, &place]);
+    let most = 2 + start.elapsed().as_secs() as usize / 5;
+    assert!((1..=most).contains(&warned.len()), "{warned:#?}");
+    assert_eq!(count(&warned, "lock unavailable"), warned.len(), "it is not lost: {warned:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_node_of_a_cluster_that_is_lost_is_named_and_no_other() {
+    log::start();
+    let cluster = Cluster::start(3, 0).await;
+    let manager = builder().connect(&cluster.url()).await.expect("there");
+    let keys: Vec<_> = (0..30).map(|nth| format!("node:{nth}")).collect();
+    let ask = async || {
+        let mut errors = Vec::new();
+        for key in &keys {
+            let lock = Lock::new(&**key).name("lost-node").ttl(LONG).manager(&manager);
+            let done: Locked<()> = lock.run(async { Ok(()) }).await;
+            errors.extend(done.err());
+        }
+        errors
+    };
+    assert_eq!(ask().await, []);
+    let lost = cluster.owner(&keys[0]);
+    cluster.server(lost).pause();
+    let key = &*keys[0];
+    let lock = Lock::new(key).name("lost-node").ttl(LONG).manager(&manager);
+    let error = lock.acquire().await.expect_err("it stands still");
+    let places: Vec<_> =
+        (0..3).map(|nth| format!("127.0.0.1:{}", cluster.server(nth).port())).collect();
+    assert!(error.to_string().contains(&places[lost]), "{error}");
+    for (nth, place) in places.iter().enumerate() {
+        let told = count(&lines(&["WARN"], &[&format!("server={place} ")]), "lock server lost");
+        assert_eq!(told, usize::from(nth == lost), "{place}");
+    }
+    cluster.server(lost).resume();
+    eventually("it is back", SOON, async || {
+        let _ = ask().await;
+        count(&lines(&["INFO"], &[&format!("server={} ", places[lost])]), "lock server back") == 1
+    })
+    .await;
+}
