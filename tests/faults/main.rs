@@ -9,6 +9,7 @@ mod network;
 mod outages;
 mod refusals;
 mod secrets;
+mod stalled;
 mod taken;
 mod wire;
 

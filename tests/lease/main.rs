@@ -8,6 +8,7 @@ mod bounds;
 mod clock;
 mod crowd;
 mod events;
+mod far;
 mod fences;
 mod foreign;
 mod holder_process;

@@ -119,8 +119,11 @@ impl Cluster {
         if self.map().is_younger_than(LEARN_EVERY) {
             return Ok(());
         }
-        let cluster = self.clone();
-        let learnt = self.0.learning.done(|| async move { cluster.learn().await }, until);
+        let learn = || {
+            let cluster = self.clone();
+            async move { cluster.learn().await }
+        };
+        let learnt = self.0.learning.done(learn, until);
         let timeout = || Err(Trouble::Passing(Passing::timeout("asking for the slots", false)));
         Box::pin(learnt).await.unwrap_or_else(timeout)
     }

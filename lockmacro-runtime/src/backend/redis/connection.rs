@@ -17,6 +17,7 @@ use super::ear::Ear;
 use super::grants::{Channels, Grants};
 use super::greeting::greeting;
 use super::replicated::Replicated;
+use super::round_trip::RoundTrip;
 use super::sentinel::{is_primary, no_primary};
 use super::trouble::{Passing, Trouble, full};
 use super::url::{Address, Place};
@@ -64,6 +65,7 @@ pub(super) struct Connector {
     address: Address,
     timeout: Duration,
     pub(super) changes: Arc<Changes>,
+    pub(super) round_trip: Arc<RoundTrip>,
     /// How the next connection is opened.
     hearing: Mutex<Hearing>,
     /// How many in a row were ended before grants came by them.
@@ -128,7 +130,8 @@ impl Connector {
     /// One for the same server, with waiters of its own.
     pub(super) fn apart(&self) -> Self {
         let (address, changes) = (self.address.clone(), Arc::clone(&self.changes));
-        Self::with(address, self.timeout, changes, Grants::new(self.grants.by_slot))
+        let apart = Self::with(address, self.timeout, changes, Grants::new(self.grants.by_slot));
+        Self { round_trip: Arc::clone(&self.round_trip), ..apart }
     }
 
     fn with(
@@ -138,8 +141,8 @@ impl Connector {
         grants: Arc<Grants>,
     ) -> Self {
         let (hearing, ended) = (Mutex::new(Hearing::NotAsked), AtomicU32::new(0));
-        let opened = Mutex::new((Instant::now(), 0));
-        Self { address, timeout, changes, hearing, ended, opened, grants }
+        let (opened, round_trip) = (Mutex::new((Instant::now(), 0)), Arc::default());
+        Self { address, timeout, changes, round_trip, hearing, ended, opened, grants }
     }
 
     /// One for another server of a cluster, that has the same users and settings.
@@ -272,7 +275,7 @@ impl Connector {
             }
         }
         let plain = self.client(at, None)?;
-        let inner = opened(&plain, AsyncConnectionConfig::new()).await?;
+        let inner = self.opened(&plain, AsyncConnectionConfig::new()).await?;
         let channels = Channels::new(&self.grants);
         if hearing == Hearing::Apart && self.grants.by_slot {
             // A second connection for each node is not worth it.
@@ -292,7 +295,7 @@ impl Connector {
             Err(_) => {
                 let inner = if knocks {
                     // The knock may have ended it.
-                    opened(&plain, AsyncConnectionConfig::new()).await?
+                    self.opened(&plain, AsyncConnectionConfig::new()).await?
                 } else {
                     inner
                 };
@@ -315,8 +318,8 @@ impl Connector {
         let config = AsyncConnectionConfig::new().set_push_sender(pushes);
         // Messages come by the connection of the commands, and never before the replies to what
         // was sent earlier.
-        let mut inner = match opened(&self.client(at, Some(ProtocolVersion::RESP3))?, config).await
-        {
+        let resp3 = self.client(at, Some(ProtocolVersion::RESP3))?;
+        let mut inner = match self.opened(&resp3, config).await {
             Ok(inner) => inner,
             Err(Trouble::Final(LockError::Unavailable {
                 reason: Unavailability::Protocol,
@@ -394,22 +397,25 @@ impl Connector {
         // Nothing that runs under this mutex can panic.
         self.hearing.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-/// Makes a connection and asks for a first answer: a server that wants a password says so then.
-async fn opened(
-    client: &Client,
-    config: AsyncConnectionConfig,
-) -> Result<MultiplexedConnection, Trouble> {
-    let config = config
-        .set_connection_timeout(None)
-        .set_response_timeout(None)
-        .set_pipeline_buffer_size(ROOM);
-    let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-    let mut connection = connection.map_err(Trouble::unapplied)?;
-    let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
-    match greeting.and_then(Value::extract_error).map_err(Trouble::unapplied) {
-        Ok(_) | Err(Trouble::Final(LockError::AccessDenied { .. })) => Ok(connection),
-        Err(trouble) => Err(trouble),
+    /// Makes a connection and asks for a first answer: a server that wants a password says so then.
+    async fn opened(
+        &self,
+        client: &Client,
+        config: AsyncConnectionConfig,
+    ) -> Result<MultiplexedConnection, Trouble> {
+        let config = config
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(ROOM);
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
+        let mut connection = connection.map_err(Trouble::unapplied)?;
+        let asked = Instant::now();
+        let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
+        self.round_trip.note(asked.elapsed());
+        match greeting.and_then(Value::extract_error).map_err(Trouble::unapplied) {
+            Ok(_) | Err(Trouble::Final(LockError::AccessDenied { .. })) => Ok(connection),
+            Err(trouble) => Err(trouble),
+        }
     }
 }

@@ -27,6 +27,7 @@ mod own;
 mod replicated;
 mod reply;
 mod reserve;
+mod round_trip;
 mod script;
 mod sentinel;
 mod tls;

@@ -15,6 +15,7 @@ use super::errand::Errand;
 use super::grants::Grants;
 use super::replicated::Replicated;
 use super::reserve::Reserve;
+use super::round_trip::RoundTrip;
 use super::script::Script;
 use super::sentinel::is_primary;
 use super::trouble::{Passing, Trouble};
@@ -23,6 +24,9 @@ use crate::key::LockKey;
 
 /// Calls in a row without an answer after which a connection is given up.
 const SILENT_CALLS: u32 = 2;
+/// After a connection was given up for one silence, the pause before that is done again: at first,
+/// and at most. It doubles until such a call is answered, so that nobody reconnects in a storm.
+const DOUBTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// Clones are the same node.
 #[derive(Clone)]
@@ -39,6 +43,8 @@ pub(super) struct Inner {
     connecting: Errand<Result<Arc<Connection>, Trouble>>,
     loading: Errand<()>,
     pub(super) reserve: Reserve,
+    /// From when on one silence is enough again, and the pause after that.
+    doubts: Mutex<Option<(Instant, Duration)>>,
 }
 
 /// How long a call may take: the command by itself, and all that it needs.
@@ -77,6 +83,7 @@ impl Node {
             connecting: Errand::new(timeout),
             loading: Errand::new(timeout),
             reserve: Reserve::default(),
+            doubts: Mutex::default(),
         };
         Self::of(Arc::new(inner))
     }
@@ -119,7 +126,8 @@ impl Node {
         command: Cmd,
         patience: Patience,
     ) -> impl Future<Output = Result<Value, Trouble>> + Send + 'a {
-        let until = patience.until.min(Instant::now() + patience.answer);
+        let asked = Instant::now();
+        let until = patience.until.min(asked + patience.answer);
         // Not kept across the await, which would cost every caller its room.
         let sent = match self.asking {
             true => Err(Box::pin(live.asking(command))),
@@ -130,6 +138,9 @@ impl Node {
                 Ok(sent) => timeout_at(until, sent).await,
                 Err(sent) => Box::pin(timeout_at(until, sent)).await,
             };
+            if reply.is_ok() {
+                self.inner.connector.round_trip.note(asked.elapsed());
+            }
             self.read(live, reply.ok(), patience.strict)
         }
     }
@@ -146,12 +157,16 @@ impl Node {
             return Err(torn());
         }
         let Some(reply) = reply else {
-            if live.unanswered() >= SILENT_CALLS || strict {
+            let silent = live.unanswered();
+            if if strict { self.may_doubt() } else { silent >= SILENT_CALLS } {
                 self.discard(live);
             }
             return Err(Trouble::Passing(Passing::timeout("sent, and not answered", true)));
         };
         live.answered();
+        if strict {
+            *self.doubts() = None;
+        }
         let trouble = match reply.and_then(Value::extract_error) {
             Ok(value) => return Ok(value),
             Err(error) => Trouble::from(error),
@@ -160,6 +175,25 @@ impl Node {
             self.discard(live);
         }
         Err(trouble)
+    }
+
+    /// Whether a connection may be given up for one silence now.
+    fn may_doubt(&self) -> bool {
+        let now = Instant::now();
+        let mut doubts = self.doubts();
+        match *doubts {
+            Some((from, _)) if now < from => false,
+            last => {
+                let pause = last.map_or(DOUBTS.0, |(_, pause)| (pause * 2).min(DOUBTS.1));
+                *doubts = Some((now + pause, pause));
+                true
+            }
+        }
+    }
+
+    fn doubts(&self) -> MutexGuard<'_, Option<(Instant, Duration)>> {
+        // Nothing that runs under this mutex can panic.
+        self.inner.doubts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls a script by its hash, and by its text where the server does not know it.
@@ -187,17 +221,18 @@ impl Node {
     ) -> Result<Value, Trouble> {
         // Of a crowd that comes to a new server one sends the text.
         let (answer, mut answered) = oneshot::channel();
-        let (node, text) = (self.clone(), script.by_text(keys, args));
-        let mut ours = false;
+        let mut answer = Some(answer);
         let send = || {
-            ours = true;
+            let (node, answer) = (self.clone(), answer.take());
+            let text = script.by_text(keys, args);
             async move {
+                let reply = node.call(text, patience).await;
                 // Its caller may have gone meanwhile.
-                let _ = answer.send(node.call(text, patience).await);
+                answer.map(|answer| answer.send(reply));
             }
         };
         self.inner.loading.done(send, patience.until).await;
-        if ours {
+        if answer.is_none() {
             // Without a reply it may be under way.
             let silence =
                 |_| Err(Trouble::Passing(Passing::timeout("sent, and not answered", true)));
@@ -241,6 +276,11 @@ impl Node {
         &self.inner.connector.changes
     }
 
+    /// How long the server takes to answer.
+    pub(super) fn round_trip(&self) -> &Arc<RoundTrip> {
+        &self.inner.connector.round_trip
+    }
+
     /// What the URL says that replicas have to acknowledge.
     pub(super) fn replicated(&self) -> Option<Replicated> {
         self.inner.connector.replicated()
@@ -267,8 +307,11 @@ impl Node {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
-        let node = self.clone();
-        let opened = self.inner.connecting.done(|| async move { node.open().await }, until);
+        let open = || {
+            let node = self.clone();
+            async move { node.open().await }
+        };
+        let opened = self.inner.connecting.done(open, until);
         Box::pin(opened)
             .await
             .unwrap_or_else(|| Err(Trouble::Passing(Passing::timeout("connecting", false))))
@@ -279,6 +322,10 @@ impl Node {
             return Ok(live);
         }
         let opened = Arc::new(self.inner.connector.open().await?);
+        // Another caller may have opened one, if this runtime was blocked meanwhile.
+        if let Some(live) = self.in_use() {
+            return Ok(live);
+        }
         *self.live() = Some(Arc::clone(&opened));
         Ok(opened)
     }
