@@ -5,11 +5,13 @@
 //! is ever in the way of it.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use futures_util::future::{Either, select};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::backend::{Backend, Claim, Released};
@@ -26,6 +28,10 @@ const AGAIN_AT_ONCE: usize = 64;
 /// So many wait for each at most; what comes on top is left to its ttl.
 const PLACES: usize = 50_000;
 
+/// How long after a shutdown what was given back is looked at for a last time, and how long that
+/// look may take.
+const LAST_LOOK: Duration = Duration::from_millis(2_500);
+
 /// What is to be given back, by what is known of it.
 #[derive(Debug)]
 pub(crate) struct Clearing {
@@ -35,6 +41,7 @@ pub(crate) struct Clearing {
     unanswered: Room,
     /// Given back, but a request may still be under way that takes it again.
     late: Late,
+    closed: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
@@ -64,7 +71,14 @@ impl Clearing {
             last: AtomicU64::new(0),
             inside: Mutex::default(),
         };
-        Self { untried: room(AT_ONCE), unanswered: room(AGAIN_AT_ONCE), late }
+        let closed = watch::Sender::new(false);
+        Self { untried: room(AT_ONCE), unanswered: room(AGAIN_AT_ONCE), late, closed }
+    }
+
+    /// The manager was shut down: what was given back is looked at once more, and all is over within
+    /// two [`LAST_LOOK`]s.
+    pub(crate) fn close(&self) {
+        self.closed.send_replace(true);
     }
 
     /// A place for a lock that was not tried yet; none when too many are before it.
@@ -128,16 +142,21 @@ impl Clearing {
     /// The later it arrives the longer it was kept, so the pauses grow.
     async fn look_again(&self, backend: &Backend, claim: &Claim, end: Instant) {
         let mut place = self.late.enter();
+        let mut closed = self.closed.subscribe();
         let mut pause = FIRST_PAUSE;
         loop {
             if claim.is_doubtful() {
                 // A node of several has not answered, and may be back soon.
                 pause = pause.min(LONGEST_PAUSE);
             }
-            if Instant::now() + pause > end
-                || timeout(spread(pause), &mut place.let_go).await.is_ok()
-            {
+            if Instant::now() + pause > end {
                 return;
+            }
+            let shut_down = pin!(closed.wait_for(|closed| *closed));
+            match timeout(spread(pause), select(&mut place.let_go, shut_down)).await {
+                Ok(Either::Left(_)) => return,
+                Ok(Either::Right(_)) => break,
+                Err(_) => {}
             }
             pause *= 3;
             let turn = self.late.turns.acquire().await;
@@ -149,6 +168,14 @@ impl Clearing {
                 Err(error) if is_final(&error) => return,
                 Err(_) => pause = pause.min(LONGEST_PAUSE),
             }
+        }
+        if Instant::now() + LAST_LOOK < end && timeout(LAST_LOOK, &mut place.let_go).await.is_err()
+        {
+            let look = async {
+                let _turn = self.late.turns.acquire().await;
+                let _ = backend.release(claim).await;
+            };
+            let _ = timeout(LAST_LOOK, look).await;
         }
     }
 }

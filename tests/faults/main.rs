@@ -2,6 +2,7 @@
 
 mod access;
 mod crowd;
+mod ending;
 mod foreign;
 mod late;
 mod loading;

@@ -11,6 +11,7 @@ mod events;
 mod far;
 mod fences;
 mod foreign;
+mod forked;
 mod holder_process;
 mod lateness;
 #[cfg(feature = "metrics")]
