@@ -3,6 +3,7 @@
 mod access;
 mod crowd;
 mod ending;
+mod far;
 mod foreign;
 mod late;
 mod loading;

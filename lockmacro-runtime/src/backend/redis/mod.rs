@@ -27,6 +27,7 @@ mod own;
 mod replicated;
 mod reply;
 mod reserve;
+mod rights;
 mod round_trip;
 mod script;
 mod sentinel;
@@ -50,6 +51,7 @@ use self::node::Patience;
 use self::nodes::Nodes;
 pub(crate) use self::replicated::{Replicated, not_replicated};
 use self::reply::{Reply, answer, fence, unexpected};
+use self::rights::Rights;
 use self::script::{ACQUIRE, Script};
 use self::tries::Tries;
 use self::trouble::{Passing, Trouble};
@@ -76,6 +78,7 @@ pub(crate) struct Redis {
     slots: Arc<AtomicBool>,
     /// What replicas have to acknowledge, if anything.
     replicated: Option<Replicated>,
+    rights: Arc<Rights>,
 }
 
 impl Redis {
@@ -84,22 +87,22 @@ impl Redis {
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
         let nodes = Nodes::new(url, timeout)?;
         let slots = Arc::new(AtomicBool::new(matches!(nodes, Nodes::Cluster(_))));
-        let replicated = nodes.replicated();
-        Ok(Self { nodes, timeout, slots, replicated })
+        let (replicated, rights) = (nodes.replicated(), Arc::default());
+        Ok(Self { nodes, timeout, slots, replicated, rights })
     }
 
     pub(crate) fn apart(&self) -> Self {
-        let (timeout, slots) = (self.timeout, Arc::clone(&self.slots));
-        Self { nodes: self.nodes.apart(), timeout, slots, replicated: self.replicated }
+        let (slots, rights) = (Arc::clone(&self.slots), Arc::clone(&self.rights));
+        Self { nodes: self.nodes.apart(), slots, rights, ..*self }
     }
 
-    /// Connects, or says why not.
+    /// Asks the server whether it is there, and what the user may do; or says what is wrong.
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         // No key is part of what can go wrong here.
         let nothing = LockKey::from("");
         let mut tries = Tries::new(self.patience());
         loop {
-            let trouble = match self.nodes.ready(tries.patience.until).await {
+            let trouble = match self.rights(tries.patience).await {
                 Ok(()) => return Ok(()),
                 Err(Trouble::Passing(passing)) => tries.after(passing).await.err(),
                 Err(trouble) => Some(trouble),
@@ -108,6 +111,11 @@ impl Redis {
                 return Err(trouble.into_error(&nothing));
             }
         }
+    }
+
+    async fn rights(&self, patience: Patience) -> Result<(), Trouble> {
+        self.nodes.ready(patience.until).await?;
+        self.ask_rights(patience).await
     }
 
     /// Has `tell` called when the server may be another one than the one that granted our locks.
@@ -183,12 +191,15 @@ impl Redis {
     /// One round: the plain SET while nothing of this token was ever sent, then the script, which
     /// knows the token again. A fence takes the script from the start.
     async fn ask(&self, claim: &Claim, first: bool, patience: Patience) -> Result<Reply, Trouble> {
+        if !self.rights.are_known() {
+            Box::pin(self.ask_rights_for(claim, patience)).await?;
+        }
         if !claim.several().is_empty() {
             return Box::pin(self.ask_for_several(claim, patience)).await;
         }
         let (key, token) = (claim.key.as_str(), claim.token.expose());
         let ttl = claim.ttl.as_millis();
-        if first && !claim.fenced {
+        if first && !claim.fenced && self.rights.covers(claim) {
             let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
             set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl);
             let sent = Moment::now();
@@ -201,7 +212,9 @@ impl Redis {
         let fenced = if claim.fenced { "1" } else { "0" };
         let args = [token, &ttl.to_string(), fenced, CLAIM_MS, "0"];
         // Boxed, because a lock mostly is free, and then there is no need for it.
-        Box::pin(self.question(claim, &args, patience)).await
+        let reply = Box::pin(self.question(claim, &args, patience)).await?;
+        self.rights.learn(claim);
+        Ok(reply)
     }
 
     /// Calls the script that asks for a lock.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::{Cmd, RedisResult, Value};
+use redis::{Cmd, Pipeline, RedisResult, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
@@ -142,6 +142,24 @@ impl Node {
                 self.inner.connector.round_trip.note(asked.elapsed());
             }
             self.read(live, reply.ok(), patience.strict)
+        }
+    }
+
+    /// Sends commands together; gives their replies, errors among them.
+    pub(super) async fn call_all(
+        &self,
+        commands: &Pipeline,
+        count: usize,
+        patience: Patience,
+    ) -> Result<Vec<Value>, Trouble> {
+        let live = self.connect(patience.until).await?;
+        let until = patience.until.min(Instant::now() + patience.answer);
+        let mut connection = live.inner.clone();
+        let sent = connection.send_packed_commands(commands, 0, count);
+        match timeout_at(until, sent).await {
+            Ok(Ok(replies)) => Ok(replies),
+            Ok(Err(error)) => self.read(&live, Some(Err(error)), false).map(|_| Vec::new()),
+            Err(_) => self.read(&live, None, false).map(|_| Vec::new()),
         }
     }
 

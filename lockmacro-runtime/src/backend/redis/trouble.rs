@@ -6,6 +6,7 @@ use redis::{ErrorKind, RedisError};
 use super::tls;
 use crate::error::{LockError, Unavailability};
 use crate::key::LockKey;
+use crate::side::write_side;
 
 /// A call that brought no answer to its question.
 #[derive(Debug, Clone)]
@@ -82,6 +83,9 @@ impl Trouble {
                 let detail = format!("the key is at {address}: give a `redis-cluster://` URL");
                 unavailable(Unavailability::ClusterDown, detail)
             }
+            Trouble::Final(LockError::AccessDenied { detail }) => {
+                LockError::AccessDenied { detail: with_keys(detail, key) }
+            }
             Trouble::Final(error) => error,
             Trouble::Passing(Passing { detail, .. }) if is_full(&detail) => {
                 LockError::ConnectionLimit { detail }
@@ -133,6 +137,16 @@ pub(super) fn full(words: &str) -> Option<Trouble> {
 
 fn is_full(words: &str) -> bool {
     words.contains("max number of clients")
+}
+
+/// A server that denies a key does not say which one.
+fn with_keys(detail: String, key: &LockKey) -> String {
+    if !detail.contains("access a key") && !detail.contains("one of the keys") {
+        return detail;
+    }
+    let mut companions = String::new();
+    write_side(key.as_str(), "*", |part| companions.push_str(part));
+    format!("{detail}: the lock needs ~{key} and ~{companions}")
 }
 
 fn unavailable(reason: Unavailability, detail: impl Into<String>) -> LockError {

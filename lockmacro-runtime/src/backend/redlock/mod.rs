@@ -85,10 +85,20 @@ impl Redlock {
         let mut open: Vec<usize> = (0..self.count()).collect();
         while !open.is_empty() {
             let nodes = &self.nodes;
-            let mut round = Round::new(open.iter().map(|nth| (*nth, nodes.admit(*nth))));
+            let admit = |nth: usize| async move {
+                nodes.admit(nth).await.map_err(|silence| (silence, false))?;
+                nodes.rights(nth).await.map_err(|silence| (silence, true))
+            };
+            let mut round = Round::new(open.iter().map(|nth| (*nth, admit(*nth))));
             let mut last = false;
             while let Ok(Some((nth, admitted))) = timeout_at(until, round.next()).await {
-                silences[nth] = admitted.err();
+                if let Err((Silence { error, .. }, true)) = &admitted
+                    && matches!(**error, LockError::AccessDenied { .. })
+                {
+                    // Locks that could not be given back there would stay for their ttl.
+                    return Err((**error).clone());
+                }
+                silences[nth] = admitted.err().map(|(silence, _)| silence);
                 match silences[nth].as_ref().map(|silence| &*silence.error) {
                     Some(error @ LockError::InvalidUrl { .. }) => return Err(error.clone()),
                     // It is there, and votes later.
