@@ -205,10 +205,11 @@ pub enum LockError {
     /// exclude each other.
     #[error("another lock manager is installed already")]
     AlreadyInstalled,
-    /// A blocking lock was asked for inside a current-thread runtime, where it would stop the
-    /// task that holds the lock. Make the function async, or call it from a thread of its own.
+    /// A blocking lock was asked for on the thread of a current-thread runtime, as actix' workers are,
+    /// where it would stop the task that holds the lock. Make the function async, or call it by
+    /// `spawn_blocking`, which is `web::block` in actix.
     #[error(
-        "a blocking lock inside a current-thread runtime would stop every other task: make the function async"
+        "a blocking lock on the thread of a current-thread runtime would stop every other task: make the function async, or call it by `spawn_blocking` (`web::block` in actix)"
     )]
     BlockingInAsync,
     /// An async lock was asked for outside of a tokio runtime.

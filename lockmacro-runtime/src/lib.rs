@@ -114,6 +114,7 @@ mod recovering;
 mod renewal;
 mod run;
 mod scope;
+mod server;
 mod side;
 mod telemetry;
 mod token;
@@ -131,6 +132,7 @@ pub use loss::{LossCause, Lost, OnLost};
 pub use manager::LockManager;
 pub use outcome::{LockOutcome, SkipOutcome};
 pub use recovering::Recovering;
+pub use server::RedisServer;
 
 /// What expansions need beyond the public API. Its name is the version of the macro that may use
 /// it, so that a macro and a runtime of different versions do not compile together.

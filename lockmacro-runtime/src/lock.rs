@@ -272,8 +272,8 @@ impl<F> Lock<F> {
     /// it is told to.
     ///
     /// # Errors
-    /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] wherever the current tokio
-    /// runtime is a current-thread one, its `spawn_blocking` threads included.
+    /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] on the thread of a
+    /// current-thread runtime. On its `spawn_blocking` threads it works.
     pub fn acquire_blocking(self) -> Result<LockGuard, LockError> {
         obtain_blocking(self, false)
     }

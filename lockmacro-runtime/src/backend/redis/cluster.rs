@@ -48,6 +48,12 @@ impl Cluster {
         Ok(Self::with(seeds, timeout))
     }
 
+    /// None once it is shared.
+    pub(super) fn seeds_mut(&mut self) -> Vec<&mut Connector> {
+        let shared = Arc::get_mut(&mut self.0);
+        shared.map(|shared| shared.seeds.iter_mut().collect()).unwrap_or_default()
+    }
+
     /// Whether a URL is for a cluster.
     pub(super) fn is_meant(url: &str) -> bool {
         seeds(url).is_some()

@@ -6,6 +6,7 @@ mod calls;
 mod changes;
 mod cluster;
 mod connection;
+mod credentials;
 mod ear;
 mod errand;
 mod grants;
@@ -42,12 +43,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::{Cmd, ConnectionInfo, Value};
 use tokio::time::Instant;
 
+pub(crate) use self::credentials::Credentials;
 #[cfg(feature = "defer")]
 pub(crate) use self::jobs::RedisJobs;
-use self::node::Patience;
+use self::node::{Node, Patience};
 use self::nodes::Nodes;
 pub(crate) use self::replicated::{Replicated, not_replicated};
 use self::reply::{Reply, answer, fence, unexpected};
@@ -89,6 +91,13 @@ impl Redis {
         let slots = Arc::new(AtomicBool::new(matches!(nodes, Nodes::Cluster(_))));
         let (replicated, rights) = (nodes.replicated(), Arc::default());
         Ok(Self { nodes, timeout, slots, replicated, rights })
+    }
+
+    /// The same for a server that the `redis` crate describes.
+    pub(crate) fn of(server: ConnectionInfo, timeout: Duration) -> Self {
+        let nodes = Nodes::One(Node::of_server(server, timeout));
+        let (slots, rights) = Default::default();
+        Self { nodes, timeout, slots, replicated: None, rights }
     }
 
     pub(crate) fn apart(&self) -> Self {

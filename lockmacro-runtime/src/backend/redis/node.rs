@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::{Cmd, Pipeline, RedisResult, Value};
+use redis::{Cmd, ConnectionInfo, Pipeline, RedisResult, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
@@ -68,6 +68,16 @@ impl Node {
     /// network has not taken by then is not sent any more.
     pub(super) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
         Ok(Self::with(Connector::new(url, timeout)?, timeout))
+    }
+
+    /// The same for a server that the `redis` crate describes.
+    pub(super) fn of_server(server: ConnectionInfo, timeout: Duration) -> Self {
+        Self::with(Connector::of_server(server, timeout), timeout)
+    }
+
+    /// `None` once it is shared.
+    pub(super) fn connector_mut(&mut self) -> Option<&mut Connector> {
+        Arc::get_mut(&mut self.inner).map(|inner| &mut inner.connector)
     }
 
     /// The same server through a connection of its own.
@@ -187,7 +197,7 @@ impl Node {
         }
         let trouble = match reply.and_then(Value::extract_error) {
             Ok(value) => return Ok(value),
-            Err(error) => Trouble::from(error),
+            Err(error) => self.inner.connector.or_next_login(Trouble::from(error)),
         };
         if matches!(&trouble, Trouble::Passing(passing) if passing.replace) {
             self.discard(live);

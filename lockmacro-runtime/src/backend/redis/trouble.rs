@@ -8,6 +8,9 @@ use crate::error::{LockError, Unavailability};
 use crate::key::LockKey;
 use crate::side::write_side;
 
+/// What the detail of a refused login starts with, where the next one may be accepted.
+pub(super) const LOGIN: &str = "login: ";
+
 /// A call that brought no answer to its question.
 #[derive(Debug, Clone)]
 pub(super) enum Trouble {
@@ -47,6 +50,11 @@ pub(super) struct Passing {
 impl Passing {
     pub(super) fn timeout(detail: &str, unknown: bool) -> Self {
         Self { reason: Unavailability::Timeout, detail: detail.to_owned(), unknown, replace: false }
+    }
+
+    /// Whether the login was refused, and the next one may not be.
+    pub(super) fn is_login(&self) -> bool {
+        self.detail.starts_with(LOGIN)
     }
 
     /// Whether keys of one lock are at different nodes, because their slot is being moved.
@@ -89,6 +97,10 @@ impl Trouble {
             Trouble::Final(error) => error,
             Trouble::Passing(Passing { detail, .. }) if is_full(&detail) => {
                 LockError::ConnectionLimit { detail }
+            }
+            Trouble::Passing(passing) if passing.is_login() => {
+                let detail = passing.detail.split_at(LOGIN.len()).1.to_owned();
+                LockError::Authentication { detail }
             }
             Trouble::Passing(Passing { reason, detail, .. }) => {
                 LockError::Unavailable { reason, detail }

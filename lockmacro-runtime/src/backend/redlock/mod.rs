@@ -25,7 +25,7 @@ use self::pause::Pause;
 use self::round::Round;
 use self::tally::{majority, may_be_had, no_quorum};
 use super::redis::Silence;
-use super::{Claim, Redis, not_replicated};
+use super::{Claim, Credentials, Redis, not_replicated};
 use crate::error::{LockError, Unavailability};
 use crate::lease::TTL_MAX;
 
@@ -66,6 +66,12 @@ impl Redlock {
         }
         let nodes = Arc::new(Nodes::new(redis, names, rules));
         Ok(Self { nodes, timeout, rules, round_trip: Arc::default() })
+    }
+
+    /// Logs in to all nodes by these. For one that nobody uses yet.
+    pub(crate) fn log_in_by(&mut self, credentials: &Credentials) -> Result<(), LockError> {
+        let nodes = Arc::get_mut(&mut self.nodes).map(|nodes| nodes.all.iter_mut());
+        nodes.into_iter().flatten().try_for_each(|node| node.redis.log_in_by(credentials))
     }
 
     pub(crate) fn apart(&self) -> Self {
