@@ -123,7 +123,8 @@ pub enum LockError {
         /// The key that is something else.
         key: LockKey,
     },
-    /// The server knows the user and refuses the command. On the lock's keys and on `lm1:*` grant it
+    /// The server knows the user and refuses the command: told when a manager connects, or of a user of
+    /// some keys only with the first lock. On the lock's keys and on `lm1:*` grant it
     /// `+ping +set +get +getex +del +pttl +pexpire +time +evalsha +eval +zadd +zrem +zrange
     /// +zrank +zcard +zpopmin +hset +hget +hdel`; for waiting also `+subscribe +publish
     /// +pubsub|numsub` and the channels `&lm1:*`; and `+select` when the URL names a database. In a
@@ -133,7 +134,7 @@ pub enum LockError {
     #[error("the lock server refuses access: {detail}")]
     #[non_exhaustive]
     AccessDenied {
-        /// The server's own words.
+        /// The rights that the user lacks, or the server's own words and the keys of the lock.
         detail: String,
     },
     /// The server asks for a password, or refuses the one given. Mend the user and password in

@@ -109,6 +109,27 @@ async fn a_user_without_the_companion_keys_is_denied_the_lock_and_leaves_nothing
     }
 }
 
+/// What is known of some keys is not taken for what is to be known of others.
+#[tokio::test]
+async fn companion_keys_of_one_lock_do_not_stand_for_those_of_another() {
+    let rights = ["~order:*", "~invoice:*", "~lm1:*:{order:*", "+@all"];
+    let (server, manager) = with_user(&rights).await;
+    works(&manager).await;
+    let template = |kind: &'static str| {
+        let (template, literal) = match kind {
+            "order" => ("order:<id>", "order:"),
+            _ => ("invoice:<id>", "invoice:"),
+        };
+        LockKey::template(template).literal(literal).value(&7)
+    };
+    let lock = |key: LockKey| Lock::new(key).ttl(LONG).manager(&manager);
+    lock(template("order").into()).run(async { Locked::Ok(()) }).await.expect("allowed");
+    for key in ["invoice:1".into(), template("invoice").into()] {
+        assert_denied(&lock(key).acquire().await.expect_err("it could not be given back"));
+        keeps_nothing(&server).await;
+    }
+}
+
 /// One plain SET, as for everybody, where the keys of a template are known to be allowed.
 #[tokio::test]
 async fn a_user_of_some_keys_takes_a_free_lock_by_one_command() {

@@ -206,24 +206,36 @@ impl Redis {
         if !claim.several().is_empty() {
             return Box::pin(self.ask_for_several(claim, patience)).await;
         }
-        let (key, token) = (claim.key.as_str(), claim.token.expose());
-        let ttl = claim.ttl.as_millis();
-        if first && !claim.fenced && self.rights.covers(claim) {
-            let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
-            set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl);
-            let sent = Moment::now();
-            match self.nodes.call(&claim.key, set, patience).await? {
-                Value::Okay => return Ok(Reply::Granted { sent, fences: Fences::default() }),
-                Value::Nil => {}
-                other => return Err(unexpected(&other)),
+        let (token, ttl) = (claim.token.expose(), claim.ttl.as_millis());
+        let plain = first && !claim.fenced;
+        let mut covered = self.rights.covers(claim);
+        loop {
+            if plain && covered {
+                let key = claim.key.as_str();
+                let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
+                set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl);
+                let sent = Moment::now();
+                match self.nodes.call(&claim.key, set, patience).await? {
+                    Value::Okay => return Ok(Reply::Granted { sent, fences: Fences::default() }),
+                    Value::Nil => {}
+                    other => return Err(unexpected(&other)),
+                }
+            }
+            let fenced = if claim.fenced { "1" } else { "0" };
+            let args = [token, &ttl.to_string(), fenced, CLAIM_MS, "0"];
+            // Boxed, because a lock mostly is free, and then there is no need for it.
+            match Box::pin(self.question(claim, &args, patience)).await {
+                // The server looks at rights first, so that the keys are allowed.
+                Err(Trouble::Passing(passing)) if passing.is_split() && plain && !covered => {
+                    covered = true;
+                }
+                Err(trouble) => return Err(trouble),
+                Ok(reply) => {
+                    self.rights.learn(claim);
+                    return Ok(reply);
+                }
             }
         }
-        let fenced = if claim.fenced { "1" } else { "0" };
-        let args = [token, &ttl.to_string(), fenced, CLAIM_MS, "0"];
-        // Boxed, because a lock mostly is free, and then there is no need for it.
-        let reply = Box::pin(self.question(claim, &args, patience)).await?;
-        self.rights.learn(claim);
-        Ok(reply)
     }
 
     /// Calls the script that asks for a lock.

@@ -16,7 +16,7 @@ use super::script::RIGHTS;
 use super::trouble::Trouble;
 use super::{Redis, unexpected};
 use crate::backend::Claim;
-use crate::error::LockError;
+use crate::error::{LockError, Unavailability};
 
 /// What every lock may need, beside calling scripts. Channels are not: without them waiters poll.
 const NEEDED: [&str; 16] = [
@@ -24,9 +24,13 @@ const NEEDED: [&str; 16] = [
     "zcard", "zpopmin", "hset", "hget", "hdel",
 ];
 
+/// What stands before a command that the server does not know, see rights.lua.
+const UNKNOWN: char = '?';
+
 /// Whether a lock that the user may take can be given back: its companion keys may be denied.
 #[derive(Debug, Default)]
 pub(super) struct Rights {
+    asked: AtomicBool,
     /// The user may run all commands.
     commands: AtomicBool,
     /// The user may use every key.
@@ -66,6 +70,7 @@ impl Redis {
         let every_key = self.nodes.rights(self.is_replicated(), patience).await?;
         self.rights.every_key.store(every_key, Ordering::Relaxed);
         self.rights.commands.store(every_key, Ordering::Relaxed);
+        self.rights.asked.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -75,9 +80,20 @@ impl Redis {
         claim: &Claim,
         patience: Patience,
     ) -> Result<(), Trouble> {
+        if !self.rights.asked.load(Ordering::Relaxed) {
+            // Nobody did when the manager started.
+            self.rights(patience).await?;
+            if self.rights.are_known() {
+                return Ok(());
+            }
+        }
         let keys = slice::from_ref(&claim.key);
-        let told = self.nodes.eval(&RIGHTS, keys, &needed(self.is_replicated()), patience).await?;
-        read(told)?;
+        let needed = needed(self.is_replicated());
+        match self.nodes.eval(&RIGHTS, keys, &needed, patience).await {
+            // The next lock asks again: the slot of this one is being moved.
+            Err(Trouble::Passing(passing)) if passing.is_split() => return Ok(()),
+            told => drop(read(told?)?),
+        }
         self.rights.commands.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -105,8 +121,8 @@ impl Nodes {
 impl Cluster {
     async fn rights(&self, needed: Vec<&'static str>, patience: Patience) -> Result<bool, Trouble> {
         let mut asked = JoinSet::new();
-        for node in self.map().nodes().cloned() {
-            let needed = needed.clone();
+        for node in self.map().nodes() {
+            let (node, needed) = (node.clone(), needed.clone());
             asked.spawn(async move { node.rights(&needed, patience).await });
         }
         let (mut every_key, mut answered, mut trouble) = (true, false, down("no node was asked"));
@@ -154,7 +170,14 @@ fn read(told: Value) -> Result<bool, Trouble> {
         Value::BulkString(command) => String::from_utf8(command).ok(),
         _ => None,
     });
-    let denied: Vec<_> = denied.collect();
+    let (unknown, denied): (Vec<_>, Vec<_>) =
+        denied.partition(|command| command.starts_with(UNKNOWN));
+    if let Some(command) = unknown.first() {
+        let command = command.trim_start_matches(UNKNOWN).to_uppercase();
+        let detail = format!("unknown command `{command}`");
+        let reason = Unavailability::Protocol;
+        return Err(Trouble::Final(LockError::Unavailable { reason, detail }));
+    }
     if denied.is_empty() { Ok(every_key) } else { Err(lacking(&denied)) }
 }
 

@@ -2,7 +2,7 @@
 --
 -- KEYS     a lock and its companion keys; none to ask on behalf of all locks
 -- ARGV     the names of commands
--- returns  1, and those of the commands that are denied; 0 when the user may write some keys only, and
+-- returns  1, and those of the commands that are denied, or with a `?` before them unknown; 0 when the user may write some keys only, and
 --          that cannot be told without a lock. A server before Redis 7 cannot tell: then 1, and none
 local may = redis.acl_check_cmd
 if not may then
@@ -24,10 +24,10 @@ local function ask(command)
   return may(command, key)
 end
 
+-- Whether it is allowed, and whether the server knows it: one that it does not is an error.
 local function allowed(command)
-  -- One that the server does not know is an error.
   local known, yes = pcall(ask, command)
-  return known and yes
+  return known and yes, known
 end
 
 local some = #KEYS > 0
@@ -39,8 +39,9 @@ if not some then
 end
 local told = { 1 }
 for _, command in ipairs(ARGV) do
-  if not allowed(command) then
-    told[#told + 1] = command
+  local yes, known = allowed(command)
+  if not yes then
+    told[#told + 1] = (known and '' or '?') .. command
   end
 end
 return told
