@@ -33,7 +33,8 @@ fn is_worker() -> bool {
 
 /// Whether tasks of its runtime run on this thread.
 fn runs_tasks() -> bool {
-    // Such a thread wakes who yields after its other tasks; where there is none that is done at once.
+    // Such a thread wakes who yields after its other tasks; where there is none that is done at
+    // once.
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&woken));
     let _ = pin!(yield_now()).poll(&mut Context::from_waker(&waker));

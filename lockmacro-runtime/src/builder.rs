@@ -95,16 +95,16 @@ impl LockManagerBuilder {
         self
     }
 
-    /// Asks `provider` for the user and the password whenever a connection is opened, and again when the
-    /// server refuses a login or ends one: for passwords that are rotated and for tokens that expire.
-    /// It goes before what the URL says, and is for every server of a cluster or a Redlock, but not for
-    /// sentinels. An empty user is the default user.
+    /// Asks `provider` for the user and the password whenever a connection is opened, and again
+    /// when the server refuses a login or ends one: for passwords that are rotated and for tokens
+    /// that expire. It goes before what the URL says, and is for every server of a cluster or a
+    /// Redlock, but not for sentinels. An empty user is the default user.
     ///
     /// A refused login is tried again with the next answer until the manager's
-    /// [timeout](LockManagerBuilder::timeout) is over, and is [`LockError::Authentication`] then, as is
-    /// an error of the provider, whose text is shown. The provider is asked on the runtime that connects,
-    /// the background thread's included, and is given no longer than the timeout: keep what it costs
-    /// something to get.
+    /// [timeout](LockManagerBuilder::timeout) is over, and is [`LockError::Authentication`] then,
+    /// as is an error of the provider, whose text is shown. The provider is asked on the runtime
+    /// that connects, the background thread's included, and is given no longer than the timeout:
+    /// keep what it costs something to get.
     ///
     /// ```no_run
     /// # use lockmacro_runtime::{LockError, LockManager};
@@ -126,10 +126,10 @@ impl LockManagerBuilder {
         self
     }
 
-    /// Lets the manager start while the server is down: it connects when it is first needed, and until
-    /// the server is there locks are [`LockError::Unavailable`]. What a connect would have told, such as a
-    /// wrong password, is told by the first lock, or by [`LockManager::ready`]. A URL that cannot be used
-    /// is still told at once.
+    /// Lets the manager start while the server is down: it connects when it is first needed, and
+    /// until the server is there locks are [`LockError::Unavailable`]. What a connect would have
+    /// told, such as a wrong password, is told by the first lock, or by [`LockManager::ready`]. A
+    /// URL that cannot be used is still told at once.
     pub fn lazy(mut self) -> Self {
         self.lazy = true;
         self

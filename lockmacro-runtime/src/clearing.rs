@@ -75,8 +75,8 @@ impl Clearing {
         Self { untried: room(AT_ONCE), unanswered: room(AGAIN_AT_ONCE), late, closed }
     }
 
-    /// The manager was shut down: what was given back is looked at once more, and all is over within
-    /// two [`LAST_LOOK`]s.
+    /// The manager was shut down: what was given back is looked at once more, and all is over
+    /// within two [`LAST_LOOK`]s.
     pub(crate) fn close(&self) {
         self.closed.send_replace(true);
     }

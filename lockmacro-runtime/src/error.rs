@@ -123,8 +123,8 @@ pub enum LockError {
         /// The key that is something else.
         key: LockKey,
     },
-    /// The server knows the user and refuses the command: told when a manager connects, or of a user of
-    /// some keys only with the first lock. On the lock's keys and on `lm1:*` grant it
+    /// The server knows the user and refuses the command. It is told when a manager connects; of a
+    /// user of some keys only, with the first lock. On the lock's keys and on `lm1:*` grant it
     /// `+ping +set +get +getex +del +pttl +pexpire +time +evalsha +eval +zadd +zrem +zrange
     /// +zrank +zcard +zpopmin +hset +hget +hdel`; for waiting also `+subscribe +publish
     /// +pubsub|numsub` and the channels `&lm1:*`; and `+select` when the URL names a database. In a
@@ -206,8 +206,8 @@ pub enum LockError {
     /// exclude each other.
     #[error("another lock manager is installed already")]
     AlreadyInstalled,
-    /// A blocking lock was asked for on the thread of a current-thread runtime, as actix' workers are,
-    /// where it would stop the task that holds the lock. Make the function async, or call it by
+    /// A blocking lock was asked for on the thread of a current-thread runtime, as actix' workers
+    /// are, where it would stop the task that holds the lock. Make the function async, or call it by
     /// `spawn_blocking`, which is `web::block` in actix.
     #[error(
         "a blocking lock on the thread of a current-thread runtime would stop every other task: make the function async, or call it by `spawn_blocking` (`web::block` in actix)"

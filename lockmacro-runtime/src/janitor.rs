@@ -128,8 +128,8 @@ impl Janitor {
         result.await.map_err(|_| no_thread("it ended"))
     }
 
-    /// Ends the thread when its work is done, which takes a few seconds at most where no lock is out,
-    /// see [`Clearing::close`]. Another job would start another one.
+    /// Ends the thread when its work is done, which takes a few seconds at most where no lock is
+    /// out, see [`Clearing::close`]. Another job would start another one.
     pub(crate) fn stop(&self) {
         let mut here = self.here();
         here.renewals.close();

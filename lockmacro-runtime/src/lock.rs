@@ -117,8 +117,8 @@ impl<F> Lock<F> {
     /// Has the lease renewed while the lock is held, from a third of the ttl on. That is so by
     /// itself where no ttl is given.
     ///
-    /// A ttl of ten round trips to the server is enough in a steady network; 200 ms and twelve round
-    /// trips survive a lost connection as well. Below four a WARN is logged, once.
+    /// A ttl of ten round trips to the server is enough in a steady network; 200 ms and twelve
+    /// round trips survive a lost connection as well. Below four a WARN is logged, once.
     pub fn renew(mut self) -> Self {
         self.renewed = Some(true);
         self

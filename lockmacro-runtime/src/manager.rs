@@ -167,8 +167,8 @@ impl LockManager {
     /// ```
     ///
     /// # Errors
-    /// As [`connect`](LockManager::connect); [`LockError::ShutDown`]; [`LockError::NoRuntime`] outside
-    /// of tokio.
+    /// As [`connect`](LockManager::connect); [`LockError::ShutDown`]; [`LockError::NoRuntime`]
+    /// outside of tokio.
     ///
     /// # Cancellation
     /// Nothing is lost by dropping the future.
@@ -216,8 +216,8 @@ impl LockManager {
 
     /// Ends the manager: no lock is given any more, and those that are out are waited for, up to
     /// `timeout`. Call it last thing in `main`, so that what was dropped is released before the
-    /// process ends. Where a request was given up that may still arrive, the background thread stays
-    /// to look once more, for up to 6 s.
+    /// process ends. Where a request was given up that may still arrive, the background thread
+    /// stays to look once more, for up to 6 s.
     ///
     /// # Errors
     /// [`LockError::ShutdownTimeout`] when locks are still held then. They end with their bodies,

@@ -1,5 +1,5 @@
-//! A process that forks while it holds a lock: `<url> <ttl in ms>`. It ends well when both processes
-//! have found what is to be.
+//! A process that forks while it holds a lock: `<url> <ttl in ms>`. It ends well when both
+//! processes have found what is to be.
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! How a manager starts: while the server is down, without a runtime, and by what others know of it.
+//! How a manager starts: while the server is down, without a runtime, and by what others know of
+//! it.
 
 use std::time::{Duration, Instant};
 
