@@ -10,10 +10,11 @@ use tokio::task::{block_in_place, yield_now};
 
 use crate::error::LockError;
 
-/// Refuses where a thread that blocks would stop the task that holds the lock.
+/// Refuses where a thread that blocks would stop the task that holds the lock: on the one thread of
+/// a runtime, but not on those of its `spawn_blocking`.
 pub(crate) fn may_block() -> Result<(), LockError> {
     match flavor() {
-        Some(RuntimeFlavor::CurrentThread) => Err(LockError::BlockingInAsync),
+        Some(RuntimeFlavor::CurrentThread) if runs_tasks() => Err(LockError::BlockingInAsync),
         _ => Ok(()),
     }
 }
@@ -27,10 +28,13 @@ pub(crate) fn blocked<T>(wait: impl FnOnce() -> T) -> T {
 /// Whether this thread runs tasks that can be handed on. `block_in_place` must not be asked by
 /// others: inside of a `LocalSet` it panics.
 fn is_worker() -> bool {
-    if flavor() != Some(RuntimeFlavor::MultiThread) {
-        return false;
-    }
-    // A worker wakes who yields after its other tasks; where there is none that is done at once.
+    flavor() == Some(RuntimeFlavor::MultiThread) && runs_tasks()
+}
+
+/// Whether tasks of its runtime run on this thread.
+fn runs_tasks() -> bool {
+    // Such a thread wakes who yields after its other tasks; where there is none that is done at
+    // once.
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&woken));
     let _ = pin!(yield_now()).poll(&mut Context::from_waker(&waker));
@@ -73,6 +77,7 @@ mod tests {
             let handed_on = tokio::spawn(async { block_in_place(is_worker) });
             assert!(!handed_on.await.unwrap(), "its tasks are on another one already");
             assert!(!spawn_blocking(is_worker).await.unwrap(), "a thread to block");
+            assert!(spawn_blocking(may_block).await.unwrap().is_ok(), "a thread to block");
             let local = LocalSet::new();
             local.run_until(async { assert!(!is_worker(), "the thread of a local set") }).await;
             let task = local.run_until(async { spawn_local(async { is_worker() }).await });
@@ -80,6 +85,32 @@ mod tests {
         });
         let current = Builder::new_current_thread().build().unwrap();
         assert!(!current.block_on(async { is_worker() }), "a runtime of one thread");
+    }
+
+    #[test]
+    fn only_the_thread_of_a_runtime_of_one_thread_may_not_block() {
+        let refused = Err(LockError::BlockingInAsync);
+        let current = Builder::new_current_thread().build().unwrap();
+        assert_eq!(may_block(), Ok(()), "a plain thread");
+        {
+            let _inside = current.enter();
+            assert_eq!(may_block(), Ok(()), "a plain thread that knows a runtime");
+        }
+        current.block_on(async {
+            assert_eq!(may_block(), refused, "the thread that runs it");
+            assert_eq!(tokio::spawn(async { may_block() }).await.unwrap(), refused, "a task");
+            // As those of actix are.
+            let local = LocalSet::new();
+            let inside = local.run_until(async {
+                let task = spawn_local(async { (may_block(), spawn_blocking(may_block).await) });
+                (may_block(), task.await.unwrap())
+            });
+            let (here, (task, apart)) = inside.await;
+            assert_eq!((here, task), (refused.clone(), refused.clone()), "a local set");
+            assert_eq!(apart.unwrap(), Ok(()), "a thread to block");
+        });
+        let local = LocalSet::new();
+        assert_eq!(local.block_on(&current, async { may_block() }), refused, "a local set");
     }
 
     #[test]

@@ -1,16 +1,20 @@
 //! How a manager is made: what is set before it is connected.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::LockManager;
-use crate::backend::{Backend, Memory, OneUrl, Redis, Redlock, Replicated, Rules, not_replicated};
+use crate::backend::{
+    Backend, Credentials, Memory, OneUrl, Redis, Redlock, Replicated, Rules, not_replicated,
+};
 #[cfg(feature = "defer")]
 use crate::defer::{Deferrer, SIZE_MAX};
 use crate::error::LockError;
 use crate::fence::{RETENTION, RETENTION_MAX, RETENTION_MIN};
 use crate::lease::{TTL_MAX, TTL_MIN};
 use crate::manager::inside_runtime;
+use crate::server::RedisServer;
 
 /// How long a caller waits for a server in trouble.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -31,6 +35,8 @@ pub struct LockManagerBuilder {
     timeout: Duration,
     rules: Rules,
     replicated: Option<(u32, Duration)>,
+    credentials: Option<Credentials>,
+    lazy: bool,
     #[cfg(feature = "defer")]
     deferrer: Option<Arc<dyn Deferrer>>,
     #[cfg(feature = "defer")]
@@ -50,6 +56,8 @@ impl LockManagerBuilder {
             timeout: TIMEOUT,
             rules,
             replicated: None,
+            credentials: None,
+            lazy: false,
             #[cfg(feature = "defer")]
             deferrer: None,
             #[cfg(feature = "defer")]
@@ -119,6 +127,46 @@ impl LockManagerBuilder {
         self
     }
 
+    /// Asks `provider` for the user and the password whenever a connection is opened, and again
+    /// when the server refuses a login or ends one: for passwords that are rotated and for tokens
+    /// that expire. It goes before what the URL says, and is for every server of a cluster or a
+    /// Redlock, but not for sentinels. An empty user is the default user.
+    ///
+    /// A refused login is tried again with the next answer until the manager's
+    /// [timeout](LockManagerBuilder::timeout) is over, and is [`LockError::Authentication`] then,
+    /// as is an error of the provider, whose text is shown. The provider is asked on the runtime
+    /// that connects, the background thread's included, and is given no longer than the timeout:
+    /// keep what it costs something to get.
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn connect() -> Result<LockManager, LockError> {
+    /// let builder = LockManager::builder().credentials(|| async {
+    ///     let password = std::fs::read_to_string("/run/secrets/redis")?;
+    ///     Ok::<_, std::io::Error>(("shop".to_owned(), password.trim().to_owned()))
+    /// });
+    /// builder.connect("redis://localhost").await
+    /// # }
+    /// ```
+    pub fn credentials<F, W, E>(mut self, provider: F) -> Self
+    where
+        F: Fn() -> W + Send + Sync + 'static,
+        W: Future<Output = Result<(String, String), E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.credentials = Some(Credentials::new(provider));
+        self
+    }
+
+    /// Lets the manager start while the server is down: it connects when it is first needed, and
+    /// until the server is there locks are [`LockError::Unavailable`]. What a connect would have
+    /// told, such as a wrong password, is told by the first lock, or by [`LockManager::ready`]. A
+    /// URL that cannot be used is still told at once.
+    pub fn lazy(mut self) -> Self {
+        self.lazy = true;
+        self
+    }
+
     /// For Redlock: the longest ttl of any lock of any process on these nodes, 10 minutes by default.
     /// A node that was started less than that ago does not vote, because it may have forgotten a lock
     /// that is still held; so after a restart a node is missing that long, and servers that are all
@@ -158,11 +206,16 @@ impl LockManagerBuilder {
         if self.replicated.is_some() {
             return Err(not_replicated("the nodes of a Redlock stand for each other"));
         }
-        let urls: Vec<_> = urls.into_iter().map(Into::into).collect();
-        let redlock = Redlock::new(&urls, self.timeout, self.rules)?;
-        inside_runtime()?;
-        redlock.ready().await?;
-        Ok(self.with(Backend::Redlock(Box::new(redlock))))
+        let backend = self.nodes(urls.into_iter().map(Into::into).collect())?;
+        self.asked(backend).await
+    }
+
+    fn nodes(&self, urls: Vec<String>) -> Result<Backend, LockError> {
+        let mut redlock = Redlock::new(&urls, self.timeout, self.rules)?;
+        if let Some(credentials) = &self.credentials {
+            redlock.log_in_by(credentials)?;
+        }
+        Ok(Backend::Redlock(Box::new(redlock)))
     }
 
     /// Where deferred calls are kept, instead of in the locks' own store.
@@ -186,25 +239,72 @@ impl LockManagerBuilder {
     /// # Errors
     /// As [`LockManager::connect`].
     pub async fn connect(mut self, url: &str) -> Result<LockManager, LockError> {
+        let backend = self.at(url)?;
+        self.asked(backend).await
+    }
+
+    /// Connects, as [`LockManager::connect_blocking`] does.
+    ///
+    /// # Errors
+    /// As [`LockManager::connect_blocking`].
+    pub fn connect_blocking(mut self, url: &str) -> Result<LockManager, LockError> {
+        let backend = self.at(url)?;
+        let lazy = self.lazy || matches!(backend, Backend::Memory(_));
+        let manager = self.with(backend);
+        if !lazy {
+            manager.ready_blocking()?;
+        }
+        Ok(manager)
+    }
+
+    /// Connects, as [`LockManager::from_redis`] does.
+    ///
+    /// # Errors
+    /// As [`LockManager::from_redis`].
+    pub async fn from_redis(
+        self,
+        server: impl Into<RedisServer>,
+    ) -> Result<LockManager, LockError> {
+        let backend = self.one(Redis::of(server.into().0, self.timeout))?;
+        self.asked(backend).await
+    }
+
+    /// What a URL names, which was not asked yet.
+    fn at(&mut self, url: &str) -> Result<Backend, LockError> {
         if url == "memory://" {
             if self.replicated.is_some() {
                 return Err(not_replicated("`memory://` is not copied anywhere"));
             }
-            return Ok(self.with(Backend::Memory(Memory::shared())));
+            return Ok(Backend::Memory(Memory::shared()));
         }
         if let Some(all) = OneUrl::read(url) {
             let all = all?;
             self.rules = all.rules(self.rules);
-            return self.redlock(all.urls).await;
+            if self.replicated.is_some() {
+                return Err(not_replicated("the nodes of a Redlock stand for each other"));
+            }
+            return self.nodes(all.urls);
         }
-        let mut redis = Redis::new(url, self.timeout)?;
+        self.one(Redis::new(url, self.timeout)?)
+    }
+
+    fn one(&self, mut redis: Redis) -> Result<Backend, LockError> {
         redis.keep_fences(self.rules.fence_retention);
         if let Some((acks, timeout)) = self.replicated {
             redis.replicate(Replicated::new(acks, timeout)?);
         }
-        inside_runtime()?;
-        redis.ready().await?;
-        Ok(self.with(Backend::Redis(Arc::new(redis))))
+        if let Some(credentials) = &self.credentials {
+            redis.log_in_by(credentials)?;
+        }
+        Ok(Backend::Redis(Arc::new(redis)))
+    }
+
+    async fn asked(self, backend: Backend) -> Result<LockManager, LockError> {
+        if !self.lazy && !matches!(backend, Backend::Memory(_)) {
+            inside_runtime()?;
+            backend.ready().await?;
+        }
+        Ok(self.with(backend))
     }
 
     /// Makes a manager of locks of its own, as [`LockManager::memory`] does. There is nothing that

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::backend::{Backend, Claim, Released};
 use crate::census::Member;
@@ -30,6 +30,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// After how long the last look is. What the network has not taken within a manager's timeout, 2 s
 /// unless it is told another, is not sent any more.
 const LAST_LOOK: Duration = Duration::from_secs(6);
+/// How long after a shutdown what was released is released for a last time, and how long that may
+/// take.
+const CLOSED_LOOK: Duration = Duration::from_millis(2_500);
 /// How often each is released at most: a server that is lost is asked for one of them at a time.
 const TIMES: u8 = 3;
 /// So many releases are under way at once; when a server comes back, it is not stormed.
@@ -64,6 +67,8 @@ struct Lists {
     probed: Option<Instant>,
     /// How many were left to their ttl.
     left: u64,
+    /// The manager was shut down.
+    closed: bool,
     /// The process whose task works on these: a fork has none.
     worked_on: Option<u32>,
 }
@@ -79,6 +84,8 @@ struct Item {
     end: Instant,
     pause: Duration,
     times: u8,
+    /// The next release is the last one.
+    is_last: bool,
     /// Tells that the token was granted the lock all the same.
     given_up: Option<GivenUp>,
     _room: Room,
@@ -136,12 +143,38 @@ impl Cleanup {
         let end = Instant::now() + claim.lasts();
         lists.last += 1;
         let (number, member, pause) = (lists.last, Some(member), FIRST_PAUSE);
-        let (times, given_up) = (0, None);
-        lists.untried.push_back(Item { claim, member, number, end, pause, times, given_up, _room });
+        lists.untried.push_back(Item {
+            claim,
+            member,
+            number,
+            end,
+            pause,
+            times: 0,
+            is_last: false,
+            given_up: None,
+            _room,
+        });
         let started = lists.worked_on.replace(process::id()) == Some(process::id());
         drop(lists);
         self.more.notify_one();
         if started { Added::Kept } else { Added::Starts }
+    }
+
+    /// The manager was shut down, and nothing is held: what was released is released once more, and
+    /// all is over within two [`CLOSED_LOOK`]s.
+    pub(crate) fn close(&self) {
+        let (mut lists, now) = (self.lists(), Instant::now());
+        lists.closed = true;
+        let released: Vec<_> = lists.released.iter().copied().collect();
+        for (number, due) in released {
+            lists.released.remove(&(number, due));
+            if let Some(mut item) = lists.again.remove(&(due, number)) {
+                item.is_last = true;
+                lists.put(item, now + CLOSED_LOOK);
+            }
+        }
+        drop(lists);
+        self.more.notify_one();
     }
 
     /// Takes note that the task could not be started.
@@ -240,7 +273,7 @@ impl Cleanup {
             }
             let mut item = lists.again.remove(&(due, number))?;
             lists.released.remove(&(number, due));
-            if !is_lost {
+            if !is_lost || item.is_last {
                 return Some(item);
             }
             if lists.probed.is_none_or(|last| now.duration_since(last) >= LONGEST_PAUSE) {
@@ -269,13 +302,16 @@ impl Cleanup {
         if lists.left > 0 {
             tracing::info!(left = lists.left, "dropped locks were left to their ttl");
         }
-        *lists = Lists { last: lists.last, ..Lists::default() };
+        *lists = Lists { last: lists.last, closed: lists.closed, ..Lists::default() };
         true
     }
 
     /// Takes note of what came of a release.
     fn tried(&self, backend: &Backend, mut item: Item, released: Result<Released, LockError>) {
         let now = Instant::now();
+        if item.is_last {
+            return;
+        }
         // A node of several may have a token that it has not said to be gone, and may be back soon.
         let is_doubtful = item.claim.is_doubtful();
         let pause = match released {
@@ -304,9 +340,15 @@ impl Cleanup {
         }
         // It may have been granted while it was released.
         let is_granted = item.given_up.as_ref().is_some_and(GivenUp::was_granted);
-        let pause = if is_granted { Duration::ZERO } else { spread(pause) };
+        let mut lists = self.lists();
+        item.is_last = lists.closed && item.member.is_none();
+        let pause = match is_granted {
+            true => Duration::ZERO,
+            false if item.is_last => CLOSED_LOOK,
+            false => spread(pause),
+        };
         if now + pause <= item.end {
-            self.lists().put(item, now + pause);
+            lists.put(item, now + pause);
         }
     }
 
@@ -353,8 +395,12 @@ impl Drop for Ended<'_> {
 type Tried = (Item, Result<Released, LockError>);
 
 async fn release(backend: Arc<Backend>, mut item: Item) -> Tried {
-    item.times += 1;
-    let released = backend.release(&item.claim).await;
+    item.times = item.times.saturating_add(1);
+    let release = backend.release(&item.claim);
+    let released = match item.is_last {
+        false => release.await,
+        true => timeout(CLOSED_LOOK, release).await.unwrap_or(Ok(Released::Unconfirmed)),
+    };
     (item, released)
 }
 

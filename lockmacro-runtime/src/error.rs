@@ -139,7 +139,8 @@ pub enum LockError {
         /// The key that is something else.
         key: LockKey,
     },
-    /// The server knows the user and refuses the command. On the lock's keys and on `lm1:*` grant it
+    /// The server knows the user and refuses the command. It is told when a manager connects; of a
+    /// user of some keys only, with the first lock. On the lock's keys and on `lm1:*` grant it
     /// `+ping +set +get +getex +del +pttl +pexpire +time +evalsha +eval +zadd +zrem +zrange
     /// +zrank +zcard +zpopmin +hset +hget +hdel`; for waiting also `+subscribe +publish
     /// +pubsub|numsub` and the channels `&lm1:*`; and `+select` when the URL names a database. In a
@@ -149,7 +150,7 @@ pub enum LockError {
     #[error("the lock server refuses access: {detail}")]
     #[non_exhaustive]
     AccessDenied {
-        /// The server's own words.
+        /// The rights that the user lacks, or the server's own words and the keys of the lock.
         detail: String,
     },
     /// The server asks for a password, or refuses the one given. Mend the user and password in
@@ -222,10 +223,11 @@ pub enum LockError {
     /// exclude each other.
     #[error("another lock manager is installed already")]
     AlreadyInstalled,
-    /// A blocking lock was asked for inside a current-thread runtime, where it would stop the
-    /// task that holds the lock. Make the function async, or call it from a thread of its own.
+    /// A blocking lock was asked for on the thread of a current-thread runtime, as actix' workers
+    /// are, where it would stop the task that holds the lock. Make the function async, or call it by
+    /// `spawn_blocking`, which is `web::block` in actix.
     #[error(
-        "a blocking lock inside a current-thread runtime would stop every other task: make the function async"
+        "a blocking lock on the thread of a current-thread runtime would stop every other task: make the function async, or call it by `spawn_blocking` (`web::block` in actix)"
     )]
     BlockingInAsync,
     /// An async lock was asked for outside of a tokio runtime.

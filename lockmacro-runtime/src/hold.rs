@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use std::{mem, thread};
+use std::{mem, process, thread};
 
 use tokio::time::sleep;
 
@@ -26,6 +26,8 @@ pub(crate) struct Hold {
     claim: Arc<Claim>,
     /// `None` when nothing is left to release.
     member: Mutex<Option<Member>>,
+    /// Whose it is: a process that it forks has a copy of it, and must not release it.
+    process: u32,
 }
 
 /// Why there is no lock.
@@ -38,7 +40,8 @@ pub(crate) enum Refusal {
 impl Hold {
     /// A hold of which nothing was sent yet.
     pub(crate) fn new(manager: LockManager, claim: Claim) -> Self {
-        Self { manager, claim: Arc::new(claim), member: Mutex::new(None) }
+        let (member, process) = (Mutex::new(None), process::id());
+        Self { manager, claim: Arc::new(claim), member, process }
     }
 
     /// Asks for the lock on the caller's runtime.
@@ -97,6 +100,9 @@ impl Hold {
     /// Gives the lock back and tells what was found. When that fails, dropping the hold tries on in
     /// the background.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
+        if self.is_a_copy() {
+            return Ok(Released::NotHeld);
+        }
         let released = if inside_runtime().is_ok() {
             self.manager.backend().release(&self.claim).await
         } else {
@@ -110,6 +116,9 @@ impl Hold {
 
     /// The same for callers that block.
     pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
+        if self.is_a_copy() {
+            return Ok(Released::NotHeld);
+        }
         let claim = Arc::clone(&self.claim);
         let ask = move |backend: Arc<Backend>| async move { backend.release(&claim).await };
         let released = self.manager.janitor().block_on(ask).and_then(|released| released);
@@ -119,9 +128,16 @@ impl Hold {
     /// Has the lock given back in the background, unless that was done already.
     pub(crate) fn abandon(&self) {
         let member = self.member().take();
-        if let Some(member) = member {
+        if let Some(member) = member
+            && !self.is_a_copy()
+        {
             self.manager.janitor().clear_away(Arc::clone(&self.claim), member);
         }
+    }
+
+    /// Whether this process was forked by the one that has the lock.
+    fn is_a_copy(&self) -> bool {
+        self.process != process::id()
     }
 
     /// From here on the token may be sent, and dropping the hold has it released.

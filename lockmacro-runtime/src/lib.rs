@@ -128,6 +128,7 @@ mod renewal;
 mod report;
 mod run;
 mod scope;
+mod server;
 mod side;
 mod telemetry;
 mod token;
@@ -146,6 +147,7 @@ pub use manager::LockManager;
 pub use map_err::MapErr;
 pub use outcome::{LockFailure, LockOutcome, SkipOutcome};
 pub use recovering::Recovering;
+pub use server::RedisServer;
 
 /// What expansions need beyond the public API. Its name is the version of the macro that may use
 /// it, so that a macro and a runtime of different versions do not compile together.

@@ -9,6 +9,7 @@ use tokio::task::try_id;
 use tokio::time::timeout;
 
 use crate::backend::Backend;
+use crate::blocking::may_block;
 use crate::builder::LockManagerBuilder;
 use crate::census::{Census, Member};
 use crate::closing::Closing;
@@ -16,6 +17,7 @@ use crate::closing::Closing;
 use crate::defer::{self, Deferrer};
 use crate::error::LockError;
 use crate::janitor::Janitor;
+use crate::server::RedisServer;
 use crate::token::{default_label, label};
 
 /// The manager of every lock that is given none.
@@ -119,6 +121,75 @@ impl LockManager {
         Self::builder().redlock(urls).await
     }
 
+    /// [`connect`](LockManager::connect) for a program that is not async. The background thread
+    /// connects, and the caller's thread blocks for up to the manager's timeout.
+    ///
+    /// ```
+    /// use lockmacro_runtime::{Lock, LockError, LockManager};
+    ///
+    /// fn main() -> Result<(), LockError> {
+    ///     let locks = LockManager::connect_blocking("memory://")?; // or "redis://…"
+    ///     Lock::new("report").manager(&locks).run_blocking(|| Ok(()))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`connect`](LockManager::connect), and [`LockError::BlockingInAsync`] on the thread of a
+    /// current-thread runtime.
+    pub fn connect_blocking(url: &str) -> Result<Self, LockError> {
+        Self::builder().connect_blocking(url)
+    }
+
+    /// Connects to the server that a [`redis::Client`] or a [`redis::ConnectionInfo`] describes:
+    /// its address, database, user and password. The manager opens connections of its own.
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn connect() -> Result<LockManager, Box<dyn std::error::Error>> {
+    /// let client = redis::Client::open("redis://localhost")?;
+    /// # Ok(
+    /// LockManager::from_redis(&client).await?
+    /// # ) }
+    /// ```
+    ///
+    /// # Errors
+    /// What is wrong with the server, as [`connect`](LockManager::connect).
+    pub async fn from_redis(server: impl Into<RedisServer>) -> Result<Self, LockError> {
+        Self::builder().from_redis(server).await
+    }
+
+    /// Asks the servers whether they are there and let this manager do what locks need: for a
+    /// readiness probe, and after a [`lazy`](LockManagerBuilder::lazy) start. One round trip; of a
+    /// Redlock a majority has to answer. A server in trouble is given the manager's
+    /// [timeout](LockManagerBuilder::timeout).
+    ///
+    /// ```
+    /// # use lockmacro_runtime::LockManager;
+    /// async fn readiness(locks: LockManager) -> u16 {
+    ///     if locks.ready().await.is_ok() { 200 } else { 503 }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`connect`](LockManager::connect); [`LockError::ShutDown`]; [`LockError::NoRuntime`]
+    /// outside of tokio.
+    ///
+    /// # Cancellation
+    /// Nothing is lost by dropping the future.
+    pub async fn ready(&self) -> Result<(), LockError> {
+        if self.0.closing.is_closed() {
+            return Err(LockError::ShutDown);
+        }
+        inside_runtime()?;
+        self.0.backend.ready().await
+    }
+
+    /// The same by the background thread, for callers that block.
+    pub(crate) fn ready_blocking(&self) -> Result<(), LockError> {
+        may_block()?;
+        self.0.janitor.block_on(|backend| async move { backend.ready().await })?
+    }
+
     /// A manager of locks of its own, in memory: for tests.
     pub fn memory() -> Self {
         Self::builder().memory()
@@ -149,7 +220,8 @@ impl LockManager {
 
     /// Ends the manager: no lock is given any more, and those that are out are waited for, up to
     /// `timeout`. Call it last thing in `main`, so that what was dropped is released before the
-    /// process ends.
+    /// process ends. Where a request was given up that may still arrive, the background thread
+    /// stays to look once more, for up to 6 s.
     ///
     /// # Errors
     /// [`LockError::ShutdownTimeout`] when locks are still held then. They end with their bodies,

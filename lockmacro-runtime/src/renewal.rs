@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::backend::Backend;
@@ -124,7 +123,6 @@ impl Renewals {
     /// Renews what is due until the table is closed. Each renewal has its own time, so that a slow
     /// one delays no other; those that are due together leave together.
     pub(crate) async fn work(self: Arc<Self>, backend: Arc<Backend>) {
-        let mut under_way = JoinSet::new();
         let mut clocks = (Moment::now(), Instant::now());
         let mut looked = Moment::now();
         while let Some((due, mut next)) = self.take_due(Moment::now()) {
@@ -135,17 +133,16 @@ impl Renewals {
             }
             clocks = now;
             for due in due {
-                under_way.spawn(renew(Arc::clone(&self), Arc::clone(&backend), due));
+                tokio::spawn(renew(Arc::clone(&self), Arc::clone(&backend), due));
             }
             if backend.fails_over() && !self.falls_asleep() {
                 next = Some(next.unwrap_or(BEAT));
                 if now.0.since(looked) >= BEAT {
                     looked = now.0;
                     let backend = Arc::clone(&backend);
-                    under_way.spawn(async move { backend.look().await });
+                    tokio::spawn(async move { backend.look().await });
                 }
             }
-            while under_way.try_join_next().is_some() {}
             match next {
                 Some(pause) => drop(timeout(pause, self.sooner.notified()).await),
                 None => self.sooner.notified().await,

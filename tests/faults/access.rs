@@ -1,13 +1,14 @@
 //! Servers that do not let us in, or not everywhere.
 
-use lockmacro_runtime::{Lock, LockError, LockManager};
-use lockmacro_tests::{Server, eventually};
+use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
+use lockmacro_tests::{Cluster, Server, eventually};
 
 use crate::{
     KEY, LONG, Locked, SOON, TIMEOUT, first_error, keeps_nothing, lock, manager, refusal, works,
 };
 
 const PASSWORD: &str = "hunter2";
+const README: &str = include_str!("../../README.md");
 
 /// A server with a user who has the rights given.
 async fn with_user(rights: &[&str]) -> (Server, LockManager) {
@@ -30,10 +31,121 @@ fn assert_denied(error: &LockError) {
     assert!(!format!("{error} {error:?}").contains(PASSWORD), "{error:?}");
 }
 
+/// The error of connecting as a user who has the rights given, to a server where nothing is left.
+async fn denied_at_connect(server: &Server, rights: &[&str]) -> String {
+    grant(server, rights);
+    let connecting = LockManager::connect(&server.url_as("clerk", PASSWORD)).await;
+    let error = connecting.expect_err("a right is missing");
+    assert_denied(&error);
+    assert_eq!(server.admin().keys(), Vec::<String>::new());
+    error.to_string()
+}
+
+/// Where it were not told then, each lock would stay for its whole ttl.
+#[tokio::test]
+async fn a_right_that_is_missing_is_named_when_a_manager_connects() {
+    let server = Server::start();
+    let line = README.lines().find(|line| line.starts_with("ACL SETUSER")).expect("it is there");
+    let rights: Vec<_> = line.split_whitespace().filter(|word| word.starts_with('+')).collect();
+    // What is asked for on other occasions, or can be done without.
+    let others = ["+ping", "+subscribe", "+publish", "+pubsub|numsub"];
+    for right in rights.iter().filter(|right| !others.contains(right)) {
+        let lacking: Vec<_> = rights.iter().filter(|other| *other != right).copied().collect();
+        let told = denied_at_connect(&server, &[&["~*", "&*"], &lacking[..]].concat()).await;
+        assert!(told.ends_with(&format!("the user lacks {right}")), "{right}: {told}");
+    }
+    let told = denied_at_connect(&server, &["~*", "+@all", "-evalsha", "-eval", "-zadd"]).await;
+    assert!(told.ends_with("the user lacks +evalsha +eval"), "{told}");
+    // Of some keys it is told with the first lock, before that is granted.
+    grant(&server, &["~order:*", "~lm1:*", "+@all", "-del"]);
+    let some = manager(&server.url_as("clerk", PASSWORD)).await;
+    for waits in [false, true] {
+        let lock = if waits { lock(&some).wait(LONG) } else { lock(&some) };
+        let error = lock.acquire().await.expect_err("a right is missing");
+        assert!(error.to_string().ends_with("the user lacks +del"), "{error}");
+        assert_eq!(server.admin().keys(), Vec::<String>::new());
+    }
+    // It is asked without a word in the log of the server's administrator, but for scripts.
+    server.admin().ask::<()>(&["ACL", "LOG", "RESET"]);
+    denied_at_connect(&server, &["~*", "+@all", "-zadd", "-hset"]).await;
+    let denied: Vec<redis::Value> = server.admin().ask(&["ACL", "LOG"]);
+    assert_eq!(denied, []);
+}
+
+#[tokio::test]
+async fn a_right_that_one_node_of_a_cluster_denies_is_named_when_a_manager_connects() {
+    let cluster = Cluster::start(3, 0).await;
+    let manager = LockManager::connect(&cluster.url()).await.expect("there");
+    works(&manager).await;
+    cluster.admin(2).ask::<()>(&["ACL", "SETUSER", "default", "-evalsha"]);
+    let connecting = LockManager::connect(&cluster.url()).await;
+    let told = connecting.expect_err("a right is missing").to_string();
+    assert!(told.ends_with("the user lacks +evalsha"), "{told}");
+}
+
 #[tokio::test]
 async fn a_user_without_set_is_denied() {
-    let (_server, manager) = with_user(&["~*", "+@all", "-set"]).await;
+    let (server, manager) = with_user(&["~*", "+@all"]).await;
+    grant(&server, &["~*", "+@all", "-set"]);
     assert_denied(&refusal(&manager).await);
+}
+
+/// A plain SET would be granted there, and could not be given back.
+#[tokio::test]
+async fn a_user_without_the_companion_keys_is_denied_the_lock_and_leaves_nothing() {
+    let (server, manager) = with_user(&["~order:*", "+@all"]).await;
+    for _ in 0..2 {
+        let told = refusal(&manager).await;
+        assert_denied(&told);
+        let told = told.to_string();
+        assert!(told.ends_with("the lock needs ~order:42 and ~lm1:w*:{order:42}"), "{told}");
+        keeps_nothing(&server).await;
+    }
+    // Also where the key is made of a template, which is known by then.
+    for id in 0..2 {
+        let key = LockKey::template("order:<id>").literal("order:").value(&id);
+        assert_denied(&Lock::new(key).ttl(LONG).manager(&manager).acquire().await.expect_err("no"));
+        keeps_nothing(&server).await;
+    }
+}
+
+/// What is known of some keys is not taken for what is to be known of others.
+#[tokio::test]
+async fn companion_keys_of_one_lock_do_not_stand_for_those_of_another() {
+    let rights = ["~order:*", "~invoice:*", "~lm1:*:{order:*", "+@all"];
+    let (server, manager) = with_user(&rights).await;
+    works(&manager).await;
+    let template = |kind: &'static str| {
+        let (template, literal) = match kind {
+            "order" => ("order:<id>", "order:"),
+            _ => ("invoice:<id>", "invoice:"),
+        };
+        LockKey::template(template).literal(literal).value(&7)
+    };
+    let lock = |key: LockKey| Lock::new(key).ttl(LONG).manager(&manager);
+    lock(template("order").into()).run(async { Locked::Ok(()) }).await.expect("allowed");
+    for key in ["invoice:1".into(), template("invoice").into()] {
+        assert_denied(&lock(key).acquire().await.expect_err("it could not be given back"));
+        keeps_nothing(&server).await;
+    }
+}
+
+/// One plain SET, as for everybody, where the keys of a template are known to be allowed.
+#[tokio::test]
+async fn a_user_of_some_keys_takes_a_free_lock_by_one_command() {
+    let (server, manager) = with_user(&["~order:*", "~lm1:*", "+@all"]).await;
+    let take = async |id: u32| {
+        let key = LockKey::template("order:<id>").literal("order:").value(&id);
+        let lock = Lock::new(key).ttl(LONG).manager(&manager);
+        lock.run(async { Locked::Ok(()) }).await.expect("free");
+    };
+    take(1).await;
+    let mut admin = server.admin();
+    admin.forget_calls();
+    take(2).await;
+    let calls = admin.calls();
+    let times = |name: &str| calls.iter().find(|(known, _)| known == name).map_or(0, |call| call.1);
+    assert_eq!((times("set"), times("evalsha")), (1, 1), "{calls:?}");
 }
 
 #[tokio::test]
@@ -47,7 +159,8 @@ async fn a_user_without_the_key_is_denied() {
 
 #[tokio::test]
 async fn a_user_without_scripts_is_denied_what_needs_them_and_no_value() {
-    let (server, manager) = with_user(&["~*", "+@all", "-eval", "-evalsha"]).await;
+    let (server, manager) = with_user(&["~*", "+@all"]).await;
+    grant(&server, &["~*", "+@all", "-eval", "-evalsha"]);
     let mut admin = server.admin();
     admin.ask::<()>(&["SET", KEY, "somebody", "PX", "60000"]);
     assert_denied(&refusal(&manager).await);
@@ -69,7 +182,8 @@ async fn a_release_that_is_denied_says_so() {
 
 #[tokio::test]
 async fn a_command_denied_inside_a_script_is_denied_access() {
-    let (server, manager) = with_user(&["~*", "+@all", "-del"]).await;
+    let (server, manager) = with_user(&["~*", "+@all"]).await;
+    grant(&server, &["~*", "+@all", "-del"]);
     let guard = lock(&manager).acquire().await.expect("free");
     assert_denied(&guard.release().await.expect_err("no DEL"));
     // Busy is decided by a script as well; without its reads nothing is known.
@@ -102,7 +216,8 @@ async fn a_user_who_may_not_select_the_database_is_denied() {
 
 #[tokio::test]
 async fn rights_granted_later_are_used_by_the_same_manager() {
-    let (server, manager) = with_user(&["~*", "+@all", "-set"]).await;
+    let (server, manager) = with_user(&["~*", "+@all"]).await;
+    grant(&server, &["~*", "+@all", "-set"]);
     assert_denied(&refusal(&manager).await);
     grant(&server, &["~*", "+@all"]);
     works(&manager).await;

@@ -2,6 +2,8 @@
 
 mod access;
 mod crowd;
+mod ending;
+mod far;
 mod foreign;
 mod full;
 mod late;
@@ -11,6 +13,7 @@ mod network;
 mod outages;
 mod refusals;
 mod secrets;
+mod stalled;
 mod taken;
 mod wire;
 

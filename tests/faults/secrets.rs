@@ -61,7 +61,10 @@ async fn a_server_without_a_command_shows_no_token() {
     log::start();
     for command in ["SET", "EVALSHA", "EVAL"] {
         let server = Server::with(&["--rename-command", command, ""]);
-        let manager = manager(&server.url()).await;
+        let connecting = LockManager::connect(&server.url()).await;
+        assert_discreet(&connecting.map(drop).expect_err(command));
+        let lazy = LockManager::builder().timeout(TIMEOUT).lazy();
+        let manager = lazy.connect(&server.url()).await.expect("it does not ask");
         // The server knows no script at first, so EVAL is called as well.
         let error = match lock(&manager).acquire().await {
             Ok(guard) => guard.release().await.expect_err(command),

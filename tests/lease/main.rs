@@ -8,8 +8,10 @@ mod bounds;
 mod clock;
 mod crowd;
 mod events;
+mod far;
 mod fences;
 mod foreign;
+mod forked;
 mod holder_process;
 mod lateness;
 #[cfg(feature = "metrics")]

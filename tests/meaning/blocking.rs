@@ -16,6 +16,7 @@ everywhere!(
     a_blocking_guard_is_released_and_dropped_on_a_plain_thread,
     a_blocking_lock_works_inside_a_multi_thread_runtime,
     a_blocking_lock_inside_a_current_thread_runtime_is_refused,
+    a_blocking_lock_works_on_a_thread_beside_a_current_thread_runtime,
     a_sync_body_that_panics_frees_the_lock,
     a_sync_bodys_error_survives_the_loss_of_its_lock,
     a_sync_body_may_be_skipped,
@@ -103,6 +104,33 @@ async fn a_blocking_lock_inside_a_current_thread_runtime_is_refused(backend: &Ba
     });
     let refused = LockError::BlockingInAsync;
     assert_eq!(results.await, (false, Err(refused.clone()), Err(refused)));
+    assert!(backend.is_free(&key).await);
+}
+
+/// As `web::block` has it in actix: its workers are such runtimes, each in a local set.
+async fn a_blocking_lock_works_on_a_thread_beside_a_current_thread_runtime(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let name = key.clone();
+    let values = on_a_plain_thread(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let worker = tokio::task::LocalSet::new();
+        worker.block_on(&runtime, async move {
+            // A task of the worker holds it meanwhile, and gives it back.
+            let held = lock(&manager, &name).acquire().await.expect("free");
+            let waiting = lock(&manager, &name).wait(SOON);
+            let beside =
+                tokio::task::spawn_blocking(move || waiting.run_blocking(|| Locked::Ok(1)));
+            let here = lock(&manager, &name).run_blocking(|| Locked::Ok(2));
+            let holder = tokio::task::spawn_local(async move {
+                tokio::time::sleep(ms(20)).await;
+                held.release().await
+            });
+            let beside = beside.await.expect("no panic");
+            (beside, here, holder.await.expect("no panic"))
+        })
+    });
+    assert_eq!(values.await, (Ok(1), Err(LockError::BlockingInAsync), Ok(())));
     assert!(backend.is_free(&key).await);
 }
 

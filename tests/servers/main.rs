@@ -3,7 +3,9 @@
 
 mod encrypted;
 mod logins;
+mod rotating;
 mod sentinel;
+mod starting;
 mod tls;
 
 use std::time::Duration;

@@ -27,7 +27,7 @@ pub(crate) use memory::Memory;
 pub(crate) use redis::RedisJobs;
 #[cfg(feature = "look")]
 pub(crate) use redis::rights;
-pub(crate) use redis::{Redis, Replicated, not_replicated};
+pub(crate) use redis::{Credentials, Redis, Replicated, not_replicated};
 pub(crate) use redlock::{Ballot, OneUrl, Redlock, Rules};
 
 /// What came of asking for a lock.
@@ -106,6 +106,15 @@ impl Backend {
             Backend::Memory(memory) => Backend::Memory(memory.clone()),
             Backend::Redis(redis) => Backend::Redis(Arc::new(redis.apart())),
             Backend::Redlock(redlock) => Backend::Redlock(Box::new(redlock.apart())),
+        }
+    }
+
+    /// Asks the servers whether they are there, and let us do what locks need.
+    pub(crate) fn ready(&self) -> Asked<'_, Result<(), LockError>> {
+        match self {
+            Backend::Memory(_) => Box::pin(async { Ok(()) }),
+            Backend::Redis(redis) => Box::pin(redis.ready()),
+            Backend::Redlock(redlock) => Box::pin(redlock.ready()),
         }
     }
 

@@ -52,6 +52,12 @@ impl Cluster {
         Ok(Self::with(seeds, timeout, Grants::new(true)))
     }
 
+    /// None once it is shared.
+    pub(super) fn seeds_mut(&mut self) -> Vec<&mut Connector> {
+        let shared = Arc::get_mut(&mut self.0);
+        shared.map(|shared| shared.seeds.iter_mut().collect()).unwrap_or_default()
+    }
+
     /// Whether a URL is for a cluster.
     pub(super) fn is_meant(url: &str) -> bool {
         seeds(url).is_some()
@@ -128,8 +134,11 @@ impl Cluster {
         if self.map().is_younger_than(LEARN_EVERY) {
             return Ok(());
         }
-        let cluster = self.clone();
-        let learnt = self.0.learning.done(|| async move { cluster.learn().await }, until);
+        let learn = || {
+            let cluster = self.clone();
+            async move { cluster.learn().await }
+        };
+        let learnt = self.0.learning.done(learn, until);
         let timeout = || Err(Trouble::Passing(Passing::timeout("asking for the slots", false)));
         Box::pin(learnt).await.unwrap_or_else(timeout)
     }

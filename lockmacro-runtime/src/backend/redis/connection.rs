@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ProtocolVersion, PushInfo, RedisError,
-    RedisResult, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo,
+    RedisError, RedisResult, Value,
 };
 use tokio::time::{Instant, timeout};
 
@@ -18,9 +18,10 @@ use super::grants::{Channels, Grants};
 use super::greeting::greeting;
 use super::health::Health;
 use super::replicated::Replicated;
+use super::round_trip::RoundTrip;
 use super::sentinel::{is_primary, no_primary};
 use super::trouble::{Passing, Trouble, full};
-use super::url::{Address, Place};
+use super::url::{Address, Place, Settings};
 use crate::error::{LockError, Unavailability};
 
 /// So many calls may be under way at once: more than there ever are. Who had to wait for room could
@@ -65,6 +66,7 @@ pub(super) struct Connector {
     address: Address,
     timeout: Duration,
     pub(super) changes: Arc<Changes>,
+    pub(super) round_trip: Arc<RoundTrip>,
     /// How the next connection is opened.
     hearing: Mutex<Hearing>,
     /// How many in a row were ended before grants came by them.
@@ -126,10 +128,24 @@ impl Connector {
         Ok(Self::with(address, unsent, Arc::default(), Grants::new(false)))
     }
 
+    pub(super) fn of_server(server: ConnectionInfo, unsent: Duration) -> Self {
+        Self::with(Address::of_server(&server, unsent), unsent, Arc::default(), Grants::new(false))
+    }
+
+    pub(super) fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.address.settings
+    }
+
+    /// A login that is refused may be accepted with the next credentials.
+    pub(super) fn or_next_login(&self, trouble: Trouble) -> Trouble {
+        self.address.settings.or_next_login(trouble)
+    }
+
     /// One for the same server, with waiters of its own.
     pub(super) fn apart(&self) -> Self {
         let (address, changes) = (self.address.clone(), Arc::clone(&self.changes));
-        Self::with(address, self.timeout, changes, self.grants.apart())
+        let apart = Self::with(address, self.timeout, changes, self.grants.apart());
+        Self { round_trip: Arc::clone(&self.round_trip), ..apart }
     }
 
     fn with(
@@ -139,8 +155,8 @@ impl Connector {
         grants: Arc<Grants>,
     ) -> Self {
         let (hearing, ended) = (Mutex::new(Hearing::NotAsked), AtomicU32::new(0));
-        let opened = Mutex::new((Instant::now(), 0));
-        Self { address, timeout, changes, hearing, ended, opened, grants }
+        let (opened, round_trip) = (Mutex::new((Instant::now(), 0)), Arc::default());
+        Self { address, timeout, changes, round_trip, hearing, ended, opened, grants }
     }
 
     /// One for another server of a cluster, that has the same users and settings.
@@ -239,18 +255,22 @@ impl Connector {
             Place::At(at) => at.clone(),
             Place::Named(sentinels) => sentinels.primary().await?,
         };
-        let mut opened = if self.fails_over() {
+        let settings = self.address.settings.current().await?;
+        let opened = if self.fails_over() {
             // One that stands still is soon replaced, by the sentinels and then here.
             let late = || Err(Trouble::Passing(Passing::timeout("connecting", false)));
-            timeout(self.timeout / 4, self.open_primary(&at, hearing))
+            timeout(self.timeout / 4, self.open_primary(&settings, &at, hearing))
                 .await
                 .unwrap_or_else(|_| late())
         } else {
-            self.open_and_ask(&at, hearing).await
+            self.open_and_ask(&settings, &at, hearing).await
         };
+        let mut opened = opened.map_err(|trouble| self.or_next_login(trouble));
         match &mut opened {
             Ok(connection) => connection.moves = self.changes.opened(&at),
-            Err(Trouble::Passing(Passing { reason: Unavailability::Disconnected, .. })) => {
+            Err(Trouble::Passing(passing))
+                if passing.reason == Unavailability::Disconnected && !passing.is_login() =>
+            {
                 let words = greeting(&at).await;
                 if let Some(full) = words.as_deref().and_then(full) {
                     return Err(full);
@@ -263,10 +283,11 @@ impl Connector {
 
     async fn open_primary(
         &self,
+        settings: &Settings,
         at: &ConnectionAddr,
         hearing: Hearing,
     ) -> Result<Connection, Trouble> {
-        let mut connection = self.open_and_ask(at, hearing).await?;
+        let mut connection = self.open_and_ask(settings, at, hearing).await?;
         let role = connection.inner.send_packed_command(&redis::cmd("ROLE")).await;
         if is_primary(&role.and_then(Value::extract_error)) {
             Ok(connection)
@@ -275,16 +296,9 @@ impl Connector {
         }
     }
 
-    fn client(
-        &self,
-        at: &ConnectionAddr,
-        protocol: Option<ProtocolVersion>,
-    ) -> Result<Client, Trouble> {
-        self.address.settings.client(at, protocol).map_err(Trouble::Final)
-    }
-
     async fn open_and_ask(
         &self,
+        settings: &Settings,
         at: &ConnectionAddr,
         mut hearing: Hearing,
     ) -> Result<Connection, Trouble> {
@@ -292,13 +306,13 @@ impl Connector {
             hearing = Hearing::Failed(Instant::now());
         }
         if hearing == Hearing::Yes {
-            match self.open_hearing(at).await? {
+            match self.open_hearing(settings, at).await? {
                 Ok(connection) => return Ok(connection),
                 Err(otherwise) => hearing = otherwise,
             }
         }
-        let plain = self.client(at, None)?;
-        let inner = opened(&plain, AsyncConnectionConfig::new()).await?;
+        let plain = settings.client(at, None).map_err(Trouble::Final)?;
+        let inner = self.opened(&plain, AsyncConnectionConfig::new()).await?;
         let channels = Channels::new(&self.grants);
         if hearing == Hearing::Apart && self.grants.by_slot {
             // A second connection for each node is not worth it.
@@ -318,7 +332,7 @@ impl Connector {
             Err(_) => {
                 let inner = if knocks {
                     // The knock may have ended it.
-                    opened(&plain, AsyncConnectionConfig::new()).await?
+                    self.opened(&plain, AsyncConnectionConfig::new()).await?
                 } else {
                     inner
                 };
@@ -330,6 +344,7 @@ impl Connector {
     /// A connection by which grants come beside replies, or how to hear of them otherwise.
     async fn open_hearing(
         &self,
+        settings: &Settings,
         at: &ConnectionAddr,
     ) -> Result<Result<Connection, Hearing>, Trouble> {
         let channels = Channels::new(&self.grants);
@@ -341,8 +356,8 @@ impl Connector {
         let config = AsyncConnectionConfig::new().set_push_sender(pushes);
         // Messages come by the connection of the commands, and never before the replies to what
         // was sent earlier.
-        let mut inner = match opened(&self.client(at, Some(ProtocolVersion::RESP3))?, config).await
-        {
+        let resp3 = settings.client(at, Some(ProtocolVersion::RESP3)).map_err(Trouble::Final)?;
+        let mut inner = match self.opened(&resp3, config).await {
             Ok(inner) => inner,
             Err(Trouble::Final(LockError::Unavailable {
                 reason: Unavailability::Protocol,
@@ -420,22 +435,25 @@ impl Connector {
         // Nothing that runs under this mutex can panic.
         self.hearing.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-/// Makes a connection and asks for a first answer: a server that wants a password says so then.
-async fn opened(
-    client: &Client,
-    config: AsyncConnectionConfig,
-) -> Result<MultiplexedConnection, Trouble> {
-    let config = config
-        .set_connection_timeout(None)
-        .set_response_timeout(None)
-        .set_pipeline_buffer_size(ROOM);
-    let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-    let mut connection = connection.map_err(Trouble::unapplied)?;
-    let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
-    match greeting.and_then(Value::extract_error).map_err(Trouble::unapplied) {
-        Ok(_) | Err(Trouble::Final(LockError::AccessDenied { .. })) => Ok(connection),
-        Err(trouble) => Err(trouble),
+    /// Makes a connection and asks for a first answer: a server that wants a password says so then.
+    async fn opened(
+        &self,
+        client: &Client,
+        config: AsyncConnectionConfig,
+    ) -> Result<MultiplexedConnection, Trouble> {
+        let config = config
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(ROOM);
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
+        let mut connection = connection.map_err(Trouble::unapplied)?;
+        let asked = Instant::now();
+        let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
+        self.round_trip.note(asked.elapsed());
+        match greeting.and_then(Value::extract_error).map_err(Trouble::unapplied) {
+            Ok(_) | Err(Trouble::Final(LockError::AccessDenied { .. })) => Ok(connection),
+            Err(trouble) => Err(trouble),
+        }
     }
 }

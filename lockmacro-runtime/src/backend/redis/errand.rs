@@ -1,5 +1,5 @@
 //! Work that many callers wait for, done once by a task of its own. A caller that is dropped, or
-//! that nobody polls any more, holds up nobody else.
+//! that nobody polls any more, holds up nobody else; nor does a runtime that is blocked.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -7,15 +7,35 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
+/// The task of the work shows that its runtime runs: that often in the time for the work.
+const BEATS: u32 = 40;
+/// A task that has shown nothing for so many beats is on a blocked runtime.
+const MISSED: u32 = 5;
+
 pub(super) struct Errand<T> {
     /// For how long the work may take.
     limit: Duration,
     under_way: Mutex<Option<UnderWay<T>>>,
 }
 
+#[derive(Clone)]
 struct UnderWay<T> {
     until: Instant,
-    result: watch::Receiver<Option<T>>,
+    progress: watch::Receiver<Progress<T>>,
+}
+
+/// What the task of the work shows.
+struct Progress<T> {
+    beat: Instant,
+    /// `Some(None)` when the work took too long.
+    result: Option<Option<T>>,
+}
+
+impl<T> UnderWay<T> {
+    /// Until when the work is waited for, as far as is known now.
+    fn trusted(&self, limit: Duration) -> Instant {
+        self.until.min(self.progress.borrow().beat + limit / BEATS * MISSED)
+    }
 }
 
 impl<T: Clone + Send + Sync + 'static> Errand<T> {
@@ -23,15 +43,29 @@ impl<T: Clone + Send + Sync + 'static> Errand<T> {
         Self { limit, under_way: Mutex::new(None) }
     }
 
-    /// Waits for what comes of the work, which is started unless it is under way. `None` when it
-    /// took too long, or its runtime has ended.
-    pub(super) async fn done<W>(&self, work: impl FnOnce() -> W, until: Instant) -> Option<T>
+    /// Waits for what comes of the work, which is started unless it is under way; it is started
+    /// again when it is another runtime's, which is blocked or has ended. `None` when it took too
+    /// long.
+    pub(super) async fn done<W>(&self, mut work: impl FnMut() -> W, until: Instant) -> Option<T>
     where
         W: Future<Output = T> + Send + 'static,
     {
-        let mut result = self.join(work);
-        let result = timeout_at(until, result.wait_for(Option::is_some)).await.ok()?.ok()?;
-        result.clone()
+        loop {
+            let (mut joined, ours) = self.join(&mut work);
+            loop {
+                let trusted = if ours { joined.until } else { joined.trusted(self.limit) };
+                let over = joined.progress.wait_for(|progress| progress.result.is_some());
+                let over = timeout_at(until.min(trusted), over).await;
+                match over.map(|over| over.map(|progress| progress.result.clone())) {
+                    Ok(Ok(result)) => return result.flatten(),
+                    _ if ours || Instant::now() >= until => return None,
+                    // Its runtime has ended.
+                    Ok(Err(_)) => break,
+                    Err(_) if Instant::now() < joined.trusted(self.limit) => {}
+                    Err(_) => break,
+                }
+            }
+        }
     }
 
     /// Has the work done, unless it is under way, and does not wait for it.
@@ -45,29 +79,45 @@ impl<T: Clone + Send + Sync + 'static> Errand<T> {
     /// Keeps no longer what came of the work, when it is over.
     pub(super) fn forget(&self) {
         let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        under_way.take_if(|work| work.result.has_changed().is_err());
+        under_way.take_if(|work| work.progress.has_changed().is_err());
     }
 
-    fn join<W>(&self, work: impl FnOnce() -> W) -> watch::Receiver<Option<T>>
+    /// The work that is under way, and whether it was started by this call.
+    fn join<W>(&self, work: impl FnOnce() -> W) -> (UnderWay<T>, bool)
     where
         W: Future<Output = T> + Send + 'static,
     {
         // Nothing that runs under this mutex can panic.
         let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that is overdue is on a runtime that stands still.
-        if let Some(UnderWay { until, result }) = &*under_way
-            && Instant::now() < *until
-            && result.has_changed().is_ok()
+        let now = Instant::now();
+        if let Some(joined) = &*under_way
+            && now < joined.trusted(self.limit)
+            && joined.progress.has_changed().is_ok()
         {
-            return result.clone();
+            return (joined.clone(), false);
         }
-        let (done, result) = watch::channel(None);
-        let work = timeout(self.limit, work());
-        tokio::spawn(async move { done.send_replace(work.await.ok()) });
-        let until = Instant::now() + self.limit;
-        *under_way = Some(UnderWay { until, result: result.clone() });
-        result
+        let (shown, progress) = watch::channel(Progress { beat: now, result: None });
+        tokio::spawn(show(work(), self.limit, shown));
+        let started = UnderWay { until: now + self.limit, progress };
+        *under_way = Some(started.clone());
+        (started, true)
     }
+}
+
+/// Does the work, and shows meanwhile that it is not on a blocked runtime.
+async fn show<T>(
+    work: impl Future<Output = T>,
+    limit: Duration,
+    shown: watch::Sender<Progress<T>>,
+) {
+    let mut work = std::pin::pin!(timeout(limit, work));
+    let result = loop {
+        match timeout(limit / BEATS, &mut work).await {
+            Ok(result) => break result.ok(),
+            Err(_) => shown.send_modify(|progress| progress.beat = Instant::now()),
+        }
+    };
+    shown.send_modify(|progress| progress.result = Some(result));
 }
 
 #[cfg(test)]
@@ -118,19 +168,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_came_of_it_is_kept_until_it_is_to_be_forgotten_and_no_longer() {
         let (errand, result) = (Errand::new(LIMIT), Arc::new(()));
-        let kept = Arc::clone(&result);
-        drop(errand.done(|| async move { kept }, soon()).await);
+        let mut kept = Some(Arc::clone(&result));
+        let work = || std::future::ready(kept.take().unwrap_or_default());
+        drop(errand.done(work, soon()).await);
         // The task that had it done has gone, too.
         tokio::task::yield_now().await;
         assert_eq!(Arc::strong_count(&result), 2);
         errand.forget();
         assert_eq!(Arc::strong_count(&result), 1);
         // Work that is under way is not given up for that.
-        let mut first = Box::pin(errand.done(|| async { Arc::default() }, soon()));
+        let mut first = Box::pin(errand.done(|| std::future::ready(Arc::default()), soon()));
         assert!(futures::poll!(&mut first).is_pending());
         errand.forget();
-        let other = Arc::clone(&result);
-        let second = errand.done(|| async move { other }, soon()).await;
+        let other = || std::future::ready(Arc::clone(&result));
+        let second = errand.done(other, soon()).await;
         assert!(!Arc::ptr_eq(&second.unwrap(), &result), "it was done twice");
     }
 
@@ -144,5 +195,66 @@ mod tests {
         });
         let done = runtime().unwrap().block_on(errand.done(|| async { 7 }, soon()));
         assert_eq!(done, Some(7));
+    }
+
+    /// A runtime that has begun the work and is then blocked, until what this returns is dropped.
+    fn blocked_in(errand: &Arc<Errand<u32>>) -> std::sync::mpsc::Sender<()> {
+        let (free, blocked) = std::sync::mpsc::channel::<()>();
+        let (began, begun) = std::sync::mpsc::channel();
+        let errand = Arc::clone(errand);
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            runtime.unwrap().block_on(async {
+                let mut first = Box::pin(errand.done(|| async { 7 }, soon()));
+                assert!(futures::poll!(&mut first).is_pending());
+                began.send(()).unwrap();
+                // Until the other end is gone.
+                let _ = blocked.recv();
+                // Its own work goes on then.
+                assert_eq!(first.await, Some(7));
+            });
+        });
+        begun.recv().unwrap();
+        free
+    }
+
+    #[tokio::test]
+    async fn a_blocked_runtime_that_has_begun_the_work_holds_up_nobody() {
+        let limit = Duration::from_secs(20);
+        let errand = Arc::new(Errand::new(limit));
+        let _blocked = blocked_in(&errand);
+        let start = Instant::now();
+        let times = Arc::new(AtomicU32::new(0));
+        let work = || {
+            let times = Arc::clone(&times);
+            async move { times.fetch_add(1, Ordering::Relaxed) }
+        };
+        let callers = (0..10).map(|_| errand.done(work, start + 20 * limit));
+        assert_eq!(futures::future::join_all(callers).await, [Some(0); 10], "it is done once");
+        assert!(start.elapsed() < limit, "after {:?}", start.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_caller_waits_no_longer_than_it_may_for_a_blocked_runtime() {
+        let errand = Arc::new(Errand::new(Duration::from_secs(60)));
+        let _blocked = blocked_in(&errand);
+        let start = Instant::now();
+        let until = start + Duration::from_millis(20);
+        assert_eq!(errand.done(|| async { 8 }, until).await, None);
+        assert!(start.elapsed() < Duration::from_secs(30), "after {:?}", start.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_work_on_a_runtime_that_runs_is_begun_once() {
+        let (errand, times) = (Errand::new(LIMIT), Arc::new(AtomicU32::new(0)));
+        let work = || {
+            let times = Arc::clone(&times);
+            async move {
+                tokio::time::sleep(LIMIT - LIMIT / 10).await;
+                times.fetch_add(1, Ordering::Relaxed)
+            }
+        };
+        let (one, two) = tokio::join!(errand.done(work, soon()), errand.done(work, soon()));
+        assert_eq!((one, two), (Some(0), Some(0)));
     }
 }

@@ -133,6 +133,9 @@ impl Redis {
         waiter: &Waiter,
         patience: Patience,
     ) -> Result<(Reply, Question), Trouble> {
+        if !self.rights.are_known() {
+            self.ask_rights_for(claim, patience).await?;
+        }
         let cluster = match &self.nodes {
             Nodes::One(node) => return self.ask_node(node, claim, waiter, patience).await,
             Nodes::Cluster(cluster) => cluster,

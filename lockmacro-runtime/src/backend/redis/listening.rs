@@ -26,8 +26,10 @@ impl Node {
                         Ok(heard) => return Ok(heard),
                         Err(joining) => joining,
                     };
-                    let node = self.clone();
-                    let work = || async move { node.subscribe(live, slot).await };
+                    let work = || {
+                        let (node, live) = (self.clone(), Arc::clone(&live));
+                        async move { node.subscribe(live, slot).await }
+                    };
                     let timeout = || Err(Trouble::Passing(Passing::timeout("subscribing", false)));
                     let joined = joining.done(work, patience.until);
                     return Box::pin(joined).await.unwrap_or_else(timeout);

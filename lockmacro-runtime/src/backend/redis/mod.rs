@@ -8,6 +8,7 @@ mod calls;
 mod changes;
 mod cluster;
 mod connection;
+mod credentials;
 mod ear;
 mod errand;
 mod grants;
@@ -30,6 +31,8 @@ mod own;
 mod replicated;
 mod reply;
 mod reserve;
+mod rights;
+mod round_trip;
 mod script;
 mod sentinel;
 mod tls;
@@ -43,17 +46,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::{Cmd, ConnectionInfo, Value};
 use tokio::time::Instant;
 
 #[cfg(feature = "look")]
 pub(crate) use self::acl::rights;
+pub(crate) use self::credentials::Credentials;
 #[cfg(feature = "defer")]
 pub(crate) use self::jobs::RedisJobs;
-use self::node::Patience;
+use self::node::{Node, Patience};
 use self::nodes::Nodes;
 pub(crate) use self::replicated::{Replicated, not_replicated};
 use self::reply::{Reply, answer, fence, unexpected};
+use self::rights::Rights;
 use self::script::{ACQUIRE, Script};
 use self::tries::Tries;
 use self::trouble::{Passing, Trouble};
@@ -84,6 +89,7 @@ pub(crate) struct Redis {
     replicated: Option<Replicated>,
     /// For how long a key's last fence is kept, in milliseconds, as the scripts take it.
     fence_retention: Arc<str>,
+    rights: Arc<Rights>,
 }
 
 impl Redis {
@@ -92,15 +98,23 @@ impl Redis {
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
         let nodes = Nodes::new(url, timeout)?;
         let slots = Arc::new(AtomicBool::new(matches!(nodes, Nodes::Cluster(_))));
-        let replicated = nodes.replicated();
+        let (replicated, rights) = (nodes.replicated(), Arc::default());
         let fence_retention = milliseconds(nodes.fence_retention().unwrap_or(RETENTION));
-        Ok(Self { nodes, timeout, slots, replicated, fence_retention })
+        Ok(Self { nodes, timeout, slots, replicated, fence_retention, rights })
+    }
+
+    /// The same for a server that the `redis` crate describes.
+    pub(crate) fn of(server: ConnectionInfo, timeout: Duration) -> Self {
+        let nodes = Nodes::One(Node::of_server(server, timeout));
+        let (slots, rights) = Default::default();
+        let fence_retention = milliseconds(RETENTION);
+        Self { nodes, timeout, slots, replicated: None, fence_retention, rights }
     }
 
     pub(crate) fn apart(&self) -> Self {
-        let (nodes, slots) = (self.nodes.apart(), Arc::clone(&self.slots));
+        let (slots, rights) = (Arc::clone(&self.slots), Arc::clone(&self.rights));
         let fence_retention = Arc::clone(&self.fence_retention);
-        Self { nodes, slots, fence_retention, ..*self }
+        Self { nodes: self.nodes.apart(), slots, fence_retention, rights, ..*self }
     }
 
     /// Has a key's last fence be kept for that long, unless the URL says for how long.
@@ -110,13 +124,13 @@ impl Redis {
         }
     }
 
-    /// Connects, or says why not.
+    /// Asks the server whether it is there, and what the user may do; or says what is wrong.
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         // No key is part of what can go wrong here.
         let nothing = LockKey::from("");
         let mut tries = Tries::new(self.patience());
         loop {
-            let trouble = match self.nodes.ready(tries.patience.until).await {
+            let trouble = match self.rights(tries.patience).await {
                 Ok(()) => return Ok(()),
                 Err(Trouble::Passing(passing)) => tries.after(passing).await.err(),
                 Err(trouble) => Some(trouble),
@@ -125,6 +139,11 @@ impl Redis {
                 return Err(trouble.into_error(&nothing));
             }
         }
+    }
+
+    async fn rights(&self, patience: Patience) -> Result<(), Trouble> {
+        self.nodes.ready(patience.until).await?;
+        self.ask_rights(patience).await
     }
 
     /// Has `tell` called when the server may be another one than the one that granted our locks.
@@ -228,25 +247,43 @@ impl Redis {
     /// One round: the plain SET while nothing of this token was ever sent, then the script, which
     /// knows the token again. A fence takes the script from the start.
     async fn ask(&self, claim: &Claim, first: bool, patience: Patience) -> Result<Reply, Trouble> {
+        if !self.rights.are_known() {
+            Box::pin(self.ask_rights_for(claim, patience)).await?;
+        }
         if !claim.several().is_empty() {
             return Box::pin(self.ask_for_several(claim, patience)).await;
         }
-        let (key, token) = (claim.key.as_str(), claim.token.expose());
-        let ttl = claim.ttl.as_millis();
-        if first && !claim.fenced {
-            let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
-            set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl);
-            let sent = Moment::now();
-            match self.nodes.call(&claim.key, set, patience).await? {
-                Value::Okay => return Ok(Reply::Granted { sent, fences: Fences::default() }),
-                Value::Nil => {}
-                other => return Err(unexpected(&other)),
+        let (token, ttl) = (claim.token.expose(), claim.ttl.as_millis());
+        let plain = first && !claim.fenced;
+        let mut covered = self.rights.covers(claim);
+        loop {
+            if plain && covered {
+                let key = claim.key.as_str();
+                let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
+                set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl);
+                let sent = Moment::now();
+                match self.nodes.call(&claim.key, set, patience).await? {
+                    Value::Okay => return Ok(Reply::Granted { sent, fences: Fences::default() }),
+                    Value::Nil => {}
+                    other => return Err(unexpected(&other)),
+                }
+            }
+            let fenced = if claim.fenced { "1" } else { "0" };
+            let ttl = ttl.to_string();
+            let args = [token, &ttl, fenced, CLAIM_MS, &self.fence_retention, "0"];
+            // Boxed, because a lock mostly is free, and then there is no need for it.
+            match Box::pin(self.question(claim, &args, patience)).await {
+                // The server looks at rights first, so that the keys are allowed.
+                Err(Trouble::Passing(passing)) if passing.is_split() && plain && !covered => {
+                    covered = true;
+                }
+                Err(trouble) => return Err(trouble),
+                Ok(reply) => {
+                    self.rights.learn(claim);
+                    return Ok(reply);
+                }
             }
         }
-        let fenced = if claim.fenced { "1" } else { "0" };
-        let args = [token, &ttl.to_string(), fenced, CLAIM_MS, &self.fence_retention, "0"];
-        // Boxed, because a lock mostly is free, and then there is no need for it.
-        Box::pin(self.question(claim, &args, patience)).await
     }
 
     /// Calls the script that asks for a lock.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::{Cmd, RedisResult, Value};
+use redis::{Cmd, ConnectionInfo, Pipeline, RedisResult, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
@@ -17,6 +17,7 @@ use super::grants::Grants;
 use super::health::{self, Health};
 use super::replicated::Replicated;
 use super::reserve::Reserve;
+use super::round_trip::RoundTrip;
 use super::script::Script;
 use super::sentinel::is_primary;
 use super::trouble::{Passing, Trouble};
@@ -25,6 +26,9 @@ use crate::key::LockKey;
 
 /// Calls in a row without an answer after which a connection is given up.
 const SILENT_CALLS: u32 = 2;
+/// After a connection was given up for one silence, the pause before that is done again: at first,
+/// and at most. It doubles until such a call is answered, so that nobody reconnects in a storm.
+const DOUBTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// Clones are the same node.
 #[derive(Clone)]
@@ -42,6 +46,8 @@ pub(super) struct Inner {
     loading: Errand<()>,
     pub(super) reserve: Reserve,
     health: Arc<Health>,
+    /// From when on one silence is enough again, and the pause after that.
+    doubts: Mutex<Option<(Instant, Duration)>>,
 }
 
 /// How long a call may take: the command by itself, and all that it needs.
@@ -67,6 +73,16 @@ impl Node {
         Ok(Self::with(Connector::new(url, timeout)?, timeout))
     }
 
+    /// The same for a server that the `redis` crate describes.
+    pub(super) fn of_server(server: ConnectionInfo, timeout: Duration) -> Self {
+        Self::with(Connector::of_server(server, timeout), timeout)
+    }
+
+    /// `None` once it is shared.
+    pub(super) fn connector_mut(&mut self) -> Option<&mut Connector> {
+        Arc::get_mut(&mut self.inner).map(|inner| &mut inner.connector)
+    }
+
     /// The same server through a connection of its own.
     pub(super) fn apart(&self) -> Self {
         Self::with(self.inner.connector.apart(), self.inner.timeout)
@@ -81,6 +97,7 @@ impl Node {
             connecting: Errand::new(timeout),
             loading: Errand::new(timeout),
             reserve: Reserve::default(),
+            doubts: Mutex::default(),
         };
         Self::of(Arc::new(inner))
     }
@@ -123,7 +140,8 @@ impl Node {
         command: Cmd,
         patience: Patience,
     ) -> impl Future<Output = Result<Value, Trouble>> + Send + 'a {
-        let until = patience.until.min(Instant::now() + patience.answer);
+        let asked = Instant::now();
+        let until = patience.until.min(asked + patience.answer);
         // Not kept across the await, which would cost every caller its room.
         let sent = match self.asking {
             true => Err(Box::pin(live.asking(command))),
@@ -134,7 +152,28 @@ impl Node {
                 Ok(sent) => timeout_at(until, sent).await,
                 Err(sent) => Box::pin(timeout_at(until, sent)).await,
             };
+            if reply.is_ok() {
+                self.inner.connector.round_trip.note(asked.elapsed());
+            }
             self.read(live, reply.ok(), patience.strict)
+        }
+    }
+
+    /// Sends commands together; gives their replies, errors among them.
+    pub(super) async fn call_all(
+        &self,
+        commands: &Pipeline,
+        count: usize,
+        patience: Patience,
+    ) -> Result<Vec<Value>, Trouble> {
+        let live = self.connect(patience.until).await?;
+        let until = patience.until.min(Instant::now() + patience.answer);
+        let mut connection = live.inner.clone();
+        let sent = connection.send_packed_commands(commands, 0, count);
+        match timeout_at(until, sent).await {
+            Ok(Ok(replies)) => Ok(replies),
+            Ok(Err(error)) => self.read(&live, Some(Err(error)), false).map(|_| Vec::new()),
+            Err(_) => self.read(&live, None, false).map(|_| Vec::new()),
         }
     }
 
@@ -150,23 +189,46 @@ impl Node {
             return Err(torn().at(|| self.server()));
         }
         let Some(reply) = reply else {
-            if live.unanswered() >= SILENT_CALLS || strict {
+            let silent = live.unanswered();
+            if if strict { self.may_doubt() } else { silent >= SILENT_CALLS } {
                 self.discard(live);
             }
             return Err(self.failed(unanswered()));
         };
         live.answered();
+        if strict {
+            *self.doubts() = None;
+        }
         let trouble = match reply.and_then(Value::extract_error) {
             Ok(value) => {
                 self.inner.health.answered(|| self.server());
                 return Ok(value);
             }
-            Err(error) => self.failed(Trouble::from(error)),
+            Err(error) => self.failed(self.inner.connector.or_next_login(Trouble::from(error))),
         };
         if matches!(&trouble, Trouble::Passing(passing) if passing.replace) {
             self.discard(live);
         }
         Err(trouble)
+    }
+
+    /// Whether a connection may be given up for one silence now.
+    fn may_doubt(&self) -> bool {
+        let now = Instant::now();
+        let mut doubts = self.doubts();
+        match *doubts {
+            Some((from, _)) if now < from => false,
+            last => {
+                let pause = last.map_or(DOUBTS.0, |(_, pause)| (pause * 2).min(DOUBTS.1));
+                *doubts = Some((now + pause, pause));
+                true
+            }
+        }
+    }
+
+    fn doubts(&self) -> MutexGuard<'_, Option<(Instant, Duration)>> {
+        // Nothing that runs under this mutex can panic.
+        self.inner.doubts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls a script by its hash, and by its text where the server does not know it.
@@ -194,17 +256,18 @@ impl Node {
     ) -> Result<Value, Trouble> {
         // Of a crowd that comes to a new server one sends the text.
         let (answer, mut answered) = oneshot::channel();
-        let (node, text) = (self.clone(), script.by_text(keys, args));
-        let mut ours = false;
+        let mut answer = Some(answer);
         let send = || {
-            ours = true;
+            let (node, answer) = (self.clone(), answer.take());
+            let text = script.by_text(keys, args);
             async move {
+                let reply = node.call(text, patience).await;
                 // Its caller may have gone meanwhile.
-                let _ = answer.send(node.call(text, patience).await);
+                answer.map(|answer| answer.send(reply));
             }
         };
         self.inner.loading.done(send, patience.until).await;
-        if ours {
+        if answer.is_none() {
             // Without a reply it may be under way.
             return answered.try_recv().unwrap_or_else(|_| Err(self.failed(unanswered())));
         }
@@ -246,6 +309,11 @@ impl Node {
         &self.inner.connector.changes
     }
 
+    /// How long the server takes to answer.
+    pub(super) fn round_trip(&self) -> &Arc<RoundTrip> {
+        &self.inner.connector.round_trip
+    }
+
     /// What the URL says that replicas have to acknowledge.
     pub(super) fn replicated(&self) -> Option<Replicated> {
         self.inner.connector.replicated()
@@ -272,8 +340,11 @@ impl Node {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
-        let node = self.clone();
-        let opened = self.inner.connecting.done(|| async move { node.open().await }, until);
+        let open = || {
+            let node = self.clone();
+            async move { node.open().await }
+        };
+        let opened = self.inner.connecting.done(open, until);
         Box::pin(opened).await.unwrap_or_else(|| {
             Err(self.failed(Trouble::Passing(Passing::timeout("connecting", false))))
         })
@@ -305,6 +376,10 @@ impl Node {
         let opened = self.inner.connector.open().await.map_err(|trouble| self.failed(trouble))?;
         self.inner.health.opened();
         let opened = Arc::new(opened);
+        // Another caller may have opened one, if this runtime was blocked meanwhile.
+        if let Some(live) = self.in_use() {
+            return Ok(live);
+        }
         *self.live() = Some(Arc::clone(&opened));
         Ok(opened)
     }

@@ -11,10 +11,12 @@ use super::cluster::Cluster;
 use super::grants::Grants;
 use super::node::{Node, Patience};
 use super::replicated::Replicated;
+use super::round_trip::RoundTrip;
 use super::script::Script;
 use super::trouble::Trouble;
 use crate::error::LockError;
 use crate::key::LockKey;
+use crate::side::slot;
 
 #[derive(Debug)]
 pub(super) enum Nodes {
@@ -107,6 +109,17 @@ impl Nodes {
         match self {
             Nodes::One(node) => node.grants(),
             Nodes::Cluster(cluster) => cluster.grants(),
+        }
+    }
+
+    /// How long the server that has the key takes to answer, if it is known.
+    pub(super) fn round_trip(&self, key: &LockKey) -> Option<Arc<RoundTrip>> {
+        match self {
+            Nodes::One(node) => Some(Arc::clone(node.round_trip())),
+            Nodes::Cluster(cluster) => {
+                let node = cluster.map().node_of(slot(key.as_str()))?;
+                Some(Arc::clone(node.round_trip()))
+            }
         }
     }
 

@@ -16,7 +16,10 @@ use crate::backend::{Asked, Claim, Released};
 use crate::error::LockError;
 
 /// How long the answer to a renewal is waited for at least.
-pub(super) const RENEWAL_MIN: Duration = Duration::from_millis(50);
+const RENEWAL_MIN: Duration = Duration::from_millis(50);
+/// A ttl of fewer round trips cannot be relied on to be renewed in time: the first renewal leaves
+/// after a third of it.
+const ROUND_TRIPS: u32 = 4;
 
 impl Redis {
     pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
@@ -94,7 +97,7 @@ impl Redis {
         strict: bool,
     ) -> Result<bool, LockError> {
         let brief = self.brief();
-        let answer = (ttl.max(claim.ttl) / 10).max(RENEWAL_MIN).min(brief.answer);
+        let answer = self.renewal_answer(claim, ttl).min(brief.answer);
         let patience = Patience { answer, strict, ..brief };
         let args = [claim.token.expose(), &ttl.as_millis().to_string()];
         let script = if claim.several().is_empty() { &RENEW } else { &RENEW_EACH };
@@ -109,6 +112,25 @@ impl Redis {
             }
             own => Ok(own?.0 == Own::Held),
         }
+    }
+
+    /// How long the answer to a renewal is waited for: as long as the server may take, and not so
+    /// long that no other one fits into the lease.
+    pub(super) fn renewal_answer(&self, claim: &Claim, ttl: Duration) -> Duration {
+        let ttl = ttl.max(claim.ttl);
+        let Some(far) = self.nodes.round_trip(&claim.key) else {
+            return (ttl / 10).max(RENEWAL_MIN);
+        };
+        let (round_trip, shortest) = (far.smoothed(), far.smoothed() * ROUND_TRIPS);
+        if ttl < shortest && far.is_to_be_told() {
+            tracing::warn!(
+                ?ttl,
+                ?round_trip,
+                ?shortest,
+                "a ttl is too short for the round trip to the server: the lease may end before it is renewed"
+            );
+        }
+        (ttl / 10).max(RENEWAL_MIN + far.longest()).min((ttl / 2).max(RENEWAL_MIN))
     }
 
     /// Gives locks back without a look at their lines; tells whether all of them were held.

@@ -6,7 +6,6 @@ use redis::Value;
 use tokio::time::Instant;
 
 use super::node::Patience;
-use super::own::RENEWAL_MIN;
 use super::script::{RENEW, RENEW_EACH};
 use super::tries::Tries;
 use super::trouble::Trouble;
@@ -97,7 +96,7 @@ impl Redis {
         Box::pin(async move {
             let Some(replicated) = self.replicated else { return self.renew(claim, ttl).await };
             let replicated = replicated.within(ttl.max(claim.ttl));
-            let answer = (ttl.max(claim.ttl) / 10).max(RENEWAL_MIN).min(self.brief().answer);
+            let answer = self.renewal_answer(claim, ttl).min(self.brief().answer);
             let answer = answer + replicated.timeout;
             let until = Instant::now() + self.timeout.min(within);
             let mut tries = Tries::new(Patience { answer, until, strict: true });

@@ -35,6 +35,7 @@ pub(super) static GIVE_BACK: Script = script!(["q"], "scripts/give_back.lua");
 pub(super) static FREE: Script = script!([], "scripts/free.lua");
 pub(super) static RENEW: Script = script!([], "scripts/renew.lua");
 pub(super) static RAISE: Script = script!(["f"], "scripts/raise.lua");
+pub(super) static RIGHTS: Script = script!(["q", "w", "f"], "scripts/rights.lua");
 
 /// What is for several locks: `each.lua` does with each of them what stands before it.
 pub(super) static ACQUIRE_ALL: Script = script!(

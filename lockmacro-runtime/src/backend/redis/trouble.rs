@@ -7,6 +7,10 @@ use super::tls;
 use crate::error::{LockError, Unavailability};
 use crate::key::LockKey;
 use crate::plain::Plain;
+use crate::side::write_side;
+
+/// What the detail of a refused login starts with, where the next one may be accepted.
+pub(super) const LOGIN: &str = "login: ";
 
 /// A call that brought no answer to its question.
 #[derive(Debug, Clone)]
@@ -47,6 +51,11 @@ pub(super) struct Passing {
 impl Passing {
     pub(super) fn timeout(detail: &str, unknown: bool) -> Self {
         Self { reason: Unavailability::Timeout, detail: detail.to_owned(), unknown, replace: false }
+    }
+
+    /// Whether the login was refused, and the next one may not be.
+    pub(super) fn is_login(&self) -> bool {
+        self.detail.starts_with(LOGIN)
     }
 
     /// Whether keys of one lock are at different nodes, because their slot is being moved.
@@ -101,9 +110,16 @@ impl Trouble {
                 let detail = format!("the key is at {address}: give a `redis-cluster://` URL");
                 unavailable(Unavailability::ClusterDown, detail)
             }
+            Trouble::Final(LockError::AccessDenied { detail }) => {
+                LockError::AccessDenied { detail: with_keys(detail, key) }
+            }
             Trouble::Final(error) => error,
             Trouble::Passing(Passing { detail, .. }) if is_full(&detail) => {
                 LockError::ConnectionLimit { detail }
+            }
+            Trouble::Passing(passing) if passing.is_login() => {
+                let detail = passing.detail.split_at(LOGIN.len()).1.to_owned();
+                LockError::Authentication { detail }
             }
             Trouble::Passing(Passing { reason, detail, .. }) => {
                 LockError::Unavailable { reason, detail }
@@ -152,6 +168,16 @@ pub(super) fn full(words: &str) -> Option<Trouble> {
 
 fn is_full(words: &str) -> bool {
     words.contains("max number of clients")
+}
+
+/// A server that denies a key does not say which one.
+fn with_keys(detail: String, key: &LockKey) -> String {
+    if !detail.contains("access a key") && !detail.contains("one of the keys") {
+        return detail;
+    }
+    let mut companions = String::new();
+    write_side(key.as_str(), "*", |part| companions.push_str(part));
+    format!("{detail}: the lock needs ~{key} and ~{companions}")
 }
 
 fn unavailable(reason: Unavailability, detail: impl Into<String>) -> LockError {

@@ -9,6 +9,7 @@ use redis::{
     RedisConnectionInfo, RedisError,
 };
 
+use super::credentials::Credentials;
 use super::replicated::Replicated;
 use super::sentinel::{Kept, Sentinels};
 use super::tls::Files;
@@ -49,13 +50,27 @@ pub(super) enum Place {
 /// What holds for every connection that is opened because of one URL.
 #[derive(Clone)]
 pub(super) struct Settings {
-    login: RedisConnectionInfo,
+    pub(super) login: RedisConnectionInfo,
+    /// What gives the user and password instead, for each connection.
+    pub(super) credentials: Option<Credentials>,
     tcp: TcpSettings,
     /// The certificates, where the connection is encrypted.
     tls: Option<Files>,
 }
 
 impl Address {
+    /// Takes over what the `redis` crate knows of a server.
+    pub(super) fn of_server(server: &ConnectionInfo, unsent: Duration) -> Self {
+        let login = server.redis_settings().clone().set_skip_set_lib_name();
+        let settings = Settings { login, credentials: None, tcp: tcp(unsent), tls: None };
+        Self {
+            place: Place::At(server.addr().clone()),
+            settings,
+            replicated: None,
+            fence_retention: None,
+        }
+    }
+
     /// Reads a URL. What the network does not take within `unsent` is not sent any more, where the
     /// system can be told so.
     pub(super) fn parse(url: &str, unsent: Duration) -> Result<Self, LockError> {
@@ -90,7 +105,7 @@ impl Address {
         let replicated = Replicated::read(acks, acks_within)?;
         let settings = |login: RedisConnectionInfo| {
             let (login, tcp, tls) = (login.set_skip_set_lib_name(), tcp.clone(), tls.clone());
-            Settings { login, tcp, tls }
+            Settings { login, credentials: None, tcp, tls }
         };
         let address = if sentinel {
             let (authority, path) = place.split_once('/').ok_or_else(|| invalid(SENTINEL_FORM))?;

@@ -92,6 +92,11 @@ impl Redis {
         answer.await.map_err(|trouble| silence(trouble, &nothing))
     }
 
+    /// Asks what the user may do.
+    pub(crate) async fn rights_of_a_node(&self) -> Result<(), Silence> {
+        self.rights(self.brief()).await.map_err(|trouble| silence(trouble, &LockKey::from("")))
+    }
+
     /// Asks for a lock on one key.
     pub(crate) async fn vote(&self, claim: &Claim) -> Result<Vote, Silence> {
         match self.ask(claim, true, self.brief()).await {

@@ -25,7 +25,7 @@ use self::pause::Pause;
 use self::round::Round;
 use self::tally::{majority, may_be_had, no_quorum};
 use super::redis::Silence;
-use super::{Claim, Redis, not_replicated};
+use super::{Claim, Credentials, Redis, not_replicated};
 use crate::error::{LockError, Unavailability};
 use crate::lease::TTL_MAX;
 
@@ -71,6 +71,12 @@ impl Redlock {
         Ok(Self { nodes, timeout, rules, round_trip: Arc::default() })
     }
 
+    /// Logs in to all nodes by these. For one that nobody uses yet.
+    pub(crate) fn log_in_by(&mut self, credentials: &Credentials) -> Result<(), LockError> {
+        let nodes = Arc::get_mut(&mut self.nodes).map(|nodes| nodes.all.iter_mut());
+        nodes.into_iter().flatten().try_for_each(|node| node.redis.log_in_by(credentials))
+    }
+
     pub(crate) fn apart(&self) -> Self {
         let (nodes, round_trip) = (Arc::new(self.nodes.apart()), Arc::clone(&self.round_trip));
         Self { nodes, round_trip, ..*self }
@@ -101,10 +107,20 @@ impl Redlock {
         let mut open: Vec<usize> = (0..self.count()).collect();
         while !open.is_empty() {
             let nodes = &self.nodes;
-            let mut round = Round::new(open.iter().map(|nth| (*nth, nodes.admit(*nth))));
+            let admit = |nth: usize| async move {
+                nodes.admit(nth).await.map_err(|silence| (silence, false))?;
+                nodes.rights(nth).await.map_err(|silence| (silence, true))
+            };
+            let mut round = Round::new(open.iter().map(|nth| (*nth, admit(*nth))));
             let mut last = false;
             while let Ok(Some((nth, admitted))) = timeout_at(until, round.next()).await {
-                silences[nth] = admitted.err();
+                if let Err((Silence { error, .. }, true)) = &admitted
+                    && matches!(**error, LockError::AccessDenied { .. })
+                {
+                    // Locks that could not be given back there would stay for their ttl.
+                    return Err((**error).clone());
+                }
+                silences[nth] = admitted.err().map(|(silence, _)| silence);
                 match silences[nth].as_ref().map(|silence| &*silence.error) {
                     Some(error @ LockError::InvalidUrl { .. }) => return Err(error.clone()),
                     // It is there, and votes later.

@@ -222,6 +222,16 @@ impl Nodes {
         self.standing_of(nth, who.connection).unwrap_or(Ok(who.connection))
     }
 
+    /// Asks one node what the user may do there.
+    pub(super) async fn rights(&self, nth: usize) -> Result<(), Silence> {
+        self.all[nth].redis.rights_of_a_node().await.map_err(|mut silence| {
+            if let LockError::AccessDenied { detail } = &mut *silence.error {
+                *detail = format!("{}: {detail}", self.names[nth]);
+            }
+            silence
+        })
+    }
+
     /// What is known of the server under a node's name, which has said who and how old it is.
     fn recognise(&self, nth: usize, run_id: String, uptime: Duration) -> Known {
         // Nothing that runs under this mutex can panic: every node has its place.
