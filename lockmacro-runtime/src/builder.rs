@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::LockManager;
 use crate::backend::{Backend, Memory, OneUrl, Redis, Redlock, Replicated, Rules, not_replicated};
+use crate::defaults::Defaults;
 #[cfg(feature = "defer")]
 use crate::defer::Deferrer;
 use crate::error::LockError;
@@ -30,6 +31,7 @@ pub struct LockManagerBuilder {
     timeout: Duration,
     rules: Rules,
     replicated: Option<(u32, Duration)>,
+    pub(crate) defaults: Defaults,
     #[cfg(feature = "defer")]
     deferrer: Option<Arc<dyn Deferrer>>,
 }
@@ -42,6 +44,7 @@ impl LockManagerBuilder {
             timeout: TIMEOUT,
             rules,
             replicated: None,
+            defaults: Defaults::default(),
             #[cfg(feature = "defer")]
             deferrer: None,
         }
@@ -126,6 +129,7 @@ impl LockManagerBuilder {
         if self.replicated.is_some() {
             return Err(not_replicated("the nodes of a Redlock stand for each other"));
         }
+        self.defaults.usable_up_to(self.rules.longest_ttl)?;
         let urls: Vec<_> = urls.into_iter().map(Into::into).collect();
         let redlock = Redlock::new(&urls, self.timeout, self.rules)?;
         inside_runtime()?;
@@ -145,6 +149,8 @@ impl LockManagerBuilder {
     /// # Errors
     /// As [`LockManager::connect`].
     pub async fn connect(mut self, url: &str) -> Result<LockManager, LockError> {
+        let url = &*self.defaults.take_from(url)?;
+        self.defaults.usable()?;
         if url == "memory://" {
             if self.replicated.is_some() {
                 return Err(not_replicated("`memory://` is not copied anywhere"));
@@ -173,8 +179,8 @@ impl LockManagerBuilder {
 
     fn with(self, backend: Backend) -> LockManager {
         #[cfg(feature = "defer")]
-        return LockManager::over(backend, self.label, self.deferrer);
+        return LockManager::over(backend, self.label, self.defaults, self.deferrer);
         #[cfg(not(feature = "defer"))]
-        LockManager::over(backend, self.label)
+        LockManager::over(backend, self.label, self.defaults)
     }
 }

@@ -195,6 +195,15 @@ pub enum LockError {
         /// What is wrong with it; never the URL, which may hold a password.
         detail: String,
     },
+    /// A setting of the builder, or of the manager's URL, has a value that it cannot have.
+    #[error("`{setting}` is not usable: {detail}")]
+    #[non_exhaustive]
+    InvalidSetting {
+        /// Its name, the same in the builder and in a URL.
+        setting: &'static str,
+        /// What is wrong with it, and what to write instead.
+        detail: String,
+    },
     /// No manager was installed and none was given. Call [`LockManager::install`] when the
     /// program starts, or give the lock its own manager.
     ///

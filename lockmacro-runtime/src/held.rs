@@ -92,6 +92,14 @@ impl Held {
         u8::try_from(nth).ok()
     }
 
+    /// The same for a key as a caller names it, without the manager's prefix.
+    pub(crate) fn nth_named(&self, key: &LockKey) -> Option<u8> {
+        match self.manager().defaults().prefix() {
+            "" => self.nth(key),
+            prefix => self.nth(&key.clone().under(prefix).ok()?),
+        }
+    }
+
     pub(crate) fn span(&self) -> &tracing::Span {
         &self.span
     }

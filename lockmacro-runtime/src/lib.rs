@@ -92,6 +92,7 @@ mod census;
 mod clearing;
 mod clock;
 mod closing;
+mod defaults;
 #[cfg(feature = "defer")]
 pub mod defer;
 mod error;

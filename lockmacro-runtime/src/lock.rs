@@ -10,7 +10,6 @@ use crate::error::LockError;
 use crate::fence::Fence;
 use crate::guard::LockGuard;
 use crate::key::{Listed, LockKey};
-use crate::lease::TTL_DEFAULT;
 use crate::loss::OnLost;
 use crate::obtain::{obtain, obtain_blocking};
 use crate::outcome::{LockOutcome, SkipOutcome};
@@ -20,7 +19,8 @@ use crate::telemetry;
 /// does not fit.
 ///
 /// Without [`wait`](Lock::wait) it asks once: when somebody else holds the lock, the answer is
-/// [`LockError::Busy`], at once.
+/// [`LockError::Busy`], at once. A manager can have [another
+/// default](crate::LockManagerBuilder::default_wait).
 ///
 /// ```
 /// # use std::time::Duration;
@@ -44,12 +44,14 @@ pub struct Lock<F = Fence> {
     pub(crate) key: LockKey,
     /// Further keys, as they were given.
     pub(crate) more: Box<[LockKey]>,
-    pub(crate) ttl: Duration,
+    /// Without one it is the manager's.
+    pub(crate) ttl: Option<Duration>,
     /// As asked for; without it a lock that was given no ttl is renewed.
     pub(crate) renewed: Option<bool>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Duration,
     pub(crate) on_lost: OnLost,
+    /// Without one it is the manager's; zero is not to wait.
     pub(crate) wait: Option<Duration>,
     pub(crate) name: Cow<'static, str>,
     pub(crate) message: Option<String>,
@@ -58,8 +60,8 @@ pub struct Lock<F = Fence> {
 }
 
 impl Lock {
-    /// A lock on `key` from the installed manager. Its lease is 30 s and is renewed while it is
-    /// held.
+    /// A lock on `key` from the installed manager. Its lease is 30 s, or the manager's
+    /// [`default_ttl`](crate::LockManagerBuilder::default_ttl), and is renewed while it is held.
     pub fn new(key: impl Into<LockKey>) -> Self {
         Self::on(key.into(), Box::default())
     }
@@ -92,7 +94,7 @@ impl<F> Lock<F> {
         Self {
             key,
             more,
-            ttl: TTL_DEFAULT,
+            ttl: None,
             renewed: None,
             max_hold: None,
             min_hold: Duration::ZERO,
@@ -109,7 +111,7 @@ impl<F> Lock<F> {
     /// [`renew`](Lock::renew), how long after its holder's death the server frees it. Anything else
     /// gives [`LockError::InvalidTtl`].
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
+        self.ttl = Some(ttl);
         self.renewed.get_or_insert(false);
         self
     }
@@ -143,7 +145,9 @@ impl<F> Lock<F> {
         self
     }
 
-    /// How long to wait in line when somebody else holds the lock; without it the answer is
+    /// How long to wait in line when somebody else holds the lock; without it as long as the manager's
+    /// [`default_wait`](crate::LockManagerBuilder::default_wait) says, which is not at all unless it was
+    /// set. With `Duration::ZERO` the lock is asked for once, and the answer is
     /// [`LockError::Busy`], at once. Who waits gets the lock in the order of asking, handed over
     /// directly by its holder's release. When the time is over the answer is
     /// [`LockError::TimedOut`], and [`LockError::QueueFull`] when 10,000 wait already. Dropping the
@@ -204,11 +208,15 @@ impl<F> Lock<F> {
 
     /// [`run`](Lock::run), but when somebody else holds the lock the body is left out and the
     /// return type's "nothing" is given: `()`, `None`, `Ok(())` or `Ok(None)`.
-    pub fn run_or_skip<B>(self, body: B) -> impl Future<Output = B::Output>
+    ///
+    /// It waits only where [`wait`](Lock::wait) says so, and not by the manager's default: a job that
+    /// another machine does right now is to be left out, and not to be done once more after it.
+    pub fn run_or_skip<B>(mut self, body: B) -> impl Future<Output = B::Output>
     where
         B: Future,
         B::Output: SkipOutcome,
     {
+        self.wait.get_or_insert_default();
         let who = self.who::<B::Output>();
         let lock = Box::new(self);
         async move {
@@ -232,7 +240,8 @@ impl<F> Lock<F> {
     }
 
     /// [`run_or_skip`](Lock::run_or_skip) for a body that is not async.
-    pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
+    pub fn run_blocking_or_skip<R: SkipOutcome>(mut self, body: impl FnOnce() -> R) -> R {
+        self.wait.get_or_insert_default();
         let who = self.who::<R>();
         match self.acquire_blocking() {
             Ok(guard) => guard.run_blocking_or_skip(body),
@@ -280,7 +289,12 @@ impl<F> Lock<F> {
 
     /// Whose error is logged because an `R` cannot carry it.
     fn who<R: SkipOutcome>(&self) -> Option<(Cow<'static, str>, Keys)> {
-        (!R::CARRIES_ERRORS).then(|| (self.name.clone(), (self.key.clone(), self.more.clone())))
+        (!R::CARRIES_ERRORS).then(|| {
+            let manager = self.manager.clone().or_else(|| LockManager::installed().ok());
+            let prefix = manager.as_ref().map_or("", |manager| manager.defaults().prefix());
+            let whole = |key: &LockKey| key.clone().under(prefix).unwrap_or_else(|_| key.clone());
+            (self.name.clone(), (whole(&self.key), self.more.iter().map(whole).collect()))
+        })
     }
 }
 

@@ -12,6 +12,7 @@ use crate::backend::Backend;
 use crate::builder::LockManagerBuilder;
 use crate::census::{Census, Member};
 use crate::closing::Closing;
+use crate::defaults::Defaults;
 #[cfg(feature = "defer")]
 use crate::defer::{self, Deferrer};
 use crate::error::LockError;
@@ -49,6 +50,7 @@ struct Inner {
     backend: Backend,
     janitor: Janitor,
     label: String,
+    defaults: Defaults,
     census: Census,
     closing: Closing,
     /// Where deferred calls are kept, and whether that was said by the builder.
@@ -75,6 +77,9 @@ impl LockManager {
     ///   `node_timeout=50ms` are what the builder's methods are. `redlocks://` is encrypted;
     /// - `memory://`: the locks of this process, with the same meaning and nothing to install.
     ///   Managers connected to `memory://` exclude each other, as those of one server do.
+    ///
+    /// `?default_ttl=1m&default_wait=2s&key_prefix=shop:` behind any of these is what the builder's
+    /// methods of the same names are.
     ///
     /// `?replicated=1&replicated_timeout=100ms` behind one of the first four has locks count only when
     /// replicas know them, see [`LockManagerBuilder::replicated`].
@@ -173,6 +178,7 @@ impl LockManager {
     pub(crate) fn over(
         backend: Backend,
         its_label: Option<String>,
+        defaults: Defaults,
         #[cfg(feature = "defer")] deferrer: Option<Arc<dyn Deferrer>>,
     ) -> Self {
         #[cfg(feature = "defer")]
@@ -193,6 +199,7 @@ impl LockManager {
                 janitor: Janitor::new(&backend),
                 backend,
                 label: label(&its_label.unwrap_or_else(default_label)),
+                defaults,
                 census: Census::default(),
                 closing: Closing::default(),
             }
@@ -240,6 +247,11 @@ impl LockManager {
         &self.0.label
     }
 
+    /// What holds for locks that say nothing else.
+    pub(crate) fn defaults(&self) -> &Defaults {
+        &self.0.defaults
+    }
+
     /// Counts one lock more, unless the manager was shut down.
     pub(crate) fn enter(&self) -> Result<Member, LockError> {
         // Counted before the look, so that a shutdown either sees this lock or is seen by it.
@@ -253,6 +265,7 @@ impl fmt::Debug for LockManager {
         f.debug_struct("LockManager")
             .field("label", &self.0.label)
             .field("backend", &self.0.backend)
+            .field("defaults", &self.0.defaults)
             .field("locks", &self.0.census.count())
             .finish_non_exhaustive()
     }

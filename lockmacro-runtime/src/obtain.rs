@@ -12,6 +12,7 @@ use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::held::Held;
 use crate::hold::{Hold, Refusal};
+use crate::key::LockKey;
 use crate::lease::{Renewal, check_ttl};
 use crate::lock::Lock;
 use crate::loss::OnLost;
@@ -29,25 +30,33 @@ impl<F> Lock<F> {
     /// Does everything that can be done without a server.
     fn prepare(self, fenced: bool) -> Result<Prepared, LockError> {
         self.key.check()?;
-        let several = in_order(&self.key, &self.more)?;
-        let ttl = check_ttl(self.ttl)?;
+        self.more.iter().try_for_each(LockKey::check)?;
+        self.ttl.map(check_ttl).transpose()?;
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
+        let defaults = manager.defaults();
+        defaults.usable()?;
+        let ttl = self.ttl.unwrap_or(defaults.ttl());
+        let wait = self.wait.unwrap_or(defaults.wait());
+        let whole = |key: LockKey| key.under(defaults.prefix());
+        let more = self.more.into_iter().map(whole).collect::<Result<Vec<_>, _>>()?;
+        let key = whole(self.key)?;
+        let several = in_order(&key, &more)?;
         let ours = |held: &Held| held.manager().is(&manager);
         if several.is_empty() {
-            if let Some(held) = Scope::find(|held| ours(held) && held.nth(&self.key).is_some()) {
-                let nth = held.nth(&self.key);
+            if let Some(held) = Scope::find(|held| ours(held) && held.nth(&key).is_some()) {
+                let nth = held.nth(&key);
                 return LockGuard::joining(held, nth, self.on_lost).map(Prepared::Joined);
             }
         } else if let Some(held) = around(&several, ours)? {
             return LockGuard::joining(held, None, self.on_lost).map(Prepared::Joined);
         }
         let token = Token::new(manager.label(), &self.name, Moment::now())?;
-        let template = self.key.made_of();
-        let first = several.first().cloned().unwrap_or(self.key);
+        let template = key.made_of();
+        let first = several.first().cloned().unwrap_or(key);
         let mut claim = Claim::new(first, token, ttl).with(several, self.min_hold.min(ttl));
         claim.labels = Labels { name: self.name, template };
         claim.fenced = fenced;
-        claim.wait = self.wait;
+        claim.wait = Some(wait).filter(|wait| !wait.is_zero());
         let wanted = Wanted {
             renewed: self.renewed.unwrap_or(true),
             max_hold: self.max_hold,

@@ -16,7 +16,8 @@ use crate::loss::Lost;
 #[derive(Debug, Clone)]
 pub(crate) struct Labels {
     pub(crate) name: Cow<'static, str>,
-    pub(crate) template: &'static str,
+    /// Of the whole key, a manager's prefix included.
+    pub(crate) template: Cow<'static, str>,
 }
 
 /// One lock more in a gauge, until this is dropped.
@@ -65,12 +66,12 @@ impl<L: Borrow<Labels>> Drop for Counted<L> {
 
 /// What surrounds the body of a lock.
 pub(crate) fn span(labels: &Labels, key: impl Display) -> tracing::Span {
-    tracing::debug_span!("lock", name = %labels.name, template = labels.template, %key)
+    tracing::debug_span!("lock", name = %labels.name, template = &*labels.template, %key)
 }
 
 pub(crate) fn acquired(labels: &Labels, key: impl Display, asked: Moment) {
     let Labels { name, template } = labels;
-    tracing::debug!(%name, template, %key, waited = ?asked.elapsed(), "lock acquired");
+    tracing::debug!(%name, template = &**template, %key, waited = ?asked.elapsed(), "lock acquired");
     numbers::asked(labels, "acquired", asked);
 }
 
@@ -78,11 +79,11 @@ pub(crate) fn refused(labels: &Labels, key: impl Display, error: &LockError, ask
     let Labels { name, template } = labels;
     let waited = asked.elapsed();
     if error.is_busy() {
-        tracing::debug!(%name, template, %key, ?waited, %error, "lock refused");
+        tracing::debug!(%name, template = &**template, %key, ?waited, %error, "lock refused");
         let timed_out = matches!(error, LockError::TimedOut { .. });
         numbers::asked(labels, if timed_out { "timed_out" } else { "busy" }, asked);
     } else {
-        tracing::warn!(%name, template, %key, ?waited, %error, "lock refused");
+        tracing::warn!(%name, template = &**template, %key, ?waited, %error, "lock refused");
         numbers::asked(labels, "error", asked);
     }
 }
@@ -147,18 +148,18 @@ mod numbers {
     use crate::clock::Moment;
 
     pub(super) fn gauge(name: &'static str, labels: &Labels) -> Gauge {
-        metric!(name, "name" => labels.name.clone(), "template" => labels.template)
+        metric!(name, "name" => labels.name.clone(), "template" => labels.template.clone())
     }
 
     pub(super) fn asked(labels: &Labels, outcome: &'static str, asked: Moment) {
         count("lockmacro_acquisitions_total", labels, ("outcome", outcome));
-        let (name, template) = (labels.name.clone(), labels.template);
+        let (name, template) = (labels.name.clone(), labels.template.clone());
         histogram!("lockmacro_wait_seconds", "name" => name, "template" => template)
             .record(asked.elapsed());
     }
 
     pub(super) fn held(labels: &Labels, since: Moment) {
-        let (name, template) = (labels.name.clone(), labels.template);
+        let (name, template) = (labels.name.clone(), labels.template.clone());
         histogram!("lockmacro_hold_seconds", "name" => name, "template" => template)
             .record(since.elapsed());
     }
@@ -168,7 +169,7 @@ mod numbers {
         labels: &Labels,
         (label, value): (&'static str, &'static str),
     ) {
-        let (name, template) = (labels.name.clone(), labels.template);
+        let (name, template) = (labels.name.clone(), labels.template.clone());
         counter!(counter, "name" => name, "template" => template, label => value).increment(1);
     }
 

@@ -26,6 +26,8 @@ pub(crate) enum Time {
 pub(crate) enum Wait {
     For(Time),
     Forever,
+    /// Not at all, whatever the manager's default is.
+    Never,
 }
 
 impl Wait {
@@ -33,7 +35,7 @@ impl Wait {
     pub(crate) fn limit(&self) -> Option<&Time> {
         match self {
             Wait::For(limit) => Some(limit),
-            Wait::Forever => None,
+            Wait::Forever | Wait::Never => None,
         }
     }
 }
@@ -66,18 +68,21 @@ pub(crate) fn ttl(value: Expr) -> Result<Time> {
     Err(Error::new(span, message))
 }
 
-/// Reads the value of `wait`, which may be without an end.
+/// Reads the value of `wait`, which may be without an end, and without a beginning.
 pub(crate) fn wait(value: Expr) -> Result<Wait> {
     if is_path(&value, "forever") {
         return Ok(Wait::Forever);
+    }
+    if is_path(&value, "never") {
+        return Ok(Wait::Never);
     }
     let span = value.span();
     let literal = match &value {
         Expr::Lit(syn::ExprLit { lit: Lit::Str(text), .. }) => text.value(),
         _ => String::new(),
     };
-    if literal.trim() == "forever" {
-        return Err(Error::new(span, "write it without quotes: `wait = forever`"));
+    if let word @ ("forever" | "never") = literal.trim() {
+        return Err(Error::new(span, format!("write it without quotes: `wait = {word}`")));
     }
     let limit = time("wait", value)?;
     match limit.literal() {
@@ -138,7 +143,7 @@ fn parse(name: &str, literal: &LitStr) -> Result<Duration> {
         ));
     };
     if duration.is_zero() && name == "wait" {
-        return fault("a wait of zero: remove `wait` to ask once".to_owned());
+        return fault("a wait of zero: write `wait = never` to ask once".to_owned());
     }
     if duration.is_zero() {
         return fault("a duration of zero: write a longer one, as in \"300s\"".to_owned());

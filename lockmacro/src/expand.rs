@@ -274,13 +274,17 @@ impl<'a> Printer<'a> {
         let renew = args.renew.then(|| quote_spanned!(site=> .renew()));
         let max_hold = time("max_hold", &args.max_hold);
         let min_hold = time("min_hold", &args.min_hold);
-        let wait = args.wait.as_ref().map(|wait| match wait {
-            Wait::For(limit) => {
+        let wait = match (&args.wait, &args.on_busy) {
+            (Some(Wait::For(limit)), _) => {
                 let limit = self.time(limit);
-                quote_spanned!(site=> .wait(#limit))
+                Some(quote_spanned!(site=> .wait(#limit)))
             }
-            Wait::Forever => quote_spanned!(site=> .wait_forever()),
-        });
+            (Some(Wait::Forever), _) => Some(quote_spanned!(site=> .wait_forever())),
+            (Some(Wait::Never), _) => Some(self.wait_never()),
+            // `run_or_skip` says it by itself.
+            (None, OnBusy::Skip) if !self.is_one_call() => Some(self.wait_never()),
+            (None, _) => None,
+        };
         let on_lost = match args.on_lost {
             // What happens by itself.
             None | Some(OnLost::Cancel) => None,
@@ -291,6 +295,11 @@ impl<'a> Printer<'a> {
             Some(OnLost::Recover(_)) => None,
         };
         quote_spanned!(site=> #ttl #renew #max_hold #min_hold #wait #on_lost)
+    }
+
+    /// Output: `.wait(Duration::ZERO)`
+    fn wait_never(&self) -> TokenStream {
+        quote_spanned!(self.site=> .wait(::core::time::Duration::ZERO))
     }
 
     /// Output: `Duration::from_secs(300)`

@@ -3,6 +3,7 @@
 
 mod blocking;
 mod crowd;
+mod defaults;
 mod dropped;
 mod exclusion;
 mod expiry;

@@ -24,7 +24,7 @@ pub(crate) use claim::Claim;
 pub(crate) use memory::Memory;
 #[cfg(feature = "defer")]
 pub(crate) use redis::RedisJobs;
-pub(crate) use redis::{Redis, Replicated, not_replicated};
+pub(crate) use redis::{Redis, Replicated, duration, not_replicated};
 pub(crate) use redlock::{Ballot, OneUrl, Redlock, Rules};
 
 /// What came of asking for a lock.

@@ -120,12 +120,12 @@ impl<A> DeferredFn<A> {
         call: impl Fn(Running, A) -> Called + Send + Sync + 'static,
     ) -> Self {
         let arguments = Arc::new(arguments);
-        let its = Arc::clone(&arguments);
+        let (its, function) = (Arc::clone(&arguments), Arc::clone(&name));
         let call = move |job: &Job| {
             let unfit = |error| format!("its arguments do not fit the function: {error}");
             let arguments = its.read(&job.arguments).map_err(unfit)?;
             let text = its.write(&arguments).map_err(unfit)?;
-            Ok(call(Running::new(job, text), arguments))
+            Ok(call(Running::new(job, &function, text), arguments))
         };
         let (delay, attempts, call) = (DELAY, ATTEMPTS, Arc::new(call));
         let function = Function { name, delay, attempts, unique: false, blocking, call };
@@ -205,13 +205,14 @@ impl<A> DeferredFn<A> {
             let detail = format!("the arguments cannot be stored: {error}");
             LockError::unavailable(Unavailability::Local, detail)
         })?;
-        let Function { name: function, delay, unique, .. } = self.function;
-        if is_running(&function, &arguments, busy) {
+        let Function { name, delay, unique, .. } = self.function;
+        if is_running(&name, &arguments, busy) {
             return Ok(None);
         }
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
         let key = busy.busy_key().map(ToString::to_string).unwrap_or_default();
-        let id = new_id(&function, &arguments);
+        let id = new_id(&name, &arguments);
+        let function = manager.defaults().stored_as(&name);
         Ok(Some((manager, NewJob { function, id, arguments, key, delay, unique })))
     }
 }

@@ -172,7 +172,9 @@ impl Worker {
     ) -> Result<(), LockError> {
         let deferrer = self.manager.deferrer();
         let free = Arc::new(Semaphore::new(self.concurrency));
-        let functions: Vec<_> = self.functions.keys().cloned().collect();
+        let defaults = self.manager.defaults();
+        let functions: Vec<_> =
+            self.functions.keys().map(|name| defaults.stored_as(name)).collect();
         let mut pause = FIRST_PAUSE;
         while !*stopped.borrow() {
             while running.try_join_next().is_some() {}
@@ -191,7 +193,8 @@ impl Worker {
                 Ok(jobs) => {
                     pause = FIRST_PAUSE;
                     for job in jobs {
-                        let Some(function) = self.functions.get(&job.function) else { continue };
+                        let name = job.function.strip_prefix(defaults.prefix()).unwrap_or_default();
+                        let Some(function) = self.functions.get(name) else { continue };
                         let turn = Turn {
                             manager: self.manager.clone(),
                             deferrer: Arc::clone(&deferrer),

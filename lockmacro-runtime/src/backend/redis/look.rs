@@ -201,7 +201,7 @@ const NO_TEXT: &str = "its name is no text";
 /// The name of a key as one of a lock; notes what cannot be one. The engine's own keys are none.
 fn usable(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<LockKey> {
     let key = match String::from_utf8(name) {
-        Ok(name) => LockKey::from(name),
+        Ok(name) => LockKey::found(name),
         Err(name) => {
             note(odd, &name.into_bytes(), NO_TEXT);
             return None;
