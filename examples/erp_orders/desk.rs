@@ -92,10 +92,10 @@ impl Worker for Desk {
             }
         };
         result.map_err(|error| match error {
-            OrderError::Lock(LockError::Busy { owner, retry_after, message, .. }) => {
+            OrderError::Lock(LockError::Busy { holder, retry_after, message, .. }) => {
                 Refusal::Busy {
-                    holder: owner.unwrap_or_else(|| "a foreign client".to_owned()),
-                    retry_after,
+                    holder: holder.owner.unwrap_or_else(|| "a foreign client".to_owned()),
+                    retry_after: Some(retry_after),
                     message: message.unwrap_or_default(),
                 }
             }

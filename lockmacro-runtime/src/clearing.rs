@@ -229,7 +229,7 @@ mod tests {
 
     /// One whose request may still be under way.
     fn claim(nth: usize) -> Arc<Claim> {
-        let token = Token::new("test", "", Moment::now()).unwrap();
+        let token = Token::new("test", "", "", Moment::now()).unwrap();
         Arc::new(Claim::new(nth.to_string().into(), token, HOUR))
     }
 

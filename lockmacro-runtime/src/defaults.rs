@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::RangeInclusive;
 #[cfg(feature = "defer")]
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ pub(crate) struct Defaults {
     ttl: Option<Duration>,
     wait: Duration,
     prefix: Box<str>,
+    retry_after: Option<(Duration, Duration)>,
     /// The first setting with a value that it cannot have.
     fault: Option<Box<LockError>>,
 }
@@ -102,7 +104,42 @@ impl LockManagerBuilder {
     }
 }
 
+impl LockManagerBuilder {
+    /// Sets the bounds of [`LockError::retry_after`], 1 s to 30 s by default: no caller is told to ask
+    /// again sooner or later than that.
+    ///
+    /// A range that ends before it begins is [`LockError::InvalidSetting`] when the manager is
+    /// connected.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let at_most = Duration::from_secs(2);
+    /// let locks = LockManager::builder().retry_after(Duration::ZERO..=at_most).memory();
+    /// let lock = Lock::new("report").manager(&locks);
+    /// let held = lock.clone().acquire().await?;
+    /// let busy = lock.acquire().await.expect_err("it is held");
+    /// assert_eq!(busy.retry_after(), Some(at_most));
+    /// # held.release().await }
+    /// ```
+    pub fn retry_after(mut self, bounds: RangeInclusive<Duration>) -> Self {
+        let (least, most) = bounds.into_inner();
+        if least <= most {
+            self.defaults.retry_after = Some((least, most));
+        } else {
+            self.defaults.refuse("retry_after", "write the shorter time first");
+        }
+        self
+    }
+}
+
 impl Defaults {
+    /// The shortest and the longest time after which to ask again.
+    pub(crate) fn retry_after(&self) -> (Duration, Duration) {
+        self.retry_after.unwrap_or((Duration::from_secs(1), Duration::from_secs(30)))
+    }
+
     pub(crate) fn ttl(&self) -> Duration {
         self.ttl.unwrap_or(TTL_DEFAULT)
     }

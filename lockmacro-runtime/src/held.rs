@@ -233,6 +233,8 @@ impl Held {
         self.released.store(true, Ordering::Release);
         lock(&self.counted).take();
         telemetry::released(&self.claim().labels, self.since);
+        let held = self.since.elapsed() + self.claim().keep();
+        self.claim().keys().iter().for_each(|key| self.manager().note_held(key, held));
         self.changed.notify_waiters();
     }
 

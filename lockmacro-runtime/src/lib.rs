@@ -100,6 +100,8 @@ pub mod fence;
 mod guard;
 mod held;
 mod hold;
+mod holder;
+mod holds;
 mod janitor;
 mod key;
 mod lease;
@@ -124,6 +126,7 @@ pub use builder::LockManagerBuilder;
 pub use error::{LockError, NodeReply, Unavailability};
 pub use fence::Fence;
 pub use guard::LockGuard;
+pub use holder::Holder;
 pub use key::{LockKey, LockTemplate};
 pub use lock::Lock;
 #[cfg(feature = "macros")]

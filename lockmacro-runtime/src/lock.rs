@@ -55,6 +55,7 @@ pub struct Lock<F = Fence> {
     pub(crate) wait: Option<Duration>,
     pub(crate) name: Cow<'static, str>,
     pub(crate) message: Option<String>,
+    pub(crate) holder_note: Option<String>,
     pub(crate) manager: Option<LockManager>,
     fences: PhantomData<fn() -> F>,
 }
@@ -102,6 +103,7 @@ impl<F> Lock<F> {
             wait: None,
             name: Cow::Borrowed(""),
             message: None,
+            holder_note: None,
             manager: None,
             fences: PhantomData,
         }
@@ -169,9 +171,32 @@ impl<F> Lock<F> {
         self
     }
 
-    /// The text of [`LockError::Busy`] and [`LockError::TimedOut`], for the person who asked.
+    /// The text of [`LockError::Busy`] and [`LockError::TimedOut`], for the person who asked. Their
+    /// `Display` adds who holds the lock; [`LockError::message`] is the text alone.
     pub fn message(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
+        self
+    }
+
+    /// Leaves a note for those who find the lock busy, such as the name of the person who holds it:
+    /// they get it from [`LockError::holder_note`], and the tool `lockmacro` shows it.
+    ///
+    /// It stands in the key's value, where everybody who may read the key can read it. At most 64
+    /// bytes, a longer one is cut between two characters; control characters become blanks. No metric
+    /// and no log line of the holder has it.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let lock = Lock::new("order:42").manager(&locks);
+    /// let guard = lock.clone().holder_note("Ann, desk 3").acquire().await?;
+    /// let busy = lock.acquire().await.expect_err("it is held");
+    /// assert_eq!(busy.holder_note(), Some("Ann, desk 3"));
+    /// # guard.release().await }
+    /// ```
+    pub fn holder_note(mut self, note: impl Into<String>) -> Self {
+        self.holder_note = Some(note.into());
         self
     }
 

@@ -16,7 +16,9 @@ use crate::defaults::Defaults;
 #[cfg(feature = "defer")]
 use crate::defer::{self, Deferrer};
 use crate::error::LockError;
+use crate::holds::Holds;
 use crate::janitor::Janitor;
+use crate::key::LockKey;
 use crate::token::{default_label, label};
 
 /// The manager of every lock that is given none.
@@ -51,6 +53,8 @@ struct Inner {
     janitor: Janitor,
     label: String,
     defaults: Defaults,
+    /// How long its locks were held.
+    holds: Holds,
     census: Census,
     closing: Closing,
     /// Where deferred calls are kept, and whether that was said by the builder.
@@ -200,6 +204,7 @@ impl LockManager {
                 backend,
                 label: label(&its_label.unwrap_or_else(default_label)),
                 defaults,
+                holds: Holds::default(),
                 census: Census::default(),
                 closing: Closing::default(),
             }
@@ -245,6 +250,22 @@ impl LockManager {
 
     pub(crate) fn label(&self) -> &str {
         &self.0.label
+    }
+
+    /// Takes note of how long a key was held.
+    pub(crate) fn note_held(&self, key: &LockKey, held: Duration) {
+        self.0.holds.note(key, held);
+    }
+
+    /// When a caller may ask again that was refused `key`, with so many before it in line.
+    pub(crate) fn retry_after(
+        &self,
+        key: &LockKey,
+        before: u32,
+        left: Option<Duration>,
+    ) -> Duration {
+        let (least, most) = self.0.defaults.retry_after();
+        self.0.holds.retry_after(key, before, left).clamp(least, most)
     }
 
     /// What holds for locks that say nothing else.

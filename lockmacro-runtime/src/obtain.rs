@@ -1,6 +1,6 @@
 //! From the description of a lock to a guard, or to what the caller is told instead.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::LockManager;
 use crate::backend::{Claim, Grant, Line};
@@ -12,6 +12,7 @@ use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::held::Held;
 use crate::hold::{Hold, Refusal};
+use crate::holder::{Holder, about};
 use crate::key::LockKey;
 use crate::lease::{Renewal, check_ttl};
 use crate::lock::Lock;
@@ -50,7 +51,10 @@ impl<F> Lock<F> {
         } else if let Some(held) = around(&several, ours)? {
             return LockGuard::joining(held, None, self.on_lost).map(Prepared::Joined);
         }
-        let token = Token::new(manager.label(), &self.name, Moment::now())?;
+        // A token of a waiter is older than its grant.
+        let since = wait.is_zero().then(SystemTime::now);
+        let about = about(since, self.holder_note.as_deref());
+        let token = Token::new(manager.label(), &self.name, &about, Moment::now())?;
         let template = key.made_of();
         let first = several.first().cloned().unwrap_or(key);
         let mut claim = Claim::new(first, token, ttl).with(several, self.min_hold.min(ttl));
@@ -119,13 +123,21 @@ impl Wanted {
                 let held = Held::new(hold, grant, renewal)?;
                 return Ok(LockGuard::owning(held, self.on_lost));
             }
-            Err(Refusal::Busy { key, owner, left: retry_after, line }) => match line {
-                Line::Outside => LockError::Busy { key, owner, retry_after, message },
-                Line::Left(position) => {
-                    LockError::TimedOut { key, owner, retry_after, position, message }
+            Err(Refusal::Busy { key, owner, left, line }) => {
+                let retry = |before| hold.manager().retry_after(&key, before, left);
+                let holder = || Box::new(Holder::of(owner, left));
+                match line {
+                    Line::Outside => {
+                        let (retry_after, holder) = (retry(0), holder());
+                        LockError::Busy { key, holder, retry_after, message }
+                    }
+                    Line::Left(position) => {
+                        let (retry_after, holder) = (retry(position), holder());
+                        LockError::TimedOut { key, holder, retry_after, position, message }
+                    }
+                    Line::Full => LockError::QueueFull { retry_after: retry(u32::MAX), key },
                 }
-                Line::Full => LockError::QueueFull { key },
-            },
+            }
             Err(Refusal::Failed(error)) => error,
         };
         telemetry::refused(&claim.labels, claim.listed(), &error, claim.asked);

@@ -12,7 +12,7 @@ use crate::policy::{self, OnBusy, OnLost};
 use crate::template::Template;
 
 /// What can be written, each with an example.
-const KNOWN: [(&str, &str); 13] = [
+const KNOWN: [(&str, &str); 14] = [
     ("key", "key = \"order:<id>\""),
     ("ttl", "ttl = \"300s\""),
     ("renew", "renew"),
@@ -24,6 +24,7 @@ const KNOWN: [(&str, &str); 13] = [
     ("guard", "guard = lock"),
     ("fence", "fence = fence"),
     ("message", "message = \"order <id> is being audited\""),
+    ("holder_note", "holder_note = \"<user.name>\""),
     ("manager", "manager = self.locks"),
     ("crate", "crate = my_crate::lockmacro_runtime"),
 ];
@@ -44,6 +45,7 @@ pub(crate) struct Args {
     /// The body's names for the fences.
     pub(crate) fence: Option<Fences>,
     pub(crate) message: Option<Template>,
+    pub(crate) holder_note: Option<Template>,
     pub(crate) manager: Option<Expr>,
     /// Where the runtime is, if it is not `::lockmacro_runtime`.
     pub(crate) runtime: Option<Path>,
@@ -74,7 +76,8 @@ impl Args {
         let wait = self.wait.as_ref().and_then(Wait::limit);
         let times = [&self.ttl, &self.max_hold, &self.min_hold].into_iter().flatten().chain(wait);
         let keys = self.key.each();
-        let templates = keys.iter().filter_map(|key| key.template()).chain(&self.message);
+        let templates = keys.iter().filter_map(|key| key.template());
+        let templates = templates.chain(&self.message).chain(&self.holder_note);
         let values = templates.flat_map(Template::exprs);
         let values = values.chain(keys.iter().filter_map(|key| key.expr()));
         values.chain(times.filter_map(Time::expr)).chain(&self.manager)
@@ -94,7 +97,7 @@ impl Parse for Args {
             (None, None, false, None, None);
         let (mut wait, mut on_busy, mut on_lost) = (None, OnBusy::Error, None);
         let (mut guard, mut fence) = (None, None);
-        let (mut message, mut manager, mut runtime) = (None, None, None);
+        let (mut message, mut holder_note, mut manager, mut runtime) = (None, None, None, None);
         while !input.is_empty() {
             let name = name(input, names.last())?;
             if names.contains(&name) {
@@ -115,6 +118,7 @@ impl Parse for Args {
                 "guard" => guard = Some(parse_binding(input, &name)?),
                 "fence" => fence = Some(parse_fences(input, &name)?),
                 "message" => message = Some(parse_message(value(input, &name)?)?),
+                "holder_note" => holder_note = Some(parse_note(value(input, &name)?)?),
                 "manager" => manager = Some(parse_manager(value(input, &name)?)?),
                 "crate" => runtime = Some(parse_runtime(input, &name)?),
                 _ => return Err(Error::new(name.span(), refusal(&name))),
@@ -144,6 +148,7 @@ impl Parse for Args {
             guard,
             fence,
             message,
+            holder_note,
             manager,
             runtime,
             names,
@@ -248,6 +253,17 @@ fn parse_message(value: Expr) -> Result<Template> {
             other,
             "a message is a string literal, with placeholders for values: write \
              `message = \"order <id> is being audited\"`",
+        )),
+    }
+}
+
+fn parse_note(value: Expr) -> Result<Template> {
+    match value {
+        Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Template::parse(text),
+        other => Err(Error::new_spanned(
+            other,
+            "a note is a string literal, with placeholders for values: write \
+             `holder_note = \"<user.name>\"`",
         )),
     }
 }

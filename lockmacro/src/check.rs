@@ -22,6 +22,9 @@ pub(crate) fn check(args: &Args, function: &Function) -> Result<()> {
         message.check_names(&names)?;
         check_message(args)?;
     }
+    if let Some(note) = &args.holder_note {
+        note.check_names(&names)?;
+    }
     check_renewal(args)?;
     check_min_hold(args)?;
     check_wait(args)?;

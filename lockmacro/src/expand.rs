@@ -213,9 +213,13 @@ impl<'a> Printer<'a> {
             let message = self.message(template);
             quote_spanned!(site=> .message(#message))
         });
+        let note = self.args.holder_note.as_ref().map(|template| {
+            let note = self.message(template);
+            quote_spanned!(site=> .holder_note(#note))
+        });
         let manager = self.manager().map(|manager| quote_spanned!(site=> .manager(#manager)));
         let lease = self.lease();
-        quote_spanned!(site=> #lock #lease.name(#name) #message #manager)
+        quote_spanned!(site=> #lock #lease.name(#name) #message #note #manager)
     }
 
     fn manager(&self) -> Option<TokenStream> {

@@ -7,6 +7,7 @@ mod defaults;
 mod dropped;
 mod exclusion;
 mod expiry;
+mod holders;
 mod misuse;
 mod outcomes;
 mod release;

@@ -23,8 +23,8 @@ fn hold_blocking(locks: &LockManager, key: &str) -> LockGuard {
 /// Who held the lock while a call waited in vain, and how many were before it.
 fn told<T>(result: Result<T, OrderError>) -> (String, u32) {
     match result.map(drop) {
-        Err(OrderError::Lock(LockError::TimedOut { owner, position, .. })) => {
-            (owner.unwrap(), position)
+        Err(OrderError::Lock(LockError::TimedOut { holder, position, .. })) => {
+            (holder.owner.unwrap(), position)
         }
         other => panic!("not timed out: {other:?}"),
     }

@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     fn claim(key: &str, ttl: Duration) -> Claim {
-        Claim::new(key.into(), Token::new("test", "", Moment::now()).unwrap(), ttl)
+        Claim::new(key.into(), Token::new("test", "", "", Moment::now()).unwrap(), ttl)
     }
 
     #[test]
