@@ -177,7 +177,7 @@ impl LockManagerBuilder {
         self.with(Backend::Memory(Memory::new()))
     }
 
-    fn with(self, backend: Backend) -> LockManager {
+    pub(crate) fn with(self, backend: Backend) -> LockManager {
         #[cfg(feature = "defer")]
         return LockManager::over(backend, self.label, self.defaults, self.deferrer);
         #[cfg(not(feature = "defer"))]

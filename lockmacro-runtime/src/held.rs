@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use crate::LockManager;
 use crate::backend::{Claim, Grant, Released};
 use crate::clock::Moment;
+use crate::current::Current;
 use crate::error::LockError;
 use crate::fence::{Fence, Fences};
 use crate::hold::Hold;
@@ -38,6 +39,8 @@ pub(crate) struct Held {
     /// Whether a loss was told to who watches.
     told: AtomicBool,
     since: Moment,
+    /// In which scope it was acquired, for work that another task does for its body.
+    current: Current,
     /// What the body does is told inside of it.
     span: tracing::Span,
     counted: Mutex<Option<Counted<Labels>>>,
@@ -65,6 +68,7 @@ impl Held {
             released: AtomicBool::new(false),
             told: AtomicBool::new(false),
             since: grant.sent,
+            current: Current::here(),
             span,
             counted: Mutex::new(Some(counted)),
         });
@@ -98,6 +102,10 @@ impl Held {
             "" => self.nth(key),
             prefix => self.nth(&key.clone().under(prefix).ok()?),
         }
+    }
+
+    pub(crate) fn current(&self) -> &Current {
+        &self.current
     }
 
     pub(crate) fn span(&self) -> &tracing::Span {

@@ -92,9 +92,11 @@ mod census;
 mod clearing;
 mod clock;
 mod closing;
+mod current;
 mod defaults;
 #[cfg(feature = "defer")]
 pub mod defer;
+mod disabled;
 mod error;
 pub mod fence;
 mod guard;

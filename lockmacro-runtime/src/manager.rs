@@ -12,6 +12,7 @@ use crate::backend::Backend;
 use crate::builder::LockManagerBuilder;
 use crate::census::{Census, Member};
 use crate::closing::Closing;
+use crate::current::Current;
 use crate::defaults::Defaults;
 #[cfg(feature = "defer")]
 use crate::defer::{self, Deferrer};
@@ -124,7 +125,7 @@ impl LockManager {
         Self::builder().redlock(urls).await
     }
 
-    /// A manager of locks of its own, in memory: for tests.
+    /// A manager of locks of its own, in memory: for tests, see [`scope`](LockManager::scope).
     pub fn memory() -> Self {
         Self::builder().memory()
     }
@@ -144,12 +145,14 @@ impl LockManager {
         if self.is(installed) { Ok(()) } else { Err(LockError::AlreadyInstalled) }
     }
 
-    /// The installed manager.
+    /// The manager of a lock that names none: that of the innermost [scope](LockManager::scope)
+    /// around the call, or else the installed one.
     ///
     /// # Errors
     /// [`LockError::NotInstalled`] when there is none.
     pub fn installed() -> Result<Self, LockError> {
-        INSTALLED.get().cloned().ok_or(LockError::NotInstalled)
+        let installed = || INSTALLED.get().cloned().ok_or(LockError::NotInstalled);
+        Current::here().manager().map_or_else(installed, Ok)
     }
 
     /// Ends the manager: no lock is given any more, and those that are out are waited for, up to

@@ -100,7 +100,9 @@ impl LockGuard {
     /// # }
     /// ```
     pub async fn scope<F: Future>(&self, work: F) -> F::Output {
-        self.level().around(pin!(work)).await
+        let work = pin!(work);
+        let inside = self.level().around(work);
+        self.held().current().unless_here().around(inside).await
     }
 
     /// Runs the body that `place` holds. The place is emptied before the lock is given back, also

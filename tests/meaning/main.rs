@@ -4,6 +4,7 @@
 mod blocking;
 mod crowd;
 mod defaults;
+mod disabled;
 mod dropped;
 mod exclusion;
 mod expiry;
@@ -12,6 +13,7 @@ mod misuse;
 mod outcomes;
 mod release;
 mod runtimes;
+mod scopes;
 mod shutdown;
 
 use std::time::Duration;

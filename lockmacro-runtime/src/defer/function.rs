@@ -17,6 +17,7 @@ use super::running::{Running, is_running, new_id};
 use super::{Job, NewJob};
 use crate::LockManager;
 use crate::backend::Backend;
+use crate::current::Current;
 use crate::error::{LockError, Unavailability};
 
 /// How often a call is tried that nothing else is said about.
@@ -105,8 +106,9 @@ impl<A> DeferredFn<A> {
         let function = Arc::new(function);
         Self::of(name.into(), true, arguments, move |running, arguments| {
             let function = Arc::clone(&function);
+            let current = Current::here();
             let call = move || {
-                let value = running.clone().enter(|| function(arguments));
+                let value = current.enter(|| running.clone().enter(|| function(arguments)));
                 Ended::with(value, &running)
             };
             Box::pin(apart(call))

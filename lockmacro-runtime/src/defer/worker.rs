@@ -15,6 +15,7 @@ use super::function::Function;
 use super::turn::Turn;
 use super::{DeferredFn, Order};
 use crate::LockManager;
+use crate::current::Current;
 use crate::error::{LockError, Unavailability};
 use crate::manager::inside_runtime;
 
@@ -206,10 +207,10 @@ impl Worker {
                         let (keeper, back) = (turn.keeper(), back.clone());
                         let free = || Arc::clone(&free).try_acquire_owned().ok();
                         let place = place.take().or_else(free);
-                        running.spawn(async move {
+                        running.spawn(Current::here().around(async move {
                             turn.run(keeper, back).await;
                             drop(place);
-                        });
+                        }));
                     }
                 }
                 Err(error @ LockError::Unavailable { reason: Unavailability::NoDeferrer, .. }) => {
