@@ -15,6 +15,7 @@ mod many_functions;
 mod plugged_in;
 mod resent;
 mod retries;
+mod scopes;
 mod stops;
 mod told_late;
 mod unique;

@@ -2,6 +2,7 @@
 #![deny(warnings, clippy::all)]
 
 mod blocking;
+mod defaults;
 mod functions;
 mod guards;
 mod keys;
