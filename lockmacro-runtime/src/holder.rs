@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime};
 /// Longest note, in bytes.
 pub(crate) const NOTE_MAX: usize = 64;
 /// Longest part of a value that tells since when, and the note.
-#[cfg(feature = "look")]
 pub(crate) const ABOUT_MAX: usize = " 3w5e11264sgsf ".len() + NOTE_MAX;
 
 /// Who holds a lock that is busy, as far as that is known: a part of [`LockError::Busy`] and
@@ -81,11 +80,15 @@ impl fmt::Display for Holder {
 pub(crate) fn about(since: Option<SystemTime>, note: Option<&str>) -> String {
     let note = note.map(cut).unwrap_or_default();
     let since = since.and_then(|since| since.duration_since(SystemTime::UNIX_EPOCH).ok());
-    let mut about = match since {
-        Some(since) => format!(" {}", in_36(since.as_secs())),
-        None if note.is_empty() => return String::new(),
-        None => " -".to_owned(),
-    };
+    if since.is_none() && note.is_empty() {
+        return String::new();
+    }
+    let mut about = String::with_capacity(ABOUT_MAX - NOTE_MAX + note.len());
+    about.push(' ');
+    match since {
+        Some(since) => push_in_36(&mut about, since.as_secs()),
+        None => about.push('-'),
+    }
     if !note.is_empty() {
         about.push(' ');
         about.push_str(&note);
@@ -105,15 +108,12 @@ fn cut(note: &str) -> String {
     note.to_owned()
 }
 
-fn in_36(mut number: u64) -> String {
-    let mut digits = Vec::new();
-    while digits.is_empty() || number > 0 {
-        digits.push(
-            b"0123456789abcdefghijklmnopqrstuvwxyz"[usize::try_from(number % 36).unwrap_or(0)],
-        );
-        number /= 36;
+/// The most significant digit first.
+fn push_in_36(text: &mut String, number: u64) {
+    if number >= 36 {
+        push_in_36(text, number / 36);
     }
-    digits.iter().rev().map(|digit| char::from(*digit)).collect()
+    text.extend(u32::try_from(number % 36).ok().and_then(|digit| char::from_digit(digit, 36)));
 }
 
 /// Text of somebody else without what would act on a terminal or begin a line of a log.

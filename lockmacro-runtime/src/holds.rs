@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::key::LockKey;
-use crate::token::hash_of;
 
 /// So many templates are remembered, and so many keys that have none.
 const SLOTS: usize = 256;
@@ -85,8 +84,8 @@ impl Holds {
     /// Where it is remembered, and by which number.
     fn place(&self, key: &LockKey) -> (&[Slot; WAYS], u64) {
         let (slots, of) = match &*key.made_of() {
-            "" => (&self.keys, hash_of(key.as_str().as_bytes())),
-            template => (&self.templates, hash_of(&shape(template))),
+            "" => (&self.keys, hash_of(key.as_str().bytes())),
+            template => (&self.templates, hash_of(shape(template))),
         };
         let (sets, _) = slots.as_chunks::<WAYS>();
         let nth = usize::try_from(of % (SLOTS / WAYS) as u64).unwrap_or(0);
@@ -95,14 +94,20 @@ impl Holds {
 }
 
 /// A template without the names of its values: `order:<id>` and `order:<order.id>` make the same keys.
-fn shape(template: &str) -> Vec<u8> {
+fn shape(template: &str) -> impl Iterator<Item = u8> {
     let mut inside = false;
-    let outside = template.bytes().filter(|byte| match byte {
+    template.bytes().filter(move |byte| match byte {
         b'<' => !std::mem::replace(&mut inside, true),
         b'>' => std::mem::take(&mut inside),
         _ => !inside,
-    });
-    outside.collect()
+    })
+}
+
+/// FNV-1a, which needs no buffer.
+fn hash_of(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// From 1 for a millisecond and less, in steps of 9 %.

@@ -222,16 +222,19 @@ mod tests {
         let read = |value| match wait(value) {
             Ok(Wait::For(limit)) => Ok(limit.literal()),
             Ok(Wait::Forever) => Ok(Some(Duration::MAX)),
+            Ok(Wait::Never) => Ok(Some(Duration::ZERO)),
             Err(error) => Err(error.to_string()),
         };
         assert_eq!(read(parse_quote!("1ms")), Ok(Some(Duration::from_millis(1))));
         assert_eq!(read(parse_quote!("24h")), Ok(Some(WAIT_MAX)));
         assert_eq!(read(parse_quote!(forever)), Ok(Some(Duration::MAX)));
+        assert_eq!(read(parse_quote!(never)), Ok(Some(Duration::ZERO)));
         assert_eq!(read(parse_quote!(self.patience)), Ok(None));
         for (value, word) in [
             ("24h 1ms", "`wait = forever`"),
             ("forever", "without quotes"),
-            ("0s", "ask once"),
+            ("never", "without quotes: `wait = never`"),
+            ("0s", "`wait = never` to ask once"),
             ("999us", "whole milliseconds"),
         ] {
             let error = read(parse_quote!(#value)).unwrap_err();

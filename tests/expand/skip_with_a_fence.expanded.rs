@@ -1,6 +1,7 @@
 async fn nightly_report() {
     match ::lockmacro_runtime::Lock::new("nightly-report")
         .ttl(::core::time::Duration::from_secs(3600))
+        .wait(::core::time::Duration::ZERO)
         .name("nightly_report")
         .acquire_fenced()
         .await
@@ -22,6 +23,7 @@ async fn nightly_report() {
 fn nightly_report_now() -> Option<Report> {
     match ::lockmacro_runtime::Lock::new("nightly-report")
         .ttl(::core::time::Duration::from_secs(3600))
+        .wait(::core::time::Duration::ZERO)
         .name("nightly_report_now")
         .acquire_fenced_blocking()
     {

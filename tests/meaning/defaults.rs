@@ -149,13 +149,23 @@ async fn what_is_skipped_when_busy_does_not_wait_by_itself(backend: &Backend) {
     let key = backend.key("report");
     let patient = backend.manager_from(builder().default_wait(LONG)).await;
     let held = lock(&patient, &key).acquire().await.expect("free");
-    let done = lock(&patient, &key).run_or_skip(async { Some(1) }).await;
+    let skipped = lock(&patient, &key).run_or_skip(async { Some(1) });
+    let done = tokio::time::timeout(SOON, skipped).await.expect("it does not wait");
     assert_eq!(done, None, "another machine does it right now");
     // What says so waits.
     let waiting = tokio::spawn(lock(&patient, &key).wait(LONG).run_or_skip(async { Some(1) }));
     tokio::time::sleep(ms(30)).await;
     held.release().await.expect("released");
     assert_eq!(waiting.await.expect("it ends"), Some(1));
+}
+
+#[tokio::test]
+async fn a_redlock_has_no_default_that_is_longer_than_its_locks_may_be() {
+    let minutes = |minutes| Duration::from_secs(minutes * 60);
+    let longer =
+        builder().default_ttl(minutes(11)).redlock(["redis://a", "redis://b", "redis://c"]);
+    let error = longer.await.expect_err("refused before anybody is asked");
+    assert!(error.to_string().contains("`longest_ttl` of 600s"), "{error}");
 }
 
 async fn settings_that_cannot_be_are_refused_by_name(backend: &Backend) {

@@ -143,7 +143,7 @@ async fn a_wait_that_runs_out_shows_the_message() {
     }
     let locks = LockManager::memory();
     let _guard = hold(&locks, "account").await;
-    assert_eq!(book(&locks, 7).await.unwrap_err().to_string(), "account 7 is booked");
+    assert_eq!(book(&locks, 7).await.unwrap_err().message(), Some("account 7 is booked"));
 }
 
 #[tokio::test]

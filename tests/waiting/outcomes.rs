@@ -64,7 +64,7 @@ async fn a_wait_that_runs_out_is_not_busy_but_timed_out(backend: &Backend) {
     assert_eq!((told.as_str(), owner.as_deref()), (key.as_str(), Some("desk-1:audit")));
     assert_eq!((position, message), (0, None));
     let error = lock(&theirs, &key).wait(ms(1)).message("later, please").acquire().await;
-    assert_eq!(error.expect_err("held").to_string(), "later, please");
+    assert_eq!(error.expect_err("held").message(), Some("later, please"));
     guard.release().await.expect("still held");
 }
 
