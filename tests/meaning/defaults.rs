@@ -161,7 +161,7 @@ async fn what_is_skipped_when_busy_does_not_wait_by_itself(backend: &Backend) {
 
 #[tokio::test]
 async fn a_redlock_has_no_default_that_is_longer_than_its_locks_may_be() {
-    let minutes = |minutes| Duration::from_secs(minutes * 60);
+    let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
     let longer =
         builder().default_ttl(minutes(11)).redlock(["redis://a", "redis://b", "redis://c"]);
     let error = longer.await.expect_err("refused before anybody is asked");
