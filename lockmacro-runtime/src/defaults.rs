@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::LockManagerBuilder;
 use crate::backend::duration;
 use crate::error::LockError;
-use crate::lease::{TTL_DEFAULT, TTL_MAX, TTL_MIN};
+use crate::lease::{TTL_DEFAULT, check_ttl};
 
 /// Longest prefix, in bytes: most of a key is the lock's own.
 const PREFIX_MAX: usize = 256;
@@ -206,10 +206,7 @@ impl Defaults {
     }
 
     fn set_ttl(&mut self, ttl: Option<Duration>) {
-        let usable = |ttl: &Duration| {
-            (TTL_MIN..=TTL_MAX).contains(ttl) && ttl.subsec_nanos() % 1_000_000 == 0
-        };
-        match ttl.filter(usable) {
+        match ttl.and_then(|ttl| check_ttl(ttl).ok()) {
             Some(ttl) => self.ttl = Some(ttl),
             None => self.refuse("default_ttl", "write a time from 50ms to 24h, such as `30s`"),
         }

@@ -32,11 +32,11 @@ impl<F> Lock<F> {
     fn prepare(self, fenced: bool) -> Result<Prepared, LockError> {
         self.key.check()?;
         self.more.iter().try_for_each(LockKey::check)?;
-        self.ttl.map(check_ttl).transpose()?;
+        let ttl = self.ttl.map(check_ttl).transpose()?;
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
         let defaults = manager.defaults();
         defaults.usable()?;
-        let ttl = self.ttl.unwrap_or(defaults.ttl());
+        let ttl = ttl.unwrap_or(defaults.ttl());
         let wait = self.wait.unwrap_or(defaults.wait());
         let whole = |key: LockKey| key.under(defaults.prefix());
         let more = self.more.into_iter().map(whole).collect::<Result<Vec<_>, _>>()?;
