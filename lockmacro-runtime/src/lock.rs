@@ -236,14 +236,14 @@ impl<F> Lock<F> {
     ///
     /// It waits only where [`wait`](Lock::wait) says so, and not by the manager's default: a job that
     /// another machine does right now is to be left out, and not to be done once more after it.
-    pub fn run_or_skip<B>(mut self, body: B) -> impl Future<Output = B::Output>
+    pub fn run_or_skip<B>(self, body: B) -> impl Future<Output = B::Output>
     where
         B: Future,
         B::Output: SkipOutcome,
     {
-        self.wait.get_or_insert_default();
-        let who = self.who::<B::Output>();
-        let lock = Box::new(self);
+        let lock = self.without_default_wait();
+        let who = lock.who::<B::Output>();
+        let lock = Box::new(lock);
         async move {
             let body = pin!(Some(body));
             let guard = match obtain(lock, false).await {
@@ -265,10 +265,10 @@ impl<F> Lock<F> {
     }
 
     /// [`run_or_skip`](Lock::run_or_skip) for a body that is not async.
-    pub fn run_blocking_or_skip<R: SkipOutcome>(mut self, body: impl FnOnce() -> R) -> R {
-        self.wait.get_or_insert_default();
-        let who = self.who::<R>();
-        match self.acquire_blocking() {
+    pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
+        let lock = self.without_default_wait();
+        let who = lock.who::<R>();
+        match lock.acquire_blocking() {
             Ok(guard) => guard.run_blocking_or_skip(body),
             Err(error) => skipped(who, error),
         }
@@ -310,6 +310,12 @@ impl<F> Lock<F> {
     /// runtime is a current-thread one, its `spawn_blocking` threads included.
     pub fn acquire_blocking(self) -> Result<LockGuard, LockError> {
         obtain_blocking(self, false)
+    }
+
+    /// The same lock, which waits only if it was told to.
+    fn without_default_wait(mut self) -> Self {
+        self.wait.get_or_insert_default();
+        self
     }
 
     /// Whose error is logged because an `R` cannot carry it.
