@@ -88,6 +88,7 @@ compile_error!("lockmacro-runtime runs on Linux and other Unix systems: it needs
 mod backend;
 mod blocking;
 mod builder;
+mod busy;
 mod census;
 mod clearing;
 mod clock;
