@@ -7,7 +7,7 @@ use crate::holder::Holder;
 use crate::key::LockKey;
 
 impl LockError {
-    /// In how long it is sensible to ask again: a suggestion, for a `Retry-After` header.
+    /// Suggests in how long to ask again, for a `Retry-After` header.
     ///
     /// It is how long locks of the key's template are usually held (three of four of the latest
     /// eight that this process held itself, or 5 s while it has held none), once for the holder and
@@ -51,8 +51,8 @@ impl LockError {
         self.retry_after().map(whole_seconds)
     }
 
-    /// In how long the holder's lease ends: the lock is free then at the latest, unless its holder
-    /// renews it. [`retry_after`](LockError::retry_after) is what to tell a client.
+    /// Tells in how long the holder's lease ends: the lock is free then at the latest, unless it is
+    /// renewed. [`retry_after`](LockError::retry_after) is what to tell a client.
     ///
     /// `None` for every error but [`Busy`](LockError::Busy) and [`TimedOut`](LockError::TimedOut),
     /// for a foreign lock without an expiry, and where nobody can have a majority of a Redlock.
@@ -60,7 +60,7 @@ impl LockError {
         self.holder()?.free_within
     }
 
-    /// Who holds the lock: the label of its manager, which is `host:pid` by default, and the name of
+    /// Names the holder: the label of its manager, which is `host:pid` by default, and the name of
     /// its function, as in `web-3:4711:audit_order`.
     ///
     /// `None` for every error but [`Busy`](LockError::Busy) and [`TimedOut`](LockError::TimedOut),
@@ -69,22 +69,22 @@ impl LockError {
         self.holder()?.owner.as_deref()
     }
 
-    /// The [note](crate::Lock::holder_note) that the holder left for those who find the lock busy. It
-    /// is as the holder wrote it, so escape it where it is shown; `Display` does.
+    /// Gives the [note](crate::Lock::holder_note) that the holder left for those who find it busy.
+    /// It is as the holder wrote it, so escape it where it is shown; `Display` does.
     pub fn holder_note(&self) -> Option<&str> {
         self.holder()?.note.as_deref()
     }
 
-    /// Since when the lock is held, by the clock of the holder's machine and to a second.
+    /// Tells since when the lock is held, by the clock of the holder's machine and to a second.
     ///
-    /// `None` where that is not known: for a foreign client, and for a holder that was ready to wait
-    /// for the lock, as its value was made when it began to wait.
+    /// `None` where that is not known: for a foreign client, and for a holder that was ready to
+    /// wait for the lock, as its value was made when it began to wait.
     pub fn held_since(&self) -> Option<SystemTime> {
         self.holder()?.since
     }
 
-    /// The [`message`](crate::Lock::message) of the lock, without the holder that `Display` adds: for
-    /// the person who asked.
+    /// Gives the [`message`](crate::Lock::message) of the lock without the holder that `Display` adds:
+    /// for the person who asked.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};

@@ -58,7 +58,8 @@ impl LockManagerBuilder {
     ///
     /// A lock that is to be asked for once all the same says so: `wait = never`, or
     /// `.wait(Duration::ZERO)`. Under `on_busy = skip` this default does not apply: a scheduled job
-    /// that another machine does right now is to be left out, and not to be done once more after it.
+    /// that another machine does right now is to be left out, and not to be done once more after
+    /// it.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -81,14 +82,14 @@ impl LockManagerBuilder {
     /// Puts a prefix such as `shop:` before every key that this manager locks, so that several
     /// services share a server.
     ///
-    /// It is part of the key everywhere: on the server, in errors, logs and the template of metrics,
-    /// in [`LockGuard::key`](crate::LockGuard::key), and before the names of deferred functions. Code
-    /// names keys without it, also in [`LockGuard::of`](crate::LockGuard::of); whoever looks from
-    /// outside (the tool `lockmacro`, `LockManager::held`) names the whole key. At most 256 bytes,
-    /// without `{` and `}`, which would move every key to one slot of a cluster, and not beginning
-    /// with `lm1:`; any other is [`LockError::InvalidSetting`] when the manager is connected. The
-    /// key's limit of 1,024 bytes counts it. A URL says it by `?key_prefix=shop:`, and goes before
-    /// this.
+    /// It is part of the key everywhere: on the server, in errors, logs and the template of
+    /// metrics, in [`LockGuard::key`](crate::LockGuard::key), and before the names of deferred
+    /// functions. Code names keys without it, also in [`LockGuard::of`](crate::LockGuard::of);
+    /// whoever looks from outside (the tool `lockmacro`, `LockManager::held`) names the whole key.
+    /// At most 256 bytes, without `{` and `}`, which would move every key to one slot of a cluster,
+    /// and not beginning with `lm1:`; any other is [`LockError::InvalidSetting`] when the manager
+    /// is connected. The key's limit of 1,024 bytes counts it. A URL says it by
+    /// `?key_prefix=shop:`, and goes before this.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
@@ -105,8 +106,8 @@ impl LockManagerBuilder {
 }
 
 impl LockManagerBuilder {
-    /// Sets the bounds of [`LockError::retry_after`], 1 s to 30 s by default: no caller is told to ask
-    /// again sooner or later than that.
+    /// Sets the bounds of [`LockError::retry_after`], 1 s to 30 s by default: no caller is told to
+    /// ask again sooner or later than that.
     ///
     /// A range that ends before it begins is [`LockError::InvalidSetting`] when the manager is
     /// connected.

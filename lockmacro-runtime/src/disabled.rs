@@ -4,12 +4,12 @@ use crate::LockManager;
 use crate::backend::{Backend, Memory};
 
 impl LockManager {
-    /// Makes a manager that grants every lock at once and excludes nobody: for a test or a tool that
-    /// runs annotated functions where locks are of no interest.
+    /// Makes a manager that grants every lock at once and excludes nobody: for a test or a tool
+    /// that runs annotated functions where locks are of no interest.
     ///
-    /// Bodies run as ever, under guards that are renewed, can be joined, and end by their ttl; fences
-    /// grow. Nothing is ever busy, so nothing waits, is skipped or deferred. A WARN says so when the
-    /// manager is made.
+    /// Bodies run as ever, under guards that are renewed, can be joined, and end by their ttl;
+    /// fences grow. Nothing is ever busy, so nothing waits, is skipped or deferred. A WARN says so
+    /// when the manager is made.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};

@@ -12,8 +12,8 @@ pub(crate) const ABOUT_MAX: usize = " 3w5e11264sgsf ".len() + NOTE_MAX;
 /// Who holds a lock that is busy, as far as that is known: a part of [`LockError::Busy`] and
 /// [`LockError::TimedOut`], whose methods tell the same.
 ///
-/// Everything but [`free_within`](Holder::free_within) is what the holder wrote of itself. `Display`
-/// shows owner and note, with characters that could act on a terminal escaped.
+/// Everything but [`free_within`](Holder::free_within) is what the holder wrote of itself.
+/// `Display` shows owner and note, with characters that could act on a terminal escaped.
 ///
 /// [`LockError::Busy`]: crate::LockError::Busy
 /// [`LockError::TimedOut`]: crate::LockError::TimedOut
@@ -33,14 +33,14 @@ pub(crate) const ABOUT_MAX: usize = " 3w5e11264sgsf ".len() + NOTE_MAX;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The holder's label, as its manager was told to show it, and the name of its lock; `None` when
-    /// the key holds a value that this crate did not write, or nobody can have a majority of a
+    /// The holder's label, as its manager was told to show it, and the name of its lock; `None`
+    /// when the key holds a value that this crate did not write, or nobody can have a majority of a
     /// Redlock.
     pub owner: Option<String>,
     /// The holder's [note](crate::Lock::holder_note), if it left one.
     pub note: Option<String>,
-    /// Since when the lock is held, by the clock of the holder's machine and to a second; `None` for
-    /// a foreign client, and for a holder that was ready to wait for the lock.
+    /// Since when the lock is held, by the clock of the holder's machine and to a second; `None`
+    /// for a foreign client, and for a holder that was ready to wait for the lock.
     pub since: Option<SystemTime>,
     /// In how long the lease ends unless the holder renews or releases it; `None` when a foreign
     /// client locked the key without an expiry, or nobody can have a majority of a Redlock.

@@ -58,8 +58,8 @@ impl Holds {
         slot.latest.store(latest << 8 | u64::from(to_byte(held)), Ordering::Relaxed);
     }
 
-    /// When a caller may ask again that was refused `key`: after what is usual for the holder and those
-    /// before the caller in line, and not after the holder's lease, of which `left` is left.
+    /// When a caller may ask again that was refused `key`: after what is usual for the holder and
+    /// those before the caller in line, and not after the holder's lease, of which `left` is left.
     pub(crate) fn retry_after(
         &self,
         key: &LockKey,
@@ -93,7 +93,8 @@ impl Holds {
     }
 }
 
-/// A template without the names of its values: `order:<id>` and `order:<order.id>` make the same keys.
+/// A template without the names of its values: `order:<id>` and `order:<order.id>` make the same
+/// keys.
 fn shape(template: &str) -> impl Iterator<Item = u8> {
     let mut inside = false;
     template.bytes().filter(move |byte| match byte {

@@ -147,9 +147,9 @@ impl<F> Lock<F> {
         self
     }
 
-    /// How long to wait in line when somebody else holds the lock; without it as long as the manager's
-    /// [`default_wait`](crate::LockManagerBuilder::default_wait) says, which is not at all unless it was
-    /// set. With `Duration::ZERO` the lock is asked for once, and the answer is
+    /// How long to wait in line when somebody else holds the lock; without it as long as the
+    /// manager's [`default_wait`](crate::LockManagerBuilder::default_wait) says, which is not at
+    /// all unless it was set. With `Duration::ZERO` the lock is asked for once, and the answer is
     /// [`LockError::Busy`], at once. Who waits gets the lock in the order of asking, handed over
     /// directly by its holder's release. When the time is over the answer is
     /// [`LockError::TimedOut`], and [`LockError::QueueFull`] when 10,000 wait already. Dropping the
@@ -182,8 +182,8 @@ impl<F> Lock<F> {
     /// they get it from [`LockError::holder_note`], and the tool `lockmacro` shows it.
     ///
     /// It stands in the key's value, where everybody who may read the key can read it. At most 64
-    /// bytes, a longer one is cut between two characters; control characters become blanks. No metric
-    /// and no log line of the holder has it.
+    /// bytes, a longer one is cut between two characters; control characters become blanks. No
+    /// metric and no log line of the holder has it.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
@@ -234,8 +234,9 @@ impl<F> Lock<F> {
     /// [`run`](Lock::run), but when somebody else holds the lock the body is left out and the
     /// return type's "nothing" is given: `()`, `None`, `Ok(())` or `Ok(None)`.
     ///
-    /// It waits only where [`wait`](Lock::wait) says so, and not by the manager's default: a job that
-    /// another machine does right now is to be left out, and not to be done once more after it.
+    /// It waits only where [`wait`](Lock::wait) says so, and not by the manager's default: a job
+    /// that another machine does right now is to be left out, and not to be done once more after
+    /// it.
     pub fn run_or_skip<B>(self, body: B) -> impl Future<Output = B::Output>
     where
         B: Future,

@@ -1,6 +1,9 @@
 //! Looking at locks from outside: which are held, by whom and for how much longer, and who waits. And
 //! freeing one by force. The tool `lockmacro` (feature `cli`) does this from a terminal.
 //!
+//! Keys and patterns are those on the server, so they begin with the manager's prefix if it has one; the
+//! key of a guard or an error is such a whole key.
+//!
 //! It is for one Redis server or cluster, such as one node of a Redlock. What is told was so a moment ago: nothing here decides whether
 //! a lock may be taken.
 //!

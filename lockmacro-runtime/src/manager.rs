@@ -90,8 +90,9 @@ impl LockManager {
     /// replicas know them, see [`LockManagerBuilder::replicated`].
     ///
     /// # Errors
-    /// [`LockError::InvalidUrl`], [`LockError::InvalidSetting`], or what is wrong with the server: it is asked once, so that a
-    /// wrong password is known when the program starts and not when the first order comes in.
+    /// [`LockError::InvalidUrl`], [`LockError::InvalidSetting`], or what is wrong with the server:
+    /// it is asked once, so that a wrong password is known when the program starts and not when the
+    /// first order comes in.
     pub async fn connect(url: &str) -> Result<Self, LockError> {
         Self::builder().connect(url).await
     }

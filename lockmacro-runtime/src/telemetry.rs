@@ -71,7 +71,8 @@ pub(crate) fn span(labels: &Labels, key: impl Display) -> tracing::Span {
 
 pub(crate) fn acquired(labels: &Labels, key: impl Display, asked: Moment) {
     let Labels { name, template } = labels;
-    tracing::debug!(%name, template = &**template, %key, waited = ?asked.elapsed(), "lock acquired");
+    let waited = asked.elapsed();
+    tracing::debug!(%name, template = &**template, %key, ?waited, "lock acquired");
     numbers::asked(labels, "acquired", asked);
 }
 

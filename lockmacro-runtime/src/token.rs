@@ -24,8 +24,8 @@ pub(crate) struct Token(Box<str>);
 
 impl Token {
     /// Makes a token for the lock `name` of a manager with `label`, asked for at `asked`, with
-    /// [what else is told](crate::holder::about) of its holder. Fails when the system gives no random
-    /// bits.
+    /// [what else is told](crate::holder::about) of its holder. Fails when the system gives no
+    /// random bits.
     pub(crate) fn new(
         label: &str,
         name: &str,

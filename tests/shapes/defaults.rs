@@ -94,7 +94,7 @@ async fn a_holder_leaves_a_note_made_of_its_arguments() {
         key = "order:<id>",
         ttl = "30s",
         message = "order <id> is being processed",
-        holder_note = "<user.name>, desk <id>",
+        holder_note = "<user.name>, no <id>",
         manager = locks
     )]
     async fn audit(
@@ -117,10 +117,10 @@ async fn a_holder_leaves_a_note_made_of_its_arguments() {
     let Err(OrderError::Lock(busy)) = audit(&locks, 42, &bob, never).await else {
         panic!("it is held");
     };
-    assert_eq!(busy.holder_note(), Some("Ann Example, desk 42"));
+    assert_eq!(busy.holder_note(), Some("Ann Example, no 42"));
     assert_eq!(
         busy.to_string(),
-        "order 42 is being processed (locked by web-3:audit (Ann Example, desk 42): try again in 5s)"
+        "order 42 is being processed (locked by web-3:audit (Ann Example, no 42): try again in 5s)"
     );
     end.send(()).unwrap();
     assert_eq!(holding.await.unwrap(), 42);
