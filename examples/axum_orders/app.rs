@@ -73,32 +73,15 @@ impl IntoResponse for OrderError {
             LockError::InvalidKey { .. } => StatusCode::BAD_REQUEST,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let retry_after = error.retry_after().map(|time| [(RETRY_AFTER, whole_seconds(time))]);
+        let retry_after = error.retry_after_secs().map(|secs| [(RETRY_AFTER, secs.to_string())]);
         let fault = if status.is_client_error() {
-            error.to_string()
+            // Without the holder, who is for our log as well.
+            error.message().map_or_else(|| error.to_string(), str::to_owned)
         } else {
             // What is wrong with our servers is for our log, not for the client.
             eprintln!("error: {error}");
             "the order could not be processed, try again later".to_owned()
         };
         (status, retry_after, Json(Fault { error: fault })).into_response()
-    }
-}
-
-/// `Retry-After` knows whole seconds only: rounded up, so that nobody comes too early.
-fn whole_seconds(time: Duration) -> String {
-    let more = u64::from(time.subsec_nanos() > 0);
-    time.as_secs().saturating_add(more).max(1).to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn retry_after_is_rounded_up_and_at_least_one_second() {
-        for (ms, seconds) in [(0, "1"), (1, "1"), (999, "1"), (1_000, "1"), (1_001, "2")] {
-            assert_eq!(whole_seconds(Duration::from_millis(ms)), seconds, "{ms} ms");
-        }
     }
 }

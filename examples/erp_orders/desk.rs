@@ -92,13 +92,11 @@ impl Worker for Desk {
             }
         };
         result.map_err(|error| match error {
-            OrderError::Lock(LockError::Busy { owner, retry_after, message, .. }) => {
-                Refusal::Busy {
-                    holder: owner.unwrap_or_else(|| "a foreign client".to_owned()),
-                    retry_after,
-                    message: message.unwrap_or_default(),
-                }
-            }
+            OrderError::Lock(LockError::Busy { holder, message, .. }) => Refusal::Busy {
+                holder: holder.owner.unwrap_or_else(|| "a foreign client".to_owned()),
+                free_within: holder.free_within,
+                message: message.unwrap_or_default(),
+            },
             OrderError::Lock(LockError::Deferred { due, .. }) => Refusal::Deferred(due),
             OrderError::RolledBack(lost) => Refusal::RolledBack(lost.to_string()),
             error => Refusal::Failed(error.to_string()),

@@ -43,7 +43,7 @@ impl PhpLike {
             let left: i64 = redis::cmd("PTTL").arg(key).query_async(&mut redis).await?;
             return Ok(Err(Refusal::Busy {
                 holder: "somebody".to_owned(),
-                retry_after: u64::try_from(left).ok().map(Duration::from_millis),
+                free_within: u64::try_from(left).ok().map(Duration::from_millis),
                 message: format!("order {} is locked", request.order_no),
             }));
         }

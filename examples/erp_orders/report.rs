@@ -20,7 +20,7 @@ pub trait Worker: Send + Sync {
 pub enum Refusal {
     Busy {
         holder: String,
-        retry_after: Option<Duration>,
+        free_within: Option<Duration>,
         message: String,
     },
     /// A worker will do it, at the earliest after so long.
@@ -50,7 +50,7 @@ pub struct Report {
     pub line: u64,
     pub outcome: Outcome,
     pub holder: Option<String>,
-    pub retry_after_ms: Option<u64>,
+    pub free_within_ms: Option<u64>,
     pub text: Option<String>,
 }
 
@@ -90,15 +90,15 @@ impl Report {
             line: request.line,
             outcome: Outcome::Done,
             holder: None,
-            retry_after_ms: None,
+            free_within_ms: None,
             text: None,
         };
         match answer {
             Ok(()) => report,
-            Err(Refusal::Busy { holder, retry_after, message }) => Self {
+            Err(Refusal::Busy { holder, free_within, message }) => Self {
                 outcome: if last { Outcome::Refused } else { Outcome::Busy },
                 holder: Some(holder),
-                retry_after_ms: retry_after.and_then(|time| u64::try_from(time.as_millis()).ok()),
+                free_within_ms: free_within.and_then(|time| u64::try_from(time.as_millis()).ok()),
                 text: Some(message),
                 ..report
             },

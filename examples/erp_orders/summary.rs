@@ -58,7 +58,7 @@ impl<'a> Summary<'a> {
 
     /// Tells and keeps one report.
     pub fn add(&mut self, report: Report) {
-        let Report { desk, line, outcome, holder, retry_after_ms, text } = report;
+        let Report { desk, line, outcome, holder, free_within_ms, text } = report;
         let Some(request) = self.requests.get(&(desk.clone(), line)) else {
             self.faults.push(format!("{desk} reports on line {line}, which it was not given"));
             return;
@@ -82,7 +82,7 @@ impl<'a> Summary<'a> {
             Outcome::Busy | Outcome::Refused => {
                 self.busy_answers += 1;
                 let holder = holder.unwrap_or_default();
-                let retry = retry_after_ms.map_or_else(
+                let retry = free_within_ms.map_or_else(
                     || "it has no expiry".to_owned(),
                     |ms| format!("free in {:.1?} at the latest", Duration::from_millis(ms)),
                 );

@@ -8,6 +8,7 @@ use crate::LockManager;
 use crate::backend::{
     Backend, Credentials, Memory, OneUrl, Redis, Redlock, Replicated, Rules, not_replicated,
 };
+use crate::defaults::Defaults;
 #[cfg(feature = "defer")]
 use crate::defer::{Deferrer, SIZE_MAX};
 use crate::error::LockError;
@@ -37,6 +38,7 @@ pub struct LockManagerBuilder {
     replicated: Option<(u32, Duration)>,
     credentials: Option<Credentials>,
     lazy: bool,
+    pub(crate) defaults: Defaults,
     #[cfg(feature = "defer")]
     deferrer: Option<Arc<dyn Deferrer>>,
     #[cfg(feature = "defer")]
@@ -58,6 +60,7 @@ impl LockManagerBuilder {
             replicated: None,
             credentials: None,
             lazy: false,
+            defaults: Defaults::default(),
             #[cfg(feature = "defer")]
             deferrer: None,
             #[cfg(feature = "defer")]
@@ -211,6 +214,7 @@ impl LockManagerBuilder {
     }
 
     fn nodes(&self, urls: Vec<String>) -> Result<Backend, LockError> {
+        self.defaults.usable_up_to(self.rules.longest_ttl)?;
         let mut redlock = Redlock::new(&urls, self.timeout, self.rules)?;
         if let Some(credentials) = &self.credentials {
             redlock.log_in_by(credentials)?;
@@ -271,6 +275,8 @@ impl LockManagerBuilder {
 
     /// What a URL names, which was not asked yet.
     fn at(&mut self, url: &str) -> Result<Backend, LockError> {
+        let url = &*self.defaults.take_from(url)?;
+        self.defaults.usable()?;
         if url == "memory://" {
             if self.replicated.is_some() {
                 return Err(not_replicated("`memory://` is not copied anywhere"));
@@ -313,10 +319,16 @@ impl LockManagerBuilder {
         self.with(Backend::Memory(Memory::new()))
     }
 
-    fn with(self, backend: Backend) -> LockManager {
+    pub(crate) fn with(self, backend: Backend) -> LockManager {
         #[cfg(feature = "defer")]
-        return LockManager::over(backend, self.label, self.deferrer, self.max_deferred_size);
+        return LockManager::over(
+            backend,
+            self.label,
+            self.defaults,
+            self.deferrer,
+            self.max_deferred_size,
+        );
         #[cfg(not(feature = "defer"))]
-        LockManager::over(backend, self.label)
+        LockManager::over(backend, self.label, self.defaults)
     }
 }

@@ -440,7 +440,7 @@ mod tests {
 
     /// One whose request may still be under way.
     fn claim(key: impl ToString) -> Arc<Claim> {
-        let token = Token::new("test", "", Moment::now()).unwrap();
+        let token = Token::new("test", "", "", Moment::now()).unwrap();
         Arc::new(Claim::new(key.to_string().into(), token, HOUR))
     }
 

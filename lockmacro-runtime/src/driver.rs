@@ -102,7 +102,7 @@ impl Driver {
         let acquire: Pending<_> = match errors {
             Errors::Carried => Box::pin(obtain(spec, false)),
             Errors::Reported | Errors::ReportedUnlessLate => {
-                let (name, keys) = (spec.name.clone(), spec.keys());
+                let (name, keys) = (spec.name.clone(), spec.whole_keys());
                 Box::pin(async move {
                     let acquired = obtain(spec, false).await;
                     acquired.inspect_err(|error| unreported(&name, &keys, error))
@@ -210,7 +210,7 @@ impl Running {
 
 /// Acquires `lock`, runs `body` and releases the lock, on the caller's thread.
 fn acquire_and_run(spec: Box<LockSpec>, errors: Errors, body: &mut dyn FnMut()) -> Ended {
-    let who = (errors != Errors::Carried).then(|| (spec.name.clone(), spec.keys()));
+    let who = (errors != Errors::Carried).then(|| (spec.name.clone(), spec.whole_keys()));
     match obtain_blocking(spec, false) {
         Ok(guard) => run_held(guard, errors, body),
         Err(error) => {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::busy::{busy, timed_out, whole_seconds};
+use crate::holder::Holder;
 use crate::key::LockKey;
 use crate::lease::TTL_MIN;
 use crate::loss::Lost;
@@ -29,41 +31,41 @@ use crate::loss::Lost;
 pub enum LockError {
     /// Somebody else holds the lock. Try again after [`retry_after`](LockError::retry_after), or
     /// tell the person who asked.
-    #[error("{}", busy(key, owner.as_deref(), *retry_after, message.as_deref()))]
+    #[error("{}", busy(key, holder, *retry_after, message.as_deref()))]
     #[non_exhaustive]
     Busy {
         /// The key that is held.
         key: LockKey,
-        /// The holder's label, as its manager was told to show it; `None` when the key holds a
-        /// value that this crate did not write, or nobody can have a majority of a Redlock.
-        owner: Option<String>,
-        /// When the lease ends unless the holder renews or releases it; `None` when a foreign
-        /// client locked the key without an expiry, or nobody can have a majority of a Redlock.
-        retry_after: Option<Duration>,
+        /// Who holds it, as far as that is known.
+        holder: Box<Holder>,
+        /// When to ask again, as in [`retry_after`](LockError::retry_after).
+        retry_after: Duration,
         /// The `message` of the lock, for the person who asked.
         message: Option<String>,
     },
     /// Somebody else held the lock for as long as the caller was willing to wait.
-    #[error("{}", timed_out(key, owner.as_deref(), *position, message.as_deref()))]
+    #[error("{}", timed_out(key, holder, *retry_after, *position, message.as_deref()))]
     #[non_exhaustive]
     TimedOut {
         /// The key that is held.
         key: LockKey,
-        /// The holder's label, as in [`Busy`](LockError::Busy).
-        owner: Option<String>,
-        /// When the holder's lease ends, as in [`Busy`](LockError::Busy).
-        retry_after: Option<Duration>,
+        /// Who holds it, as far as that is known.
+        holder: Box<Holder>,
+        /// When to ask again, as in [`retry_after`](LockError::retry_after).
+        retry_after: Duration,
         /// How many were before the caller in line.
         position: u32,
         /// The `message` of the lock, for the person who asked.
         message: Option<String>,
     },
     /// So many wait for the lock that there is no place in line any more.
-    #[error("too many wait for `{}`", key.shown())]
+    #[error("too many wait for `{}`: try again in {}s", key.shown(), whole_seconds(*retry_after))]
     #[non_exhaustive]
     QueueFull {
         /// The key that is held.
         key: LockKey,
+        /// When to ask again, as in [`retry_after`](LockError::retry_after).
+        retry_after: Duration,
     },
     /// Somebody else holds the lock, and the call was stored: a [worker](crate::defer::Worker) runs
     /// it later, as `on_busy = defer("30s")` asks. Nothing is left to do for the caller.
@@ -213,6 +215,15 @@ pub enum LockError {
         /// What is wrong with it; never the URL, which may hold a password.
         detail: String,
     },
+    /// A setting of the builder, or of the manager's URL, has a value that it cannot have.
+    #[error("`{setting}` is not usable: {detail}")]
+    #[non_exhaustive]
+    InvalidSetting {
+        /// Its name, the same in the builder and in a URL.
+        setting: &'static str,
+        /// What is wrong with it, and what to write instead.
+        detail: String,
+    },
     /// No manager was installed and none was given. Call [`LockManager::install`] when the
     /// program starts, or give the lock its own manager.
     ///
@@ -320,21 +331,7 @@ impl LockError {
     pub(crate) fn busy_key(&self) -> Option<&LockKey> {
         use LockError::{Busy, QueueFull, TimedOut};
         match self {
-            Busy { key, .. } | TimedOut { key, .. } | QueueFull { key } => Some(key),
-            _ => None,
-        }
-    }
-
-    /// How long the holder's lease still runs, for a `Retry-After` header: the lock may be free
-    /// earlier, and is held longer when its holder renews it.
-    ///
-    /// `None` for every error but [`Busy`](LockError::Busy) and [`TimedOut`](LockError::TimedOut),
-    /// and for a foreign lock without expiry.
-    pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            LockError::Busy { retry_after, .. } | LockError::TimedOut { retry_after, .. } => {
-                *retry_after
-            }
+            Busy { key, .. } | TimedOut { key, .. } | QueueFull { key, .. } => Some(key),
             _ => None,
         }
     }
@@ -441,39 +438,4 @@ fn replies(nodes: &[NodeReply]) -> String {
     };
     let mend = nodes.iter().any(young).then(|| YOUNG.to_owned());
     nodes.iter().map(NodeReply::to_string).chain(mend).collect::<Vec<_>>().join("; ")
-}
-
-fn busy(
-    key: &LockKey,
-    owner: Option<&str>,
-    retry_after: Option<Duration>,
-    message: Option<&str>,
-) -> String {
-    if let Some(message) = message {
-        return message.to_owned();
-    }
-    let is_named = owner.is_some();
-    let key = key.shown();
-    match (owner.unwrap_or("a foreign client"), retry_after) {
-        (owner, Some(left)) => format!("`{key}` is locked by {owner} for another {left:.1?}"),
-        (owner, None) if is_named => format!("`{key}` is locked by {owner} without an expiry"),
-        (client, None) => {
-            let several = "several clients at a part of the lock servers each";
-            format!("`{key}` is locked by {client} without an expiry, or by {several}")
-        }
-    }
-}
-
-fn timed_out(key: &LockKey, owner: Option<&str>, position: u32, message: Option<&str>) -> String {
-    if let Some(message) = message {
-        return message.to_owned();
-    }
-    let key = key.shown();
-    let holder = owner.map_or(String::new(), |owner| format!(", which {owner} holds"));
-    let line = match position {
-        // There may have been none, and who is first has only the holder before it.
-        0 => String::new(),
-        _ => format!(": {position} were before in line"),
-    };
-    format!("timed out waiting for `{key}`{holder}{line}")
 }

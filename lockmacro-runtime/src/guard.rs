@@ -84,8 +84,8 @@ impl LockGuard {
     /// ```
     pub fn of(key: impl Into<LockKey>) -> Option<Self> {
         let key = key.into();
-        let held = Scope::find(|held| held.nth(&key).is_some() && held.remaining().is_ok())?;
-        Some(Self { nth: held.nth(&key), held, on_lost: OnLost::default(), joined: true })
+        let held = Scope::find(|held| held.nth_named(&key).is_some() && held.remaining().is_ok())?;
+        Some(Self { nth: held.nth_named(&key), held, on_lost: OnLost::default(), joined: true })
     }
 
     /// Another guard of the same lock, which does not give it back.
@@ -118,7 +118,7 @@ impl LockGuard {
 
     /// The fence of one of the lock's keys, where fences were asked for.
     pub fn fence_of(&self, key: impl Into<LockKey>) -> Option<Fence> {
-        self.held.fence(self.held.nth(&key.into())?)
+        self.held.fence(self.held.nth_named(&key.into())?)
     }
 
     /// How long the lock may still be relied on; zero once it is lost or given back.
@@ -178,7 +178,8 @@ impl LockGuard {
     /// ```
     pub async fn scope<F: Future>(&self, work: F) -> F::Output {
         let (level, mut work) = (self.level(), pin!(work));
-        poll_fn(|cx| level.enter(|| work.as_mut().poll(cx))).await
+        let inside = poll_fn(|cx| level.enter(|| work.as_mut().poll(cx)));
+        self.held.current().unless_here().around(inside).await
     }
 
     /// Asks the server to hold the lock for at least `ttl` from now on, or up to the end that

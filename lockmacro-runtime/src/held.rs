@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use crate::LockManager;
 use crate::backend::{Claim, Grant, Released};
 use crate::clock::Moment;
+use crate::current::Current;
 use crate::error::LockError;
 use crate::fence::{Fence, Fences};
 use crate::hold::Hold;
@@ -40,6 +41,8 @@ pub(crate) struct Held {
     /// Whether it was told that half of the lease has gone by without a renewal.
     halved: AtomicBool,
     since: Moment,
+    /// In which scope it was acquired, for work that another task does for its body.
+    current: Current,
     /// What the body does is told inside of it.
     span: tracing::Span,
     counted: Mutex<Option<Counted<Labels>>>,
@@ -68,6 +71,7 @@ impl Held {
             told: AtomicBool::new(false),
             halved: AtomicBool::new(false),
             since: grant.sent,
+            current: Current::here(),
             span,
             counted: Mutex::new(Some(counted)),
         });
@@ -93,6 +97,18 @@ impl Held {
     pub(crate) fn nth(&self, key: &LockKey) -> Option<u8> {
         let nth = self.claim().keys().binary_search(key).ok()?;
         u8::try_from(nth).ok()
+    }
+
+    /// The same for a key as a caller names it, without the manager's prefix.
+    pub(crate) fn nth_named(&self, key: &LockKey) -> Option<u8> {
+        match self.manager().defaults().prefix() {
+            "" => self.nth(key),
+            prefix => self.nth(&key.clone().under(prefix).ok()?),
+        }
+    }
+
+    pub(crate) fn current(&self) -> &Current {
+        &self.current
     }
 
     pub(crate) fn span(&self) -> &tracing::Span {
@@ -238,6 +254,8 @@ impl Held {
         self.released.store(true, Ordering::Release);
         lock(&self.counted).take();
         telemetry::released(&self.claim().labels, self.since);
+        let held = self.since.elapsed() + self.claim().keep();
+        self.claim().keys().iter().for_each(|key| self.manager().note_held(key, held));
         self.changed.notify_waiters();
     }
 

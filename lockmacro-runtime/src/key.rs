@@ -1,6 +1,7 @@
 //! Keys, and how a template's values are written into them so that no two calls share one by
 //! accident.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::fmt::Write as _;
@@ -20,6 +21,10 @@ const RESERVED: &str = "lm1:";
 /// lock and is excluded by it. A key is 1 to 1,024 bytes and does not start with `lm1:`; another
 /// one gives [`LockError::InvalidKey`] when it is locked.
 ///
+/// A manager with a [prefix](crate::LockManagerBuilder::key_prefix) puts it before the key when it
+/// locks. The key of a guard, an error or [`look`](crate::LockManager#method.held) has the prefix
+/// already, and gets no second one when it is locked again.
+///
 /// ```
 /// use lockmacro_runtime::LockKey;
 ///
@@ -31,13 +36,18 @@ const RESERVED: &str = "lm1:";
 pub struct LockKey {
     text: Box<str>,
     template: &'static str,
-    /// What went wrong while the key was made; told when it is locked.
-    fault: Option<Box<Fault>>,
+    extra: Option<Box<Extra>>,
 }
 
-/// What is wrong with a key.
+/// What most keys do not have.
 #[derive(Debug, Clone)]
-struct Fault(String);
+enum Extra {
+    /// What went wrong while the key was made; told when it is locked.
+    Fault(String),
+    /// The key is whole, as it is on the server: no prefix is added any more. The template has the
+    /// prefix, too.
+    Whole { template: Box<str> },
+}
 
 impl LockKey {
     /// Starts a key that is made of literals and values, as `key = "order:<id>"` in the attribute.
@@ -64,14 +74,45 @@ impl LockKey {
     }
 
     /// The template it was made of, which is the same for many keys; empty when there is none.
-    pub(crate) fn made_of(&self) -> &'static str {
-        self.template
+    pub(crate) fn made_of(&self) -> Cow<'static, str> {
+        match self.extra.as_deref() {
+            Some(Extra::Whole { template }) => Cow::Owned(template.to_string()),
+            _ => Cow::Borrowed(self.template),
+        }
+    }
+
+    /// A key as it was found on a server.
+    #[cfg(feature = "look")]
+    pub(crate) fn found(text: String) -> Self {
+        Self { extra: Some(Box::new(Extra::Whole { template: "".into() })), ..text.into() }
+    }
+
+    /// The whole key: with a manager's prefix before it, unless it has one.
+    ///
+    /// # Errors
+    /// [`LockError::InvalidKey`] for the key, or for what the prefix makes of it.
+    pub(crate) fn under(self, prefix: &str) -> Result<Self, LockError> {
+        self.check()?;
+        if prefix.is_empty() || self.extra.is_some() {
+            return Ok(self);
+        }
+        let template = match self.template {
+            "" => "".into(),
+            template => [prefix, template].concat().into(),
+        };
+        let whole = Self {
+            text: [prefix, &self.text].concat().into(),
+            template: self.template,
+            extra: Some(Box::new(Extra::Whole { template })),
+        };
+        whole.check()?;
+        Ok(whole)
     }
 
     /// What stands for a key where there is none.
     pub(crate) fn none() -> Self {
-        let fault = Fault("there is none: name one key or more".to_owned());
-        Self { fault: Some(Box::new(fault)), ..Self::from("") }
+        let fault = Extra::Fault("there is none: name one key or more".to_owned());
+        Self { extra: Some(Box::new(fault)), ..Self::from("") }
     }
 
     /// Whether it is one of the engine's own.
@@ -82,8 +123,8 @@ impl LockKey {
 
     /// Checks the key before its first use.
     pub(crate) fn check(&self) -> Result<(), LockError> {
-        let detail = if let Some(fault) = &self.fault {
-            fault.0.clone()
+        let detail = if let Some(Extra::Fault(fault)) = self.extra.as_deref() {
+            fault.clone()
         } else if self.text.is_empty() {
             "it is empty".to_owned()
         } else if self.text.len() > KEY_MAX {
@@ -152,13 +193,13 @@ impl fmt::Debug for LockKey {
 
 impl From<String> for LockKey {
     fn from(text: String) -> Self {
-        Self { text: text.into(), template: "", fault: None }
+        Self { text: text.into(), template: "", extra: None }
     }
 }
 
 impl From<&str> for LockKey {
     fn from(text: &str) -> Self {
-        Self { text: text.into(), template: "", fault: None }
+        Self { text: text.into(), template: "", extra: None }
     }
 }
 
@@ -269,7 +310,7 @@ impl From<LockTemplate> for LockKey {
         Self {
             text: template.text.into(),
             template: template.template,
-            fault: template.fault.map(Fault).map(Box::new),
+            extra: template.fault.map(Extra::Fault).map(Box::new),
         }
     }
 }
@@ -344,6 +385,25 @@ mod tests {
         "x".repeat(1024).parse::<String>().map(LockKey::from).unwrap().check().unwrap();
     }
 
+    #[test]
+    fn a_prefix_stands_before_the_key_and_its_template_once() {
+        let whole = order("7").under("shop:").unwrap();
+        assert_eq!((whole.as_str(), &*whole.made_of()), ("shop:order:7", "shop:order:<id>"));
+        assert_eq!(whole.clone().under("shop:").unwrap(), whole);
+        assert_eq!(LockKey::from("nightly").under("shop:").unwrap().made_of(), "");
+        assert_eq!(order("7").under("").unwrap(), order("7"));
+    }
+
+    #[test]
+    fn a_prefix_makes_no_key_usable_and_counts_in_its_length() {
+        let refused = |key: &str, prefix| LockKey::from(key).under(prefix).unwrap_err().to_string();
+        assert!(refused("", "shop:").contains("empty"));
+        assert!(refused("lm1:x", "shop:").contains("reserved"));
+        assert!(refused("1:x", "lm").contains("reserved"));
+        assert!(refused(&"x".repeat(1_020), "shop:").contains("1025 bytes"));
+        LockKey::from("x".repeat(1_019)).under("shop:").unwrap();
+    }
+
     /// Characters that collide if anything does, and any other.
     fn text(min: usize) -> impl Strategy<Value = String> {
         let c = prop_oneof![
@@ -376,7 +436,7 @@ mod tests {
                     template = template.literal(literals.get(nth).unwrap_or(&last));
                 }
                 let key = LockKey::from(template);
-                prop_assert!(key.fault.is_none());
+                prop_assert!(key.extra.is_none());
                 if let Some(earlier) = seen.insert(key.text, values.clone()) {
                     prop_assert_eq!(earlier, values);
                 }

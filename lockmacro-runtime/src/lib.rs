@@ -97,19 +97,25 @@ compile_error!("lockmacro-runtime runs on Linux and other Unix systems: it needs
 mod backend;
 mod blocking;
 mod builder;
+mod busy;
 mod census;
 mod clearing;
 mod clock;
 mod closing;
 mod constant;
+mod current;
+mod defaults;
 #[cfg(feature = "defer")]
 pub mod defer;
+mod disabled;
 mod driver;
 mod error;
 pub mod fence;
 mod guard;
 mod held;
 mod hold;
+mod holder;
+mod holds;
 mod janitor;
 mod key;
 mod lease;
@@ -138,6 +144,7 @@ pub use builder::LockManagerBuilder;
 pub use error::{LockError, NodeReply, Unavailability};
 pub use fence::Fence;
 pub use guard::LockGuard;
+pub use holder::Holder;
 pub use key::{KeyValue, LockKey, LockTemplate};
 pub use lock::Lock;
 #[cfg(feature = "macros")]

@@ -10,7 +10,6 @@ use crate::error::LockError;
 use crate::fence::Fence;
 use crate::guard::LockGuard;
 use crate::key::LockKey;
-use crate::lease::TTL_DEFAULT;
 use crate::loss::OnLost;
 use crate::obtain::{obtain, obtain_blocking};
 
@@ -18,7 +17,8 @@ use crate::obtain::{obtain, obtain_blocking};
 /// does not fit.
 ///
 /// Without [`wait`](Lock::wait) it asks once: when somebody else holds the lock, the answer is
-/// [`LockError::Busy`], at once.
+/// [`LockError::Busy`], at once. A manager can have [another
+/// default](crate::LockManagerBuilder::default_wait).
 ///
 /// ```
 /// # use std::time::Duration;
@@ -50,15 +50,18 @@ pub struct LockSpec {
     pub(crate) key: LockKey,
     /// Further keys, as they were given.
     pub(crate) more: Box<[LockKey]>,
-    pub(crate) ttl: Duration,
+    /// Without one it is the manager's.
+    pub(crate) ttl: Option<Duration>,
     /// As asked for; without it a lock that was given no ttl is renewed.
     pub(crate) renewed: Option<bool>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Duration,
     pub(crate) on_lost: OnLost,
+    /// Without one it is the manager's; zero is not to wait.
     pub(crate) wait: Option<Duration>,
     pub(crate) name: Cow<'static, str>,
     pub(crate) message: Option<Cow<'static, str>>,
+    pub(crate) holder_note: Option<String>,
     pub(crate) manager: Option<LockManager>,
 }
 
@@ -69,7 +72,7 @@ impl LockSpec {
         Box::new(Self {
             key,
             more,
-            ttl: TTL_DEFAULT,
+            ttl: None,
             renewed: None,
             max_hold: None,
             min_hold: Duration::ZERO,
@@ -77,8 +80,23 @@ impl LockSpec {
             wait: None,
             name: Cow::Borrowed(""),
             message: None,
+            holder_note: None,
             manager: None,
         })
+    }
+
+    /// The same lock, which waits only if it was told to.
+    pub(crate) fn without_default_wait(mut self: Box<Self>) -> Box<Self> {
+        self.wait.get_or_insert_default();
+        self
+    }
+
+    /// All keys as people are told of them.
+    pub(crate) fn whole_keys(&self) -> Vec<LockKey> {
+        let manager = self.manager.clone().or_else(|| LockManager::installed().ok());
+        let prefix = manager.as_ref().map_or("", |manager| manager.defaults().prefix());
+        let whole = |key: LockKey| key.clone().under(prefix).unwrap_or(key);
+        self.keys().into_iter().map(whole).collect()
     }
 
     /// All keys as they were given.
@@ -88,8 +106,8 @@ impl LockSpec {
 }
 
 impl Lock {
-    /// A lock on `key` from the installed manager. Its lease is 30 s and is renewed while it is
-    /// held.
+    /// A lock on `key` from the installed manager. Its lease is 30 s, or the manager's
+    /// [`default_ttl`](crate::LockManagerBuilder::default_ttl), and is renewed while it is held.
     pub fn new(key: impl Into<LockKey>) -> Self {
         Self::on(key.into(), Box::default())
     }
@@ -102,8 +120,8 @@ impl Lock {
     ///
     /// # Cancellation
     /// As [`acquire`](Lock::acquire).
-    pub fn acquire_fenced(self) -> impl Future<Output = Result<(LockGuard, Fence), LockError>> {
-        async move { fenced(obtain(self.spec, true).await?) }
+    pub async fn acquire_fenced(self) -> Result<(LockGuard, Fence), LockError> {
+        fenced(obtain(self.spec, true).await?)
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
@@ -125,7 +143,7 @@ impl<F> Lock<F> {
     /// [`renew`](Lock::renew), how long after its holder's death the server frees it. Anything else
     /// gives [`LockError::InvalidTtl`].
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.spec.ttl = ttl;
+        self.spec.ttl = Some(ttl);
         self.spec.renewed.get_or_insert(false);
         self
     }
@@ -162,7 +180,9 @@ impl<F> Lock<F> {
         self
     }
 
-    /// How long to wait in line when somebody else holds the lock; without it the answer is
+    /// How long to wait in line when somebody else holds the lock; without it as long as the
+    /// manager's [`default_wait`](crate::LockManagerBuilder::default_wait) says, which is not at
+    /// all unless it was set. With `Duration::ZERO` the lock is asked for once, and the answer is
     /// [`LockError::Busy`], at once. Who waits gets the lock in the order of asking, handed over
     /// directly by its holder's release. When the time is over the answer is
     /// [`LockError::TimedOut`], and [`LockError::QueueFull`] when 10,000 wait already. Dropping the
@@ -184,9 +204,32 @@ impl<F> Lock<F> {
         self
     }
 
-    /// The text of [`LockError::Busy`] and [`LockError::TimedOut`], for the person who asked.
+    /// The text of [`LockError::Busy`] and [`LockError::TimedOut`], for the person who asked. Their
+    /// `Display` adds who holds the lock; [`LockError::message`] is the text alone.
     pub fn message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
         self.spec.message = Some(message.into());
+        self
+    }
+
+    /// Leaves a note for those who find the lock busy, such as the name of the person who holds it:
+    /// they get it from [`LockError::holder_note`], and the tool `lockmacro` shows it.
+    ///
+    /// It stands in the key's value, where everybody who may read the key can read it. At most 64
+    /// bytes, a longer one is cut between two characters; control characters become blanks. No
+    /// metric and no log line of the holder has it.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let lock = Lock::new("order:42").manager(&locks);
+    /// let guard = lock.clone().holder_note("Ann, desk 3").acquire().await?;
+    /// let busy = lock.acquire().await.expect_err("it is held");
+    /// assert_eq!(busy.holder_note(), Some("Ann, desk 3"));
+    /// # guard.release().await }
+    /// ```
+    pub fn holder_note(mut self, note: impl Into<String>) -> Self {
+        self.spec.holder_note = Some(note.into());
         self
     }
 

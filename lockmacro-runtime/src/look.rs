@@ -1,6 +1,9 @@
 //! Looking at locks from outside: which are held, by whom and for how much longer, and who waits. And
 //! freeing one by force. The tool `lockmacro` (feature `cli`) does this from a terminal.
 //!
+//! Keys and patterns are those on the server, so they begin with the manager's prefix if it has one; the
+//! key of a guard or an error is such a whole key.
+//!
 //! It is for one Redis server or cluster, such as one node of a Redlock. What is told was so a moment ago: nothing here decides whether
 //! a lock may be taken.
 //!
@@ -18,7 +21,7 @@
 //! ```
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::backend::{Backend, Claim, Redis, Released};
 use crate::error::LockError;
@@ -60,6 +63,10 @@ pub struct HeldLock {
     pub key: LockKey,
     /// The holder's label; `None` for a value that this crate did not write.
     pub owner: Option<String>,
+    /// The holder's [note](crate::Lock::holder_note), if it left one.
+    pub note: Option<String>,
+    /// Since when it is held, as in [`LockError::held_since`].
+    pub since: Option<SystemTime>,
     /// When the lease ends unless the holder renews or releases it; `None` when it has no end.
     pub left: Option<Duration>,
     /// How many wait; `None` when something else is in the place of their line.
@@ -73,6 +80,8 @@ pub struct HeldLock {
 pub struct Place {
     /// The waiter's label; `None` for something that this crate did not write.
     pub owner: Option<String>,
+    /// The waiter's [note](crate::Lock::holder_note), if it left one.
+    pub note: Option<String>,
     /// For how much longer the place is kept unless the waiter is heard of; `None` when that is not
     /// known.
     pub left: Option<Duration>,

@@ -13,10 +13,14 @@ use crate::blocking::may_block;
 use crate::builder::LockManagerBuilder;
 use crate::census::{Census, Member};
 use crate::closing::Closing;
+use crate::current::Current;
+use crate::defaults::Defaults;
 #[cfg(feature = "defer")]
 use crate::defer::{self, Deferrer};
 use crate::error::LockError;
+use crate::holds::Holds;
 use crate::janitor::Janitor;
+use crate::key::LockKey;
 use crate::server::RedisServer;
 use crate::token::{default_label, label};
 
@@ -51,6 +55,9 @@ struct Inner {
     backend: Backend,
     janitor: Janitor,
     label: String,
+    defaults: Defaults,
+    /// How long its locks were held.
+    holds: Holds,
     census: Census,
     closing: Closing,
     /// Where deferred calls are kept, and whether that was said by the builder.
@@ -82,12 +89,16 @@ impl LockManager {
     ///
     /// `?fence_retention=30d` behind any but the last is
     /// [`fence_retention`](LockManagerBuilder::fence_retention);
+    /// `?default_ttl=1m&default_wait=2s&key_prefix=shop:` behind any of these is what the builder's
+    /// methods of the same names are.
+    ///
     /// `?replicated=1&replicated_timeout=100ms` behind one of the first four has locks count only when
     /// replicas know them, see [`LockManagerBuilder::replicated`].
     ///
     /// # Errors
-    /// [`LockError::InvalidUrl`], or what is wrong with the server: it is asked once, so that a
-    /// wrong password is known when the program starts and not when the first order comes in.
+    /// [`LockError::InvalidUrl`], [`LockError::InvalidSetting`], or what is wrong with the server:
+    /// it is asked once, so that a wrong password is known when the program starts and not when the
+    /// first order comes in.
     pub async fn connect(url: &str) -> Result<Self, LockError> {
         Self::builder().connect(url).await
     }
@@ -190,7 +201,7 @@ impl LockManager {
         self.0.janitor.block_on(|backend| async move { backend.ready().await })?
     }
 
-    /// A manager of locks of its own, in memory: for tests.
+    /// A manager of locks of its own, in memory: for tests, see [`scope`](LockManager::scope).
     pub fn memory() -> Self {
         Self::builder().memory()
     }
@@ -210,12 +221,14 @@ impl LockManager {
         if self.is(installed) { Ok(()) } else { Err(LockError::AlreadyInstalled) }
     }
 
-    /// The installed manager.
+    /// The manager of a lock that names none: that of the innermost [scope](LockManager::scope)
+    /// around the call, or else the installed one.
     ///
     /// # Errors
     /// [`LockError::NotInstalled`] when there is none.
     pub fn installed() -> Result<Self, LockError> {
-        INSTALLED.get().cloned().ok_or(LockError::NotInstalled)
+        let installed = || INSTALLED.get().cloned().ok_or(LockError::NotInstalled);
+        Current::here().manager().map_or_else(installed, Ok)
     }
 
     /// Ends the manager: no lock is given any more, and those that are out are waited for, up to
@@ -249,6 +262,7 @@ impl LockManager {
     pub(crate) fn over(
         backend: Backend,
         its_label: Option<String>,
+        defaults: Defaults,
         #[cfg(feature = "defer")] deferrer: Option<Arc<dyn Deferrer>>,
         #[cfg(feature = "defer")] max_deferred_size: usize,
     ) -> Self {
@@ -272,6 +286,8 @@ impl LockManager {
                 janitor: Janitor::new(&backend),
                 backend,
                 label: label(&its_label.unwrap_or_else(default_label)),
+                defaults,
+                holds: Holds::default(),
                 census: Census::default(),
                 closing: Closing::default(),
             }
@@ -328,6 +344,27 @@ impl LockManager {
         &self.0.label
     }
 
+    /// Takes note of how long a key was held.
+    pub(crate) fn note_held(&self, key: &LockKey, held: Duration) {
+        self.0.holds.note(key, held);
+    }
+
+    /// When a caller may ask again that was refused `key`, with so many before it in line.
+    pub(crate) fn retry_after(
+        &self,
+        key: &LockKey,
+        before: u32,
+        left: Option<Duration>,
+    ) -> Duration {
+        let (least, most) = self.0.defaults.retry_after();
+        self.0.holds.retry_after(key, before, left).clamp(least, most)
+    }
+
+    /// What holds for locks that say nothing else.
+    pub(crate) fn defaults(&self) -> &Defaults {
+        &self.0.defaults
+    }
+
     /// Counts one lock more, unless the manager was shut down.
     pub(crate) fn enter(&self) -> Result<Member, LockError> {
         // Counted before the look, so that a shutdown either sees this lock or is seen by it.
@@ -341,6 +378,7 @@ impl fmt::Debug for LockManager {
         f.debug_struct("LockManager")
             .field("label", &self.0.label)
             .field("backend", &self.0.backend)
+            .field("defaults", &self.0.defaults)
             .field("locks", &self.0.census.count())
             .finish_non_exhaustive()
     }

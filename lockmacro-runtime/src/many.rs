@@ -85,7 +85,11 @@ impl Lock<Vec<Fence>> {
 }
 
 fn fenced(guard: LockGuard, keys: Vec<LockKey>) -> Result<(LockGuard, Vec<Fence>), LockError> {
-    let fence_of = |key| guard.fence_of(&key).ok_or(LockError::NoFence { key });
+    let prefix = guard.held().manager().defaults().prefix();
+    let fence_of = |key: LockKey| {
+        let key = key.under(prefix)?;
+        guard.fence_of(&key).ok_or(LockError::NoFence { key })
+    };
     let fences = keys.into_iter().map(fence_of).collect::<Result<_, _>>()?;
     Ok((guard, fences))
 }
@@ -95,7 +99,6 @@ pub(crate) fn in_order(first: &LockKey, more: &[LockKey]) -> Result<Vec<LockKey>
     if more.is_empty() {
         return Ok(Vec::new());
     }
-    more.iter().try_for_each(LockKey::check)?;
     let mut keys: Vec<_> = iter::once(first).chain(more).cloned().collect();
     keys.sort();
     keys.dedup();

@@ -1,7 +1,7 @@
 //! From the description of a lock to a guard, or to what the caller is told instead.
 
 use std::borrow::Cow;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::LockManager;
 use crate::backend::{Claim, Grant, Line};
@@ -13,6 +13,8 @@ use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::held::Held;
 use crate::hold::{Hold, Refusal};
+use crate::holder::{Holder, about};
+use crate::key::LockKey;
 use crate::lease::{Renewal, check_ttl};
 use crate::lock::LockSpec;
 use crate::loss::OnLost;
@@ -30,25 +32,36 @@ impl LockSpec {
     /// Does everything that can be done without a server.
     fn prepare(self, fenced: bool) -> Result<Prepared, LockError> {
         self.key.check()?;
-        let several = in_order(&self.key, &self.more)?;
-        let ttl = check_ttl(self.ttl)?;
+        self.more.iter().try_for_each(LockKey::check)?;
+        let ttl = self.ttl.map(check_ttl).transpose()?;
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
+        let defaults = manager.defaults();
+        defaults.usable()?;
+        let ttl = ttl.unwrap_or(defaults.ttl());
+        let wait = self.wait.unwrap_or(defaults.wait());
+        let whole = |key: LockKey| key.under(defaults.prefix());
+        let more = self.more.into_iter().map(whole).collect::<Result<Vec<_>, _>>()?;
+        let key = whole(self.key)?;
+        let several = in_order(&key, &more)?;
         let ours = |held: &Held| held.manager().is(&manager);
         if several.is_empty() {
-            if let Some(held) = Scope::find(|held| ours(held) && held.nth(&self.key).is_some()) {
-                let nth = held.nth(&self.key);
+            if let Some(held) = Scope::find(|held| ours(held) && held.nth(&key).is_some()) {
+                let nth = held.nth(&key);
                 return LockGuard::joining(held, nth, self.on_lost).map(Prepared::Joined);
             }
         } else if let Some(held) = around(&several, ours)? {
             return LockGuard::joining(held, None, self.on_lost).map(Prepared::Joined);
         }
-        let token = Token::new(manager.label(), &self.name, Moment::now())?;
-        let template = self.key.made_of();
-        let first = several.first().cloned().unwrap_or(self.key);
+        // A token of a waiter is older than its grant.
+        let since = wait.is_zero().then(SystemTime::now);
+        let about = about(since, self.holder_note.as_deref());
+        let token = Token::new(manager.label(), &self.name, &about, Moment::now())?;
+        let template = key.made_of();
+        let first = several.first().cloned().unwrap_or(key);
         let mut claim = Claim::new(first, token, ttl).with(several, self.min_hold.min(ttl));
         claim.labels = Labels { name: self.name, template };
         claim.fenced = fenced;
-        claim.wait = self.wait;
+        claim.wait = Some(wait).filter(|wait| !wait.is_zero());
         let wanted = Wanted {
             renewed: self.renewed.unwrap_or(true),
             max_hold: self.max_hold,
@@ -112,13 +125,21 @@ impl Wanted {
                 let held = Held::new(hold, grant, renewal)?;
                 return Ok(LockGuard::owning(held, self.on_lost));
             }
-            Err(Refusal::Busy { key, owner, left: retry_after, line }) => match line {
-                Line::Outside => LockError::Busy { key, owner, retry_after, message },
-                Line::Left(position) => {
-                    LockError::TimedOut { key, owner, retry_after, position, message }
+            Err(Refusal::Busy { key, owner, left, line }) => {
+                let retry = |before| hold.manager().retry_after(&key, before, left);
+                let holder = || Box::new(Holder::of(owner, left));
+                match line {
+                    Line::Outside => {
+                        let (retry_after, holder) = (retry(0), holder());
+                        LockError::Busy { key, holder, retry_after, message }
+                    }
+                    Line::Left(position) => {
+                        let (retry_after, holder) = (retry(position), holder());
+                        LockError::TimedOut { key, holder, retry_after, position, message }
+                    }
+                    Line::Full => LockError::QueueFull { retry_after: retry(u32::MAX), key },
                 }
-                Line::Full => LockError::QueueFull { key },
-            },
+            }
             Err(Refusal::Failed(error)) => error,
         };
         let known = error.is_of_servers() && !hold.manager().backend().call_failed();

@@ -32,6 +32,10 @@ impl<F> Lock<F> {
     /// [`run`](Lock::run), but when somebody else holds the lock the body is left out and the
     /// return type's "nothing" is given: `()`, `None`, `Ok(())` or `Ok(None)`.
     ///
+    /// It waits only where [`wait`](Lock::wait) says so, and not by the manager's default: a job
+    /// that another machine does right now is to be left out, and not to be done once more after
+    /// it.
+    ///
     /// # Panics
     /// When the return type cannot carry an error, and there is no manager or no tokio runtime.
     pub fn run_or_skip<B>(self, body: B) -> Run<B, Report<B::Output>>
@@ -58,7 +62,8 @@ impl<F> Lock<F> {
     /// # Panics
     /// As [`run_or_skip`](Lock::run_or_skip).
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
-        run_blocking(Start::Lock(self.spec), errors_of::<R>(), body, Outcome::skipped as Report<_>)
+        let start = Start::Lock(self.spec.without_default_wait());
+        run_blocking(start, errors_of::<R>(), body, Outcome::skipped as Report<_>)
     }
 }
 

@@ -17,7 +17,8 @@ use crate::loss::Lost;
 #[derive(Debug, Clone)]
 pub(crate) struct Labels {
     pub(crate) name: Cow<'static, str>,
-    pub(crate) template: &'static str,
+    /// Of the whole key, a manager's prefix included.
+    pub(crate) template: Cow<'static, str>,
 }
 
 /// One lock more in a gauge, until this is dropped.
@@ -66,12 +67,13 @@ impl<L: Borrow<Labels>> Drop for Counted<L> {
 
 /// What surrounds the body of a lock.
 pub(crate) fn span(labels: &Labels, key: impl Display) -> tracing::Span {
-    tracing::debug_span!("lock", name = %labels.name, template = labels.template, %key)
+    tracing::debug_span!("lock", name = %labels.name, template = &*labels.template, %key)
 }
 
 pub(crate) fn acquired(labels: &Labels, key: impl Display, asked: Moment) {
     let Labels { name, template } = labels;
-    tracing::debug!(%name, template, %key, waited = ?asked.elapsed(), "lock acquired");
+    let waited = asked.elapsed();
+    tracing::debug!(%name, template = &**template, %key, ?waited, "lock acquired");
     numbers::asked(labels, "acquired", asked);
 }
 
@@ -87,17 +89,17 @@ pub(crate) fn refused(
     let Labels { name, template } = labels;
     let waited = asked.elapsed();
     if error.is_busy() {
-        tracing::debug!(%name, template, %key, ?waited, %error, "lock busy");
+        tracing::debug!(%name, template = &**template, %key, ?waited, %error, "lock busy");
         let timed_out = matches!(error, LockError::TimedOut { .. });
         numbers::asked(labels, if timed_out { "timed_out" } else { "busy" }, asked);
         return;
     }
     if known {
-        tracing::debug!(%name, template, %key, ?waited, %error, "lock unavailable");
+        tracing::debug!(%name, template = &**template, %key, ?waited, %error, "lock unavailable");
     } else if error.is_unavailable() {
-        tracing::warn!(%name, template, %key, ?waited, %error, "lock unavailable");
+        tracing::warn!(%name, template = &**template, %key, ?waited, %error, "lock unavailable");
     } else {
-        tracing::warn!(%name, template, %key, ?waited, %error, "lock refused");
+        tracing::warn!(%name, template = &**template, %key, ?waited, %error, "lock refused");
     }
     numbers::asked(labels, "error", asked);
 }
@@ -177,18 +179,18 @@ mod numbers {
     use crate::clock::Moment;
 
     pub(super) fn gauge(name: &'static str, labels: &Labels) -> Gauge {
-        metric!(name, "name" => labels.name.clone(), "template" => labels.template)
+        metric!(name, "name" => labels.name.clone(), "template" => labels.template.clone())
     }
 
     pub(super) fn asked(labels: &Labels, outcome: &'static str, asked: Moment) {
         count("lockmacro_acquisitions_total", labels, ("outcome", outcome));
-        let (name, template) = (labels.name.clone(), labels.template);
+        let (name, template) = (labels.name.clone(), labels.template.clone());
         histogram!("lockmacro_wait_seconds", "name" => name, "template" => template)
             .record(asked.elapsed());
     }
 
     pub(super) fn held(labels: &Labels, since: Moment) {
-        let (name, template) = (labels.name.clone(), labels.template);
+        let (name, template) = (labels.name.clone(), labels.template.clone());
         histogram!("lockmacro_hold_seconds", "name" => name, "template" => template)
             .record(since.elapsed());
     }
@@ -198,7 +200,7 @@ mod numbers {
         labels: &Labels,
         (label, value): (&'static str, &'static str),
     ) {
-        let (name, template) = (labels.name.clone(), labels.template);
+        let (name, template) = (labels.name.clone(), labels.template.clone());
         counter!(counter, "name" => name, "template" => template, label => value).increment(1);
     }
 

@@ -1,10 +1,12 @@
-//! The value of a lock key: `label/random`, made anew for every acquisition.
+//! The value of a lock key: `label/random`, or `label since note/random`, made anew for every
+//! acquisition.
 
 use std::cell::RefCell;
 use std::fmt;
 
 use crate::clock::Moment;
 use crate::error::{LockError, Unavailability};
+use crate::holder::ABOUT_MAX;
 use crate::plain::Plain;
 
 /// Longest label, in bytes, with the name of the lock in it.
@@ -12,7 +14,7 @@ const LABEL_MAX: usize = 128;
 /// Hexadecimal digits of the 128 random bits.
 const RANDOM_DIGITS: usize = 32;
 /// Longest token, in bytes.
-pub(crate) const TOKEN_MAX: usize = LABEL_MAX + "/".len() + RANDOM_DIGITS;
+pub(crate) const TOKEN_MAX: usize = LABEL_MAX + ABOUT_MAX + "/".len() + RANDOM_DIGITS;
 
 /// One acquisition's token. The label may be shown to anybody; the random part is what makes the
 /// lock its holder's own, so it is neither displayed nor debugged.
@@ -20,18 +22,26 @@ pub(crate) const TOKEN_MAX: usize = LABEL_MAX + "/".len() + RANDOM_DIGITS;
 pub(crate) struct Token(Box<str>);
 
 impl Token {
-    /// Makes a token for the lock `name` of a manager with `label`, asked for at `asked`. Fails when
-    /// the system gives no random bits.
-    pub(crate) fn new(label: &str, name: &str, asked: Moment) -> Result<Self, LockError> {
+    /// Makes a token for the lock `name` of a manager with `label`, asked for at `asked`, with
+    /// [what else is told](crate::holder::about) of its holder. Fails when the system gives no
+    /// random bits.
+    pub(crate) fn new(
+        label: &str,
+        name: &str,
+        about: &str,
+        asked: Moment,
+    ) -> Result<Self, LockError> {
         let random = random(asked)?;
         let named = if name.is_empty() { 0 } else { ":".len() + name.len() };
         // No more than is needed: whoever waits keeps it.
-        let mut text = String::with_capacity(label.len() + named + "/".len() + RANDOM_DIGITS);
+        let mut text =
+            String::with_capacity(label.len() + named + about.len() + "/".len() + RANDOM_DIGITS);
         text.push_str(label);
         if !name.is_empty() {
             extend(&mut text, ":");
             extend(&mut text, name);
         }
+        text.push_str(about);
         text.push('/');
         for byte in random {
             for digit in [byte >> 4, byte & 15] {
@@ -61,7 +71,7 @@ impl Token {
     /// A token with the same label.
     pub(crate) fn another(&self) -> Result<Self, LockError> {
         let label = self.0.rsplit_once('/').map_or("", |(label, _)| label);
-        Self::new(label, "", Moment::now())
+        Self::new(label, "", "", Moment::now())
     }
 
     /// What stays of a token that holds a lock for nobody any more: its label.
@@ -173,7 +183,7 @@ mod tests {
     use super::*;
 
     fn token(label: &str, name: &str) -> Token {
-        Token::new(label, name, Moment::now()).unwrap()
+        Token::new(label, name, "", Moment::now()).unwrap()
     }
 
     #[test]

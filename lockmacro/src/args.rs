@@ -16,7 +16,7 @@ use crate::template::Template;
 use crate::words;
 
 /// What can be written, each with an example.
-pub(crate) const KNOWN: [(&str, &str); 15] = [
+pub(crate) const KNOWN: [(&str, &str); 16] = [
     ("key", "key = \"order:<id>\""),
     ("ttl", "ttl = \"300s\""),
     ("renew", "renew"),
@@ -28,6 +28,7 @@ pub(crate) const KNOWN: [(&str, &str); 15] = [
     ("guard", "guard = lock"),
     ("fence", "fence = fence"),
     ("message", "message = \"order <id> is being audited\""),
+    ("holder_note", "holder_note = \"<user.name>\""),
     ("manager", "manager = self.locks"),
     ("map_err", "map_err = OrderError::from_lock"),
     ("name", "name = \"orders.audit\""),
@@ -50,6 +51,7 @@ pub(crate) struct Args {
     /// The body's names for the fences.
     pub(crate) fence: Option<Fences>,
     pub(crate) message: Option<Template>,
+    pub(crate) holder_note: Option<Template>,
     pub(crate) manager: Option<Expr>,
     /// The function that makes the body's error of one of ours.
     pub(crate) map_err: Option<ExprPath>,
@@ -95,10 +97,19 @@ impl Args {
         let wait = self.wait.as_ref().and_then(Wait::limit);
         let times = [&self.ttl, &self.max_hold, &self.min_hold].into_iter().flatten().chain(wait);
         let keys = self.key.each();
-        let templates = keys.iter().filter_map(|key| key.template()).chain(&self.message);
+        let templates = keys.iter().filter_map(|key| key.template());
+        let templates = templates.chain(&self.message).chain(&self.holder_note);
         let values = templates.flat_map(Template::exprs);
         let values = values.chain(keys.iter().filter_map(|key| key.expr()));
         values.chain(times.filter_map(Time::expr)).chain(&self.manager)
+    }
+
+    /// The expressions that may take values, before the body has them.
+    pub(crate) fn taking(&self) -> impl Iterator<Item = &Expr> {
+        let wait = self.wait.as_ref().and_then(Wait::limit);
+        let times = [&self.ttl, &self.max_hold, &self.min_hold].into_iter().flatten().chain(wait);
+        let keys = self.key.each().iter().filter_map(|key| key.expr());
+        keys.chain(times.filter_map(Time::expr)).chain(&self.manager)
     }
 
     /// Where an argument was written.
@@ -109,7 +120,8 @@ impl Args {
 
     /// Gives the placeholders the names of the function's arguments, see [`Template::bind`].
     pub(crate) fn bind(&mut self, names: &[Ident]) {
-        self.key.templates_mut().into_iter().chain(&mut self.message).for_each(|template| {
+        let texts = [&mut self.message, &mut self.holder_note].into_iter().flatten();
+        self.key.templates_mut().into_iter().chain(texts).for_each(|template| {
             template.bind(names);
         });
     }
@@ -165,6 +177,9 @@ impl Args {
             "guard" => self.guard = Some(parse_binding(input, name)?),
             "fence" => self.fence = Some(parse_fences(input, name)?),
             "message" => self.message = Some(parse_message(self.value(input, name)?)?),
+            "holder_note" => {
+                self.holder_note = Some(parse_note(self.value(input, name)?)?);
+            }
             "manager" => self.manager = Some(parse_manager(self.value(input, name)?)?),
             "map_err" => self.map_err = Some(parse_map_err(self.value(input, name)?)?),
             "name" => self.name = Some(parse_name(self.value(input, name)?)?),
@@ -209,6 +224,7 @@ impl Parse for Args {
             guard: None,
             fence: None,
             message: None,
+            holder_note: None,
             manager: None,
             map_err: None,
             name: None,
@@ -374,6 +390,17 @@ fn parse_message(value: Expr) -> Result<Template> {
             other,
             "a message is a string literal, with placeholders for values: write \
              `message = \"order <id> is being audited\"`",
+        )),
+    }
+}
+
+fn parse_note(value: Expr) -> Result<Template> {
+    match value {
+        Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Template::parse(text),
+        other => Err(Error::new_spanned(
+            other,
+            "a note is a string literal, with placeholders for values: write \
+             `holder_note = \"<user.name>\"`",
         )),
     }
 }

@@ -26,9 +26,10 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
     };
     args.bind(&function.template_names());
     // Each check with the arguments it looks at: nothing is derived from one that is wrong itself.
-    let checks: [(&[&str], Check); 11] = [
+    let checks: [(&[&str], Check); 12] = [
         (&["key"], check_key),
         (&["message"], check_message),
+        (&["holder_note"], check_holder_note),
         (&["on_busy", "message"], check_message_is_shown),
         (&["ttl", "renew", "max_hold"], check_renewal),
         (&["ttl", "renew", "min_hold"], check_min_hold),
@@ -49,6 +50,11 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
 
 fn check_key(args: &Args, function: &Function) -> Result<()> {
     args.key.check_names(&function.template_names())
+}
+
+fn check_holder_note(args: &Args, function: &Function) -> Result<()> {
+    let note = args.holder_note.as_ref();
+    note.map_or(Ok(()), |note| note.check_names(&function.template_names()))
 }
 
 fn check_message(args: &Args, function: &Function) -> Result<()> {

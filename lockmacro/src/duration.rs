@@ -27,6 +27,8 @@ pub(crate) enum Time {
 pub(crate) enum Wait {
     For(Time),
     Forever,
+    /// Not at all, whatever the manager's default is.
+    Never,
 }
 
 impl Wait {
@@ -34,7 +36,7 @@ impl Wait {
     pub(crate) fn limit(&self) -> Option<&Time> {
         match self {
             Wait::For(limit) => Some(limit),
-            Wait::Forever => None,
+            Wait::Forever | Wait::Never => None,
         }
     }
 }
@@ -67,18 +69,21 @@ pub(crate) fn ttl(value: Expr) -> Result<Time> {
     Err(Error::new(span, message))
 }
 
-/// Reads the value of `wait`, which may be without an end.
+/// Reads the value of `wait`, which may be without an end, and without a beginning.
 pub(crate) fn wait(value: Expr) -> Result<Wait> {
     if is_path(&value, "forever") {
         return Ok(Wait::Forever);
+    }
+    if is_path(&value, "never") {
+        return Ok(Wait::Never);
     }
     let span = value.span();
     let literal = match &value {
         Expr::Lit(syn::ExprLit { lit: Lit::Str(text), .. }) => text.value(),
         _ => String::new(),
     };
-    if literal.trim() == "forever" {
-        return Err(Error::new(span, "write it without quotes: `wait = forever`"));
+    if let word @ ("forever" | "never") = literal.trim() {
+        return Err(Error::new(span, format!("write it without quotes: `wait = {word}`")));
     }
     let limit = time("wait", value)?;
     match limit.literal() {
@@ -147,7 +152,7 @@ fn parse(form: &str, text: String) -> std::result::Result<Duration, String> {
         });
     }
     let zero = || match form.starts_with("wait") {
-        true => "a wait of zero: remove `wait` to ask once".to_owned(),
+        true => "a wait of zero: write `wait = never` to ask once".to_owned(),
         false => "a duration of zero: write a longer one, as in \"300s\"".to_owned(),
     };
     if is_number(text) {
@@ -303,16 +308,19 @@ mod tests {
         let read = |value| match wait(value) {
             Ok(Wait::For(limit)) => Ok(limit.literal()),
             Ok(Wait::Forever) => Ok(Some(Duration::MAX)),
+            Ok(Wait::Never) => Ok(Some(Duration::ZERO)),
             Err(error) => Err(error.to_string()),
         };
         assert_eq!(read(parse_quote!("1ms")), Ok(Some(Duration::from_millis(1))));
         assert_eq!(read(parse_quote!("24h")), Ok(Some(WAIT_MAX)));
         assert_eq!(read(parse_quote!(forever)), Ok(Some(Duration::MAX)));
+        assert_eq!(read(parse_quote!(never)), Ok(Some(Duration::ZERO)));
         assert_eq!(read(parse_quote!(self.patience)), Ok(None));
         for (value, word) in [
             ("24h 1ms", "`wait = forever`"),
             ("forever", "without quotes"),
-            ("0s", "ask once"),
+            ("never", "without quotes: `wait = never`"),
+            ("0s", "`wait = never` to ask once"),
             ("999us", "whole milliseconds"),
         ] {
             let error = read(parse_quote!(#value)).unwrap_err();

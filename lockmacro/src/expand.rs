@@ -261,6 +261,18 @@ impl<'a> Printer<'a> {
         name(self.args, self.function, self.site)
     }
 
+    /// Whether an expression outside of the body may take an argument, or a part of it.
+    fn takes(&self, name: &Ident) -> bool {
+        let mut taking = self.args.taking().filter(|expr| match expr {
+            // A manager is borrowed; a key or a time that is an argument itself is taken.
+            place if is_place(place) => {
+                !self.args.manager.as_ref().is_some_and(|of| std::ptr::eq(of, *place))
+            }
+            _ => true,
+        });
+        taking.any(|expr| mentions(expr.to_token_stream(), name))
+    }
+
     /// Whether an argument of the function is used outside of the body.
     fn uses(&self, name: &Ident) -> bool {
         matches!(self.args.on_busy, OnBusy::Fallback(_) | OnBusy::Defer(_))
@@ -285,8 +297,13 @@ impl<'a> Printer<'a> {
             let method = Ident::new("manager", self.there("manager"));
             quote_spanned!(site=> .#method(#manager))
         });
+        let note = self.args.holder_note.as_ref().map(|template| {
+            let (method, note) =
+                (Ident::new("holder_note", self.there("holder_note")), self.note(template));
+            quote_spanned!(site=> .#method(#note))
+        });
         let lease = self.lease();
-        quote_spanned!(site=> #lock #lease.name(#name) #message #manager)
+        quote_spanned!(site=> #lock #lease.name(#name) #message #note #manager)
     }
 
     fn manager(&self) -> Option<TokenStream> {
@@ -401,16 +418,20 @@ impl<'a> Printer<'a> {
         });
         let max_hold = time("max_hold", &args.max_hold);
         let min_hold = time("min_hold", &args.min_hold);
-        let wait = args.wait.as_ref().map(|wait| match wait {
-            Wait::For(limit) => {
+        let wait = match (&args.wait, &args.on_busy) {
+            (Some(Wait::For(limit)), _) => {
                 let (wait, limit) = (word("wait", "wait"), self.time(limit));
-                quote_spanned!(site=> .#wait(#limit))
+                Some(quote_spanned!(site=> .#wait(#limit)))
             }
-            Wait::Forever => {
+            (Some(Wait::Forever), _) => {
                 let wait = word("wait_forever", "wait");
-                quote_spanned!(site=> .#wait())
+                Some(quote_spanned!(site=> .#wait()))
             }
-        });
+            (Some(Wait::Never), _) => Some(self.wait_never()),
+            // `run_or_skip` says it by itself.
+            (None, OnBusy::Skip) if !self.is_one_call() => Some(self.wait_never()),
+            (None, _) => None,
+        };
         let on_lost = match args.on_lost {
             // What happens by itself.
             None | Some(OnLost::Cancel) => None,
@@ -421,6 +442,11 @@ impl<'a> Printer<'a> {
             Some(OnLost::Recover(_)) => None,
         };
         quote_spanned!(site=> #ttl #renew #max_hold #min_hold #wait #on_lost)
+    }
+
+    /// Output: `.wait(Duration::ZERO)`
+    fn wait_never(&self) -> TokenStream {
+        quote_spanned!(self.site=> .wait(::core::time::Duration::ZERO))
     }
 
     /// Output: `Duration::from_secs(300)`
@@ -456,6 +482,17 @@ impl<'a> Printer<'a> {
         quote_spanned!(site=> #runtime::LockKey::template(#text) #(#parts)*)
     }
 
+    /// Output: `"nightly"`, or `format!("{}", user.name)`
+    fn note(&self, template: &Template) -> TokenStream {
+        match template.as_plain() {
+            Some(text) => quote_spanned!(self.site=> #text),
+            None => {
+                let note = self.message(template);
+                quote_spanned!(self.site=> ::std::fmt::format(#note))
+            }
+        }
+    }
+
     /// Output: `format_args!("order {} is being audited", id)`
     fn message(&self, template: &Template) -> TokenStream {
         let mut format = String::new();
@@ -478,7 +515,7 @@ impl<'a> Printer<'a> {
         let (site, output) = (self.site, &self.function.output);
         let module = self.module(site);
         let statements = self.function.body.stream();
-        let moved = self.function.moved(|name| self.uses(name), site);
+        let moved = self.function.moved(|name| self.takes(name), |name| self.uses(name), site);
         let mut block = quote_spanned! {site=>
             if false {
                 return #module::outcome::<#output>();

@@ -100,11 +100,17 @@ impl Function {
     /// Moves whole arguments into the body, so that they are dropped before the lock is released:
     /// those of which the body uses a part, and those that it does not use.
     ///
-    /// `is_used` tells of those that are used outside of the body. One that nobody uses gets a
-    /// binding of its own, of which the compiler warns as it does without a lock.
+    /// Not so what `is_taken` tells of, which may be gone before. `is_used` tells of those that are
+    /// used outside of the body. One that nobody uses gets a binding of its own, of which the
+    /// compiler warns as it does without a lock.
     ///
     /// Output: `let _ = &order; let note = note;`
-    pub(crate) fn moved(&self, is_used: impl Fn(&Ident) -> bool, site: Span) -> TokenStream {
+    pub(crate) fn moved(
+        &self,
+        is_taken: impl Fn(&Ident) -> bool,
+        is_used: impl Fn(&Ident) -> bool,
+        site: Span,
+    ) -> TokenStream {
         let mut tokens = TokenStream::new();
         for input in &self.sig.inputs {
             let (attributes, names) = match input {
@@ -121,7 +127,7 @@ impl Function {
             };
             let cfgs: Vec<_> =
                 attributes.iter().filter(|attr| attr.path().is_ident("cfg")).collect();
-            for (name, is_mutable) in names {
+            for (name, is_mutable) in names.into_iter().filter(|(name, _)| !is_taken(name)) {
                 let is_kept = is_mutable
                     || matches!(self.shape, Shape::Boxed(_))
                     || mentions(self.body.stream(), &name)

@@ -6,6 +6,7 @@ mod calls;
 mod cluster;
 mod locks;
 mod misuse;
+mod notes;
 mod odd;
 mod release;
 

@@ -16,6 +16,7 @@ mod many_functions;
 mod plugged_in;
 mod resent;
 mod retries;
+mod scopes;
 mod stops;
 mod told_late;
 mod unique;

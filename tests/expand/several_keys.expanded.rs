@@ -53,7 +53,6 @@ async fn close(id: u64, tenant: Tenant) -> Result<(), BankError> {
                         Result<(), BankError>,
                     >();
                 }
-                let _ = &tenant;
                 remove(id).await
             }
         })

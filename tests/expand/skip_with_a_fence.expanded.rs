@@ -1,6 +1,7 @@
 async fn nightly_report() {
     let (__lock, fence) = match ::lockmacro_runtime::Lock::new("nightly-report")
         .ttl(::core::time::Duration::from_secs(3600))
+        .wait(::core::time::Duration::ZERO)
         .name(::core::concat!(::core::module_path!(), "::nightly_report"))
         .acquire_fenced()
         .await
@@ -27,6 +28,7 @@ async fn nightly_report() {
 fn nightly_report_now() -> Option<Report> {
     let (__lock, fence) = match ::lockmacro_runtime::Lock::new("nightly-report")
         .ttl(::core::time::Duration::from_secs(3600))
+        .wait(::core::time::Duration::ZERO)
         .name(::core::concat!(::core::module_path!(), "::nightly_report_now"))
         .acquire_fenced_blocking()
     {

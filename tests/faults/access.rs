@@ -158,6 +158,24 @@ async fn a_user_without_the_key_is_denied() {
 }
 
 #[tokio::test]
+async fn a_prefix_takes_the_rights_of_the_same_form_and_no_others() {
+    let server = Server::start();
+    // As the README has it, for keys that start with `shop:order:`.
+    grant(&server, &["~shop:order:*", "~lm1:*:{shop:order:*", "&lm1:*", "+@all"]);
+    let shop = LockManager::builder().timeout(SOON).key_prefix("shop:");
+    let shop = shop.connect(&server.url_as("clerk", PASSWORD)).await.expect("it is let in");
+    let order = Lock::new("order:42").ttl(LONG).manager(&shop);
+    let (guard, _) = order.clone().acquire_fenced().await.expect("free");
+    let waiting = tokio::spawn(order.wait(LONG).acquire());
+    let in_line = || std::future::ready(server.admin().keys().iter().any(|k| k.contains("lm1:wq")));
+    eventually("it stands in line", SOON, in_line).await;
+    guard.release().await.expect("still held");
+    waiting.await.expect("no panic").expect("its turn").release().await.expect("still held");
+    let invoice = Lock::new("invoice:1").ttl(LONG).manager(&shop);
+    assert_denied(&invoice.acquire().await.expect_err("no right"));
+}
+
+#[tokio::test]
 async fn a_user_without_scripts_is_denied_what_needs_them_and_no_value() {
     let (server, manager) = with_user(&["~*", "+@all"]).await;
     grant(&server, &["~*", "+@all", "-eval", "-evalsha"]);

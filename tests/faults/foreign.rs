@@ -19,24 +19,26 @@ async fn busy(value: &[u8], more: &[&str]) -> (Option<String>, Option<Duration>,
     set.arg(KEY).arg(value).arg(more).exec(&mut connection).expect("set");
     let error = lock(&manager).acquire().await.expect_err("held");
     let shown = format!("{error} {error:?}");
-    let LockError::Busy { owner, retry_after, .. } = error else { panic!("{error:?}") };
+    assert_eq!(error.retry_after_secs(), Some(5), "nobody has seen how long it is held");
+    let LockError::Busy { holder, .. } = error else { panic!("{error:?}") };
+    let (owner, free_within) = (holder.owner, holder.free_within);
     redis::cmd("DEL").arg(KEY).exec(&mut connection).expect("deleted");
     works(&manager).await;
-    (owner, retry_after, shown)
+    (owner, free_within, shown)
 }
 
 #[tokio::test]
 async fn a_foreign_lock_without_an_expiry_has_no_end_and_no_owner() {
-    let (owner, retry_after, shown) = busy(SECRET.as_bytes(), &["NX"]).await;
-    assert_eq!((owner, retry_after), (None, None));
+    let (owner, free_within, shown) = busy(SECRET.as_bytes(), &["NX"]).await;
+    assert_eq!((owner, free_within), (None, None));
     assert!(!shown.contains(SECRET), "{shown}");
 }
 
 #[tokio::test]
 async fn a_foreign_lock_with_an_expiry_says_when_it_ends() {
-    let (owner, retry_after, shown) = busy(SECRET.as_bytes(), &["NX", "EX", "60"]).await;
+    let (owner, free_within, shown) = busy(SECRET.as_bytes(), &["NX", "EX", "60"]).await;
     assert_eq!(owner, None);
-    let left = retry_after.expect("it ends");
+    let left = free_within.expect("it ends");
     assert!(left <= LONG && left > LONG / 2, "{left:?}");
     assert!(!shown.contains(SECRET), "{shown}");
 }
@@ -46,9 +48,9 @@ async fn a_foreign_lock_may_hold_any_bytes() {
     let large = vec![b'x'; 1 << 20];
     let values: [&[u8]; 6] = [b"", b"\xff\xfe\0/", b"/", b"a/b", b"{\"id\":1}", &large];
     for value in values {
-        let (owner, retry_after, shown) = busy(value, &["NX", "PX", "60000"]).await;
+        let (owner, free_within, shown) = busy(value, &["NX", "PX", "60000"]).await;
         assert_eq!(owner, None);
-        assert!(retry_after.is_some());
+        assert!(free_within.is_some());
         assert!(shown.len() < 1_000, "{} bytes of message", shown.len());
     }
 }
@@ -89,7 +91,8 @@ async fn no_error_or_log_line_shows_what_does_something_to_a_terminal() {
     foreign.ask::<()>(&["SET", &key, &value, "PX", "60000"]);
     let lock = || Lock::new(&*key).ttl(LONG).manager(&manager);
     let busy = lock().acquire().await.expect_err("held");
-    let LockError::Busy { owner, key: its, .. } = &busy else { panic!("{busy:?}") };
+    let LockError::Busy { key: its, .. } = &busy else { panic!("{busy:?}") };
+    let owner = busy.owner().map(str::to_owned);
     assert_eq!((owner.as_deref(), its.as_str()), (Some(&*format!("web{ESCAPED}")), &*key));
     let timed_out = lock().wait(ms(50)).acquire().await.expect_err("held");
     let holder = manager.holder(&*key).await.expect("there").expect("held");

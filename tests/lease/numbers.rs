@@ -39,7 +39,11 @@ impl Numbers {
             assert!(!labels.values().any(|value| value.contains("secret")), "a key: {labels:?}");
             let name = labels.remove("name").unwrap_or_default().to_owned();
             let template = labels.remove("template").unwrap_or_default();
-            assert!(!name.starts_with("numbers") || template == "numbers:<id>", "{template}");
+            let expected = match name.as_str() {
+                "numbers-prefix" => "shop:numbers:<id>",
+                _ => "numbers:<id>",
+            };
+            assert!(!name.starts_with("numbers") || template == expected, "{template}");
             let others = labels.iter().map(|(label, value)| format!(" {label}={value}"));
             let metric = key.key().name().to_owned() + &others.collect::<String>();
             let seen = self.seen.entry((name, metric)).or_default();
@@ -73,6 +77,20 @@ fn named(manager: &LockManager, name: &'static str) -> Lock {
     let key =
         LockKey::template("numbers:<id>").literal("numbers:").value(&format!("secret-{name}"));
     Lock::new(key).ttl(LONG).name(name).manager(manager)
+}
+
+#[tokio::test]
+async fn a_prefix_is_a_part_of_the_template_and_a_note_of_nothing() {
+    let manager = LockManager::builder().key_prefix("shop:").memory();
+    let lock = || named(&manager, "numbers-prefix").holder_note("secret-note");
+    let guard = lock().acquire().await.expect("free");
+    lock().acquire().await.expect_err("held");
+    guard.release().await.expect("ours");
+    let acquisitions = |outcome| {
+        value("numbers-prefix", &format!("lockmacro_acquisitions_total outcome={outcome}"))
+    };
+    assert_eq!((acquisitions("acquired"), acquisitions("busy")), (1.0, 1.0));
+    assert_eq!(value("numbers-prefix", "lockmacro_held"), 0.0);
 }
 
 #[tokio::test]

@@ -117,7 +117,7 @@ async fn keys_may_be_templates_texts_and_expressions() {
     let _busy = lock(&bank.locks, "north:account:7").acquire().await.expect("free");
     let error = bank.close(7).await.expect_err("busy");
     assert_eq!(busy_key(&error), "north:account:7");
-    assert_eq!(error.to_string(), "account 7 is being closed");
+    assert_eq!(error.message(), Some("account 7 is being closed"));
 }
 
 #[tokio::test]

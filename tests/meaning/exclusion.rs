@@ -119,16 +119,16 @@ async fn busy_tells_who_holds_the_lock_and_for_how_long(backend: &Backend) {
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).name("audit_order").acquire().await.expect("free");
     let error = lock(&theirs, &key).acquire().await.expect_err("held");
-    assert_eq!(error.retry_after(), retry_after(&error));
-    let LockError::Busy { key: busy, owner, retry_after, message, .. } = error else {
+    let LockError::Busy { key: busy, message, holder, .. } = &error else {
         panic!("not busy: {error}");
     };
     assert_eq!(busy.to_string(), key);
-    let owner = owner.expect("one of ours");
+    let owner = error.owner().expect("one of ours");
+    assert_eq!(holder.owner.as_deref(), Some(owner));
     assert!(owner.starts_with("web-3") && owner.contains("audit_order"), "{owner}");
-    let left = retry_after.expect("it has a ttl");
+    let left = error.free_within().expect("it has a ttl");
     assert!(left <= LONG && left > LONG - ms(20_000), "{left:?}");
-    assert_eq!(message, None);
+    assert_eq!(*message, None);
     guard.release().await.expect("released");
 }
 
@@ -138,18 +138,11 @@ async fn an_empty_label_is_none(backend: &Backend) {
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).name("audit_order").acquire().await.expect("free");
     let error = lock(&theirs, &key).acquire().await.expect_err("held");
-    let LockError::Busy { owner, .. } = error else { panic!("not busy: {error}") };
+    let owner = error.owner().map(str::to_owned);
     // Of `host:pid:function`.
     let process = format!(":{}:audit_order", std::process::id());
     assert!(owner.as_ref().is_some_and(|owner| owner.ends_with(&process)), "{owner:?}");
     guard.release().await.expect("released");
-}
-
-fn retry_after(error: &LockError) -> Option<std::time::Duration> {
-    match error {
-        LockError::Busy { retry_after, .. } => *retry_after,
-        _ => None,
-    }
 }
 
 async fn busy_shows_the_message(backend: &Backend) {

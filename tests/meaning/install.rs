@@ -94,6 +94,18 @@ async fn a_lock_without_a_manager_uses_the_installed_one() {
 }
 
 #[tokio::test]
+async fn a_scope_goes_before_the_installed_manager() {
+    LazyLock::force(&SERVER);
+    let own = LockManager::memory();
+    let held = own.scope(Lock::new("count:8").acquire()).await.expect("free");
+    assert_eq!(SERVER.admin().get("count:8"), None);
+    let busy = on_a_plain_thread(move || own.scope_blocking(|| count(8))).await;
+    assert!(busy.expect_err("held").is_busy());
+    assert_eq!(on_a_plain_thread(|| count(8)).await, Ok(8), "the installed one is another store");
+    held.release().await.expect("still held");
+}
+
+#[tokio::test]
 async fn managers_that_are_gone_leave_no_thread() {
     for _ in 0..20 {
         let own = LockManager::memory();

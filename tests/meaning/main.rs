@@ -3,13 +3,17 @@
 
 mod blocking;
 mod crowd;
+mod defaults;
+mod disabled;
 mod dropped;
 mod exclusion;
 mod expiry;
+mod holders;
 mod misuse;
 mod outcomes;
 mod release;
 mod runtimes;
+mod scopes;
 mod shutdown;
 
 use std::time::Duration;

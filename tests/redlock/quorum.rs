@@ -99,7 +99,7 @@ async fn what_others_hold_at_a_majority_is_busy_and_at_a_minority_is_not() {
     nodes.hold(&[2], &theirs);
     let error = lock(&manager).acquire().await.expect_err("two of three are taken");
     assert!(error.is_busy() && error.to_string().contains("web-7"), "{error}");
-    assert!(error.retry_after().is_some_and(|left| left > ms(30_000)), "{error}");
+    assert!(error.free_within().is_some_and(|left| left > ms(30_000)), "{error}");
     let given_back = || std::future::ready(nodes.values()[0].is_none());
     eventually("the one that was won is given back", SOON, given_back).await;
     assert_eq!(nodes.values(), [None, Some(theirs.clone()), Some(theirs)]);
@@ -112,7 +112,7 @@ async fn who_may_hold_a_lock_is_named_and_who_cannot_is_not() {
     let manager = nodes.manager().await;
     let told = async || loop {
         match lock(&manager).wait(ms(1)).acquire().await {
-            Err(LockError::TimedOut { owner, retry_after, .. }) => return (owner, retry_after),
+            Err(LockError::TimedOut { holder, .. }) => return (holder.owner, holder.free_within),
             // A node of a loaded machine may be late when it gives a part back.
             Err(LockError::NoQuorum { .. }) => {}
             other => panic!("{other:?}"),

@@ -28,7 +28,8 @@ async fn who_waits_in_vain_is_told_who_holds_the_lock_when_the_time_is_over() {
     let start = Instant::now();
     let error = lock(&manager).wait(ms(300)).acquire().await.expect_err("held");
     assert!(start.elapsed() >= ms(300) && start.elapsed() < SOON, "{:?}", start.elapsed());
-    let LockError::TimedOut { owner, .. } = error else { panic!("{error}") };
+    let LockError::TimedOut { holder, .. } = error else { panic!("{error}") };
+    let owner = holder.owner;
     assert_eq!(owner.as_deref(), Some("web-7"));
 }
 

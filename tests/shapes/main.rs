@@ -3,6 +3,7 @@
 
 mod arguments;
 mod blocking;
+mod defaults;
 mod errors;
 mod functions;
 mod guards;

@@ -77,37 +77,34 @@ fn a_body_is_there_once_however_many_locks_are_around_it() {
 #[test]
 fn a_body_with_a_guard_and_a_fence_is_there_once() {
     let locks = memory();
-    for (one, six) in [{
-        macro_rules! guarded {
-                ($name:ident) => {
-                    #[distributed_lock(key = "k", manager = locks, guard = guard, fence = fence)]
-                    async fn $name(locks: &'static LockManager) -> Result<usize, LockError> {
-                        let kept = [1_u8; 1024];
-                        yield_now().await;
-                        guard.check()?;
-                        Ok(black_box(&kept).len() + usize::from(u64::from(fence) == 0))
-                    }
-                };
-                ($name:ident $next:ident $($rest:ident)*) => {
-                    #[distributed_lock(key = "k", manager = locks, guard = guard, fence = fence)]
-                    async fn $name(locks: &'static LockManager) -> Result<usize, LockError> {
-                        let kept = $next(locks).await;
-                        guard.check()?;
-                        kept.map(|kept| kept + usize::from(u64::from(fence) == 0))
-                    }
-                    guarded!($next $($rest)*);
-                };
+    macro_rules! guarded {
+        ($name:ident) => {
+            #[distributed_lock(key = "k", manager = locks, guard = guard, fence = fence)]
+            async fn $name(locks: &'static LockManager) -> Result<usize, LockError> {
+                let kept = [1_u8; 1024];
+                yield_now().await;
+                guard.check()?;
+                Ok(black_box(&kept).len() + usize::from(u64::from(fence) == 0))
             }
-        let one = {
-            guarded!(a);
-            size_of_val(&a(locks))
         };
-        guarded!(a b c d e f);
-        (one, size_of_val(&a(locks)))
-    }] {
-        assert!(one <= 1_300, "{one} bytes under one lock");
-        assert!(six <= 2_200, "{six} bytes under six locks");
+        ($name:ident $next:ident $($rest:ident)*) => {
+            #[distributed_lock(key = "k", manager = locks, guard = guard, fence = fence)]
+            async fn $name(locks: &'static LockManager) -> Result<usize, LockError> {
+                let kept = $next(locks).await;
+                guard.check()?;
+                kept.map(|kept| kept + usize::from(u64::from(fence) == 0))
+            }
+            guarded!($next $($rest)*);
+        };
     }
+    let one = {
+        guarded!(a);
+        size_of_val(&a(locks))
+    };
+    guarded!(a b c d e f);
+    let six = size_of_val(&a(locks));
+    assert!(one <= 1_300, "{one} bytes under one lock");
+    assert!(six <= 2_200, "{six} bytes under six locks");
 }
 
 #[test]

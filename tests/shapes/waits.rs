@@ -23,8 +23,8 @@ fn hold_blocking(locks: &LockManager, key: &str) -> LockGuard {
 /// Who held the lock while a call waited in vain, and how many were before it.
 fn told<T>(result: Result<T, OrderError>) -> (String, u32) {
     match result.map(drop) {
-        Err(OrderError::Lock(LockError::TimedOut { owner, position, .. })) => {
-            (owner.unwrap(), position)
+        Err(OrderError::Lock(LockError::TimedOut { holder, position, .. })) => {
+            (holder.owner.unwrap(), position)
         }
         other => panic!("not timed out: {other:?}"),
     }
@@ -143,7 +143,7 @@ async fn a_wait_that_runs_out_shows_the_message() {
     }
     let locks = LockManager::memory();
     let _guard = hold(&locks, "account").await;
-    assert_eq!(book(&locks, 7).await.unwrap_err().to_string(), "account 7 is booked");
+    assert_eq!(book(&locks, 7).await.unwrap_err().message(), Some("account 7 is booked"));
 }
 
 #[tokio::test]

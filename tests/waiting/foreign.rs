@@ -59,10 +59,10 @@ async fn a_foreign_holder_is_told_to_who_waited_in_vain() {
     server.admin().ask::<()>(&["SET", KEY, SECRET]);
     let error = lock(&manager, KEY).wait(ms(50)).acquire().await.expect_err("held");
     assert!(!format!("{error} {error:?}").contains(SECRET), "{error:?}");
-    let LockError::TimedOut { owner, retry_after, position, .. } = error else {
+    let LockError::TimedOut { position, .. } = error else {
         panic!("{error:?}");
     };
-    assert_eq!((owner, retry_after, position), (None, None, 0));
+    assert_eq!((error.owner(), error.free_within(), position), (None, None, 0));
 }
 
 #[tokio::test]

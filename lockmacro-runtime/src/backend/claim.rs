@@ -177,7 +177,7 @@ impl Claim {
     }
 
     /// How long the key has to stay when it is released now; zero without a grant.
-    pub(super) fn keep(&self) -> Duration {
+    pub(crate) fn keep(&self) -> Duration {
         self.left(|rare| &rare.stays)
     }
 

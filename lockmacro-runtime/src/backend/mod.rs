@@ -27,7 +27,7 @@ pub(crate) use memory::Memory;
 pub(crate) use redis::RedisJobs;
 #[cfg(feature = "look")]
 pub(crate) use redis::rights;
-pub(crate) use redis::{Credentials, Redis, Replicated, not_replicated};
+pub(crate) use redis::{Credentials, Redis, Replicated, duration, not_replicated};
 pub(crate) use redlock::{Ballot, OneUrl, Redlock, Rules};
 
 /// What came of asking for a lock.

@@ -17,6 +17,7 @@ use super::running::{Running, is_running, new_id};
 use super::{Job, NewJob, check_size};
 use crate::LockManager;
 use crate::backend::Backend;
+use crate::current::Current;
 use crate::error::{LockError, Unavailability};
 
 /// How often a call is tried that nothing else is said about.
@@ -105,8 +106,9 @@ impl<A> DeferredFn<A> {
         let function = Arc::new(function);
         Self::of(name.into(), true, arguments, move |running, arguments| {
             let function = Arc::clone(&function);
+            let current = Current::here();
             let call = move || {
-                let value = running.clone().enter(|| function(arguments));
+                let value = current.enter(|| running.clone().enter(|| function(arguments)));
                 Ended::with(value, &running)
             };
             Box::pin(apart(call))
@@ -120,12 +122,12 @@ impl<A> DeferredFn<A> {
         call: impl Fn(Running, A) -> Called + Send + Sync + 'static,
     ) -> Self {
         let arguments = Arc::new(arguments);
-        let its = Arc::clone(&arguments);
+        let (its, function) = (Arc::clone(&arguments), Arc::clone(&name));
         let call = move |job: &Job| {
             let unfit = |error| format!("its arguments do not fit the function: {error}");
             let arguments = its.read(&job.arguments).map_err(unfit)?;
             let text = its.write(&arguments).map_err(unfit)?;
-            Ok(call(Running::new(job, text), arguments))
+            Ok(call(Running::new(job, &function, text), arguments))
         };
         let (delay, attempts, call) = (DELAY, ATTEMPTS, Arc::new(call));
         let function = Function { name, delay, attempts, unique: false, blocking, call };
@@ -205,14 +207,15 @@ impl<A> DeferredFn<A> {
             let detail = format!("the arguments cannot be stored: {error}");
             LockError::unavailable(Unavailability::Local, detail)
         })?;
-        let Function { name: function, delay, attempts, unique, .. } = self.function;
-        if is_running(&function, &arguments, busy) {
+        let Function { name, delay, attempts, unique, .. } = self.function;
+        if is_running(&name, &arguments, busy) {
             return Ok(None);
         }
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
         check_size(&arguments, manager.max_deferred_size())?;
         let key = busy.busy_key().map(ToString::to_string).unwrap_or_default();
-        let id = new_id(&function, &arguments);
+        let id = new_id(&name, &arguments);
+        let function = manager.defaults().stored_as(&name);
         let job = NewJob { function, id, arguments, key, delay, unique, attempts };
         Ok(Some((manager, job)))
     }

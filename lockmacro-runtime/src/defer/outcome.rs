@@ -27,7 +27,7 @@ impl Ended {
         match (running.trouble(), failure) {
             (None, None) => Self::Done,
             (Some(trouble), failure) if trouble.is_busy() || refused => {
-                let left = trouble.retry_after();
+                let left = trouble.free_within();
                 Self::Busy { error: failure.unwrap_or_else(|| trouble.to_string()), left }
             }
             (None, Some(error)) if refused => Self::Busy { error, left: None },

@@ -31,8 +31,9 @@ struct Inner {
 }
 
 impl Running {
-    pub(super) fn new(job: &Job, arguments: String) -> Self {
-        let (id, function) = (job.id.clone(), Arc::clone(&job.function));
+    /// `function` is its own name, without the prefix that it is stored under.
+    pub(super) fn new(job: &Job, function: &Arc<str>, arguments: String) -> Self {
+        let (id, function) = (job.id.clone(), Arc::clone(function));
         let (trouble, refused, inside) = Default::default();
         Self(Arc::new(Inner { id, function, arguments, trouble, refused, inside }))
     }

@@ -15,6 +15,7 @@ use super::function::Function;
 use super::turn::Turn;
 use super::{DeferredFn, Order};
 use crate::LockManager;
+use crate::current::Current;
 use crate::error::{LockError, Unavailability};
 use crate::manager::inside_runtime;
 
@@ -174,7 +175,9 @@ impl Worker {
     ) -> Result<(), LockError> {
         let deferrer = self.manager.deferrer();
         let free = Arc::new(Semaphore::new(self.concurrency));
-        let functions: Vec<_> = self.functions.keys().cloned().collect();
+        let defaults = self.manager.defaults();
+        let functions: Vec<_> =
+            self.functions.keys().map(|name| defaults.stored_as(name)).collect();
         let mut pause = FIRST_PAUSE;
         while !*stopped.borrow() {
             while running.try_join_next().is_some() {}
@@ -193,7 +196,8 @@ impl Worker {
                 Ok(jobs) => {
                     pause = FIRST_PAUSE;
                     for job in jobs {
-                        let Some(function) = self.functions.get(&job.function) else { continue };
+                        let name = job.function.strip_prefix(defaults.prefix()).unwrap_or_default();
+                        let Some(function) = self.functions.get(name) else { continue };
                         let turn = Turn {
                             manager: self.manager.clone(),
                             deferrer: Arc::clone(&deferrer),
@@ -205,10 +209,10 @@ impl Worker {
                         let (keeper, back) = (turn.keeper(), back.clone());
                         let free = || Arc::clone(&free).try_acquire_owned().ok();
                         let place = place.take().or_else(free);
-                        running.spawn(async move {
+                        running.spawn(Current::here().around(async move {
                             turn.run(keeper, back).await;
                             drop(place);
-                        });
+                        }));
                     }
                 }
                 Err(error @ LockError::Unavailable { reason: Unavailability::NoDeferrer, .. }) => {

@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn who_stands_in_line_is_small() {
         let redis = Redis::new("redis://127.0.0.1:1", Duration::from_secs(1)).unwrap();
-        let token = Token::new("test", "", Moment::now()).unwrap();
+        let token = Token::new("test", "", "", Moment::now()).unwrap();
         let claim = Claim::new("order:42".into(), token, Duration::from_secs(30));
         let closing = Closing::default();
         let waiting = size_of_val(&redis.wait(&claim, Duration::MAX, &closing));

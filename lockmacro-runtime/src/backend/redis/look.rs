@@ -12,6 +12,7 @@ use super::tries::Tries;
 use super::trouble::Trouble;
 use super::{Nodes, Redis, unexpected};
 use crate::error::LockError;
+use crate::holder::Holder;
 use crate::key::LockKey;
 use crate::look::{Found, HeldLock, ODD_MAX, Odd, Place};
 use crate::token::{TOKEN_MAX, Token, label_of};
@@ -70,7 +71,8 @@ impl Redis {
         };
         let place = |place: &[Value]| match place {
             [Value::BulkString(token), Value::Int(left)] => {
-                Ok(Place { owner: label_of(token), left: millis(*left) })
+                let Holder { owner, note, .. } = Holder::of(label_of(token), None);
+                Ok(Place { owner, note, left: millis(*left) })
             }
             _ => Err(strange(&reply)),
         };
@@ -201,7 +203,7 @@ const NO_TEXT: &str = "its name is no text";
 /// The name of a key as one of a lock; notes what cannot be one. The engine's own keys are none.
 fn usable(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<LockKey> {
     let key = match String::from_utf8(name) {
-        Ok(name) => LockKey::from(name),
+        Ok(name) => LockKey::found(name),
         Err(name) => {
             note(odd, &name.into_bytes(), NO_TEXT);
             return None;
@@ -237,8 +239,10 @@ fn read(key: &LockKey, told: &Value, odd: &mut Vec<Odd>) -> Result<Option<HeldLo
         note(odd, key.as_str().as_bytes(), "what should be its line is something else");
     }
     let token = Token::found(value);
-    let owner = token.as_ref().and_then(|_| label_of(value));
-    Ok(Some(HeldLock { key: key.clone(), owner, left: millis(*left), waiters, token }))
+    let left = millis(*left);
+    let shown = token.as_ref().and_then(|_| label_of(value));
+    let Holder { owner, note, since, .. } = Holder::of(shown, left);
+    Ok(Some(HeldLock { key: key.clone(), owner, note, since, left, waiters, token }))
 }
 
 fn note(odd: &mut Vec<Odd>, key: &[u8], what: &str) {

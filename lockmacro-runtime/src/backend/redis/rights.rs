@@ -1,6 +1,7 @@
 //! What the user may do on a server, asked when a manager connects: a lock that can be taken and
 //! not given back would stay for its whole ttl.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +37,7 @@ pub(super) struct Rights {
     /// The user may use every key.
     every_key: AtomicBool,
     /// Templates of keys whose companion keys the user may use, too.
-    templates: Mutex<HashSet<&'static str>>,
+    templates: Mutex<HashSet<Cow<'static, str>>>,
 }
 
 impl Rights {
@@ -45,7 +46,7 @@ impl Rights {
     pub(super) fn covers(&self, claim: &Claim) -> bool {
         self.every_key.load(Ordering::Relaxed) || {
             let templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
-            templates.contains(claim.key.made_of())
+            templates.contains(&*claim.key.made_of())
         }
     }
 

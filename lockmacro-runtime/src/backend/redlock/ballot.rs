@@ -323,7 +323,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(5);
 
     fn paper() -> Arc<Claim> {
-        let token = crate::token::Token::new("web", "", Moment::now()).unwrap();
+        let token = crate::token::Token::new("web", "", "", Moment::now()).unwrap();
         Arc::new(Claim::new("k".into(), token, SOON))
     }
 

@@ -1,7 +1,9 @@
 //! The commands for locks.
 
+use std::time::SystemTime;
+
 use lockmacro_runtime::LockManager;
-use lockmacro_runtime::look::HeldLock;
+use lockmacro_runtime::look::{HeldLock, Place};
 use serde_json::{Value, json};
 
 use crate::show::{document, millis, odd_json, odd_lines, plain, table, time};
@@ -51,13 +53,15 @@ pub async fn queue(
     let text = if json {
         let places = line.found.iter().enumerate().map(|(nth, place)| {
             let left = millis(place.left);
-            json!({ "place": nth + 1, "waiter": place.owner, "left_ms": left })
+            let Place { owner, note, .. } = place;
+            json!({ "place": nth + 1, "waiter": owner, "note": note, "left_ms": left })
         });
         let (holder, places) = (holder.as_ref().map(as_json), places.collect::<Value>());
         document(&json!({ "key": key, "lock": holder, "queue": places, "more": line.more }))
     } else {
         let rows = line.found.iter().enumerate().map(|(nth, place)| {
             let waiter = place.owner.clone().unwrap_or_else(|| "?".to_owned());
+            let waiter = with_note(waiter, place.note.as_deref());
             [(nth + 1).to_string(), waiter, time(place.left)]
         });
         let rows: Vec<[String; 3]> = rows.collect();
@@ -135,13 +139,25 @@ fn held(lock: &HeldLock) -> String {
 }
 
 fn owner(lock: &HeldLock) -> String {
-    lock.owner.clone().unwrap_or_else(|| "a foreign client".to_owned())
+    let owner = lock.owner.clone().unwrap_or_else(|| "a foreign client".to_owned());
+    with_note(owner, lock.note.as_deref())
+}
+
+fn with_note(owner: String, note: Option<&str>) -> String {
+    note.map_or(owner.clone(), |note| format!("{owner} ({note})"))
+}
+
+/// In whole seconds since 1970.
+fn seconds(time: SystemTime) -> Option<u64> {
+    time.duration_since(SystemTime::UNIX_EPOCH).ok().map(|time| time.as_secs())
 }
 
 fn as_json(lock: &HeldLock) -> Value {
     json!({
         "key": lock.key.as_str(),
         "holder": lock.owner,
+        "note": lock.note,
+        "since": lock.since.and_then(seconds),
         "left_ms": millis(lock.left),
         "waiters": lock.waiters,
     })

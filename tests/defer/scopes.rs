@@ -1,0 +1,93 @@
+//! Calls of managers with a prefix, and workers in a scope.
+
+use lockmacro_runtime::defer::DeferredFn;
+use lockmacro_runtime::distributed_lock;
+
+use super::*;
+
+async fn services_with_prefixes_do_not_run_each_others_calls(backend: &Backend) {
+    let (calls, others, name) = (Calls::default(), Calls::default(), name("of a service"));
+    let shop = backend.manager_from(patient().key_prefix("shop:")).await;
+    let bank = backend.manager_from(patient().key_prefix("bank:")).await;
+    let (ours, theirs) = (noting(&name, &calls).unique(), noting(&name, &others));
+    let working = tokio::spawn(worker(&bank, &theirs).run());
+    let key = backend.key("order:42");
+    let held = hold(&shop, &key).await;
+    for number in [7, 8] {
+        let error = busy(&shop, &key).await;
+        let told = ours.clone().manager(&shop).later(error, (number,)).await;
+        let LockError::Deferred { key: told, .. } = &told else { panic!("{told}") };
+        assert_eq!(told.as_str(), format!("shop:{key}"));
+    }
+    held.release().await.expect("still held");
+    let stored = format!("shop:{name}");
+    let page = shop.deferrer().list(stored.as_str().into(), JobState::Waiting, 0, 10).await;
+    let page = page.expect("listed");
+    assert_eq!((page.total, &*page.jobs[0].key), (1, &*format!("shop:{key}")));
+    // The other service's worker is there, and has its own calls alone.
+    put(&bank, &theirs, 1).await;
+    others.become_so_many(1).await;
+    assert_eq!(calls.all(), [0; 0]);
+    let running = tokio::spawn(worker(&shop, &ours).run());
+    calls.become_so_many(1).await;
+    nothing_is_left(&shop, &stored).await;
+    assert_eq!((calls.all(), others.all()), (vec![7], vec![1]));
+    for (locks, working) in [(shop, running), (bank, working)] {
+        locks.shutdown(IN_TIME).await.expect("nothing is held");
+        working.await.expect("no panic").expect("it ends");
+    }
+    forget(backend).await;
+}
+
+static DONE: Mutex<Vec<(u64, bool)>> = Mutex::new(Vec::new());
+
+fn note(id: u64) {
+    let held = LockGuard::of(format!("scoped:{id}")).is_some();
+    DONE.lock().unwrap().push((id, held));
+}
+
+#[distributed_lock(key = "scoped:<id>", ttl = "10s", on_busy = defer("1ms"))]
+async fn scoped(id: u64) -> Result<(), LockError> {
+    note(id);
+    Ok(())
+}
+
+#[distributed_lock(key = "scoped:<id>", ttl = "10s", on_busy = defer("1ms"))]
+fn scoped_blocking(id: u64) -> Result<(), LockError> {
+    note(id);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_in_a_scope_runs_calls_in_it() {
+    let locks = LockManager::memory();
+    let test = locks.scope(async {
+        let held = [hold(&locks, "scoped:1").await, hold(&locks, "scoped:2").await];
+        assert!(matches!(scoped(1).await, Err(LockError::Deferred { .. })));
+        assert!(matches!(scoped_blocking(2), Err(LockError::Deferred { .. })));
+        for held in held {
+            held.release().await.expect("still held");
+        }
+        let worker = Worker::new(&locks).register(scoped::deferred());
+        let done = eventually("both are done", IN_TIME, async || DONE.lock().unwrap().len() == 2);
+        worker.register(scoped_blocking::deferred()).run_until(done).await
+    });
+    test.await.expect("it ends");
+    let mut done = DONE.lock().unwrap().clone();
+    done.sort_unstable();
+    assert_eq!(done, [(1, true), (2, true)]);
+}
+
+#[tokio::test]
+async fn a_disabled_manager_defers_nothing() {
+    let (locks, calls, name) = (LockManager::disabled(), Calls::default(), name("disabled"));
+    let function: DeferredFn<(u64,)> = noting(&name, &calls);
+    let held = hold(&locks, "order:42").await;
+    let again = hold(&locks, "order:42").await;
+    drop((held, again));
+    let soon = tokio::time::sleep(SOON);
+    worker(&locks, &function).run_until(soon).await.expect("it ends");
+    assert_eq!(calls.all(), [0; 0]);
+}
+
+lockmacro_tests::on_every_backend!(services_with_prefixes_do_not_run_each_others_calls);
