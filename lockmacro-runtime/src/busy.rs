@@ -69,8 +69,8 @@ impl LockError {
         self.holder()?.owner.as_deref()
     }
 
-    /// Gives the [note](crate::Lock::holder_note) that the holder left for those who find it busy.
-    /// It is as the holder wrote it, so escape it where it is shown; `Display` does.
+    /// Gives the [note](crate::Lock::holder_note) that the holder left for those who find the lock
+    /// busy. Characters that could act on a terminal are escaped; HTML is not.
     pub fn holder_note(&self) -> Option<&str> {
         self.holder()?.note.as_deref()
     }

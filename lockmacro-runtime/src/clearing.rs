@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
@@ -51,6 +51,8 @@ pub(crate) struct Cleanup {
     lists: Mutex<Lists>,
     /// There is more than the task knows of.
     more: Notify,
+    /// How many were not tried to their end yet.
+    untried: watch::Sender<usize>,
     taken: Arc<AtomicUsize>,
     bytes: usize,
 }
@@ -84,6 +86,7 @@ struct Item {
     end: Instant,
     pause: Duration,
     times: u8,
+    is_tried: bool,
     /// The next release is the last one.
     is_last: bool,
     /// Tells that the token was granted the lock all the same.
@@ -117,7 +120,8 @@ impl Default for Cleanup {
 
 impl Cleanup {
     fn with(bytes: usize) -> Self {
-        Self { lists: Mutex::default(), more: Notify::new(), taken: Arc::default(), bytes }
+        let (lists, more, untried) = (Mutex::default(), Notify::new(), watch::Sender::new(0));
+        Self { lists, more, untried, taken: Arc::default(), bytes }
     }
 
     /// Takes a lock that is to be released, as often as it takes until its lease is over. `member`
@@ -150,11 +154,13 @@ impl Cleanup {
             end,
             pause,
             times: 0,
+            is_tried: false,
             is_last: false,
             given_up: None,
             _room,
         });
         let started = lists.worked_on.replace(process::id()) == Some(process::id());
+        self.untried.send_modify(|untried| *untried += 1);
         drop(lists);
         self.more.notify_one();
         if started { Added::Kept } else { Added::Starts }
@@ -180,6 +186,14 @@ impl Cleanup {
     /// Takes note that the task could not be started.
     pub(crate) fn not_started(&self) {
         *self.lists() = Lists::default();
+        self.untried.send_replace(0);
+    }
+
+    /// Waits until what was dropped has been released, or could not be, or for a second.
+    #[cfg(feature = "defer")]
+    pub(crate) async fn tried_all(&self) {
+        let mut untried = self.untried.subscribe();
+        let _ = timeout(LONGEST_PAUSE, untried.wait_for(|untried| *untried == 0)).await;
     }
 
     /// Releases all of them, until none is left.
@@ -309,6 +323,9 @@ impl Cleanup {
     /// Takes note of what came of a release.
     fn tried(&self, backend: &Backend, mut item: Item, released: Result<Released, LockError>) {
         let now = Instant::now();
+        if !mem::replace(&mut item.is_tried, true) {
+            self.untried.send_modify(|untried| *untried = untried.saturating_sub(1));
+        }
         if item.is_last {
             return;
         }

@@ -14,7 +14,8 @@ pub(crate) const ABOUT_MAX: usize = " 3w5e11264sgsf ".len() + NOTE_MAX;
 /// [`LockError::TimedOut`], whose methods tell the same.
 ///
 /// Everything but [`free_within`](Holder::free_within) is what the holder wrote of itself.
-/// `Display` shows owner and note, with characters that could act on a terminal escaped.
+/// Characters of it that could act on a terminal are escaped, as in `\u{1b}`. `Display` shows owner
+/// and note.
 ///
 /// [`LockError::Busy`]: crate::LockError::Busy
 /// [`LockError::TimedOut`]: crate::LockError::TimedOut

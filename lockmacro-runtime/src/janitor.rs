@@ -111,6 +111,22 @@ impl Janitor {
         }
     }
 
+    /// [`call`](Janitor::call) after what was dropped before has been released.
+    #[cfg(feature = "defer")]
+    pub(crate) async fn call_after_cleanup<T, F, W>(&self, job: F) -> Result<T, LockError>
+    where
+        T: Send + 'static,
+        F: FnOnce(Arc<Backend>) -> W + Send + 'static,
+        W: Future<Output = T> + Send + 'static,
+    {
+        let cleanup = Arc::clone(&self.here().cleanup);
+        let after = move |backend| async move {
+            cleanup.tried_all().await;
+            job(backend).await
+        };
+        self.call(after).await
+    }
+
     /// Runs `job` in the background and waits until it is done, on any executor.
     pub(crate) async fn call<T, F, W>(&self, job: F) -> Result<T, LockError>
     where

@@ -25,7 +25,8 @@ async fn a_holders_note_and_since_when_it_holds_are_shown() {
 
     let said = tool(&server, &["--json", "queue", "order:42"]).await.json();
     let lock = &said["lock"];
-    assert_eq!((&lock["holder"], &lock["note"]), (&"desk-1".into(), &"Ann \u{202e}Example".into()));
+    let note = "Ann \\u{202e}Example";
+    assert_eq!((&lock["holder"], &lock["note"]), (&"desk-1".into(), &note.into()));
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     let since = lock["since"].as_u64().expect("a number");
     assert!(since <= now.as_secs() && since + 600 > now.as_secs(), "{lock}");

@@ -150,7 +150,7 @@ impl Turn {
         let back = move |backend: Arc<Backend>| async move {
             manager.deferrer_of(&backend).settle(job, how).await
         };
-        self.manager.janitor().call(back).await?
+        self.manager.janitor().call_after_cleanup(back).await?
     }
 }
 
