@@ -295,6 +295,7 @@ impl LockManagerBuilder {
     }
 
     fn one(&self, mut redis: Redis) -> Result<Backend, LockError> {
+        self.defaults.usable()?;
         redis.keep_fences(self.rules.fence_retention);
         if let Some((acks, timeout)) = self.replicated {
             redis.replicate(Replicated::new(acks, timeout)?);

@@ -51,8 +51,8 @@ pub(crate) struct Cleanup {
     lists: Mutex<Lists>,
     /// There is more than the task knows of.
     more: Notify,
-    /// How many were not tried to their end yet.
-    untried: watch::Sender<usize>,
+    /// How many were not tried for a first time yet.
+    untried: Arc<watch::Sender<usize>>,
     taken: Arc<AtomicUsize>,
     bytes: usize,
 }
@@ -69,8 +69,8 @@ struct Lists {
     probed: Option<Instant>,
     /// How many were left to their ttl.
     left: u64,
-    /// The manager was shut down.
-    closed: bool,
+    /// The manager was shut down, and nothing is released once more from then on.
+    closed: Option<Instant>,
     /// The process whose task works on these: a fork has none.
     worked_on: Option<u32>,
 }
@@ -86,12 +86,30 @@ struct Item {
     end: Instant,
     pause: Duration,
     times: u8,
-    is_tried: bool,
+    /// Until the first try is over.
+    untried: Option<Untried>,
     /// The next release is the last one.
     is_last: bool,
     /// Tells that the token was granted the lock all the same.
     given_up: Option<GivenUp>,
     _room: Room,
+}
+
+/// One that was not tried yet, until this is dropped.
+#[derive(Debug)]
+struct Untried(Arc<watch::Sender<usize>>);
+
+impl Untried {
+    fn new(count: &Arc<watch::Sender<usize>>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Untried {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count = count.saturating_sub(1));
+    }
 }
 
 /// Bytes that are free again when this is dropped.
@@ -110,6 +128,8 @@ pub(crate) enum Added {
     Starts,
     /// It is left to its ttl: there are too many.
     Left,
+    /// The same, and it is the first one.
+    LeftFirst,
 }
 
 impl Default for Cleanup {
@@ -120,7 +140,8 @@ impl Default for Cleanup {
 
 impl Cleanup {
     fn with(bytes: usize) -> Self {
-        let (lists, more, untried) = (Mutex::default(), Notify::new(), watch::Sender::new(0));
+        let (lists, more) = (Mutex::default(), Notify::new());
+        let untried = Arc::new(watch::Sender::new(0));
         Self { lists, more, untried, taken: Arc::default(), bytes }
     }
 
@@ -134,11 +155,9 @@ impl Cleanup {
         while self.taken.load(Ordering::Relaxed) + bytes > self.bytes {
             let Some((number, due)) = lists.released.pop_first() else {
                 lists.left += 1;
-                if lists.left == 1 {
-                    let key = claim.listed();
-                    tracing::warn!(%key, "too many dropped locks: this one and more stay until their ttl is over");
-                }
-                return Added::Left;
+                let is_first = lists.left == 1;
+                drop(lists);
+                return if is_first { Added::LeftFirst } else { Added::Left };
             };
             lists.again.remove(&(due, number));
         }
@@ -154,23 +173,22 @@ impl Cleanup {
             end,
             pause,
             times: 0,
-            is_tried: false,
+            untried: Some(Untried::new(&self.untried)),
             is_last: false,
             given_up: None,
             _room,
         });
         let started = lists.worked_on.replace(process::id()) == Some(process::id());
-        self.untried.send_modify(|untried| *untried += 1);
         drop(lists);
         self.more.notify_one();
         if started { Added::Kept } else { Added::Starts }
     }
 
     /// The manager was shut down, and nothing is held: what was released is released once more, and
-    /// all is over within two [`CLOSED_LOOK`]s.
+    /// all is over within three [`CLOSED_LOOK`]s.
     pub(crate) fn close(&self) {
         let (mut lists, now) = (self.lists(), Instant::now());
-        lists.closed = true;
+        lists.closed = Some(now + 2 * CLOSED_LOOK);
         let released: Vec<_> = lists.released.iter().copied().collect();
         for (number, due) in released {
             lists.released.remove(&(number, due));
@@ -185,8 +203,8 @@ impl Cleanup {
 
     /// Takes note that the task could not be started.
     pub(crate) fn not_started(&self) {
-        *self.lists() = Lists::default();
-        self.untried.send_replace(0);
+        let left = mem::take(&mut *self.lists());
+        drop(left);
     }
 
     /// Waits until what was dropped has been released, or could not be, or for a second.
@@ -207,6 +225,7 @@ impl Cleanup {
                 item.given_up = backend.given_up(&item.claim);
                 first.spawn(release(Arc::clone(&backend), item));
             }
+            self.forget_at_the_end();
             while again.len() < AGAIN_AT_ONCE
                 && let Some(item) = self.next_again(backend.is_lost())
             {
@@ -304,7 +323,19 @@ impl Cleanup {
     }
 
     fn next_due(&self) -> Option<Instant> {
-        self.lists().again.first_key_value().map(|((due, _), _)| *due)
+        let lists = self.lists();
+        let due = lists.again.first_key_value().map(|((due, _), _)| *due)?;
+        let end = lists.closed.filter(|end| *end > Instant::now());
+        Some(end.map_or(due, |end| due.min(end)))
+    }
+
+    /// Lets what was released once be, when the time after a shutdown is over.
+    fn forget_at_the_end(&self) {
+        let mut lists = self.lists();
+        if lists.closed.is_some_and(|end| end <= Instant::now()) {
+            lists.again.retain(|_, item| item.member.is_some());
+            lists.released.clear();
+        }
     }
 
     /// Ends the task, unless there is more.
@@ -313,19 +344,19 @@ impl Cleanup {
         if !lists.untried.is_empty() || !lists.again.is_empty() {
             return false;
         }
-        if lists.left > 0 {
-            tracing::info!(left = lists.left, "dropped locks were left to their ttl");
-        }
+        let left = lists.left;
         *lists = Lists { last: lists.last, closed: lists.closed, ..Lists::default() };
+        drop(lists);
+        if left > 0 {
+            tracing::info!(left, "dropped locks were left to their ttl");
+        }
         true
     }
 
     /// Takes note of what came of a release.
     fn tried(&self, backend: &Backend, mut item: Item, released: Result<Released, LockError>) {
         let now = Instant::now();
-        if !mem::replace(&mut item.is_tried, true) {
-            self.untried.send_modify(|untried| *untried = untried.saturating_sub(1));
-        }
+        item.untried = None;
         if item.is_last {
             return;
         }
@@ -358,7 +389,7 @@ impl Cleanup {
         // It may have been granted while it was released.
         let is_granted = item.given_up.as_ref().is_some_and(GivenUp::was_granted);
         let mut lists = self.lists();
-        item.is_last = lists.closed && item.member.is_none();
+        item.is_last = lists.closed.is_some() && item.member.is_none();
         let pause = match is_granted {
             true => Duration::ZERO,
             false if item.is_last => CLOSED_LOOK,

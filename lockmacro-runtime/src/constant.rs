@@ -13,7 +13,7 @@ pub fn constant_key(constant: impl Into<LockKey>, arguments: &[&str]) -> LockKey
         && is_new(key.as_str())
     {
         tracing::warn!(
-            %key,
+            key = %key.shown(),
             "this key is a constant, so `<{argument}>` in it is not filled in and all calls share \
              one lock: write the text itself in the attribute, `key = {:?}`",
             key.as_str()

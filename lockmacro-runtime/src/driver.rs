@@ -58,6 +58,14 @@ pub enum Start {
 }
 
 impl Start {
+    /// For a body that is left out when the lock is busy: the manager's default wait is for others.
+    pub(crate) fn or_skip(self) -> Self {
+        match self {
+            Start::Lock(spec) => Start::Lock(spec.without_default_wait()),
+            guard @ Start::Guard(_) => guard,
+        }
+    }
+
     /// For an async body. Nothing is sent before the first poll.
     pub(crate) fn driver(self, errors: Errors) -> Driver {
         match self {
@@ -99,17 +107,7 @@ pub(crate) struct Running {
 
 impl Driver {
     fn acquiring(spec: Box<LockSpec>, errors: Errors) -> Self {
-        let acquire: Pending<_> = match errors {
-            Errors::Carried => Box::pin(obtain(spec, false)),
-            Errors::Reported | Errors::ReportedUnlessLate => {
-                let (name, keys) = (spec.name.clone(), spec.whole_keys());
-                Box::pin(async move {
-                    let acquired = obtain(spec, false).await;
-                    acquired.inspect_err(|error| unreported(&name, &keys, error))
-                })
-            }
-        };
-        Driver::Acquiring(acquire, errors)
+        Driver::Acquiring(Box::pin(obtain(spec, false, errors)), errors)
     }
 
     fn running(guard: LockGuard, errors: Errors) -> Self {
@@ -210,15 +208,9 @@ impl Running {
 
 /// Acquires `lock`, runs `body` and releases the lock, on the caller's thread.
 fn acquire_and_run(spec: Box<LockSpec>, errors: Errors, body: &mut dyn FnMut()) -> Ended {
-    let who = (errors != Errors::Carried).then(|| (spec.name.clone(), spec.whole_keys()));
-    match obtain_blocking(spec, false) {
+    match obtain_blocking(spec, false, errors) {
         Ok(guard) => run_held(guard, errors, body),
-        Err(error) => {
-            if let Some((name, keys)) = who {
-                unreported(&name, &keys, &error);
-            }
-            Ended::Refused(error)
-        }
+        Err(error) => Ended::Refused(error),
     }
 }
 

@@ -88,9 +88,12 @@ impl Janitor {
     /// Has every held lock confirmed at once.
     pub(crate) fn confirm_all(&self) {
         let mut here = self.here();
-        if here.renewals.all_due(Moment::now())
-            && let Err(error) = here.start_renewing()
-        {
+        let started = match here.renewals.all_due(Moment::now()) {
+            true => here.start_renewing(),
+            false => Ok(()),
+        };
+        drop(here);
+        if let Err(error) = started {
             tracing::error!(%error, "locks that are held are not confirmed on a new server");
         }
     }
@@ -100,8 +103,15 @@ impl Janitor {
     pub(crate) fn clear_away(&self, claim: Arc<Claim>, member: Member) {
         let told = Arc::clone(&claim);
         let mut here = self.here();
-        if here.cleanup.add(claim, member) != Added::Starts {
-            return;
+        match here.cleanup.add(claim, member) {
+            Added::Starts => {}
+            Added::Kept | Added::Left => return,
+            Added::LeftFirst => {
+                drop(here);
+                let key = told.listed();
+                tracing::warn!(%key, "too many dropped locks: this one and more stay until their ttl is over");
+                return;
+            }
         }
         let cleanup = Arc::clone(&here.cleanup);
         if let Err(error) = here.run(move |backend| cleanup.work(backend)) {

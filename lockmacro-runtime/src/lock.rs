@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use crate::LockManager;
+use crate::driver::Errors;
 use crate::error::LockError;
 use crate::fence::Fence;
 use crate::guard::LockGuard;
@@ -91,14 +92,6 @@ impl LockSpec {
         self
     }
 
-    /// All keys as people are told of them.
-    pub(crate) fn whole_keys(&self) -> Vec<LockKey> {
-        let manager = self.manager.clone().or_else(|| LockManager::installed().ok());
-        let prefix = manager.as_ref().map_or("", |manager| manager.defaults().prefix());
-        let whole = |key: LockKey| key.clone().under(prefix).unwrap_or(key);
-        self.keys().into_iter().map(whole).collect()
-    }
-
     /// All keys as they were given.
     pub(crate) fn keys(&self) -> Vec<LockKey> {
         iter::once(&self.key).chain(&self.more).cloned().collect()
@@ -121,7 +114,7 @@ impl Lock {
     /// # Cancellation
     /// As [`acquire`](Lock::acquire).
     pub async fn acquire_fenced(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(obtain(self.spec, true).await?)
+        fenced(obtain(self.spec, true, Errors::Carried).await?)
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
@@ -130,7 +123,7 @@ impl Lock {
     /// As [`acquire_fenced`](Lock::acquire_fenced) and
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(obtain_blocking(self.spec, true)?)
+        fenced(obtain_blocking(self.spec, true, Errors::Carried)?)
     }
 }
 
@@ -258,7 +251,7 @@ impl<F> Lock<F> {
     /// # Panics
     /// Tokio panics when its runtime was built without `enable_time` and `enable_io`.
     pub fn acquire(self) -> impl Future<Output = Result<LockGuard, LockError>> {
-        obtain(self.spec, false)
+        obtain(self.spec, false, Errors::Carried)
     }
 
     /// [`acquire`](Lock::acquire) for code that is not async. It blocks the thread for a round trip
@@ -274,7 +267,7 @@ impl<F> Lock<F> {
     /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] on the thread of a
     /// current-thread runtime. On its `spawn_blocking` threads it works.
     pub fn acquire_blocking(self) -> Result<LockGuard, LockError> {
-        obtain_blocking(self.spec, false)
+        obtain_blocking(self.spec, false, Errors::Carried)
     }
 }
 

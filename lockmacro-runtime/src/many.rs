@@ -3,6 +3,7 @@
 use std::iter;
 use std::sync::Arc;
 
+use crate::driver::Errors;
 use crate::error::LockError;
 use crate::fence::Fence;
 use crate::guard::LockGuard;
@@ -70,7 +71,7 @@ impl Lock<Vec<Fence>> {
     /// As [`acquire`](Lock::acquire).
     pub async fn acquire_fenced(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
         let given = self.spec.keys();
-        fenced(obtain(self.spec, true).await?, given)
+        fenced(obtain(self.spec, true, Errors::Carried).await?, given)
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
@@ -80,7 +81,7 @@ impl Lock<Vec<Fence>> {
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
         let given = self.spec.keys();
-        fenced(obtain_blocking(self.spec, true)?, given)
+        fenced(obtain_blocking(self.spec, true, Errors::Carried)?, given)
     }
 }
 

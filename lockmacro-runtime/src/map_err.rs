@@ -110,7 +110,8 @@ impl<L, M> MapErr<L, M> {
         Result<T, LockError>: SkipOutcome,
     {
         let (start, recover) = self.lock.start();
-        Run::new(start, Errors::Carried, body, |ended| recover(ended).mapped_or_skipped(self.map))
+        let report = |ended: Outcome<_>| recover(ended).mapped_or_skipped(self.map);
+        Run::new(start.or_skip(), Errors::Carried, body, report)
     }
 
     /// [`run`](MapErr::run) for a body that is not async.
@@ -132,6 +133,6 @@ impl<L, M> MapErr<L, M> {
     {
         let (start, recover) = self.lock.start();
         let report = |ended: Outcome<_>| recover(ended).mapped_or_skipped(self.map);
-        run_blocking(start, Errors::Carried, body, report)
+        run_blocking(start.or_skip(), Errors::Carried, body, report)
     }
 }

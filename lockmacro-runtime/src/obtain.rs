@@ -9,6 +9,7 @@ use crate::blocking::may_block;
 use crate::clock::Moment;
 #[cfg(feature = "defer")]
 use crate::defer::refused;
+use crate::driver::Errors;
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::held::Held;
@@ -20,6 +21,7 @@ use crate::lock::LockSpec;
 use crate::loss::OnLost;
 use crate::manager::inside_runtime;
 use crate::many::{around, in_order};
+use crate::outcome::unreported;
 use crate::scope::Scope;
 use crate::telemetry::{self, Labels};
 use crate::token::Token;
@@ -30,7 +32,7 @@ fn refused(_: &LockError) {}
 
 impl LockSpec {
     /// Does everything that can be done without a server.
-    fn prepare(self, fenced: bool) -> Result<Prepared, LockError> {
+    fn prepare(self, fenced: bool, errors: Errors) -> Result<Prepared, LockError> {
         self.key.check()?;
         self.more.iter().try_for_each(LockKey::check)?;
         let ttl = self.ttl.map(check_ttl).transpose()?;
@@ -66,7 +68,8 @@ impl LockSpec {
             renewed: self.renewed.unwrap_or(true),
             max_hold: self.max_hold,
             on_lost: self.on_lost,
-            message: self.message.map(Box::new),
+            message: self.message,
+            errors,
         };
         Ok(Prepared::ToAsk(Hold::new(manager, claim), wanted))
     }
@@ -78,26 +81,43 @@ enum Prepared {
 }
 
 /// The description is boxed: a future keeps the room of what it was given, and this one waits.
-pub(crate) async fn obtain(spec: Box<LockSpec>, fenced: bool) -> Result<LockGuard, LockError> {
-    // Its box ends with it.
-    let prepare = |spec: Box<LockSpec>| spec.prepare(fenced);
-    let (mut hold, wanted) = match prepare(spec).inspect_err(refused)? {
+pub(crate) async fn obtain(
+    spec: Box<LockSpec>,
+    fenced: bool,
+    errors: Errors,
+) -> Result<LockGuard, LockError> {
+    let (mut hold, wanted) = match prepared(spec, fenced, errors)? {
         Prepared::Joined(guard) => return Ok(guard),
         Prepared::ToAsk(hold, wanted) => (hold, wanted),
     };
-    inside_runtime()?;
+    inside_runtime().inspect_err(|error| wanted.report(&hold, error))?;
     let answer = hold.acquire().await;
     wanted.guard(hold, answer).inspect_err(refused)
 }
 
-pub(crate) fn obtain_blocking(spec: Box<LockSpec>, fenced: bool) -> Result<LockGuard, LockError> {
-    let (mut hold, wanted) = match spec.prepare(fenced).inspect_err(refused)? {
+pub(crate) fn obtain_blocking(
+    spec: Box<LockSpec>,
+    fenced: bool,
+    errors: Errors,
+) -> Result<LockGuard, LockError> {
+    let (mut hold, wanted) = match prepared(spec, fenced, errors)? {
         Prepared::Joined(guard) => return Ok(guard),
         Prepared::ToAsk(hold, wanted) => (hold, wanted),
     };
-    may_block()?;
+    may_block().inspect_err(|error| wanted.report(&hold, error))?;
     let answer = hold.acquire_blocking();
     wanted.guard(hold, answer).inspect_err(refused)
+}
+
+/// The description's box ends with this.
+fn prepared(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Result<Prepared, LockError> {
+    let name = spec.name.clone();
+    let prepared = spec.prepare(fenced, errors).inspect_err(refused);
+    prepared.inspect_err(|error| {
+        if errors != Errors::Carried {
+            unreported(&name, &[], error);
+        }
+    })
 }
 
 /// What to make of the server's answer.
@@ -105,14 +125,13 @@ struct Wanted {
     renewed: bool,
     max_hold: Option<Duration>,
     on_lost: OnLost,
-    /// Boxed, as whoever waits carries it.
-    message: Option<Box<Cow<'static, str>>>,
+    message: Option<Cow<'static, str>>,
+    errors: Errors,
 }
 
 impl Wanted {
     fn guard(self, hold: Hold, answer: Result<Grant, Refusal>) -> Result<LockGuard, LockError> {
         let claim = hold.claim();
-        let message = self.message.map(|message| message.into_owned());
         let error = match answer {
             Ok(grant) => {
                 telemetry::acquired(&claim.labels, claim.listed(), claim.asked);
@@ -128,6 +147,8 @@ impl Wanted {
             Err(Refusal::Busy { key, owner, left, line }) => {
                 let retry = |before| hold.manager().retry_after(&key, before, left);
                 let holder = || Box::new(Holder::of(owner, left));
+                // Made here, so that a free lock allocates nothing for it.
+                let message = self.message.as_deref().map(str::to_owned);
                 match line {
                     Line::Outside => {
                         let (retry_after, holder) = (retry(0), holder());
@@ -144,6 +165,15 @@ impl Wanted {
         };
         let known = error.is_of_servers() && !hold.manager().backend().call_failed();
         telemetry::refused(&claim.labels, claim.listed(), &error, claim.asked, known);
+        self.report(&hold, &error);
         Err(error)
+    }
+
+    /// Reports an error that the caller's return type cannot carry.
+    fn report(&self, hold: &Hold, error: &LockError) {
+        if self.errors != Errors::Carried {
+            let claim = hold.claim();
+            unreported(&claim.labels.name, claim.keys(), error);
+        }
     }
 }

@@ -100,7 +100,8 @@ impl<L: Under, H> Recovering<L, H> {
         H: FnOnce(Lost, B::Output) -> B::Output,
     {
         let report = Recovered { recover: self.recover, report: Outcome::skipped };
-        Run::new(self.lock.start(), errors_recovered_of::<B::Output>(), body, report)
+        let start = self.lock.start().or_skip();
+        Run::new(start, errors_recovered_of::<B::Output>(), body, report)
     }
 
     /// [`run`](Recovering::run) for a body that is not async.
@@ -120,6 +121,6 @@ impl<L: Under, H> Recovering<L, H> {
         H: FnOnce(Lost, R) -> R,
     {
         let report = Recovered { recover: self.recover, report: Outcome::skipped };
-        run_blocking(self.lock.start(), errors_recovered_of::<R>(), body, report)
+        run_blocking(self.lock.start().or_skip(), errors_recovered_of::<R>(), body, report)
     }
 }

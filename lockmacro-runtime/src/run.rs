@@ -43,12 +43,8 @@ impl<F> Lock<F> {
         B: Future,
         B::Output: SkipOutcome,
     {
-        Run::new(
-            Start::Lock(self.spec),
-            errors_of::<B::Output>(),
-            body,
-            Outcome::skipped as Report<_>,
-        )
+        let start = Start::Lock(self.spec).or_skip();
+        Run::new(start, errors_of::<B::Output>(), body, Outcome::skipped as Report<_>)
     }
 
     /// [`run`](Lock::run) for a body that is not async, as
@@ -62,7 +58,7 @@ impl<F> Lock<F> {
     /// # Panics
     /// As [`run_or_skip`](Lock::run_or_skip).
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
-        let start = Start::Lock(self.spec.without_default_wait());
+        let start = Start::Lock(self.spec).or_skip();
         run_blocking(start, errors_of::<R>(), body, Outcome::skipped as Report<_>)
     }
 }

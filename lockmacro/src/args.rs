@@ -108,7 +108,11 @@ impl Args {
     pub(crate) fn taking(&self) -> impl Iterator<Item = &Expr> {
         let wait = self.wait.as_ref().and_then(Wait::limit);
         let times = [&self.ttl, &self.max_hold, &self.min_hold].into_iter().flatten().chain(wait);
-        let keys = self.key.each().iter().filter_map(|key| key.expr());
+        let each = self.key.each();
+        let templates = each.iter().filter_map(|key| key.template());
+        let templates = templates.chain(&self.message).chain(&self.holder_note);
+        let calls = templates.flat_map(Template::exprs).filter(|expr| is_taking(expr));
+        let keys = each.iter().filter_map(|key| key.expr()).chain(calls);
         keys.chain(times.filter_map(Time::expr)).chain(&self.manager)
     }
 
@@ -206,6 +210,17 @@ impl Args {
 
     fn time(&mut self, input: ParseStream, name: &Ident) -> Result<Time> {
         duration::time(name, self.value(input, name)?)
+    }
+}
+
+/// Whether a placeholder may take an argument: `<hash(name)>`, `<order.into_key()>`.
+fn is_taking(expr: &Expr) -> bool {
+    match expr {
+        Expr::Call(call) => call.args.iter().any(|argument| matches!(argument, Expr::Path(_))),
+        Expr::MethodCall(call) => {
+            call.method.to_string().starts_with("into") || is_taking(&call.receiver)
+        }
+        _ => false,
     }
 }
 

@@ -173,16 +173,22 @@ impl Defer {
     pub(crate) fn later(
         &self,
         function: &Function,
-        manager: Option<&TokenStream>,
+        (first, manager): (Option<TokenStream>, Option<TokenStream>),
         site: Span,
     ) -> Result<TokenStream> {
         let (name, arguments) = (&function.sig.ident, function.call_arguments("defer")?);
         let manager = manager.map(|manager| quote_spanned!(site=> .manager(#manager)));
+        let mut deferred = quote_spanned!(site=> #name::deferred()#manager);
+        if first.is_some() {
+            deferred = quote_spanned! {site=>
+                ({ #first let __deferred = #deferred; __deferred })
+            };
+        }
         let arguments = tuple(&arguments, site);
         Ok(if function.is_async() {
-            quote_spanned!(site=> #name::deferred()#manager.later(__error, #arguments).await)
+            quote_spanned!(site=> #deferred.later(__error, #arguments).await)
         } else {
-            quote_spanned!(site=> #name::deferred()#manager.later_blocking(__error, #arguments))
+            quote_spanned!(site=> #deferred.later_blocking(__error, #arguments))
         })
     }
 

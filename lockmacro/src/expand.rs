@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
-use syn::{Expr, ExprPath, ExprReference, Path, Result, Token};
+use syn::{Expr, ExprPath, ExprReference, Path, Result, Safety, Token};
 
 use crate::args::{Args, Fences};
 use crate::check;
@@ -61,16 +61,24 @@ impl<'a> Printer<'a> {
     ///
     /// Output: `Lock::new(key).ttl(ttl).name("module::function").run(async move { body }).await`
     fn locked(&self) -> Result<TokenStream> {
-        let (site, manager) = (self.site, self.manager_first());
+        let site = self.site;
         let lock = self.lock();
         // What an expression leaves behind, a mutex guard say, must not live as long as the body.
-        let (binding, lock) = if self.args.exprs().all(is_place) {
-            (None, lock)
-        } else {
-            (Some(quote_spanned!(site=> let __lock = #lock;)), quote_spanned!(site=> __lock))
+        let (binding, lock) = match self.manager_first() {
+            Some(manager) => {
+                let inner = quote_spanned!(site=> #manager let __lock = #lock; __lock);
+                (
+                    Some(quote_spanned!(site=> let __lock = { #inner };)),
+                    quote_spanned!(site=> __lock),
+                )
+            }
+            None if self.args.exprs().all(is_place) => (None, lock),
+            None => {
+                (Some(quote_spanned!(site=> let __lock = #lock;)), quote_spanned!(site=> __lock))
+            }
         };
         let call = if self.is_one_call() { self.run(&lock) } else { self.acquire_and_run(&lock)? };
-        Ok(quote_spanned!(site=> #manager #binding #call))
+        Ok(quote_spanned!(site=> #binding #call))
     }
 
     /// What a worker calls the function by.
@@ -164,7 +172,8 @@ impl<'a> Printer<'a> {
             OnBusy::Error | OnBusy::Skip => None,
             OnBusy::Fallback(path) => Some(self.fallback(path)?),
             OnBusy::Defer(defer) => {
-                let later = defer.later(self.function, self.manager().as_ref(), site)?;
+                let managers = (self.manager_first(), self.manager());
+                let later = defer.later(self.function, managers, site)?;
                 Some(self.failure(&later))
             }
         };
@@ -223,19 +232,22 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Output: `{ let later: fn(u64, Order) -> _ = path; later(id, order).await }`
+    /// Output: `{ let later: fn(u64, _) -> _ = path; later(id, order).await }`
     ///
     /// The path becomes a function of the wanted type first, so that one of another type is told
     /// once, at its path, beside that type.
     fn fallback(&self, path: &Path) -> Result<TokenStream> {
         let there = path.span().resolved_at(self.site);
         let arguments = self.function.call_arguments("fallback")?;
+        let suffix = self.is_async.then(|| quote_spanned!(there=> .await));
+        if let Safety::Unsafe(_) = self.function.sig.safety {
+            return Ok(quote_spanned!(there=> #path(#(#arguments),*) #suffix));
+        }
         let types = self.function.argument_types();
         let output = match &self.function.output {
             output if !self.is_async && is_owned(output) => output.to_token_stream(),
             _ => quote_spanned!(there=> _),
         };
-        let suffix = self.is_async.then(|| quote_spanned!(there=> .await));
         Ok(quote_spanned! {there=> {
             let __later: fn(#(#types),*) -> #output = #path;
             __later(#(#arguments),*) #suffix
@@ -574,5 +586,9 @@ fn is_place(expr: &Expr) -> bool {
 
 /// Whether each branch of an expression may give a reference.
 fn is_branching(expr: &Expr) -> bool {
-    matches!(expr, Expr::If(_) | Expr::Match(_) | Expr::Block(_) | Expr::Unsafe(_) | Expr::Try(_))
+    match expr {
+        Expr::Paren(paren) => is_branching(&paren.expr),
+        Expr::If(_) | Expr::Match(_) | Expr::Block(_) | Expr::Unsafe(_) | Expr::Try(_) => true,
+        _ => false,
+    }
 }

@@ -88,7 +88,7 @@ impl Function {
     }
 
     /// The types of the arguments, as far as another function with the same ones can be known by
-    /// them: `_` for what is borrowed, as it has a lifetime for each call.
+    /// them: `_` for every other one, as it may have a lifetime for each call, also a hidden one.
     pub(crate) fn argument_types(&self) -> Vec<TokenStream> {
         let types = self.sig.inputs.iter().map(|input| match input {
             FnArg::Typed(typed) if is_owned(&typed.ty) => typed.ty.to_token_stream(),
@@ -125,10 +125,17 @@ impl Function {
                 FnArg::Typed(typed) if is_plain(&typed.ty) => continue,
                 FnArg::Typed(typed) => (&typed.attrs, bindings(&typed.pat)),
             };
+            let is = |word: &str| attributes.iter().any(|attr| attr.path().is_ident(word));
+            if is("expect") {
+                // It is for the argument as it stands.
+                continue;
+            }
+            let is_allowed = is("allow");
             let cfgs: Vec<_> =
                 attributes.iter().filter(|attr| attr.path().is_ident("cfg")).collect();
             for (name, is_mutable) in names.into_iter().filter(|(name, _)| !is_taken(name)) {
                 let is_kept = is_mutable
+                    || is_allowed
                     || matches!(self.shape, Shape::Boxed(_))
                     || mentions(self.body.stream(), &name)
                     || is_used(&name);
@@ -182,13 +189,15 @@ pub(crate) fn mentions(tokens: TokenStream, name: &Ident) -> bool {
     })
 }
 
+/// Types of which nothing is dropped.
+const PLAIN: [&str; 16] = [
+    "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32",
+    "f64", "bool", "char",
+];
+
 /// Whether nothing happens when a value of the type is dropped, and that can be seen: it is a
 /// reference or a number.
 fn is_plain(ty: &Type) -> bool {
-    const PLAIN: [&str; 16] = [
-        "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize",
-        "f32", "f64", "bool", "char",
-    ];
     match ty {
         Type::Reference(_) => true,
         Type::Path(path) => PLAIN.iter().any(|plain| path.path.is_ident(plain)),
@@ -196,27 +205,12 @@ fn is_plain(ty: &Type) -> bool {
     }
 }
 
-/// Whether a type can be written down in a body as it stands in the signature: it borrows nothing
-/// and has a name.
+/// Whether a type is known to borrow nothing: a number or a `String`.
 pub(crate) fn is_owned(ty: &Type) -> bool {
-    struct Owned(bool);
-    impl<'ast> Visit<'ast> for Owned {
-        fn visit_type_reference(&mut self, _: &'ast syn::TypeReference) {
-            self.0 = false;
-        }
-        fn visit_lifetime(&mut self, _: &'ast syn::Lifetime) {
-            self.0 = false;
-        }
-        fn visit_type_impl_trait(&mut self, _: &'ast syn::TypeImplTrait) {
-            self.0 = false;
-        }
-        fn visit_type_infer(&mut self, _: &'ast syn::TypeInfer) {
-            self.0 = false;
-        }
+    match ty {
+        Type::Path(path) => PLAIN.iter().chain(&["String"]).any(|name| path.path.is_ident(name)),
+        _ => false,
     }
-    let mut owned = Owned(true);
-    owned.visit_type(ty);
-    owned.0
 }
 
 /// `{ tokens }`

@@ -48,7 +48,7 @@ fn assign_now(id: u64) -> Result<(), OrderError> {
         ::core::result::Result::Ok(__held) => __held,
         ::core::result::Result::Err(__error) if __error.is_busy() => {
             return {
-                let __later: fn(u64) -> Result<(), OrderError> = queue::later;
+                let __later: fn(u64) -> _ = queue::later;
                 __later(id)
             };
         }

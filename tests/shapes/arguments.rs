@@ -229,3 +229,33 @@ fn a_silent_function_without_a_runtime_panics_and_its_body_does_not_run() {
     assert!(text.contains("tokio runtime"), "{text}");
     assert!(!RAN.load(Ordering::Relaxed));
 }
+
+#[test]
+fn a_fallback_may_take_types_with_hidden_lifetimes() {
+    struct Context<'a>(&'a str);
+    #[allow(elided_lifetimes_in_paths)]
+    fn later(_: &LockManager, context: Context, _: u64) -> Result<usize, LockError> {
+        Ok(context.0.len())
+    }
+    #[allow(elided_lifetimes_in_paths)]
+    #[distributed_lock(key = "order:<id>", manager = locks, on_busy = fallback(later))]
+    fn audit(locks: &LockManager, context: Context, id: u64) -> Result<usize, LockError> {
+        Ok(context.0.len() + 100)
+    }
+    let (locks, text) = (LockManager::memory(), "four".to_owned());
+    assert_eq!(audit(&locks, Context(&text), 7), Ok(104));
+    let _guard = probe(&locks, KEY).acquire_blocking().unwrap();
+    assert_eq!(audit(&locks, Context(&text), 7), Ok(4));
+}
+
+#[tokio::test]
+async fn a_placeholder_may_take_an_argument() {
+    fn hash(name: String) -> usize {
+        name.len()
+    }
+    #[distributed_lock(key = "order:<hash(name)>", manager = locks)]
+    async fn audit(locks: &LockManager, name: String) -> Result<bool, LockError> {
+        Ok(crate::held(locks, KEY).await)
+    }
+    assert!(audit(&LockManager::memory(), "seven!!".to_owned()).await.unwrap());
+}

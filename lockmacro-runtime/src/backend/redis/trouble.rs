@@ -177,7 +177,7 @@ fn with_keys(detail: String, key: &LockKey) -> String {
     }
     let mut companions = String::new();
     write_side(key.as_str(), "*", |part| companions.push_str(part));
-    format!("{detail}: the lock needs ~{key} and ~{companions}")
+    format!("{detail}: the lock needs ~{} and ~{}", key.shown(), Plain(&companions))
 }
 
 fn unavailable(reason: Unavailability, detail: impl Into<String>) -> LockError {
