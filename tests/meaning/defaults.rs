@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockmacro_runtime::{Lock, LockError, LockGuard, LockKey, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockGuard, LockKey, LockManager, Lost};
 use lockmacro_tests::{Backend, eventually};
 
 use crate::{LONG, Locked, SOON, everywhere, lock, ms};
@@ -152,6 +152,14 @@ async fn what_is_skipped_when_busy_does_not_wait_by_itself(backend: &Backend) {
     let skipped = lock(&patient, &key).run_or_skip(async { Some(1) });
     let done = tokio::time::timeout(SOON, skipped).await.expect("it does not wait");
     assert_eq!(done, None, "another machine does it right now");
+    let keep = |_: Lost, value: Option<u32>| value;
+    let skipped = lock(&patient, &key).recovering(keep).run_or_skip(async { Some(1) });
+    let done = tokio::time::timeout(SOON, skipped).await.expect("it does not wait");
+    assert_eq!(done, None, "nor where a loss is recovered from");
+    let body = async { Ok::<_, String>(Some(1)) };
+    let skipped = lock(&patient, &key).map_err(|error| error.to_string()).run_or_skip(body);
+    let done = tokio::time::timeout(SOON, skipped).await.expect("it does not wait");
+    assert_eq!(done, Ok(None), "nor where errors are mapped");
     // What says so waits.
     let waiting = tokio::spawn(lock(&patient, &key).wait(LONG).run_or_skip(async { Some(1) }));
     tokio::time::sleep(ms(30)).await;

@@ -66,6 +66,8 @@ fn a_body_is_there_once_however_many_locks_are_around_it() {
         sizes!(1024, [on_lost = undone]),
         sizes!(1024, [on_busy = fallback(instead)]),
         sizes!(1024, [message = "busy"]),
+        sizes!(1024, [map_err = std::convert::identity]),
+        sizes!(1024, [wait = "5s", on_busy = fallback(instead), on_lost = undone]),
     ] {
         assert!(one <= 1_300, "`{policy}`: {one} bytes under one lock");
         assert!(six <= 2_200, "`{policy}`: {six} bytes under six locks");
