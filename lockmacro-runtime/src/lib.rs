@@ -69,7 +69,11 @@
 //! An outage is told once for each server of a manager: `lock server lost` (WARN), when no call had
 //! an answer for a quarter of the manager's timeout, and `lock server back` (INFO), with `server`
 //! (host and port), `since` or `after`, `failed_calls`, and `locks_lost` at its end. What fails
-//! meanwhile is told at DEBUG; of other failures of a server one in 5 s is told at WARN.
+//! meanwhile is told at DEBUG; of other failures of a server one in 5 s is told at WARN. A server
+//! that was never reached is lost when a call has failed as well: connecting returns an error
+//! instead. The outage of a node that leaves the slot map of a cluster ends with `lock server not in
+//! the slot map` (INFO) and the same fields. With a Redlock, failures are told at DEBUG only while
+//! a majority of its nodes is lost.
 //!
 //! With the feature `metrics` locks are counted:
 //!

@@ -193,3 +193,46 @@ async fn the_node_of_a_cluster_that_is_lost_is_named_and_no_other() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_outage_of_a_node_ends_when_its_replica_takes_over() {
+    log::start();
+    let mut cluster = Cluster::start(3, 1).await;
+    let manager = builder().connect(&cluster.url()).await.expect("there");
+    const NAME: &str = "taken-over";
+    let lock = || Lock::new(NAME).name(NAME).ttl(LONG).manager(&manager);
+    lock().run(async { Locked::Ok(()) }).await.expect("all are there");
+    let lost = (0..3).find(|nth| *nth == cluster.owner(NAME)).expect("a primary");
+    let place = format!("server=127.0.0.1:{} ", cluster.server(lost).port());
+    cluster.server_mut(lost).kill();
+    eventually("it has left the slot map", SOON, async || {
+        let _: Locked<()> = lock().run(async { Ok(()) }).await;
+        count(&lines(&["INFO"], &[&place]), "lock server not in the slot map") > 0
+    })
+    .await;
+    lock().run(async { Locked::Ok(()) }).await.expect("its replica has the slot");
+    let told = lines(&["WARN", "INFO"], &[&place]);
+    let begun = count(&told, "lock server lost");
+    assert_eq!(count(&told, "lock server not in the slot map"), begun, "{told:#?}");
+    assert_eq!(told.len(), 2 * begun, "{told:#?}");
+}
+
+#[tokio::test]
+async fn a_server_that_was_never_reached_is_told_as_lost_when_calls_fail() {
+    log::start();
+    const NAME: &str = "never-reached";
+    let mut server = Server::start();
+    let place = format!("127.0.0.1:{}", server.port());
+    server.kill();
+    let manager = builder().lazy().connect(&server.url()).await.expect("it connects later");
+    let place_of_it = format!("server={place} ");
+    eventually("it is told", SOON, async || {
+        let lock = Lock::new(NAME).name(NAME).ttl(LONG).manager(&manager);
+        lock.acquire().await.expect_err("nobody is there");
+        count(&lines(&["WARN"], &[&place_of_it]), "lock server lost") == 1
+    })
+    .await;
+    server.restart();
+    back(&manager, NAME, &place_of_it).await;
+    assert_eq!(lines(&["WARN", "INFO"], &[&place_of_it]).len(), 2, "one line each");
+}

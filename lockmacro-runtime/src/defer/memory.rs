@@ -92,12 +92,12 @@ impl MemoryJobs {
     fn take_now(&self, order: &Order) -> (Vec<Job>, Option<Duration>) {
         let now = self.now();
         let mut queues = self.queues();
-        let (mut taken, mut again) = (Vec::new(), None);
+        let (mut taken, mut again, mut given_up) = (Vec::new(), None, Vec::new());
         for function in &order.functions {
             let Some(queue) = queues.get_mut(function) else { continue };
             while let Some(lapsed) = queue.due(JobState::Running, now) {
                 if let Some(times) = queue.lapse(&lapsed, now) {
-                    note_abandoned(function, &lapsed, times);
+                    given_up.push((function, lapsed, times));
                 }
             }
             while taken.len() < order.most
@@ -112,6 +112,10 @@ impl MemoryJobs {
             }
             let next = [JobState::Waiting, JobState::Running].map(|state| queue.first(state));
             again = again.into_iter().chain(next.into_iter().flatten().map(|(at, _)| at)).min();
+        }
+        drop(queues);
+        for (function, id, times) in given_up {
+            note_abandoned(function, &id, times);
         }
         (taken, again)
     }

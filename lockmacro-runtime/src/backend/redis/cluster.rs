@@ -196,12 +196,16 @@ impl Cluster {
             let node = self.node_at(&range.endpoint.beside(told.endpoint()), told)?;
             next.give(range.first..=range.last, node);
         }
+        let names = next.nodes().map(Node::server).collect();
         let moved = {
             let mut map = self.0.map.write().unwrap_or_else(PoisonError::into_inner);
             let moved = next.differs_from(&map);
             *map = next.known();
             moved
         };
+        if let Some(changes) = self.changes() {
+            changes.healths().are_only(&names);
+        }
         if !moved.is_empty() {
             self.0.grants.waiters.alarm_where(|slot| moved.binary_search(&slot).is_ok());
             // A replica that has taken over may not know our locks. Whoever learns its first map

@@ -351,7 +351,7 @@ impl Node {
     }
 
     /// Where the server is, for people.
-    fn server(&self) -> String {
+    pub(super) fn server(&self) -> String {
         self.inner.connector.server()
     }
 

@@ -90,8 +90,9 @@ impl Redlock {
     /// WARN.
     pub(crate) fn call_failed(&self) -> bool {
         // Each takes note of it.
-        let news = self.nodes.all.iter().map(|node| node.redis.call_failed());
-        news.filter(|news| !news).count() == 0
+        let nodes = self.nodes.all.iter();
+        let noted = nodes.map(|node| (node.redis.call_failed(), node.redis.is_any_lost()));
+        is_news(&noted.collect::<Vec<_>>())
     }
 
     /// Takes note of a lock that could not be kept.
@@ -214,6 +215,14 @@ impl Claim {
     }
 }
 
+/// Whether a failure is to be logged at WARN, by what each node says of that, and whether it is
+/// lost. While a majority is lost, which was logged, it is not.
+fn is_news(nodes: &[(bool, bool)]) -> bool {
+    let there: Vec<_> = nodes.iter().filter(|(_, is_lost)| !is_lost).collect();
+    // One decides how often: each counts the time since its own last one.
+    nodes.len() - there.len() < majority(nodes.len()) && there.first().is_some_and(|(may, _)| *may)
+}
+
 /// What is told of an answer of which it is not known who has given it.
 fn replaced() -> LockError {
     let detail = "the connection was replaced".to_owned();
@@ -223,4 +232,20 @@ fn replaced() -> LockError {
 /// What is told of a node that did not answer in time.
 fn late(what: &str) -> LockError {
     LockError::Unavailable { reason: Unavailability::Timeout, detail: what.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_news_unless_a_majority_is_lost() {
+        let (news, told, lost) = ((true, false), (false, false), (false, true));
+        assert!(is_news(&[news, news, news]) && !is_news(&[told, told, told]));
+        for nodes in [[lost, news, news], [news, lost, news], [news, news, lost]] {
+            assert!(is_news(&nodes), "two could have granted: {nodes:?}");
+        }
+        assert!(!is_news(&[lost, told, told]), "it was told just now");
+        assert!(!is_news(&[lost, lost, news]) && !is_news(&[lost, lost, lost]));
+    }
 }
