@@ -53,7 +53,7 @@ struct Cost {
     lines: f64,
 }
 
-/// Builds all kinds so many times, and prints what a function costs.
+/// Builds all kinds `rounds` times, and prints what a function costs.
 pub fn run(rounds: u32) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let crates = KINDS.map(|kind| Crate::new(folder.path(), kind));

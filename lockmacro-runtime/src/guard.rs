@@ -21,7 +21,7 @@ use crate::scope::Scope;
 ///
 /// A guard that [joined](LockGuard::is_joined) an outer one, or comes from
 /// [`current`](LockGuard::current) or [`share`](LockGuard::share), looks at the same lock and does
-/// not give it back.
+/// not release it.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -88,12 +88,12 @@ impl LockGuard {
         Some(Self { nth: held.nth_named(&key), held, on_lost: OnLost::default(), joined: true })
     }
 
-    /// Another guard of the same lock, which does not give it back.
+    /// Another guard of the same lock, which does not release it.
     pub fn share(&self) -> Self {
         Self { held: Arc::clone(&self.held), joined: true, ..*self }
     }
 
-    /// Whether this guard looks at a lock that another guard gives back.
+    /// Whether this guard looks at a lock that another guard releases.
     pub fn is_joined(&self) -> bool {
         self.joined
     }
@@ -197,7 +197,7 @@ impl LockGuard {
         self.held.extend(check_ttl(ttl)?).await
     }
 
-    /// Gives the lock back, and waits for the server to say so. A joined guard does nothing here.
+    /// Releases the lock, and waits for the server to confirm it. A joined guard does nothing here.
     ///
     /// # Errors
     /// [`LockError::Lost`] when the lock was not held any more. Any other error tells that the

@@ -40,7 +40,7 @@ use crate::obtain::{obtain, obtain_blocking};
 #[derive(Debug, Clone)]
 #[must_use = "a lock does nothing until it is run or acquired"]
 pub struct Lock<F = Fence> {
-    /// Boxed, so that settings move a pointer and whoever waits carries no more.
+    /// Boxed, so that settings move a pointer and a waiter carries no more.
     pub(crate) spec: Box<LockSpec>,
     fences: PhantomData<fn() -> F>,
 }
@@ -176,8 +176,8 @@ impl<F> Lock<F> {
     /// How long to wait in line when somebody else holds the lock; without it as long as the
     /// manager's [`default_wait`](crate::LockManagerBuilder::default_wait) says, which is not at
     /// all unless it was set. With `Duration::ZERO` the lock is asked for once, and the answer is
-    /// [`LockError::Busy`], at once. Who waits gets the lock in the order of asking, handed over
-    /// directly by its holder's release. When the time is over the answer is
+    /// [`LockError::Busy`], at once. Waiters get the lock in the order of asking, each directly by
+    /// the release of the holder before it. When the time is over the answer is
     /// [`LockError::TimedOut`], and [`LockError::QueueFull`] when 10,000 wait already. Dropping the
     /// future leaves the line.
     pub fn wait(mut self, wait: Duration) -> Self {

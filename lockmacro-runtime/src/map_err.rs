@@ -11,7 +11,7 @@ use crate::report::Outcome;
 use crate::run::{Run, run_blocking};
 
 impl<F> Lock<F> {
-    /// Has `map` make the body's error type of each [`LockError`], for an error type that is not
+    /// Turns each [`LockError`] into the body's error type by `map`, for an error type that is not
     /// `From<LockError>`: one of another crate, say.
     ///
     /// ```
@@ -33,7 +33,7 @@ impl<F> Lock<F> {
 }
 
 impl LockGuard {
-    /// Has `map` make the body's error type of the [`LockError`] that the body's end may give, as
+    /// Turns the [`LockError`] that the body's end may give into the body's error type by `map`, as
     /// [`Lock::map_err`] does.
     pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<Self, M> {
         MapErr { lock: self, map }
@@ -50,7 +50,7 @@ pub struct MapErr<L, M> {
 }
 
 impl<L, H> Recovering<L, H> {
-    /// Has `map` make the body's error type of each [`LockError`] that is left, as
+    /// Turns each [`LockError`] that is left into the body's error type by `map`, as
     /// [`Lock::map_err`] does.
     pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<Self, M> {
         MapErr { lock: self, map }

@@ -9,7 +9,7 @@ use crate::report::{Outcome, Recovered, errors_recovered_of};
 use crate::run::{Run, run_blocking};
 
 impl<F> Lock<F> {
-    /// Has `recover` called when the lock is lost while a body runs: see [`Recovering`].
+    /// Calls `recover` when the lock is lost while a body runs: see [`Recovering`].
     ///
     /// ```
     /// # use std::time::Duration;
@@ -32,7 +32,7 @@ impl<F> Lock<F> {
 }
 
 impl LockGuard {
-    /// Has `recover` called when the lock is lost while a body runs: see [`Recovering`].
+    /// Calls `recover` when the lock is lost while a body runs: see [`Recovering`].
     pub fn recovering<R, H: FnOnce(Lost, R) -> R>(self, recover: H) -> Recovering<Self, H> {
         Recovering { lock: self.with(OnLost::Error), recover }
     }

@@ -32,6 +32,12 @@ pub(crate) fn of(expr: &Expr) -> Option<String> {
         Expr::Macro(call) if call.mac.path.is_ident("concat") => {
             arguments(&call.mac)?.iter().map(of).collect()
         }
+        Expr::Macro(call) if call.mac.path.is_ident("dbg") => {
+            match arguments(&call.mac)?.as_slice() {
+                [value] => of(value),
+                _ => None,
+            }
+        }
         Expr::Macro(call) if is_format(&call.mac) => match arguments(&call.mac)?.as_slice() {
             [text] => of(text).filter(|text| !text.contains('{')),
             _ => None,
@@ -55,7 +61,11 @@ struct Texts {
 
 impl Texts {
     fn visit_unless_text(&mut self, expr: &Expr) {
-        if literal(expr).is_none() {
+        let inner = match expr {
+            Expr::Call(call) if is_wrapper(call) => call.args.first().unwrap_or(expr),
+            _ => expr,
+        };
+        if literal(inner).is_none() {
             self.visit_expr(expr);
         }
     }
@@ -71,7 +81,7 @@ impl<'ast> Visit<'ast> for Texts {
     }
 
     fn visit_expr_call(&mut self, call: &'ast ExprCall) {
-        if is_conversion(call) {
+        if is_conversion(call) || is_wrapper(call) {
             return visit::visit_expr_call(self, call);
         }
         call.args.iter().for_each(|argument| self.visit_unless_text(argument));
@@ -81,9 +91,8 @@ impl<'ast> Visit<'ast> for Texts {
         if !is_replacement(&call.method) {
             self.visit_expr(&call.receiver);
         }
-        let is_kept = call.method == "unwrap_or" || call.method == "or";
         for argument in &call.args {
-            match is_kept {
+            match is_alternative(&call.method) {
                 true => self.visit_expr(argument),
                 false => self.visit_unless_text(argument),
             }
@@ -121,7 +130,8 @@ impl<'ast> Visit<'ast> for Texts {
     }
 
     fn visit_macro(&mut self, mac: &'ast Macro) {
-        if !is_format(mac) && !mac.path.is_ident("concat") && !mac.path.is_ident("vec") {
+        let is_known = ["concat", "dbg", "vec"].iter().any(|name| mac.path.is_ident(name));
+        if !is_format(mac) && !is_known {
             return;
         }
         for argument in arguments(mac).unwrap_or_default() {
@@ -140,6 +150,21 @@ fn is_format(mac: &Macro) -> bool {
 
 fn is_replacement(method: &Ident) -> bool {
     method == "replace" || method == "replacen"
+}
+
+/// Whether a method's arguments may become its value, as they are.
+fn is_alternative(method: &Ident) -> bool {
+    ["and", "map_or", "or", "then_some", "unwrap_or", "xor"].iter().any(|name| method == name)
+}
+
+/// Whether this only puts a value into an option, a result or an iterator: `Some("..")`.
+fn is_wrapper(call: &ExprCall) -> bool {
+    let Expr::Path(path) = &*call.func else { return false };
+    let last = path.path.segments.last();
+    call.args.len() == 1
+        && last.is_some_and(|last| {
+            ["Some", "Ok", "once", "repeat"].iter().any(|name| last.ident == name)
+        })
 }
 
 /// Whether this only makes a key or another string of a string: `String::from("..")`.

@@ -92,6 +92,10 @@ fn expressions_without_text_stay_as_they_are() {
         quote!(names["<id>"].clone()),
         quote!(concat!("order", ":audit")),
         quote!(if kind == "<id>" { one } else { other }),
+        quote!(if kind == Some("<id>") { one } else { other }),
+        quote!(render(Some("order:<id>"), id)),
+        quote!(tenant.map_or(one, |name| name.replace("<id>", "7"))),
+        quote!(Some("order").unwrap()),
     ] {
         let same = key(sound.clone()).unwrap();
         assert_eq!(same, format!("new ({sound})"));
@@ -113,6 +117,7 @@ fn text_that_would_not_be_filled_in_is_refused_with_the_mend() {
         quote!(concat!("order:", "<id>")),
         quote!(concat!("order:<", "id", ">")),
         quote!(String::from("order:<id>").to_lowercase()),
+        quote!(dbg!("order:<id>")),
     ] {
         let error = key(text.clone()).unwrap_err();
         assert!(error.contains("write the string alone, `key = "), "{text}: {error}");
@@ -132,6 +137,12 @@ fn text_for_an_argument_inside_of_an_expression_is_refused() {
         quote!(prefix + "<id>"),
         quote!(tenant.unwrap_or("order:<id>")),
         quote!(tenant.map(|name| "order:<name>")),
+        quote!(tenant.map_or("order:<id>", name)),
+        quote!(tenant.or(Some("order:<id>")).unwrap()),
+        quote!((id > 5).then_some("order:<id>").unwrap_or("x")),
+        quote!(Some("order:<id>").unwrap()),
+        quote!(dbg!(tenant.unwrap_or("order:<id>"))),
+        quote!(keys(std::iter::once("order:<id>"))),
         quote!({
             let key = "order:<id>";
             key

@@ -1,5 +1,6 @@
 //! Servers that do not let us in, or not everywhere.
 
+use lockmacro_runtime::look;
 use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
 use lockmacro_tests::{Cluster, Server, eventually};
 
@@ -112,7 +113,8 @@ async fn a_user_without_the_companion_keys_is_denied_the_lock_and_leaves_nothing
 /// What is known of some keys is not taken for what is to be known of others.
 #[tokio::test]
 async fn companion_keys_of_one_lock_do_not_stand_for_those_of_another() {
-    let rights = ["~order:*", "~invoice:*", "~lm1:*:{order:*", "+@all"];
+    let orders = look::rights("order:*", &[]).expect("a pattern");
+    let rights: Vec<_> = orders.split(' ').chain(["~invoice:*", "+@all"]).collect();
     let (server, manager) = with_user(&rights).await;
     works(&manager).await;
     let template = |kind: &'static str| {
@@ -160,8 +162,10 @@ async fn a_user_without_the_key_is_denied() {
 #[tokio::test]
 async fn a_prefix_takes_the_rights_of_the_same_form_and_no_others() {
     let server = Server::start();
-    // As the README has it, for keys that start with `shop:order:`.
-    grant(&server, &["~shop:order:*", "~lm1:*:{shop:order:*", "&lm1:*", "+@all"]);
+    let printed = look::rights("shop:order:*", &[look::Use::Wait]).expect("a pattern");
+    let keys: Vec<_> = printed.split(' ').filter(|right| right.starts_with('~')).collect();
+    assert!(README.contains(&format!("`{}`", keys.join(" "))), "{keys:?}");
+    grant(&server, &printed.split(' ').collect::<Vec<_>>());
     let shop = LockManager::builder().timeout(SOON).key_prefix("shop:");
     let shop = shop.connect(&server.url_as("clerk", PASSWORD)).await.expect("it is let in");
     let order = Lock::new("order:42").ttl(LONG).manager(&shop);
@@ -171,6 +175,10 @@ async fn a_prefix_takes_the_rights_of_the_same_form_and_no_others() {
     eventually("it stands in line", SOON, in_line).await;
     guard.release().await.expect("still held");
     waiting.await.expect("no panic").expect("its turn").release().await.expect("still held");
+    for key in ["order:{42}", "order:4}2"] {
+        let braces = Lock::new(key).ttl(LONG).manager(&shop);
+        braces.run(async { Locked::Ok(()) }).await.expect("allowed");
+    }
     let invoice = Lock::new("invoice:1").ttl(LONG).manager(&shop);
     assert_denied(&invoice.acquire().await.expect_err("no right"));
 }

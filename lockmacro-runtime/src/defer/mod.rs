@@ -10,9 +10,9 @@
 //!
 //! # Trust
 //!
-//! Calls are not signed. Whoever can write the queue's keys, `lm1:jobs:<function>` and their
+//! Calls are not signed. A client that can write the queue's keys, `lm1:jobs:<function>` and their
 //! companions, can make a worker run any function that is [registered](Worker::register) with it,
-//! with any arguments that the types of its arguments accept, as often as they like; can remove or
+//! with any arguments that the types of its arguments accept, as often as it likes; can remove or
 //! change calls that wait; and can read all arguments. A worker runs no other function, and never
 //! code from the queue. So treat the right to write these keys as the right to call the functions:
 //!
