@@ -20,7 +20,7 @@ impl LockManager {
     ///
     /// It is for the task that polls the future, and for what a body inside hands on by
     /// [`LockGuard::scope`](crate::LockGuard::scope) or gives a
-    /// [`Worker`](crate::defer::Worker) to run. What `tokio::spawn` starts is outside: spawn
+    /// `defer::Worker` to run. What `tokio::spawn` starts is outside: spawn
     /// `locks.scope(work)`. Inside of another scope the inner one holds.
     ///
     /// # Cancellation
