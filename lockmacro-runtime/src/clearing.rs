@@ -485,11 +485,20 @@ mod tests {
     use crate::token::Token;
 
     const HOUR: Duration = Duration::from_secs(60 * 60);
+    const SHORT: Duration = Duration::from_secs(2);
 
     /// One whose request may still be under way.
     fn claim(key: impl ToString) -> Arc<Claim> {
+        claim_for(HOUR, key)
+    }
+
+    fn claim_for(ttl: Duration, key: impl ToString) -> Arc<Claim> {
         let token = Token::new("test", "", "", Moment::now()).unwrap();
-        Arc::new(Claim::new(key.to_string().into(), token, HOUR))
+        Arc::new(Claim::new(key.to_string().into(), token, ttl))
+    }
+
+    fn is_left(added: Added) -> bool {
+        matches!(added, Added::Left | Added::LeftFirst)
     }
 
     fn memory() -> (Memory, Arc<Backend>) {
@@ -553,7 +562,7 @@ mod tests {
         let (memory, backend) = memory();
         let mut cleaned = Cleaned::with(room(2), &backend);
         for nth in 0..9 {
-            assert_ne!(cleaned.add(&claim(nth)), Added::Left);
+            assert!(!is_left(cleaned.add(&claim(nth))));
             cleaned.census.empty().await;
         }
         let victim = claim(0);
@@ -602,9 +611,9 @@ mod tests {
     async fn what_a_server_does_not_answer_for_is_in_the_way_of_nobody() {
         let (memory, backend) = memory();
         let mut cleaned = Cleaned::with(room(3), &nobody());
-        // Each has its first try, and what was never there is not asked for ever.
+        // Each has its first try, and what was never there is not asked for longer than its lease.
         for nth in 0..3 {
-            assert_ne!(cleaned.add(&claim(nth)), Added::Left);
+            assert!(!is_left(cleaned.add(&claim_for(SHORT, nth))));
         }
         let mut others = Cleaned::with(room(3), &backend);
         let victim = claim(0);
@@ -620,12 +629,13 @@ mod tests {
     async fn all_of_them_take_sixteen_megabytes_and_the_newest_are_left() {
         let mut cleaned = Cleaned::with(BYTES, &nobody());
         let long = "x".repeat(1_000);
-        let claims: Vec<_> = (0..40_000).map(|nth| claim(format!("{nth}{long}"))).collect();
+        let claim = |nth| claim_for(SHORT, format!("{nth}{long}"));
+        let claims: Vec<_> = (0..40_000).map(claim).collect();
         let added: Vec<_> = claims.iter().map(|claim| cleaned.add(claim)).collect();
         assert!(cleaned.taken() <= BYTES, "{}", cleaned.taken());
-        let kept = added.iter().position(|added| *added == Added::Left).expect("too many");
+        let kept = added.iter().position(|added| *added == Added::LeftFirst).expect("too many");
         assert!(kept > 8_000, "{kept} have room");
-        assert!(added[kept..].iter().all(|added| *added == Added::Left), "the newest are left");
+        assert!(added[kept..].iter().all(|added| is_left(*added)), "the newest are left");
         assert_eq!(cleaned.cleanup.lists().left, (40_000 - kept) as u64, "they are counted");
         assert_eq!(cleaned.census.count(), kept, "and not waited for");
         cleaned.ends().await;
