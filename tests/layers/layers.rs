@@ -1,0 +1,94 @@
+//! The sources of the runtime lie in rooms, one above the other. A file uses files of its own room
+//! and of the rooms below it; no files use each other in a circle.
+
+mod imports;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use imports::Imports;
+
+/// From the top down. A room is a folder or some files, and what stands first claims a file.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("what to lock", &["lock.rs", "many.rs", "run.rs", "inspect.rs", "defer/"]),
+    ("manager", &["guard.rs", "outcome.rs", "manager/"]),
+    ("engine", &["engine/"]),
+    ("redlock", &["store/redlock/"]),
+    ("topology", &["store/redis/topology/"]),
+    ("pubsub", &["store/redis/pubsub/"]),
+    ("client", &["store/redis/client/"]),
+    ("store", &["store/"]),
+    ("jobs", &["jobs/"]),
+    ("protocol", &["protocol/"]),
+    ("value", &["value/"]),
+];
+
+type Arrows<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+fn room(file: &str) -> Option<usize> {
+    ROOMS.iter().position(|(_, places)| places.iter().any(|p| file.starts_with(p)))
+}
+
+fn sources() -> Imports {
+    Imports::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lockmacro-runtime/src"))
+}
+
+/// The files that use each other in a circle, a group a circle.
+fn circles<'a>(arrows: &Arrows<'a>) -> Vec<Vec<&'a str>> {
+    let reachable = |from: &'a str| {
+        let mut seen = BTreeSet::new();
+        let mut open: Vec<_> = arrows[from].iter().copied().collect();
+        while let Some(file) = open.pop() {
+            if seen.insert(file) {
+                open.extend(&arrows[file]);
+            }
+        }
+        seen
+    };
+    let reached: BTreeMap<_, _> = arrows.keys().map(|file| (*file, reachable(file))).collect();
+    let mut groups = BTreeSet::new();
+    for (file, seen) in &reached {
+        let group: Vec<_> = seen.iter().filter(|o| reached[*o].contains(file)).copied().collect();
+        if group.len() > 1 {
+            groups.insert(group);
+        }
+    }
+    groups.into_iter().collect()
+}
+
+#[test]
+fn every_file_has_a_room() {
+    let imports = sources();
+    let arrows = imports.arrows();
+    let without: Vec<_> = arrows.keys().filter(|file| room(file).is_none()).collect();
+    assert!(without.is_empty(), "in no room of `ROOMS`: {without:#?}");
+}
+
+#[test]
+fn no_file_uses_a_room_above_it() {
+    let imports = sources();
+    let mut upward = Vec::new();
+    for (file, used) in imports.arrows() {
+        for other in used {
+            if room(other) < room(file) {
+                upward.push(format!("{file} -> {other}"));
+            }
+        }
+    }
+    assert!(upward.is_empty(), "{} arrows go up: {upward:#?}", upward.len());
+}
+
+#[test]
+fn no_files_use_each_other_in_a_circle() {
+    let imports = sources();
+    let arrows = imports.arrows();
+    let mut told = Vec::new();
+    for group in circles(&arrows) {
+        for file in &group {
+            let within: Vec<_> = arrows[file].iter().filter(|o| group.contains(o)).collect();
+            told.push(format!("{file} -> {within:?}"));
+        }
+        told.push(String::new());
+    }
+    assert!(told.is_empty(), "{told:#?}");
+}
