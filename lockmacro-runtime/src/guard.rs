@@ -5,14 +5,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::Released;
-use crate::error::{LockError, Unavailability};
-use crate::fence::Fence;
-use crate::held::Held;
-use crate::key::LockKey;
-use crate::lease::check_ttl;
-use crate::loss::{LossCause, Lost, OnLost};
-use crate::scope::Scope;
+use crate::store::Released;
+use crate::value::error::{LockError, Unavailability};
+use crate::value::fence::Fence;
+use crate::engine::held::Held;
+use crate::value::key::LockKey;
+use crate::protocol::lease::check_ttl;
+use crate::value::loss::{LossCause, Lost, OnLost};
+use crate::engine::reentry::Scope;
 
 /// A lock that is held, until it is released, dropped, or lost.
 ///

@@ -164,7 +164,7 @@ pub use server::RedisServer;
 /// it, so that a macro and a runtime of different versions do not compile together.
 #[doc(hidden)]
 pub mod __macro_v0_1_0 {
-    pub use crate::constant::constant_key;
+    pub use crate::expansion::constant_key;
     // For `crate = path`: a path of something else is told once then, and where it was written.
     pub use crate::*;
 

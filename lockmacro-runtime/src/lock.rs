@@ -6,13 +6,13 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use crate::LockManager;
-use crate::driver::Errors;
-use crate::error::LockError;
-use crate::fence::Fence;
+use crate::run::driver::Errors;
+use crate::value::error::LockError;
+use crate::value::fence::Fence;
 use crate::guard::LockGuard;
-use crate::key::LockKey;
-use crate::loss::OnLost;
-use crate::obtain::{obtain, obtain_blocking};
+use crate::value::key::LockKey;
+use crate::value::loss::OnLost;
+use crate::engine::acquire::{obtain, obtain_blocking};
 
 /// A lock to be had: what `#[distributed_lock]` expands to, and what to use where an attribute
 /// does not fit.

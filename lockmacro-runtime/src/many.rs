@@ -3,15 +3,15 @@
 use std::iter;
 use std::sync::Arc;
 
-use crate::driver::Errors;
-use crate::error::LockError;
-use crate::fence::Fence;
+use crate::run::driver::Errors;
+use crate::value::error::LockError;
+use crate::value::fence::Fence;
 use crate::guard::LockGuard;
-use crate::held::Held;
-use crate::key::LockKey;
+use crate::engine::held::Held;
+use crate::value::key::LockKey;
 use crate::lock::Lock;
-use crate::obtain::{obtain, obtain_blocking};
-use crate::scope::Scope;
+use crate::engine::acquire::{obtain, obtain_blocking};
+use crate::engine::reentry::Scope;
 
 /// Most keys of one lock: a server does nothing else while it looks at them.
 const KEYS_MAX: usize = 128;

@@ -11,14 +11,14 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
-use super::arguments::Arguments;
-use super::outcome::{Ended, JobOutcome};
-use super::running::{Running, is_running, new_id};
-use super::{Job, NewJob, check_size};
+use crate::defer::arguments::Arguments;
+use crate::defer::outcome::{Ended, JobOutcome};
+use crate::defer::running::{Running, is_running, new_id};
+use crate::defer::{Job, NewJob, check_size};
 use crate::LockManager;
-use crate::backend::Backend;
-use crate::current::Current;
-use crate::error::{LockError, Unavailability};
+use crate::store::Backend;
+use crate::engine::current::Current;
+use crate::value::error::{LockError, Unavailability};
 
 /// How often a call is tried that nothing else is said about.
 const ATTEMPTS: u32 = 10;
@@ -43,7 +43,7 @@ type Call = dyn Fn(&Job) -> Result<Called, String> + Send + Sync;
 /// A function whose calls can be deferred, and how: what `audit_order::deferred()` gives.
 ///
 /// The attribute makes one for each function with `on_busy = defer("30s")`; give it to the
-/// [`Worker`](super::Worker). By hand:
+/// [`Worker`](crate::defer::Worker). By hand:
 ///
 /// ```
 /// use std::time::Duration;
@@ -78,7 +78,7 @@ pub(super) struct Function {
 }
 
 impl<A> DeferredFn<A> {
-    /// The deferred calls of `function`, which gets its [arguments](super::argument) as a tuple. They are
+    /// The deferred calls of `function`, which gets its [arguments](crate::defer::argument) as a tuple. They are
     /// stored under `name`, which therefore stays the same from one version of a program to the next.
     pub fn new<S, F, R>(name: impl Into<Arc<str>>, arguments: S, function: F) -> Self
     where
@@ -284,7 +284,7 @@ impl fmt::Debug for Function {
     }
 }
 
-fn deferred(busy: LockError, stored: Result<super::Stored, LockError>) -> LockError {
+fn deferred(busy: LockError, stored: Result<crate::defer::Stored, LockError>) -> LockError {
     match (stored, busy.busy_key()) {
         (Ok(stored), Some(key)) => {
             LockError::Deferred { key: key.clone(), id: stored.id.into(), due: stored.due }

@@ -73,9 +73,9 @@ pub use outcome::JobOutcome;
 pub(crate) use running::{refused, unreported};
 pub use worker::Worker;
 
-use self::nowhere::Nowhere;
-use crate::backend::{Backend, RedisJobs};
-use crate::error::{LockError, Unavailability};
+use crate::jobs::nowhere::Nowhere;
+use crate::store::{Backend, RedisJobs};
+use crate::value::error::{LockError, Unavailability};
 
 /// So many calls of one function wait at most; the next one is refused with
 /// [`LockError::Unavailable`].

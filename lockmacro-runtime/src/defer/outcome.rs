@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
-use super::running::Running;
+use crate::defer::running::Running;
 
 /// What came of one try.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Job;
+use crate::defer::Job;
 use crate::LockGuard;
-use crate::error::LockError;
+use crate::value::error::LockError;
 
 tokio::task_local! {
     static RUNNING: Running;
@@ -86,7 +86,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// is tried, so that it is stored once for as long as its id is known.
 pub(super) fn new_id(function: &str, arguments: &str) -> String {
     let inside = RUNNING.try_with(|running| running.id_inside(function, arguments));
-    inside.unwrap_or_else(|_| format!("{:032x}", crate::token::chance()))
+    inside.unwrap_or_else(|_| format!("{:032x}", crate::value::token::chance()))
 }
 
 /// Whether this is the call that a worker runs here. Then it is stored already, and its worker is told

@@ -12,12 +12,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::function::{Called, Function};
-use super::outcome::Ended;
-use super::{Deferrer, Job, Settled, abandoned};
+use crate::defer::function::{Called, Function};
+use crate::defer::outcome::Ended;
+use crate::defer::{Deferrer, Job, Settled, abandoned};
 use crate::LockManager;
-use crate::backend::Backend;
-use crate::error::LockError;
+use crate::store::Backend;
+use crate::value::error::LockError;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause while the server cannot be asked.

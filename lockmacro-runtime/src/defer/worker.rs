@@ -11,13 +11,13 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::function::Function;
-use super::turn::Turn;
-use super::{DeferredFn, Order};
+use crate::defer::function::Function;
+use crate::defer::turn::Turn;
+use crate::defer::{DeferredFn, Order};
 use crate::LockManager;
-use crate::current::Current;
-use crate::error::{LockError, Unavailability};
-use crate::manager::inside_runtime;
+use crate::engine::current::Current;
+use crate::value::error::{LockError, Unavailability};
+use crate::manager::core::inside_runtime;
 
 /// So many calls are run at once if nothing else is said.
 const CONCURRENCY: usize = 16;

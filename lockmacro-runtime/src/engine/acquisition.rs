@@ -1,0 +1,239 @@
+//! A token from before its first byte is sent until it is known to be gone. Whatever happens in
+//! between, dropping the hold has it released.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use std::{mem, process, thread};
+
+use tokio::time::sleep;
+
+use crate::LockManager;
+use crate::store::{Answer, Asked, Backend, Claim, Failed, Grant, Line, Released};
+use crate::engine::blocking::blocked;
+use crate::engine::in_flight::Member;
+use crate::protocol::shutdown::Closing;
+use crate::value::error::LockError;
+use crate::value::key::LockKey;
+use crate::manager::core::inside_runtime;
+use crate::engine::telemetry::Counted;
+
+/// Pause before a lock that was lost at once is asked for anew.
+const PAUSE: Duration = Duration::from_millis(20);
+
+#[derive(Debug)]
+pub(crate) struct Hold {
+    manager: LockManager,
+    claim: Arc<Claim>,
+    /// `None` when nothing is left to release.
+    member: Mutex<Option<Member>>,
+    /// Whose it is: a process that it forks has a copy of it, and must not release it.
+    process: u32,
+}
+
+/// Why there is no lock.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    Busy { key: LockKey, owner: Option<String>, left: Option<Duration>, line: Line },
+    Failed(LockError),
+}
+
+impl Hold {
+    /// A hold of which nothing was sent yet.
+    pub(crate) fn new(manager: LockManager, claim: Claim) -> Self {
+        let (member, process) = (Mutex::new(None), process::id());
+        Self { manager, claim: Arc::new(claim), member, process }
+    }
+
+    /// Asks for the lock on the caller's runtime.
+    #[expect(clippy::manual_async_fn, reason = "it keeps arguments twice, and who waits has it")]
+    pub(crate) fn acquire(&mut self) -> impl Future<Output = Result<Grant, Refusal>> {
+        async move {
+            self.enter()?;
+            let mut first = true;
+            loop {
+                // A block of its own, and boxed: who waits must not carry what is rare.
+                let anew = {
+                    let answer = {
+                        let _waiting = Counted::waiting(&self.claim.labels);
+                        ask(self.manager.backend(), &self.claim, self.manager.closing()).await
+                    };
+                    if !self.begins_anew(&answer, mem::take(&mut first)) {
+                        return self.settle(answer);
+                    }
+                    Box::pin(self.begin_anew())
+                };
+                anew.await?;
+            }
+        }
+    }
+
+    /// Asks for the lock in the background and blocks until the answer is there.
+    pub(crate) fn acquire_blocking(&mut self) -> Result<Grant, Refusal> {
+        self.enter()?;
+        let mut first = true;
+        loop {
+            let (manager, claim) = (self.manager.clone(), Arc::clone(&self.claim));
+            let job = move |backend: Arc<Backend>| async move {
+                ask(&backend, &claim, manager.closing()).await
+            };
+            let answer = {
+                let _waiting = Counted::waiting(&self.claim.labels);
+                self.manager.janitor().block_on(job).map_err(Refusal::Failed)?
+            };
+            if !self.begins_anew(&answer, mem::take(&mut first)) {
+                return self.settle(answer);
+            }
+            _ = self.release_blocking();
+            blocked(|| thread::sleep(PAUSE));
+            self.anew()?;
+        }
+    }
+
+    pub(crate) fn manager(&self) -> &LockManager {
+        &self.manager
+    }
+
+    pub(crate) fn claim(&self) -> &Arc<Claim> {
+        &self.claim
+    }
+
+    /// Gives the lock back and tells what was found. When that fails, dropping the hold tries on in
+    /// the background.
+    pub(crate) async fn release(&self) -> Result<Released, LockError> {
+        if self.is_a_copy() {
+            return Ok(Released::NotHeld);
+        }
+        let released = if inside_runtime().is_ok() {
+            self.manager.backend().release(&self.claim).await
+        } else {
+            // A lock of a plain thread may be given back on an executor of another kind.
+            let claim = Arc::clone(&self.claim);
+            let ask = move |backend: Arc<Backend>| async move { backend.release(&claim).await };
+            self.manager.janitor().call(ask).await.and_then(|released| released)
+        };
+        self.released(released)
+    }
+
+    /// The same for callers that block.
+    pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
+        if self.is_a_copy() {
+            return Ok(Released::NotHeld);
+        }
+        let claim = Arc::clone(&self.claim);
+        let ask = move |backend: Arc<Backend>| async move { backend.release(&claim).await };
+        let released = self.manager.janitor().block_on(ask).and_then(|released| released);
+        self.released(released)
+    }
+
+    /// Has the lock given back in the background, unless that was done already.
+    pub(crate) fn abandon(&self) {
+        let member = self.member().take();
+        if let Some(member) = member
+            && !self.is_a_copy()
+        {
+            self.manager.janitor().clear_away(Arc::clone(&self.claim), member);
+        }
+    }
+
+    /// Whether this process was forked by the one that has the lock.
+    fn is_a_copy(&self) -> bool {
+        self.process != process::id()
+    }
+
+    /// From here on the token may be sent, and dropping the hold has it released.
+    fn enter(&self) -> Result<(), Refusal> {
+        *self.member() = Some(self.manager.enter().map_err(Refusal::Failed)?);
+        Ok(())
+    }
+
+    /// Whether the lock is to be asked for anew, as it was lost before its caller was told: who waits
+    /// does so while there is time, and who does not, once.
+    fn begins_anew(&self, answer: &Result<Answer, Failed>, first: bool) -> bool {
+        matches!(answer, Ok(Answer::Lost(_)))
+            && self.claim.wait.map_or(first, |wait| self.claim.asked.elapsed() < wait)
+    }
+
+    /// Gives back what is left of it, and becomes the next one.
+    async fn begin_anew(&mut self) -> Result<(), Refusal> {
+        // What cannot be given back now is when it is replaced.
+        _ = self.release().await;
+        sleep(PAUSE).await;
+        self.anew()
+    }
+
+    /// The same by another token.
+    fn anew(&mut self) -> Result<(), Refusal> {
+        let claim = self.claim.anew().map_err(Refusal::Failed)?;
+        *self = Self::new(self.manager.clone(), claim);
+        self.enter()
+    }
+
+    fn settle(&self, answer: Result<Answer, Failed>) -> Result<Grant, Refusal> {
+        match answer {
+            Ok(Answer::Granted(grant)) => {
+                self.claim.granted(grant.at);
+                self.claim.settle(!grant.resent);
+                Ok(grant)
+            }
+            Ok(Answer::Busy { nth, owner, left, line, resent }) => {
+                self.claim.settle(!resent);
+                let key = self.claim.keys().get(nth).unwrap_or(&self.claim.key).clone();
+                // Who gives up waiting is taken out of the line by dropping the hold.
+                // Of a Redlock's several keys a node may have an earlier one, and has not said so.
+                self.forget_unless(!self.claim.is_settled() || matches!(line, Line::Left(_)));
+                Err(Refusal::Busy { key, owner, left, line })
+            }
+            Ok(Answer::Lost(told)) => self.settle(*told),
+            Err(Failed { error, written }) => {
+                self.forget_unless(written);
+                Err(Refusal::Failed(error))
+            }
+        }
+    }
+
+    fn released(&self, released: Result<Released, LockError>) -> Result<Released, LockError> {
+        let found = released?;
+        let on_its_way = !self.claim.is_settled();
+        self.forget_unless(on_its_way);
+        Ok(found)
+    }
+
+    /// Nothing is left to release, unless a request of ours may still arrive at the server.
+    fn forget_unless(&self, on_its_way: bool) {
+        if !on_its_way {
+            *self.member() = None;
+        }
+    }
+
+    fn member(&self) -> MutexGuard<'_, Option<Member>> {
+        // Nothing that runs under this mutex can panic.
+        self.member.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks for a lock, and has replicas acknowledge it where they are to.
+fn ask<'a>(
+    backend: &'a Backend,
+    claim: &'a Claim,
+    closing: &'a Closing,
+) -> Asked<'a, Result<Answer, Failed>> {
+    let asked = match claim.wait {
+        None => backend.acquire(claim),
+        Some(wait) => backend.wait(claim, wait.saturating_sub(claim.asked.elapsed()), closing),
+    };
+    if !backend.is_replicated() {
+        return asked;
+    }
+    Box::pin(async move {
+        match asked.await {
+            Ok(Answer::Granted(grant)) => backend.acknowledged(claim, grant).await,
+            answer => answer,
+        }
+    })
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}

@@ -1,0 +1,139 @@
+//! Blocking a thread, without stopping what else is to run on it.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::{block_in_place, yield_now};
+
+use crate::value::error::LockError;
+
+/// Refuses where a thread that blocks would stop the task that holds the lock: on the one thread of
+/// a runtime, but not on those of its `spawn_blocking`.
+pub(crate) fn may_block() -> Result<(), LockError> {
+    match flavor() {
+        Some(RuntimeFlavor::CurrentThread) if runs_tasks() => Err(LockError::BlockingInAsync),
+        _ => Ok(()),
+    }
+}
+
+/// Blocks the thread by `wait`. A worker of a runtime first hands its other tasks to another
+/// thread: one of them may hold what is waited for.
+pub(crate) fn blocked<T>(wait: impl FnOnce() -> T) -> T {
+    if is_worker() { block_in_place(wait) } else { wait() }
+}
+
+/// Whether this thread runs tasks that can be handed on. `block_in_place` must not be asked by
+/// others: inside of a `LocalSet` it panics.
+fn is_worker() -> bool {
+    flavor() == Some(RuntimeFlavor::MultiThread) && runs_tasks()
+}
+
+/// Whether tasks of its runtime run on this thread.
+fn runs_tasks() -> bool {
+    // Such a thread wakes who yields after its other tasks; where there is none that is done at
+    // once.
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let _ = pin!(yield_now()).poll(&mut Context::from_waker(&waker));
+    !woken.0.load(Ordering::Relaxed)
+}
+
+fn flavor() -> Option<RuntimeFlavor> {
+    Handle::try_current().ok().map(|runtime| runtime.runtime_flavor())
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::{Builder, Runtime};
+    use tokio::task::{LocalSet, spawn_blocking, spawn_local};
+
+    use super::*;
+
+    fn workers() -> Runtime {
+        Builder::new_multi_thread().worker_threads(1).build().unwrap()
+    }
+
+    #[test]
+    fn tasks_of_a_runtime_of_workers_are_on_one_and_nothing_else_is() {
+        let runtime = workers();
+        assert!(!is_worker(), "a plain thread");
+        let _inside = runtime.enter();
+        assert!(!is_worker(), "a plain thread that knows a runtime");
+        runtime.block_on(async {
+            assert!(!is_worker(), "the thread that runs it");
+            assert!(tokio::spawn(async { is_worker() }).await.unwrap(), "a task");
+            let handed_on = tokio::spawn(async { block_in_place(is_worker) });
+            assert!(!handed_on.await.unwrap(), "its tasks are on another one already");
+            assert!(!spawn_blocking(is_worker).await.unwrap(), "a thread to block");
+            assert!(spawn_blocking(may_block).await.unwrap().is_ok(), "a thread to block");
+            let local = LocalSet::new();
+            local.run_until(async { assert!(!is_worker(), "the thread of a local set") }).await;
+            let task = local.run_until(async { spawn_local(async { is_worker() }).await });
+            assert!(!task.await.unwrap(), "a task of a local set");
+        });
+        let current = Builder::new_current_thread().build().unwrap();
+        assert!(!current.block_on(async { is_worker() }), "a runtime of one thread");
+    }
+
+    #[test]
+    fn only_the_thread_of_a_runtime_of_one_thread_may_not_block() {
+        let refused = Err(LockError::BlockingInAsync);
+        let current = Builder::new_current_thread().build().unwrap();
+        assert_eq!(may_block(), Ok(()), "a plain thread");
+        {
+            let _inside = current.enter();
+            assert_eq!(may_block(), Ok(()), "a plain thread that knows a runtime");
+        }
+        current.block_on(async {
+            assert_eq!(may_block(), refused, "the thread that runs it");
+            assert_eq!(tokio::spawn(async { may_block() }).await.unwrap(), refused, "a task");
+            // As those of actix are.
+            let local = LocalSet::new();
+            let inside = local.run_until(async {
+                let task = spawn_local(async { (may_block(), spawn_blocking(may_block).await) });
+                (may_block(), task.await.unwrap())
+            });
+            let (here, (task, apart)) = inside.await;
+            assert_eq!((here, task), (refused.clone(), refused.clone()), "a local set");
+            assert_eq!(apart.unwrap(), Ok(()), "a thread to block");
+        });
+        let local = LocalSet::new();
+        assert_eq!(local.block_on(&current, async { may_block() }), refused, "a local set");
+    }
+
+    #[test]
+    fn blocking_never_panics() {
+        let runtime = workers();
+        runtime.block_on(async {
+            let local = LocalSet::new();
+            let task = local.run_until(async { spawn_local(async { blocked(|| 1) }).await });
+            assert_eq!(task.await.unwrap(), 1);
+            let nested = tokio::spawn(async {
+                blocked(|| {
+                    let local = LocalSet::new();
+                    Handle::current().block_on(local.run_until(async { blocked(|| blocked(|| 2)) }))
+                })
+            });
+            assert_eq!(nested.await.unwrap(), 2);
+            let inside =
+                || Handle::current().block_on(LocalSet::new().run_until(async { blocked(|| 3) }));
+            assert_eq!(spawn_blocking(inside).await.unwrap(), 3);
+        });
+        assert_eq!(
+            Builder::new_current_thread().build().unwrap().block_on(async { blocked(|| 4) }),
+            4
+        );
+    }
+}

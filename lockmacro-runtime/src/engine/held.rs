@@ -1,0 +1,271 @@
+//! A lock that was granted: its hold, and what is known of its lease.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::LockManager;
+use crate::store::{Claim, Grant, Released};
+use crate::value::time::Moment;
+use crate::engine::current::Current;
+use crate::value::error::LockError;
+use crate::value::fence::{Fence, Fences};
+use crate::engine::acquisition::Hold;
+use crate::value::key::LockKey;
+use crate::protocol::lease::{Lease, Renewal};
+use crate::value::loss::{LossCause, Lost};
+use crate::manager::core::inside_runtime;
+use crate::engine::renewal::Enrolled;
+use crate::engine::telemetry;
+use crate::engine::telemetry::{Counted, Labels};
+
+/// How often a lease is looked at that nobody polls for.
+const LOOK: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Dropped first: no renewal is sent after the release.
+    renewal: Mutex<Option<Enrolled>>,
+    hold: Hold,
+    lease: Mutex<Lease>,
+    /// The lease was renewed, or lost.
+    changed: Notify,
+    /// One for each key, if they were asked for.
+    fences: Fences,
+    released: AtomicBool,
+    /// Whether a loss was told to who watches.
+    told: AtomicBool,
+    /// Whether it was told that half of the lease has gone by without a renewal.
+    halved: AtomicBool,
+    since: Moment,
+    /// In which scope it was acquired, for work that another task does for its body.
+    current: Current,
+    /// What the body does is told inside of it.
+    span: tracing::Span,
+    counted: Mutex<Option<Counted<Labels>>>,
+}
+
+impl Held {
+    /// Takes the lock over, and has it renewed if it is to be.
+    pub(crate) fn new(hold: Hold, grant: Grant, renewal: Renewal) -> Result<Arc<Self>, LockError> {
+        let ttl = hold.claim().ttl;
+        let lease = Lease::handed_over(grant.sent, grant.ttl, ttl, renewal);
+        let counted = Counted::held(&hold.claim().labels);
+        let span = telemetry::span(&hold.claim().labels, hold.claim().listed());
+        let first = if grant.ttl < ttl {
+            // A lock that was handed over is confirmed beside the body.
+            Some(Moment::now())
+        } else {
+            lease.first_try(grant.sent, fastrand::f64())
+        };
+        let held = Arc::new(Self {
+            renewal: Mutex::new(None),
+            hold,
+            lease: Mutex::new(lease),
+            changed: Notify::new(),
+            fences: grant.fences,
+            released: AtomicBool::new(false),
+            told: AtomicBool::new(false),
+            halved: AtomicBool::new(false),
+            since: grant.sent,
+            current: Current::here(),
+            span,
+            counted: Mutex::new(Some(counted)),
+        });
+        let watched = held.manager().janitor().watch(&held, grant.sent, first)?;
+        *lock(&held.renewal) = watched;
+        Ok(held)
+    }
+
+    pub(crate) fn manager(&self) -> &LockManager {
+        self.hold.manager()
+    }
+
+    pub(crate) fn claim(&self) -> &Claim {
+        self.hold.claim()
+    }
+
+    /// Its key's number, unless there are several.
+    pub(crate) fn only(&self) -> Option<u8> {
+        (self.claim().keys().len() == 1).then_some(0)
+    }
+
+    /// Which of the keys it is, counted from 0. There are fewer than a byte can tell.
+    pub(crate) fn nth(&self, key: &LockKey) -> Option<u8> {
+        let nth = self.claim().keys().binary_search(key).ok()?;
+        u8::try_from(nth).ok()
+    }
+
+    /// The same for a key as a caller names it, without the manager's prefix.
+    pub(crate) fn nth_named(&self, key: &LockKey) -> Option<u8> {
+        match self.manager().defaults().prefix() {
+            "" => self.nth(key),
+            prefix => self.nth(&key.clone().under(prefix).ok()?),
+        }
+    }
+
+    pub(crate) fn current(&self) -> &Current {
+        &self.current
+    }
+
+    pub(crate) fn span(&self) -> &tracing::Span {
+        &self.span
+    }
+
+    pub(crate) fn fence(&self, nth: u8) -> Option<Fence> {
+        self.fences.iter().nth(nth.into())
+    }
+
+    /// How long the lock may still be relied on; an error once it is lost, or given back.
+    pub(crate) fn remaining(&self) -> Result<Duration, Lost> {
+        let remaining = if self.was_released() {
+            Err(LossCause::Released)
+        } else {
+            self.lease().remaining(Moment::now())
+        };
+        remaining.map_err(|cause| {
+            let lost = Lost::new(self.claim().listed(), cause);
+            if cause != LossCause::Released && !self.told.swap(true, Ordering::AcqRel) {
+                if matches!(cause, LossCause::NotRenewed | LossCause::Taken) {
+                    self.manager().backend().lock_lost();
+                }
+                telemetry::lost(&self.claim().labels, &lost);
+            }
+            lost
+        })
+    }
+
+    /// Whether the lease is to be renewed; else it can only be confirmed.
+    pub(crate) fn wants_renewal(&self) -> bool {
+        self.lease().wants_renewal()
+    }
+
+    /// How long a server that counts from now on has to keep the key for this lease.
+    pub(crate) fn keeps(&self, now: Moment) -> Option<Duration> {
+        self.lease().keeps(now)
+    }
+
+    /// What of `ttl` a renewal may ask for now.
+    pub(crate) fn allowed(&self, ttl: Duration) -> Duration {
+        self.lease().allowed(ttl, Moment::now())
+    }
+
+    pub(crate) fn was_released(&self) -> bool {
+        self.released.load(Ordering::Acquire)
+    }
+
+    /// Waits until the lock is lost.
+    pub(crate) async fn lost(&self) -> Lost {
+        loop {
+            // Registered before looking: a change in between is heard.
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let remaining = match self.remaining() {
+                Ok(remaining) => remaining,
+                Err(lost) => return lost,
+            };
+            // A guard that a thread acquired may be used where no tokio timer is.
+            if Handle::try_current().is_ok() {
+                // The timer only says when to look again: it stands still while the machine
+                // sleeps, and the lease does not.
+                let _ = timeout(remaining.min(LOOK), changed).await;
+            } else {
+                changed.await;
+            }
+        }
+    }
+
+    /// Asks the server to count `ttl` anew, on the caller's runtime.
+    pub(crate) async fn extend(&self, ttl: Duration) -> Result<(), LockError> {
+        self.remaining()?;
+        inside_runtime()?;
+        let (ttl, sent) = (self.allowed(ttl), Moment::now());
+        self.claim().lengthened(sent.after(ttl));
+        let backend = self.manager().backend();
+        let held = backend.renew_acknowledged(self.claim(), ttl, self.claim().ttl / 3).await?;
+        self.answered(held, sent, ttl);
+        self.remaining().map(drop).map_err(LockError::from)
+    }
+
+    /// Takes note of the answer to a renewal sent at `sent`; tells when the next one is due.
+    pub(crate) fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment> {
+        let next = {
+            let mut lease = self.lease();
+            if held {
+                self.halved.store(false, Ordering::Release);
+                let renewed = lease.renewed(sent, ttl, Moment::now());
+                renewed.ok().and_then(|_| lease.first_try(sent, fastrand::f64()))
+            } else {
+                // One that was over before is told as such: it was free to be taken then.
+                let _ = lease.remaining(Moment::now());
+                lease.taken();
+                None
+            }
+        };
+        // Has a loss told at once, also when the body is long.
+        let _ = self.remaining();
+        self.changed.notify_waiters();
+        next
+    }
+
+    /// Takes note that a renewal had no answer; tells when to try again.
+    pub(crate) fn unanswered(&self) -> Option<Moment> {
+        if self.remaining().is_err() {
+            self.changed.notify_waiters();
+            return None;
+        }
+        Some(self.lease().next_try(Moment::now()))
+    }
+
+    /// What is left of a lease that could not be renewed, once when that is less than half of it.
+    pub(crate) fn is_halved(&self) -> Option<Duration> {
+        let left = self.remaining().ok().filter(|left| *left <= self.claim().ttl / 2)?;
+        (!self.halved.swap(true, Ordering::AcqRel)).then_some(left)
+    }
+
+    /// Ends the renewal and gives the lock back.
+    pub(crate) async fn release(&self) -> Result<Released, LockError> {
+        self.end();
+        self.hold.release().await
+    }
+
+    pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
+        self.end();
+        self.hold.release_blocking()
+    }
+
+    /// Ends the renewal and has the lock given back in the background.
+    pub(crate) fn abandon(&self) {
+        self.end();
+        self.hold.abandon();
+    }
+
+    /// Ends the renewal and tells how the lock ended, once.
+    fn end(&self) {
+        if self.was_released() {
+            return;
+        }
+        lock(&self.renewal).take();
+        // The last look at the lease, so that a loss is told.
+        let _ = self.remaining();
+        self.released.store(true, Ordering::Release);
+        lock(&self.counted).take();
+        telemetry::released(&self.claim().labels, self.since);
+        let held = self.since.elapsed() + self.claim().keep();
+        self.claim().keys().iter().for_each(|key| self.manager().note_held(key, held));
+        self.changed.notify_waiters();
+    }
+
+    fn lease(&self) -> MutexGuard<'_, Lease> {
+        lock(&self.lease)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that runs under these mutexes can panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,56 @@
+//! Which locks the code that runs right now is under, so that the same lock can be entered again.
+
+use std::sync::Arc;
+
+use tokio::task::{Id, try_id};
+
+use crate::engine::held::Held;
+
+tokio::task_local! {
+    /// The innermost scope, and the task that is in it. A task that is polled from within another
+    /// one's poll, as under a `block_on` or in a `LocalSet`, is outside.
+    static INNERMOST: (Scope, Option<Id>);
+}
+
+/// A held lock and those around it. Belongs to one task: what is spawned inside is outside of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Scope {
+    held: Arc<Held>,
+    outer: Option<Arc<Scope>>,
+}
+
+impl Scope {
+    /// `held`, inside of what is held here already.
+    pub(crate) fn inside(held: Arc<Held>) -> Self {
+        Self { held, outer: Self::current().map(Arc::new) }
+    }
+
+    /// Runs `work` inside.
+    pub(crate) fn enter<R>(&self, work: impl FnOnce() -> R) -> R {
+        let here = (self.clone(), try_id());
+        self.held.span().in_scope(|| INNERMOST.sync_scope(here, work))
+    }
+
+    /// The innermost lock here.
+    pub(crate) fn innermost() -> Option<Arc<Held>> {
+        Self::current().map(|scope| scope.held)
+    }
+
+    /// The innermost lock here that is `wanted`, if it was not given back.
+    pub(crate) fn find(wanted: impl Fn(&Held) -> bool) -> Option<Arc<Held>> {
+        let innermost = Self::current();
+        let mut next = innermost.as_ref();
+        while let Some(Self { held, outer }) = next {
+            if wanted(held) && !held.was_released() {
+                return Some(Arc::clone(held));
+            }
+            next = outer.as_deref();
+        }
+        None
+    }
+
+    fn current() -> Option<Self> {
+        let innermost = INNERMOST.try_with(Clone::clone).ok();
+        innermost.filter(|(_, task)| *task == try_id()).map(|(scope, _)| scope)
+    }
+}

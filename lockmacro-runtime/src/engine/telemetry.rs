@@ -1,0 +1,221 @@
+//! What locks tell about themselves: `tracing` events, and with the feature `metrics` numbers.
+//!
+//! Metrics are labelled with the lock's name and the template of its key, never with the key: there
+//! are as many keys as orders.
+
+use std::borrow::{Borrow, Cow};
+use std::fmt::Display;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use crate::value::time::Moment;
+use crate::value::error::LockError;
+use crate::value::key::Listed;
+use crate::value::loss::Lost;
+
+/// Under which labels a lock is counted.
+#[derive(Debug, Clone)]
+pub(crate) struct Labels {
+    pub(crate) name: Cow<'static, str>,
+    /// Of the whole key, a manager's prefix included.
+    pub(crate) template: Cow<'static, str>,
+}
+
+/// One lock more in a gauge, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Counted<L: Borrow<Labels>> {
+    #[cfg(feature = "metrics")]
+    gauge: (&'static str, L),
+    labels: PhantomData<L>,
+}
+
+impl<'a> Counted<&'a Labels> {
+    /// A caller that waits for an answer.
+    pub(crate) fn waiting(labels: &'a Labels) -> Self {
+        Self::new("lockmacro_waiting", || labels)
+    }
+}
+
+impl Counted<Labels> {
+    /// A lock that is held.
+    pub(crate) fn held(labels: &Labels) -> Self {
+        Self::new("lockmacro_held", || labels.clone())
+    }
+}
+
+impl<L: Borrow<Labels>> Counted<L> {
+    #[cfg(feature = "metrics")]
+    fn new(gauge: &'static str, labels: impl FnOnce() -> L) -> Self {
+        let labels = labels();
+        numbers::gauge(gauge, labels.borrow()).increment(1);
+        Self { gauge: (gauge, labels), labels: PhantomData }
+    }
+
+    #[cfg(not(feature = "metrics"))]
+    fn new(_: &'static str, _: impl FnOnce() -> L) -> Self {
+        Self { labels: PhantomData }
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl<L: Borrow<Labels>> Drop for Counted<L> {
+    fn drop(&mut self) {
+        let (gauge, labels) = &self.gauge;
+        numbers::gauge(gauge, labels.borrow()).decrement(1);
+    }
+}
+
+/// What surrounds the body of a lock.
+pub(crate) fn span(labels: &Labels, key: impl Display) -> tracing::Span {
+    tracing::debug_span!("lock", name = %labels.name, template = &*labels.template, %key)
+}
+
+pub(crate) fn acquired(labels: &Labels, key: impl Display, asked: Moment) {
+    let Labels { name, template } = labels;
+    let waited = asked.elapsed();
+    tracing::debug!(%name, template = &**template, %key, ?waited, "lock acquired");
+    numbers::asked(labels, "acquired", asked);
+}
+
+/// A lock that could not be had. It is `known` that the servers are in trouble, when that was
+/// logged.
+pub(crate) fn refused(
+    labels: &Labels,
+    key: impl Display,
+    error: &LockError,
+    asked: Moment,
+    known: bool,
+) {
+    let Labels { name, template } = labels;
+    let waited = asked.elapsed();
+    if error.is_busy() {
+        tracing::debug!(%name, template = &**template, %key, ?waited, %error, "lock busy");
+        let timed_out = matches!(error, LockError::TimedOut { .. });
+        numbers::asked(labels, if timed_out { "timed_out" } else { "busy" }, asked);
+        return;
+    }
+    if known {
+        tracing::debug!(%name, template = &**template, %key, ?waited, %error, "lock unavailable");
+    } else if error.is_unavailable() {
+        tracing::warn!(%name, template = &**template, %key, ?waited, %error, "lock unavailable");
+    } else {
+        tracing::warn!(%name, template = &**template, %key, ?waited, %error, "lock refused");
+    }
+    numbers::asked(labels, "error", asked);
+}
+
+pub(crate) fn renewed(labels: &Labels, key: impl Display, answer: Result<bool, &LockError>) {
+    let outcome = match answer {
+        Ok(true) => {
+            tracing::trace!(name = %labels.name, %key, "lock renewed");
+            "renewed"
+        }
+        Ok(false) => "taken",
+        Err(
+            error @ (LockError::Unavailable { .. }
+            | LockError::NoQuorum { .. }
+            | LockError::InsufficientReplicas { .. }),
+        ) => {
+            tracing::debug!(name = %labels.name, %key, %error, "lock not renewed yet");
+            "error"
+        }
+        // It will not get better by itself.
+        Err(error) => {
+            tracing::warn!(name = %labels.name, %key, %error, "lock not renewed");
+            "error"
+        }
+    };
+    numbers::count("lockmacro_renewals_total", labels, ("outcome", outcome));
+}
+
+pub(crate) fn lost(labels: &Labels, lost: &Lost) {
+    tracing::warn!(name = %labels.name, key = %lost.listed(), cause = %lost.cause(), "lock lost");
+    numbers::count("lockmacro_lost_total", labels, ("cause", lost.cause().label()));
+}
+
+/// A release that came when the lock was somebody else's already, although nothing had said so.
+pub(crate) fn released_late(labels: &Labels, key: impl Display) {
+    tracing::warn!(name = %labels.name, %key, "lock was taken away before its release");
+    numbers::count("lockmacro_released_late_total", labels, ("cause", "taken"));
+}
+
+pub(crate) fn release_unconfirmed(
+    labels: &Labels,
+    key: impl Display,
+    error: &LockError,
+    known: bool,
+) {
+    let name = &labels.name;
+    match known {
+        true => tracing::debug!(%name, %key, %error, "lock is still being released"),
+        false => tracing::warn!(%name, %key, %error, "lock is still being released"),
+    }
+}
+
+/// A lease that could not be renewed for so long that only `left` is left of it.
+pub(crate) fn in_trouble(labels: &Labels, key: impl Display, left: Duration, error: &LockError) {
+    let name = &labels.name;
+    tracing::warn!(%name, %key, ?left, %error, "lock not renewed for half of its time");
+}
+
+pub(crate) fn released(labels: &Labels, since: Moment) {
+    numbers::held(labels, since);
+}
+
+/// An error that the return type of a function cannot carry.
+pub(crate) fn unreported(name: &str, key: Option<Listed<'_>>, error: &LockError) {
+    let key = key.map(tracing::field::display);
+    tracing::error!(%name, key, %error, "lock failed in a function that cannot return an error");
+    #[cfg(feature = "defer")]
+    crate::defer::unreported(error);
+    numbers::unreported(name);
+}
+
+#[cfg(feature = "metrics")]
+mod numbers {
+    use metrics::{Gauge, counter, gauge as metric, histogram};
+
+    use super::Labels;
+    use crate::value::time::Moment;
+
+    pub(super) fn gauge(name: &'static str, labels: &Labels) -> Gauge {
+        metric!(name, "name" => labels.name.clone(), "template" => labels.template.clone())
+    }
+
+    pub(super) fn asked(labels: &Labels, outcome: &'static str, asked: Moment) {
+        count("lockmacro_acquisitions_total", labels, ("outcome", outcome));
+        let (name, template) = (labels.name.clone(), labels.template.clone());
+        histogram!("lockmacro_wait_seconds", "name" => name, "template" => template)
+            .record(asked.elapsed());
+    }
+
+    pub(super) fn held(labels: &Labels, since: Moment) {
+        let (name, template) = (labels.name.clone(), labels.template.clone());
+        histogram!("lockmacro_hold_seconds", "name" => name, "template" => template)
+            .record(since.elapsed());
+    }
+
+    pub(super) fn count(
+        counter: &'static str,
+        labels: &Labels,
+        (label, value): (&'static str, &'static str),
+    ) {
+        let (name, template) = (labels.name.clone(), labels.template.clone());
+        counter!(counter, "name" => name, "template" => template, label => value).increment(1);
+    }
+
+    pub(super) fn unreported(name: &str) {
+        counter!("lockmacro_unreported_total", "name" => name.to_owned()).increment(1);
+    }
+}
+
+#[cfg(not(feature = "metrics"))]
+mod numbers {
+    use super::Labels;
+    use crate::value::time::Moment;
+
+    pub(super) fn asked(_: &Labels, _: &str, _: Moment) {}
+    pub(super) fn held(_: &Labels, _: Moment) {}
+    pub(super) fn count(_: &str, _: &Labels, _: (&str, &str)) {}
+    pub(super) fn unreported(_: &str) {}
+}

@@ -1,0 +1,215 @@
+//! Looking at locks from outside: which are held, by whom and for how much longer, and who waits. And
+//! freeing one by force. The tool `lockmacro` (feature `cli`) does this from a terminal.
+//!
+//! Keys and patterns are those on the server, so they begin with the manager's prefix if it has one; the
+//! key of a guard or an error is such a whole key.
+//!
+//! It is for one Redis server or cluster, such as one node of a Redlock. What is told was so a moment ago: nothing here decides whether
+//! a lock may be taken.
+//!
+//! ```no_run
+//! use lockmacro_runtime::{LockError, LockManager};
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), LockError> {
+//!     let locks = LockManager::connect("redis://localhost").await?;
+//!     for lock in locks.held("order:*", 100).await?.found {
+//!         println!("{}: {:?}, for {:?}", lock.key, lock.owner, lock.left);
+//!     }
+//!     Ok(())
+//! }
+//! ```
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::store::{Backend, Claim, Redis, Released};
+use crate::value::error::LockError;
+use crate::value::key::LockKey;
+use crate::protocol::lease::TTL_MIN;
+use crate::manager::core::LockManager;
+use crate::value::token::Token;
+
+/// So many odd things are told at most.
+pub const ODD_MAX: usize = 100;
+
+/// What was found.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Found<T> {
+    /// In the order of their keys or places.
+    pub found: Vec<T>,
+    /// What was passed over, or is not as it should be: the first [`ODD_MAX`].
+    pub odd: Vec<Odd>,
+    /// Whether there is more than was asked for.
+    pub more: bool,
+}
+
+/// A key that is not what it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Odd {
+    /// Its name, as far as it is text.
+    pub key: String,
+    /// What is odd about it.
+    pub what: String,
+}
+
+/// A lock that was held when it was looked at.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct HeldLock {
+    /// Its key.
+    pub key: LockKey,
+    /// The holder's label; `None` for a value that this crate did not write.
+    pub owner: Option<String>,
+    /// The holder's [note](crate::Lock::holder_note), if it left one.
+    pub note: Option<String>,
+    /// Since when it is held, as in [`LockError::held_since`].
+    pub since: Option<SystemTime>,
+    /// When the lease ends unless the holder renews or releases it; `None` when it has no end.
+    pub left: Option<Duration>,
+    /// How many wait; `None` when something else is in the place of their line.
+    pub waiters: Option<usize>,
+    pub(crate) token: Option<Token>,
+}
+
+/// A place in the line of those who wait for a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Place {
+    /// The waiter's label; `None` for something that this crate did not write.
+    pub owner: Option<String>,
+    /// The waiter's [note](crate::Lock::holder_note), if it left one.
+    pub note: Option<String>,
+    /// For how much longer the place is kept unless the waiter is heard of; `None` when that is not
+    /// known.
+    pub left: Option<Duration>,
+}
+
+/// What locks are used for, see [`rights`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Use {
+    /// Callers wait in line.
+    Wait,
+    /// Locks have fences. It takes no further right.
+    Fence,
+    /// Locks have several keys. It takes no further right.
+    Several,
+    /// Busy calls are deferred, and run by workers: of any function.
+    Defer,
+    /// Locks are looked at, and deferred calls if these are used.
+    Look,
+    /// Locks count when replicas have acknowledged them.
+    Replicated,
+    /// The server is a node of a Redlock.
+    Redlock,
+    /// The server is a node of a cluster.
+    Cluster,
+    /// The URL names a database.
+    Database,
+}
+
+/// The keys, channels and commands that a user needs for locks with a pattern of keys, as `ACL
+/// SETUSER` takes them. The tool prints them by `lockmacro acl 'order:*'`.
+///
+/// ```
+/// use lockmacro_runtime::look::{Use, rights};
+///
+/// let rights = rights("order:*", &[Use::Wait])?;
+/// assert!(rights.starts_with("~order:* ~lm1:w?:{order:*} "));
+/// # Ok::<(), lockmacro_runtime::LockError>(())
+/// ```
+///
+/// # Errors
+/// [`LockError::InvalidKey`] for a pattern that `ACL SETUSER` cannot take: an empty one, or one
+/// with blanks or control characters; and for the engine's own keys, `lm1:`.
+pub fn rights(pattern: &str, uses: &[Use]) -> Result<String, LockError> {
+    LockKey::from(pattern).check()?;
+    if pattern.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        let detail = "no rule can name keys with blanks or control characters: use `?` for each";
+        return Err(LockError::InvalidKey { detail: detail.to_owned() });
+    }
+    Ok(crate::store::rights(pattern, uses).join(" "))
+}
+
+/// Looking at locks, with the feature `look`. Each of these functions
+///
+/// - fails with [`LockError::InvalidUrl`] where locks are not kept on one Redis server or cluster,
+///   with [`LockError::AccessDenied`] where the user lacks `+scan`, `+getrange` or one of the keys, and
+///   with what is wrong with the server;
+/// - can be dropped at any time.
+impl LockManager {
+    /// The locks whose keys match a pattern as Redis has them (`order:*`), at most `most`. All keys of
+    /// the server are gone through, by SCAN.
+    pub async fn held(&self, pattern: &str, most: usize) -> Result<Found<HeldLock>, LockError> {
+        self.server()?.held(pattern, false, most).await
+    }
+
+    /// The same with the strings that this crate did not write. Not every one of them is a lock.
+    pub async fn held_or_foreign(
+        &self,
+        pattern: &str,
+        most: usize,
+    ) -> Result<Found<HeldLock>, LockError> {
+        self.server()?.held(pattern, true, most).await
+    }
+
+    /// What holds a key; `None` when nothing does.
+    ///
+    /// # Errors
+    /// Also [`LockError::InvalidKey`], and [`LockError::KeyNotALock`] for another type of value.
+    pub async fn holder(&self, key: impl Into<LockKey>) -> Result<Option<HeldLock>, LockError> {
+        let key = key.into();
+        key.check()?;
+        self.server()?.holder(&key).await
+    }
+
+    /// Who waits for a key, the next one first: at most `most`, and at most 1,000.
+    ///
+    /// # Errors
+    /// Also [`LockError::InvalidKey`], and [`LockError::KeyNotALock`] when there is something else in the
+    /// place of the line.
+    pub async fn waiting(
+        &self,
+        key: impl Into<LockKey>,
+        most: usize,
+    ) -> Result<Found<Place>, LockError> {
+        let key = key.into();
+        key.check()?;
+        self.server()?.line(&key, most).await
+    }
+
+    /// Takes a lock away from its holder and gives it to who waits longest; tells whether it was still
+    /// that holder's. It does not stop the holder's body, which learns of it at its next renewal or not
+    /// before its end: make sure first that the holder is dead, or does no harm.
+    ///
+    /// # Errors
+    /// Also [`LockError::KeyNotALock`] for a value that this crate did not write.
+    pub async fn take_away(&self, lock: &HeldLock) -> Result<bool, LockError> {
+        self.server()?;
+        let HeldLock { key, token, .. } = lock;
+        let Some(token) = token else { return Err(LockError::KeyNotALock { key: key.clone() }) };
+        // Nothing is granted here: the ttl is never sent.
+        let claim = Claim::new(key.clone(), token.clone(), TTL_MIN);
+        // What an unanswered try has released was held.
+        Ok(self.backend().release(&claim).await? != Released::NotHeld)
+    }
+
+    /// The names of the functions that have deferred calls in the locks' own store, at most `most`.
+    #[cfg(feature = "defer")]
+    pub async fn deferred_functions(&self, most: usize) -> Result<Found<String>, LockError> {
+        self.server()?.deferred_functions(most).await
+    }
+
+    fn server(&self) -> Result<&Arc<Redis>, LockError> {
+        match self.backend() {
+            Backend::Redis(redis) => Ok(redis),
+            _ => {
+                let detail = "only the locks of one Redis server or cluster can be looked at";
+                Err(LockError::InvalidUrl { detail: detail.to_owned() })
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The deferred calls of `memory://`: of one process, with the meaning of a server.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::{pending, ready};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::select;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use crate::jobs::states::{Call, Queue};
+use crate::defer::{Answer, DEAD_MAX, Deferrer, Enough, Job, JobInfo, JobState, NewJob, Order, Page, Settled, Stored, WAITING_MAX, full, note_abandoned};
+use crate::value::error::LockError;
+
+/// What is further away is as good as never; a server forgets it by then.
+const FAR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Clones are the same calls.
+#[derive(Clone)]
+pub(crate) struct MemoryJobs(Arc<Inner>);
+
+struct Inner {
+    /// What times are counted from.
+    start: Instant,
+    queues: Mutex<HashMap<Arc<str>, Queue>>,
+    /// A call may be due earlier than those before.
+    changed: Notify,
+}
+
+/// Without the calls, whose arguments may be anybody's secrets.
+impl fmt::Debug for MemoryJobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let functions = self.queues().len();
+        f.debug_struct("MemoryJobs").field("functions", &functions).finish_non_exhaustive()
+    }
+}
+
+impl MemoryJobs {
+    pub(crate) fn new() -> Self {
+        let (queues, changed) = (Mutex::default(), Notify::new());
+        Self(Arc::new(Inner { start: Instant::now(), queues, changed }))
+    }
+
+    fn now(&self) -> Duration {
+        self.0.start.elapsed()
+    }
+
+    /// From now on.
+    fn after(&self, time: Duration) -> Duration {
+        self.now() + time.min(FAR)
+    }
+
+    fn queues(&self) -> MutexGuard<'_, HashMap<Arc<str>, Queue>> {
+        // Nothing that runs under this mutex leaves the calls half changed.
+        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put_now(&self, new: NewJob) -> Result<Stored, LockError> {
+        let NewJob { function, id, arguments, key, delay, unique, attempts } = new;
+        let now = self.now();
+        let mut queues = self.queues();
+        let queue = queues.entry(Arc::clone(&function)).or_default();
+        let only = queue.unique.get(&key).filter(|_| unique);
+        let there = queue.calls.get(&id).or_else(|| queue.calls.get(only?));
+        if let Some(there) = there {
+            let due = there.at.saturating_sub(now);
+            return Ok(Stored { id: there.job.id.clone(), due });
+        }
+        if queue.over.has(&id) {
+            return Ok(Stored { id, due: Duration::ZERO });
+        }
+        // Those that are worked on count as well: it is a bound and no promise.
+        if queue.calls.len() >= WAITING_MAX + DEAD_MAX {
+            return Err(full(&function));
+        }
+        let job = Job { function, id: id.clone(), arguments, key, attempt: 0, busy: 0, taken: 0 };
+        let (state, at) = (JobState::Waiting, self.after(delay));
+        let call = Call { job, state, at, unique, attempts, told: 0, error: None };
+        queue.calls.insert(id.clone(), call);
+        queue.place(&id, state, at);
+        drop(queues);
+        self.0.changed.notify_waiters();
+        Ok(Stored { id, due: delay })
+    }
+
+    /// Takes what is due, and tells when to look again.
+    fn take_now(&self, order: &Order) -> (Vec<Job>, Option<Duration>) {
+        let now = self.now();
+        let mut queues = self.queues();
+        let (mut taken, mut again, mut given_up) = (Vec::new(), None, Vec::new());
+        for function in &order.functions {
+            let Some(queue) = queues.get_mut(function) else { continue };
+            while let Some(lapsed) = queue.due(JobState::Running, now) {
+                if let Some(times) = queue.lapse(&lapsed, now) {
+                    given_up.push((function, lapsed, times));
+                }
+            }
+            while taken.len() < order.most
+                && let Some(due) = queue.due(JobState::Waiting, now)
+            {
+                queue.place(&due, JobState::Running, self.after(order.lease));
+                if let Some(call) = queue.calls.get_mut(&due) {
+                    call.job.attempt += 1;
+                    call.job.taken += 1;
+                    taken.push(call.job.clone());
+                }
+            }
+            let next = [JobState::Waiting, JobState::Running].map(|state| queue.first(state));
+            again = again.into_iter().chain(next.into_iter().flatten().map(|(at, _)| at)).min();
+        }
+        drop(queues);
+        for (function, id, times) in given_up {
+            note_abandoned(function, &id, times);
+        }
+        (taken, again)
+    }
+
+    fn settle_now(&self, job: &Job, how: Settled) -> bool {
+        let now = self.now();
+        let mut queues = self.queues();
+        let Some(queue) = queues.get_mut(&job.function) else { return false };
+        let Some(call) = queue.taken(job) else { return false };
+        call.told = job.taken;
+        match how {
+            Settled::Done => drop(queue.remove(&job.id)),
+            Settled::Again { delay, error } => {
+                call.error = Some(error);
+                queue.place(&job.id, JobState::Waiting, self.after(delay));
+            }
+            Settled::Busy { delay, error } => {
+                call.error = Some(error);
+                call.job.attempt = call.job.attempt.saturating_sub(1);
+                call.job.busy += 1;
+                queue.place(&job.id, JobState::Waiting, self.after(delay));
+            }
+            Settled::Back => {
+                call.job.attempt = call.job.attempt.saturating_sub(1);
+                queue.place(&job.id, JobState::Waiting, now);
+            }
+            Settled::Dead { error } => {
+                call.error = Some(error);
+                queue.give_up(&job.id, now);
+            }
+        }
+        drop(queues);
+        self.0.changed.notify_waiters();
+        true
+    }
+
+    /// Does something to a call that nobody works on.
+    fn amend(&self, function: &str, id: &str, change: impl FnOnce(&mut Queue)) -> bool {
+        let mut queues = self.queues();
+        let Some(queue) = queues.get_mut(function) else { return false };
+        if queue.calls.get(id).is_none_or(|call| call.state == JobState::Running) {
+            return false;
+        }
+        change(queue);
+        drop(queues);
+        self.0.changed.notify_waiters();
+        true
+    }
+}
+
+impl Deferrer for MemoryJobs {
+    fn put(&self, job: NewJob) -> Answer<'_, Stored> {
+        Box::pin(ready(self.put_now(job)))
+    }
+
+    fn take<'a>(&'a self, order: Order, mut enough: Enough<'a>) -> Answer<'a, Vec<Job>> {
+        Box::pin(async move {
+            loop {
+                // Registered before looking: a change in between is heard.
+                let mut changed = std::pin::pin!(self.0.changed.notified());
+                changed.as_mut().enable();
+                let (taken, again) = self.take_now(&order);
+                if !taken.is_empty() {
+                    return Ok(taken);
+                }
+                let due = async {
+                    match again {
+                        Some(again) => sleep_until(self.0.start + again).await,
+                        None => pending().await,
+                    }
+                };
+                select! {
+                    () = &mut enough => return Ok(taken),
+                    () = changed => {}
+                    () = due => {}
+                }
+            }
+        })
+    }
+
+    fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
+        let mut queues = self.queues();
+        let queue = queues.get_mut(&job.function);
+        let kept = queue.is_some_and(|queue| {
+            let its = queue.taken(&job).is_some();
+            if its {
+                queue.place(&job.id, JobState::Running, self.after(lease));
+            }
+            its
+        });
+        Box::pin(ready(Ok(kept)))
+    }
+
+    fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
+        Box::pin(ready(Ok(self.settle_now(&job, how))))
+    }
+
+    fn list(
+        &self,
+        function: Arc<str>,
+        state: JobState,
+        first: usize,
+        most: usize,
+    ) -> Answer<'_, Page> {
+        let (now, queues) = (self.now(), self.queues());
+        let none = Queue::default();
+        let queue = queues.get(&function).unwrap_or(&none);
+        let listed = queue.of(state).filter_map(|(_, id)| queue.calls.get(id));
+        let jobs = listed.skip(first).take(most).map(|call| JobInfo {
+            function: Arc::clone(&function),
+            id: call.job.id.clone(),
+            arguments: call.job.arguments.clone(),
+            key: call.job.key.clone(),
+            attempts: call.job.attempt,
+            busy: call.job.busy,
+            error: call.error.clone(),
+            in_millis: signed(call.at) - signed(now),
+        });
+        let page = Page { total: queue.of(state).count(), jobs: jobs.collect() };
+        Box::pin(ready(Ok(page)))
+    }
+
+    fn retry(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+        let now = self.now();
+        Box::pin(ready(Ok(self.amend(&function, &id, |queue| queue.retry(&id, now)))))
+    }
+
+    fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+        Box::pin(ready(Ok(self.amend(&function, &id, |queue| drop(queue.remove(&id))))))
+    }
+}
+
+fn signed(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,48 @@
+//! Deferred calls where there is no place for them: a Redlock has no line over its nodes, and no
+//! queue either. A manager of one can be given a [`Deferrer`] of another store.
+
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::defer::{Answer, Deferrer, Enough, Job, JobState, NewJob, Order, Page, Settled, Stored};
+use crate::value::error::{LockError, Unavailability};
+
+#[derive(Debug)]
+pub(crate) struct Nowhere;
+
+fn refused<'a, T: Send + 'a>() -> Answer<'a, T> {
+    let detail = "a redlock keeps none: give `LockManager::builder().deferrer(…)` that of a single \
+                  server's manager";
+    Box::pin(ready(Err(LockError::unavailable(Unavailability::NoDeferrer, detail))))
+}
+
+impl Deferrer for Nowhere {
+    fn put(&self, _: NewJob) -> Answer<'_, Stored> {
+        refused()
+    }
+
+    fn take<'a>(&'a self, _: Order, _: Enough<'a>) -> Answer<'a, Vec<Job>> {
+        refused()
+    }
+
+    fn keep(&self, _: Job, _: Duration) -> Answer<'_, bool> {
+        refused()
+    }
+
+    fn settle(&self, _: Job, _: Settled) -> Answer<'_, bool> {
+        refused()
+    }
+
+    fn list(&self, _: Arc<str>, _: JobState, _: usize, _: usize) -> Answer<'_, Page> {
+        refused()
+    }
+
+    fn retry(&self, _: Arc<str>, _: String) -> Answer<'_, bool> {
+        refused()
+    }
+
+    fn remove(&self, _: Arc<str>, _: String) -> Answer<'_, bool> {
+        refused()
+    }
+}

@@ -1,0 +1,34 @@
+//! Locks that exclude nobody.
+
+use crate::LockManager;
+use crate::store::{Backend, Memory};
+
+impl LockManager {
+    /// Makes a manager that grants every lock at once and excludes nobody: for a test or a tool
+    /// that runs annotated functions where locks are of no interest.
+    ///
+    /// Bodies run as ever, under guards that are renewed, can be joined, and end by their ttl;
+    /// fences grow. Nothing is ever busy, so nothing waits, is skipped or deferred. A WARN says so
+    /// when the manager is made.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::disabled();
+    /// let lock = Lock::new("order:42").manager(&locks);
+    /// let (one, first) = lock.clone().acquire_fenced().await?;
+    /// let (other, second) = lock.acquire_fenced().await?;
+    /// assert!(one.is_held() && other.is_held() && first < second);
+    /// # one.release().await?;
+    /// # other.release().await }
+    /// ```
+    pub fn disabled() -> Self {
+        tracing::warn!("locks are disabled: this manager grants every lock and excludes nobody");
+        Self::builder().with(Backend::Memory(Memory::disabled()))
+    }
+
+    /// Whether this manager excludes nobody: see [`disabled`](LockManager::disabled).
+    pub fn is_disabled(&self) -> bool {
+        matches!(self.backend(), Backend::Memory(memory) if memory.is_disabled())
+    }
+}

@@ -1,0 +1,309 @@
+//! The arithmetic of a lease: what a client may believe, for how long, and when to renew it. No
+//! I/O; every time is an argument.
+//!
+//! A server counts a ttl from the moment at which it ran the command. The client cannot know that
+//! moment, only that it came after the command was sent, so it counts from before sending, and
+//! takes off what the two clocks may drift apart meanwhile: then its lease always ends before the
+//! server's. The allowance is the one of the Redlock description, 1 % of the ttl and 2 ms.
+
+use std::time::Duration;
+
+use crate::value::time::Moment;
+use crate::value::error::LockError;
+use crate::value::loss::LossCause;
+
+/// Shortest ttl: below it a lease is over before a busy machine has begun the body.
+pub(crate) const TTL_MIN: Duration = Duration::from_millis(50);
+/// Longest ttl.
+pub(crate) const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// The ttl of a lock that was given none.
+pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
+
+/// Shortest pause before a failed renewal is tried again.
+const RETRY_MIN: Duration = Duration::from_millis(50);
+
+/// Until when a lock may be believed to be held. Once lost, it stays lost.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    ttl: Duration,
+    ends: Moment,
+    /// For how long it was handed over, until that is confirmed by a first renewal.
+    unconfirmed: Option<Duration>,
+    renewal: Renewal,
+    lost: Option<LossCause>,
+}
+
+/// Whether a lease is renewed, and until when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Renewal {
+    /// The lease is over when its ttl is.
+    Off,
+    /// It goes on with the body.
+    On,
+    /// It goes on with the body up to a moment, and is over then.
+    Until(Moment),
+}
+
+impl Lease {
+    /// The lease of `ttl` that a command sent at `sent` brought.
+    pub(crate) fn new(sent: Moment, ttl: Duration, renewal: Renewal) -> Self {
+        Self::handed_over(sent, ttl, ttl, renewal)
+    }
+
+    /// A lease of `ttl` that has only `granted` until it is renewed for the first time.
+    pub(crate) fn handed_over(
+        sent: Moment,
+        granted: Duration,
+        ttl: Duration,
+        renewal: Renewal,
+    ) -> Self {
+        let unconfirmed = (granted < ttl).then_some(granted);
+        let mut lease = Self { ttl, ends: sent, unconfirmed, renewal, lost: None };
+        lease.extend(sent, granted);
+        lease
+    }
+
+    /// How long the lock may still be relied on, or why no longer.
+    pub(crate) fn remaining(&mut self, now: Moment) -> Result<Duration, LossCause> {
+        if now >= self.ends {
+            let cause = match self.renewal {
+                _ if self.unconfirmed.is_some() => LossCause::NotRenewed,
+                Renewal::On => LossCause::NotRenewed,
+                Renewal::Until(limit) if self.ends < limit => LossCause::NotRenewed,
+                Renewal::Off | Renewal::Until(_) => LossCause::Expired,
+            };
+            self.lost.get_or_insert(cause);
+        }
+        self.lost.map_or_else(|| Ok(self.ends.since(now)), Err)
+    }
+
+    /// Takes note that the server counts `ttl` anew since a command sent at `sent`. A lease that
+    /// was over before the answer came stays over.
+    pub(crate) fn renewed(
+        &mut self,
+        sent: Moment,
+        ttl: Duration,
+        now: Moment,
+    ) -> Result<Duration, LossCause> {
+        self.remaining(now)?;
+        self.unconfirmed = None;
+        self.extend(sent, ttl);
+        self.remaining(now)
+    }
+
+    /// Takes note that the server says that the lock is not ours.
+    pub(crate) fn taken(&mut self) {
+        self.lost.get_or_insert(LossCause::Taken);
+    }
+
+    /// Whether it is to be renewed, as far as is known now.
+    pub(crate) fn wants_renewal(&self) -> bool {
+        match self.renewal {
+            _ if self.unconfirmed.is_some() => true,
+            Renewal::Off => false,
+            Renewal::Until(limit) => self.ends < limit,
+            Renewal::On => true,
+        }
+    }
+
+    /// When a lease is to be renewed that was granted or renewed by a command sent at `sent`: a
+    /// third of the ttl later, ± 10 % by `jitter` (0 to 1), so that those of one moment spread.
+    pub(crate) fn first_try(&self, sent: Moment, jitter: f64) -> Option<Moment> {
+        self.wants_renewal()
+            .then(|| sent.after((self.ttl / 3).mul_f64(0.9 + 0.2 * jitter.clamp(0.0, 1.0))))
+    }
+
+    /// What of `ttl` may be asked for at `now`: beyond the limit no more than a renewal asks for.
+    pub(crate) fn allowed(&self, ttl: Duration, now: Moment) -> Duration {
+        match self.renewal {
+            Renewal::Until(limit) => ttl.min(limit.since(now) + self.ttl),
+            Renewal::On | Renewal::Off => ttl,
+        }
+    }
+
+    /// How long a server that counts from `now` on has to keep the key, so that it is not free before
+    /// the lease is over; `None` when that is over.
+    pub(crate) fn keeps(&mut self, now: Moment) -> Option<Duration> {
+        // As much as `drift` takes off, and rounded up.
+        let left = self.remaining(now).ok()?;
+        Some((left + Duration::from_millis(2)) * 100 / 99 + Duration::from_millis(1))
+    }
+
+    /// When a renewal that failed at `now` is tried again.
+    pub(crate) fn next_try(&self, now: Moment) -> Moment {
+        now.after((self.unconfirmed.unwrap_or(self.ttl) / 20).max(RETRY_MIN))
+    }
+
+    fn extend(&mut self, sent: Moment, ttl: Duration) {
+        // No renewal shortens what the server counts, so neither does its answer, in any order.
+        let believed = self.ends.max(sent.after(ttl.saturating_sub(drift(ttl))));
+        self.ends = match self.renewal {
+            Renewal::Until(limit) => believed.min(limit),
+            Renewal::On | Renewal::Off => believed,
+        };
+    }
+}
+
+/// Whether what a command sent at `sent` brought for `ttl` is over already.
+pub(crate) fn late(sent: Moment, ttl: Duration) -> bool {
+    Lease::new(sent, ttl, Renewal::Off).remaining(Moment::now()).is_err()
+}
+
+fn drift(ttl: Duration) -> Duration {
+    ttl / 100 + Duration::from_millis(2)
+}
+
+/// A ttl the server can count (whole milliseconds), or the error that says why not.
+pub(crate) fn check_ttl(ttl: Duration) -> Result<Duration, LockError> {
+    if (TTL_MIN..=TTL_MAX).contains(&ttl) {
+        Ok(ttl - Duration::from_nanos(u64::from(ttl.subsec_nanos() % 1_000_000)))
+    } else {
+        Err(LockError::InvalidTtl { ttl, longest: TTL_MAX })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn at(ms: u64) -> Moment {
+        Moment::at(Duration::from_millis(ms))
+    }
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_lease_that_was_handed_over_is_confirmed_as_fast_as_it_ends() {
+        let mut lease = Lease::handed_over(at(0), 5 * SECOND, 300 * SECOND, Renewal::Off);
+        assert_eq!(lease.next_try(at(100)), at(350));
+        assert_eq!(lease.remaining(at(5_000)), Err(LossCause::NotRenewed));
+        let mut lease = Lease::handed_over(at(0), 5 * SECOND, 300 * SECOND, Renewal::Off);
+        assert_eq!(lease.renewed(at(400), 300 * SECOND, at(401)), Ok(ms(296_997)));
+        assert_eq!(lease.next_try(at(401)), at(15_401));
+        assert_eq!(lease.remaining(at(300_400)), Err(LossCause::Expired));
+    }
+
+    #[test]
+    fn a_lease_is_counted_from_before_sending_less_the_drift() {
+        let mut lease = Lease::new(at(1_000), 10 * SECOND, Renewal::Off);
+        assert_eq!(lease.remaining(at(1_000)), Ok(ms(9_898)));
+        assert_eq!(lease.remaining(at(10_897)), Ok(ms(1)));
+        assert_eq!(lease.remaining(at(10_898)), Err(LossCause::Expired));
+    }
+
+    #[test]
+    fn a_loss_is_sticky() {
+        let mut lease = Lease::new(at(0), SECOND, Renewal::On);
+        assert_eq!(lease.remaining(at(2_000)), Err(LossCause::NotRenewed));
+        assert_eq!(lease.remaining(at(0)), Err(LossCause::NotRenewed));
+        assert_eq!(lease.renewed(at(500), SECOND, at(600)), Err(LossCause::NotRenewed));
+
+        let mut lease = Lease::new(at(0), SECOND, Renewal::On);
+        lease.taken();
+        assert_eq!(lease.renewed(at(500), SECOND, at(600)), Err(LossCause::Taken));
+    }
+
+    #[test]
+    fn a_renewal_counts_from_before_it_was_sent() {
+        let mut lease = Lease::new(at(0), SECOND, Renewal::On);
+        assert_eq!(lease.renewed(at(300), SECOND, at(900)), Ok(ms(388)));
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_the_end_renews_nothing() {
+        let mut lease = Lease::new(at(0), SECOND, Renewal::On);
+        assert_eq!(lease.renewed(at(300), SECOND, at(988)), Err(LossCause::NotRenewed));
+    }
+
+    #[test]
+    fn a_shorter_renewal_shortens_nothing_whenever_it_is_answered() {
+        let mut lease = Lease::new(at(0), SECOND, Renewal::On);
+        assert_eq!(lease.renewed(at(300), ms(100), at(400)), Ok(ms(588)));
+    }
+
+    #[test]
+    fn a_limit_ends_a_renewed_lease() {
+        let mut lease = Lease::new(at(0), SECOND, Renewal::Until(at(1_500)));
+        assert!(lease.first_try(at(0), 0.5).is_some());
+        assert_eq!(lease.renewed(at(600), SECOND, at(601)), Ok(ms(899)));
+        assert_eq!(lease.first_try(at(600), 0.5), None);
+        assert_eq!(lease.remaining(at(1_500)), Err(LossCause::Expired));
+    }
+
+    #[test]
+    fn a_confirmed_key_outlasts_its_lease() {
+        for ttl in [TTL_MIN, SECOND, TTL_MAX] {
+            let mut lease = Lease::new(at(0), ttl, Renewal::Off);
+            let (left, keeps) = (lease.remaining(at(20)).unwrap(), lease.keeps(at(20)).unwrap());
+            let counted = keeps - drift(keeps);
+            assert!(counted >= left && counted - left < Duration::from_millis(2), "{ttl:?}");
+        }
+        assert_eq!(Lease::new(at(0), SECOND, Renewal::Off).keeps(at(990)), None);
+    }
+
+    #[test]
+    fn renewals_start_at_a_third_and_are_tried_again_soon() {
+        let lease = Lease::new(at(0), 30 * SECOND, Renewal::On);
+        assert_eq!(lease.first_try(at(0), 0.0), Some(at(9_000)));
+        assert_eq!(lease.first_try(at(0), 1.0), Some(at(11_000)));
+        assert_eq!(lease.next_try(at(9_000)), at(10_500));
+        let short = Lease::new(at(0), ms(100), Renewal::On);
+        assert_eq!(short.next_try(at(33)), at(83));
+        assert_eq!(Lease::new(at(0), SECOND, Renewal::Off).first_try(at(0), 0.5), None);
+    }
+
+    #[test]
+    fn little_is_asked_for_beyond_the_limit() {
+        let lease = Lease::new(at(0), SECOND, Renewal::Until(at(1_500)));
+        assert_eq!(lease.allowed(SECOND, at(100)), SECOND);
+        assert_eq!(lease.allowed(60 * SECOND, at(100)), ms(2_400));
+        assert_eq!(lease.allowed(SECOND, at(2_000)), SECOND);
+    }
+
+    #[test]
+    fn a_ttl_is_whole_milliseconds_within_its_bounds() {
+        assert_eq!(check_ttl(Duration::from_micros(50_999)), Ok(TTL_MIN));
+        assert_eq!(check_ttl(TTL_MAX), Ok(TTL_MAX));
+        let over = TTL_MAX + Duration::from_nanos(1);
+        for ttl in [Duration::ZERO, Duration::from_micros(49_999), over] {
+            assert_eq!(check_ttl(ttl), Err(LockError::InvalidTtl { ttl, longest: TTL_MAX }));
+        }
+    }
+
+    proptest! {
+        /// The server runs each command at any time between its sending and the answer, on a clock
+        /// that is up to 0.5 % faster or slower: its key outlives what the client believes.
+        #[test]
+        fn the_server_outlives_the_lease(
+            ttl_ms in 50_u64..86_400_000,
+            rate_ppm in -5_000_i64..=5_000,
+            rounds in proptest::collection::vec((0_u64..100, 0_u64..100, 1_u64..=100), 1..8),
+        ) {
+            let ttl = ms(ttl_ms);
+            let ttl_us = i128::from(ttl_ms) * 1_000 * 1_000_000 / i128::from(1_000_000 + rate_ppm);
+            let mut sent = at(0);
+            let mut lease = Lease::new(sent, ttl, Renewal::On);
+            let mut expires_us = ttl_us;
+            for (wait, ran, answered) in rounds {
+                sent = sent.after(ttl * u32::try_from(wait).unwrap() / 100);
+                let run = sent.after(ttl * u32::try_from(ran * answered).unwrap() / 40_000);
+                let now = sent.after(ttl * u32::try_from(answered).unwrap() / 400);
+                if expires_us <= run.micros() {
+                    break;
+                }
+                expires_us = run.micros() + ttl_us;
+                if lease.renewed(sent, ttl, now).is_err() {
+                    break;
+                }
+                sent = now;
+                prop_assert!(lease.ends.micros() < expires_us);
+            }
+        }
+    }
+}

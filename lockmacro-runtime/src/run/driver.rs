@@ -1,0 +1,244 @@
+//! Acquires a lock, polls a body while the lock is held, and releases the lock: everything about a
+//! locked body that does not depend on the body's type.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use crate::store::Released;
+use crate::value::error::LockError;
+use crate::guard::LockGuard;
+use crate::engine::held::Held;
+use crate::lock::LockSpec;
+use crate::value::loss::{Lost, OnLost};
+use crate::engine::acquire::{obtain, obtain_blocking};
+use crate::outcome::unreported;
+use crate::engine::reentry::Scope;
+use crate::engine::telemetry;
+
+/// Polls a body once; `Ready` when it has finished.
+pub(crate) type PollBody<'a> = dyn FnMut(&mut Context<'_>) -> Poll<()> + 'a;
+
+/// How a body came to its end.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// It finished under the lock, or its value stands all the same.
+    Done,
+    /// It finished after the lock was lost.
+    Late(Lost),
+    /// It did not run, or was dropped because the lock was lost.
+    Refused(LockError),
+}
+
+impl Ended {
+    fn after(on_lost: OnLost, lost: Option<Lost>) -> Self {
+        match lost {
+            Some(lost) if on_lost != OnLost::Finish => Ended::Late(lost),
+            _ => Ended::Done,
+        }
+    }
+}
+
+/// Which errors the driver reports itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Errors {
+    /// None: the caller's return type carries them.
+    Carried,
+    /// All of them.
+    Reported,
+    /// All but the loss of a body that has finished, from which the caller recovers.
+    ReportedUnlessLate,
+}
+
+/// What a body begins with.
+pub enum Start {
+    /// A lock to acquire.
+    Lock(Box<LockSpec>),
+    /// A lock that is held.
+    Guard(LockGuard),
+}
+
+impl Start {
+    /// For a body that is left out when the lock is busy: the manager's default wait is for others.
+    pub(crate) fn or_skip(self) -> Self {
+        match self {
+            Start::Lock(spec) => Start::Lock(spec.without_default_wait()),
+            guard @ Start::Guard(_) => guard,
+        }
+    }
+
+    /// For an async body. Nothing is sent before the first poll.
+    pub(crate) fn driver(self, errors: Errors) -> Driver {
+        match self {
+            Start::Lock(spec) => Driver::acquiring(spec, errors),
+            Start::Guard(guard) => Driver::running(guard, errors),
+        }
+    }
+
+    /// Runs a body that is not async, on the caller's thread.
+    pub(crate) fn block_on(self, errors: Errors, body: &mut dyn FnMut()) -> Ended {
+        match self {
+            Start::Lock(spec) => acquire_and_run(spec, errors, body),
+            Start::Guard(guard) => run_held(guard, errors, body),
+        }
+    }
+}
+
+type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Each state is boxed or small: a waiter carries all of them, and so does every level of locked
+/// functions that call each other.
+pub(crate) enum Driver {
+    Acquiring(Pending<Result<LockGuard, LockError>>, Errors),
+    Running(Running),
+    Releasing(Pending<Ended>),
+    /// Boxed, as an error is larger than all the rest.
+    Ended(Option<Box<Ended>>),
+}
+
+/// A body under its lock.
+pub(crate) struct Running {
+    /// Dropped first, as the guard's lock is released then.
+    lost: Option<Pending<Lost>>,
+    scope: Scope,
+    guard: LockGuard,
+    errors: Errors,
+    is_begun: bool,
+}
+
+impl Driver {
+    fn acquiring(spec: Box<LockSpec>, errors: Errors) -> Self {
+        Driver::Acquiring(Box::pin(obtain(spec, false, errors)), errors)
+    }
+
+    fn running(guard: LockGuard, errors: Errors) -> Self {
+        let scope = guard.level();
+        Driver::Running(Running { lost: None, scope, guard, errors, is_begun: false })
+    }
+
+    /// Acquires the lock and polls the body while the lock is held, until the body has finished or
+    /// is to be dropped. The release is next.
+    pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>, body: &mut PollBody<'_>) -> Poll<()> {
+        loop {
+            *self = match self {
+                Driver::Acquiring(acquire, errors) => match ready!(acquire.as_mut().poll(cx)) {
+                    Ok(guard) => Self::running(guard, *errors),
+                    Err(error) => Driver::Ended(Some(Box::new(Ended::Refused(error)))),
+                },
+                Driver::Running(running) => {
+                    let stopped = ready!(running.poll(cx, body)).err();
+                    let Driver::Running(running) = std::mem::replace(self, Driver::Ended(None))
+                    else {
+                        return Poll::Pending;
+                    };
+                    Driver::Releasing(Box::pin(running.release(stopped)))
+                }
+                Driver::Releasing(_) | Driver::Ended(_) => return Poll::Ready(()),
+            }
+        }
+    }
+
+    /// Leaves a driver that does nothing.
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::replace(self, Driver::Ended(None))
+    }
+
+    /// Releases the lock, when the body has finished or was dropped.
+    pub(crate) fn poll_release(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+        match self {
+            Driver::Releasing(release) => release.as_mut().poll(cx),
+            Driver::Ended(ended) => match ended.take() {
+                Some(ended) => Poll::Ready(*ended),
+                None => Poll::Pending,
+            },
+            Driver::Acquiring(..) | Driver::Running(_) => Poll::Pending,
+        }
+    }
+}
+
+impl Running {
+    /// Polls the body until it has finished, or gives the loss that ended it.
+    fn poll(&mut self, cx: &mut Context<'_>, body: &mut PollBody<'_>) -> Poll<Result<(), Lost>> {
+        let stops = !self.is_begun || self.guard.on_lost() == OnLost::Cancel;
+        // The lease is checked before every poll: after a pause of the process this comes first.
+        if stops && let Err(lost) = self.guard.held().remaining() {
+            return Poll::Ready(Err(lost));
+        }
+        self.is_begun = true;
+        if self.scope.enter(|| body(cx)).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        if self.guard.on_lost() != OnLost::Cancel {
+            return Poll::Pending;
+        }
+        // Made for bodies that await only.
+        let lost = self.lost.get_or_insert_with(|| {
+            let guard = self.guard.share();
+            Box::pin(async move { guard.lost().await })
+        });
+        lost.as_mut().poll(cx).map(Err)
+    }
+
+    async fn release(self, stopped: Option<Lost>) -> Ended {
+        let lost = self.guard.held().remaining().err();
+        if !self.guard.is_joined() {
+            let released = self.guard.held().release().await;
+            log(self.guard.held(), released, lost.as_ref());
+        }
+        self.ended(stopped, lost)
+    }
+
+    fn ended(&self, stopped: Option<Lost>, lost: Option<Lost>) -> Ended {
+        let ended = match stopped {
+            Some(lost) => Ended::Refused(lost.into()),
+            None => Ended::after(self.guard.on_lost(), lost),
+        };
+        let error = match (&ended, self.errors) {
+            (_, Errors::Carried) | (Ended::Done, _) => None,
+            (Ended::Late(_), Errors::ReportedUnlessLate) => None,
+            (Ended::Late(lost), Errors::Reported) => Some(lost.clone().into()),
+            (Ended::Refused(error), _) => Some(error.clone()),
+        };
+        if let Some(error) = error {
+            let claim = self.guard.held().claim();
+            unreported(&claim.labels.name, claim.keys(), &error);
+        }
+        ended
+    }
+}
+
+/// Acquires `lock`, runs `body` and releases the lock, on the caller's thread.
+fn acquire_and_run(spec: Box<LockSpec>, errors: Errors, body: &mut dyn FnMut()) -> Ended {
+    match obtain_blocking(spec, false, errors) {
+        Ok(guard) => run_held(guard, errors, body),
+        Err(error) => Ended::Refused(error),
+    }
+}
+
+/// Runs `body` under the lock and releases it, on the caller's thread.
+fn run_held(guard: LockGuard, errors: Errors, body: &mut dyn FnMut()) -> Ended {
+    let scope = guard.level();
+    let running = Running { lost: None, scope, guard, errors, is_begun: true };
+    let held = running.guard.held();
+    // The last moment at which the body can be kept from running.
+    let stopped = held.remaining().map(|_| running.scope.enter(body)).err();
+    let lost = held.remaining().err();
+    if !running.guard.is_joined() {
+        log(held, held.release_blocking(), lost.as_ref());
+    }
+    running.ended(stopped, lost)
+}
+
+/// What a release says reaches no caller, so it is logged.
+fn log(held: &Held, released: Result<Released, LockError>, lost: Option<&Lost>) {
+    let claim = held.claim();
+    let (key, labels) = (claim.listed(), &claim.labels);
+    match released {
+        _ if lost.is_some() => {}
+        Ok(Released::Held | Released::Unconfirmed) => {}
+        Ok(Released::NotHeld) => telemetry::released_late(labels, key),
+        Err(error) => {
+            let known = error.is_of_servers() && !held.manager().backend().call_failed();
+            telemetry::release_unconfirmed(labels, key, &error, known);
+        }
+    }
+}

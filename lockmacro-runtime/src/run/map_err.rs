@@ -1,0 +1,138 @@
+//! Errors of the lock in the caller's own words, as `map_err = path` asks.
+
+use crate::run::driver::{Errors, Start};
+use crate::value::error::LockError;
+use crate::guard::LockGuard;
+use crate::lock::Lock;
+use crate::value::loss::Lost;
+use crate::outcome::SkipOutcome;
+use crate::run::recovering::{Recovering, Under};
+use crate::run::report::Outcome;
+use crate::run::body::{Run, run_blocking};
+
+impl<F> Lock<F> {
+    /// Turns each [`LockError`] into the body's error type by `map`, for an error type that is not
+    /// `From<LockError>`: one of another crate, say.
+    ///
+    /// ```
+    /// # use std::io;
+    /// # use lockmacro_runtime::{Lock, LockManager, LockError};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> io::Result<()> {
+    /// # let locks = LockManager::memory();
+    /// let size = Lock::new("disk:7")
+    ///     .manager(&locks)
+    ///     .map_err(io::Error::other)
+    ///     .run(async { io::Result::Ok(512) })
+    ///     .await?;
+    /// assert_eq!(size, 512);
+    /// # Ok(()) }
+    /// ```
+    pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<Self, M> {
+        MapErr { lock: self, map }
+    }
+}
+
+impl LockGuard {
+    /// Turns the [`LockError`] that the body's end may give into the body's error type by `map`, as
+    /// [`Lock::map_err`] does.
+    pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<Self, M> {
+        MapErr { lock: self, map }
+    }
+}
+
+/// A lock whose errors a function turns into those of the body, from [`Lock::map_err`] or
+/// [`LockGuard::map_err`].
+#[derive(Debug)]
+#[must_use = "a lock does nothing until it is run"]
+pub struct MapErr<L, M> {
+    lock: L,
+    map: M,
+}
+
+impl<L, H> Recovering<L, H> {
+    /// Turns each [`LockError`] that is left into the body's error type by `map`, as
+    /// [`Lock::map_err`] does.
+    pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<Self, M> {
+        MapErr { lock: self, map }
+    }
+}
+
+/// What `map_err` is called on: a lock, or one with a function for its loss.
+pub trait UnderResult<R>: Sized {
+    /// What the body begins with, and what recovers from a loss.
+    fn start(self) -> (Start, impl FnOnce(Outcome<R>) -> Outcome<R>);
+}
+
+impl<F, R> UnderResult<R> for Lock<F> {
+    fn start(self) -> (Start, impl FnOnce(Outcome<R>) -> Outcome<R>) {
+        (Under::start(self), |outcome| outcome)
+    }
+}
+
+impl<R> UnderResult<R> for LockGuard {
+    fn start(self) -> (Start, impl FnOnce(Outcome<R>) -> Outcome<R>) {
+        (Under::start(self), |outcome| outcome)
+    }
+}
+
+impl<R, L: Under, H: FnOnce(Lost, R) -> R> UnderResult<R> for Recovering<L, H> {
+    fn start(self) -> (Start, impl FnOnce(Outcome<R>) -> Outcome<R>) {
+        let recover = self.recover;
+        (self.lock.start(), |outcome: Outcome<R>| outcome.recovered(recover))
+    }
+}
+
+impl<L, M> MapErr<L, M> {
+    /// Runs `body`; see [`Lock::run`], [`LockGuard::run`] and [`Recovering::run`].
+    ///
+    /// # Cancellation
+    /// As there.
+    pub fn run<B, T, E>(self, body: B) -> impl Future<Output = B::Output>
+    where
+        B: Future<Output = Result<T, E>>,
+        L: UnderResult<Result<T, E>>,
+        M: FnOnce(LockError) -> E,
+    {
+        let (start, recover) = self.lock.start();
+        Run::new(start, Errors::Carried, body, |ended| recover(ended).mapped(self.map))
+    }
+
+    /// [`run`](MapErr::run) for `Result<(), E>` and `Result<Option<T>, E>`; see
+    /// [`Lock::run_or_skip`].
+    ///
+    /// # Cancellation
+    /// As [`run`](MapErr::run).
+    pub fn run_or_skip<B, T, E>(self, body: B) -> impl Future<Output = B::Output>
+    where
+        B: Future<Output = Result<T, E>>,
+        L: UnderResult<Result<T, E>>,
+        M: FnOnce(LockError) -> E,
+        Result<T, LockError>: SkipOutcome,
+    {
+        let (start, recover) = self.lock.start();
+        let report = |ended: Outcome<_>| recover(ended).mapped_or_skipped(self.map);
+        Run::new(start.or_skip(), Errors::Carried, body, report)
+    }
+
+    /// [`run`](MapErr::run) for a body that is not async.
+    pub fn run_blocking<T, E>(self, body: impl FnOnce() -> Result<T, E>) -> Result<T, E>
+    where
+        L: UnderResult<Result<T, E>>,
+        M: FnOnce(LockError) -> E,
+    {
+        let (start, recover) = self.lock.start();
+        run_blocking(start, Errors::Carried, body, |ended| recover(ended).mapped(self.map))
+    }
+
+    /// [`run_or_skip`](MapErr::run_or_skip) for a body that is not async.
+    pub fn run_blocking_or_skip<T, E>(self, body: impl FnOnce() -> Result<T, E>) -> Result<T, E>
+    where
+        L: UnderResult<Result<T, E>>,
+        M: FnOnce(LockError) -> E,
+        Result<T, LockError>: SkipOutcome,
+    {
+        let (start, recover) = self.lock.start();
+        let report = |ended: Outcome<_>| recover(ended).mapped_or_skipped(self.map);
+        run_blocking(start.or_skip(), Errors::Carried, body, report)
+    }
+}

@@ -1,0 +1,127 @@
+//! How the end of a locked body reaches the caller, by the body's type.
+
+use crate::run::driver::{Ended, Errors};
+use crate::value::error::{LockError, Unavailability};
+use crate::value::loss::Lost;
+use crate::outcome::{LockOutcome, SkipOutcome};
+
+/// What came of a body.
+pub enum Outcome<R> {
+    /// The body's value.
+    Done(R),
+    /// The body's value, and the loss of the lock before the body had finished.
+    Late(R, Lost),
+    /// Why the body did not run, or was dropped.
+    Refused(LockError),
+}
+
+/// Makes the caller's value of what came of the body.
+pub trait Conclude<R> {
+    /// The caller's value.
+    fn conclude(self, outcome: Outcome<R>) -> R;
+}
+
+impl<R, X: FnOnce(Outcome<R>) -> R> Conclude<R> for X {
+    fn conclude(self, outcome: Outcome<R>) -> R {
+        self(outcome)
+    }
+}
+
+/// What the return type alone decides.
+pub type Report<R> = fn(Outcome<R>) -> R;
+
+/// The same behind a function that recovers from a loss. A type with a name, as what is wrong with
+/// the return type would be told once more of one without.
+pub struct Recovered<H, R> {
+    pub(crate) recover: H,
+    pub(crate) report: Report<R>,
+}
+
+impl<R, H: FnOnce(Lost, R) -> R> Conclude<R> for Recovered<H, R> {
+    fn conclude(self, outcome: Outcome<R>) -> R {
+        (self.report)(outcome.recovered(self.recover))
+    }
+}
+
+impl<R> Outcome<R> {
+    pub(crate) fn new(ended: Ended, value: Option<R>) -> Self {
+        match (ended, value) {
+            (Ended::Done, Some(value)) => Outcome::Done(value),
+            (Ended::Late(lost), Some(value)) => Outcome::Late(value, lost),
+            (Ended::Late(lost), None) => Outcome::Refused(lost.into()),
+            (Ended::Refused(error), _) => Outcome::Refused(error),
+            // No driver says so: a body that is done has a value.
+            (Ended::Done, None) => Outcome::Refused(LockError::Unavailable {
+                reason: Unavailability::Local,
+                detail: "the body has ended without a value".to_owned(),
+            }),
+        }
+    }
+
+    /// For return types that carry errors.
+    pub(crate) fn reported(self) -> R
+    where
+        R: LockOutcome,
+    {
+        match self {
+            Outcome::Done(value) => value,
+            Outcome::Late(value, lost) => value.after_loss(lost.into()),
+            Outcome::Refused(error) => R::from_lock_error(error),
+        }
+    }
+
+    /// For callers that are told nothing of a lock that somebody else holds.
+    pub(crate) fn skipped(self) -> R
+    where
+        R: SkipOutcome,
+    {
+        match self {
+            Outcome::Done(value) => value,
+            Outcome::Late(value, lost) => value.after_loss(lost.into()),
+            Outcome::Refused(error) if error.is_busy() => R::skipped(error),
+            Outcome::Refused(error) => R::from_lock_error(error),
+        }
+    }
+
+    /// Has `recover` called with the loss and the value of a body that finished too late.
+    pub(crate) fn recovered(self, recover: impl FnOnce(Lost, R) -> R) -> Self {
+        match self {
+            Outcome::Late(value, lost) => Outcome::Done(recover(lost, value)),
+            outcome => outcome,
+        }
+    }
+}
+
+impl<T, E> Outcome<Result<T, E>> {
+    /// For results whose errors `map` makes of those of the lock.
+    pub(crate) fn mapped(self, map: impl FnOnce(LockError) -> E) -> Result<T, E> {
+        match self {
+            Outcome::Done(value) => value,
+            Outcome::Late(value, lost) => value.and_then(|_| Err(map(lost.into()))),
+            Outcome::Refused(error) => Err(map(error)),
+        }
+    }
+
+    /// The same for callers that are told nothing of a lock that somebody else holds.
+    pub(crate) fn mapped_or_skipped(self, map: impl FnOnce(LockError) -> E) -> Result<T, E>
+    where
+        Result<T, LockError>: SkipOutcome,
+    {
+        match self {
+            Outcome::Refused(error) if error.is_busy() => {
+                Result::<T, LockError>::skipped(error).map_err(map)
+            }
+            outcome => outcome.mapped(map),
+        }
+    }
+}
+
+/// Which errors the driver reports where a busy lock is skipped.
+pub(crate) fn errors_of<R: SkipOutcome>() -> Errors {
+    if R::CARRIES_ERRORS { Errors::Carried } else { Errors::Reported }
+}
+
+/// The same where the caller recovers from a loss.
+pub(crate) fn errors_recovered_of<R: SkipOutcome>() -> Errors {
+    if R::CARRIES_ERRORS { Errors::Carried } else { Errors::ReportedUnlessLate }
+}

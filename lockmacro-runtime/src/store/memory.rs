@@ -1,0 +1,425 @@
+//! `memory://`: the locks of one process, with the meaning of a server and nothing to install.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::{Instant, timeout_at};
+
+use crate::store::{Answer, Claim, Failed, Grant, Line, Released};
+use crate::value::time::Moment;
+use crate::protocol::shutdown::Closing;
+#[cfg(feature = "defer")]
+use crate::defer::MemoryJobs;
+use crate::value::error::{LockError, Unavailability};
+use crate::value::fence::Fence;
+use crate::value::key::LockKey;
+use crate::value::token::{Token, label_of};
+use crate::store::waiters::{CLAIM, Handover, News, PLACES, Waiters, tick};
+
+/// Below this many keys nobody looks for expired ones.
+const SWEEP_FROM: usize = 64;
+
+/// What is behind every `memory://` of the process, as one server is behind every equal URL.
+static SHARED: LazyLock<Memory> = LazyLock::new(Memory::new);
+
+#[derive(Debug, Clone)]
+pub(crate) struct Memory {
+    store: Arc<Mutex<Store>>,
+    waiters: Arc<Waiters>,
+    /// Whether every lock is granted.
+    disabled: bool,
+    #[cfg(feature = "defer")]
+    pub(crate) jobs: MemoryJobs,
+}
+
+#[derive(Debug)]
+struct Store {
+    held: HashMap<String, Held>,
+    /// Who waits, the longest first. No key has an empty line.
+    lines: HashMap<String, VecDeque<Waiting>>,
+    /// The number of keys at which expired ones are thrown out next.
+    sweep_at: usize,
+    last_fence: u64,
+    last_ticket: u64,
+}
+
+#[derive(Debug)]
+struct Held {
+    token: Token,
+    expires: Moment,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    /// Those of a line grow from first to last.
+    ticket: u64,
+    token: Token,
+    ttl: Duration,
+    fenced: bool,
+    number: u64,
+}
+
+/// One who waits, and the ticket of its place once it has one.
+struct Place {
+    number: u64,
+    ticket: Option<u64>,
+}
+
+impl Memory {
+    /// A store of its own.
+    pub(crate) fn new() -> Self {
+        let store = Store {
+            held: HashMap::new(),
+            lines: HashMap::new(),
+            sweep_at: SWEEP_FROM,
+            last_fence: 0,
+            last_ticket: 0,
+        };
+        Self {
+            store: Arc::new(Mutex::new(store)),
+            waiters: Arc::default(),
+            disabled: false,
+            #[cfg(feature = "defer")]
+            jobs: MemoryJobs::new(),
+        }
+    }
+
+    /// A store that excludes nobody.
+    pub(crate) fn disabled() -> Self {
+        Self { disabled: true, ..Self::new() }
+    }
+
+    pub(crate) fn is_disabled(&self) -> bool {
+        self.disabled
+    }
+
+    /// The store of the process.
+    pub(crate) fn shared() -> Self {
+        SHARED.clone()
+    }
+
+    pub(crate) fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
+        self.ask(claim, None)
+    }
+
+    pub(crate) async fn wait(
+        &self,
+        claim: &Claim,
+        wait: Duration,
+        closing: &Closing,
+    ) -> Result<Answer, Failed> {
+        let waiter = self.waiters.join(0, 0, 0);
+        let mut place = Place { number: waiter.number, ticket: None };
+        let until = Instant::now().checked_add(wait);
+        loop {
+            // It is alarmed when that changes.
+            closing.check()?;
+            let over = until.is_some_and(|until| until <= Instant::now());
+            let answer = self.ask(claim, Some(&mut place))?;
+            // Nothing is on its way: who is dropped now is out with one release.
+            claim.settle(true);
+            let Answer::Busy { left, line: Line::Left(rank), .. } = &answer else {
+                return Ok(answer);
+            };
+            if over {
+                return Ok(answer);
+            }
+            let pause = Instant::now() + tick(*rank, *left, true, fastrand::f64());
+            let pause = until.map_or(pause, |until| until.min(pause));
+            // Not kept while it waits.
+            drop(answer);
+            let news = timeout_at(pause, waiter.news()).await;
+            closing.check()?;
+            if let Ok(News::Granted(handover)) = news {
+                let Handover { heard: sent, ttl, fence, .. } = *handover;
+                if sent.elapsed() < ttl / 2 {
+                    let (at, resent, fences) = (sent, false, fence.into_iter().collect());
+                    return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fences }));
+                }
+                // Too little may be left of it: asking again confirms it, or stands in line.
+            }
+        }
+    }
+
+    /// Asks once, and stands in line as `waiter` if the lock is busy.
+    fn ask(&self, claim: &Claim, mut waiter: Option<&mut Place>) -> Result<Answer, Failed> {
+        let now = Moment::now();
+        let mut store = self.store();
+        let fenced = if claim.fenced { claim.keys() } else { &[] };
+        // Before anything is changed.
+        store.has_fences(fenced.len()).map_err(|error| Failed { error, written: true })?;
+        let locked = if self.disabled { &[] } else { claim.keys() };
+        for (nth, key) in locked.iter().map(LockKey::as_str).enumerate() {
+            if store.held.get(key).is_none_or(|held| held.expires <= now) {
+                if let Some(place) = waiter.as_deref_mut() {
+                    store.stand_in_line(claim, place);
+                }
+                store.hand_over(key, now, &self.waiters);
+            }
+            if let Some(held) = store.held.get(key)
+                && held.expires > now
+                && held.token != claim.token
+            {
+                let owner = label_of(held.token.expose().as_bytes());
+                let left = Some(held.expires.since(now));
+                let line = match waiter {
+                    Some(place) => store.stand_in_line(claim, place),
+                    None => Line::Outside,
+                };
+                return Ok(Answer::Busy { nth, owner, left, line, resent: false });
+            }
+        }
+        store.sweep(now);
+        for key in locked.iter().map(LockKey::as_str) {
+            if let Some(ticket) = waiter.as_ref().and_then(|place| place.ticket) {
+                store.leave_line(key, |line| {
+                    line.binary_search_by_key(&ticket, |one| one.ticket).ok()
+                });
+            }
+            let held = Held { token: claim.token.clone(), expires: now.after(claim.ttl) };
+            store.held.insert(key.to_owned(), held);
+        }
+        let fences = fenced.iter().filter_map(|_| store.fence()).collect();
+        Ok(Answer::Granted(Grant { sent: now, at: now, ttl: claim.ttl, resent: false, fences }))
+    }
+
+    /// Has everybody ask again who stands in line.
+    pub(crate) fn alarm(&self) {
+        self.waiters.alarm_where(|_| true);
+    }
+
+    pub(crate) fn renew(&self, claim: &Claim, ttl: Duration) -> bool {
+        if self.disabled {
+            return true;
+        }
+        let now = Moment::now();
+        let mut store = self.store();
+        let mut all = true;
+        for key in claim.keys() {
+            match store.held.get_mut(key.as_str()) {
+                Some(held) if held.token == claim.token && held.expires > now => {
+                    // As on a server, what is left is never shortened.
+                    held.expires = held.expires.max(now.after(ttl));
+                }
+                _ => all = false,
+            }
+        }
+        all
+    }
+
+    pub(crate) fn release(&self, claim: &Claim) -> Released {
+        if self.disabled {
+            return Released::Held;
+        }
+        // In that order: the later it gets meanwhile, the longer the key stays.
+        let (keep, mut store, now) = (claim.keep(), self.store(), Moment::now());
+        let mut all = true;
+        for key in claim.keys().iter().map(LockKey::as_str) {
+            let Some(held) = store.held.get_mut(key).filter(|held| held.token == claim.token)
+            else {
+                // Who holds the lock is not in line.
+                if claim.wait.is_some() {
+                    let own = |waiting: &Waiting| waiting.token == claim.token;
+                    store.leave_line(key, |line| line.iter().position(own));
+                }
+                all = false;
+                continue;
+            };
+            let was_held = held.expires > now;
+            if was_held && !keep.is_zero() {
+                held.expires = now.after(keep);
+                held.token = held.token.spent();
+                // Who is first asks again, and learns when that is over.
+                if let Some(first) = store.lines.get(key).and_then(VecDeque::front) {
+                    self.waiters.alarm(first.number);
+                }
+            } else {
+                store.held.remove(key);
+                store.hand_over(key, now, &self.waiters);
+            }
+            all &= was_held;
+        }
+        if all { Released::Held } else { Released::NotHeld }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn holds_nothing(&self) -> bool {
+        self.store().held.is_empty()
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        // Nothing that runs under this mutex leaves the map half changed.
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store {
+    /// Takes a place, or keeps the one it has.
+    fn stand_in_line(&mut self, claim: &Claim, place: &mut Place) -> Line {
+        let line = self.lines.entry(claim.key.as_str().to_owned()).or_default();
+        let ticket = place.ticket.unwrap_or(0);
+        let rank = match line.binary_search_by_key(&ticket, |waiting| waiting.ticket) {
+            Ok(rank) => rank,
+            Err(_) if line.len() >= PLACES => return Line::Full,
+            Err(_) => {
+                self.last_ticket += 1;
+                let (ticket, number) = (self.last_ticket, place.number);
+                let (token, ttl, fenced) = (claim.token.clone(), claim.ttl, claim.fenced);
+                line.push_back(Waiting { ticket, token, ttl, fenced, number });
+                place.ticket = Some(ticket);
+                line.len() - 1
+            }
+        };
+        Line::Left(u32::try_from(rank).unwrap_or(u32::MAX))
+    }
+
+    /// Takes one out of a line.
+    fn leave_line(&mut self, key: &str, find: impl Fn(&VecDeque<Waiting>) -> Option<usize>) {
+        if let Some(line) = self.lines.get_mut(key) {
+            if let Some(rank) = find(line) {
+                line.remove(rank);
+            }
+            if line.is_empty() {
+                self.lines.remove(key);
+            }
+        }
+    }
+
+    /// Hands a free lock to who has waited longest and is still there.
+    fn hand_over(&mut self, key: &str, now: Moment, waiters: &Waiters) {
+        while let Some(line) = self.lines.get_mut(key) {
+            let next = line.pop_front();
+            if line.is_empty() {
+                self.lines.remove(key);
+            }
+            let Some(Waiting { token, ttl, fenced, number, .. }) = next else {
+                return;
+            };
+            let fence = fenced.then(|| self.fence()).flatten();
+            if fenced && fence.is_none() {
+                // It asks again, and is told.
+                waiters.alarm(number);
+                continue;
+            }
+            // Until it is confirmed: who stands still must not keep it for the whole ttl.
+            let ttl = ttl.min(CLAIM);
+            self.held.insert(key.to_owned(), Held { token, expires: now.after(ttl) });
+            if waiters.grant(number, Handover { heard: now, connection: 0, at: 0, ttl, fence }) {
+                return;
+            }
+            self.held.remove(key);
+        }
+    }
+
+    /// Whether so many fences are left.
+    fn has_fences(&self, count: usize) -> Result<(), LockError> {
+        let last = u64::try_from(count).ok().and_then(|count| self.last_fence.checked_add(count));
+        match last.map(Fence::try_from) {
+            Some(Ok(_)) => Ok(()),
+            _ if count == 0 => Ok(()),
+            _ => Err(LockError::Unavailable {
+                reason: Unavailability::FencesUsedUp,
+                detail: "the counter of `memory://` is at 2^53".to_owned(),
+            }),
+        }
+    }
+
+    /// The next fence. It is the time, as on a server, so that a resource which outlives the
+    /// process meets no smaller one unless the clock was set back.
+    fn fence(&mut self) -> Option<Fence> {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let micros = u64::try_from(since_1970.unwrap_or_default().as_micros()).unwrap_or(0);
+        let next = Fence::try_from(micros.max(self.last_fence.saturating_add(1))).ok()?;
+        self.last_fence = next.into();
+        Some(next)
+    }
+
+    /// Throws expired keys out whenever the number of keys has doubled, so that abandoned ones
+    /// cost a bounded share of the memory and a constant share of the time.
+    fn sweep(&mut self, now: Moment) {
+        if self.held.len() >= self.sweep_at {
+            self.held.retain(|_, held| held.expires > now);
+            self.sweep_at = SWEEP_FROM.max(self.held.len() * 2);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(key: &str, ttl: Duration) -> Claim {
+        Claim::new(key.into(), Token::new("test", "", "", Moment::now()).unwrap(), ttl)
+    }
+
+    #[test]
+    fn expired_keys_do_not_pile_up() {
+        let memory = Memory::new();
+        for nth in 0..10_000 {
+            memory.ask(&claim(&nth.to_string(), Duration::ZERO), None).unwrap();
+        }
+        assert!(memory.store().held.len() <= SWEEP_FROM);
+    }
+
+    #[test]
+    fn a_release_that_waits_for_the_store_keeps_the_key_as_long_as_any() {
+        let (memory, kept) = (Memory::new(), Duration::from_secs(20));
+        let claim = claim("order:42", 3 * kept).with(Vec::new(), kept);
+        let sent = Moment::now();
+        claim.granted(sent);
+        memory.ask(&claim, None).unwrap();
+        let (store, waits) = (memory.store(), Duration::from_millis(50));
+        std::thread::scope(|scope| {
+            let releasing = scope.spawn(|| memory.release(&claim));
+            std::thread::sleep(waits);
+            drop(store);
+            assert_eq!(releasing.join().unwrap(), Released::Held);
+        });
+        assert!(memory.store().held["order:42"].expires >= sent.after(kept));
+    }
+
+    #[tokio::test]
+    async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
+        let (memory, closing) = (Memory::new(), Closing::default());
+        memory.store().last_fence = (1 << 53) - 1;
+        let used_up = |answer: Result<Answer, Failed>| {
+            let reason = Unavailability::FencesUsedUp;
+            let Err(Failed { error, .. }) = answer else { panic!("{answer:?}") };
+            assert!(matches!(error, LockError::Unavailable { reason: r, .. } if r == reason));
+        };
+        let fenced = |key| {
+            let mut claim = claim(key, Duration::from_secs(60));
+            (claim.fenced, claim.wait) = (true, Some(Duration::MAX));
+            claim
+        };
+        let last = fenced("order:42");
+        let Ok(Answer::Granted(Grant { fences, .. })) = memory.ask(&last, None) else { panic!() };
+        assert_eq!(fences.iter().map(u64::from).collect::<Vec<_>>(), [1 << 53]);
+        used_up(memory.ask(&fenced("order:43"), None));
+        memory.release(&last);
+
+        // Who is in line when the last one is given is told so, and those behind it are served.
+        memory.store().last_fence -= 1;
+        let plain = claim("order:42", Duration::from_secs(60));
+        assert!(matches!(memory.ask(&plain, None), Ok(Answer::Granted(_))));
+        let (one, other) = (fenced("order:42"), fenced("order:42"));
+        let mut one = std::pin::pin!(memory.wait(&one, Duration::MAX, &closing));
+        let mut other = std::pin::pin!(memory.wait(&other, Duration::MAX, &closing));
+        assert!(futures::poll!(&mut one).is_pending() && futures::poll!(&mut other).is_pending());
+        memory.release(&plain);
+        assert!(matches!(one.await, Ok(Answer::Granted(_))));
+        used_up(other.await);
+    }
+
+    #[test]
+    fn every_shared_store_is_the_same_and_a_new_one_is_not() {
+        let ttl = Duration::from_secs(1);
+        let first = claim("every_shared_store_is_the_same", ttl);
+        Memory::shared().ask(&first, None).unwrap();
+        let second = claim("every_shared_store_is_the_same", ttl);
+        assert!(matches!(Memory::shared().ask(&second, None), Ok(Answer::Busy { .. })));
+        assert!(matches!(Memory::new().ask(&second, None), Ok(Answer::Granted(_))));
+        assert_eq!(Memory::shared().release(&first), Released::Held);
+    }
+}

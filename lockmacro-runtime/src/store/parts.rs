@@ -1,0 +1,89 @@
+//! Several keys of which a server wants some apart. What is done with all of them is done with all
+//! parts at the same time, whatever becomes of the others.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use crate::store::{Asked, Backend, Claim, Released};
+use crate::value::error::LockError;
+
+impl Backend {
+    /// Whether a claim is more than can be asked for at once.
+    pub(super) fn is_in_parts(&self, claim: &Claim) -> bool {
+        !claim.several().is_empty() && self.at_once(claim.several()) < claim.several().len()
+    }
+
+    pub(super) fn release_parts<'a>(
+        &'a self,
+        claim: &'a Claim,
+    ) -> Asked<'a, Result<Released, LockError>> {
+        Box::pin(async move {
+            let parts = self.parts(claim);
+            let mut found = Ok(Released::Held);
+            all(parts.iter().map(|part| self.release(part)), |part| match (&mut found, part) {
+                (Ok(found), Ok(part)) => *found = part.max(*found),
+                (found, Err(error)) => *found = Err(error),
+                (Err(_), Ok(_)) => {}
+            })
+            .await;
+            if parts.iter().all(Claim::is_settled) {
+                claim.settle(true);
+            }
+            found
+        })
+    }
+
+    pub(super) fn renew_parts<'a>(
+        &'a self,
+        claim: &'a Claim,
+        renew: impl for<'b> Fn(&'b Self, &'b Claim) -> Asked<'b, Result<bool, LockError>>
+        + Send
+        + Sync
+        + 'a,
+    ) -> Asked<'a, Result<bool, LockError>> {
+        Box::pin(async move {
+            let parts = self.parts(claim);
+            held_all(parts.iter().map(|part| renew(self, part))).await
+        })
+    }
+
+    fn parts(&self, claim: &Claim) -> Vec<Claim> {
+        let (mut parts, mut rest) = (Vec::new(), claim.keys());
+        while !rest.is_empty() {
+            let (part, others) = rest.split_at(self.at_once(rest));
+            parts.push(claim.part(part));
+            rest = others;
+        }
+        parts
+    }
+}
+
+/// Whether all are held, as is asked of each at the same time.
+pub(super) async fn held_all<'a>(
+    asked: impl Iterator<Item = Asked<'a, Result<bool, LockError>>>,
+) -> Result<bool, LockError> {
+    let mut held = Ok(true);
+    all(asked, |part| match (&held, &part) {
+        // What is known to be lost is lost, whatever is not known of the others.
+        (Ok(false), _) | (Err(_), Ok(true)) => {}
+        _ => held = part,
+    })
+    .await;
+    held
+}
+
+/// Waits for all answers, which come in any order.
+async fn all<'a, T>(asked: impl Iterator<Item = Asked<'a, T>>, mut answered: impl FnMut(T)) {
+    let mut asked: Vec<_> = asked.collect();
+    poll_fn(|cx| {
+        asked.retain_mut(|asked| match asked.as_mut().poll(cx) {
+            Poll::Ready(answer) => {
+                answered(answer);
+                false
+            }
+            Poll::Pending => true,
+        });
+        if asked.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}

@@ -1,0 +1,119 @@
+//! Which rights a user needs on a server: made from the scripts, so that they are always theirs.
+
+use std::collections::BTreeSet;
+
+use crate::store::redis::script;
+use crate::store::redis::script::Script;
+use crate::inspect::Use;
+
+/// What every manager does.
+const COMMANDS: [&str; 4] = ["ping", "set", "evalsha", "eval"];
+const LOCKS: [&Script; 9] = [
+    &script::ACQUIRE,
+    &script::ACQUIRE_ALL,
+    &script::FREE,
+    &script::GIVE_BACK,
+    &script::RAISE,
+    &script::RELEASE,
+    &script::RELEASE_EACH,
+    &script::RENEW,
+    &script::RENEW_EACH,
+];
+/// A subcommand is granted instead, to those who wait.
+const PUBSUB: &str = "pubsub";
+
+/// The keys, channels and commands of a user, as `ACL SETUSER` takes them.
+pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
+    let has = |one: Use| uses.contains(&one);
+    let mut rights = vec![format!("~{pattern}")];
+    rights.extend(beside(pattern));
+    let mut commands: BTreeSet<String> =
+        LOCKS.iter().flat_map(|script| script.commands()).collect();
+    let mut special = Vec::new();
+    let hears = has(Use::Wait) || has(Use::Defer);
+    if hears {
+        special.extend(match has(Use::Cluster) {
+            true => ["ssubscribe", "spublish", "pubsub|shardnumsub"],
+            false => ["subscribe", "publish", "pubsub|numsub"],
+        });
+    }
+    #[cfg(feature = "defer")]
+    if has(Use::Defer) {
+        let functions = [crate::store::redis::jobs::calls::CALLS, "*"].concat();
+        rights.push(format!("~{functions}"));
+        rights.extend(beside(&functions));
+        commands.extend(script::jobs::ALL.iter().flat_map(|script| script.commands()));
+    }
+    if has(Use::Look) {
+        commands.extend(script::look::ALL.iter().flat_map(|script| script.commands()));
+        special.push("scan");
+    }
+    let more: [(Use, &[&str]); 4] = [
+        (Use::Cluster, &["cluster|slots", "asking"]),
+        (Use::Database, &["select"]),
+        (Use::Redlock, &["info"]),
+        (Use::Replicated, &["wait"]),
+    ];
+    special.extend(more.into_iter().filter(|(one, _)| has(*one)).flat_map(|(_, words)| words));
+    if hears {
+        rights.push("&lm1:*".to_owned());
+    }
+    for known in COMMANDS.iter().chain(&[PUBSUB]) {
+        commands.remove(*known);
+    }
+    let commands = COMMANDS.into_iter().map(str::to_owned).chain(commands);
+    rights.extend(commands.chain(special.into_iter().map(str::to_owned)).map(|c| format!("+{c}")));
+    rights
+}
+
+/// The patterns of all companion keys of keys with a pattern, one for each form of [`write_side`].
+///
+/// [`write_side`]: crate::value::companion::write_side
+fn beside(pattern: &str) -> Vec<String> {
+    let tagged = format!("~lm1:t?:{pattern}");
+    if is_tagged(pattern) {
+        return vec![tagged];
+    }
+    vec![format!("~lm1:w?:{{{pattern}}}"), tagged, format!("~lm1:x?:{{*}}:{pattern}")]
+}
+
+/// Whether all keys have a hash tag: it begins before what differs.
+fn is_tagged(pattern: &str) -> bool {
+    let literal = pattern.split(['*', '?', '[', '\\']).next().unwrap_or_default();
+    let Some((_, tag)) = literal.split_once('{') else { return false };
+    let is_begun = !tag.is_empty() && !tag.starts_with('}');
+    is_begun && (tag.contains('}') || !pattern.contains(['[', '\\']) && pattern.contains('}'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::companion::write_side;
+
+    #[test]
+    fn a_pattern_whose_keys_all_have_a_tag_is_known() {
+        for pattern in ["{order:*}:audit", "{bank}:*", "a{b}*"] {
+            assert!(is_tagged(pattern), "{pattern}");
+        }
+        for pattern in ["order:*", "order:{*}", "*{a}", "{}*", "{a*", "{a[}]*", "{a\\}*"] {
+            assert!(!is_tagged(pattern), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn every_form_of_companion_key_has_a_pattern() {
+        for (key, nth) in [("order:7", 0), ("order:{7}", 1), ("order:7}", 2)] {
+            let mut side = String::new();
+            write_side(key, "q", |part| side.push_str(part));
+            let pattern = &beside("order:*")[nth];
+            let start = pattern.split('?').next().unwrap_or_default();
+            assert!(side.starts_with(start.trim_start_matches('~')), "{side} {pattern}");
+        }
+    }
+
+    #[test]
+    fn commands_are_found_in_scripts() {
+        let commands: Vec<_> = script::FREE.commands().collect();
+        assert!(commands.contains(&"del".to_owned()), "{commands:?}");
+    }
+}

@@ -1,0 +1,459 @@
+//! How a connection to a server is opened.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::aio::{MultiplexedConnection, SendError};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo,
+    RedisError, RedisResult, Value,
+};
+use tokio::time::{Instant, timeout};
+
+use crate::store::redis::client::pipeline::Batches;
+use crate::store::redis::client::failover::Changes;
+use crate::store::redis::pubsub::resp2::Ear;
+use crate::store::redis::pubsub::channels::{Channels, Grants};
+use crate::store::redis::client::rejection::greeting;
+use crate::store::redis::client::health::Health;
+use crate::store::redis::client::replicas::Replicated;
+use crate::store::redis::client::round_trip::RoundTrip;
+use crate::store::redis::topology::sentinel::{is_primary, no_primary};
+use crate::store::redis::client::error::{Passing, Trouble, full};
+use crate::store::redis::client::url::{Address, Place, Settings};
+use crate::value::error::{LockError, Unavailability};
+
+/// So many calls may be under way at once: more than there ever are. Who had to wait for room could
+/// be given it while nobody polls it, and keep it from the others.
+const ROOM: usize = 1 << 24;
+
+/// How long who waits goes without a connection to hear grants by that could not be had, and how
+/// long the channel of a slot is kept without anybody waiting there.
+pub(super) const KEPT: Duration = Duration::from_secs(30);
+/// So many are opened in that time.
+const OPENED_MAX: u32 = 32;
+
+/// Whether grants come by a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hearing {
+    /// Nobody has waited yet, or what they came by has ended.
+    NotAsked,
+    Yes,
+    /// By a second connection: the server does not speak RESP3.
+    Apart,
+    /// The user may not use the channel.
+    Refused,
+    /// It could not be had at that time.
+    Failed(Instant),
+}
+
+pub(super) struct Connection {
+    pub(super) inner: MultiplexedConnection,
+    batches: Batches,
+    hearing: Hearing,
+    /// Which place it leads to, see [`Changes`].
+    moves: u64,
+    pub(super) channels: Arc<Channels>,
+    /// Is given up with the connection.
+    ear: Option<Arc<Ear>>,
+    /// Calls in a row that were not answered.
+    silent: AtomicU32,
+}
+
+/// Opens connections to one server.
+pub(super) struct Connector {
+    address: Address,
+    timeout: Duration,
+    pub(super) changes: Arc<Changes>,
+    pub(super) round_trip: Arc<RoundTrip>,
+    /// How the next connection is opened.
+    hearing: Mutex<Hearing>,
+    /// How many in a row were ended before grants came by them.
+    ended: AtomicU32,
+    /// Since when so many were opened that grants come by.
+    opened: Mutex<(Instant, u32)>,
+    pub(super) grants: Arc<Grants>,
+}
+
+impl Connection {
+    fn new(inner: MultiplexedConnection, hearing: Hearing, channels: Arc<Channels>) -> Self {
+        let (batches, silent) =
+            (Batches::new(inner.clone(), channels.are_of_slots()), AtomicU32::new(0));
+        Self { inner, batches, hearing, moves: 0, channels, ear: None, silent }
+    }
+
+    pub(super) fn hearing(&self) -> Hearing {
+        match &self.ear {
+            Some(ear) if !ear.is_open() => Hearing::NotAsked,
+            _ => self.hearing,
+        }
+    }
+
+    /// Sends a command.
+    pub(super) fn send(&self, command: Cmd) -> impl Future<Output = RedisResult<Value>> + Send {
+        self.batches.send(command)
+    }
+
+    /// Sends a command after an ASKING, which is for the next command only.
+    pub(super) async fn asking(&self, command: Cmd) -> RedisResult<Value> {
+        let mut both = redis::Pipeline::with_capacity(2);
+        both.cmd("ASKING").add_command(command);
+        let replies = self.inner.clone().send_packed_commands(&both, 1, 1).await?;
+        Ok(replies.into_iter().next_back().unwrap_or(Value::Nil))
+    }
+
+    pub(super) fn answered(&self) {
+        // Mostly it is, and then no other thread is to be made to look again.
+        if self.silent.load(Ordering::Relaxed) != 0 {
+            self.silent.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes note of a call that was not answered; tells how many there were in a row.
+    pub(super) fn unanswered(&self) -> u32 {
+        self.silent.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(super) fn is(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Connector {
+    /// What the network does not take within `unsent` is not sent any more, where the system can
+    /// be told so.
+    pub(super) fn new(url: &str, unsent: Duration) -> Result<Self, LockError> {
+        let address = Address::parse(url, unsent)?;
+        Ok(Self::with(address, unsent, Arc::default(), Grants::new(false)))
+    }
+
+    pub(super) fn of_server(server: ConnectionInfo, unsent: Duration) -> Self {
+        Self::with(Address::of_server(&server, unsent), unsent, Arc::default(), Grants::new(false))
+    }
+
+    pub(super) fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.address.settings
+    }
+
+    /// A login that is refused may be accepted with the next credentials.
+    pub(super) fn or_next_login(&self, trouble: Trouble) -> Trouble {
+        self.address.settings.or_next_login(trouble)
+    }
+
+    /// One for the same server, with waiters of its own.
+    pub(super) fn apart(&self) -> Self {
+        let (address, changes) = (self.address.clone(), Arc::clone(&self.changes));
+        let apart = Self::with(address, self.timeout, changes, self.grants.apart());
+        Self { round_trip: Arc::clone(&self.round_trip), ..apart }
+    }
+
+    fn with(
+        address: Address,
+        timeout: Duration,
+        changes: Arc<Changes>,
+        grants: Arc<Grants>,
+    ) -> Self {
+        let (hearing, ended) = (Mutex::new(Hearing::NotAsked), AtomicU32::new(0));
+        let (opened, round_trip) = (Mutex::new((Instant::now(), 0)), Arc::default());
+        Self { address, timeout, changes, round_trip, hearing, ended, opened, grants }
+    }
+
+    /// One for another server of a cluster, that has the same users and settings.
+    pub(super) fn to(&self, (host, port): (&str, u16), grants: &Arc<Grants>) -> Self {
+        let place = Place::At(ConnectionAddr::Tcp(host.to_owned(), port));
+        let address = Address { place, ..self.address.clone() };
+        Self::with(address, self.timeout, self.changes.elsewhere(), Arc::clone(grants))
+    }
+
+    /// The number of the database that is used.
+    pub(super) fn database(&self) -> i64 {
+        self.address.settings.database()
+    }
+
+    /// The host and port of the server; `None` for a socket, and for one that others name.
+    pub(super) fn endpoint(&self) -> Option<(&str, u16)> {
+        match &self.address.place {
+            Place::At(ConnectionAddr::Tcp(host, port)) => Some((host, *port)),
+            _ => None,
+        }
+    }
+
+    /// Where the server is, for people: host and port, or a path. Without user, password and
+    /// database.
+    pub(super) fn server(&self) -> String {
+        match &self.address.place {
+            Place::At(at) => at.to_string(),
+            Place::Named(sentinels) => match self.changes.last() {
+                Some(at) => at.to_string(),
+                None => sentinels.to_string(),
+            },
+        }
+    }
+
+    /// How the server does. Of several that follow one another under a name it is one.
+    pub(super) fn health(&self) -> Arc<Health> {
+        match &self.address.place {
+            Place::At(at) => self.changes.healths().of(&at.to_string()),
+            Place::Named(sentinels) => self.changes.healths().of(&sentinels.to_string()),
+        }
+    }
+
+    /// What the URL says that replicas have to acknowledge.
+    pub(super) fn replicated(&self) -> Option<Replicated> {
+        self.address.replicated
+    }
+
+    /// What the URL says of how long fences are kept.
+    pub(super) fn fence_retention(&self) -> Option<Duration> {
+        self.address.fence_retention
+    }
+
+    /// From now on connections are opened so that grants are heard, if that can be.
+    pub(super) fn hear(&self) {
+        let mut hearing = self.hearing();
+        if *hearing == Hearing::NotAsked {
+            *hearing = Hearing::Yes;
+        }
+    }
+
+    /// Whether another server may stand behind the same name from one moment to the next.
+    pub(super) fn fails_over(&self) -> bool {
+        matches!(self.address.place, Place::Named(_))
+    }
+
+    /// Whether a connection leads to the server that is the right one now.
+    pub(super) fn leads_there(&self, connection: &Connection) -> bool {
+        self.changes.is_there(connection.moves)
+    }
+
+    /// Whether most sentinels name another server than we are connected to.
+    pub(super) async fn is_left(&self) -> bool {
+        let Place::Named(sentinels) = &self.address.place else { return false };
+        sentinels.agreed().await.is_some_and(|at| self.changes.led_elsewhere(&at))
+    }
+
+    /// Ends the connections to those who name the server.
+    pub(super) fn disconnect(&self) {
+        if let Place::Named(sentinels) = &self.address.place {
+            sentinels.kept.clear();
+        }
+    }
+
+    pub(super) async fn open(&self) -> Result<Connection, Trouble> {
+        let hearing = *self.hearing();
+        self.open_as(hearing).await
+    }
+
+    /// Opens a connection by which no grants come, whoever waits.
+    pub(super) async fn open_deaf(&self) -> Result<Connection, Trouble> {
+        self.open_as(Hearing::NotAsked).await
+    }
+
+    async fn open_as(&self, hearing: Hearing) -> Result<Connection, Trouble> {
+        let at = match &self.address.place {
+            Place::At(at) => at.clone(),
+            Place::Named(sentinels) => sentinels.primary().await?,
+        };
+        let settings = self.address.settings.current().await?;
+        let opened = if self.fails_over() {
+            // One that stands still is soon replaced, by the sentinels and then here.
+            let late = || Err(Trouble::Passing(Passing::timeout("connecting", false)));
+            timeout(self.timeout / 4, self.open_primary(&settings, &at, hearing))
+                .await
+                .unwrap_or_else(|_| late())
+        } else {
+            self.open_and_ask(&settings, &at, hearing).await
+        };
+        let mut opened = opened.map_err(|trouble| self.or_next_login(trouble));
+        match &mut opened {
+            Ok(connection) => connection.moves = self.changes.opened(&at),
+            Err(Trouble::Passing(passing))
+                if passing.reason == Unavailability::Disconnected && !passing.is_login() =>
+            {
+                let words = greeting(&at).await;
+                if let Some(full) = words.as_deref().and_then(full) {
+                    return Err(full);
+                }
+            }
+            Err(_) => {}
+        }
+        opened
+    }
+
+    async fn open_primary(
+        &self,
+        settings: &Settings,
+        at: &ConnectionAddr,
+        hearing: Hearing,
+    ) -> Result<Connection, Trouble> {
+        let mut connection = self.open_and_ask(settings, at, hearing).await?;
+        let role = connection.inner.send_packed_command(&redis::cmd("ROLE")).await;
+        if is_primary(&role.and_then(Value::extract_error)) {
+            Ok(connection)
+        } else {
+            Err(no_primary())
+        }
+    }
+
+    async fn open_and_ask(
+        &self,
+        settings: &Settings,
+        at: &ConnectionAddr,
+        mut hearing: Hearing,
+    ) -> Result<Connection, Trouble> {
+        if matches!(hearing, Hearing::Yes | Hearing::Apart) && !self.may_hear() {
+            hearing = Hearing::Failed(Instant::now());
+        }
+        if hearing == Hearing::Yes {
+            match self.open_hearing(settings, at).await? {
+                Ok(connection) => return Ok(connection),
+                Err(otherwise) => hearing = otherwise,
+            }
+        }
+        let plain = settings.client(at, None).map_err(Trouble::Final)?;
+        let inner = self.opened(&plain, AsyncConnectionConfig::new()).await?;
+        let channels = Channels::new(&self.grants);
+        if hearing == Hearing::Apart && self.grants.by_slot {
+            // A second connection for each node is not worth it.
+            return Ok(Connection::new(inner, Hearing::Refused, channels));
+        }
+        let mut connection = Connection::new(inner, hearing, channels);
+        if hearing != Hearing::Apart {
+            return Ok(connection);
+        }
+        let ear = Ear::open(&plain, &connection.channels, &self.grants.channel(0)).await;
+        let subscribed = ear.map(|ear| connection.ear = Some(Arc::new(ear)));
+        let (inner, channels) = (connection.inner.clone(), Arc::clone(&connection.channels));
+        let knocks = subscribed.is_ok();
+        match self.heard_by(connection, subscribed).await {
+            Ok(connection) => Ok(connection),
+            // Commands can go on without: who waits asks for its turn meanwhile.
+            Err(_) => {
+                let inner = if knocks {
+                    // The knock may have ended it.
+                    self.opened(&plain, AsyncConnectionConfig::new()).await?
+                } else {
+                    inner
+                };
+                Ok(Connection::new(inner, Hearing::Failed(Instant::now()), channels))
+            }
+        }
+    }
+
+    /// A connection by which grants come beside replies, or how to hear of them otherwise.
+    async fn open_hearing(
+        &self,
+        settings: &Settings,
+        at: &ConnectionAddr,
+    ) -> Result<Result<Connection, Hearing>, Trouble> {
+        let channels = Channels::new(&self.grants);
+        let pushed = Arc::clone(&channels);
+        let pushes = move |push: PushInfo| -> Result<(), SendError> {
+            pushed.push(&push);
+            Ok(())
+        };
+        let config = AsyncConnectionConfig::new().set_push_sender(pushes);
+        // Messages come by the connection of the commands, and never before the replies to what
+        // was sent earlier.
+        let resp3 = settings.client(at, Some(ProtocolVersion::RESP3)).map_err(Trouble::Final)?;
+        let mut inner = match self.opened(&resp3, config).await {
+            Ok(inner) => inner,
+            Err(Trouble::Final(LockError::Unavailable {
+                reason: Unavailability::Protocol,
+                ..
+            })) => {
+                // The server does not know HELLO, or not this version.
+                *self.hearing() = Hearing::Apart;
+                return Ok(Err(Hearing::Apart));
+            }
+            Err(trouble) if self.is_ended_again(&trouble) => return Ok(Err(Hearing::Apart)),
+            Err(trouble) => return Err(trouble),
+        };
+        if self.grants.by_slot {
+            // The channels of slots are for who waits there to open.
+            self.ended.store(0, Ordering::Relaxed);
+            return Ok(Ok(Connection::new(inner, Hearing::Yes, channels)));
+        }
+        let subscribed = inner.subscribe(&self.grants.channel(0)).await;
+        let connection = Connection::new(inner, Hearing::Yes, channels);
+        match self.heard_by(connection, subscribed).await {
+            Ok(connection) => {
+                self.ended.store(0, Ordering::Relaxed);
+                Ok(Ok(connection))
+            }
+            Err(trouble) if self.is_ended_again(&trouble) => {
+                Ok(Err(Hearing::Failed(Instant::now())))
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Whether a connection was ended, and not for the first time: some proxies do so when they are
+    /// told what they do not know.
+    fn is_ended_again(&self, trouble: &Trouble) -> bool {
+        let reason = Unavailability::Disconnected;
+        matches!(trouble, Trouble::Passing(passing) if passing.reason == reason)
+            && self.ended.fetch_add(1, Ordering::Relaxed) > 0
+    }
+
+    /// Whether one more connection may be opened to hear grants by. When they are ended again and
+    /// again, who waits is better off asking.
+    fn may_hear(&self) -> bool {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.0.elapsed() > KEPT {
+            *opened = (Instant::now(), 0);
+        }
+        opened.1 += 1;
+        opened.1 <= OPENED_MAX
+    }
+
+    /// Has grants come by this connection, if the user may listen to the channel and send to it:
+    /// who hands a lock over is asked whether somebody heard it.
+    async fn heard_by(
+        &self,
+        mut connection: Connection,
+        subscribed: Result<(), RedisError>,
+    ) -> Result<Connection, Trouble> {
+        let mut knock = redis::cmd("PUBLISH");
+        knock.arg(self.grants.channel(0)).arg("");
+        let heard = match subscribed {
+            Ok(()) => connection.inner.send_packed_command(&knock).await,
+            Err(error) => Err(error),
+        };
+        match heard.and_then(Value::extract_error).map_err(Trouble::unapplied) {
+            Ok(_) => Ok(connection),
+            Err(Trouble::Final(LockError::AccessDenied { .. } | LockError::Unavailable { .. })) => {
+                let Connection { inner, channels, .. } = connection;
+                Ok(Connection::new(inner, Hearing::Refused, channels))
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    fn hearing(&self) -> MutexGuard<'_, Hearing> {
+        // Nothing that runs under this mutex can panic.
+        self.hearing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a connection and asks for a first answer: a server that wants a password says so then.
+    async fn opened(
+        &self,
+        client: &Client,
+        config: AsyncConnectionConfig,
+    ) -> Result<MultiplexedConnection, Trouble> {
+        let config = config
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(ROOM);
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
+        let mut connection = connection.map_err(Trouble::unapplied)?;
+        let asked = Instant::now();
+        let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
+        self.round_trip.note(asked.elapsed());
+        match greeting.and_then(Value::extract_error).map_err(Trouble::unapplied) {
+            Ok(_) | Err(Trouble::Final(LockError::AccessDenied { .. })) => Ok(connection),
+            Err(trouble) => Err(trouble),
+        }
+    }
+}

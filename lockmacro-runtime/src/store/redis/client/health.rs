@@ -1,0 +1,337 @@
+//! Whether a server answers, as all connections of a manager to it have found out, and what is
+//! logged of that: one line when it is lost and one when it is back, however many calls fail
+//! meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::value::error::Unavailability;
+
+/// What is further apart is not one outage.
+const APART: Duration = Duration::from_secs(60);
+/// How often a failure is logged at WARN by itself, that is no outage.
+const WARNED: Duration = Duration::from_secs(5);
+
+/// It has not answered yet.
+const NEW: u8 = 0;
+const WELL: u8 = 1;
+const DOUBTFUL: u8 = 2;
+/// The cluster has given its slots to others: what fails there is no outage.
+const LEFT: u8 = 3;
+
+/// All servers of a manager.
+#[derive(Default)]
+pub(super) struct Healths {
+    servers: Mutex<BTreeMap<String, Arc<Health>>>,
+    lost: Arc<AtomicUsize>,
+    warned: Mutex<Option<Instant>>,
+}
+
+/// One server.
+#[derive(Default)]
+pub(super) struct Health {
+    /// Looked at for every answer.
+    state: AtomicU8,
+    outage: Mutex<Option<Outage>>,
+    /// How many servers of the manager are lost.
+    lost: Arc<AtomicUsize>,
+}
+
+/// Commands that have failed, and none that has not since the first of them.
+struct Outage {
+    since: Instant,
+    last: Instant,
+    /// Those of callers, each of which may have sent several commands, or none.
+    failed_calls: u64,
+    locks_lost: u64,
+    /// Whether it was long enough to be logged.
+    told: bool,
+}
+
+impl Healths {
+    /// The one of the server with that name.
+    pub(super) fn of(&self, name: &str) -> Arc<Health> {
+        let new = || Arc::new(Health { lost: Arc::clone(&self.lost), ..Health::default() });
+        let health = Arc::clone(lock(&self.servers).entry(name.to_owned()).or_insert_with(new));
+        health.joined();
+        health
+    }
+
+    /// Takes note that the slot map of a cluster has these servers and no others, and ends the
+    /// outages of the others: nobody asks them again, so they could not be back.
+    pub(super) fn are_only(&self, names: &BTreeSet<String>) {
+        let mut ended = Vec::new();
+        lock(&self.servers).retain(|name, health| {
+            if names.contains(name) {
+                health.joined();
+                return true;
+            }
+            ended.extend(health.left().map(|outage| (name.clone(), outage)));
+            // A call in flight may still use it, and must find it again.
+            Arc::strong_count(health) > 1
+        });
+        for (server, Outage { since, failed_calls, locks_lost, .. }) in ended {
+            let after = since.elapsed();
+            tracing::info!(
+                %server, ?after, failed_calls, locks_lost, "lock server not in the slot map"
+            );
+        }
+    }
+
+    /// Of which server it was is not asked: mostly there is one that is in trouble.
+    fn note(&self, note: impl Fn(&mut Outage)) {
+        for server in lock(&self.servers).values() {
+            if server.state.load(Ordering::Relaxed) != WELL
+                && let Some(outage) = &mut *lock(&server.outage)
+            {
+                note(outage);
+            }
+        }
+    }
+
+    /// Whether a server is lost, so that what fails is no news.
+    pub(super) fn is_any_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed) > 0
+    }
+
+    /// Takes note of a lock that could not be kept.
+    pub(super) fn lock_lost(&self) {
+        self.note(|outage| outage.locks_lost += 1);
+    }
+
+    /// Takes note of a caller's call that has failed because of a server; tells whether that is to
+    /// be logged at WARN, as some of many are.
+    pub(super) fn call_failed(&self) -> bool {
+        self.note(|outage| outage.failed_calls += 1);
+        let mut warned = lock(&self.warned);
+        let may = !self.is_any_lost() && warned.is_none_or(|last| last.elapsed() >= WARNED);
+        if may {
+            *warned = Some(Instant::now());
+        }
+        may
+    }
+}
+
+impl Health {
+    /// Takes note of a connection that could be opened, which not every broken server refuses.
+    pub(super) fn opened(&self) {
+        if self.state.load(Ordering::Relaxed) == NEW {
+            let outage = lock(&self.outage);
+            // Only an answer ends an outage.
+            let next = if outage.is_none() { WELL } else { DOUBTFUL };
+            let _ = self.state.compare_exchange(NEW, next, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes note that it is in the slot map.
+    fn joined(&self) {
+        let _ = self.state.compare_exchange(LEFT, NEW, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Takes note that it is not in the slot map; gives the outage that has ended by that, if it
+    /// was logged.
+    fn left(&self) -> Option<Outage> {
+        let mut outage = lock(&self.outage);
+        self.state.store(LEFT, Ordering::Relaxed);
+        let ended = outage.take().filter(|outage| outage.told);
+        self.lost.fetch_sub(usize::from(ended.is_some()), Ordering::Relaxed);
+        ended
+    }
+
+    /// Takes note of an answer.
+    pub(super) fn answered(&self, server: impl FnOnce() -> String) {
+        if matches!(self.state.load(Ordering::Relaxed), WELL | LEFT) {
+            return;
+        }
+        let mut outage = lock(&self.outage);
+        if self.state.load(Ordering::Relaxed) == LEFT {
+            return;
+        }
+        self.state.store(WELL, Ordering::Relaxed);
+        let ended = outage.take().filter(|outage| outage.told);
+        drop(outage);
+        if let Some(Outage { since, failed_calls, locks_lost, .. }) = ended {
+            self.lost.fetch_sub(1, Ordering::Relaxed);
+            let (server, after) = (server(), since.elapsed());
+            tracing::info!(%server, ?after, failed_calls, locks_lost, "lock server back");
+        }
+    }
+
+    /// Takes note of a command that has failed because of the server. It is lost when none has not
+    /// for `least`; one that was never reached, when a caller's call has failed as well: who
+    /// connects is told by the error.
+    pub(super) fn failed(
+        &self,
+        reason: Unavailability,
+        least: Duration,
+        server: impl FnOnce() -> String,
+    ) {
+        let now = Instant::now();
+        let mut outage = lock(&self.outage);
+        let state = self.state.load(Ordering::Relaxed);
+        if state == LEFT {
+            return;
+        }
+        if state != NEW {
+            self.state.store(DOUBTFUL, Ordering::Relaxed);
+        }
+        let is_over = |last: &Outage| !last.told && now.duration_since(last.last) > APART;
+        if outage.as_ref().is_none_or(is_over) {
+            *outage =
+                Some(Outage { since: now, last: now, failed_calls: 0, locks_lost: 0, told: false });
+        }
+        let Some(noted) = &mut *outage else { return };
+        noted.last = now;
+        let (since, failed_calls) = (now.duration_since(noted.since), noted.failed_calls);
+        if noted.told || since < least || (state == NEW && failed_calls == 0) {
+            return;
+        }
+        noted.told = true;
+        self.lost.fetch_add(1, Ordering::Relaxed);
+        // A subscriber may be slow, and every answer waits for the mutex.
+        drop(outage);
+        let server = server();
+        tracing::warn!(%server, ?since, failed_calls, %reason, "lock server lost");
+    }
+
+    /// Whether it is lost.
+    #[cfg(test)]
+    pub(super) fn is_lost(&self) -> bool {
+        lock(&self.outage).as_ref().is_some_and(|outage| outage.told)
+    }
+}
+
+/// Whether a server that says so, or nothing, does nothing for any lock.
+pub(super) fn is_lost(reason: Unavailability) -> bool {
+    use Unavailability::{
+        BusyScript, ClusterDown, Disconnected, Loading, NotEnoughReplicas, NotSaving, PrimaryDown,
+        ReadOnly, Refused, Timeout,
+    };
+    matches!(
+        reason,
+        BusyScript
+            | ClusterDown
+            | Disconnected
+            | Loading
+            | NotEnoughReplicas
+            | NotSaving
+            | PrimaryDown
+            | ReadOnly
+            | Refused
+            | Timeout
+    )
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that runs under these mutexes leaves them half changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    const LEAST: Duration = Duration::from_millis(500);
+
+    fn fail(health: &Health) {
+        health.failed(Unavailability::Timeout, LEAST, || "a:1".to_owned());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_is_lost_when_no_call_has_an_answer_for_long_enough() {
+        let healths = Healths::default();
+        let health = healths.of("a:1");
+        fail(&health);
+        advance(LEAST).await;
+        fail(&health);
+        assert!(!health.is_lost(), "it was never there");
+        health.opened();
+        fail(&health);
+        advance(LEAST / 2).await;
+        fail(&health);
+        health.answered(|| "a:1".to_owned());
+        advance(LEAST).await;
+        fail(&health);
+        assert!(!health.is_lost(), "it has answered in between");
+        advance(APART * 2).await;
+        fail(&health);
+        assert!(!health.is_lost(), "these are two, and not one");
+        advance(LEAST).await;
+        fail(&health);
+        assert!(health.is_lost() && healths.of("a:1").is_lost() && healths.is_any_lost());
+        assert!(!healths.of("b:1").is_lost() && !healths.call_failed());
+        health.opened();
+        assert!(health.is_lost(), "a connection is no answer");
+        health.answered(|| "a:1".to_owned());
+        assert!(!health.is_lost() && !healths.is_any_lost());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_was_never_reached_is_lost_when_calls_fail() {
+        let healths = Healths::default();
+        let health = healths.of("a:1");
+        fail(&health);
+        assert!(healths.call_failed());
+        advance(LEAST / 2).await;
+        fail(&health);
+        assert!(!health.is_lost(), "not for long enough");
+        advance(LEAST / 2).await;
+        fail(&health);
+        assert!(health.is_lost() && healths.is_any_lost());
+        health.opened();
+        assert!(health.is_lost(), "a connection is no answer");
+        health.answered(|| "a:1".to_owned());
+        assert!(!health.is_lost() && !healths.is_any_lost());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_leaves_the_slot_map_is_not_lost_any_more() {
+        let healths = Healths::default();
+        let (gone, stays) = (healths.of("a:1"), healths.of("b:1"));
+        for health in [&gone, &stays] {
+            health.opened();
+            fail(health);
+        }
+        advance(LEAST).await;
+        fail(&gone);
+        assert!(healths.is_any_lost() && !healths.call_failed());
+        let left = BTreeSet::from(["b:1".to_owned()]);
+        healths.are_only(&left);
+        assert!(!gone.is_lost() && !healths.is_any_lost() && healths.call_failed());
+        gone.answered(|| "a:1".to_owned());
+        fail(&gone);
+        advance(LEAST).await;
+        fail(&gone);
+        assert!(!healths.is_any_lost(), "what is still in flight to it is no outage");
+        fail(&stays);
+        assert!(stays.is_lost(), "its own outage goes on");
+        stays.answered(|| "b:1".to_owned());
+
+        let both = BTreeSet::from(["a:1".to_owned(), "b:1".to_owned()]);
+        healths.are_only(&both);
+        gone.answered(|| "a:1".to_owned());
+        fail(&gone);
+        advance(LEAST).await;
+        fail(&gone);
+        assert!(gone.is_lost() && healths.is_any_lost(), "it is in the map again");
+        drop(gone);
+        healths.are_only(&left);
+        assert!(!healths.is_any_lost());
+        let names: Vec<_> = lock(&healths.servers).keys().cloned().collect();
+        assert_eq!(names, ["b:1"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_many_failures_some_are_told_at_warn() {
+        let healths = Healths::default();
+        assert!(healths.call_failed() && !healths.call_failed());
+        advance(WARNED).await;
+        assert!(healths.call_failed() && !healths.call_failed());
+    }
+}

@@ -1,0 +1,182 @@
+//! Commands of many callers, sent together: the library then writes, reads and wakes once for all
+//! of them. A caller that is nearly alone sends its command by itself, which is sooner.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, RedisFuture, RedisResult, Value};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinSet, yield_now};
+
+use crate::store::redis::script::GIVE_BACK;
+
+/// With so many calls under way a command is sent by itself.
+const FEW: usize = 4;
+/// So many commands are sent together at most: their replies come together, too.
+const TOGETHER: usize = 64;
+
+/// What a connection is asked, from all its callers.
+pub(super) struct Batches {
+    connection: MultiplexedConnection,
+    calls: mpsc::UnboundedSender<Call>,
+    under_way: AtomicUsize,
+}
+
+struct Call {
+    command: Cmd,
+    reply: oneshot::Sender<RedisResult<Value>>,
+}
+
+impl Batches {
+    /// The calls by `connection`, which a task on this runtime sends while this lives. Where keys are
+    /// at their slots, no call is merged with others.
+    pub(super) fn new(connection: MultiplexedConnection, by_slot: bool) -> Self {
+        let (calls, called) = mpsc::unbounded_channel();
+        tokio::spawn(send_all(connection.clone(), called, by_slot));
+        Self { connection, calls, under_way: AtomicUsize::new(0) }
+    }
+
+    /// Sends a command; gives its reply. Dropping that leaves open whether it was sent.
+    pub(super) fn send(&self, command: Cmd) -> impl Future<Output = RedisResult<Value>> + Send {
+        // Before the first await: a future keeps the room of what it was given.
+        let others = self.under_way.fetch_add(1, Ordering::Relaxed);
+        let under_way = UnderWay(&self.under_way);
+        let sent = if others < FEW {
+            let mut connection = self.connection.clone();
+            // Boxed: a future that waits for a lock must not carry it.
+            Sent::Alone(Box::pin(async move { connection.send_packed_command(&command).await }))
+        } else {
+            let (reply, answered) = oneshot::channel();
+            // Without the task there will be no reply.
+            let _ = self.calls.send(Call { command, reply });
+            Sent::Together(answered)
+        };
+        async move {
+            let _under_way = under_way;
+            match sent {
+                Sent::Alone(reply) => reply.await,
+                // The task has ended with its runtime, as the connection has.
+                Sent::Together(reply) => reply.await.unwrap_or_else(|_| Err(closed())),
+            }
+        }
+    }
+}
+
+/// A command that was sent.
+enum Sent {
+    Alone(RedisFuture<'static, Value>),
+    Together(oneshot::Receiver<RedisResult<Value>>),
+}
+
+/// A call until its reply is there, or nobody waits for it.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn closed() -> redis::RedisError {
+    std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()
+}
+
+async fn send_all(
+    connection: MultiplexedConnection,
+    mut called: mpsc::UnboundedReceiver<Call>,
+    by_slot: bool,
+) {
+    let (mut batches, mut calls) = (JoinSet::new(), Vec::new());
+    // Whether the server wants locks to be given back one by one.
+    let one_by_one = Arc::new(AtomicBool::new(by_slot));
+    while called.recv_many(&mut calls, TOGETHER).await > 0 {
+        // Whoever can send now does so first.
+        yield_now().await;
+        while calls.len() < TOGETHER
+            && let Ok(call) = called.try_recv()
+        {
+            calls.push(call);
+        }
+        // Who has gone sees to it by itself that its lock is released.
+        let now = calls.drain(..).filter(|call| !call.reply.is_closed());
+        let merges = !one_by_one.load(Ordering::Relaxed);
+        let merged = |call: &Call| merges && GIVE_BACK.is_called_by(&call.command);
+        let (releases, mut others): (Vec<_>, Vec<_>) = now.partition(merged);
+        if let [_, _, ..] = releases[..] {
+            batches.spawn(give_back(connection.clone(), releases, Arc::clone(&one_by_one)));
+        } else {
+            others.extend(releases);
+        }
+        if !others.is_empty() {
+            batches.spawn(send(connection.clone(), others));
+        }
+        while batches.try_join_next().is_some() {}
+    }
+}
+
+/// Sends these commands, and gives each caller its reply.
+async fn send(mut connection: MultiplexedConnection, calls: Vec<Call>) {
+    let mut pipeline = Pipeline::with_capacity(calls.len());
+    let mut callers = Vec::with_capacity(calls.len());
+    for Call { command, reply } in calls {
+        pipeline.add_command(command);
+        callers.push(reply);
+    }
+    match connection.send_packed_commands(&pipeline, 0, callers.len()).await {
+        // If one were missing, it would not be known whose it is.
+        Ok(replies) if replies.len() == callers.len() => {
+            for (caller, reply) in callers.into_iter().zip(replies) {
+                let _ = caller.send(Ok(reply));
+            }
+        }
+        Ok(_) => {}
+        Err(error) => {
+            for caller in callers {
+                let _ = caller.send(Err(error.clone()));
+            }
+        }
+    }
+}
+
+/// Gives the locks of these callers back by one call of the script, which spares the server most of
+/// what calling it costs. What cannot be done so is asked for one by one.
+async fn give_back(
+    mut connection: MultiplexedConnection,
+    calls: Vec<Call>,
+    one_by_one: Arc<AtomicBool>,
+) {
+    let all = GIVE_BACK.merged(calls.iter().map(|call| &call.command));
+    let found = match connection.send_packed_command(&all).await {
+        Ok(Value::Array(found)) if found.len() == calls.len() => found,
+        // It was refused as a whole, and nothing was done.
+        Ok(Value::ServerError(error)) => {
+            if error.code() == "NOSCRIPT" {
+                return answer(calls, || Ok(Value::ServerError(error.clone())));
+            }
+            if error.code() == "CROSSSLOT" {
+                one_by_one.store(true, Ordering::Relaxed);
+            }
+            return send(connection, calls).await;
+        }
+        Ok(_) => return,
+        Err(error) => return answer(calls, || Err(error.clone())),
+    };
+    let mut again = Vec::new();
+    for (call, found) in calls.into_iter().zip(found) {
+        match found {
+            Value::Int(0..) => drop(call.reply.send(Ok(found))),
+            _ => again.push(call),
+        }
+    }
+    if !again.is_empty() {
+        send(connection, again).await;
+    }
+}
+
+/// Gives all of these callers the same reply.
+fn answer(calls: Vec<Call>, reply: impl Fn() -> RedisResult<Value>) {
+    for call in calls {
+        let _ = call.reply.send(reply());
+    }
+}

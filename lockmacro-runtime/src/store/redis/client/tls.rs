@@ -1,0 +1,120 @@
+//! Encrypted connections: whom we trust, and as whom we show ourselves.
+
+use redis::{Client, ConnectionInfo, RedisError};
+
+use crate::store::redis::client::url::invalid;
+use crate::value::error::LockError;
+
+/// The files that a URL names. They are read for every connection that is opened, so that a
+/// certificate can be renewed while the program runs.
+#[derive(Clone, Default)]
+pub(super) struct Files {
+    cacert: Option<String>,
+    cert: Option<String>,
+    key: Option<String>,
+}
+
+impl Files {
+    pub(super) fn set(&mut self, name: &str, path: String) {
+        let place = match name {
+            "cacert" => &mut self.cacert,
+            "cert" => &mut self.cert,
+            _ => &mut self.key,
+        };
+        *place = Some(path);
+    }
+
+    /// Whether connections can be encrypted here.
+    pub(super) fn checked(self) -> Result<Self, LockError> {
+        // Our own check: another crate of the program may have switched the library's TLS on.
+        if cfg!(not(feature = "tls")) {
+            return Err(invalid("TLS needs the feature `tls` of lockmacro-runtime"));
+        }
+        if self.cert.is_some() != self.key.is_some() {
+            return Err(invalid("`cert` and `key` belong together: give both, or none"));
+        }
+        Ok(self)
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+impl Files {
+    pub(super) fn client(&self, _: ConnectionInfo) -> Result<Client, LockError> {
+        Err(invalid("TLS needs the feature `tls` of lockmacro-runtime"))
+    }
+}
+
+/// What is wrong with the encryption, if it is that.
+#[cfg(not(feature = "tls"))]
+pub(super) fn told(_: &RedisError) -> Option<String> {
+    None
+}
+
+#[cfg(feature = "tls")]
+pub(super) use with::told;
+
+#[cfg(feature = "tls")]
+mod with {
+    use std::error::Error;
+    use std::io;
+    use std::sync::Arc;
+
+    use redis::{ClientTlsConfig, TlsCertificates};
+    use rustls::crypto::{CryptoProvider, ring};
+    use rustls::{AlertDescription, CertificateError};
+
+    use super::*;
+
+    impl Files {
+        pub(in crate::store::redis) fn client(&self, info: ConnectionInfo) -> Result<Client, LockError> {
+            // Without one, rustls panics. The program's own choice stays.
+            if CryptoProvider::get_default().is_none() {
+                // Somebody else may have been faster, which is as good.
+                let _ = ring::default_provider().install_default();
+            }
+            let client_tls = match (&self.cert, &self.key) {
+                (Some(cert), Some(key)) => Some(ClientTlsConfig {
+                    client_cert: read("cert", cert, "CERTIFICATE-----")?,
+                    client_key: read("key", key, "PRIVATE KEY-----")?,
+                }),
+                _ => None,
+            };
+            let root_cert = self.cacert.as_deref().map(|ca| read("cacert", ca, "CERTIFICATE-----"));
+            let certificates = TlsCertificates { client_tls, root_cert: root_cert.transpose()? };
+            Client::build_with_tls(info, certificates).map_err(|error| invalid(error.to_string()))
+        }
+    }
+
+    /// Reads a PEM file that has `what` in it.
+    fn read(name: &str, path: &str, what: &str) -> Result<Vec<u8>, LockError> {
+        let text =
+            std::fs::read(path).map_err(|error| invalid(format!("`{name}`, {path}: {error}")))?;
+        if text.windows(what.len()).any(|window| window == what.as_bytes()) {
+            return Ok(text);
+        }
+        let what = what.trim_end_matches('-').to_lowercase();
+        Err(invalid(format!("`{name}`, {path}: there is no {what} in PEM form")))
+    }
+
+    pub(in crate::store::redis) fn told(error: &RedisError) -> Option<String> {
+        // As the library wraps it: an error of the system in an `Arc`, and rustls' own inside.
+        let wrapped = error.source()?.downcast_ref::<Arc<dyn Error + Send + Sync>>()?;
+        let inner = wrapped.downcast_ref::<io::Error>()?.get_ref()?;
+        inner.downcast_ref::<rustls::Error>().map(mended)
+    }
+
+    /// What it is, and what to do about it.
+    fn mended(error: &rustls::Error) -> String {
+        let mend = match error {
+            rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+                ": name the one who signed the server's certificate by `cacert=`"
+            }
+            rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
+                ": the server wants a client certificate, name it by `cert=` and `key=`"
+            }
+            rustls::Error::InvalidMessage(_) => ": the server may not speak TLS on this port",
+            _ => "",
+        };
+        format!("{error}{mend}")
+    }
+}

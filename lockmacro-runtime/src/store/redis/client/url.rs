@@ -1,0 +1,319 @@
+//! What a URL says: where the servers are, who logs in, and how.
+
+use std::time::Duration;
+
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
+use redis::{
+    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
+    RedisConnectionInfo, RedisError,
+};
+
+use crate::store::redis::client::credentials::Credentials;
+use crate::store::redis::client::replicas::Replicated;
+use crate::store::redis::topology::sentinel::{Kept, Sentinels};
+use crate::store::redis::client::tls::Files;
+use crate::value::error::LockError;
+use crate::value::fence::{RETENTION_MAX, RETENTION_MIN};
+
+/// What stands for the form of a URL in messages: the URL itself may have a password in it.
+const FORM: &str = "it is not of the form `redis://user:password@host:port/db`";
+const SENTINEL_FORM: &str =
+    "it is not of the form `redis-sentinel://user:password@host1,host2:port,host3/primary/db`";
+/// For a user or password that was cut in two.
+pub(crate) const UNESCAPED: &str =
+    "it has a `?` before its last `@`, which is written `%3F` in a password";
+const SENTINEL_PORT: u16 = 26379;
+
+/// How long a connection is idle before the system looks whether it is still there.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// A URL that was read.
+#[derive(Clone)]
+pub(super) struct Address {
+    pub(super) place: Place,
+    pub(super) settings: Settings,
+    /// What replicas have to acknowledge, if anything.
+    pub(super) replicated: Option<Replicated>,
+    /// For how long fences are kept, if it says so.
+    pub(super) fence_retention: Option<Duration>,
+}
+
+/// Which server it is.
+#[derive(Clone)]
+pub(super) enum Place {
+    At(ConnectionAddr),
+    /// The one that these name.
+    Named(Box<Sentinels>),
+}
+
+/// What holds for every connection that is opened because of one URL.
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) login: RedisConnectionInfo,
+    /// What gives the user and password instead, for each connection.
+    pub(super) credentials: Option<Credentials>,
+    tcp: TcpSettings,
+    /// The certificates, where the connection is encrypted.
+    tls: Option<Files>,
+}
+
+impl Address {
+    /// Takes over what the `redis` crate knows of a server.
+    pub(super) fn of_server(server: &ConnectionInfo, unsent: Duration) -> Self {
+        let login = server.redis_settings().clone().set_skip_set_lib_name();
+        let settings = Settings { login, credentials: None, tcp: tcp(unsent), tls: None };
+        Self {
+            place: Place::At(server.addr().clone()),
+            settings,
+            replicated: None,
+            fence_retention: None,
+        }
+    }
+
+    /// Reads a URL. What the network does not take within `unsent` is not sent any more, where the
+    /// system can be told so.
+    pub(super) fn parse(url: &str, unsent: Duration) -> Result<Self, LockError> {
+        if url.contains('#') {
+            return Err(invalid("it has a `#` in it, which is written `%23` in a password"));
+        }
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid(FORM))?;
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let encrypted = matches!(scheme, "rediss" | "valkeys" | "rediss-sentinel");
+        let sentinel = matches!(scheme, "redis-sentinel" | "rediss-sentinel");
+        let (mut files, mut others) = (Files::default(), Vec::new());
+        let (mut acks, mut acks_within, mut fence_retention) = (None, None, None);
+        let mut watcher = RedisConnectionInfo::default().set_skip_set_lib_name();
+        for setting in query.split('&').filter(|setting| !setting.is_empty()) {
+            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+            match name {
+                "cacert" | "cert" | "key" if encrypted => files.set(name, decoded(value)),
+                "sentinel_user" if sentinel => watcher = watcher.set_username(decoded(value)),
+                "sentinel_password" if sentinel => watcher = watcher.set_password(decoded(value)),
+                "replicated" => acks = Some(value),
+                "replicated_timeout" => acks_within = Some(value),
+                "fence_retention" => fence_retention = Some(retention(value)?),
+                "protocol" => others.push(setting),
+                "db" | "user" | "pass" if scheme.ends_with("unix") => others.push(setting),
+                // All of this may be the rest of a password that has a `?` in it.
+                _ if query.contains('@') => return Err(invalid(UNESCAPED)),
+                _ => return Err(no_setting(name, scheme)),
+            }
+        }
+        let (others, tcp) = (others.join("&"), tcp(unsent));
+        let tls = if encrypted { Some(files.checked()?) } else { None };
+        let replicated = Replicated::read(acks, acks_within)?;
+        let settings = |login: RedisConnectionInfo| {
+            let (login, tcp, tls) = (login.set_skip_set_lib_name(), tcp.clone(), tls.clone());
+            Settings { login, credentials: None, tcp, tls }
+        };
+        let address = if sentinel {
+            let (authority, path) = place.split_once('/').ok_or_else(|| invalid(SENTINEL_FORM))?;
+            let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+            let (name, db) = path.split_once('/').unwrap_or((path, ""));
+            if name.is_empty() {
+                return Err(invalid(SENTINEL_FORM));
+            }
+            let infos = hosts.split(',').map(|host| {
+                let host = with_port(host, SENTINEL_PORT);
+                info(&format!("redis://{login}@{host}/{db}?{others}"))
+                    .map_err(|_| invalid(SENTINEL_FORM))
+            });
+            let infos = infos.collect::<Result<Vec<_>, _>>()?;
+            let twice = |(nth, info): (usize, &ConnectionInfo)| {
+                infos[..nth].iter().any(|other| other.addr() == info.addr())
+            };
+            if infos.iter().enumerate().any(twice) {
+                return Err(invalid("it names a sentinel twice, which would have two votes"));
+            }
+            let login = infos.first().map(|info| info.redis_settings().clone());
+            let sentinels = Sentinels {
+                at: infos.iter().map(|info| info.addr().clone()).collect(),
+                name: decoded(name),
+                settings: settings(watcher),
+                patience: unsent / 4,
+                kept: Kept::default(),
+            };
+            let settings = settings(login.unwrap_or_default());
+            let place = Place::Named(Box::new(sentinels));
+            Self { place, settings, replicated, fence_retention }
+        } else {
+            let scheme = if encrypted { &scheme[..scheme.len() - 1] } else { scheme };
+            let info = info(&format!("{scheme}://{place}?{others}"))?;
+            let settings = settings(info.redis_settings().clone());
+            let place = Place::At(info.addr().clone());
+            Self { place, settings, replicated, fence_retention }
+        };
+        // What is wrong with the certificates is known now.
+        let some = match &address.place {
+            Place::At(at) => Some(at),
+            Place::Named(sentinels) => sentinels.at.first(),
+        };
+        some.map(|at| address.settings.client(at, None)).transpose()?;
+        Ok(address)
+    }
+}
+
+/// A host with the port that it has when none is given.
+fn with_port(host: &str, port: u16) -> String {
+    let given = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+    if given { host.to_owned() } else { format!("{host}:{port}") }
+}
+
+impl Settings {
+    pub(super) fn database(&self) -> i64 {
+        self.login.db()
+    }
+
+    /// A client for the server there. `protocol` is another one than the URL's.
+    pub(super) fn client(
+        &self,
+        at: &ConnectionAddr,
+        protocol: Option<ProtocolVersion>,
+    ) -> Result<Client, LockError> {
+        let mut login = self.login.clone();
+        if let Some(protocol) = protocol {
+            login = login.set_protocol(protocol);
+        }
+        let info = at.clone().into_connection_info().map_err(unreadable)?;
+        let info = info.set_redis_settings(login).set_tcp_settings(self.tcp.clone());
+        match (&self.tls, at) {
+            (Some(files), ConnectionAddr::Tcp(host, port)) => {
+                let (host, port) = (host.clone(), *port);
+                let at = ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None };
+                files.client(info.set_addr(at))
+            }
+            _ => Client::open(info).map_err(unreadable),
+        }
+    }
+}
+
+fn tcp(unsent: Duration) -> TcpSettings {
+    // A connection that is silently cut while nobody uses it is noticed before it is needed.
+    let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(IDLE / 6);
+    let tcp = TcpSettings::default()
+        .set_nodelay(true)
+        .set_keepalive(keepalive)
+        // What was not sent when a connection is given up must not be sent later.
+        .set_linger_time(Duration::ZERO);
+    #[cfg(any(target_os = "android", target_os = "linux"))]
+    let tcp = tcp.set_user_timeout(unsent);
+    #[cfg(not(any(target_os = "android", target_os = "linux")))]
+    let _ = unsent;
+    tcp
+}
+
+fn info(url: &str) -> Result<ConnectionInfo, LockError> {
+    url.into_connection_info().map_err(unreadable)
+}
+
+/// The library's message could quote the URL, and with it the password.
+fn unreadable(_: RedisError) -> LockError {
+    invalid(FORM)
+}
+
+pub(super) fn invalid(detail: impl Into<String>) -> LockError {
+    LockError::InvalidUrl { detail: detail.into() }
+}
+
+/// What is told of a setting that nobody knows. It may be a part of a password.
+pub(crate) fn no_setting(name: &str, scheme: &str) -> LockError {
+    if name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
+        return invalid(format!("`{name}` is no setting of `{scheme}://`"));
+    }
+    invalid(format!("it has what is no setting of `{scheme}://`"))
+}
+
+fn retention(value: &str) -> Result<Duration, LockError> {
+    let times = RETENTION_MIN..=RETENTION_MAX;
+    duration(value)
+        .filter(|time| times.contains(time))
+        .ok_or_else(|| invalid("`fence_retention` is no time from 1d to 3650d, such as `30d`"))
+}
+
+/// Reads a time such as `100ms`, `2s`, `10m`, `1h` or `7d`.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let milliseconds = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60 * 1_000,
+        "h" => 60 * 60 * 1_000,
+        "d" => 24 * 60 * 60 * 1_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(milliseconds).map(Duration::from_millis)
+}
+
+/// A value without its percent signs.
+fn decoded(value: &str) -> String {
+    percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Result<Address, LockError> {
+        Address::parse(url, Duration::from_secs(2))
+    }
+
+    #[test]
+    #[cfg(not(feature = "tls"))]
+    fn tls_is_refused_where_it_is_not_built_in_and_the_mend_is_told() {
+        let error = parse("rediss://localhost").err();
+        assert!(error.is_some_and(|error| error.to_string().contains("feature `tls`")));
+    }
+
+    #[test]
+    fn how_long_fences_are_kept_is_read_and_at_least_a_day() {
+        let read = |value| parse(&format!("redis://localhost?fence_retention={value}"));
+        let day = Duration::from_secs(24 * 60 * 60);
+        for (value, days) in [("24h", 1), ("1d", 1), ("30d", 30), ("3650d", 3_650)] {
+            assert_eq!(read(value).map(|read| read.fence_retention).ok(), Some(Some(day * days)));
+        }
+        assert_eq!(parse("redis://localhost").map(|read| read.fence_retention).ok(), Some(None));
+        for value in ["", "7", "23h", "0d", "3651d", "-1d", "99999999999999999999d"] {
+            let error = read(value).err().map(|error| error.to_string());
+            assert!(error.is_some_and(|error| error.contains("`fence_retention`")), "{value}");
+        }
+    }
+
+    #[test]
+    fn sentinels_are_read_with_their_ports_and_their_password() {
+        let url = "redis-sentinel://u:p%40@one,two:7,[::1]/main/3?sentinel_password=w%26";
+        let Ok(Address { place: Place::Named(sentinels), settings, .. }) = parse(url) else {
+            panic!("not read");
+        };
+        let at: Vec<_> = sentinels.at.iter().map(ToString::to_string).collect();
+        assert_eq!(at, ["one:26379", "two:7", "::1:26379"]);
+        assert_eq!(sentinels.name, "main");
+        let login = &settings.login;
+        assert_eq!((login.username(), login.password(), login.db()), (Some("u"), Some("p@"), 3));
+        assert_eq!(sentinels.settings.login.password(), Some("w&"));
+    }
+
+    #[test]
+    fn what_nobody_knows_is_refused_and_no_password_is_told() {
+        for url in [
+            "redis://:hunter2@localhost/?sentinel=hunter2",
+            "redis://:hunter2@localhost/?cacert=hunter2",
+            "redis://:hunter2@localhost/#insecure",
+            "redis://:pa?hunter2@localhost",
+            "redis://:pa?sshunter=hunter2@localhost",
+            "redis://:pa?ss&hunter2&x@localhost",
+            "redis-sentinel://:pa?hunter2@localhost/main",
+            "redis://localhost?Hunter2=hunter2",
+            "redis://:hunter2@localhost/hunter2",
+            "http://:hunter2@localhost",
+            ":hunter2@localhost",
+        ] {
+            let error = parse(url).err().map(|error| error.to_string());
+            assert!(error.is_some_and(|error| !error.contains("hunter2")), "{url}");
+        }
+        assert!(parse("redis://localhost/3?protocol=resp3").is_ok());
+        assert!(parse("redis-sentinel://:hunter2@one,two").is_err());
+        assert!(parse("redis-sentinel://one,two,one:26379/main").is_err());
+        assert!(parse("redis+unix:///tmp/redis.sock?db=3&user=u&pass=p").is_ok());
+    }
+}

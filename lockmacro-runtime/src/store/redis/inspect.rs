@@ -1,0 +1,261 @@
+//! What is on a server, seen from outside: by SCAN and by scripts that only read.
+
+use std::collections::BTreeMap;
+use std::slice;
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::store::redis::client::node::{Node, Patience};
+use crate::store::redis::script::{Script, look};
+use crate::store::redis::client::retry::Tries;
+use crate::store::redis::client::error::Trouble;
+use crate::store::redis::{Nodes, Redis, unexpected};
+use crate::value::error::LockError;
+use crate::value::holder::Holder;
+use crate::value::key::LockKey;
+use crate::inspect::{Found, HeldLock, ODD_MAX, Odd, Place};
+use crate::value::token::{TOKEN_MAX, Token, label_of};
+
+/// So many keys are looked at in one script.
+const AT_ONCE: usize = 100;
+/// So many keys the server is asked to look through for one answer.
+const COUNT: &str = "1000";
+/// So many places of a line are told at once.
+const PLACES_TOLD: usize = 1_000;
+
+impl Redis {
+    /// The locks whose keys match a pattern, with foreign strings or without.
+    pub(crate) async fn held(
+        &self,
+        pattern: &str,
+        foreign: bool,
+        most: usize,
+    ) -> Result<Found<HeldLock>, LockError> {
+        let (mut locks, mut odd) = (BTreeMap::new(), Vec::new());
+        let mut scan = self.scan(pattern, "string").await?;
+        while locks.len() <= most
+            && let Some(names) = scan.next(self).await?
+        {
+            let keys: Vec<_> =
+                names.into_iter().filter_map(|name| usable(name, &mut odd)).collect();
+            for lock in self.look_at(&keys, &mut odd).await? {
+                if foreign || lock.token.is_some() {
+                    locks.insert(lock.key.clone(), lock);
+                }
+            }
+        }
+        let more = locks.len() > most;
+        Ok(Found { found: locks.into_values().take(most).collect(), odd, more })
+    }
+
+    /// What holds one key.
+    pub(crate) async fn holder(&self, key: &LockKey) -> Result<Option<HeldLock>, LockError> {
+        let mut odd = Vec::new();
+        let lock = self.look_at(slice::from_ref(key), &mut odd).await?.pop();
+        match odd.pop() {
+            Some(_) if lock.is_none() => Err(LockError::KeyNotALock { key: key.clone() }),
+            _ => Ok(lock),
+        }
+    }
+
+    /// The first who wait for a key.
+    pub(crate) async fn line(&self, key: &LockKey, most: usize) -> Result<Found<Place>, LockError> {
+        let most = most.clamp(1, PLACES_TOLD);
+        let keys = slice::from_ref(key);
+        let told = self.ask_patiently(Question::Script(&look::LINE, keys, &most.to_string())).await;
+        let reply = told.map_err(|trouble| trouble.into_error(key))?;
+        let Value::Array(parts) = &reply else { return Err(strange(&reply)) };
+        let [Value::Int(total), places @ ..] = parts.as_slice() else {
+            return Err(strange(&reply));
+        };
+        let place = |place: &[Value]| match place {
+            [Value::BulkString(token), Value::Int(left)] => {
+                let Holder { owner, note, .. } = Holder::of(label_of(token), None);
+                Ok(Place { owner, note, left: millis(*left) })
+            }
+            _ => Err(strange(&reply)),
+        };
+        let found: Vec<_> = places.chunks(2).map(place).collect::<Result<_, _>>()?;
+        let more = usize::try_from(*total).is_ok_and(|total| total > found.len());
+        Ok(Found { found, odd: Vec::new(), more })
+    }
+
+    /// The functions that have deferred calls.
+    #[cfg(feature = "defer")]
+    pub(crate) async fn deferred_functions(&self, most: usize) -> Result<Found<String>, LockError> {
+        let (mut functions, mut odd) = (std::collections::BTreeSet::new(), Vec::new());
+        let mut scan = self.scan(&[crate::store::redis::jobs::calls::CALLS, "*"].concat(), "hash").await?;
+        while functions.len() <= most
+            && let Some(names) = scan.next(self).await?
+        {
+            for name in names {
+                match String::from_utf8(name) {
+                    Ok(name) => {
+                        functions.extend(name.strip_prefix(crate::store::redis::jobs::calls::CALLS).map(str::to_owned));
+                    }
+                    Err(name) => note(&mut odd, &name.into_bytes(), NO_TEXT),
+                }
+            }
+        }
+        let more = functions.len() > most;
+        Ok(Found { found: functions.into_iter().take(most).collect(), odd, more })
+    }
+
+    /// Looks at some keys: those that are not there any more are left out.
+    async fn look_at(
+        &self,
+        keys: &[LockKey],
+        odd: &mut Vec<Odd>,
+    ) -> Result<Vec<HeldLock>, LockError> {
+        let (mut locks, mut left) = (Vec::new(), keys);
+        while !left.is_empty() {
+            let few = &left[..left.len().min(AT_ONCE)];
+            let (now, _) = few.split_at(self.at_once(few));
+            let longest = TOKEN_MAX.to_string();
+            let reply =
+                match self.ask_patiently(Question::Script(&look::LOCKS, now, &longest)).await {
+                    // From now on it is known that they go one slot at a time.
+                    Err(Trouble::CrossSlot) if self.at_once(few) < now.len() => continue,
+                    reply => reply.map_err(|trouble| trouble.into_error(&now[0]))?,
+                };
+            let Value::Array(told) = &reply else { return Err(strange(&reply)) };
+            for (key, told) in now.iter().zip(told) {
+                locks.extend(read(key, told, odd)?);
+            }
+            left = &left[now.len()..];
+        }
+        Ok(locks)
+    }
+
+    async fn scan(&self, pattern: &str, kind: &'static str) -> Result<Scan, LockError> {
+        let nodes = match &self.nodes {
+            Nodes::One(node) => vec![node.clone()],
+            Nodes::Cluster(cluster) => {
+                let nodes = cluster.nodes(self.patience().until).await;
+                nodes.map_err(|trouble| trouble.into_error(&LockKey::from(pattern)))?
+            }
+        };
+        Ok(Scan { nodes, cursor: b"0".to_vec(), pattern: pattern.to_owned(), kind })
+    }
+
+    /// Asks until there is an answer, or the manager's timeout is over.
+    async fn ask_patiently(&self, question: Question<'_>) -> Result<Value, Trouble> {
+        let mut tries = Tries::new(self.patience());
+        loop {
+            match self.put(&question, tries.patience).await {
+                Err(Trouble::Passing(passing)) => tries.after(passing).await?,
+                reply => return reply,
+            }
+        }
+    }
+
+    async fn put(&self, question: &Question<'_>, patience: Patience) -> Result<Value, Trouble> {
+        match question {
+            Question::Script(script, keys, arg) => self.eval(script, keys, &[arg], patience).await,
+            Question::Scan(node, command) => node.call((*command).clone(), patience).await,
+        }
+    }
+}
+
+enum Question<'a> {
+    Script(&'a Script, &'a [LockKey], &'a str),
+    Scan(&'a Node, &'a redis::Cmd),
+}
+
+/// A walk through the keys of all primaries, the last one first.
+struct Scan {
+    nodes: Vec<Node>,
+    cursor: Vec<u8>,
+    pattern: String,
+    kind: &'static str,
+}
+
+impl Scan {
+    /// Some more keys, perhaps none; `None` at the end. A key may come twice.
+    async fn next(&mut self, redis: &Redis) -> Result<Option<Vec<Vec<u8>>>, LockError> {
+        let Some(node) = self.nodes.last() else { return Ok(None) };
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(&self.cursor).arg("MATCH").arg(&self.pattern);
+        scan.arg("COUNT").arg(COUNT).arg("TYPE").arg(self.kind);
+        let reply = redis.ask_patiently(Question::Scan(node, &scan)).await;
+        let reply = reply.map_err(|trouble| trouble.into_error(&LockKey::from(&*self.pattern)))?;
+        let Value::Array(mut parts) = reply else { return Err(strange(&reply)) };
+        let (Some(Value::Array(names)), Some(Value::BulkString(cursor))) =
+            (parts.pop(), parts.pop())
+        else {
+            return Err(strange(&Value::Array(parts)));
+        };
+        if cursor == b"0" {
+            self.nodes.pop();
+        }
+        self.cursor = cursor;
+        let names = names.into_iter().filter_map(|name| match name {
+            Value::BulkString(name) => Some(name),
+            _ => None,
+        });
+        Ok(Some(names.collect()))
+    }
+}
+
+const NO_TEXT: &str = "its name is no text";
+
+/// The name of a key as one of a lock; notes what cannot be one. The engine's own keys are none.
+fn usable(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<LockKey> {
+    let key = match String::from_utf8(name) {
+        Ok(name) => LockKey::found(name),
+        Err(name) => {
+            note(odd, &name.into_bytes(), NO_TEXT);
+            return None;
+        }
+    };
+    if key.is_reserved() {
+        return None;
+    }
+    if let Err(error) = key.check() {
+        note(odd, key.as_str().as_bytes(), &error.to_string());
+        return None;
+    }
+    Some(key)
+}
+
+/// What a script has told about a lock; `None` when there is nothing.
+fn read(key: &LockKey, told: &Value, odd: &mut Vec<Odd>) -> Result<Option<HeldLock>, LockError> {
+    let Value::Array(parts) = told else { return Err(strange(told)) };
+    let [Value::BulkString(value), Value::Int(left), Value::Int(waiters), Value::Int(other)] =
+        parts.as_slice()
+    else {
+        return Err(strange(told));
+    };
+    if *other == 1 {
+        note(odd, key.as_str().as_bytes(), "it holds another type of value");
+        return Ok(None);
+    }
+    if *left == -2 {
+        return Ok(None);
+    }
+    let waiters = usize::try_from(*waiters).ok();
+    if waiters.is_none() {
+        note(odd, key.as_str().as_bytes(), "what should be its line is something else");
+    }
+    let token = Token::found(value);
+    let left = millis(*left);
+    let shown = token.as_ref().and_then(|_| label_of(value));
+    let Holder { owner, note, since, .. } = Holder::of(shown, left);
+    Ok(Some(HeldLock { key: key.clone(), owner, note, since, left, waiters, token }))
+}
+
+fn note(odd: &mut Vec<Odd>, key: &[u8], what: &str) {
+    if odd.len() < ODD_MAX {
+        odd.push(Odd { key: String::from_utf8_lossy(key).into_owned(), what: what.to_owned() });
+    }
+}
+
+/// Less than nothing is unknown, or without an end.
+fn millis(number: i64) -> Option<Duration> {
+    u64::try_from(number).ok().map(Duration::from_millis)
+}
+
+fn strange(reply: &Value) -> LockError {
+    unexpected(reply).into_error(&LockKey::from(""))
+}

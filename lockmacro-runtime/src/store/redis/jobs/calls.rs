@@ -1,0 +1,272 @@
+//! Questions about the deferred calls of one function, each a call of a script on its server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+use tokio::task::JoinSet;
+
+use crate::store::redis::client::node::Patience;
+use crate::store::redis::script::{Script, jobs};
+use crate::store::redis::client::retry::Tries;
+use crate::store::redis::client::error::Trouble;
+use crate::store::redis::{Nodes, Redis, TRIES, unexpected};
+use crate::defer::{DEAD_MAX, Job, note_abandoned};
+use crate::value::error::LockError;
+use crate::value::key::LockKey;
+use crate::value::companion::slot;
+use crate::store::waiters::Waiter;
+
+/// What the keys of functions start with.
+pub(super) const CALLS: &str = "lm1:jobs:";
+/// How long a worker with nothing to do waits for news at most.
+const TICK: Duration = Duration::from_secs(2);
+/// The same when nobody can tell it.
+const TICK_UNHEARD: Duration = Duration::from_millis(250);
+
+/// How many bytes the calls of one reply have at most, unless it is one call: a reply holds up all
+/// others of its connection.
+pub(super) const BUDGET: &str = "262144";
+/// What a network is expected to carry, in bytes a second.
+const BANDWIDTH: f64 = 4.0 * 1024.0 * 1024.0;
+
+/// The deferred calls on the server of some locks.
+#[derive(Debug, Clone)]
+pub(super) struct Calls {
+    redis: Arc<Redis>,
+    /// How many bytes of arguments one call may have.
+    max_size: usize,
+}
+
+/// Which calls are asked for. The same question again is answered by the same calls.
+#[derive(Debug, Clone)]
+pub(super) struct Question<'a> {
+    pub(super) id: &'a str,
+    pub(super) most: usize,
+    pub(super) lease: Duration,
+    /// Whether others must not be held up: then the time of one answer is all there is.
+    pub(super) brief: bool,
+}
+
+impl Calls {
+    pub(super) fn new(redis: &Arc<Redis>, max_size: usize) -> Self {
+        Self { redis: Arc::clone(redis), max_size }
+    }
+
+    /// Takes note of a call that has failed because of the server; tells whether to log it at WARN.
+    pub(super) fn call_failed(&self) -> bool {
+        self.redis.call_failed()
+    }
+
+    pub(super) fn patience(&self) -> Patience {
+        self.redis.patience()
+    }
+
+    /// Patience for a call of a script with so many bytes, there or back.
+    pub(super) fn patience_for(&self, bytes: usize) -> Patience {
+        // An hour is more than any timeout may be.
+        let more = Duration::from_secs_f64((bytes as f64 / BANDWIDTH).min(3_600.0));
+        Patience::new(self.redis.answer() + more, self.redis.timeout + more * TRIES)
+    }
+
+    /// Patience for a reply with calls.
+    pub(super) fn patience_for_calls(&self) -> Patience {
+        self.patience_for(self.max_size)
+    }
+
+    /// Calls a script until it is answered, or the manager's timeout is over.
+    pub(super) async fn ask(
+        &self,
+        script: &Script,
+        function: &str,
+        args: &[&str],
+    ) -> Result<Value, LockError> {
+        self.ask_for(script, function, args, self.redis.patience()).await
+    }
+
+    /// The same with another patience.
+    pub(super) async fn ask_for(
+        &self,
+        script: &Script,
+        function: &str,
+        args: &[&str],
+        patience: Patience,
+    ) -> Result<Value, LockError> {
+        let keys = [key_of(function)];
+        let mut tries = Tries::new(patience);
+        loop {
+            let trouble = match self.redis.eval(script, &keys, args, tries.patience).await {
+                Ok(value) => return Ok(value),
+                Err(Trouble::Passing(passing)) => match tries.after(passing).await {
+                    Ok(()) => continue,
+                    Err(trouble) => trouble,
+                },
+                Err(trouble) => trouble,
+            };
+            let [key] = keys;
+            return Err(trouble.into_error(&key));
+        }
+    }
+
+    /// The same for an answer of yes or no.
+    pub(super) async fn whether(
+        &self,
+        script: &Script,
+        function: &str,
+        args: &[&str],
+    ) -> Result<bool, LockError> {
+        whether(&self.ask(script, function, args).await?)
+    }
+
+    /// One who hears of news of a function.
+    pub(super) fn join(&self, function: &str) -> Waiter {
+        let slot = slot(key_of(function).as_str());
+        self.redis.nodes.grants().waiters.join(slot, 0, crate::value::token::chance() as u64)
+    }
+
+    /// In how long something of a function is due. Takes nothing. The waiter hears of news.
+    pub(super) async fn look(
+        &self,
+        function: &Arc<str>,
+        waiter: &Waiter,
+    ) -> Result<Duration, LockError> {
+        let nothing = Question { id: "", most: 0, lease: Duration::ZERO, brief: true };
+        Ok(self.take(function, nothing, waiter).await?.1)
+    }
+
+    /// Takes calls of one function, and tells when to look again. The waiter hears of news.
+    pub(super) async fn take(
+        &self,
+        function: &Arc<str>,
+        question: Question<'_>,
+        waiter: &Waiter,
+    ) -> Result<(Vec<Job>, Duration), LockError> {
+        let Question { id, most, lease, brief } = question;
+        let usual = if brief { self.redis.brief() } else { self.patience() };
+        let heard = self.listen(waiter, usual).await?;
+        let tick = if heard { TICK } else { TICK_UNHEARD };
+        let idle = match heard {
+            true => {
+                format!("{}|{}", waiter.number, self.redis.nodes.grants().channel(waiter.slot()))
+            }
+            false => String::new(),
+        };
+        let patience = match self.patience_for_calls() {
+            // A look is answered without any call.
+            _ if most == 0 => usual,
+            long if brief => Patience::new(long.answer, long.answer),
+            long => long,
+        };
+        let (most, dead_max) = (most.to_string(), DEAD_MAX.to_string());
+        let args = [&*most, &millis(lease), &idle, &millis(tick), id, BUDGET, &dead_max];
+        let reply = self.ask_for(&jobs::TAKE, function, &args, patience).await?;
+        let Value::Array(parts) = &reply else { return Err(strange(&reply)) };
+        let [Value::Int(again), Value::Int(strays), Value::Array(dead), calls @ ..] =
+            parts.as_slice()
+        else {
+            return Err(strange(&reply));
+        };
+        for call in dead {
+            if let Some([id, times]) = fields(call).as_deref() {
+                note_abandoned(function, id, times.parse().unwrap_or_default());
+            }
+        }
+        if *strays > 0 {
+            tracing::error!(%function, strays, "what is no deferred call was removed: it had no arguments, or an id that is no text");
+        }
+        let calls = calls.iter().filter_map(|call| {
+            let [id, arguments, key, tried, taken, busy] = fields(call)?.try_into().ok()?;
+            let (attempt, taken) = (tried.parse().ok()?, taken.parse().ok()?);
+            let (function, busy) = (Arc::clone(function), busy.parse().ok()?);
+            Some(Job { function, id, arguments, key, attempt, busy, taken })
+        });
+        let again = Duration::from_millis(u64::try_from(*again).unwrap_or_default());
+        Ok((calls.collect(), again.min(tick)))
+    }
+
+    /// Those of some calls that are still the worker's, which has them for the whole of a lease then.
+    pub(super) async fn still_its(&self, taken: Vec<Job>, lease: Duration) -> Vec<Job> {
+        let mut keeping = JoinSet::new();
+        for (nth, job) in taken.into_iter().enumerate() {
+            let calls = self.clone();
+            keeping.spawn(async move {
+                // What is not known to be its own is left to its lease.
+                let kept = calls.keep(&job, lease, calls.redis.brief()).await.unwrap_or(false);
+                kept.then_some((nth, job))
+            });
+        }
+        let mut kept = Vec::new();
+        while let Some(job) = keeping.join_next().await {
+            kept.extend(job.ok().flatten());
+        }
+        kept.sort_unstable_by_key(|(nth, _)| *nth);
+        kept.into_iter().map(|(_, job)| job).collect()
+    }
+
+    pub(super) async fn keep(
+        &self,
+        job: &Job,
+        lease: Duration,
+        patience: Patience,
+    ) -> Result<bool, LockError> {
+        let args = [&*job.id, &job.taken.to_string(), &millis(lease)];
+        whether(&self.ask_for(&jobs::KEEP, &job.function, &args, patience).await?)
+    }
+
+    /// Sees to it that news can be heard, where they can.
+    async fn listen(&self, waiter: &Waiter, patience: Patience) -> Result<bool, LockError> {
+        let listened = match &self.redis.nodes {
+            Nodes::One(node) => node.listen(waiter.slot(), patience).await,
+            Nodes::Cluster(cluster) => match cluster.way(waiter.slot(), patience).await {
+                Ok(mut way) => loop {
+                    let node = way.node.clone();
+                    let listened = node.listen(waiter.slot(), patience).await;
+                    if let Some(listened) = way.follow(listened).await {
+                        break listened;
+                    }
+                },
+                Err(trouble) => Err(trouble),
+            },
+        };
+        match listened {
+            Ok(heard) => Ok(heard),
+            Err(Trouble::Passing(_)) => Ok(false),
+            Err(trouble) => Err(trouble.into_error(&LockKey::from("lm1:jobs"))),
+        }
+    }
+}
+
+fn whether(reply: &Value) -> Result<bool, LockError> {
+    match reply {
+        Value::Int(done @ (0 | 1)) => Ok(*done == 1),
+        other => Err(strange(other)),
+    }
+}
+
+fn key_of(function: &str) -> LockKey {
+    [CALLS, function].concat().into()
+}
+
+pub(super) fn millis(time: Duration) -> String {
+    time.as_millis().to_string()
+}
+
+pub(super) fn strange(reply: &Value) -> LockError {
+    unexpected(reply).into_error(&LockKey::from("lm1:jobs"))
+}
+
+pub(super) fn fields(reply: &Value) -> Option<Vec<String>> {
+    match reply {
+        Value::Array(fields) => fields.iter().map(text).collect(),
+        _ => None,
+    }
+}
+
+/// What is stored may be anything: what is no text is told as far as it is one.
+pub(super) fn text(reply: &Value) -> Option<String> {
+    match reply {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Value::Int(number) => Some(number.to_string()),
+        _ => None,
+    }
+}

@@ -1,0 +1,213 @@
+//! Deferred calls on a Redis server, and who takes them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+use tokio::select;
+use tokio::time::Instant;
+
+use crate::store::redis::Redis;
+use crate::store::redis::jobs::calls::{BUDGET, Calls, Question, fields, millis, strange, text};
+use crate::store::redis::jobs::listing::{Kept, Looks};
+use crate::store::redis::script::jobs;
+use crate::defer::{Answer, DEAD_MAX, Deferrer, Enough, Job, JobInfo, JobState, NewJob, Order, Page, Settled, Stored, WAITING_MAX, check_size, full};
+use crate::value::error::LockError;
+
+/// Shortest pause after a look that found nothing to take.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// So many calls are taken at once.
+const TAKEN_MAX: usize = 1_000;
+/// So many calls can be passed over: a script counts exactly that far.
+const FIRST_MAX: usize = 1 << 48;
+
+/// The deferred calls on the server of some locks.
+#[derive(Debug)]
+pub(crate) struct RedisJobs {
+    calls: Calls,
+    looks: Kept,
+    max_size: usize,
+}
+
+impl RedisJobs {
+    /// The arguments of a call have at most `max_size` bytes.
+    pub(crate) fn new(redis: &Arc<Redis>, max_size: usize) -> Self {
+        Self { calls: Calls::new(redis, max_size), looks: Kept::default(), max_size }
+    }
+
+    /// Takes calls of one function, and tells when to look again.
+    async fn take_of(
+        &self,
+        looks: &mut Looks,
+        nth: usize,
+        order: &Order,
+    ) -> Result<(Vec<Job>, Duration), LockError> {
+        let (most, lease) = (order.most.min(TAKEN_MAX), order.lease);
+        let others = order.functions.len() > 1;
+        let (id, asked) = looks.question(nth);
+        let (function, waiter) = looks.of(nth);
+        let question = Question { id: &id, most, lease, brief: others };
+        let (taken, again) = self.calls.take(function, question, waiter).await?;
+        looks.answered(nth);
+        // Its leases count from before it was sent, and are to be prolonged by now.
+        match asked.elapsed() < lease / 3 {
+            true => Ok((taken, again)),
+            false => Ok((self.calls.still_its(taken, lease).await, again)),
+        }
+    }
+
+    /// Has the oldest dead letters tried again or removed.
+    async fn amend_dead(&self, function: &str, how: &str, most: usize) -> Result<usize, LockError> {
+        match most.min(TAKEN_MAX) {
+            0 => Ok(0),
+            most => self.amend(function, how, "", most).await,
+        }
+    }
+
+    /// Has a call, or as many dead letters instead, tried again or removed.
+    async fn amend(
+        &self,
+        function: &str,
+        how: &str,
+        id: &str,
+        dead: usize,
+    ) -> Result<usize, LockError> {
+        let dead = dead.to_string();
+        match self.calls.ask(&jobs::AMEND, function, &[how, id, &dead]).await? {
+            Value::Int(count) => Ok(usize::try_from(count).unwrap_or_default()),
+            other => Err(strange(&other)),
+        }
+    }
+}
+
+impl Deferrer for RedisJobs {
+    fn put(&self, job: NewJob) -> Answer<'_, Stored> {
+        Box::pin(async move {
+            let NewJob { function, id, arguments, key, delay, unique, attempts } = job;
+            check_size(&arguments, self.max_size)?;
+            let (delay, unique) = (millis(delay), if unique { "1" } else { "0" });
+            let (most, attempts) = (WAITING_MAX.to_string(), attempts.to_string());
+            let args = [&id, &delay, &arguments, &key, unique, &most, &attempts];
+            let patience = self.calls.patience_for(arguments.len());
+            match self.calls.ask_for(&jobs::PUT, &function, &args, patience).await? {
+                Value::Array(parts) => match parts.as_slice() {
+                    [id, Value::Int(due)] => {
+                        let id = text(id).ok_or_else(|| strange(id))?;
+                        let due = Duration::from_millis(u64::try_from(*due).unwrap_or_default());
+                        Ok(Stored { id, due })
+                    }
+                    _ => Err(strange(&Value::Nil)),
+                },
+                Value::Int(0) => Err(full(&function)),
+                other => Err(strange(&other)),
+            }
+        })
+    }
+
+    fn take<'a>(&'a self, order: Order, mut enough: Enough<'a>) -> Answer<'a, Vec<Job>> {
+        Box::pin(async move {
+            if order.most == 0 {
+                return Ok(Vec::new());
+            }
+            let mut looks = self.looks.take(&self.calls, &order.functions);
+            loop {
+                let (nth, due) = select! {
+                    biased;
+                    () = &mut enough => return Ok(Vec::new()),
+                    next = looks.next() => next,
+                };
+                let now = Instant::now();
+                let found = match due {
+                    Ok(due) if due <= now => self.take_of(&mut looks, nth, &order).await,
+                    other => other.map(|due| (Vec::new(), due - now)),
+                };
+                let answer = match found {
+                    Ok((taken, again)) if taken.is_empty() => {
+                        looks.well(nth, again.max(PAUSE_MIN));
+                        continue;
+                    }
+                    // What it has is run before others are waited for.
+                    Ok((taken, _)) => {
+                        looks.well(nth, Duration::ZERO);
+                        Ok(taken)
+                    }
+                    Err(error) => match looks.troubled(nth, error) {
+                        None => continue,
+                        Some(error) => Err(error),
+                    },
+                };
+                self.looks.put(looks);
+                return answer;
+            }
+        })
+    }
+
+    fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
+        Box::pin(async move { self.calls.keep(&job, lease, self.calls.patience()).await })
+    }
+
+    fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
+        Box::pin(async move {
+            let (how, delay, error) = match how {
+                Settled::Done => ("done", Duration::ZERO, String::new()),
+                Settled::Again { delay, error } => ("again", delay, error),
+                Settled::Dead { error } => ("dead", Duration::ZERO, error),
+                Settled::Busy { delay, error } => ("busy", delay, error),
+                Settled::Back => ("back", Duration::ZERO, String::new()),
+            };
+            let (taken, delay) = (job.taken.to_string(), millis(delay));
+            let args = [&*job.id, &taken, how, &delay, &error, &DEAD_MAX.to_string()];
+            self.calls.whether(&jobs::SETTLE, &job.function, &args).await
+        })
+    }
+
+    fn list(
+        &self,
+        function: Arc<str>,
+        state: JobState,
+        first: usize,
+        most: usize,
+    ) -> Answer<'_, Page> {
+        Box::pin(async move {
+            let (first, most) = (first.min(FIRST_MAX), most.min(TAKEN_MAX));
+            let args = [state.name(), &first.to_string(), &most.to_string(), BUDGET];
+            let patience = self.calls.patience_for_calls();
+            let reply = self.calls.ask_for(&jobs::LIST, &function, &args, patience).await?;
+            let Value::Array(parts) = &reply else { return Err(strange(&reply)) };
+            let [Value::Int(total), calls @ ..] = parts.as_slice() else {
+                return Err(strange(&reply));
+            };
+            let jobs = calls.iter().filter_map(|call| {
+                let mut fields = fields(call)?.into_iter();
+                let mut field = || fields.next();
+                Some(JobInfo {
+                    function: Arc::clone(&function),
+                    id: field()?,
+                    arguments: field()?,
+                    key: field()?,
+                    attempts: field()?.parse().unwrap_or_default(),
+                    busy: field()?.parse().unwrap_or_default(),
+                    error: field().filter(|error| !error.is_empty()),
+                    in_millis: field()?.parse().ok()?,
+                })
+            });
+            Ok(Page { total: usize::try_from(*total).unwrap_or_default(), jobs: jobs.collect() })
+        })
+    }
+
+    fn retry(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+        Box::pin(async move { Ok(self.amend(&function, "retry", &id, 0).await? > 0) })
+    }
+
+    fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+        Box::pin(async move { Ok(self.amend(&function, "remove", &id, 0).await? > 0) })
+    }
+
+    fn retry_dead(&self, function: Arc<str>, most: usize) -> Answer<'_, usize> {
+        Box::pin(async move { self.amend_dead(&function, "retry", most).await })
+    }
+
+    fn remove_dead(&self, function: Arc<str>, most: usize) -> Answer<'_, usize> {
+        Box::pin(async move { self.amend_dead(&function, "remove", most).await })
+    }
+}

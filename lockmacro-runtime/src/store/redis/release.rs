@@ -1,0 +1,211 @@
+//! What is done to a lock that is still its token's own: it is renewed, given back, and handed to who
+//! waits.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::store::redis::pubsub::local_grants::Near;
+use crate::store::redis::client::node::Patience;
+use crate::store::redis::topology::route::Nodes;
+use crate::store::redis::script::{FREE, GIVE_BACK, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
+use crate::store::redis::client::error;
+use crate::store::redis::client::error::{Passing, Trouble};
+use crate::store::redis::{CLAIM_MS, Redis, unexpected};
+use crate::store::parts::held_all;
+use crate::store::{Asked, Claim, Released};
+use crate::value::error::LockError;
+
+/// How long the answer to a renewal is waited for at least.
+const RENEWAL_MIN: Duration = Duration::from_millis(50);
+/// A ttl of fewer round trips cannot be relied on to be renewed in time: the first renewal leaves
+/// after a third of it.
+const ROUND_TRIPS: u32 = 4;
+
+impl Redis {
+    pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
+        let keep = claim.keep();
+        if claim.several().is_empty() && claim.wait.is_none() && keep.is_zero() {
+            let args = [claim.token.expose()];
+            match self.own(&GIVE_BACK, claim, &args, self.brief()).await {
+                Ok((Own::Awaited, _)) => {}
+                Err(error) if is_split(&error) => {}
+                answer => return answer.map(released),
+            }
+        }
+        // Boxed, as it mostly is not needed.
+        Box::pin(self.hand_over(claim, keep)).await
+    }
+
+    /// Gives a lock back, and hands it to who waits.
+    async fn hand_over(&self, claim: &Claim, keep: Duration) -> Result<Released, LockError> {
+        let keep = keep.as_millis().to_string();
+        let args = [claim.token.expose(), &keep, CLAIM_MS, &self.fence_retention];
+        let (keys, brief) = (claim.keys(), self.brief());
+        let script = if claim.several().is_empty() { &RELEASE } else { &RELEASE_EACH };
+        let reply = match self.near(claim) {
+            None => self.eval(script, keys, &args, brief).await,
+            Some(near) => {
+                let [token, keep, window, fences] = args;
+                let args = [token, keep, window, fences, &near.channel()];
+                match self.eval(script, keys, &args, brief).await {
+                    Ok(Value::BulkString(word)) => {
+                        near.answered(Some(&word));
+                        Ok(Value::Int(1))
+                    }
+                    reply => {
+                        if reply.is_ok() {
+                            near.answered(None);
+                        }
+                        reply
+                    }
+                }
+            }
+        };
+        let answer = match self.read_own(reply, script, claim, &args, brief).await {
+            Err(error) if is_split(&error) && keep == "0" => {
+                // What is not held may still stand in line, and then is not done with.
+                if self.free(claim).await { Ok((Own::Held, false)) } else { Err(error) }
+            }
+            answer => answer,
+        };
+        answer.map(released)
+    }
+
+    /// Who waits by this manager, where the answer to a release can be for one of them.
+    fn near(&self, claim: &Claim) -> Option<Near> {
+        match &self.nodes {
+            Nodes::One(node) if claim.several().is_empty() => Near::of(node, &claim.key),
+            _ => None,
+        }
+    }
+
+    pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
+        // A lease that runs out has no time to find out twice that a connection is dead.
+        self.lengthen(claim, ttl, true).await
+    }
+
+    /// Has a lock kept for as long as its holder believes in it, if it is still its own.
+    pub(crate) async fn confirm(&self, claim: &Claim, left: Duration) -> Result<bool, LockError> {
+        // Nothing runs out, and a crowd of these must not end connections.
+        self.lengthen(claim, left, false).await
+    }
+
+    async fn lengthen(
+        &self,
+        claim: &Claim,
+        ttl: Duration,
+        strict: bool,
+    ) -> Result<bool, LockError> {
+        let brief = self.brief();
+        let answer = self.renewal_answer(claim, ttl).min(brief.answer);
+        let patience = Patience { answer, strict, ..brief };
+        let args = [claim.token.expose(), &ttl.as_millis().to_string()];
+        let script = if claim.several().is_empty() { &RENEW } else { &RENEW_EACH };
+        match self.own(script, claim, &args, patience).await {
+            Err(error) if is_split(&error) && !claim.several().is_empty() => {
+                let parts = claim.each();
+                held_all(parts.iter().map(|part| -> Asked<'_, _> {
+                    let own = self.own(&RENEW, part, &args, patience);
+                    Box::pin(async { Ok(own.await?.0 == Own::Held) })
+                }))
+                .await
+            }
+            own => Ok(own?.0 == Own::Held),
+        }
+    }
+
+    /// How long the answer to a renewal is waited for: as long as the server may take, and not so
+    /// long that no other one fits into the lease.
+    pub(super) fn renewal_answer(&self, claim: &Claim, ttl: Duration) -> Duration {
+        let ttl = ttl.max(claim.ttl);
+        let Some(far) = self.nodes.round_trip(&claim.key) else {
+            return (ttl / 10).max(RENEWAL_MIN);
+        };
+        let (round_trip, shortest) = (far.smoothed(), far.smoothed() * ROUND_TRIPS);
+        if ttl < shortest && far.is_to_be_told() {
+            tracing::warn!(
+                ?ttl,
+                ?round_trip,
+                ?shortest,
+                "a ttl is too short for the round trip to the server: the lease may end before it is renewed"
+            );
+        }
+        (ttl / 10).max(RENEWAL_MIN + far.longest()).min((ttl / 2).max(RENEWAL_MIN))
+    }
+
+    /// Gives locks back without a look at their lines; tells whether all of them were held.
+    async fn free(&self, claim: &Claim) -> bool {
+        let mut held = true;
+        for part in claim.each() {
+            let args = [claim.token.expose()];
+            held &= matches!(self.own(&FREE, &part, &args, self.brief()).await, Ok((Own::Held, _)));
+        }
+        held
+    }
+
+    /// Calls a script that does something to a lock if it is still the token's own. Tells whether
+    /// it was, and whether an earlier call that may have been applied had no answer.
+    async fn own(
+        &self,
+        script: &Script,
+        claim: &Claim,
+        args: &[&str],
+        patience: Patience,
+    ) -> Result<(Own, bool), LockError> {
+        let reply = self.eval(script, claim.keys(), args, patience).await;
+        self.read_own(reply, script, claim, args, patience).await
+    }
+
+    /// The same when a first reply is there; without one it is called again.
+    async fn read_own(
+        &self,
+        mut reply: Result<Value, Trouble>,
+        script: &Script,
+        claim: &Claim,
+        args: &[&str],
+        patience: Patience,
+    ) -> Result<(Own, bool), LockError> {
+        let mut resent = false;
+        // A renewal is sent again only while it is wanted, which is for its table to say.
+        if let Err(Trouble::Passing(Passing { replace: true, unknown, .. })) = reply
+            && !patience.strict
+        {
+            resent = unknown;
+            reply = self.eval(script, claim.keys(), args, patience).await;
+        }
+        match reply {
+            Ok(Value::Int(0)) => Ok((Own::NotHeld, resent)),
+            Ok(Value::Int(1)) => Ok((Own::Held, resent)),
+            Ok(Value::Int(2)) => Ok((Own::Awaited, resent)),
+            Ok(other) => Err(unexpected(&other).into_error(&claim.key)),
+            // Whatever is there now, it is not ours.
+            Err(Trouble::NotALock) => Ok((Own::NotHeld, resent)),
+            Err(trouble) => Err(trouble.into_error(&claim.key)),
+        }
+    }
+}
+
+/// What a script found of a lock that it does something to if it is the token's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Own {
+    Held,
+    NotHeld,
+    /// It is held, and others wait for it; nothing was done.
+    Awaited,
+}
+
+/// What a release found, and perhaps another one before it.
+fn released((own, resent): (Own, bool)) -> Released {
+    match own {
+        Own::Held => Released::Held,
+        // The first one may have found it.
+        Own::NotHeld | Own::Awaited if resent => Released::Unconfirmed,
+        Own::NotHeld | Own::Awaited => Released::NotHeld,
+    }
+}
+
+/// Whether keys of one lock are at different nodes, because their slot is being moved.
+fn is_split(error: &LockError) -> bool {
+    matches!(error, LockError::Unavailable { detail, .. } if trouble::is_split(detail))
+}

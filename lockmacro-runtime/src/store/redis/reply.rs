@@ -1,0 +1,91 @@
+//! What a server says when it is asked for a lock.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::store::redis::client::error::{Passing, Trouble};
+use crate::value::time::Moment;
+use crate::value::error::Unavailability;
+use crate::value::fence::{Fence, Fences};
+use crate::value::token::{hash_of, label_of};
+
+/// Reads the answer to a question that was sent at `sent`.
+pub(super) fn answer(reply: Value, sent: Moment) -> Result<Reply, Trouble> {
+    match reply {
+        Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
+        Value::BulkString(number) => {
+            Ok(Reply::Granted { sent, fences: [fence(&number)?].into_iter().collect() })
+        }
+        Value::Array(parts) => match parts.as_slice() {
+            [Value::Int(left), Value::BulkString(held), place @ ..] => Ok(Reply::Busy {
+                nth: 0,
+                owner: label_of(held),
+                held: hash_of(held),
+                left: u64::try_from(*left).ok().map(Duration::from_millis),
+                place: match place {
+                    [Value::Int(rank), Value::BulkString(time)] => {
+                        let server = number(time).ok_or_else(|| unexpected(&place[1]))?;
+                        Some((u32::try_from(*rank).ok(), server))
+                    }
+                    _ => None,
+                },
+            }),
+            _ => Err(unexpected(&Value::Array(parts))),
+        },
+        other => Err(unexpected(&other)),
+    }
+}
+
+pub(super) enum Reply {
+    Granted {
+        sent: Moment,
+        fences: Fences,
+    },
+    /// `nth` of several keys. `place` is for who waits: how many are before it, `None` when too
+    /// many wait, and what the server's clock showed, in microseconds.
+    Busy {
+        /// A hash of what the key holds.
+        held: u64,
+        nth: usize,
+        owner: Option<String>,
+        left: Option<Duration>,
+        place: Option<(Option<u32>, u64)>,
+    },
+}
+
+impl Reply {
+    /// Whether it is nobody's: more dead ones stood in line than a script passes at once.
+    pub(super) fn is_nobodys(&self) -> bool {
+        let nobody = hash_of(b"");
+        matches!(self, Self::Busy { held, left: Some(Duration::ZERO), .. } if *held == nobody)
+    }
+}
+
+fn number(reply: &[u8]) -> Option<u64> {
+    std::str::from_utf8(reply).ok()?.parse().ok()
+}
+
+pub(super) fn fence(reply: &[u8]) -> Result<Fence, Trouble> {
+    let fence = number(reply).and_then(|number| Fence::try_from(number).ok());
+    fence.ok_or_else(|| unexpected(&Value::BulkString(Vec::new())))
+}
+
+pub(super) fn unexpected(reply: &Value) -> Trouble {
+    // The kind of the reply only: its text may be somebody's token.
+    let kind = match reply {
+        Value::Nil => "nil",
+        Value::Int(_) => "an integer",
+        Value::Okay | Value::SimpleString(_) => "a status",
+        Value::BulkString(_) => "a string",
+        Value::Array(_) => "an array",
+        _ => "something else",
+    };
+    // Whatever it means, something may have been written.
+    Trouble::Passing(Passing {
+        reason: Unavailability::Protocol,
+        detail: format!("the server answered {kind}"),
+        unknown: true,
+        replace: false,
+    })
+}

@@ -1,0 +1,68 @@
+//! Several locks in one script, or by slots where a server asks for that.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::store::redis::client::node::Patience;
+use crate::store::redis::script::ACQUIRE_ALL;
+use crate::store::redis::client::error::Trouble;
+use crate::store::redis::{CLAIM_MS, Redis, Reply, fence, unexpected};
+use crate::store::Claim;
+use crate::value::time::Moment;
+use crate::value::error::LockError;
+use crate::value::fence::Fences;
+use crate::value::key::LockKey;
+use crate::value::companion::slot;
+use crate::value::token::{hash_of, label_of};
+
+impl Redis {
+    /// How many of these keys, from the first on, the server takes in one script.
+    pub(crate) fn at_once(&self, keys: &[LockKey]) -> usize {
+        if !self.slots.load(Ordering::Relaxed) {
+            return keys.len();
+        }
+        let mut slots = keys.iter().map(|key| slot(key.as_str()));
+        let first = slots.next();
+        first.map_or(0, |first| 1 + slots.take_while(|slot| *slot == first).count())
+    }
+
+    /// Asks for all keys of a claim, or none. There is no plain SET that could be overtaken here:
+    /// the script knows its token again.
+    pub(super) async fn ask_for_several(
+        &self,
+        claim: &Claim,
+        patience: Patience,
+    ) -> Result<Reply, Trouble> {
+        let ttl = claim.ttl.as_millis().to_string();
+        let fenced = if claim.fenced { "1" } else { "0" };
+        let args = [claim.token.expose(), &ttl, fenced, CLAIM_MS, &self.fence_retention];
+        let sent = Moment::now();
+        match self.eval(&ACQUIRE_ALL, claim.keys(), &args, patience).await? {
+            Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
+            Value::Array(parts) => match parts.as_slice() {
+                [Value::Int(left), Value::BulkString(held), Value::Int(nth)] => Ok(Reply::Busy {
+                    nth: usize::try_from(*nth).unwrap_or_default(),
+                    owner: label_of(held),
+                    held: hash_of(held),
+                    left: u64::try_from(*left).ok().map(Duration::from_millis),
+                    place: None,
+                }),
+                [Value::Int(nth)] => {
+                    let nth = usize::try_from(*nth).ok();
+                    let key = nth.and_then(|nth| claim.keys().get(nth)).unwrap_or(&claim.key);
+                    Err(Trouble::Final(LockError::KeyNotALock { key: key.clone() }))
+                }
+                fences => {
+                    let fences = fences.iter().map(|number| match number {
+                        Value::BulkString(number) => fence(number),
+                        other => Err(unexpected(other)),
+                    });
+                    Ok(Reply::Granted { sent, fences: fences.collect::<Result<_, _>>()? })
+                }
+            },
+            other => Err(unexpected(&other)),
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! A Redis Cluster: which node has a slot, learnt from any of them.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::store::redis::client::failover::Changes;
+use crate::store::redis::client::connect::Connector;
+use crate::store::redis::client::singleflight::Errand;
+use crate::store::redis::pubsub::channels::Grants;
+use crate::store::redis::topology::slot_map::{Endpoint, Map, Range, slots};
+use crate::store::redis::client::node::{Node, Patience};
+use crate::store::redis::client::replicas::Replicated;
+use crate::store::redis::client::error::{Elsewhere, Passing, Trouble};
+use crate::store::redis::client::url::invalid;
+use crate::value::error::{LockError, Unavailability};
+
+/// After so long without an answer the next node is asked for the map, too.
+const STAGGER: Duration = Duration::from_millis(50);
+/// The map is not learnt more often than that.
+const LEARN_EVERY: Duration = Duration::from_millis(100);
+
+/// Clones are the same cluster.
+#[derive(Clone)]
+pub(super) struct Cluster(Arc<Shared>);
+
+struct Shared {
+    /// The nodes of the URL, from which all others have their settings.
+    seeds: Vec<Connector>,
+    grants: Arc<Grants>,
+    timeout: Duration,
+    map: RwLock<Map>,
+    learning: Errand<Result<(), Trouble>>,
+}
+
+impl Cluster {
+    /// A cluster that is not connected yet.
+    pub(super) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
+        let seeds = seeds(url).unwrap_or_default();
+        let mut seeds =
+            seeds.iter().map(|url| Connector::new(url, timeout)).collect::<Result<Vec<_>, _>>()?;
+        if seeds.iter().any(|seed| seed.endpoint().is_none() || seed.database() != 0) {
+            return Err(invalid("a cluster has hosts, and no databases but 0"));
+        }
+        if let Some((first, others)) = seeds.split_first_mut() {
+            // They are servers of one manager.
+            others.iter_mut().for_each(|seed| seed.changes = first.changes.elsewhere());
+        }
+        Ok(Self::with(seeds, timeout, Grants::new(true)))
+    }
+
+    /// None once it is shared.
+    pub(super) fn seeds_mut(&mut self) -> Vec<&mut Connector> {
+        let shared = Arc::get_mut(&mut self.0);
+        shared.map(|shared| shared.seeds.iter_mut().collect()).unwrap_or_default()
+    }
+
+    /// Whether a URL is for a cluster.
+    pub(super) fn is_meant(url: &str) -> bool {
+        seeds(url).is_some()
+    }
+
+    /// The same cluster through connections of its own.
+    pub(super) fn apart(&self) -> Self {
+        let map = self.map();
+        let known = map.nodes().filter_map(|node| self.connector(node.endpoint()?));
+        let seeds = self.0.seeds.iter().map(Connector::apart).chain(known);
+        Self::with(seeds.collect(), self.0.timeout, self.0.grants.apart())
+    }
+
+    fn with(seeds: Vec<Connector>, timeout: Duration, grants: Arc<Grants>) -> Self {
+        let learning = Errand::new(timeout);
+        let map = RwLock::default();
+        Self(Arc::new(Shared { seeds, grants, timeout, map, learning }))
+    }
+
+    /// Has `tell` called when a node may be another one than the one that granted our locks.
+    pub(super) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
+        if let Some(changes) = self.changes() {
+            changes.tell(tell);
+        }
+    }
+
+    /// All nodes have theirs in common with the first seed.
+    pub(super) fn changes(&self) -> Option<&Changes> {
+        self.0.seeds.first().map(|seed| &*seed.changes)
+    }
+
+    /// What the URL says that replicas have to acknowledge.
+    pub(super) fn replicated(&self) -> Option<Replicated> {
+        self.0.seeds.first().and_then(Connector::replicated)
+    }
+
+    /// What the URL says of how long fences are kept.
+    pub(super) fn fence_retention(&self) -> Option<Duration> {
+        self.0.seeds.first().and_then(Connector::fence_retention)
+    }
+
+    pub(super) fn grants(&self) -> &Arc<Grants> {
+        &self.0.grants
+    }
+
+    /// Makes sure that the map is known.
+    pub(super) async fn ready(&self, until: Instant) -> Result<(), Trouble> {
+        if self.map().is_known() {
+            return Ok(());
+        }
+        self.learnt(until).await
+    }
+
+    /// Has slots that are another node's noticed.
+    pub(super) async fn look(&self, until: Instant) {
+        // Who cannot be asked now is asked again.
+        let _ = self.learnt(until).await;
+    }
+
+    /// Ends all connections; the next calls make new ones.
+    pub(super) fn disconnect(&self) {
+        self.map().nodes().for_each(Node::disconnect);
+    }
+
+    /// All primaries.
+    #[cfg(feature = "look")]
+    pub(super) async fn nodes(&self, until: Instant) -> Result<Vec<Node>, Trouble> {
+        self.learnt(until).await?;
+        Ok(self.map().nodes().cloned().collect())
+    }
+
+    /// Learns the map, unless that was done just now.
+    pub(super) async fn learnt(&self, until: Instant) -> Result<(), Trouble> {
+        if self.map().is_younger_than(LEARN_EVERY) {
+            return Ok(());
+        }
+        let learn = || {
+            let cluster = self.clone();
+            async move { cluster.learn().await }
+        };
+        let learnt = self.0.learning.done(learn, until);
+        let timeout = || Err(Trouble::Passing(Passing::timeout("asking for the slots", false)));
+        Box::pin(learnt).await.unwrap_or_else(timeout)
+    }
+
+    /// Has the map learnt, and does not wait for it.
+    pub(super) fn learn_soon(&self) {
+        if !self.map().is_younger_than(LEARN_EVERY) {
+            let cluster = self.clone();
+            self.0.learning.begin(|| async move { cluster.learn().await });
+        }
+    }
+
+    /// Asks the nodes for the map, one soon after the other, until one has answered.
+    async fn learn(&self) -> Result<(), Trouble> {
+        let mut nodes: Vec<Node> = self.map().nodes().cloned().collect();
+        fastrand::shuffle(&mut nodes);
+        let strangers = self.0.seeds.iter().filter(|seed| {
+            let endpoint = seed.endpoint();
+            !nodes.iter().any(|node| node.endpoint() == endpoint)
+        });
+        let strangers = strangers.map(|seed| Node::with(seed.apart(), self.0.timeout));
+        let strangers: Vec<Node> = strangers.collect();
+        let mut nodes = nodes.into_iter().chain(strangers);
+        let (mut asked, mut trouble) = (JoinSet::new(), down("no node was asked"));
+        loop {
+            let more = match nodes.next() {
+                Some(node) => {
+                    let patience = Patience::new(self.0.timeout, self.0.timeout);
+                    asked.spawn(async move { (slots(&node, patience).await, node) });
+                    true
+                }
+                None => false,
+            };
+            let pause = if more { STAGGER } else { self.0.timeout };
+            match timeout(pause, asked.join_next()).await {
+                // One that has forgotten its cluster knows nothing.
+                Ok(Some(Ok((Ok(ranges), _)))) if ranges.is_empty() => {
+                    trouble = trouble.unless_final(down("no slot is given to a node"));
+                }
+                Ok(Some(Ok((Ok(ranges), node)))) => {
+                    self.take(&node, ranges)?;
+                    return Ok(());
+                }
+                Ok(Some(Ok((Err(told), _)))) => trouble = trouble.unless_final(told),
+                Ok(None) if !more => return Err(trouble),
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes the map that a node has told over, and has who waits in a slot that moved follow it.
+    fn take(&self, told: &Node, ranges: Vec<Range>) -> Result<(), Trouble> {
+        let mut next = Map::default();
+        for range in ranges {
+            let node = self.node_at(&range.endpoint.beside(told.endpoint()), told)?;
+            next.give(range.first..=range.last, node);
+        }
+        let names = next.nodes().map(Node::server).collect();
+        let moved = {
+            let mut map = self.0.map.write().unwrap_or_else(PoisonError::into_inner);
+            let moved = next.differs_from(&map);
+            *map = next.known();
+            moved
+        };
+        if let Some(changes) = self.changes() {
+            changes.healths().are_only(&names);
+        }
+        if !moved.is_empty() {
+            self.0.grants.waiters.alarm_where(|slot| moved.binary_search(&slot).is_ok());
+            // A replica that has taken over may not know our locks. Whoever learns its first map
+            // cannot tell, because it may have changed since the locks were granted.
+            if let Some(changes) = self.changes() {
+                changes.moved();
+            }
+        }
+        Ok(())
+    }
+
+    /// The node at an address, which is a new one if none of the map has it.
+    fn node_at(&self, endpoint: &Endpoint, told: &Node) -> Result<Node, Trouble> {
+        let known = self.map().nodes().find(|node| endpoint.is(node.endpoint())).cloned();
+        if let Some(node) = known {
+            return Ok(node);
+        }
+        if endpoint.is(told.endpoint()) && Arc::ptr_eq(told.grants(), &self.0.grants) {
+            return Ok(told.clone());
+        }
+        let connector = self.connector((&endpoint.host, endpoint.port));
+        Ok(Node::with(connector.ok_or_else(|| down("no node is known"))?, self.0.timeout))
+    }
+
+    fn connector(&self, endpoint: (&str, u16)) -> Option<Connector> {
+        Some(self.0.seeds.first()?.to(endpoint, &self.0.grants))
+    }
+
+    /// The node that `told` has named instead of itself.
+    pub(super) fn redirected(
+        &self,
+        slot: u16,
+        to: &Elsewhere,
+        told: &Node,
+    ) -> Result<Node, Trouble> {
+        let Some(endpoint) = Endpoint::read(&to.address) else {
+            return Err(down("a node has sent us to no address"));
+        };
+        let node = self.node_at(&endpoint.beside(told.endpoint()), told)?;
+        if to.once {
+            return Ok(node.asking());
+        }
+        let moved = {
+            let mut map = self.0.map.write().unwrap_or_else(PoisonError::into_inner);
+            map.give(slot..=slot, node.clone())
+        };
+        if moved {
+            // Others may be elsewhere, too; and who waits in the slot has to follow it.
+            self.learn_soon();
+            self.0.grants.waiters.alarm_where(|waiting| waiting == slot);
+        }
+        Ok(node)
+    }
+
+    pub(super) fn map(&self) -> RwLockReadGuard<'_, Map> {
+        // Nothing that runs under this lock can panic.
+        self.0.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The servers that a URL of a cluster names, each by a URL of its own; `None` for another URL.
+fn seeds(url: &str) -> Option<Vec<String>> {
+    let (scheme, rest) = url.split_once("://")?;
+    let scheme = scheme.strip_suffix("-cluster")?;
+    let (servers, more) = match rest.find(['/', '?']) {
+        Some(end) => rest.split_at(end),
+        None => (rest, ""),
+    };
+    let (user, hosts) = match servers.rfind('@') {
+        Some(end) => servers.split_at(end + 1),
+        None => ("", servers),
+    };
+    Some(hosts.split(',').map(|host| format!("{scheme}://{user}{host}{more}")).collect())
+}
+
+pub(super) fn down(detail: &str) -> Trouble {
+    Trouble::Passing(Passing {
+        reason: Unavailability::ClusterDown,
+        detail: detail.to_owned(),
+        unknown: false,
+        replace: false,
+    })
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the connectors, which know the password.
+        f.debug_struct("Cluster")
+            .field("nodes", &self.map().nodes().count())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_server_of_a_url_has_its_user_and_settings() {
+        let url = "redis-cluster://shop:p%40ss@one:7000,two,[::1]:7002/0?protocol=resp3";
+        let urls = [
+            "redis://shop:p%40ss@one:7000/0?protocol=resp3",
+            "redis://shop:p%40ss@two/0?protocol=resp3",
+            "redis://shop:p%40ss@[::1]:7002/0?protocol=resp3",
+        ];
+        assert_eq!(seeds(url).unwrap(), urls);
+        assert_eq!(seeds("rediss-cluster://one").unwrap(), ["rediss://one"]);
+        assert_eq!(seeds("redis://one"), None);
+    }
+
+    #[test]
+    fn a_url_of_no_cluster_is_refused_without_its_password() {
+        let timeout = Duration::from_secs(1);
+        for url in
+            ["redis-cluster://", "redis-cluster://u:secret@one/3", "redis-cluster://one,,two"]
+        {
+            let error = Cluster::new(url, timeout).unwrap_err();
+            assert!(matches!(error, LockError::InvalidUrl { .. }), "{url}: {error:?}");
+            assert!(!format!("{error:?}").contains("secret"));
+        }
+    }
+}

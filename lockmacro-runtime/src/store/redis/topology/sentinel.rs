@@ -1,0 +1,188 @@
+//! Where the primary is, as the sentinels say.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Client, ConnectionAddr, Value};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::store::redis::client::error::{Passing, Trouble};
+use crate::store::redis::unexpected;
+use crate::store::redis::client::url::{Settings, invalid};
+use crate::value::error::Unavailability;
+
+/// Those who watch over one primary and its replicas.
+#[derive(Clone)]
+pub(super) struct Sentinels {
+    pub(super) at: Vec<ConnectionAddr>,
+    /// How they call what they watch over.
+    pub(super) name: String,
+    /// How to log in to them.
+    pub(super) settings: Settings,
+    /// How long one of them is waited for.
+    pub(super) patience: Duration,
+    pub(super) kept: Kept,
+}
+
+impl fmt::Display for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at: Vec<_> = self.at.iter().map(ToString::to_string).collect();
+        write!(f, "{} by sentinels {}", self.name, at.join(","))
+    }
+}
+
+/// A connection to each sentinel that has answered, for the next question. A clone has its own.
+#[derive(Default)]
+pub(super) struct Kept(Arc<Mutex<HashMap<usize, MultiplexedConnection>>>);
+
+impl Clone for Kept {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl Kept {
+    /// Takes the connection to one of them: who asks it meanwhile opens another one.
+    fn take(&self, nth: usize) -> Option<MultiplexedConnection> {
+        self.all().remove(&nth)
+    }
+
+    fn keep(&self, nth: usize, connection: MultiplexedConnection) {
+        self.all().insert(nth, connection);
+    }
+
+    /// Ends all of them.
+    pub(super) fn clear(&self) {
+        self.all().clear();
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<usize, MultiplexedConnection>> {
+        // Nothing that runs under this mutex can panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sentinels {
+    /// The server that most of them all name, whoever does not answer.
+    pub(super) async fn agreed(&self) -> Option<ConnectionAddr> {
+        let (at, times) = self.named().await.ok()?;
+        (2 * times > self.at.len()).then_some(at)
+    }
+
+    /// Where to connect to.
+    pub(super) async fn primary(&self) -> Result<ConnectionAddr, Trouble> {
+        self.named().await.map(|(at, _)| at)
+    }
+
+    /// Asks all of them, and goes where most of them all say; when fewer answer in time, where most
+    /// of those say. One that was cut off names a primary of old for long. With how many say so.
+    async fn named(&self) -> Result<(ConnectionAddr, usize), Trouble> {
+        let mut asked = JoinSet::new();
+        for (nth, at) in self.at.iter().enumerate() {
+            let client = self.settings.client(at, None).map_err(Trouble::Final)?;
+            let (name, patience) = (self.name.clone(), self.patience);
+            let kept = Kept(Arc::clone(&self.kept.0));
+            asked.spawn(async move {
+                let late = || Err(Trouble::Passing(Passing::timeout("asking a sentinel", false)));
+                timeout(patience, ask(client, &name, &kept, nth)).await.unwrap_or_else(|_| late())
+            });
+        }
+        let mut named: Vec<(ConnectionAddr, usize)> = Vec::new();
+        let mut trouble = Passing::timeout("asking the sentinels", false).into();
+        while let Some(answer) = asked.join_next().await {
+            match answer {
+                Ok(Ok(at)) => {
+                    let nth = named.iter().position(|(named, _)| *named == at);
+                    let nth = nth.unwrap_or_else(|| {
+                        named.push((at, 0));
+                        named.len() - 1
+                    });
+                    named[nth].1 += 1;
+                    if 2 * named[nth].1 > self.at.len() {
+                        break;
+                    }
+                }
+                Ok(Err(told)) => trouble = Trouble::unless_final(trouble, told),
+                Err(_) => {}
+            }
+        }
+        // Or their connections would not be kept. Each has an end of its own.
+        asked.detach_all();
+        named.sort_by_key(|(_, times)| Reverse(*times));
+        match named.as_slice() {
+            // One of them was cut off, and nobody knows which.
+            [(_, times), (_, others), ..] if times == others => {
+                let detail = "the sentinels do not agree which server is the primary";
+                Err(Passing::timeout(detail, false).into())
+            }
+            [most, ..] => Ok(most.clone()),
+            [] => Err(trouble),
+        }
+    }
+}
+
+/// Asks the `nth` one, by the connection to it that is kept, or a new one.
+async fn ask(
+    client: Client,
+    name: &str,
+    kept: &Kept,
+    nth: usize,
+) -> Result<ConnectionAddr, Trouble> {
+    let mut question = redis::cmd("SENTINEL");
+    question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+    if let Some(mut connection) = kept.take(nth)
+        && let Ok(answer) = connection.send_packed_command(&question).await
+        && let Ok(answer) = answer.extract_error()
+    {
+        kept.keep(nth, connection);
+        return told(answer, name);
+    }
+    let mut connection =
+        client.get_multiplexed_async_connection().await.map_err(Trouble::unapplied)?;
+    let answer = connection.send_packed_command(&question).await.and_then(Value::extract_error);
+    let answer = answer.map_err(Trouble::unapplied)?;
+    kept.keep(nth, connection);
+    told(answer, name)
+}
+
+/// Whom a sentinel has named.
+fn told(answer: Value, name: &str) -> Result<ConnectionAddr, Trouble> {
+    match answer {
+        Value::Nil => Err(Trouble::Final(invalid(format!("the sentinels know no `{name}`")))),
+        Value::Array(parts) => match parts.as_slice() {
+            [Value::BulkString(host), Value::BulkString(port)] => {
+                let port = std::str::from_utf8(port).ok().and_then(|port| port.parse().ok());
+                let port = port.ok_or_else(|| unexpected(&parts[1]))?;
+                Ok(ConnectionAddr::Tcp(String::from_utf8_lossy(host).into_owned(), port))
+            }
+            _ => Err(unexpected(&Value::Array(parts))),
+        },
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Whether an answer to ROLE is that of a server that takes writes. Who may not ask, finds out.
+pub(super) fn is_primary(role: &Result<Value, redis::RedisError>) -> bool {
+    match role {
+        Ok(Value::Array(parts)) => {
+            !matches!(parts.first(), Some(Value::BulkString(role)) if role != b"master")
+        }
+        Err(error) => error.code().is_some(),
+        _ => true,
+    }
+}
+
+/// What a connection to a replica is, where a primary was named.
+pub(super) fn no_primary() -> Trouble {
+    Trouble::Passing(Passing {
+        reason: Unavailability::ReadOnly,
+        detail: "the sentinels still name a server that is no primary any more".to_owned(),
+        unknown: false,
+        replace: true,
+    })
+}

@@ -1,0 +1,205 @@
+//! Which node of a cluster has which slot.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use redis::Value;
+use tokio::time::Instant;
+
+use crate::store::redis::client::node::{Node, Patience};
+use crate::store::redis::client::error::Trouble;
+use crate::store::redis::unexpected;
+use crate::value::error::LockError;
+use crate::value::companion::SLOTS;
+
+/// Stands for no node.
+const NONE: u16 = u16::MAX;
+
+/// Empty at first.
+#[derive(Debug, Default)]
+pub(super) struct Map {
+    nodes: Vec<Node>,
+    /// Which of the nodes has each slot; nothing while nothing is known.
+    owners: Vec<u16>,
+    learnt: Option<Instant>,
+}
+
+impl Map {
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter()
+    }
+
+    pub(super) fn node_of(&self, slot: u16) -> Option<Node> {
+        self.owner(slot).cloned()
+    }
+
+    fn owner(&self, slot: u16) -> Option<&Node> {
+        self.nodes.get(usize::from(*self.owners.get(usize::from(slot))?))
+    }
+
+    /// Gives slots to a node; tells whether one of them was another's.
+    pub(super) fn give(&mut self, slots: RangeInclusive<u16>, node: Node) -> bool {
+        let known = self.nodes.iter().position(|known| known.is(&node));
+        let nth = known.unwrap_or_else(|| {
+            self.nodes.push(node);
+            self.nodes.len() - 1
+        });
+        let nth = u16::try_from(nth).unwrap_or(NONE);
+        self.owners.resize(usize::from(SLOTS), NONE);
+        let mut moved = false;
+        for slot in slots {
+            if let Some(owner) = self.owners.get_mut(usize::from(slot)) {
+                moved |= *owner != nth;
+                *owner = nth;
+            }
+        }
+        moved
+    }
+
+    /// Which slots have another node here than there.
+    pub(super) fn differs_from(&self, other: &Self) -> Vec<u16> {
+        let same = |slot: &u16| match (self.owner(*slot), other.owner(*slot)) {
+            (Some(one), Some(other)) => one.is(other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        (0..SLOTS).filter(|slot| !same(slot)).collect()
+    }
+
+    /// The same as one that was learnt now.
+    pub(super) fn known(self) -> Self {
+        Self { learnt: Some(Instant::now()), ..self }
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.learnt.is_some()
+    }
+
+    pub(super) fn is_younger_than(&self, age: Duration) -> bool {
+        self.learnt.is_some_and(|learnt| learnt.elapsed() < age)
+    }
+}
+
+/// Slots in a row that are one node's.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) first: u16,
+    pub(super) last: u16,
+    pub(super) endpoint: Endpoint,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Endpoint {
+    /// Empty for the host of the node that has told it.
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl Endpoint {
+    /// Reads `host:port`, where the host may have colons of its own.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        Some(Self::new(host, port.parse().ok()?))
+    }
+
+    fn new(host: &str, port: u16) -> Self {
+        // A node that does not know its own name says so by a question mark.
+        let host = if host == "?" { "" } else { host };
+        Self { host: host.to_owned(), port }
+    }
+
+    pub(super) fn beside(self, told: Option<(&str, u16)>) -> Self {
+        match told {
+            Some((host, _)) if self.host.is_empty() => Self { host: host.to_owned(), ..self },
+            _ => self,
+        }
+    }
+
+    pub(super) fn is(&self, other: Option<(&str, u16)>) -> bool {
+        other == Some((&self.host, self.port))
+    }
+}
+
+/// Asks a node who has which slots.
+pub(super) async fn slots(node: &Node, patience: Patience) -> Result<Vec<Range>, Trouble> {
+    let mut command = redis::cmd("CLUSTER");
+    command.arg("SLOTS");
+    let reply = node.call(command, patience).await.map_err(no_cluster)?;
+    ranges(&reply).ok_or_else(|| unexpected(&reply))
+}
+
+/// A server by itself is a mistake in the URL.
+fn no_cluster(trouble: Trouble) -> Trouble {
+    match trouble {
+        Trouble::Final(LockError::Unavailable { detail, .. }) if detail.contains("disabled") => {
+            let detail = "the server is not in a cluster: give a `redis://` URL".to_owned();
+            Trouble::Final(LockError::InvalidUrl { detail })
+        }
+        other => other,
+    }
+}
+
+/// Reads `[first, last, [host, port, …] of the primary, of a replica …] …`.
+fn ranges(reply: &Value) -> Option<Vec<Range>> {
+    let Value::Array(ranges) = reply else { return None };
+    let ranges = ranges.iter().map(|range| {
+        let Value::Array(parts) = range else { return None };
+        let [Value::Int(first), Value::Int(last), Value::Array(primary), ..] = parts.as_slice()
+        else {
+            return None;
+        };
+        let [host, Value::Int(port), ..] = primary.as_slice() else { return None };
+        let host = match host {
+            Value::BulkString(host) => std::str::from_utf8(host).ok()?,
+            Value::Nil => "",
+            _ => return None,
+        };
+        let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
+        let endpoint = Endpoint::new(host, u16::try_from(*port).ok()?);
+        Some(Range { first, last, endpoint })
+    });
+    ranges.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn a_map_is_read_with_primaries_only() {
+        let node = |host, port| Value::Array(vec![host, Value::Int(port), text("id")]);
+        let range = |first, last, primary| {
+            Value::Array(vec![
+                Value::Int(first),
+                Value::Int(last),
+                primary,
+                node(text("replica"), 1),
+            ])
+        };
+        let read = ranges(&Value::Array(vec![
+            range(0, 9, node(text("one"), 7_000)),
+            range(10, 16_383, node(Value::Nil, 7_001)),
+        ]));
+        let endpoint = |host: &str, port| Endpoint { host: host.to_owned(), port };
+        let expected = [
+            Range { first: 0, last: 9, endpoint: endpoint("one", 7_000) },
+            Range { first: 10, last: 16_383, endpoint: endpoint("", 7_001) },
+        ];
+        assert_eq!(read.as_deref(), Some(&expected[..]));
+        assert_eq!(ranges(&Value::Array(vec![range(0, 99_999, node(text("one"), 1))])), None);
+    }
+
+    #[test]
+    fn an_endpoint_without_a_host_is_beside_who_told_it() {
+        for (told, host) in
+            [("two:7001", "two"), (":7001", "one"), ("?:7001", "one"), ("::1:7001", "::1")]
+        {
+            let endpoint = Endpoint::read(told).unwrap().beside(Some(("one", 7_000)));
+            assert!(endpoint.is(Some((host, 7_001))), "{told}: {endpoint:?}");
+        }
+        assert_eq!(Endpoint::read("nowhere"), None);
+    }
+}

@@ -1,0 +1,217 @@
+//! Asking for a lock: all nodes at once, and again while that may help.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::store::redlock::retry_delay::Pause;
+use crate::store::redlock::round::Round;
+use crate::protocol::quorum::{Holder, Tally, Verdict, majority, no_quorum};
+use crate::store::redlock::{Redlock, late, replaced};
+use crate::store::{Answer, Claim, Failed, Grant, Line};
+use crate::value::time::Moment;
+use crate::value::error::{LockError, Unavailability};
+use crate::value::fence::Fence;
+use crate::protocol::lease;
+
+/// Why an attempt brought no lock. What it wrote is given back.
+enum Failure {
+    Busy(Holder),
+    /// `passing` when it may be better soon.
+    Fault {
+        error: LockError,
+        passing: bool,
+    },
+}
+
+impl Redlock {
+    /// Asks for a lock on one key, again while too few nodes answer or nobody
+    /// has most of them, and the manager's timeout allows.
+    pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
+        let until = Instant::now() + self.timeout;
+        self.ask(claim, Some(until), false).await
+    }
+
+    /// Asks again and again for at most `wait`, at random intervals: there is no line over several
+    /// nodes, and who asks at the same moment again would split them again.
+    pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Result<Answer, Failed> {
+        self.ask(claim, Instant::now().checked_add(wait), true).await
+    }
+
+    async fn ask(
+        &self,
+        claim: &Claim,
+        until: Option<Instant>,
+        waits: bool,
+    ) -> Result<Answer, Failed> {
+        self.check(claim.ttl).map_err(|error| Failed { error, written: false })?;
+        let mut pause = Pause::new(&self.round_trip);
+        // From here on the ballot tells what may be left.
+        claim.settle(true);
+        loop {
+            let over = until.is_some_and(|until| until <= Instant::now());
+            let failure = match self.attempt(claim).await {
+                Ok(grant) => return Ok(Answer::Granted(grant)),
+                Err(failure) => failure,
+            };
+            let (again, left) = match &failure {
+                // Nobody has it while several split the nodes between them.
+                Failure::Busy(Holder { split, left, .. }) => (waits || *split, *left),
+                Failure::Fault { passing, .. } => {
+                    let young = self.nodes.vote_in(majority(self.count()));
+                    let in_time = until.is_none_or(|until| Instant::now() + young <= until);
+                    (*passing && in_time, None)
+                }
+            };
+            if over || !again {
+                let resent = !claim.is_settled();
+                return match failure {
+                    Failure::Busy(Holder { owner, left, nobody, .. }) => {
+                        let (owner, left) = if nobody { (None, None) } else { (owner, left) };
+                        // There is no line, so nobody was before it.
+                        let line = if waits { Line::Left(0) } else { Line::Outside };
+                        Ok(Answer::Busy { nth: 0, owner, left, line, resent })
+                    }
+                    Failure::Fault { error, .. } => Err(Failed { error, written: resent }),
+                };
+            }
+            let pause = Instant::now() + pause.next(left);
+            sleep_until(until.map_or(pause, |until| until.min(pause))).await;
+        }
+    }
+
+    /// Asks all nodes once. What is not won is given back.
+    async fn attempt(&self, claim: &Claim) -> Result<Grant, Failure> {
+        let (ballot, within) = (claim.ballot(), self.rules.node.min(claim.ttl / 10));
+        let token = ballot.begin();
+        let paper = Arc::new(claim.paper(token));
+        let (sent, until) = (Moment::now(), Instant::now() + within);
+        let mut round = Round::new((0..self.count()).map(|nth| {
+            let (nodes, paper) = (Arc::clone(&self.nodes), Arc::clone(&paper));
+            (nth, nodes.vote(nth, (Arc::clone(&ballot), token), paper))
+        }));
+        let mut tally = Tally::of(self.count());
+        let verdict = loop {
+            if let Some(verdict) = tally.verdict() {
+                break verdict;
+            }
+            match timeout_at(until, round.next()).await {
+                Ok(Some((nth, said))) => tally.add(nth, said),
+                Ok(None) | Err(_) => tally.end(),
+            }
+        };
+        self.took(sent.elapsed());
+        let failure = match verdict {
+            Verdict::Granted => {
+                // Who answers later adds to the margin.
+                round.go_on();
+                match self.confirmed(claim, &paper, sent, &tally, within).await {
+                    Ok(grant) => return Ok(grant),
+                    Err(failure) => failure,
+                }
+            }
+            Verdict::Busy => {
+                // Of the first answers each may be about somebody else, and one of those the holder.
+                while !tally.tells_holder() {
+                    match timeout_at(until, round.next()).await {
+                        Ok(Some((nth, said))) => tally.add(nth, said),
+                        Ok(None) | Err(_) => tally.end(),
+                    }
+                }
+                round.go_on();
+                Failure::Busy(tally.holder())
+            }
+            Verdict::NoQuorum => {
+                // What the others say changes nothing but the words.
+                while let Ok(Some((nth, said))) = timeout_at(until, round.next()).await {
+                    tally.add(nth, said);
+                }
+                tally.end();
+                round.go_on();
+                let (error, passing) = (tally.error(&self.nodes.names), tally.is_passing());
+                Failure::Fault { error, passing }
+            }
+        };
+        self.give_back(claim).await;
+        Err(failure)
+    }
+
+    /// The grant of a majority, if there is time left of it.
+    async fn confirmed(
+        &self,
+        claim: &Claim,
+        paper: &Arc<Claim>,
+        sent: Moment,
+        tally: &Tally,
+        within: Duration,
+    ) -> Result<Grant, Failure> {
+        let (won, fence) = tally.won();
+        if let Some(fence) = fence {
+            self.raise(paper, &won, fence, within).await?;
+        }
+        let ttl = claim.ttl;
+        if lease::late(sent, ttl) {
+            let (reason, detail) = (Unavailability::TooSlow, format!("the ttl is {ttl:?}"));
+            let error = LockError::Unavailable { reason, detail };
+            return Err(Failure::Fault { error, passing: true });
+        }
+        let fences = fence.into_iter().collect();
+        Ok(Grant { sent, at: sent, ttl, resent: false, fences })
+    }
+
+    /// The second round of a fence: every node that counts is to give only larger ones from now on.
+    ///
+    /// The largest of a majority's fences by itself may be given twice: another majority shares a node
+    /// with this one, and may not have heard of the largest. Two grants share a node in their second
+    /// rounds, and there the later one has read its fence after the earlier one wrote it.
+    async fn raise(
+        &self,
+        paper: &Arc<Claim>,
+        won: &[usize],
+        fence: Fence,
+        within: Duration,
+    ) -> Result<(), Failure> {
+        let mut errors: Vec<Option<LockError>> = vec![None; self.count()];
+        let mut round = Round::new(
+            won.iter().map(|nth| (*nth, self.nodes.all[*nth].redis.raise(paper, fence))),
+        );
+        let until = Instant::now() + within;
+        let mut raised = 0;
+        while let Ok(Some((nth, answer))) = timeout_at(until, round.next()).await {
+            match answer {
+                // Another connection may lead to a node that counts already.
+                Ok(true) if !self.nodes.is_as_it_was(nth) => errors[nth] = Some(replaced()),
+                Ok(true) => raised += 1,
+                Ok(false) => {
+                    let detail = "it did not hold the lock any more".to_owned();
+                    let reason = Unavailability::TooSlow;
+                    errors[nth] = Some(LockError::Unavailable { reason, detail });
+                }
+                Err(silence) => errors[nth] = Some(*silence.error),
+            }
+            if raised >= majority(self.count()) {
+                return Ok(());
+            }
+        }
+        for nth in won {
+            errors[*nth].get_or_insert_with(|| late("raising the fence"));
+        }
+        let error = no_quorum(&self.nodes.names, errors.into_iter());
+        Err(Failure::Fault { error, passing: true })
+    }
+
+    /// How long a majority took to answer of late.
+    pub(super) fn usual_round_trip(&self) -> Duration {
+        Duration::from_micros(self.round_trip.load(Ordering::Relaxed))
+    }
+
+    /// Takes note of how long a majority took to answer.
+    fn took(&self, time: Duration) {
+        let now = u64::try_from(time.as_micros()).unwrap_or(u64::MAX / 8);
+        let before = self.round_trip.load(Ordering::Relaxed);
+        let mean = if before == 0 { now } else { (before * 7 + now) / 8 };
+        self.round_trip.store(mean, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,75 @@
+//! Locks that replicas have to know before they count.
+
+use std::time::Duration;
+
+use crate::store::{Answer, Asked, Backend, Claim, Failed, Grant};
+use crate::value::time::Moment;
+use crate::value::error::{LockError, Unavailability};
+use crate::protocol::lease::{Lease, Renewal};
+use crate::value::loss::LossCause;
+
+impl Backend {
+    /// Whether a grant counts only when replicas have acknowledged it.
+    pub(crate) fn is_replicated(&self) -> bool {
+        matches!(self, Backend::Redis(redis) if redis.is_replicated())
+    }
+
+    /// Renews as [`renew`](Backend::renew) does; where it is replicated, that is an error unless
+    /// replicas have acknowledged it. Trouble is given no longer than `within`.
+    pub(crate) fn renew_acknowledged<'a>(
+        &'a self,
+        claim: &'a Claim,
+        ttl: Duration,
+        within: Duration,
+    ) -> Asked<'a, Result<bool, LockError>> {
+        let Backend::Redis(redis) = self else { return self.renew(claim, ttl) };
+        if !redis.is_replicated() {
+            return self.renew(claim, ttl);
+        }
+        if self.is_in_parts(claim) {
+            return self.renew_parts(claim, move |backend, part| {
+                backend.renew_acknowledged(part, ttl, within)
+            });
+        }
+        redis.renew_acknowledged(claim, ttl, within)
+    }
+
+    /// Has replicas acknowledge a lock that was granted, however it came. From then on its whole ttl
+    /// counts. A lock that too few have acknowledged is given back.
+    pub(crate) fn acknowledged<'a>(
+        &'a self,
+        claim: &'a Claim,
+        grant: Grant,
+    ) -> Asked<'a, Result<Answer, Failed>> {
+        // What asks from now on takes no lock: who is dropped is done with one release.
+        claim.settle(!grant.resent);
+        Box::pin(async move {
+            let (sent, ttl) = (Moment::now(), claim.ttl);
+            let left = left(grant.sent, grant.ttl).unwrap_or_default();
+            let error = match self.renew_acknowledged(claim, ttl, left).await {
+                Ok(true) if crate::store::replica_acks::left(sent, ttl).is_ok() => {
+                    return Ok(Answer::Granted(Grant { sent, ttl, ..grant }));
+                }
+                Ok(true) => {
+                    let detail = format!("the ttl is {ttl:?}");
+                    LockError::Unavailable { reason: Unavailability::TooSlow, detail }
+                }
+                // Another server has taken its place, and does not know the lock.
+                Ok(false) => {
+                    let detail = "it does not know the lock that was granted".to_owned();
+                    let error = LockError::Unavailable { reason: Unavailability::Replaced, detail };
+                    return Ok(Answer::Lost(Box::new(Err(Failed { error, written: true }))));
+                }
+                Err(error) => error,
+            };
+            let short = matches!(error, LockError::InsufficientReplicas { .. });
+            let gone = short && self.release(claim).await.is_ok();
+            Err(Failed { error, written: grant.resent || !gone })
+        })
+    }
+}
+
+/// How long a lease may still be relied on.
+fn left(sent: Moment, ttl: Duration) -> Result<Duration, LossCause> {
+    Lease::new(sent, ttl, Renewal::Off).remaining(Moment::now())
+}

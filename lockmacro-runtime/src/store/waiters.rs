@@ -1,0 +1,480 @@
+//! Waiting in line: a grant comes by itself to whoever is first, so nobody polls. What can get lost
+//! on the way is found again by asking once in a while.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::mem;
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::value::time::Moment;
+use crate::value::fence::Fence;
+
+/// How long a place in line is kept without a word from its waiter.
+pub(crate) const PLACE: Duration = Duration::from_secs(10);
+/// For how long a lock is handed over until its new holder has confirmed it.
+pub(crate) const CLAIM: Duration = Duration::from_secs(5);
+/// Waiting that long stands for waiting without an end.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+/// How many may wait for one key.
+pub(crate) const PLACES: usize = 10_000;
+
+/// How often a waiter asks again, and refreshes its place.
+const TICK: Duration = Duration::from_secs(2);
+/// The same when no grant can be heard, for each who is before it and itself.
+const TICK_UNHEARD: Duration = Duration::from_millis(100);
+/// How often the head asks while a foreign client holds the lock, whose release is told to nobody,
+/// and up to when it does so. Each divides the next one, and the last is as usual for pollers.
+const FOREIGN: [(Duration, Duration); 3] = [
+    (Duration::from_millis(25), Duration::from_secs(2)),
+    (Duration::from_millis(50), Duration::from_secs(10)),
+    (Duration::from_millis(100), Duration::MAX),
+];
+/// Shortest pause between two questions.
+const TICK_MIN: Duration = Duration::from_millis(2);
+/// So many first ones in line also ask when the lock expires, in case its holder is dead.
+const HEIRS: u32 = 3;
+/// Among so many who came first is the first in line: those who ask at the same time may overtake
+/// each other on their way.
+const FIRST: usize = 64;
+
+/// The waiters of one connection, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    last: AtomicU64,
+    places: Mutex<HashMap<u64, Arc<Place>>>,
+    pub(crate) gone: Arc<Gone>,
+}
+
+/// Tokens that were given up and may stand in line all the same: a request for one may still
+/// arrive.
+#[derive(Debug, Default)]
+pub(crate) struct Gone {
+    tokens: Mutex<HashMap<u32, Arc<AtomicBool>>>,
+    /// One of them was granted its lock.
+    granted: Notify,
+}
+
+/// A token that was given up; dropping it has it forgotten.
+#[derive(Debug)]
+pub(crate) struct GivenUp {
+    gone: Arc<Gone>,
+    bits: u32,
+    granted: Arc<AtomicBool>,
+}
+
+impl Gone {
+    /// From now on a grant to this token, whose random bits these are, is told.
+    pub(crate) fn given_up(self: &Arc<Self>, bits: u64) -> GivenUp {
+        let bits = kept_in_numbers(bits);
+        let granted = Arc::clone(self.tokens().entry(bits).or_default());
+        GivenUp { gone: Arc::clone(self), bits, granted }
+    }
+
+    /// Waits until one of them was granted its lock, for the one task that releases them.
+    pub(crate) async fn granted(self: Arc<Self>) {
+        self.granted.notified().await;
+    }
+
+    /// Tells that a waiter was granted the lock whose number nobody here has.
+    fn was_granted(&self, number: u64) {
+        if let Some(granted) = self.tokens().get(&kept_in_numbers(number)) {
+            granted.store(true, Ordering::Release);
+            self.granted.notify_one();
+        }
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, HashMap<u32, Arc<AtomicBool>>> {
+        // Nothing that runs under this mutex can panic.
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The half of a token's bits that a waiter's number has, too: see [`Waiters::join`]. Who is taken
+/// for another one is released once more, which harms nobody that was given up.
+fn kept_in_numbers(bits: u64) -> u32 {
+    (bits >> 32) as u32
+}
+
+impl GivenUp {
+    /// Whether the token was granted the lock since this was asked last.
+    pub(crate) fn was_granted(&self) -> bool {
+        self.granted.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        self.gone.tokens().remove(&self.bits);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    slot: u16,
+    lock: u64,
+    /// Grows from one who waits to the next.
+    order: u64,
+    heard: Mutex<Heard>,
+}
+
+/// What was said to a waiter.
+#[derive(Debug, Default)]
+enum Heard {
+    #[default]
+    Nothing,
+    /// Nothing, and it is to be woken.
+    Awaited(Waker),
+    /// What it does not know yet.
+    News(News),
+}
+
+/// What a waiter hears.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// It has the lock. Boxed, as of all who wait one has it.
+    Granted(Box<Handover>),
+    /// What was said since the last question may be lost: ask again.
+    Unknown,
+}
+
+/// A lock that was handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Handover {
+    /// When it was heard of.
+    pub(crate) heard: Moment,
+    /// By which connection.
+    pub(crate) connection: u64,
+    /// When it was done, in microseconds of the server.
+    pub(crate) at: u64,
+    /// For how long.
+    pub(crate) ttl: Duration,
+    pub(crate) fence: Option<Fence>,
+}
+
+/// What the server said about its clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sample {
+    /// When the question was sent.
+    pub(crate) sent: Moment,
+    /// By which connection, if that is known.
+    pub(crate) connection: Option<NonZeroU64>,
+    /// What the server's clock showed when it answered, in microseconds.
+    pub(crate) server: u64,
+}
+
+impl Handover {
+    /// From when on the lease counts that this brought; `None` when it is older than the sample,
+    /// whose answer knew better, or was told by another server, whose clock shows something else.
+    ///
+    /// The server's clock gives how long after the sample the handover was; with the drift taken
+    /// off, and never after the message was heard. A message that came late is worth less by as
+    /// much, where counting from its receipt would believe in a dead lock.
+    pub(crate) fn counts_from(&self, sample: Sample) -> Option<Moment> {
+        if sample.connection.is_none_or(|known| known.get() != self.connection) {
+            return None;
+        }
+        let later = Duration::from_micros(self.at.checked_sub(sample.server)?);
+        Some(sample.sent.after(later - later / 100).min(self.heard))
+    }
+}
+
+/// One waiter's number; dropping it leaves.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    waiters: Arc<Waiters>,
+    place: Arc<Place>,
+    pub(crate) number: u64,
+}
+
+impl Waiters {
+    /// One waiter more, for a key in `slot`; `lock` is a number that tells keys from each other.
+    ///
+    /// Its number is of the random bits of its token, so that a grant to another process is never
+    /// taken for its own, and is another one when it waits again.
+    pub(crate) fn join(self: &Arc<Self>, slot: u16, lock: u64, bits: u64) -> Waiter {
+        let order = self.last.fetch_add(1, Ordering::Relaxed);
+        let number = bits ^ order;
+        let place = Arc::new(Place { slot, lock, order, ..Place::default() });
+        self.places().insert(number, Arc::clone(&place));
+        Waiter { waiters: Arc::clone(self), place, number }
+    }
+
+    /// Waiters of their own, who know of the same tokens that were given up.
+    pub(crate) fn apart(&self) -> Self {
+        Self { gone: Arc::clone(&self.gone), ..Self::default() }
+    }
+
+    /// Passes a grant on, and tells whether somebody was there for it. One that nobody waits for
+    /// any more is given back by who releases what was given up.
+    pub(crate) fn grant(&self, number: u64, handover: Handover) -> bool {
+        let place = self.places().get(&number).map(Arc::clone);
+        if let Some(place) = &place {
+            place.tell(News::Granted(Box::new(handover)));
+        } else if !handover.ttl.is_zero() {
+            self.gone.was_granted(number);
+        }
+        place.is_some()
+    }
+
+    pub(crate) fn are_none(&self) -> bool {
+        self.places().is_empty()
+    }
+
+    /// Has one ask again.
+    pub(crate) fn alarm(&self, number: u64) {
+        if let Some(place) = self.places().get(&number) {
+            place.tell(News::Unknown);
+        }
+    }
+
+    /// Has everybody ask again who waits in one of these slots.
+    pub(crate) fn alarm_where(&self, slots: impl Fn(u16) -> bool) {
+        for place in self.places().values().filter(|place| slots(place.slot)) {
+            place.tell(News::Unknown);
+        }
+    }
+
+    /// Has those ask again who have waited for a lock for longest: one of them is first in line.
+    pub(crate) fn alarm_first(&self, lock: u64) {
+        let places = self.places();
+        let mut here: Vec<_> = places.values().filter(|place| place.lock == lock).collect();
+        here.sort_unstable_by_key(|place| place.order);
+        here.into_iter().take(FIRST).for_each(|place| place.tell(News::Unknown));
+    }
+
+    fn places(&self) -> MutexGuard<'_, HashMap<u64, Arc<Place>>> {
+        // Nothing that runs under this mutex can panic.
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    fn tell(&self, news: News) {
+        let mut heard = self.heard();
+        // A grant is not forgotten for an alarm.
+        if matches!((&*heard, &news), (Heard::News(News::Granted(_)), News::Unknown)) {
+            return;
+        }
+        let before = mem::replace(&mut *heard, Heard::News(news));
+        drop(heard);
+        if let Heard::Awaited(waker) = before {
+            waker.wake();
+        }
+    }
+
+    fn poll(&self, cx: &Context<'_>) -> Poll<News> {
+        let mut heard = self.heard();
+        *heard = Heard::Awaited(match mem::take(&mut *heard) {
+            Heard::News(news) => return Poll::Ready(news),
+            Heard::Awaited(waker) if waker.will_wake(cx.waker()) => waker,
+            Heard::Awaited(_) | Heard::Nothing => cx.waker().clone(),
+        });
+        Poll::Pending
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiter {
+    /// The slot in which it waits.
+    pub(crate) fn slot(&self) -> u16 {
+        self.place.slot
+    }
+
+    /// Waits for news. Who asks last hears them.
+    pub(crate) fn news(&self) -> impl Future<Output = News> {
+        poll_fn(|cx| self.place.poll(cx))
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.waiters.places().remove(&self.number);
+    }
+}
+
+/// Since when the head has found a foreign client holding the lock.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Foreign(Option<Moment>);
+
+impl Foreign {
+    /// Takes note of an answer to who has that rank; tells after how long to ask again, if that is
+    /// to be soon.
+    ///
+    /// It is asked at multiples of a step from the first such answer on, and up to a fifth of it
+    /// later, by `jitter` (0 to 1): so whoever polls as seldom as the last step would find it free
+    /// no earlier.
+    pub(crate) fn tick(
+        &mut self,
+        rank: u32,
+        foreign: bool,
+        now: Moment,
+        jitter: f64,
+    ) -> Option<Duration> {
+        if rank > 0 || !foreign {
+            self.0 = None;
+            return None;
+        }
+        let passed = now.since(*self.0.get_or_insert(now));
+        let (step, _) = FOREIGN.into_iter().find(|(_, until)| passed < *until)?;
+        let over = Duration::from_nanos((passed.as_nanos() % step.as_nanos()) as u64);
+        let pause = step - over;
+        // An answer that takes long is not followed by a question at once.
+        let pause = if pause < step / 4 { pause + step } else { pause };
+        Some(pause + (step / 5).mul_f64(jitter.clamp(0.0, 1.0)))
+    }
+}
+
+/// How long to wait for news before asking again: by the place in line, what is left of the
+/// holder's lease, and whether grants can be heard. `jitter` (0 to 1) spreads it by ± 20 %.
+pub(crate) fn tick(rank: u32, left: Option<Duration>, heard: bool, jitter: f64) -> Duration {
+    if left == Some(Duration::ZERO) {
+        // Nobody holds it: more dead ones are in front than are passed at once.
+        return TICK_MIN;
+    }
+    let tick = if heard { TICK } else { TICK.min(TICK_UNHEARD * rank.saturating_add(1)) };
+    let tick = tick.mul_f64(0.8 + 0.4 * jitter.clamp(0.0, 1.0));
+    let expiry = left.filter(|_| rank < HEIRS).map(|left| left + TICK_MIN * (rank + 1));
+    expiry.map_or(tick, |expiry| tick.min(expiry)).max(TICK_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn handover(heard_ms: u64, at_ms: u64) -> Handover {
+        let heard = Moment::at(ms(heard_ms));
+        Handover { heard, connection: 1, at: at_ms * 1_000, ttl: ms(5_000), fence: None }
+    }
+
+    #[test]
+    fn a_handover_counts_by_the_server_and_never_from_after_its_receipt() {
+        let (sent, connection) = (Moment::at(ms(1_000)), NonZeroU64::new(1));
+        let sample = Sample { sent, connection, server: 70_000_000 };
+        // A second after the sample on the server's clock; the message took four.
+        let late = handover(6_000, 71_000);
+        assert_eq!(late.counts_from(sample), Some(Moment::at(ms(1_990))));
+        // The server's clock has jumped ahead.
+        let ahead = handover(1_500, 99_000);
+        assert_eq!(ahead.counts_from(sample), Some(Moment::at(ms(1_500))));
+        // It was on its way while the question was answered.
+        let stale = handover(1_500, 69_999);
+        assert_eq!(stale.counts_from(sample), None);
+    }
+
+    #[test]
+    fn a_handover_does_not_count_by_the_clock_of_another_server() {
+        let sample =
+            |connection| Sample { sent: Moment::at(ms(0)), connection, server: 70_000_000 };
+        let (known, heard) = (NonZeroU64::new, handover(1_000, 70_900));
+        assert_eq!(heard.counts_from(sample(known(1))), Some(Moment::at(ms(891))));
+        for other in [known(2), None] {
+            assert_eq!(heard.counts_from(sample(other)), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_in_line_ask_when_the_lock_expires() {
+        assert_eq!(tick(0, Some(ms(300)), true, 0.5), ms(302));
+        assert_eq!(tick(1, Some(ms(300)), true, 0.5), ms(304));
+        assert_eq!(tick(3, Some(ms(300)), true, 0.5), TICK);
+        assert_eq!(tick(0, Some(ms(60_000)), true, 0.5), TICK);
+        assert_eq!(tick(0, None, true, 0.0), ms(1_600));
+        assert_eq!(tick(0, None, false, 0.5), ms(100));
+        assert_eq!(tick(9, None, false, 0.5), ms(1_000));
+        assert_eq!(tick(u32::MAX, None, false, 0.5), TICK);
+        assert_eq!(tick(9_000, Some(Duration::ZERO), true, 0.5), TICK_MIN);
+    }
+
+    #[test]
+    fn the_head_asks_often_while_a_foreign_client_holds_the_lock() {
+        let mut foreign = Foreign::default();
+        let mut tick = |rank, is_foreign, at, jitter| {
+            foreign.tick(rank, is_foreign, Moment::at(ms(at)), jitter)
+        };
+        assert_eq!(tick(1, true, 1_000, 0.5), None);
+        assert_eq!(tick(0, false, 1_000, 0.5), None);
+        assert_eq!(tick(0, true, 1_007, 0.0), Some(ms(25)));
+        assert_eq!(tick(0, true, 1_033, 0.0), Some(ms(24)));
+        assert_eq!(tick(0, true, 1_037, 1.0), Some(ms(25)));
+        assert_eq!(tick(0, true, 1_055, 0.0), Some(ms(27)));
+        assert_eq!(tick(0, true, 3_017, 1.0), Some(ms(50)));
+        assert_eq!(tick(0, true, 60_020, 0.0), Some(ms(87)));
+        assert_eq!(tick(0, false, 60_020, 0.0), None);
+        assert_eq!(tick(0, true, 60_030, 0.0), Some(ms(25)));
+    }
+
+    #[tokio::test]
+    async fn a_grant_is_heard_even_when_an_alarm_comes_after_it() {
+        let waiters = Arc::new(Waiters::default());
+        let waiter = waiters.join(7, 0, 1);
+        waiters.grant(waiter.number, handover(0, 0));
+        waiters.alarm_where(|slot| slot == 7);
+        assert_eq!(waiter.news().await, News::Granted(Box::new(handover(0, 0))));
+    }
+
+    #[tokio::test]
+    async fn an_alarm_is_for_its_slots() {
+        let waiters = Arc::new(Waiters::default());
+        let (one, other) = (waiters.join(1, 0, 1), waiters.join(2, 0, 7));
+        waiters.alarm_where(|slot| slot == 2);
+        assert_eq!(other.news().await, News::Unknown);
+        assert!(futures::poll!(std::pin::pin!(one.news())).is_pending());
+    }
+
+    #[tokio::test]
+    async fn the_first_of_a_lock_are_alarmed() {
+        let waiters = Arc::new(Waiters::default());
+        let join = |nth: u64| waiters.join(7, nth & 1, nth.wrapping_mul(u64::MAX / 7));
+        let all: Vec<_> = (0..4 * FIRST as u64).map(join).collect();
+        waiters.alarm_first(0);
+        for (nth, waiter) in all.iter().enumerate() {
+            let hears = futures::poll!(std::pin::pin!(waiter.news())).is_ready();
+            assert_eq!(hears, nth % 2 == 0 && nth < 2 * FIRST, "{nth}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_grant_to_who_was_given_up_is_told_to_who_releases_it() {
+        let waiters = Arc::new(Waiters::default());
+        let (bits, other) = (0x1234_5678_0000_0000, 0x8765_4321_0000_0000);
+        let number = {
+            let waiter = waiters.join(7, 0, bits);
+            waiters.grant(waiter.number, handover(0, 0));
+            waiter.number
+        };
+        let gone = waiters.apart().gone.given_up(bits);
+        let mut granted = std::pin::pin!(Arc::clone(&waiters.gone).granted());
+        waiters.grant(other, handover(0, 0));
+        assert!(futures::poll!(&mut granted).is_pending() && !gone.was_granted());
+        assert!(!waiters.grant(number, handover(0, 0)));
+        granted.await;
+        assert!(gone.was_granted() && !gone.was_granted());
+        drop(gone);
+        assert!(waiters.gone.tokens().is_empty());
+    }
+
+    #[test]
+    fn a_place_is_small() {
+        assert!(size_of::<Place>() <= 96, "{}", size_of::<Place>());
+    }
+
+    #[test]
+    fn who_has_left_is_forgotten() {
+        let waiters = Arc::new(Waiters::default());
+        drop(waiters.join(0, 0, 1));
+        assert!(waiters.places().is_empty());
+    }
+}

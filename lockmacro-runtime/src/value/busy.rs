@@ -1,0 +1,168 @@
+//! What a caller is told whose lock is busy: who holds it, and when to ask again.
+
+use std::time::{Duration, SystemTime};
+
+use crate::value::error::LockError;
+use crate::value::holder::Holder;
+use crate::value::key::LockKey;
+
+impl LockError {
+    /// Suggests in how long to ask again, for a `Retry-After` header.
+    ///
+    /// It is how long locks of the key's template are usually held (three of four of the latest
+    /// eight that this process held itself, or 5 s while it has held none), once for the holder and
+    /// once for everybody who was before the caller in line. It is no longer than what is left of
+    /// the holder's lease where nobody else is known to wait, and within 1 s and 30 s, or the
+    /// [bounds that the manager was given](crate::LockManagerBuilder::retry_after).
+    ///
+    /// `None` for every error that is not [busy](LockError::is_busy).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::memory();
+    /// let lock = Lock::new("order:42").ttl(Duration::from_secs(300)).manager(&locks);
+    /// let guard = lock.clone().acquire().await?;
+    /// let busy = lock.clone().acquire().await.expect_err("it is held");
+    /// assert_eq!(busy.retry_after_secs(), Some(5));
+    /// assert!(busy.free_within() > Some(Duration::from_secs(290)));
+    /// guard.release().await?;
+    ///
+    /// // From then on it is known that such a lock is held for less than a second.
+    /// let guard = lock.clone().acquire().await?;
+    /// let busy = lock.acquire().await.expect_err("it is held");
+    /// assert_eq!(busy.retry_after(), Some(Duration::from_secs(1)));
+    /// # guard.release().await }
+    /// ```
+    pub fn retry_after(&self) -> Option<Duration> {
+        use LockError::{Busy, QueueFull, TimedOut};
+        match self {
+            Busy { retry_after, .. }
+            | TimedOut { retry_after, .. }
+            | QueueFull { retry_after, .. } => Some(*retry_after),
+            _ => None,
+        }
+    }
+
+    /// [`retry_after`](LockError::retry_after) in whole seconds, rounded up, as the header
+    /// `Retry-After` has it.
+    pub fn retry_after_secs(&self) -> Option<u64> {
+        self.retry_after().map(whole_seconds)
+    }
+
+    /// Tells in how long the holder's lease ends: the lock is free then at the latest, unless it is
+    /// renewed. [`retry_after`](LockError::retry_after) is what to tell a client.
+    ///
+    /// `None` for every error but [`Busy`](LockError::Busy) and [`TimedOut`](LockError::TimedOut),
+    /// for a foreign lock without an expiry, and where nobody can have a majority of a Redlock.
+    pub fn free_within(&self) -> Option<Duration> {
+        self.holder()?.free_within
+    }
+
+    /// Names the holder: the label of its manager, which is `host:pid` by default, and the name of
+    /// its function, as in `web-3:4711:audit_order`.
+    ///
+    /// `None` for every error but [`Busy`](LockError::Busy) and [`TimedOut`](LockError::TimedOut),
+    /// for a foreign client, and where nobody can have a majority of a Redlock.
+    pub fn owner(&self) -> Option<&str> {
+        self.holder()?.owner.as_deref()
+    }
+
+    /// Gives the [note](crate::Lock::holder_note) that the holder left for those who find the lock
+    /// busy. Characters that could act on a terminal are escaped; HTML is not.
+    pub fn holder_note(&self) -> Option<&str> {
+        self.holder()?.note.as_deref()
+    }
+
+    /// Tells since when the lock is held, by the clock of the holder's machine and to a second.
+    ///
+    /// `None` where that is not known: for a foreign client, and for a holder that was ready to
+    /// wait for the lock, as its value was made when it began to wait.
+    pub fn held_since(&self) -> Option<SystemTime> {
+        self.holder()?.since
+    }
+
+    /// Gives the [`message`](crate::Lock::message) of the lock without the holder that `Display` adds:
+    /// for the person who asked.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::builder().label("web-3").memory();
+    /// let lock = Lock::new("order:42").message("order 42 is being processed").manager(&locks);
+    /// let guard = lock.clone().acquire().await?;
+    /// let busy = lock.acquire().await.expect_err("it is held");
+    /// assert_eq!(busy.message(), Some("order 42 is being processed"));
+    /// assert_eq!(
+    ///     busy.to_string(),
+    ///     "order 42 is being processed (locked by web-3: try again in 5s)"
+    /// );
+    /// # guard.release().await }
+    /// ```
+    pub fn message(&self) -> Option<&str> {
+        match self {
+            LockError::Busy { message, .. } | LockError::TimedOut { message, .. } => {
+                message.as_deref()
+            }
+            _ => None,
+        }
+    }
+
+    fn holder(&self) -> Option<&Holder> {
+        match self {
+            LockError::Busy { holder, .. } | LockError::TimedOut { holder, .. } => Some(holder),
+            _ => None,
+        }
+    }
+}
+
+/// `Retry-After` knows whole seconds only: rounded up, so that nobody comes too early.
+pub(crate) fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
+}
+
+pub(crate) fn busy(
+    key: &LockKey,
+    holder: &Holder,
+    retry_after: Duration,
+    message: Option<&str>,
+) -> String {
+    let seconds = whole_seconds(retry_after);
+    if let Some(message) = message {
+        return format!("{message} (locked by {holder}: try again in {seconds}s)");
+    }
+    let told = format!("`{}` is locked by {holder}", key.shown());
+    match holder.free_within {
+        Some(left) => format!("{told}: try again in {seconds}s, its lease ends in {left:.1?}"),
+        None if holder.owner.is_some() => {
+            format!("{told} without an expiry: try again in {seconds}s")
+        }
+        None => {
+            let several = "several clients at a part of the lock servers each";
+            format!("{told} without an expiry, or by {several}: try again in {seconds}s")
+        }
+    }
+}
+
+pub(crate) fn timed_out(
+    key: &LockKey,
+    holder: &Holder,
+    retry_after: Duration,
+    position: u32,
+    message: Option<&str>,
+) -> String {
+    if message.is_some() {
+        return busy(key, holder, retry_after, message);
+    }
+    let seconds = whole_seconds(retry_after);
+    let who =
+        if holder.owner.is_some() { format!(", which {holder} holds") } else { String::new() };
+    let line = match position {
+        // There may have been none, and who is first has only the holder before it.
+        0 => String::new(),
+        _ => format!(", {position} were before in line"),
+    };
+    let key = key.shown();
+    format!("timed out waiting for `{key}`{who}{line}: try again in {seconds}s")
+}

@@ -1,0 +1,239 @@
+//! The value of a lock key: `label/random`, or `label since note/random`, made anew for every
+//! acquisition.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use crate::value::time::Moment;
+use crate::value::error::{LockError, Unavailability};
+use crate::value::holder::ABOUT_MAX;
+use crate::value::plain::Plain;
+
+/// Longest label, in bytes, with the name of the lock in it.
+const LABEL_MAX: usize = 128;
+/// Hexadecimal digits of the 128 random bits.
+const RANDOM_DIGITS: usize = 32;
+/// Longest token, in bytes.
+pub(crate) const TOKEN_MAX: usize = LABEL_MAX + ABOUT_MAX + "/".len() + RANDOM_DIGITS;
+
+/// One acquisition's token. The label may be shown to anybody; the random part is what makes the
+/// lock its holder's own, so it is neither displayed nor debugged.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Token(Box<str>);
+
+impl Token {
+    /// Makes a token for the lock `name` of a manager with `label`, asked for at `asked`, with
+    /// [what else is told](crate::value::holder::about) of its holder. Fails when the system gives no
+    /// random bits.
+    pub(crate) fn new(
+        label: &str,
+        name: &str,
+        about: &str,
+        asked: Moment,
+    ) -> Result<Self, LockError> {
+        let random = random(asked)?;
+        let named = if name.is_empty() { 0 } else { ":".len() + name.len() };
+        // No more than is needed: whoever waits keeps it.
+        let mut text =
+            String::with_capacity(label.len() + named + about.len() + "/".len() + RANDOM_DIGITS);
+        text.push_str(label);
+        if !name.is_empty() {
+            extend(&mut text, ":");
+            extend(&mut text, name);
+        }
+        text.push_str(about);
+        text.push('/');
+        for byte in random {
+            for digit in [byte >> 4, byte & 15] {
+                text.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
+            }
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// A token that was found on a server; `None` for a value of another make.
+    #[cfg(feature = "look")]
+    pub(crate) fn found(stored: &[u8]) -> Option<Self> {
+        label_of(stored)
+            .and_then(|_| std::str::from_utf8(stored).ok())
+            .map(|text| Self(text.into()))
+    }
+
+    /// The `nth` token of the same acquisition, where 0 is this one.
+    pub(crate) fn nth(&self, nth: u64) -> Self {
+        let Some((label, random)) = self.0.rsplit_once('/').filter(|_| nth > 0) else {
+            return self.clone();
+        };
+        let random = u128::from_str_radix(random, 16).unwrap_or_default();
+        Self(format!("{label}/{:032x}", random.wrapping_add(nth.into())).into())
+    }
+
+    /// A token with the same label.
+    pub(crate) fn another(&self) -> Result<Self, LockError> {
+        let label = self.0.rsplit_once('/').map_or("", |(label, _)| label);
+        Self::new(label, "", "", Moment::now())
+    }
+
+    /// What stays of a token that holds a lock for nobody any more: its label.
+    pub(crate) fn spent(&self) -> Self {
+        let label = self.0.rsplit_once('/').map_or("", |(label, _)| label);
+        Self(format!("{label}/{:032x}", 0).into())
+    }
+
+    /// Half of its random bits.
+    pub(crate) fn bits(&self) -> u64 {
+        let half = self.0.get(self.0.len().saturating_sub(RANDOM_DIGITS / 2)..);
+        half.and_then(|half| u64::from_str_radix(half, 16).ok()).unwrap_or_default()
+    }
+
+    /// The whole token, for the server alone.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({})", label_of(self.0.as_bytes()).unwrap_or_default())
+    }
+}
+
+/// Tells what keys hold from each other.
+pub(crate) fn hash_of(value: &[u8]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    std::hash::Hasher::write(&mut hasher, value);
+    std::hash::Hasher::finish(&hasher)
+}
+
+/// The label of a token found on a server, for people: anybody can write there, so it is escaped.
+/// `None` for a value of another make, which may be a secret as a whole.
+pub(crate) fn label_of(stored: &[u8]) -> Option<String> {
+    if stored.len() > TOKEN_MAX {
+        return None;
+    }
+    let (label, random) = std::str::from_utf8(stored).ok()?.rsplit_once('/')?;
+    let ours = random.len() == RANDOM_DIGITS
+        && random.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    ours.then(|| Plain(label).to_string())
+}
+
+/// 128 random bits, of which the system is asked for many at a time: that takes it no longer.
+fn random(asked: Moment) -> Result<[u8; 16], LockError> {
+    thread_local! {
+        /// What was drawn, and how much of it is left.
+        static DRAWN: RefCell<([[u8; 16]; 16], usize)> = const { RefCell::new(([[0; 16]; 16], 0)) };
+    }
+    let drawn = DRAWN.with_borrow_mut(|(drawn, left)| {
+        if *left == 0 {
+            getrandom::fill(drawn.as_flattened_mut())?;
+            *left = drawn.len();
+        }
+        *left -= 1;
+        Ok(drawn[*left])
+    });
+    let failed = |error: getrandom::Error| LockError::Unavailable {
+        reason: Unavailability::Local,
+        detail: error.to_string(),
+    };
+    Ok(told_apart(drawn.map_err(failed)?, asked))
+}
+
+/// Random bits for a name that is not secret and that no other process has, not even one that seeds
+/// its own random numbers in the same way.
+pub(crate) fn chance() -> u128 {
+    // Where the system gives none, there are no tokens, either.
+    random(Moment::now()).map_or_else(|_| fastrand::u128(..), u128::from_be_bytes)
+}
+
+/// A process that forks leaves both the same bits: when they are used makes them different ones.
+fn told_apart(drawn: [u8; 16], asked: Moment) -> [u8; 16] {
+    (u128::from_be_bytes(drawn) ^ u128::from(asked.nanos())).to_be_bytes()
+}
+
+/// Makes what tokens of a manager start with: one line, at most 128 bytes with the lock's name,
+/// readable in `redis-cli GET`.
+pub(crate) fn label(text: &str) -> String {
+    let mut label = String::with_capacity(text.len());
+    extend(&mut label, text);
+    label
+}
+
+fn extend(label: &mut String, text: &str) {
+    for c in text.chars() {
+        let c = if c.is_control() || c.is_whitespace() { '-' } else { c };
+        if label.len() + c.len_utf8() > LABEL_MAX {
+            break;
+        }
+        label.push(c);
+    }
+}
+
+/// `host:pid`, the label of a manager that was given none.
+pub(crate) fn default_label() -> String {
+    let name = rustix::system::uname();
+    let host = name.nodename().to_string_lossy();
+    format!("{host}:{}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn token(label: &str, name: &str) -> Token {
+        Token::new(label, name, "", Moment::now()).unwrap()
+    }
+
+    #[test]
+    fn a_token_shows_its_label_and_hides_the_rest() {
+        let token = token("web-3:4711", "audit_order");
+        let random = &token.expose()["web-3:4711:audit_order/".len()..];
+        assert_eq!(random.len(), RANDOM_DIGITS);
+        assert_eq!(format!("{token:?}"), "Token(web-3:4711:audit_order)");
+        assert_eq!(label_of(token.expose().as_bytes()).as_deref(), Some("web-3:4711:audit_order"));
+    }
+
+    #[test]
+    fn tokens_of_one_label_differ() {
+        let tokens: HashSet<_> = (0..1_000).map(|_| token("a", "").0).collect();
+        assert_eq!(tokens.len(), 1_000);
+    }
+
+    #[test]
+    fn an_acquisition_has_more_tokens_than_one() {
+        let token = Token("web/ffffffffffffffffffffffffffffffff".into());
+        assert_eq!(token.nth(0), token);
+        assert_eq!(token.nth(2).expose(), "web/00000000000000000000000000000001");
+    }
+
+    #[test]
+    fn the_same_bits_make_different_tokens_at_different_times() {
+        let at = |nanos| told_apart([7; 16], Moment::at(Duration::from_nanos(nanos)));
+        assert_ne!(at(1_000_000), at(1_000_001));
+    }
+
+    #[test]
+    fn half_of_the_bits_are_a_number() {
+        let token = Token("web/0123456789abcdeffedcba9876543210".into());
+        assert_eq!(token.bits(), 0xfedc_ba98_7654_3210);
+    }
+
+    #[test]
+    fn a_foreign_value_has_no_label() {
+        for foreign in ["", "a3f1", "web/1", "web/0123456789ABCDEF0123456789ABCDEF"] {
+            assert_eq!(label_of(foreign.as_bytes()), None, "{foreign}");
+        }
+        assert_eq!(label_of(b"\xff/0123456789abcdef0123456789abcdef"), None);
+    }
+
+    #[test]
+    fn a_label_is_one_short_line() {
+        let shown = |text: &str, name| format!("{:?}", token(&label(text), name));
+        assert_eq!(shown("web 3\n", "audit\torder"), "Token(web-3-:audit-order)");
+        assert_eq!(shown("web", ""), "Token(web)");
+        let long = token(&label(&"订".repeat(100)), "f");
+        assert!(long.expose().len() <= LABEL_MAX + "/".len() + RANDOM_DIGITS);
+    }
+}
