@@ -5,14 +5,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::Released;
+use crate::engine::held::Held;
+use crate::engine::reentry::Scope;
+use crate::protocol::answer::Released;
+use crate::protocol::lease::check_ttl;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::Fence;
-use crate::engine::held::Held;
 use crate::value::key::LockKey;
-use crate::protocol::lease::check_ttl;
 use crate::value::loss::{LossCause, Lost, OnLost};
-use crate::engine::reentry::Scope;
 
 /// A lock that is held, until it is released, dropped, or lost.
 ///

@@ -23,11 +23,14 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::store::{Backend, Claim, Redis, Released};
+use crate::manager::core::LockManager;
+use crate::protocol::answer::Released;
+use crate::protocol::lease::TTL_MIN;
+use crate::protocol::request::Claim;
+use crate::store::dispatch::Backend;
+use crate::store::redis::store::Redis;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
-use crate::protocol::lease::TTL_MIN;
-use crate::manager::core::LockManager;
 use crate::value::token::Token;
 
 /// So many odd things are told at most.
@@ -115,7 +118,7 @@ pub enum Use {
 /// SETUSER` takes them. The tool prints them by `lockmacro acl 'order:*'`.
 ///
 /// ```
-/// use lockmacro_runtime::look::{Use, rights};
+/// use lockmacro_runtime::inspect::{Use, rights};
 ///
 /// let rights = rights("order:*", &[Use::Wait])?;
 /// assert!(rights.starts_with("~order:* ~lm1:w?:{order:*} "));
@@ -131,7 +134,7 @@ pub fn rights(pattern: &str, uses: &[Use]) -> Result<String, LockError> {
         let detail = "no rule can name keys with blanks or control characters: use `?` for each";
         return Err(LockError::InvalidKey { detail: detail.to_owned() });
     }
-    Ok(crate::store::rights(pattern, uses).join(" "))
+    Ok(crate::store::redis::acl::rights(pattern, uses).join(" "))
 }
 
 /// Looking at locks, with the feature `look`. Each of these functions

@@ -98,67 +98,39 @@
 #[cfg(not(unix))]
 compile_error!("lockmacro-runtime runs on Linux and other Unix systems: it needs their clocks");
 
-mod backend;
-mod blocking;
-mod builder;
-mod busy;
-mod census;
-mod clearing;
-mod clock;
-mod closing;
-mod constant;
-mod current;
-mod defaults;
 #[cfg(feature = "defer")]
 pub mod defer;
-mod disabled;
-mod driver;
-mod error;
-pub mod fence;
+mod engine;
+mod expansion;
 mod guard;
-mod held;
-mod hold;
-mod holder;
-mod holds;
-mod janitor;
-mod key;
-mod lease;
-mod lock;
 #[cfg(feature = "look")]
-pub mod look;
-mod loss;
+pub mod inspect;
+#[cfg(feature = "defer")]
+mod jobs;
+mod lock;
 mod manager;
 mod many;
-mod map_err;
-mod obtain;
 mod outcome;
-mod plain;
-mod recovering;
-mod renewal;
-mod report;
+mod protocol;
 mod run;
-mod scope;
-mod server;
-mod side;
-mod telemetry;
-mod token;
-mod waiting;
+mod store;
+mod value;
 
-pub use builder::LockManagerBuilder;
-pub use error::{LockError, NodeReply, Unavailability};
-pub use fence::Fence;
 pub use guard::LockGuard;
-pub use holder::Holder;
-pub use key::{KeyValue, LockKey, LockTemplate};
 pub use lock::Lock;
 #[cfg(feature = "macros")]
 pub use lockmacro::distributed_lock;
-pub use loss::{LossCause, Lost, OnLost};
-pub use manager::LockManager;
-pub use map_err::MapErr;
+pub use manager::builder::LockManagerBuilder;
+pub use manager::core::LockManager;
+pub use manager::redis_server::RedisServer;
 pub use outcome::{LockFailure, LockOutcome, SkipOutcome};
-pub use recovering::Recovering;
-pub use server::RedisServer;
+pub use run::map_err::MapErr;
+pub use run::recovering::Recovering;
+pub use value::error::{LockError, NodeReply, Unavailability};
+pub use value::fence::{self, Fence};
+pub use value::holder::Holder;
+pub use value::key::{KeyValue, LockKey, LockTemplate};
+pub use value::loss::{LossCause, Lost, OnLost};
 
 /// What expansions need beyond the public API. Its name is the version of the macro that may use
 /// it, so that a macro and a runtime of different versions do not compile together.

@@ -5,14 +5,14 @@ use std::iter;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use crate::LockManager;
+use crate::engine::acquire::{obtain, obtain_blocking};
+use crate::guard::LockGuard;
+use crate::manager::core::LockManager;
 use crate::run::driver::Errors;
 use crate::value::error::LockError;
 use crate::value::fence::Fence;
-use crate::guard::LockGuard;
 use crate::value::key::LockKey;
 use crate::value::loss::OnLost;
-use crate::engine::acquire::{obtain, obtain_blocking};
 
 /// A lock to be had: what `#[distributed_lock]` expands to, and what to use where an attribute
 /// does not fit.

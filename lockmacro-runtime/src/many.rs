@@ -3,15 +3,15 @@
 use std::iter;
 use std::sync::Arc;
 
+use crate::engine::acquire::{obtain, obtain_blocking};
+use crate::engine::held::Held;
+use crate::engine::reentry::Scope;
+use crate::guard::LockGuard;
+use crate::lock::Lock;
 use crate::run::driver::Errors;
 use crate::value::error::LockError;
 use crate::value::fence::Fence;
-use crate::guard::LockGuard;
-use crate::engine::held::Held;
 use crate::value::key::LockKey;
-use crate::lock::Lock;
-use crate::engine::acquire::{obtain, obtain_blocking};
-use crate::engine::reentry::Scope;
 
 /// Most keys of one lock: a server does nothing else while it looks at them.
 const KEYS_MAX: usize = 128;

@@ -1,8 +1,8 @@
 //! How a failure of the lock reaches the caller: by the return type of the body.
 
+use crate::engine::telemetry;
 use crate::value::error::LockError;
 use crate::value::key::{Listed, LockKey};
-use crate::engine::telemetry;
 
 /// A return type that can say that the lock could not be had, or was lost.
 ///

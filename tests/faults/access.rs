@@ -1,6 +1,6 @@
 //! Servers that do not let us in, or not everywhere.
 
-use lockmacro_runtime::look;
+use lockmacro_runtime::inspect;
 use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
 use lockmacro_tests::{Cluster, Server, eventually};
 

@@ -23,11 +23,8 @@ pub struct Imports {
 impl Imports {
     /// Reads every file below `src`, except the binaries.
     pub fn read(src: &Path) -> Imports {
-        let mut imports = Imports {
-            files: BTreeMap::new(),
-            names: BTreeMap::new(),
-            paths: BTreeMap::new(),
-        };
+        let mut imports =
+            Imports { files: BTreeMap::new(), names: BTreeMap::new(), paths: BTreeMap::new() };
         imports.read_module(src, "lib.rs", Vec::new());
         imports
     }

@@ -10,14 +10,16 @@ use imports::Imports;
 
 /// From the top down. A room is a folder or some files, and what stands first claims a file.
 const ROOMS: &[(&str, &[&str])] = &[
-    ("what to lock", &["lock.rs", "many.rs", "run.rs", "inspect.rs", "defer/"]),
+    ("what to lock", &["expansion.rs", "lock.rs", "many.rs", "run/", "inspect.rs", "defer/"]),
     ("manager", &["guard.rs", "outcome.rs", "manager/"]),
     ("engine", &["engine/"]),
+    ("store", &["store/dispatch.rs", "store/mod.rs", "store/parts.rs", "store/replica_acks.rs", "store/several_keys.rs"]),
     ("redlock", &["store/redlock/"]),
     ("topology", &["store/redis/topology/"]),
     ("pubsub", &["store/redis/pubsub/"]),
     ("client", &["store/redis/client/"]),
-    ("store", &["store/"]),
+    ("redis", &["store/redis/"]),
+    ("memory", &["store/"]),
     ("jobs", &["jobs/"]),
     ("protocol", &["protocol/"]),
     ("value", &["value/"]),

@@ -14,10 +14,11 @@ use tokio::task::spawn_blocking;
 use crate::defer::arguments::Arguments;
 use crate::defer::outcome::{Ended, JobOutcome};
 use crate::defer::running::{Running, is_running, new_id};
-use crate::defer::{Job, NewJob, check_size};
-use crate::LockManager;
-use crate::store::Backend;
 use crate::engine::current::Current;
+use crate::jobs::call::{Job, NewJob};
+use crate::jobs::limits::check_size;
+use crate::manager::core::LockManager;
+use crate::store::dispatch::Backend;
 use crate::value::error::{LockError, Unavailability};
 
 /// How often a call is tried that nothing else is said about.
@@ -35,7 +36,7 @@ const BUSY_STEP: Duration = Duration::from_millis(10);
 /// So often a call may be busy.
 const TIMES_BUSY: u32 = 1_000;
 
-pub(super) type Called = Pin<Box<dyn Future<Output = Ended> + Send>>;
+pub(crate) type Called = Pin<Box<dyn Future<Output = Ended> + Send>>;
 /// Makes text of arguments.
 type Write<A> = dyn Fn(&A) -> Result<String, String> + Send + Sync;
 type Call = dyn Fn(&Job) -> Result<Called, String> + Send + Sync;
@@ -60,20 +61,20 @@ type Call = dyn Fn(&Job) -> Result<Called, String> + Send + Sync;
 /// ```
 #[must_use = "a deferred function does nothing until a worker has it"]
 pub struct DeferredFn<A> {
-    pub(super) function: Function,
+    pub(crate) function: Function,
     manager: Option<LockManager>,
     write: Arc<Write<A>>,
 }
 
 /// What a worker knows of it.
 #[derive(Clone)]
-pub(super) struct Function {
-    pub(super) name: Arc<str>,
+pub(crate) struct Function {
+    pub(crate) name: Arc<str>,
     delay: Duration,
     attempts: u32,
     unique: bool,
     /// It cannot be stopped once it runs.
-    pub(super) blocking: bool,
+    pub(crate) blocking: bool,
     call: Arc<Call>,
 }
 
@@ -223,7 +224,7 @@ impl<A> DeferredFn<A> {
 
 impl Function {
     /// In how long a call is due again that has failed so often; `None` when that was enough.
-    pub(super) fn again(&self, attempts: u32) -> Option<Duration> {
+    pub(crate) fn again(&self, attempts: u32) -> Option<Duration> {
         let doubled = self.delay.saturating_mul(1 << attempts.min(20));
         (attempts < self.attempts).then(|| scattered(doubled.min(DELAY_MAX.max(self.delay))))
     }
@@ -232,7 +233,7 @@ impl Function {
     /// was enough. It has not failed, so the pause hardly grows; but all of them together are longer than
     /// the lock of a worker that was killed is held. The pause ends earlier where no more than `left` is
     /// left of the holder's lease: a little after it, as others that wait for the same come then, too.
-    pub(super) fn when_busy(&self, before: u32, left: Option<Duration>) -> Option<Duration> {
+    pub(crate) fn when_busy(&self, before: u32, left: Option<Duration>) -> Option<Duration> {
         let step = BUSY_STEP * (1 + before);
         let usual = self.delay.saturating_mul(1 + before / 8).max(step);
         let usual = scattered(usual.min(BUSY_MAX.max(self.delay)));
@@ -242,12 +243,12 @@ impl Function {
 
     /// Whether a call was taken more often than it may be, as when its workers died. Once it may have got
     /// lost on its way to one.
-    pub(super) fn is_exhausted(&self, attempt: u32) -> bool {
+    pub(crate) fn is_exhausted(&self, attempt: u32) -> bool {
         attempt > self.attempts.saturating_add(1)
     }
 
     /// The function called with a job's arguments, or why it cannot be.
-    pub(super) fn call(&self, job: &Job) -> Result<Called, String> {
+    pub(crate) fn call(&self, job: &Job) -> Result<Called, String> {
         // What a type does to read itself is the program's own.
         catch_unwind(AssertUnwindSafe(|| (self.call)(job)))
             .unwrap_or_else(|_| Err("reading its arguments panicked".to_owned()))
@@ -284,7 +285,7 @@ impl fmt::Debug for Function {
     }
 }
 
-fn deferred(busy: LockError, stored: Result<crate::defer::Stored, LockError>) -> LockError {
+fn deferred(busy: LockError, stored: Result<crate::jobs::call::Stored, LockError>) -> LockError {
     match (stored, busy.busy_key()) {
         (Ok(stored), Some(key)) => {
             LockError::Deferred { key: key.clone(), id: stored.id.into(), due: stored.due }

@@ -8,7 +8,7 @@ use crate::defer::running::Running;
 
 /// What came of one try.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     Done,
     /// Its lock was busy, or its server in trouble: it was not tried.
     Busy {
@@ -22,7 +22,7 @@ pub(super) enum Ended {
 
 impl Ended {
     /// What came of a call that has returned.
-    pub(super) fn with(value: impl JobOutcome, running: &Running) -> Self {
+    pub(crate) fn with(value: impl JobOutcome, running: &Running) -> Self {
         let (failure, refused) = (value.failure(), running.refused().is_some());
         match (running.trouble(), failure) {
             (None, None) => Self::Done,
@@ -39,7 +39,7 @@ impl Ended {
     }
 
     /// What came of one that panicked, with its message if it has one.
-    pub(super) fn with_panic(panic: &(dyn Any + Send)) -> Self {
+    pub(crate) fn with_panic(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         Self::Failed(match text.or_else(|| panic.downcast_ref::<&str>().copied()) {
             Some(text) => format!("it panicked: {text}"),

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::defer::Job;
-use crate::LockGuard;
+use crate::guard::LockGuard;
+use crate::jobs::call::Job;
 use crate::value::error::LockError;
 
 tokio::task_local! {
@@ -14,7 +14,7 @@ tokio::task_local! {
 
 /// Belongs to one task: what is spawned inside is outside of it.
 #[derive(Debug, Clone)]
-pub(super) struct Running(Arc<Inner>);
+pub(crate) struct Running(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -32,29 +32,29 @@ struct Inner {
 
 impl Running {
     /// `function` is its own name, without the prefix that it is stored under.
-    pub(super) fn new(job: &Job, function: &Arc<str>, arguments: String) -> Self {
+    pub(crate) fn new(job: &Job, function: &Arc<str>, arguments: String) -> Self {
         let (id, function) = (job.id.clone(), Arc::clone(function));
         let (trouble, refused, inside) = Default::default();
         Self(Arc::new(Inner { id, function, arguments, trouble, refused, inside }))
     }
 
     /// Runs `work` as this call.
-    pub(super) async fn around<F: Future>(self, work: F) -> F::Output {
+    pub(crate) async fn around<F: Future>(self, work: F) -> F::Output {
         RUNNING.scope(self, work).await
     }
 
     /// The same for code that is not async.
-    pub(super) fn enter<R>(self, work: impl FnOnce() -> R) -> R {
+    pub(crate) fn enter<R>(self, work: impl FnOnce() -> R) -> R {
         RUNNING.sync_scope(self, work)
     }
 
     /// What went wrong.
-    pub(super) fn trouble(&self) -> Option<LockError> {
+    pub(crate) fn trouble(&self) -> Option<LockError> {
         lock(&self.0.trouble).take()
     }
 
     /// Why a lock could not be had, whatever the call may be.
-    pub(super) fn refused(&self) -> Option<LockError> {
+    pub(crate) fn refused(&self) -> Option<LockError> {
         lock(&self.0.refused).take()
     }
 
@@ -84,14 +84,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The id of a new call. One that is deferred inside of another has the same one each time that the other
 /// is tried, so that it is stored once for as long as its id is known.
-pub(super) fn new_id(function: &str, arguments: &str) -> String {
+pub(crate) fn new_id(function: &str, arguments: &str) -> String {
     let inside = RUNNING.try_with(|running| running.id_inside(function, arguments));
     inside.unwrap_or_else(|_| format!("{:032x}", crate::value::token::chance()))
 }
 
 /// Whether this is the call that a worker runs here. Then it is stored already, and its worker is told
 /// that it was busy.
-pub(super) fn is_running(function: &str, arguments: &str, busy: &LockError) -> bool {
+pub(crate) fn is_running(function: &str, arguments: &str, busy: &LockError) -> bool {
     let is_this = |running: &Running| {
         let is_this = *running.0.function == *function && running.0.arguments == arguments;
         if is_this {

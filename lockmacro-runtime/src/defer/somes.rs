@@ -8,7 +8,7 @@ use serde::ser::{
 };
 
 /// How many there are in a value.
-pub(super) fn somes<T: Serialize>(value: &T) -> usize {
+pub(crate) fn somes<T: Serialize>(value: &T) -> usize {
     let mut somes = Somes(0);
     // What cannot be written is not stored.
     let _ = value.serialize(&mut somes);

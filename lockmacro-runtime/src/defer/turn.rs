@@ -14,9 +14,11 @@ use tokio::time::{Instant, sleep};
 
 use crate::defer::function::{Called, Function};
 use crate::defer::outcome::Ended;
-use crate::defer::{Deferrer, Job, Settled, abandoned};
-use crate::LockManager;
-use crate::store::Backend;
+use crate::jobs::call::{Job, Settled};
+use crate::jobs::deferrer::Deferrer;
+use crate::jobs::limits::abandoned;
+use crate::manager::core::LockManager;
+use crate::store::dispatch::Backend;
 use crate::value::error::LockError;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -26,25 +28,25 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const ERROR_MAX: usize = 2 * 1024;
 
 /// A call that a worker has taken.
-pub(super) struct Turn {
-    pub(super) manager: LockManager,
-    pub(super) deferrer: Arc<dyn Deferrer>,
-    pub(super) function: Function,
-    pub(super) job: Job,
-    pub(super) lease: Duration,
+pub(crate) struct Turn {
+    pub(crate) manager: LockManager,
+    pub(crate) deferrer: Arc<dyn Deferrer>,
+    pub(crate) function: Function,
+    pub(crate) job: Job,
+    pub(crate) lease: Duration,
 }
 
 impl Turn {
     /// Has the call kept by a task of its own, also while it blocks its thread. The task ends when the call
     /// is not this worker's any more, and with what this returns.
-    pub(super) fn keeper(&self) -> JoinSet<()> {
+    pub(crate) fn keeper(&self) -> JoinSet<()> {
         let mut keeper = JoinSet::new();
         keeper.spawn(lapsed(Arc::clone(&self.deferrer), self.job.clone(), self.lease));
         keeper
     }
 
     /// Runs the call and tells how it ended.
-    pub(super) async fn run(self, mut keeper: JoinSet<()>, mut give_back: watch::Receiver<bool>) {
+    pub(crate) async fn run(self, mut keeper: JoinSet<()>, mut give_back: watch::Receiver<bool>) {
         let how = if self.function.is_exhausted(self.job.attempt) {
             dead(abandoned(u64::from(self.job.attempt - 1)))
         } else {

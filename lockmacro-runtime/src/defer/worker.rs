@@ -11,13 +11,14 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::defer::DeferredFn;
 use crate::defer::function::Function;
 use crate::defer::turn::Turn;
-use crate::defer::{DeferredFn, Order};
-use crate::LockManager;
 use crate::engine::current::Current;
-use crate::value::error::{LockError, Unavailability};
+use crate::jobs::call::Order;
+use crate::manager::core::LockManager;
 use crate::manager::core::inside_runtime;
+use crate::value::error::{LockError, Unavailability};
 
 /// So many calls are run at once if nothing else is said.
 const CONCURRENCY: usize = 16;

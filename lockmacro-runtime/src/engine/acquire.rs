@@ -3,28 +3,29 @@
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
-use crate::LockManager;
-use crate::store::{Claim, Grant, Line};
-use crate::engine::blocking::may_block;
-use crate::value::time::Moment;
 #[cfg(feature = "defer")]
-use crate::defer::refused;
-use crate::run::driver::Errors;
-use crate::value::error::LockError;
-use crate::guard::LockGuard;
-use crate::engine::held::Held;
+use crate::defer::running::refused;
 use crate::engine::acquisition::{Hold, Refusal};
-use crate::value::holder::{Holder, about};
-use crate::value::key::LockKey;
-use crate::protocol::lease::{Renewal, check_ttl};
-use crate::lock::LockSpec;
-use crate::value::loss::OnLost;
-use crate::manager::core::inside_runtime;
-use crate::many::{around, in_order};
-use crate::outcome::unreported;
+use crate::engine::blocking::may_block;
+use crate::engine::held::Held;
 use crate::engine::reentry::Scope;
 use crate::engine::telemetry;
 use crate::engine::telemetry::Labels;
+use crate::guard::LockGuard;
+use crate::lock::LockSpec;
+use crate::manager::core::LockManager;
+use crate::manager::core::inside_runtime;
+use crate::many::{around, in_order};
+use crate::outcome::unreported;
+use crate::protocol::answer::{Grant, Line};
+use crate::protocol::lease::{Renewal, check_ttl};
+use crate::protocol::request::Claim;
+use crate::run::driver::Errors;
+use crate::value::error::LockError;
+use crate::value::holder::{Holder, about};
+use crate::value::key::LockKey;
+use crate::value::loss::OnLost;
+use crate::value::time::Moment;
 use crate::value::token::Token;
 
 /// Nobody runs deferred calls.

@@ -7,15 +7,17 @@ use std::{mem, process, thread};
 
 use tokio::time::sleep;
 
-use crate::LockManager;
-use crate::store::{Answer, Asked, Backend, Claim, Failed, Grant, Line, Released};
 use crate::engine::blocking::blocked;
 use crate::engine::in_flight::Member;
+use crate::engine::telemetry::Counted;
+use crate::manager::core::LockManager;
+use crate::manager::core::inside_runtime;
+use crate::protocol::answer::{Answer, Asked, Failed, Grant, Line, Released};
+use crate::protocol::request::Claim;
 use crate::protocol::shutdown::Closing;
+use crate::store::dispatch::Backend;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
-use crate::manager::core::inside_runtime;
-use crate::engine::telemetry::Counted;
 
 /// Pause before a lock that was lost at once is asked for anew.
 const PAUSE: Duration = Duration::from_millis(20);

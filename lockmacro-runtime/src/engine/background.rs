@@ -15,14 +15,15 @@ use std::{mem, process, thread};
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::store::{Backend, Claim};
 use crate::engine::blocking::blocked;
-use crate::engine::in_flight::{Census, Member};
 use crate::engine::cleanup::{Added, Cleanup};
-use crate::value::time::Moment;
-use crate::value::error::{LockError, Unavailability};
 use crate::engine::held::Held;
+use crate::engine::in_flight::{Census, Member};
 use crate::engine::renewal::{Enrolled, Renewals};
+use crate::protocol::request::Claim;
+use crate::store::dispatch::Backend;
+use crate::value::error::{LockError, Unavailability};
+use crate::value::time::Moment;
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Job = Box<dyn FnOnce(Arc<Backend>) -> Work + Send>;
@@ -252,7 +253,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::store::Memory;
+    use crate::store::memory::Memory;
 
     const JOBS: usize = 5_000;
     const MEGABYTE: usize = 1 << 20;

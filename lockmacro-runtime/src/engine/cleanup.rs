@@ -19,10 +19,12 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use crate::store::{Backend, Claim, Released};
 use crate::engine::in_flight::Member;
-use crate::value::error::{LockError, Unavailability};
+use crate::protocol::answer::Released;
+use crate::protocol::request::Claim;
+use crate::store::dispatch::Backend;
 use crate::store::waiters::{GivenUp, Gone};
+use crate::value::error::{LockError, Unavailability};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Longest pause while the server cannot be asked.
@@ -479,8 +481,9 @@ mod tests {
     use tokio::time::{advance, sleep};
 
     use super::*;
-    use crate::store::{Memory, Redis};
     use crate::engine::in_flight::Census;
+    use crate::store::memory::Memory;
+    use crate::store::redis::store::Redis;
     use crate::value::time::Moment;
     use crate::value::token::Token;
 

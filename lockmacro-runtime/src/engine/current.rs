@@ -5,7 +5,7 @@ use std::pin::pin;
 
 use tokio::task::{Id, try_id};
 
-use crate::LockManager;
+use crate::manager::core::LockManager;
 
 tokio::task_local! {
     /// The innermost one, and the task that it is for. A task that is polled from within another

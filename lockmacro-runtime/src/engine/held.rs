@@ -8,20 +8,21 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::LockManager;
-use crate::store::{Claim, Grant, Released};
-use crate::value::time::Moment;
-use crate::engine::current::Current;
-use crate::value::error::LockError;
-use crate::value::fence::{Fence, Fences};
 use crate::engine::acquisition::Hold;
-use crate::value::key::LockKey;
-use crate::protocol::lease::{Lease, Renewal};
-use crate::value::loss::{LossCause, Lost};
-use crate::manager::core::inside_runtime;
+use crate::engine::current::Current;
 use crate::engine::renewal::Enrolled;
 use crate::engine::telemetry;
 use crate::engine::telemetry::{Counted, Labels};
+use crate::manager::core::LockManager;
+use crate::manager::core::inside_runtime;
+use crate::protocol::answer::{Grant, Released};
+use crate::protocol::lease::{Lease, Renewal};
+use crate::protocol::request::Claim;
+use crate::value::error::LockError;
+use crate::value::fence::{Fence, Fences};
+use crate::value::key::LockKey;
+use crate::value::loss::{LossCause, Lost};
+use crate::value::time::Moment;
 
 /// How often a lease is looked at that nobody polls for.
 const LOOK: Duration = Duration::from_secs(5);

@@ -11,10 +11,10 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
-use crate::store::Backend;
-use crate::value::time::Moment;
 use crate::engine::held::Held;
 use crate::engine::telemetry;
+use crate::store::dispatch::Backend;
+use crate::value::time::Moment;
 
 /// How often the clock is looked at while there are leases. A timer stands still while the machine
 /// sleeps, and what became due meanwhile is to be confirmed soon after.

@@ -8,10 +8,10 @@ use std::fmt::Display;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use crate::value::time::Moment;
 use crate::value::error::LockError;
 use crate::value::key::Listed;
 use crate::value::loss::Lost;
+use crate::value::time::Moment;
 
 /// Under which labels a lock is counted.
 #[derive(Debug, Clone)]
@@ -167,7 +167,7 @@ pub(crate) fn unreported(name: &str, key: Option<Listed<'_>>, error: &LockError)
     let key = key.map(tracing::field::display);
     tracing::error!(%name, key, %error, "lock failed in a function that cannot return an error");
     #[cfg(feature = "defer")]
-    crate::defer::unreported(error);
+    crate::defer::running::unreported(error);
     numbers::unreported(name);
 }
 
@@ -178,24 +178,24 @@ mod numbers {
     use super::Labels;
     use crate::value::time::Moment;
 
-    pub(super) fn gauge(name: &'static str, labels: &Labels) -> Gauge {
+    pub(crate) fn gauge(name: &'static str, labels: &Labels) -> Gauge {
         metric!(name, "name" => labels.name.clone(), "template" => labels.template.clone())
     }
 
-    pub(super) fn asked(labels: &Labels, outcome: &'static str, asked: Moment) {
+    pub(crate) fn asked(labels: &Labels, outcome: &'static str, asked: Moment) {
         count("lockmacro_acquisitions_total", labels, ("outcome", outcome));
         let (name, template) = (labels.name.clone(), labels.template.clone());
         histogram!("lockmacro_wait_seconds", "name" => name, "template" => template)
             .record(asked.elapsed());
     }
 
-    pub(super) fn held(labels: &Labels, since: Moment) {
+    pub(crate) fn held(labels: &Labels, since: Moment) {
         let (name, template) = (labels.name.clone(), labels.template.clone());
         histogram!("lockmacro_hold_seconds", "name" => name, "template" => template)
             .record(since.elapsed());
     }
 
-    pub(super) fn count(
+    pub(crate) fn count(
         counter: &'static str,
         labels: &Labels,
         (label, value): (&'static str, &'static str),
@@ -204,7 +204,7 @@ mod numbers {
         counter!(counter, "name" => name, "template" => template, label => value).increment(1);
     }
 
-    pub(super) fn unreported(name: &str) {
+    pub(crate) fn unreported(name: &str) {
         counter!("lockmacro_unreported_total", "name" => name.to_owned()).increment(1);
     }
 }
@@ -214,8 +214,8 @@ mod numbers {
     use super::Labels;
     use crate::value::time::Moment;
 
-    pub(super) fn asked(_: &Labels, _: &str, _: Moment) {}
-    pub(super) fn held(_: &Labels, _: Moment) {}
-    pub(super) fn count(_: &str, _: &Labels, _: (&str, &str)) {}
-    pub(super) fn unreported(_: &str) {}
+    pub(crate) fn asked(_: &Labels, _: &str, _: Moment) {}
+    pub(crate) fn held(_: &Labels, _: Moment) {}
+    pub(crate) fn count(_: &str, _: &Labels, _: (&str, &str)) {}
+    pub(crate) fn unreported(_: &str) {}
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::defer::{Job, JobInfo, NewJob};
+use crate::jobs::call::{Job, JobInfo, NewJob};
 
 /// Shows the fields of a call, and how long its arguments are.
 macro_rules! without_arguments {

@@ -10,8 +10,10 @@ use tokio::select;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Order, Page, Settled, Stored};
+use crate::jobs::deferrer::{Answer, Deferrer, Enough};
+use crate::jobs::limits::{DEAD_MAX, WAITING_MAX, full, note_abandoned};
 use crate::jobs::states::{Call, Queue};
-use crate::defer::{Answer, DEAD_MAX, Deferrer, Enough, Job, JobInfo, JobState, NewJob, Order, Page, Settled, Stored, WAITING_MAX, full, note_abandoned};
 use crate::value::error::LockError;
 
 /// What is further away is as good as never; a server forgets it by then.

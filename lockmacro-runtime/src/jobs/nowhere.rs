@@ -5,7 +5,8 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::defer::{Answer, Deferrer, Enough, Job, JobState, NewJob, Order, Page, Settled, Stored};
+use crate::jobs::call::{Job, JobState, NewJob, Order, Page, Settled, Stored};
+use crate::jobs::deferrer::{Answer, Deferrer, Enough};
 use crate::value::error::{LockError, Unavailability};
 
 #[derive(Debug)]

@@ -5,25 +5,26 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::defer::{DEAD_MAX, Job, JobState, abandoned};
+use crate::jobs::call::{Job, JobState};
+use crate::jobs::limits::{DEAD_MAX, abandoned};
 
 /// For how long the ids of calls that are over are known, as on a server.
 const KNOWN: Duration = Duration::from_secs(30);
 
 /// The calls of one function.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    pub(super) calls: HashMap<String, Call>,
+pub(crate) struct Queue {
+    pub(crate) calls: HashMap<String, Call>,
     /// When each is due, goes back to those who wait, or was given up.
     times: BTreeSet<(JobState, Duration, String)>,
     /// The only ones that wait for their keys.
-    pub(super) unique: HashMap<String, String>,
-    pub(super) over: Over,
+    pub(crate) unique: HashMap<String, String>,
+    pub(crate) over: Over,
 }
 
 /// Calls that are over, and when nobody needs to know any more.
 #[derive(Debug, Default)]
-pub(super) struct Over {
+pub(crate) struct Over {
     ids: HashSet<String>,
     until: VecDeque<(Instant, String)>,
 }
@@ -35,7 +36,7 @@ impl Over {
         self.until.push_back((Instant::now() + KNOWN, id.to_owned()));
     }
 
-    pub(super) fn has(&mut self, id: &str) -> bool {
+    pub(crate) fn has(&mut self, id: &str) -> bool {
         self.forget();
         self.ids.contains(id)
     }
@@ -51,20 +52,20 @@ impl Over {
 }
 
 #[derive(Debug)]
-pub(super) struct Call {
-    pub(super) job: Job,
-    pub(super) state: JobState,
-    pub(super) at: Duration,
-    pub(super) unique: bool,
+pub(crate) struct Call {
+    pub(crate) job: Job,
+    pub(crate) state: JobState,
+    pub(crate) at: Duration,
+    pub(crate) unique: bool,
     /// How often it may be taken without an end, and once more.
-    pub(super) attempts: u32,
+    pub(crate) attempts: u32,
     /// The end of which turn was told.
-    pub(super) told: u64,
-    pub(super) error: Option<String>,
+    pub(crate) told: u64,
+    pub(crate) error: Option<String>,
 }
 
 impl Queue {
-    pub(super) fn place(&mut self, id: &str, state: JobState, at: Duration) {
+    pub(crate) fn place(&mut self, id: &str, state: JobState, at: Duration) {
         self.displace(id);
         let Some(call) = self.calls.get_mut(id) else { return };
         if call.unique && state == JobState::Waiting {
@@ -98,7 +99,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn remove(&mut self, id: &str) -> Option<Call> {
+    pub(crate) fn remove(&mut self, id: &str) -> Option<Call> {
         self.displace(id);
         self.over.add(id);
         self.calls.remove(id)
@@ -106,7 +107,7 @@ impl Queue {
 
     /// Has a call wait again whose worker was not heard of, unless that was so too often: then it
     /// is given up, after how many times is told.
-    pub(super) fn lapse(&mut self, id: &str, now: Duration) -> Option<u64> {
+    pub(crate) fn lapse(&mut self, id: &str, now: Duration) -> Option<u64> {
         let call = self.calls.get_mut(id)?;
         let untold = call.job.taken - call.told;
         if untold <= u64::from(call.attempts) {
@@ -119,7 +120,7 @@ impl Queue {
     }
 
     /// Makes a call a dead letter.
-    pub(super) fn give_up(&mut self, id: &str, now: Duration) {
+    pub(crate) fn give_up(&mut self, id: &str, now: Duration) {
         self.place(id, JobState::Dead, now);
         if self.of(JobState::Dead).count() > DEAD_MAX
             && let Some((_, oldest)) = self.first(JobState::Dead)
@@ -129,7 +130,7 @@ impl Queue {
     }
 
     /// Has a call tried again from the start.
-    pub(super) fn retry(&mut self, id: &str, now: Duration) {
+    pub(crate) fn retry(&mut self, id: &str, now: Duration) {
         if let Some(call) = self.calls.get_mut(id) {
             (call.job.attempt, call.job.busy) = (0, 0);
             // A worker that had it, and was not heard of, is late now.
@@ -140,22 +141,22 @@ impl Queue {
     }
 
     /// Those in one state, in the order of their times.
-    pub(super) fn of(&self, state: JobState) -> impl Iterator<Item = (Duration, &String)> {
+    pub(crate) fn of(&self, state: JobState) -> impl Iterator<Item = (Duration, &String)> {
         let all = self.times.range((state, Duration::ZERO, String::new())..);
         all.take_while(move |(its, ..)| *its == state).map(|(_, at, id)| (*at, id))
     }
 
-    pub(super) fn first(&self, state: JobState) -> Option<(Duration, String)> {
+    pub(crate) fn first(&self, state: JobState) -> Option<(Duration, String)> {
         self.of(state).next().map(|(at, id)| (at, id.clone()))
     }
 
-    pub(super) fn due(&self, state: JobState, now: Duration) -> Option<String> {
+    pub(crate) fn due(&self, state: JobState, now: Duration) -> Option<String> {
         self.first(state).filter(|(at, _)| *at <= now).map(|(_, id)| id)
     }
 
     /// A call that this worker has, or that went back because the worker was not heard of. In the place
     /// of the only one of a key it is somebody else's by then.
-    pub(super) fn taken(&mut self, job: &Job) -> Option<&mut Call> {
+    pub(crate) fn taken(&mut self, job: &Job) -> Option<&mut Call> {
         let call = self.calls.get_mut(&job.id)?;
         let its = call.job.taken == job.taken && call.told != job.taken;
         (its && (call.state == JobState::Running || !call.unique)).then_some(call)

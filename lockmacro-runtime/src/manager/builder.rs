@@ -4,16 +4,24 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::LockManager;
-use crate::store::{Backend, Credentials, Memory, OneUrl, Redis, Redlock, Replicated, Rules, not_replicated};
-use crate::manager::defaults::Defaults;
 #[cfg(feature = "defer")]
-use crate::defer::{Deferrer, SIZE_MAX};
+use crate::jobs::deferrer::Deferrer;
+#[cfg(feature = "defer")]
+use crate::jobs::limits::SIZE_MAX;
+use crate::manager::core::LockManager;
+use crate::manager::core::inside_runtime;
+use crate::manager::defaults::Defaults;
+use crate::manager::redis_server::RedisServer;
+use crate::protocol::lease::{TTL_MAX, TTL_MIN};
+use crate::store::dispatch::Backend;
+use crate::store::memory::Memory;
+use crate::store::redis::client::credentials::Credentials;
+use crate::store::redis::client::replicas::{Replicated, not_replicated};
+use crate::store::redis::store::Redis;
+use crate::store::redlock::store::{Redlock, Rules};
+use crate::store::redlock::url::OneUrl;
 use crate::value::error::LockError;
 use crate::value::fence::{RETENTION, RETENTION_MAX, RETENTION_MIN};
-use crate::protocol::lease::{TTL_MAX, TTL_MIN};
-use crate::manager::core::inside_runtime;
-use crate::manager::redis_server::RedisServer;
 
 /// How long a caller waits for a server in trouble.
 const TIMEOUT: Duration = Duration::from_secs(2);

@@ -8,22 +8,20 @@ use tokio::runtime::Handle;
 use tokio::task::try_id;
 use tokio::time::timeout;
 
-use crate::store::Backend;
-use crate::engine::blocking::may_block;
-use crate::manager::builder::LockManagerBuilder;
-use crate::engine::in_flight::{Census, Member};
-use crate::protocol::shutdown::Closing;
-use crate::engine::current::Current;
-use crate::manager::defaults::Defaults;
-#[cfg(feature = "defer")]
-use crate::defer;
-#[cfg(feature = "defer")]
-use crate::defer::Deferrer;
-use crate::value::error::LockError;
-use crate::engine::hold_times::Holds;
 use crate::engine::background::Janitor;
-use crate::value::key::LockKey;
+use crate::engine::blocking::may_block;
+use crate::engine::current::Current;
+use crate::engine::hold_times::Holds;
+use crate::engine::in_flight::{Census, Member};
+#[cfg(feature = "defer")]
+use crate::jobs::deferrer::Deferrer;
+use crate::manager::builder::LockManagerBuilder;
+use crate::manager::defaults::Defaults;
 use crate::manager::redis_server::RedisServer;
+use crate::protocol::shutdown::Closing;
+use crate::store::dispatch::Backend;
+use crate::value::error::LockError;
+use crate::value::key::LockKey;
 use crate::value::token::{default_label, label};
 
 /// The manager of every lock that is given none.
@@ -271,7 +269,7 @@ impl LockManager {
         #[cfg(feature = "defer")]
         let jobs = match deferrer {
             Some(deferrer) => (deferrer, true),
-            None => (defer::of(&backend, max_deferred_size), false),
+            None => (backend.deferrer(max_deferred_size), false),
         };
         Self(Arc::new_cyclic(|inner: &Weak<Inner>| {
             let inner = Weak::clone(inner);
@@ -319,7 +317,7 @@ impl LockManager {
     pub(crate) fn deferrer_of(&self, backend: &Backend) -> Arc<dyn Deferrer> {
         match self.has_another_queue() {
             true => self.deferrer(),
-            false => defer::of(backend, self.0.max_deferred_size),
+            false => backend.deferrer(self.0.max_deferred_size),
         }
     }
 

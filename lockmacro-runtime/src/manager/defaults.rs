@@ -7,10 +7,10 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::LockManagerBuilder;
-use crate::store::duration;
-use crate::value::error::LockError;
+use crate::manager::builder::LockManagerBuilder;
 use crate::protocol::lease::{TTL_DEFAULT, check_ttl};
+use crate::store::redis::client::url::duration;
+use crate::value::error::LockError;
 
 /// Longest prefix, in bytes: most of a key is the lock's own.
 const PREFIX_MAX: usize = 256;

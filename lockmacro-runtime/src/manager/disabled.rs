@@ -1,7 +1,8 @@
 //! Locks that exclude nobody.
 
-use crate::LockManager;
-use crate::store::{Backend, Memory};
+use crate::manager::core::LockManager;
+use crate::store::dispatch::Backend;
+use crate::store::memory::Memory;
 
 impl LockManager {
     /// Makes a manager that grants every lock at once and excludes nobody: for a test or a tool

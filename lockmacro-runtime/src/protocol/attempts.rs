@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::store::Claim;
+use crate::protocol::request::Claim;
 use crate::value::time::Moment;
 use crate::value::token::hash_of;
 
@@ -65,7 +65,7 @@ enum Fate {
 
 /// Why a node is not asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Withheld {
+pub(crate) enum Withheld {
     /// The attempt is over.
     Late,
     /// It has not yet said that an earlier token is gone.
@@ -74,7 +74,7 @@ pub(super) enum Withheld {
 
 /// A request that waits for its answer. Dropped without one it is lost.
 #[derive(Debug)]
-pub(super) struct OnItsWay {
+pub(crate) struct OnItsWay {
     ballot: Arc<Ballot>,
     node: usize,
     token: u64,
@@ -83,16 +83,16 @@ pub(super) struct OnItsWay {
 
 /// Tokens that are being withdrawn at one node.
 #[derive(Debug)]
-pub(super) struct Withdrawal {
+pub(crate) struct Withdrawal {
     ballot: Arc<Ballot>,
-    pub(super) node: usize,
+    pub(crate) node: usize,
     /// The last of them. One of a later attempt may be granted meanwhile.
     last: u64,
 }
 
 impl Ballot {
     /// Begins an attempt, with a token of its own.
-    pub(super) fn begin(&self) -> u64 {
+    pub(crate) fn begin(&self) -> u64 {
         let mut state = self.state();
         state.token += 1;
         state.closed = false;
@@ -100,17 +100,17 @@ impl Ballot {
     }
 
     /// Ends the attempt: nothing more is asked for.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.state().closed = true;
     }
 
     /// Which token is in use; 0 before the first one.
-    pub(super) fn token(&self) -> u64 {
+    pub(crate) fn token(&self) -> u64 {
         self.state().token
     }
 
     /// Takes note that a node is about to be asked with a token, by `paper`.
-    pub(super) fn sends(
+    pub(crate) fn sends(
         self: &Arc<Self>,
         node: usize,
         token: u64,
@@ -136,14 +136,14 @@ impl Ballot {
     }
 
     /// Nodes that may have the token in use.
-    pub(super) fn holders(&self) -> Vec<usize> {
+    pub(crate) fn holders(&self) -> Vec<usize> {
         let state = self.state();
         let of_it = state.traces.iter().filter(|trace| trace.token == state.token);
         of_it.map(|trace| trace.node).collect()
     }
 
     /// Nodes that may have any token.
-    pub(super) fn traced(&self) -> Vec<usize> {
+    pub(crate) fn traced(&self) -> Vec<usize> {
         let mut nodes: Vec<_> = self.state().traces.iter().map(|trace| trace.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
@@ -152,7 +152,7 @@ impl Ballot {
 
     /// The tokens that a node may have, and of each whether its request has its answer, or never gets
     /// it: else the request may arrive after whatever is sent now.
-    pub(super) fn tokens_at(&self, node: usize) -> Vec<(u64, bool)> {
+    pub(crate) fn tokens_at(&self, node: usize) -> Vec<(u64, bool)> {
         self.tokens_up_to(self.token(), node)
     }
 
@@ -165,7 +165,7 @@ impl Ballot {
 
     /// Waits for the answers of a node to what was asked there. They may not come in time when the node
     /// hangs, or the runtime of who has asked stands still.
-    pub(super) async fn landed(&self, node: usize, within: Duration) {
+    pub(crate) async fn landed(&self, node: usize, within: Duration) {
         self.landed_up_to(self.token(), node, within).await;
     }
 
@@ -186,7 +186,7 @@ impl Ballot {
 
     /// What is to be withdrawn after an attempt: at each node that may have a token, unless it is being
     /// done there.
-    pub(super) fn withdraws(self: &Arc<Self>) -> Vec<Withdrawal> {
+    pub(crate) fn withdraws(self: &Arc<Self>) -> Vec<Withdrawal> {
         let state = &mut *self.state();
         let (mut withdrawals, last) = (Vec::new(), state.token);
         for node in state.traces.iter().filter(|trace| trace.is_doubtful()).map(|trace| trace.node)
@@ -201,7 +201,7 @@ impl Ballot {
 
     /// Takes note of a node's answer that it does not have a token. What was on its way when it was
     /// asked may arrive after that.
-    pub(super) fn gone(&self, node: usize, token: u64) {
+    pub(crate) fn gone(&self, node: usize, token: u64) {
         self.state().traces.retain_mut(|trace| {
             if (trace.node, trace.token) != (node, token) {
                 return true;
@@ -219,7 +219,7 @@ impl Ballot {
 
     /// Whether a value that a node holds is a token of ours that has arrived late. It is to be
     /// withdrawn again.
-    pub(super) fn recognises(&self, node: usize, held: u64) -> bool {
+    pub(crate) fn recognises(&self, node: usize, held: u64) -> bool {
         let mut state = self.state();
         let late = state.traces.iter_mut().find_map(|trace| match &mut trace.fate {
             Fate::Lost { value, withdrawn, .. } if trace.node == node && *value == held => {
@@ -261,7 +261,7 @@ impl Trace {
 
 impl OnItsWay {
     /// The answer has come: whether the node has the token.
-    pub(super) fn landed(self, granted: bool) {
+    pub(crate) fn landed(self, granted: bool) {
         self.ends(|| granted.then_some(Fate::Granted));
     }
 
@@ -294,18 +294,18 @@ impl Drop for OnItsWay {
 
 impl Withdrawal {
     /// As [`Ballot::landed`].
-    pub(super) async fn landed(&self, within: Duration) {
+    pub(crate) async fn landed(&self, within: Duration) {
         self.ballot.landed_up_to(self.last, self.node, within).await;
     }
 
     /// What can be withdrawn now: nothing of it arrives any more, or may at any time.
-    pub(super) fn tokens(&self) -> Vec<u64> {
+    pub(crate) fn tokens(&self) -> Vec<u64> {
         let tokens = self.ballot.tokens_up_to(self.last, self.node);
         tokens.into_iter().filter(|(_, landed)| *landed).map(|(token, _)| token).collect()
     }
 
     /// Takes note of the answer that a token is gone.
-    pub(super) fn gone(&self, token: u64) {
+    pub(crate) fn gone(&self, token: u64) {
         self.ballot.gone(self.node, token);
     }
 }

@@ -8,9 +8,9 @@
 
 use std::time::Duration;
 
-use crate::value::time::Moment;
 use crate::value::error::LockError;
 use crate::value::loss::LossCause;
+use crate::value::time::Moment;
 
 /// Shortest ttl: below it a lease is over before a busy machine has begun the body.
 pub(crate) const TTL_MIN: Duration = Duration::from_millis(50);

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use crate::store::redlock::late;
-use crate::store::redis::{Silence, Vote};
+use crate::store::redis::single_node::{Silence, Vote};
+use crate::store::redlock::store::late;
 use crate::value::error::{LockError, NodeReply};
 use crate::value::fence::Fence;
 
 /// What the nodes said so far, in their order; `None` where nothing was heard yet.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     said: Box<[Option<Result<Vote, Silence>>]>,
 }
 
 /// What comes of a vote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// A majority of all nodes has granted the lock.
     Granted,
     /// A majority has answered, and the lock cannot be had because of what others hold.
@@ -26,13 +26,13 @@ pub(super) enum Verdict {
 
 /// Who is in the way.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Holder {
-    pub(super) owner: Option<String>,
-    pub(super) left: Option<Duration>,
+pub(crate) struct Holder {
+    pub(crate) owner: Option<String>,
+    pub(crate) left: Option<Duration>,
     /// It is not known to hold a majority: others may have asked at the same moment.
-    pub(super) split: bool,
+    pub(crate) split: bool,
     /// Nor can it hold one, whatever those nodes have that said nothing. So nobody has the lock.
-    pub(super) nobody: bool,
+    pub(crate) nobody: bool,
 }
 
 /// What a node holds: a hash of it, whose it is, and for how much longer.
@@ -43,28 +43,28 @@ fn count(held: &[Held<'_>], value: u64) -> usize {
     held.iter().filter(|(other, ..)| *other == value).count()
 }
 
-pub(super) fn majority(nodes: usize) -> usize {
+pub(crate) fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
 /// Whether there is a majority without those that are out for good.
-pub(super) fn may_be_had(out: usize, nodes: usize) -> bool {
+pub(crate) fn may_be_had(out: usize, nodes: usize) -> bool {
     out + majority(nodes) <= nodes
 }
 
 impl Tally {
-    pub(super) fn of(nodes: usize) -> Self {
+    pub(crate) fn of(nodes: usize) -> Self {
         Self { said: (0..nodes).map(|_| None).collect() }
     }
 
-    pub(super) fn add(&mut self, nth: usize, said: Result<Vote, Silence>) {
+    pub(crate) fn add(&mut self, nth: usize, said: Result<Vote, Silence>) {
         if let Some(place) = self.said.get_mut(nth) {
             *place = Some(said);
         }
     }
 
     /// Counts who has said nothing yet as silent.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         for said in self.said.iter_mut().filter(|said| said.is_none()) {
             let error = Box::new(late("asked"));
             *said = Some(Err(Silence { error, unknown: true, passing: true }));
@@ -72,7 +72,7 @@ impl Tally {
     }
 
     /// The verdict, as soon as no further answer can change it.
-    pub(super) fn verdict(&self) -> Option<Verdict> {
+    pub(crate) fn verdict(&self) -> Option<Verdict> {
         let (mut granted, mut busy, mut silent, mut open) = (0, 0, 0, 0);
         for said in &self.said {
             match said {
@@ -97,7 +97,7 @@ impl Tally {
     }
 
     /// Which nodes have granted the lock, and the largest fence that they gave.
-    pub(super) fn won(&self) -> (Vec<usize>, Option<Fence>) {
+    pub(crate) fn won(&self) -> (Vec<usize>, Option<Fence>) {
         let mut won = (Vec::new(), None);
         for (nth, said) in self.said.iter().enumerate() {
             if let Some(Ok(Vote::Granted(fences))) = said {
@@ -109,7 +109,7 @@ impl Tally {
     }
 
     /// Of those who hold the key somewhere, the one that does so at the most nodes.
-    pub(super) fn holder(&self) -> Holder {
+    pub(crate) fn holder(&self) -> Holder {
         let held = self.held();
         let Some((value, owner, _)) = held.iter().max_by_key(|(value, ..)| count(&held, *value))
         else {
@@ -126,7 +126,7 @@ impl Tally {
     }
 
     /// Whether no further answer can tell that somebody holds a majority, or one has.
-    pub(super) fn tells_holder(&self) -> bool {
+    pub(crate) fn tells_holder(&self) -> bool {
         let held = self.held();
         let most = held.iter().map(|(value, ..)| count(&held, *value)).max().unwrap_or(0);
         let open = self.said.iter().filter(|said| said.is_none()).count();
@@ -143,13 +143,13 @@ impl Tally {
     }
 
     /// Whether a majority may be reached when the nodes are asked again.
-    pub(super) fn is_passing(&self) -> bool {
+    pub(crate) fn is_passing(&self) -> bool {
         let lasting = |said: &&Option<_>| matches!(said, Some(Err(Silence { passing: false, .. })));
         may_be_had(self.said.iter().filter(lasting).count(), self.said.len())
     }
 
     /// What is wrong, node by node; or what is wrong with the key, when a majority says so.
-    pub(super) fn error(&self, names: &[String]) -> LockError {
+    pub(crate) fn error(&self, names: &[String]) -> LockError {
         let wrong_key = |said: &Option<_>| match said {
             Some(Err(Silence { error, .. })) => {
                 matches!(**error, LockError::KeyNotALock { .. }).then(|| (**error).clone())
@@ -169,7 +169,7 @@ impl Tally {
 }
 
 /// The error that tells which nodes have said what; `None` of a node that has answered.
-pub(super) fn no_quorum(
+pub(crate) fn no_quorum(
     names: &[String],
     errors: impl Iterator<Item = Option<LockError>>,
 ) -> LockError {

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::store::Ballot;
-use crate::value::time::{LastMoment, Moment};
+use crate::engine::telemetry::Labels;
+use crate::protocol::attempts::Ballot;
+use crate::store::waiters::{CLAIM, PLACE};
 use crate::value::error::LockError;
 use crate::value::key::{Listed, LockKey};
-use crate::engine::telemetry::Labels;
+use crate::value::time::{LastMoment, Moment};
 use crate::value::token::Token;
-use crate::store::waiters::{CLAIM, PLACE};
 
 /// What is asked for, and what became of it. Everybody who waits has one, so it is small.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl Claim {
     }
 
     /// The same for some of its keys.
-    pub(super) fn part(&self, keys: &[LockKey]) -> Self {
+    pub(crate) fn part(&self, keys: &[LockKey]) -> Self {
         let all = self.rare();
         let rare = Rare {
             several: if keys.len() > 1 { keys.into() } else { Box::default() },
@@ -103,7 +103,7 @@ impl Claim {
     }
 
     /// Each of its keys by itself.
-    pub(super) fn each(&self) -> Vec<Self> {
+    pub(crate) fn each(&self) -> Vec<Self> {
         self.keys().iter().map(|key| self.part(slice::from_ref(key))).collect()
     }
 
@@ -118,7 +118,7 @@ impl Claim {
     }
 
     /// What is known of it at the nodes of a Redlock, key by key.
-    pub(super) fn ballots(&self) -> &[Arc<Ballot>] {
+    pub(crate) fn ballots(&self) -> &[Arc<Ballot>] {
         let none = || self.keys().iter().map(|_| Arc::default()).collect();
         self.rare().ballots.get_or_init(none)
     }

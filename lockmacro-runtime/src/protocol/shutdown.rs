@@ -7,7 +7,7 @@ use std::task::{Poll, ready};
 
 use tokio::sync::Notify;
 
-use crate::store::{Asked, Failed};
+use crate::protocol::answer::{Asked, Failed};
 use crate::value::error::LockError;
 
 /// Whether a manager was shut down.

@@ -4,16 +4,16 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use crate::store::Released;
-use crate::value::error::LockError;
-use crate::guard::LockGuard;
-use crate::engine::held::Held;
-use crate::lock::LockSpec;
-use crate::value::loss::{Lost, OnLost};
 use crate::engine::acquire::{obtain, obtain_blocking};
-use crate::outcome::unreported;
+use crate::engine::held::Held;
 use crate::engine::reentry::Scope;
 use crate::engine::telemetry;
+use crate::guard::LockGuard;
+use crate::lock::LockSpec;
+use crate::outcome::unreported;
+use crate::protocol::answer::Released;
+use crate::value::error::LockError;
+use crate::value::loss::{Lost, OnLost};
 
 /// Polls a body once; `Ready` when it has finished.
 pub(crate) type PollBody<'a> = dyn FnMut(&mut Context<'_>) -> Poll<()> + 'a;

@@ -1,14 +1,14 @@
 //! Errors of the lock in the caller's own words, as `map_err = path` asks.
 
-use crate::run::driver::{Errors, Start};
-use crate::value::error::LockError;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
-use crate::value::loss::Lost;
 use crate::outcome::SkipOutcome;
+use crate::run::body::{Run, run_blocking};
+use crate::run::driver::{Errors, Start};
 use crate::run::recovering::{Recovering, Under};
 use crate::run::report::Outcome;
-use crate::run::body::{Run, run_blocking};
+use crate::value::error::LockError;
+use crate::value::loss::Lost;
 
 impl<F> Lock<F> {
     /// Turns each [`LockError`] into the body's error type by `map`, for an error type that is not

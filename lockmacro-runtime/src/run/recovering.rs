@@ -1,12 +1,12 @@
 //! A lock whose loss is answered by undoing, as `on_lost = path` asks.
 
-use crate::run::driver::{Errors, Start};
 use crate::guard::LockGuard;
 use crate::lock::Lock;
-use crate::value::loss::{Lost, OnLost};
 use crate::outcome::{LockOutcome, SkipOutcome};
-use crate::run::report::{Outcome, Recovered, errors_recovered_of};
 use crate::run::body::{Run, run_blocking};
+use crate::run::driver::{Errors, Start};
+use crate::run::report::{Outcome, Recovered, errors_recovered_of};
+use crate::value::loss::{Lost, OnLost};
 
 impl<F> Lock<F> {
     /// Calls `recover` when the lock is lost while a body runs: see [`Recovering`].

@@ -1,9 +1,9 @@
 //! How the end of a locked body reaches the caller, by the body's type.
 
+use crate::outcome::{LockOutcome, SkipOutcome};
 use crate::run::driver::{Ended, Errors};
 use crate::value::error::{LockError, Unavailability};
 use crate::value::loss::Lost;
-use crate::outcome::{LockOutcome, SkipOutcome};
 
 /// What came of a body.
 pub enum Outcome<R> {

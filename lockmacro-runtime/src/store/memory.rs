@@ -6,16 +6,17 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::store::{Answer, Claim, Failed, Grant, Line, Released};
-use crate::value::time::Moment;
-use crate::protocol::shutdown::Closing;
 #[cfg(feature = "defer")]
-use crate::defer::MemoryJobs;
+use crate::jobs::memory::MemoryJobs;
+use crate::protocol::answer::{Answer, Failed, Grant, Line, Released};
+use crate::protocol::request::Claim;
+use crate::protocol::shutdown::Closing;
+use crate::store::waiters::{CLAIM, Handover, News, PLACES, Waiters, tick};
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::Fence;
 use crate::value::key::LockKey;
+use crate::value::time::Moment;
 use crate::value::token::{Token, label_of};
-use crate::store::waiters::{CLAIM, Handover, News, PLACES, Waiters, tick};
 
 /// Below this many keys nobody looks for expired ones.
 const SWEEP_FROM: usize = 64;

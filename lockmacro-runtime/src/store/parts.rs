@@ -4,16 +4,18 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use crate::store::{Asked, Backend, Claim, Released};
+use crate::protocol::answer::{Asked, Released};
+use crate::protocol::request::Claim;
+use crate::store::dispatch::Backend;
 use crate::value::error::LockError;
 
 impl Backend {
     /// Whether a claim is more than can be asked for at once.
-    pub(super) fn is_in_parts(&self, claim: &Claim) -> bool {
+    pub(crate) fn is_in_parts(&self, claim: &Claim) -> bool {
         !claim.several().is_empty() && self.at_once(claim.several()) < claim.several().len()
     }
 
-    pub(super) fn release_parts<'a>(
+    pub(crate) fn release_parts<'a>(
         &'a self,
         claim: &'a Claim,
     ) -> Asked<'a, Result<Released, LockError>> {
@@ -33,7 +35,7 @@ impl Backend {
         })
     }
 
-    pub(super) fn renew_parts<'a>(
+    pub(crate) fn renew_parts<'a>(
         &'a self,
         claim: &'a Claim,
         renew: impl for<'b> Fn(&'b Self, &'b Claim) -> Asked<'b, Result<bool, LockError>>
@@ -59,7 +61,7 @@ impl Backend {
 }
 
 /// Whether all are held, as is asked of each at the same time.
-pub(super) async fn held_all<'a>(
+pub(crate) async fn held_all<'a>(
     asked: impl Iterator<Item = Asked<'a, Result<bool, LockError>>>,
 ) -> Result<bool, LockError> {
     let mut held = Ok(true);

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use crate::store::{Answer, Asked, Backend, Claim, Failed, Grant};
-use crate::value::time::Moment;
-use crate::value::error::{LockError, Unavailability};
+use crate::protocol::answer::{Answer, Asked, Failed, Grant};
 use crate::protocol::lease::{Lease, Renewal};
+use crate::protocol::request::Claim;
+use crate::store::dispatch::Backend;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::loss::LossCause;
+use crate::value::time::Moment;
 
 impl Backend {
     /// Whether a grant counts only when replicas have acknowledged it.

@@ -14,20 +14,22 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::store::{Answer, Asked, Backend, Claim, Failed, Grant, Line};
-use crate::value::time::Moment;
+use crate::protocol::answer::{Answer, Asked, Failed, Grant, Line};
+use crate::protocol::lease::late;
+use crate::protocol::request::Claim;
 use crate::protocol::shutdown::Closing;
+use crate::store::dispatch::Backend;
+use crate::store::waiters::{CLAIM, FOR_EVER};
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::Fence;
-use crate::protocol::lease::late;
-use crate::store::waiters::{CLAIM, FOR_EVER};
+use crate::value::time::Moment;
 
 /// Pause before a renewal that failed is tried again.
 const RETRY: Duration = Duration::from_millis(50);
 
 impl Backend {
     /// Asks for several keys, and waits for at most so long if at all, which its manager may end.
-    pub(super) fn take_in_turn<'a>(
+    pub(crate) fn take_in_turn<'a>(
         &'a self,
         claim: &'a Claim,
         wait: Option<(Duration, &'a Closing)>,

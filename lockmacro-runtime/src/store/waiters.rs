@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::value::time::Moment;
 use crate::value::fence::Fence;
+use crate::value::time::Moment;
 
 /// How long a place in line is kept without a word from its waiter.
 pub(crate) const PLACE: Duration = Duration::from_secs(10);

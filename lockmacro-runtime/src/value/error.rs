@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::protocol::lease::TTL_MIN;
 use crate::value::busy::{busy, timed_out, whole_seconds};
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
-use crate::protocol::lease::TTL_MIN;
 use crate::value::loss::Lost;
 
 /// Why a body did not run, or why its result must not be trusted.
@@ -300,7 +300,7 @@ impl LockError {
         self
     }
 
-    /// [`Unavailable`](LockError::Unavailable), for a [`Deferrer`](crate::defer::Deferrer) of one's own.
+    /// [`Unavailable`](LockError::Unavailable), for a [`Deferrer`](crate::jobs::deferrer::Deferrer) of one's own.
     /// The detail is shown, so it has no password in it.
     #[cfg(feature = "defer")]
     pub fn unavailable(reason: Unavailability, detail: impl Into<String>) -> Self {

@@ -1,6 +1,6 @@
 //! The rights that a user needs, as a command for the server.
 
-use lockmacro_runtime::look::rights;
+use lockmacro_runtime::inspect::rights;
 use serde_json::json;
 
 use crate::args::Feature;

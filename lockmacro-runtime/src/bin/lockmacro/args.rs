@@ -3,7 +3,7 @@
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use lockmacro_runtime::defer::JobState;
-use lockmacro_runtime::look::Use;
+use lockmacro_runtime::inspect::Use;
 
 /// Looks at the locks and deferred calls on a Redis server.
 #[derive(Parser)]

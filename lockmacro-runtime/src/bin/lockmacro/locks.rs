@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use lockmacro_runtime::LockManager;
-use lockmacro_runtime::look::{HeldLock, Place};
+use lockmacro_runtime::inspect::{HeldLock, Place};
 use serde_json::{Value, json};
 
 use crate::show::{document, millis, odd_json, odd_lines, plain, table, time};

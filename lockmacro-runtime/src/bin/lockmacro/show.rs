@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use lockmacro_runtime::look::Odd;
+use lockmacro_runtime::inspect::Odd;
 use serde_json::{Value, json};
 
 /// Further apart nothing is aligned where there is room without an end.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use crate::inspect::Use;
 use crate::store::redis::script;
 use crate::store::redis::script::Script;
-use crate::inspect::Use;
 
 /// What every manager does.
 const COMMANDS: [&str; 4] = ["ping", "set", "evalsha", "eval"];

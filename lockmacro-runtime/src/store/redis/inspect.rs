@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::store::redis::client::node::{Node, Patience};
-use crate::store::redis::script::{Script, look};
-use crate::store::redis::client::retry::Tries;
+use crate::inspect::{Found, HeldLock, ODD_MAX, Odd, Place};
 use crate::store::redis::client::error::Trouble;
-use crate::store::redis::{Nodes, Redis, unexpected};
+use crate::store::redis::client::node::{Node, Patience};
+use crate::store::redis::client::retry::Tries;
+use crate::store::redis::reply::unexpected;
+use crate::store::redis::script::{Script, look};
+use crate::store::redis::store::Redis;
+use crate::store::redis::topology::route::Nodes;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
-use crate::inspect::{Found, HeldLock, ODD_MAX, Odd, Place};
 use crate::value::token::{TOKEN_MAX, Token, label_of};
 
 /// So many keys are looked at in one script.
@@ -85,14 +87,18 @@ impl Redis {
     #[cfg(feature = "defer")]
     pub(crate) async fn deferred_functions(&self, most: usize) -> Result<Found<String>, LockError> {
         let (mut functions, mut odd) = (std::collections::BTreeSet::new(), Vec::new());
-        let mut scan = self.scan(&[crate::store::redis::jobs::calls::CALLS, "*"].concat(), "hash").await?;
+        let mut scan =
+            self.scan(&[crate::store::redis::jobs::calls::CALLS, "*"].concat(), "hash").await?;
         while functions.len() <= most
             && let Some(names) = scan.next(self).await?
         {
             for name in names {
                 match String::from_utf8(name) {
                     Ok(name) => {
-                        functions.extend(name.strip_prefix(crate::store::redis::jobs::calls::CALLS).map(str::to_owned));
+                        functions.extend(
+                            name.strip_prefix(crate::store::redis::jobs::calls::CALLS)
+                                .map(str::to_owned),
+                        );
                     }
                     Err(name) => note(&mut odd, &name.into_bytes(), NO_TEXT),
                 }

@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::store::redis::pubsub::local_grants::Near;
-use crate::store::redis::client::node::Patience;
-use crate::store::redis::topology::route::Nodes;
-use crate::store::redis::script::{FREE, GIVE_BACK, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script};
-use crate::store::redis::client::error;
-use crate::store::redis::client::error::{Passing, Trouble};
-use crate::store::redis::{CLAIM_MS, Redis, unexpected};
+use crate::protocol::answer::{Asked, Released};
+use crate::protocol::request::Claim;
 use crate::store::parts::held_all;
-use crate::store::{Asked, Claim, Released};
+use crate::store::redis::client::error::{Passing, Trouble, is_split as is_split_text};
+use crate::store::redis::client::node::Patience;
+use crate::store::redis::pubsub::local_grants::Near;
+use crate::store::redis::reply::unexpected;
+use crate::store::redis::script::{
+    FREE, GIVE_BACK, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script,
+};
+use crate::store::redis::store::{CLAIM_MS, Redis};
+use crate::store::redis::topology::route::Nodes;
 use crate::value::error::LockError;
 
 /// How long the answer to a renewal is waited for at least.
@@ -117,7 +120,7 @@ impl Redis {
 
     /// How long the answer to a renewal is waited for: as long as the server may take, and not so
     /// long that no other one fits into the lease.
-    pub(super) fn renewal_answer(&self, claim: &Claim, ttl: Duration) -> Duration {
+    pub(crate) fn renewal_answer(&self, claim: &Claim, ttl: Duration) -> Duration {
         let ttl = ttl.max(claim.ttl);
         let Some(far) = self.nodes.round_trip(&claim.key) else {
             return (ttl / 10).max(RENEWAL_MIN);
@@ -207,5 +210,5 @@ fn released((own, resent): (Own, bool)) -> Released {
 
 /// Whether keys of one lock are at different nodes, because their slot is being moved.
 fn is_split(error: &LockError) -> bool {
-    matches!(error, LockError::Unavailable { detail, .. } if trouble::is_split(detail))
+    matches!(error, LockError::Unavailable { detail, .. } if is_split_text(detail))
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::store::redis::client::error::{Passing, Trouble};
-use crate::value::time::Moment;
 use crate::value::error::Unavailability;
 use crate::value::fence::{Fence, Fences};
+use crate::value::time::Moment;
 use crate::value::token::{hash_of, label_of};
 
 /// Reads the answer to a question that was sent at `sent`.
-pub(super) fn answer(reply: Value, sent: Moment) -> Result<Reply, Trouble> {
+pub(crate) fn answer(reply: Value, sent: Moment) -> Result<Reply, Trouble> {
     match reply {
         Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
         Value::BulkString(number) => {
@@ -37,7 +37,7 @@ pub(super) fn answer(reply: Value, sent: Moment) -> Result<Reply, Trouble> {
     }
 }
 
-pub(super) enum Reply {
+pub(crate) enum Reply {
     Granted {
         sent: Moment,
         fences: Fences,
@@ -56,7 +56,7 @@ pub(super) enum Reply {
 
 impl Reply {
     /// Whether it is nobody's: more dead ones stood in line than a script passes at once.
-    pub(super) fn is_nobodys(&self) -> bool {
+    pub(crate) fn is_nobodys(&self) -> bool {
         let nobody = hash_of(b"");
         matches!(self, Self::Busy { held, left: Some(Duration::ZERO), .. } if *held == nobody)
     }
@@ -66,12 +66,12 @@ fn number(reply: &[u8]) -> Option<u64> {
     std::str::from_utf8(reply).ok()?.parse().ok()
 }
 
-pub(super) fn fence(reply: &[u8]) -> Result<Fence, Trouble> {
+pub(crate) fn fence(reply: &[u8]) -> Result<Fence, Trouble> {
     let fence = number(reply).and_then(|number| Fence::try_from(number).ok());
     fence.ok_or_else(|| unexpected(&Value::BulkString(Vec::new())))
 }
 
-pub(super) fn unexpected(reply: &Value) -> Trouble {
+pub(crate) fn unexpected(reply: &Value) -> Trouble {
     // The kind of the reply only: its text may be somebody's token.
     let kind = match reply {
         Value::Nil => "nil",

@@ -10,13 +10,14 @@ use std::sync::{Mutex, PoisonError};
 use redis::{Pipeline, Value};
 use tokio::task::JoinSet;
 
-use crate::store::redis::topology::cluster::{Cluster, down};
-use crate::store::redis::client::node::{Node, Patience};
-use crate::store::redis::topology::route::Nodes;
-use crate::store::redis::script::RIGHTS;
+use crate::protocol::request::Claim;
 use crate::store::redis::client::error::Trouble;
-use crate::store::redis::{Redis, unexpected};
-use crate::store::Claim;
+use crate::store::redis::client::node::{Node, Patience};
+use crate::store::redis::reply::unexpected;
+use crate::store::redis::script::RIGHTS;
+use crate::store::redis::store::Redis;
+use crate::store::redis::topology::cluster::{Cluster, down};
+use crate::store::redis::topology::route::Nodes;
 use crate::value::error::{LockError, Unavailability};
 
 /// What every lock may need, beside calling scripts. Channels are not: without them waiters poll.
@@ -30,7 +31,7 @@ const UNKNOWN: char = '?';
 
 /// Whether a lock that the user may take can be given back: its companion keys may be denied.
 #[derive(Debug, Default)]
-pub(super) struct Rights {
+pub(crate) struct Rights {
     asked: AtomicBool,
     /// The user may run all commands.
     commands: AtomicBool,
@@ -43,7 +44,7 @@ pub(super) struct Rights {
 impl Rights {
     /// Whether a grant by a plain SET can be released. Otherwise the script has to be asked, which
     /// the server refuses before anything is granted if one of the companion keys is denied.
-    pub(super) fn covers(&self, claim: &Claim) -> bool {
+    pub(crate) fn covers(&self, claim: &Claim) -> bool {
         self.every_key.load(Ordering::Relaxed) || {
             let templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
             templates.contains(&*claim.key.made_of())
@@ -51,7 +52,7 @@ impl Rights {
     }
 
     /// Takes note that the script was not refused for this lock.
-    pub(super) fn learn(&self, claim: &Claim) {
+    pub(crate) fn learn(&self, claim: &Claim) {
         let template = claim.key.made_of();
         if !template.is_empty() && !self.every_key.load(Ordering::Relaxed) {
             let mut templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +60,7 @@ impl Rights {
         }
     }
 
-    pub(super) fn are_known(&self) -> bool {
+    pub(crate) fn are_known(&self) -> bool {
         self.commands.load(Ordering::Relaxed)
     }
 }
@@ -67,7 +68,7 @@ impl Rights {
 impl Redis {
     /// Asks for the user's rights in one round trip, of which those to commands cannot be told yet
     /// where the user may use some keys only.
-    pub(super) async fn ask_rights(&self, patience: Patience) -> Result<(), Trouble> {
+    pub(crate) async fn ask_rights(&self, patience: Patience) -> Result<(), Trouble> {
         let every_key = self.nodes.rights(self.is_replicated(), patience).await?;
         self.rights.every_key.store(every_key, Ordering::Relaxed);
         self.rights.commands.store(every_key, Ordering::Relaxed);
@@ -76,7 +77,7 @@ impl Redis {
     }
 
     /// Asks for them with the keys of a first lock, where they could not be told without.
-    pub(super) async fn ask_rights_for(
+    pub(crate) async fn ask_rights_for(
         &self,
         claim: &Claim,
         patience: Patience,
@@ -107,7 +108,7 @@ fn needed(acks: bool) -> Vec<&'static str> {
 impl Nodes {
     /// Asks for the user's rights in one round trip: of a cluster all primaries that answer. Tells
     /// whether every key is allowed.
-    pub(super) async fn rights(&self, acks: bool, patience: Patience) -> Result<bool, Trouble> {
+    pub(crate) async fn rights(&self, acks: bool, patience: Patience) -> Result<bool, Trouble> {
         let mut needed = needed(acks);
         match self {
             Nodes::One(node) => node.rights(&needed, patience).await,

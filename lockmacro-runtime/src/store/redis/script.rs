@@ -5,11 +5,11 @@ use std::sync::LazyLock;
 
 use redis::{Arg, Cmd, RedisWrite, ToRedisArgs};
 
-use crate::value::key::LockKey;
 use crate::value::companion::{SIDE_MORE, write_side};
+use crate::value::key::LockKey;
 
 /// A script, its SHA-1, which is hashed once, and the kinds of side keys that it works on.
-pub(super) struct Script {
+pub(crate) struct Script {
     code: &'static str,
     hash: LazyLock<String>,
     sides: &'static [&'static str],
@@ -27,25 +27,25 @@ macro_rules! script {
     };
 }
 
-pub(super) static ACQUIRE: Script =
+pub(crate) static ACQUIRE: Script =
     script!(["q", "w", "f"], "scripts/queue.lua", "scripts/grant.lua", "scripts/acquire.lua");
-pub(super) static RELEASE: Script =
+pub(crate) static RELEASE: Script =
     script!(["q", "w", "f"], "scripts/alone.lua", "scripts/queue.lua", "scripts/release.lua");
-pub(super) static GIVE_BACK: Script = script!(["q"], "scripts/give_back.lua");
-pub(super) static FREE: Script = script!([], "scripts/free.lua");
-pub(super) static RENEW: Script = script!([], "scripts/renew.lua");
-pub(super) static RAISE: Script = script!(["f"], "scripts/raise.lua");
-pub(super) static RIGHTS: Script = script!(["q", "w", "f"], "scripts/rights.lua");
+pub(crate) static GIVE_BACK: Script = script!(["q"], "scripts/give_back.lua");
+pub(crate) static FREE: Script = script!([], "scripts/free.lua");
+pub(crate) static RENEW: Script = script!([], "scripts/renew.lua");
+pub(crate) static RAISE: Script = script!(["f"], "scripts/raise.lua");
+pub(crate) static RIGHTS: Script = script!(["q", "w", "f"], "scripts/rights.lua");
 
 /// What is for several locks: `each.lua` does with each of them what stands before it.
-pub(super) static ACQUIRE_ALL: Script = script!(
+pub(crate) static ACQUIRE_ALL: Script = script!(
     ["q", "w", "f"],
     "scripts/several.lua",
     "scripts/queue.lua",
     "scripts/grant.lua",
     "scripts/acquire_all.lua"
 );
-pub(super) static RELEASE_EACH: Script = script!(
+pub(crate) static RELEASE_EACH: Script = script!(
     ["q", "w", "f"],
     "scripts/several.lua",
     "scripts/queue.lua",
@@ -54,7 +54,7 @@ pub(super) static RELEASE_EACH: Script = script!(
     "scripts/release.lua",
     "scripts/each.lua"
 );
-pub(super) static RENEW_EACH: Script = script!(
+pub(crate) static RENEW_EACH: Script = script!(
     ["q", "w", "f"],
     "scripts/several.lua",
     "scripts/one.lua",
@@ -64,41 +64,41 @@ pub(super) static RENEW_EACH: Script = script!(
 
 /// What is done with the deferred calls of one function.
 #[cfg(feature = "defer")]
-pub(super) mod jobs {
+pub(crate) mod jobs {
     use super::{LazyLock, Script};
 
     const SIDES: [&str; 6] = ["d", "r", "x", "u", "i", "o"];
 
-    pub(in crate::store::redis) static PUT: Script =
+    pub(crate) static PUT: Script =
         script!(SIDES, "scripts/jobs/room.lua", "scripts/jobs/jobs.lua", "scripts/jobs/put.lua");
-    pub(in crate::store::redis) static TAKE: Script =
+    pub(crate) static TAKE: Script =
         script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/take.lua");
-    pub(in crate::store::redis) static KEEP: Script =
+    pub(crate) static KEEP: Script =
         script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/keep.lua");
-    pub(in crate::store::redis) static SETTLE: Script =
+    pub(crate) static SETTLE: Script =
         script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/settle.lua");
-    pub(in crate::store::redis) static LIST: Script =
+    pub(crate) static LIST: Script =
         script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/list.lua");
-    pub(in crate::store::redis) static AMEND: Script =
+    pub(crate) static AMEND: Script =
         script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/amend.lua");
     #[cfg(feature = "look")]
-    pub(in crate::store::redis) static ALL: [&Script; 6] = [&PUT, &TAKE, &KEEP, &SETTLE, &LIST, &AMEND];
+    pub(crate) static ALL: [&Script; 6] = [&PUT, &TAKE, &KEEP, &SETTLE, &LIST, &AMEND];
 }
 
 /// What tells about locks.
 #[cfg(feature = "look")]
-pub(super) mod look {
+pub(crate) mod look {
     use super::{LazyLock, Script};
 
-    pub(in crate::store::redis) static LOCKS: Script = script!(["q"], "scripts/look/locks.lua");
-    pub(in crate::store::redis) static LINE: Script = script!(["q", "w"], "scripts/look/line.lua");
-    pub(in crate::store::redis) static ALL: [&Script; 2] = [&LOCKS, &LINE];
+    pub(crate) static LOCKS: Script = script!(["q"], "scripts/look/locks.lua");
+    pub(crate) static LINE: Script = script!(["q", "w"], "scripts/look/line.lua");
+    pub(crate) static ALL: [&Script; 2] = [&LOCKS, &LINE];
 }
 
 impl Script {
     /// The commands that it calls by their names, in lower case.
     #[cfg(feature = "look")]
-    pub(super) fn commands(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn commands(&self) -> impl Iterator<Item = String> {
         let calls = self.code.split("redis.").skip(1);
         calls.filter_map(|call| {
             let name = call.strip_prefix("call('").or_else(|| call.strip_prefix("pcall('"))?;
@@ -107,24 +107,24 @@ impl Script {
     }
 
     /// The call by hash, which a server that does not know the script answers with NOSCRIPT.
-    pub(super) fn by_hash(&self, keys: &[LockKey], args: &[&str]) -> Cmd {
+    pub(crate) fn by_hash(&self, keys: &[LockKey], args: &[&str]) -> Cmd {
         self.call("EVALSHA", &self.hash, keys, args)
     }
 
     /// The call by text. One command, so that no flush comes between loading and calling.
-    pub(super) fn by_text(&self, keys: &[LockKey], args: &[&str]) -> Cmd {
+    pub(crate) fn by_text(&self, keys: &[LockKey], args: &[&str]) -> Cmd {
         self.call("EVAL", self.code, keys, args)
     }
 
     /// Whether a command is a call by hash.
-    pub(super) fn is_called_by(&self, command: &Cmd) -> bool {
+    pub(crate) fn is_called_by(&self, command: &Cmd) -> bool {
         let words = ["EVALSHA", self.hash.as_str()];
         let mut args = command.args_iter();
         words.iter().all(|word| args.next() == Some(Arg::Simple(word.as_bytes())))
     }
 
     /// One call for several calls by hash: first all keys, and then what else each was given.
-    pub(super) fn merged<'a>(&self, calls: impl ExactSizeIterator<Item = &'a Cmd> + Clone) -> Cmd {
+    pub(crate) fn merged<'a>(&self, calls: impl ExactSizeIterator<Item = &'a Cmd> + Clone) -> Cmd {
         let (count, of_each) = (calls.len(), 1 + self.sides.len());
         let args = |call: &'a Cmd| {
             call.args_iter().skip(3).filter_map(|arg| match arg {

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::store::redis::client::node::Patience;
-use crate::store::redis::script::ACQUIRE_ALL;
+use crate::protocol::request::Claim;
 use crate::store::redis::client::error::Trouble;
-use crate::store::redis::{CLAIM_MS, Redis, Reply, fence, unexpected};
-use crate::store::Claim;
-use crate::value::time::Moment;
+use crate::store::redis::client::node::Patience;
+use crate::store::redis::reply::{Reply, fence, unexpected};
+use crate::store::redis::script::ACQUIRE_ALL;
+use crate::store::redis::store::{CLAIM_MS, Redis};
+use crate::value::companion::slot;
 use crate::value::error::LockError;
 use crate::value::fence::Fences;
 use crate::value::key::LockKey;
-use crate::value::companion::slot;
+use crate::value::time::Moment;
 use crate::value::token::{hash_of, label_of};
 
 impl Redis {
@@ -30,7 +31,7 @@ impl Redis {
 
     /// Asks for all keys of a claim, or none. There is no plain SET that could be overtaken here:
     /// the script knows its token again.
-    pub(super) async fn ask_for_several(
+    pub(crate) async fn ask_for_several(
         &self,
         claim: &Claim,
         patience: Patience,

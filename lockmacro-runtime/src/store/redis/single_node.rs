@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use crate::store::redis::client::node::Node;
-use crate::store::redis::script::{RAISE, RELEASE};
+use crate::protocol::request::Claim;
 use crate::store::redis::client::error::{Passing, Trouble};
-use crate::store::redis::{CLAIM_MS, Nodes, Redis, Reply, unexpected};
-use crate::store::Claim;
+use crate::store::redis::client::node::Node;
+use crate::store::redis::reply::{Reply, unexpected};
+use crate::store::redis::script::{RAISE, RELEASE};
+use crate::store::redis::store::{CLAIM_MS, Redis};
+use crate::store::redis::topology::route::Nodes;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::{Fence, Fences};
 use crate::value::key::LockKey;

@@ -6,20 +6,24 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::store::redis::client::node::{Node, Patience};
-use crate::store::redis::topology::route::Nodes;
-use crate::store::redis::script::ACQUIRE;
-use crate::store::redis::client::retry::Tries;
-use crate::store::redis::client::error::{Passing, Trouble};
-use crate::store::redis::{CLAIM_MS, Redis, Reply, answer};
-use crate::store::{Answer, Claim, Failed, Grant, Line};
-use crate::value::time::Moment;
-use crate::protocol::shutdown::Closing;
-use crate::value::error::Unavailability;
+use crate::protocol::answer::{Answer, Failed, Grant, Line};
 use crate::protocol::lease::late;
+use crate::protocol::request::Claim;
+use crate::protocol::shutdown::Closing;
+use crate::store::redis::client::error::{Passing, Trouble};
+use crate::store::redis::client::node::{Node, Patience};
+use crate::store::redis::client::retry::Tries;
+use crate::store::redis::reply::{Reply, answer};
+use crate::store::redis::script::ACQUIRE;
+use crate::store::redis::store::{CLAIM_MS, Redis};
+use crate::store::redis::topology::route::Nodes;
+use crate::store::waiters::{
+    FOR_EVER, Foreign, Handover, News, PLACE, PLACES, Sample, Waiter, tick,
+};
 use crate::value::companion::slot;
+use crate::value::error::Unavailability;
+use crate::value::time::Moment;
 use crate::value::token::hash_of;
-use crate::store::waiters::{FOR_EVER, Foreign, Handover, News, PLACE, PLACES, Sample, Waiter, tick};
 
 impl Redis {
     /// Waits in line for at most `wait`, and no longer than its manager is there.
@@ -181,7 +185,7 @@ impl Redis {
     }
 
     /// A server in trouble is given as long as the caller waits anyway.
-    pub(super) fn patience_while_waiting(&self, until: Instant) -> Patience {
+    pub(crate) fn patience_while_waiting(&self, until: Instant) -> Patience {
         let patience = self.patience();
         Patience { until: until.max(Instant::now() + patience.answer), ..patience }
     }

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use crate::protocol::answer::{Answer, Failed, Grant, Line};
+use crate::protocol::lease;
+use crate::protocol::quorum::{Holder, Tally, Verdict, majority, no_quorum};
+use crate::protocol::request::Claim;
 use crate::store::redlock::retry_delay::Pause;
 use crate::store::redlock::round::Round;
-use crate::protocol::quorum::{Holder, Tally, Verdict, majority, no_quorum};
-use crate::store::redlock::{Redlock, late, replaced};
-use crate::store::{Answer, Claim, Failed, Grant, Line};
-use crate::value::time::Moment;
+use crate::store::redlock::store::{Redlock, late, replaced};
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::Fence;
-use crate::protocol::lease;
+use crate::value::time::Moment;
 
 /// Why an attempt brought no lock. What it wrote is given back.
 enum Failure {
@@ -203,7 +204,7 @@ impl Redlock {
     }
 
     /// How long a majority took to answer of late.
-    pub(super) fn usual_round_trip(&self) -> Duration {
+    pub(crate) fn usual_round_trip(&self) -> Duration {
         Duration::from_micros(self.round_trip.load(Ordering::Relaxed))
     }
 

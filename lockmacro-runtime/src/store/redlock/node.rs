@@ -10,12 +10,13 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::protocol::attempts::{Ballot, Withheld};
+use crate::protocol::request::Claim;
+use crate::store::redis::single_node::{Silence, Vote};
+use crate::store::redis::store::Redis;
 use crate::store::redlock::node_names::same;
-use crate::store::redlock::{Rules, replaced};
-use crate::store::Claim;
-use crate::store::redis::{Redis, Silence, Vote};
-use crate::value::time::{LastMoment, Moment};
+use crate::store::redlock::store::{Rules, replaced};
 use crate::value::error::{LockError, Unavailability};
+use crate::value::time::{LastMoment, Moment};
 
 /// How long a node that could not be reached, or was slow, is left in peace: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -23,9 +24,9 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 const AGE_STEP: Duration = Duration::from_secs(1);
 
 /// All nodes, as seen from one thread's connections.
-pub(super) struct Nodes {
-    pub(super) all: Box<[Node]>,
-    pub(super) names: Arc<[String]>,
+pub(crate) struct Nodes {
+    pub(crate) all: Box<[Node]>,
+    pub(crate) names: Arc<[String]>,
     /// How long a node that was started again does not vote.
     restart: Duration,
     /// After how long a node that has not answered is slow.
@@ -51,8 +52,8 @@ struct Known {
 }
 
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) redis: Redis,
+pub(crate) struct Node {
+    pub(crate) redis: Redis,
     /// The connection by which it may vote; 0 for none.
     fit: AtomicU64,
 }
@@ -71,7 +72,7 @@ struct Standing {
 }
 
 impl Nodes {
-    pub(super) fn new(redis: Vec<Redis>, names: Arc<[String]>, rules: Rules) -> Self {
+    pub(crate) fn new(redis: Vec<Redis>, names: Arc<[String]>, rules: Rules) -> Self {
         let restart = if rules.durable { Duration::ZERO } else { rules.longest_ttl };
         let times = (restart, rules.node);
         let servers = Mutex::new(vec![Known::default(); redis.len()].into());
@@ -91,14 +92,14 @@ impl Nodes {
     }
 
     /// The same nodes through connections of their own.
-    pub(super) fn apart(&self) -> Self {
+    pub(crate) fn apart(&self) -> Self {
         let redis = self.all.iter().map(|node| node.redis.apart()).collect();
         let times = (self.restart, self.slow);
         Self::with(redis, Arc::clone(&self.names), times, Arc::clone(&self.known))
     }
 
     /// Asks one node for a lock, if it may vote.
-    pub(super) async fn vote(
+    pub(crate) async fn vote(
         self: Arc<Self>,
         nth: usize,
         (ballot, token): (Arc<Ballot>, u64),
@@ -145,7 +146,7 @@ impl Nodes {
 
     /// Has one node count `ttl` anew; tells whether it still holds the lock. Its yes counts only by a
     /// connection by which it has said who it is: a name may lead to another node by now.
-    pub(super) async fn renew(
+    pub(crate) async fn renew(
         self: Arc<Self>,
         nth: usize,
         paper: Arc<Claim>,
@@ -172,7 +173,7 @@ impl Nodes {
     }
 
     /// Whether an answer that has just come is of the server that was asked for its vote.
-    pub(super) fn is_as_it_was(&self, nth: usize) -> bool {
+    pub(crate) fn is_as_it_was(&self, nth: usize) -> bool {
         let node = &self.all[nth];
         node.redis.connection().is_some_and(|now| self.standing_of(nth, now).is_some())
     }
@@ -185,7 +186,7 @@ impl Nodes {
     }
 
     /// The connection by which a node may vote; or why it may not.
-    pub(super) async fn admit(&self, nth: usize) -> Result<u64, Silence> {
+    pub(crate) async fn admit(&self, nth: usize) -> Result<u64, Silence> {
         let node = &self.all[nth];
         let connection = node.redis.connection();
         if let Some(connection) = connection
@@ -223,7 +224,7 @@ impl Nodes {
     }
 
     /// Asks one node what the user may do there.
-    pub(super) async fn rights(&self, nth: usize) -> Result<(), Silence> {
+    pub(crate) async fn rights(&self, nth: usize) -> Result<(), Silence> {
         self.all[nth].redis.rights_of_a_node().await.map_err(|mut silence| {
             if let LockError::AccessDenied { detail } = &mut *silence.error {
                 *detail = format!("{}: {detail}", self.names[nth]);
@@ -250,7 +251,7 @@ impl Nodes {
     }
 
     /// In how long so many nodes may vote, as far as they have said.
-    pub(super) fn vote_in(&self, majority: usize) -> Duration {
+    pub(crate) fn vote_in(&self, majority: usize) -> Duration {
         let now = Moment::now();
         let left = |known: &Standing| known.who.votes_from.map(|from| from.since(now));
         let mut left: Vec<_> =

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::value::error::LockError;
 
 /// What nodes are called in errors: where they are, without user, password and database.
-pub(super) fn names(urls: &[String]) -> Result<Vec<String>, LockError> {
+pub(crate) fn names(urls: &[String]) -> Result<Vec<String>, LockError> {
     match urls.len() {
         count @ (0..3) => {
             let why = "with fewer, one that fails stops all locks: use three nodes, or one server";
@@ -36,7 +36,7 @@ pub(super) fn names(urls: &[String]) -> Result<Vec<String>, LockError> {
 }
 
 /// Two nodes that are one server would have two votes.
-pub(super) fn same(one: &str, other: &str) -> LockError {
+pub(crate) fn same(one: &str, other: &str) -> LockError {
     let detail = format!("{one} and {other} are one server, which must not have two votes");
     LockError::InvalidUrl { detail }
 }

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::store::redlock::Redlock;
+use crate::protocol::answer::Released;
 use crate::protocol::attempts::{Ballot, Withdrawal};
+use crate::protocol::quorum::{majority, no_quorum};
+use crate::protocol::request::Claim;
 use crate::store::redlock::node::Nodes;
 use crate::store::redlock::round::Round;
-use crate::protocol::quorum::{majority, no_quorum};
-use crate::store::{Claim, Released};
+use crate::store::redlock::store::Redlock;
 use crate::value::error::LockError;
 
 /// Who is slower than that to answer that a token is gone is left to the background.
@@ -86,7 +87,7 @@ impl Redlock {
 
     /// Has what an attempt in vain has written withdrawn, and waits for the nodes that are quick about
     /// it. The others are not asked with another token before they have answered.
-    pub(super) async fn give_back(&self, claim: &Claim) {
+    pub(crate) async fn give_back(&self, claim: &Claim) {
         let ballot = claim.ballot();
         ballot.close();
         let mut round = Round::new(ballot.withdraws().into_iter().map(|withdrawal| {

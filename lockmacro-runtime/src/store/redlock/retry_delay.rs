@@ -9,17 +9,17 @@ const LONGEST: Duration = Duration::from_millis(100);
 /// The first pause, in round trips.
 const ROUND_TRIPS: u32 = 4;
 
-pub(super) struct Pause(Duration);
+pub(crate) struct Pause(Duration);
 
 impl Pause {
     /// Starts with a small multiple of a round trip, measured in microseconds.
-    pub(super) fn new(round_trip: &AtomicU64) -> Self {
+    pub(crate) fn new(round_trip: &AtomicU64) -> Self {
         let round_trip = Duration::from_micros(round_trip.load(Ordering::Relaxed));
         Self(round_trip.saturating_mul(ROUND_TRIPS).clamp(SHORTEST, LONGEST))
     }
 
     /// The next one: 50 % to 150 % of a time that grows, and no later than the holder's end.
-    pub(super) fn next(&mut self, left: Option<Duration>) -> Duration {
+    pub(crate) fn next(&mut self, left: Option<Duration>) -> Duration {
         let pause = self.0.mul_f64(0.5 + fastrand::f64());
         self.0 = (self.0 * 3 / 2).min(LONGEST);
         let end = left.map_or(pause, |left| left + SHORTEST.mul_f64(1.0 + fastrand::f64()));

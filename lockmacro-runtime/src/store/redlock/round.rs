@@ -3,15 +3,15 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use crate::store::Asked;
+use crate::protocol::answer::Asked;
 
 /// Questions that are under way at the same time, each to one node.
-pub(super) struct Round<'a, T> {
+pub(crate) struct Round<'a, T> {
     under_way: Vec<(usize, Asked<'a, T>)>,
 }
 
 impl<'a, T> Round<'a, T> {
-    pub(super) fn new<F>(questions: impl Iterator<Item = (usize, F)>) -> Self
+    pub(crate) fn new<F>(questions: impl Iterator<Item = (usize, F)>) -> Self
     where
         F: Future<Output = T> + Send + 'a,
     {
@@ -20,7 +20,7 @@ impl<'a, T> Round<'a, T> {
     }
 
     /// The next answer and whose it is; `None` when all have answered.
-    pub(super) async fn next(&mut self) -> Option<(usize, T)> {
+    pub(crate) async fn next(&mut self) -> Option<(usize, T)> {
         poll_fn(|cx| {
             // All of them each time: there are few, and a question leaves when it is first polled.
             for at in 0..self.under_way.len() {
@@ -39,7 +39,7 @@ impl<'a, T> Round<'a, T> {
 
 impl<T: 'static> Round<'static, T> {
     /// Has the rest go on without anybody waiting for it. Each question has an end of its own.
-    pub(super) fn go_on(mut self) {
+    pub(crate) fn go_on(mut self) {
         if !self.under_way.is_empty() {
             tokio::spawn(async move { while self.next().await.is_some() {} });
         }

@@ -10,17 +10,17 @@ use tokio::task::JoinSet;
 use tokio::time::{timeout, timeout_at};
 
 use crate::store::redis::client::connect::Connection;
+use crate::store::redis::client::error::{Passing, Trouble};
 use crate::store::redis::client::node::{Node, Patience};
 use crate::store::redis::client::replicas::Replicated;
+use crate::store::redis::reply::unexpected;
 use crate::store::redis::script::Script;
-use crate::store::redis::client::error::{Passing, Trouble};
-use crate::store::redis::unexpected;
 use crate::value::key::LockKey;
 
 /// So many calls are under way at once; others wait for their turn.
 const PLACES: usize = 16;
 
-pub(super) struct Reserve {
+pub(crate) struct Reserve {
     idle: Mutex<Vec<Connection>>,
     places: Semaphore,
 }
@@ -33,7 +33,7 @@ impl Default for Reserve {
 
 impl Reserve {
     /// Ends the connections that nobody uses.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.idle().clear();
     }
 
@@ -49,7 +49,7 @@ impl Node {
     ///
     /// A task does it, which ends with its caller: one that nobody polls must not keep a place, nor
     /// be given one, while others wait for it.
-    pub(super) async fn eval_acknowledged(
+    pub(crate) async fn eval_acknowledged(
         &self,
         script: &'static Script,
         keys: &[LockKey],

@@ -11,17 +11,17 @@ use redis::{
 };
 use tokio::time::{Instant, timeout};
 
-use crate::store::redis::client::pipeline::Batches;
+use crate::store::redis::client::error::{Passing, Trouble, full};
 use crate::store::redis::client::failover::Changes;
-use crate::store::redis::pubsub::resp2::Ear;
-use crate::store::redis::pubsub::channels::{Channels, Grants};
-use crate::store::redis::client::rejection::greeting;
 use crate::store::redis::client::health::Health;
+use crate::store::redis::client::pipeline::Batches;
+use crate::store::redis::client::rejection::greeting;
 use crate::store::redis::client::replicas::Replicated;
 use crate::store::redis::client::round_trip::RoundTrip;
-use crate::store::redis::topology::sentinel::{is_primary, no_primary};
-use crate::store::redis::client::error::{Passing, Trouble, full};
 use crate::store::redis::client::url::{Address, Place, Settings};
+use crate::store::redis::pubsub::channels::{Channels, Grants};
+use crate::store::redis::pubsub::resp2::Ear;
+use crate::store::redis::topology::sentinel::{is_primary, no_primary};
 use crate::value::error::{LockError, Unavailability};
 
 /// So many calls may be under way at once: more than there ever are. Who had to wait for room could
@@ -30,13 +30,13 @@ const ROOM: usize = 1 << 24;
 
 /// How long who waits goes without a connection to hear grants by that could not be had, and how
 /// long the channel of a slot is kept without anybody waiting there.
-pub(super) const KEPT: Duration = Duration::from_secs(30);
+pub(crate) const KEPT: Duration = Duration::from_secs(30);
 /// So many are opened in that time.
 const OPENED_MAX: u32 = 32;
 
 /// Whether grants come by a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hearing {
+pub(crate) enum Hearing {
     /// Nobody has waited yet, or what they came by has ended.
     NotAsked,
     Yes,
@@ -48,13 +48,13 @@ pub(super) enum Hearing {
     Failed(Instant),
 }
 
-pub(super) struct Connection {
-    pub(super) inner: MultiplexedConnection,
+pub(crate) struct Connection {
+    pub(crate) inner: MultiplexedConnection,
     batches: Batches,
     hearing: Hearing,
     /// Which place it leads to, see [`Changes`].
     moves: u64,
-    pub(super) channels: Arc<Channels>,
+    pub(crate) channels: Arc<Channels>,
     /// Is given up with the connection.
     ear: Option<Arc<Ear>>,
     /// Calls in a row that were not answered.
@@ -62,18 +62,18 @@ pub(super) struct Connection {
 }
 
 /// Opens connections to one server.
-pub(super) struct Connector {
+pub(crate) struct Connector {
     address: Address,
     timeout: Duration,
-    pub(super) changes: Arc<Changes>,
-    pub(super) round_trip: Arc<RoundTrip>,
+    pub(crate) changes: Arc<Changes>,
+    pub(crate) round_trip: Arc<RoundTrip>,
     /// How the next connection is opened.
     hearing: Mutex<Hearing>,
     /// How many in a row were ended before grants came by them.
     ended: AtomicU32,
     /// Since when so many were opened that grants come by.
     opened: Mutex<(Instant, u32)>,
-    pub(super) grants: Arc<Grants>,
+    pub(crate) grants: Arc<Grants>,
 }
 
 impl Connection {
@@ -83,7 +83,7 @@ impl Connection {
         Self { inner, batches, hearing, moves: 0, channels, ear: None, silent }
     }
 
-    pub(super) fn hearing(&self) -> Hearing {
+    pub(crate) fn hearing(&self) -> Hearing {
         match &self.ear {
             Some(ear) if !ear.is_open() => Hearing::NotAsked,
             _ => self.hearing,
@@ -91,19 +91,19 @@ impl Connection {
     }
 
     /// Sends a command.
-    pub(super) fn send(&self, command: Cmd) -> impl Future<Output = RedisResult<Value>> + Send {
+    pub(crate) fn send(&self, command: Cmd) -> impl Future<Output = RedisResult<Value>> + Send {
         self.batches.send(command)
     }
 
     /// Sends a command after an ASKING, which is for the next command only.
-    pub(super) async fn asking(&self, command: Cmd) -> RedisResult<Value> {
+    pub(crate) async fn asking(&self, command: Cmd) -> RedisResult<Value> {
         let mut both = redis::Pipeline::with_capacity(2);
         both.cmd("ASKING").add_command(command);
         let replies = self.inner.clone().send_packed_commands(&both, 1, 1).await?;
         Ok(replies.into_iter().next_back().unwrap_or(Value::Nil))
     }
 
-    pub(super) fn answered(&self) {
+    pub(crate) fn answered(&self) {
         // Mostly it is, and then no other thread is to be made to look again.
         if self.silent.load(Ordering::Relaxed) != 0 {
             self.silent.store(0, Ordering::Relaxed);
@@ -111,11 +111,11 @@ impl Connection {
     }
 
     /// Takes note of a call that was not answered; tells how many there were in a row.
-    pub(super) fn unanswered(&self) -> u32 {
+    pub(crate) fn unanswered(&self) -> u32 {
         self.silent.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
     }
 }
@@ -123,26 +123,26 @@ impl Connection {
 impl Connector {
     /// What the network does not take within `unsent` is not sent any more, where the system can
     /// be told so.
-    pub(super) fn new(url: &str, unsent: Duration) -> Result<Self, LockError> {
+    pub(crate) fn new(url: &str, unsent: Duration) -> Result<Self, LockError> {
         let address = Address::parse(url, unsent)?;
         Ok(Self::with(address, unsent, Arc::default(), Grants::new(false)))
     }
 
-    pub(super) fn of_server(server: ConnectionInfo, unsent: Duration) -> Self {
+    pub(crate) fn of_server(server: ConnectionInfo, unsent: Duration) -> Self {
         Self::with(Address::of_server(&server, unsent), unsent, Arc::default(), Grants::new(false))
     }
 
-    pub(super) fn settings_mut(&mut self) -> &mut Settings {
+    pub(crate) fn settings_mut(&mut self) -> &mut Settings {
         &mut self.address.settings
     }
 
     /// A login that is refused may be accepted with the next credentials.
-    pub(super) fn or_next_login(&self, trouble: Trouble) -> Trouble {
+    pub(crate) fn or_next_login(&self, trouble: Trouble) -> Trouble {
         self.address.settings.or_next_login(trouble)
     }
 
     /// One for the same server, with waiters of its own.
-    pub(super) fn apart(&self) -> Self {
+    pub(crate) fn apart(&self) -> Self {
         let (address, changes) = (self.address.clone(), Arc::clone(&self.changes));
         let apart = Self::with(address, self.timeout, changes, self.grants.apart());
         Self { round_trip: Arc::clone(&self.round_trip), ..apart }
@@ -160,19 +160,19 @@ impl Connector {
     }
 
     /// One for another server of a cluster, that has the same users and settings.
-    pub(super) fn to(&self, (host, port): (&str, u16), grants: &Arc<Grants>) -> Self {
+    pub(crate) fn to(&self, (host, port): (&str, u16), grants: &Arc<Grants>) -> Self {
         let place = Place::At(ConnectionAddr::Tcp(host.to_owned(), port));
         let address = Address { place, ..self.address.clone() };
         Self::with(address, self.timeout, self.changes.elsewhere(), Arc::clone(grants))
     }
 
     /// The number of the database that is used.
-    pub(super) fn database(&self) -> i64 {
+    pub(crate) fn database(&self) -> i64 {
         self.address.settings.database()
     }
 
     /// The host and port of the server; `None` for a socket, and for one that others name.
-    pub(super) fn endpoint(&self) -> Option<(&str, u16)> {
+    pub(crate) fn endpoint(&self) -> Option<(&str, u16)> {
         match &self.address.place {
             Place::At(ConnectionAddr::Tcp(host, port)) => Some((host, *port)),
             _ => None,
@@ -181,7 +181,7 @@ impl Connector {
 
     /// Where the server is, for people: host and port, or a path. Without user, password and
     /// database.
-    pub(super) fn server(&self) -> String {
+    pub(crate) fn server(&self) -> String {
         match &self.address.place {
             Place::At(at) => at.to_string(),
             Place::Named(sentinels) => match self.changes.last() {
@@ -192,7 +192,7 @@ impl Connector {
     }
 
     /// How the server does. Of several that follow one another under a name it is one.
-    pub(super) fn health(&self) -> Arc<Health> {
+    pub(crate) fn health(&self) -> Arc<Health> {
         match &self.address.place {
             Place::At(at) => self.changes.healths().of(&at.to_string()),
             Place::Named(sentinels) => self.changes.healths().of(&sentinels.to_string()),
@@ -200,17 +200,17 @@ impl Connector {
     }
 
     /// What the URL says that replicas have to acknowledge.
-    pub(super) fn replicated(&self) -> Option<Replicated> {
+    pub(crate) fn replicated(&self) -> Option<Replicated> {
         self.address.replicated
     }
 
     /// What the URL says of how long fences are kept.
-    pub(super) fn fence_retention(&self) -> Option<Duration> {
+    pub(crate) fn fence_retention(&self) -> Option<Duration> {
         self.address.fence_retention
     }
 
     /// From now on connections are opened so that grants are heard, if that can be.
-    pub(super) fn hear(&self) {
+    pub(crate) fn hear(&self) {
         let mut hearing = self.hearing();
         if *hearing == Hearing::NotAsked {
             *hearing = Hearing::Yes;
@@ -218,35 +218,35 @@ impl Connector {
     }
 
     /// Whether another server may stand behind the same name from one moment to the next.
-    pub(super) fn fails_over(&self) -> bool {
+    pub(crate) fn fails_over(&self) -> bool {
         matches!(self.address.place, Place::Named(_))
     }
 
     /// Whether a connection leads to the server that is the right one now.
-    pub(super) fn leads_there(&self, connection: &Connection) -> bool {
+    pub(crate) fn leads_there(&self, connection: &Connection) -> bool {
         self.changes.is_there(connection.moves)
     }
 
     /// Whether most sentinels name another server than we are connected to.
-    pub(super) async fn is_left(&self) -> bool {
+    pub(crate) async fn is_left(&self) -> bool {
         let Place::Named(sentinels) = &self.address.place else { return false };
         sentinels.agreed().await.is_some_and(|at| self.changes.led_elsewhere(&at))
     }
 
     /// Ends the connections to those who name the server.
-    pub(super) fn disconnect(&self) {
+    pub(crate) fn disconnect(&self) {
         if let Place::Named(sentinels) = &self.address.place {
             sentinels.kept.clear();
         }
     }
 
-    pub(super) async fn open(&self) -> Result<Connection, Trouble> {
+    pub(crate) async fn open(&self) -> Result<Connection, Trouble> {
         let hearing = *self.hearing();
         self.open_as(hearing).await
     }
 
     /// Opens a connection by which no grants come, whoever waits.
-    pub(super) async fn open_deaf(&self) -> Result<Connection, Trouble> {
+    pub(crate) async fn open_deaf(&self) -> Result<Connection, Trouble> {
         self.open_as(Hearing::NotAsked).await
     }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use crate::store::redis::client::error::{LOGIN, Passing, Trouble};
 use crate::store::redis::client::url::{Settings, invalid};
-use crate::store::redis::{Nodes, Redis};
+use crate::store::redis::store::Redis;
+use crate::store::redis::topology::route::Nodes;
 use crate::value::error::{LockError, Unavailability};
 
 type Asked = Pin<Box<dyn Future<Output = Result<(String, String), String>> + Send>>;
@@ -37,7 +38,7 @@ impl Credentials {
 
 impl Settings {
     /// The same with the user and the password of now.
-    pub(super) async fn current(&self) -> Result<Self, Trouble> {
+    pub(crate) async fn current(&self) -> Result<Self, Trouble> {
         let mut current = self.clone();
         if let Some(credentials) = &self.credentials {
             let (user, password) = credentials.ask().await?;
@@ -47,7 +48,7 @@ impl Settings {
     }
 
     /// A login that is refused may be accepted with the next credentials.
-    pub(super) fn or_next_login(&self, trouble: Trouble) -> Trouble {
+    pub(crate) fn or_next_login(&self, trouble: Trouble) -> Trouble {
         match trouble {
             Trouble::Final(LockError::Authentication { detail }) if self.credentials.is_some() => {
                 refused(&detail)

@@ -4,17 +4,17 @@
 use redis::{ErrorKind, RedisError};
 
 use crate::store::redis::client::tls;
+use crate::value::companion::write_side;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::key::LockKey;
 use crate::value::plain::Plain;
-use crate::value::companion::write_side;
 
 /// What the detail of a refused login starts with, where the next one may be accepted.
-pub(super) const LOGIN: &str = "login: ";
+pub(crate) const LOGIN: &str = "login: ";
 
 /// A call that brought no answer to its question.
 #[derive(Debug, Clone)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     /// The server does not know the script; nothing was applied.
     NoScript,
     /// The key is of another type; nothing was applied.
@@ -31,47 +31,47 @@ pub(super) enum Trouble {
 
 /// Where a node of a cluster sends its caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Elsewhere {
+pub(crate) struct Elsewhere {
     /// `host:port`; without a host it is the one that was asked.
-    pub(super) address: String,
+    pub(crate) address: String,
     /// Only this once, after an ASKING: the slot is being moved there.
-    pub(super) once: bool,
+    pub(crate) once: bool,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Passing {
-    pub(super) reason: Unavailability,
-    pub(super) detail: String,
+pub(crate) struct Passing {
+    pub(crate) reason: Unavailability,
+    pub(crate) detail: String,
     /// The call may have been applied, or may be yet.
-    pub(super) unknown: bool,
+    pub(crate) unknown: bool,
     /// The connection is of no more use: it is broken, or leads to the wrong server.
-    pub(super) replace: bool,
+    pub(crate) replace: bool,
 }
 
 impl Passing {
-    pub(super) fn timeout(detail: &str, unknown: bool) -> Self {
+    pub(crate) fn timeout(detail: &str, unknown: bool) -> Self {
         Self { reason: Unavailability::Timeout, detail: detail.to_owned(), unknown, replace: false }
     }
 
     /// Whether the login was refused, and the next one may not be.
-    pub(super) fn is_login(&self) -> bool {
+    pub(crate) fn is_login(&self) -> bool {
         self.detail.starts_with(LOGIN)
     }
 
     /// Whether keys of one lock are at different nodes, because their slot is being moved.
-    pub(super) fn is_split(&self) -> bool {
+    pub(crate) fn is_split(&self) -> bool {
         is_split(&self.detail)
     }
 }
 
 impl Trouble {
     /// The trouble to tell after this one: what a person has to mend tells more than silence.
-    pub(super) fn unless_final(self, next: Self) -> Self {
+    pub(crate) fn unless_final(self, next: Self) -> Self {
         if matches!(self, Trouble::Final(_)) { self } else { next }
     }
 
     /// Trouble while connecting: the caller's own command was not sent yet.
-    pub(super) fn unapplied(error: RedisError) -> Self {
+    pub(crate) fn unapplied(error: RedisError) -> Self {
         if let Some(detail) = tls::told(&error) {
             return Trouble::Final(unavailable(Unavailability::Tls, detail));
         }
@@ -83,7 +83,7 @@ impl Trouble {
     }
 
     /// The same with where it was.
-    pub(super) fn at(mut self, server: impl FnOnce() -> String) -> Self {
+    pub(crate) fn at(mut self, server: impl FnOnce() -> String) -> Self {
         use LockError::{AccessDenied, Authentication, ConnectionLimit, Unavailable};
         let detail = match &mut self {
             Trouble::Passing(Passing { detail, .. })
@@ -101,7 +101,7 @@ impl Trouble {
     }
 
     /// What the caller is told when there is no more time to try.
-    pub(super) fn into_error(self, key: &LockKey) -> LockError {
+    pub(crate) fn into_error(self, key: &LockKey) -> LockError {
         match self {
             Trouble::NoScript => unavailable(Unavailability::Protocol, "it forgets its scripts"),
             Trouble::NotALock => LockError::KeyNotALock { key: key.clone() },
@@ -135,7 +135,7 @@ impl From<Passing> for Trouble {
 }
 
 /// Whether these are a server's words on keys that are at different nodes.
-pub(super) fn is_split(detail: &str) -> bool {
+pub(crate) fn is_split(detail: &str) -> bool {
     detail.starts_with("TRYAGAIN")
 }
 
@@ -155,7 +155,7 @@ fn without_arguments(text: &str) -> String {
 }
 
 /// What a server that takes no more clients says to every new one, whatever it asks.
-pub(super) fn full(words: &str) -> Option<Trouble> {
+pub(crate) fn full(words: &str) -> Option<Trouble> {
     is_full(words).then(|| {
         Trouble::Passing(Passing {
             reason: Unavailability::Refused,

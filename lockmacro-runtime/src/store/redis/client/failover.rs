@@ -9,7 +9,7 @@ use crate::store::redis::client::health::Healths;
 
 /// What all connections of a manager to one address have in common.
 #[derive(Default)]
-pub(super) struct Changes {
+pub(crate) struct Changes {
     /// Where the last connection leads.
     at: Mutex<Option<ConnectionAddr>>,
     /// Counts the places that it has led to.
@@ -30,39 +30,39 @@ impl Changes {
     /// Has `tell` called after a connection was replaced, or leads elsewhere: what was granted
     /// before may be forgotten there. It is told too often rather than not, as a server says
     /// nothing by which it could be known again to a user without further rights.
-    pub(super) fn tell(&self, tell: impl Fn() + Send + Sync + 'static) {
+    pub(crate) fn tell(&self, tell: impl Fn() + Send + Sync + 'static) {
         let _ = self.all.told.set(Box::new(tell));
     }
 
     /// How the servers of the manager do.
-    pub(super) fn healths(&self) -> &Healths {
+    pub(crate) fn healths(&self) -> &Healths {
         &self.all.healths
     }
 
     /// Where the last connection leads.
-    pub(super) fn last(&self) -> Option<ConnectionAddr> {
+    pub(crate) fn last(&self) -> Option<ConnectionAddr> {
         self.at.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The same for another node.
-    pub(super) fn elsewhere(&self) -> Arc<Self> {
+    pub(crate) fn elsewhere(&self) -> Arc<Self> {
         Arc::new(Self { all: Arc::clone(&self.all), ..Self::default() })
     }
 
     /// Takes note that another node has what one had.
-    pub(super) fn moved(&self) {
+    pub(crate) fn moved(&self) {
         if let Some(tell) = self.all.told.get() {
             tell();
         }
     }
 
     /// Takes note that a connection is of no more use.
-    pub(super) fn broke(&self) {
+    pub(crate) fn broke(&self) {
         self.all.broken.store(true, Ordering::SeqCst);
     }
 
     /// Takes note of a new connection, which is not used yet; gives the number of its place.
-    pub(super) fn opened(&self, at: &ConnectionAddr) -> u64 {
+    pub(crate) fn opened(&self, at: &ConnectionAddr) -> u64 {
         let moved = {
             let mut last = self.at.lock().unwrap_or_else(PoisonError::into_inner);
             last.replace(at.clone()).is_some_and(|last| last != *at)
@@ -75,13 +75,13 @@ impl Changes {
     }
 
     /// Whether the last connection leads to another server than this one.
-    pub(super) fn led_elsewhere(&self, at: &ConnectionAddr) -> bool {
+    pub(crate) fn led_elsewhere(&self, at: &ConnectionAddr) -> bool {
         let last = self.at.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().is_some_and(|last| last != at)
     }
 
     /// Whether a connection to that place leads where the last one does.
-    pub(super) fn is_there(&self, moves: u64) -> bool {
+    pub(crate) fn is_there(&self, moves: u64) -> bool {
         self.moves.load(Ordering::Relaxed) == moves
     }
 }

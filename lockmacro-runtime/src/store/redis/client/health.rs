@@ -25,7 +25,7 @@ const LEFT: u8 = 3;
 
 /// All servers of a manager.
 #[derive(Default)]
-pub(super) struct Healths {
+pub(crate) struct Healths {
     servers: Mutex<BTreeMap<String, Arc<Health>>>,
     lost: Arc<AtomicUsize>,
     warned: Mutex<Option<Instant>>,
@@ -33,7 +33,7 @@ pub(super) struct Healths {
 
 /// One server.
 #[derive(Default)]
-pub(super) struct Health {
+pub(crate) struct Health {
     /// Looked at for every answer.
     state: AtomicU8,
     outage: Mutex<Option<Outage>>,
@@ -54,7 +54,7 @@ struct Outage {
 
 impl Healths {
     /// The one of the server with that name.
-    pub(super) fn of(&self, name: &str) -> Arc<Health> {
+    pub(crate) fn of(&self, name: &str) -> Arc<Health> {
         let new = || Arc::new(Health { lost: Arc::clone(&self.lost), ..Health::default() });
         let health = Arc::clone(lock(&self.servers).entry(name.to_owned()).or_insert_with(new));
         health.joined();
@@ -63,7 +63,7 @@ impl Healths {
 
     /// Takes note that the slot map of a cluster has these servers and no others, and ends the
     /// outages of the others: nobody asks them again, so they could not be back.
-    pub(super) fn are_only(&self, names: &BTreeSet<String>) {
+    pub(crate) fn are_only(&self, names: &BTreeSet<String>) {
         let mut ended = Vec::new();
         lock(&self.servers).retain(|name, health| {
             if names.contains(name) {
@@ -94,18 +94,18 @@ impl Healths {
     }
 
     /// Whether a server is lost, so that what fails is no news.
-    pub(super) fn is_any_lost(&self) -> bool {
+    pub(crate) fn is_any_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed) > 0
     }
 
     /// Takes note of a lock that could not be kept.
-    pub(super) fn lock_lost(&self) {
+    pub(crate) fn lock_lost(&self) {
         self.note(|outage| outage.locks_lost += 1);
     }
 
     /// Takes note of a caller's call that has failed because of a server; tells whether that is to
     /// be logged at WARN, as some of many are.
-    pub(super) fn call_failed(&self) -> bool {
+    pub(crate) fn call_failed(&self) -> bool {
         self.note(|outage| outage.failed_calls += 1);
         let mut warned = lock(&self.warned);
         let may = !self.is_any_lost() && warned.is_none_or(|last| last.elapsed() >= WARNED);
@@ -118,7 +118,7 @@ impl Healths {
 
 impl Health {
     /// Takes note of a connection that could be opened, which not every broken server refuses.
-    pub(super) fn opened(&self) {
+    pub(crate) fn opened(&self) {
         if self.state.load(Ordering::Relaxed) == NEW {
             let outage = lock(&self.outage);
             // Only an answer ends an outage.
@@ -143,7 +143,7 @@ impl Health {
     }
 
     /// Takes note of an answer.
-    pub(super) fn answered(&self, server: impl FnOnce() -> String) {
+    pub(crate) fn answered(&self, server: impl FnOnce() -> String) {
         if matches!(self.state.load(Ordering::Relaxed), WELL | LEFT) {
             return;
         }
@@ -164,7 +164,7 @@ impl Health {
     /// Takes note of a command that has failed because of the server. It is lost when none has not
     /// for `least`; one that was never reached, when a caller's call has failed as well: who
     /// connects is told by the error.
-    pub(super) fn failed(
+    pub(crate) fn failed(
         &self,
         reason: Unavailability,
         least: Duration,
@@ -200,13 +200,13 @@ impl Health {
 
     /// Whether it is lost.
     #[cfg(test)]
-    pub(super) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         lock(&self.outage).as_ref().is_some_and(|outage| outage.told)
     }
 }
 
 /// Whether a server that says so, or nothing, does nothing for any lock.
-pub(super) fn is_lost(reason: Unavailability) -> bool {
+pub(crate) fn is_lost(reason: Unavailability) -> bool {
     use Unavailability::{
         BusyScript, ClusterDown, Disconnected, Loading, NotEnoughReplicas, NotSaving, PrimaryDown,
         ReadOnly, Refused, Timeout,

@@ -9,19 +9,19 @@ use redis::{Cmd, ConnectionInfo, Pipeline, RedisResult, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use crate::store::redis::TRIES;
-use crate::store::redis::client::failover::Changes;
+use crate::store::redis::client::blocking_pool::Reserve;
 use crate::store::redis::client::connect::{Connection, Connector};
-use crate::store::redis::client::singleflight::Errand;
-use crate::store::redis::pubsub::channels::Grants;
+use crate::store::redis::client::error::{Passing, Trouble};
+use crate::store::redis::client::failover::Changes;
 use crate::store::redis::client::health;
 use crate::store::redis::client::health::Health;
 use crate::store::redis::client::replicas::Replicated;
-use crate::store::redis::client::blocking_pool::Reserve;
 use crate::store::redis::client::round_trip::RoundTrip;
+use crate::store::redis::client::singleflight::Errand;
+use crate::store::redis::pubsub::channels::Grants;
 use crate::store::redis::script::Script;
+use crate::store::redis::store::TRIES;
 use crate::store::redis::topology::sentinel::is_primary;
-use crate::store::redis::client::error::{Passing, Trouble};
 use crate::value::error::{LockError, Unavailability};
 use crate::value::key::LockKey;
 
@@ -33,19 +33,19 @@ const DOUBTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 
 /// Clones are the same node.
 #[derive(Clone)]
-pub(super) struct Node {
-    pub(super) inner: Arc<Inner>,
+pub(crate) struct Node {
+    pub(crate) inner: Arc<Inner>,
     /// Whether each command comes after an ASKING.
     asking: bool,
 }
 
-pub(super) struct Inner {
-    pub(super) connector: Connector,
+pub(crate) struct Inner {
+    pub(crate) connector: Connector,
     live: Mutex<Option<Arc<Connection>>>,
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
     connecting: Errand<Result<Arc<Connection>, Trouble>>,
     loading: Errand<()>,
-    pub(super) reserve: Reserve,
+    pub(crate) reserve: Reserve,
     health: Arc<Health>,
     /// From when on one silence is enough again, and the pause after that.
     doubts: Mutex<Option<(Instant, Duration)>>,
@@ -53,16 +53,16 @@ pub(super) struct Inner {
 
 /// How long a call may take: the command by itself, and all that it needs.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
-    pub(super) answer: Duration,
-    pub(super) until: Instant,
+pub(crate) struct Patience {
+    pub(crate) answer: Duration,
+    pub(crate) until: Instant,
     /// Whether a single silence is enough to give the connection up.
-    pub(super) strict: bool,
+    pub(crate) strict: bool,
 }
 
 impl Patience {
     /// From now on: up to `answer` for each command, and `all` for everything.
-    pub(super) fn new(answer: Duration, all: Duration) -> Self {
+    pub(crate) fn new(answer: Duration, all: Duration) -> Self {
         Self { answer, until: Instant::now() + all, strict: false }
     }
 }
@@ -70,26 +70,26 @@ impl Patience {
 impl Node {
     /// A node that is not connected yet. Connecting takes no longer than `timeout`, and what the
     /// network has not taken by then is not sent any more.
-    pub(super) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
+    pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
         Ok(Self::with(Connector::new(url, timeout)?, timeout))
     }
 
     /// The same for a server that the `redis` crate describes.
-    pub(super) fn of_server(server: ConnectionInfo, timeout: Duration) -> Self {
+    pub(crate) fn of_server(server: ConnectionInfo, timeout: Duration) -> Self {
         Self::with(Connector::of_server(server, timeout), timeout)
     }
 
     /// `None` once it is shared.
-    pub(super) fn connector_mut(&mut self) -> Option<&mut Connector> {
+    pub(crate) fn connector_mut(&mut self) -> Option<&mut Connector> {
         Arc::get_mut(&mut self.inner).map(|inner| &mut inner.connector)
     }
 
     /// The same server through a connection of its own.
-    pub(super) fn apart(&self) -> Self {
+    pub(crate) fn apart(&self) -> Self {
         Self::with(self.inner.connector.apart(), self.inner.timeout)
     }
 
-    pub(super) fn with(connector: Connector, timeout: Duration) -> Self {
+    pub(crate) fn with(connector: Connector, timeout: Duration) -> Self {
         let inner = Inner {
             health: connector.health(),
             connector,
@@ -103,39 +103,39 @@ impl Node {
         Self::of(Arc::new(inner))
     }
 
-    pub(super) fn of(inner: Arc<Inner>) -> Self {
+    pub(crate) fn of(inner: Arc<Inner>) -> Self {
         Self { inner, asking: false }
     }
 
     /// The same node of a cluster for a slot that is only on its way there.
-    pub(super) fn asking(&self) -> Self {
+    pub(crate) fn asking(&self) -> Self {
         Self { inner: Arc::clone(&self.inner), asking: true }
     }
 
-    pub(super) fn is_asking(&self) -> bool {
+    pub(crate) fn is_asking(&self) -> bool {
         self.asking
     }
 
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    pub(super) fn endpoint(&self) -> Option<(&str, u16)> {
+    pub(crate) fn endpoint(&self) -> Option<(&str, u16)> {
         self.inner.connector.endpoint()
     }
 
-    pub(super) fn grants(&self) -> &Arc<Grants> {
+    pub(crate) fn grants(&self) -> &Arc<Grants> {
         &self.inner.connector.grants
     }
 
     /// Sends a command and waits for its reply.
-    pub(super) async fn call(&self, command: Cmd, patience: Patience) -> Result<Value, Trouble> {
+    pub(crate) async fn call(&self, command: Cmd, patience: Patience) -> Result<Value, Trouble> {
         let live = self.connect(patience.until).await?;
         self.send(&live, command, patience).await
     }
 
     /// Sends a command by this connection.
-    pub(super) fn send<'a>(
+    pub(crate) fn send<'a>(
         &'a self,
         live: &'a Connection,
         command: Cmd,
@@ -161,7 +161,7 @@ impl Node {
     }
 
     /// Sends commands together; gives their replies, errors among them.
-    pub(super) async fn call_all(
+    pub(crate) async fn call_all(
         &self,
         commands: &Pipeline,
         count: usize,
@@ -233,7 +233,7 @@ impl Node {
     }
 
     /// Calls a script by its hash, and by its text where the server does not know it.
-    pub(super) async fn eval(
+    pub(crate) async fn eval(
         &self,
         script: &Script,
         keys: &[LockKey],
@@ -279,17 +279,17 @@ impl Node {
     }
 
     /// Makes sure that there is a connection.
-    pub(super) async fn ready(&self, until: Instant) -> Result<(), Trouble> {
+    pub(crate) async fn ready(&self, until: Instant) -> Result<(), Trouble> {
         self.connect(until).await.map(drop)
     }
 
     /// The number of the connection, if there is one.
-    pub(super) fn connection(&self) -> Option<u64> {
+    pub(crate) fn connection(&self) -> Option<u64> {
         self.live().as_ref().map(|live| live.channels.number)
     }
 
     /// Passes on what an answer by this connection has for one who waits; tells whether it could.
-    pub(super) fn pass_on(&self, connection: u64, word: &[u8]) -> bool {
+    pub(crate) fn pass_on(&self, connection: u64, word: &[u8]) -> bool {
         let channels = self.live().as_ref().map(|live| Arc::clone(&live.channels));
         channels.filter(|channels| channels.number == connection).is_some_and(|channels| {
             channels.hear(word);
@@ -298,7 +298,7 @@ impl Node {
     }
 
     /// Ends the connection; the next call makes a new one.
-    pub(super) fn disconnect(&self) {
+    pub(crate) fn disconnect(&self) {
         self.live().take();
         self.inner.connecting.forget();
         self.inner.reserve.clear();
@@ -306,27 +306,27 @@ impl Node {
     }
 
     /// What the connections to this server have in common.
-    pub(super) fn changes(&self) -> &Changes {
+    pub(crate) fn changes(&self) -> &Changes {
         &self.inner.connector.changes
     }
 
     /// How long the server takes to answer.
-    pub(super) fn round_trip(&self) -> &Arc<RoundTrip> {
+    pub(crate) fn round_trip(&self) -> &Arc<RoundTrip> {
         &self.inner.connector.round_trip
     }
 
     /// What the URL says that replicas have to acknowledge.
-    pub(super) fn replicated(&self) -> Option<Replicated> {
+    pub(crate) fn replicated(&self) -> Option<Replicated> {
         self.inner.connector.replicated()
     }
 
     /// Whether another server may stand behind the same name from one moment to the next.
-    pub(super) fn fails_over(&self) -> bool {
+    pub(crate) fn fails_over(&self) -> bool {
         self.inner.connector.fails_over()
     }
 
     /// Looks whether the server is there, takes writes, and is the one that sentinels name; else the connection is given up.
-    pub(super) async fn look(&self, patience: Patience) {
+    pub(crate) async fn look(&self, patience: Patience) {
         let Ok(live) = self.connect(patience.until).await else { return };
         let role = timeout_at(patience.until, live.send(redis::cmd("ROLE"))).await;
         // A primary of old that was cut off from its sentinels goes on to answer.
@@ -337,7 +337,7 @@ impl Node {
         }
     }
 
-    pub(super) async fn connect(&self, until: Instant) -> Result<Arc<Connection>, Trouble> {
+    pub(crate) async fn connect(&self, until: Instant) -> Result<Arc<Connection>, Trouble> {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
@@ -352,7 +352,7 @@ impl Node {
     }
 
     /// Where the server is, for people.
-    pub(super) fn server(&self) -> String {
+    pub(crate) fn server(&self) -> String {
         self.inner.connector.server()
     }
 
@@ -386,7 +386,7 @@ impl Node {
     }
 
     /// The connection, while it leads to the right server.
-    pub(super) fn in_use(&self) -> Option<Arc<Connection>> {
+    pub(crate) fn in_use(&self) -> Option<Arc<Connection>> {
         let live = self.live().as_ref().filter(|live| !live.channels.is_torn()).cloned()?;
         if self.inner.connector.leads_there(&live) {
             return Some(live);
@@ -396,11 +396,11 @@ impl Node {
     }
 
     /// Gives a broken connection up, unless another caller has replaced it already.
-    pub(super) fn discard(&self, dead: &Connection) {
+    pub(crate) fn discard(&self, dead: &Connection) {
         self.end(dead, || self.changes().broke());
     }
 
-    pub(super) fn give_up(&self, dead: &Connection) {
+    pub(crate) fn give_up(&self, dead: &Connection) {
         self.end(dead, || {});
     }
 
@@ -419,7 +419,7 @@ impl Node {
     }
 
     /// Has `next` in the place of `last`, if that is still in use.
-    pub(super) fn replace(&self, last: &Connection, next: Arc<Connection>) -> bool {
+    pub(crate) fn replace(&self, last: &Connection, next: Arc<Connection>) -> bool {
         match &mut *self.live() {
             Some(live) if live.is(last) => {
                 *live = next;

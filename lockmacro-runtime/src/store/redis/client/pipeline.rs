@@ -17,7 +17,7 @@ const FEW: usize = 4;
 const TOGETHER: usize = 64;
 
 /// What a connection is asked, from all its callers.
-pub(super) struct Batches {
+pub(crate) struct Batches {
     connection: MultiplexedConnection,
     calls: mpsc::UnboundedSender<Call>,
     under_way: AtomicUsize,
@@ -31,14 +31,14 @@ struct Call {
 impl Batches {
     /// The calls by `connection`, which a task on this runtime sends while this lives. Where keys are
     /// at their slots, no call is merged with others.
-    pub(super) fn new(connection: MultiplexedConnection, by_slot: bool) -> Self {
+    pub(crate) fn new(connection: MultiplexedConnection, by_slot: bool) -> Self {
         let (calls, called) = mpsc::unbounded_channel();
         tokio::spawn(send_all(connection.clone(), called, by_slot));
         Self { connection, calls, under_way: AtomicUsize::new(0) }
     }
 
     /// Sends a command; gives its reply. Dropping that leaves open whether it was sent.
-    pub(super) fn send(&self, command: Cmd) -> impl Future<Output = RedisResult<Value>> + Send {
+    pub(crate) fn send(&self, command: Cmd) -> impl Future<Output = RedisResult<Value>> + Send {
         // Before the first await: a future keeps the room of what it was given.
         let others = self.under_way.fetch_add(1, Ordering::Relaxed);
         let under_way = UnderWay(&self.under_way);

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 ///
 /// One that takes no more clients says so and closes. Who writes a command to it meanwhile gets an
 /// error from the system, and the server's words may never be read.
-pub(super) async fn greeting(address: &ConnectionAddr) -> Option<String> {
+pub(crate) async fn greeting(address: &ConnectionAddr) -> Option<String> {
     let words = async {
         match address {
             ConnectionAddr::Tcp(host, port) => {

@@ -5,16 +5,19 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::Instant;
 
-use crate::store::redis::client::node::Patience;
-use crate::store::redis::script::{RENEW, RENEW_EACH};
-use crate::store::redis::client::retry::Tries;
-use crate::store::redis::client::error::Trouble;
-use crate::store::redis::client::url::{duration, invalid};
-use crate::store::redis::{Nodes, Redis, unexpected};
+use crate::protocol::answer::Asked;
+use crate::protocol::request::Claim;
 use crate::store::parts::held_all;
-use crate::store::{Asked, Claim};
-use crate::value::error::LockError;
+use crate::store::redis::client::error::Trouble;
+use crate::store::redis::client::node::Patience;
+use crate::store::redis::client::retry::Tries;
+use crate::store::redis::client::url::{duration, invalid};
+use crate::store::redis::reply::unexpected;
+use crate::store::redis::script::{RENEW, RENEW_EACH};
+use crate::store::redis::store::Redis;
+use crate::store::redis::topology::route::Nodes;
 use crate::value::companion::slot;
+use crate::value::error::LockError;
 
 /// How long replicas are waited for when nothing is said about it.
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -24,7 +27,7 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
 /// So many replicas have to acknowledge a lock, and are waited for that long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Replicated {
-    pub(super) acks: u32,
+    pub(crate) acks: u32,
     timeout: Duration,
 }
 
@@ -39,7 +42,7 @@ impl Replicated {
     }
 
     /// Reads the settings of a URL.
-    pub(super) fn read(
+    pub(crate) fn read(
         acks: Option<&str>,
         within: Option<&str>,
     ) -> Result<Option<Self>, LockError> {
@@ -65,7 +68,7 @@ impl Replicated {
     }
 
     /// As WAIT takes it, for which 0 is for ever.
-    pub(super) fn milliseconds(self) -> u64 {
+    pub(crate) fn milliseconds(self) -> u64 {
         u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX).max(1)
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::store::redis::client::node::Patience;
 use crate::store::redis::client::error::{Passing, Trouble};
+use crate::store::redis::client::node::Patience;
 use crate::value::error::Unavailability;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -14,10 +14,10 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// The same for who waits long: a crowd of them is not to ask more often than it does in line.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-pub(super) struct Tries {
-    pub(super) patience: Patience,
+pub(crate) struct Tries {
+    pub(crate) patience: Patience,
     /// An earlier call may have been applied.
-    pub(super) unknown: bool,
+    pub(crate) unknown: bool,
     began: Instant,
     pause: Duration,
     /// The last of what told most: silence at the end tells less than a server's words before it.
@@ -25,13 +25,13 @@ pub(super) struct Tries {
 }
 
 impl Tries {
-    pub(super) fn new(patience: Patience) -> Self {
+    pub(crate) fn new(patience: Patience) -> Self {
         let (began, pause) = (Instant::now(), Duration::ZERO);
         Self { patience, unknown: false, began, pause, told: None }
     }
 
     /// Waits before the next try, or gives what to tell the caller when there is no time for one.
-    pub(super) async fn after(&mut self, trouble: Passing) -> Result<(), Trouble> {
+    pub(crate) async fn after(&mut self, trouble: Passing) -> Result<(), Trouble> {
         self.unknown |= trouble.unknown;
         if Instant::now() + self.pause >= self.patience.until {
             let told = self.told.take().filter(|told| weight(told) > weight(&trouble));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// One for all connections of a manager to one server.
 #[derive(Debug, Default)]
-pub(super) struct RoundTrip {
+pub(crate) struct RoundTrip {
     /// The smoothed time and its deviation, in microseconds, 32 bits each.
     measured: AtomicU64,
     /// Whether a ttl was told to be too short for it.
@@ -15,7 +15,7 @@ pub(super) struct RoundTrip {
 
 impl RoundTrip {
     /// Takes note of an answer. Of two at the same time one may be forgotten.
-    pub(super) fn note(&self, took: Duration) {
+    pub(crate) fn note(&self, took: Duration) {
         let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).clamp(1, 1 << 30);
         let (smoothed, deviation) = self.measured();
         let (smoothed, deviation) = match smoothed {
@@ -29,18 +29,18 @@ impl RoundTrip {
     }
 
     /// The smoothed time; zero before the first answer.
-    pub(super) fn smoothed(&self) -> Duration {
+    pub(crate) fn smoothed(&self) -> Duration {
         Duration::from_micros(self.measured().0)
     }
 
     /// How long an answer of a server that is well may take.
-    pub(super) fn longest(&self) -> Duration {
+    pub(crate) fn longest(&self) -> Duration {
         let (smoothed, deviation) = self.measured();
         Duration::from_micros(2 * smoothed + 4 * deviation)
     }
 
     /// Whether nobody was told yet that a ttl is too short for it.
-    pub(super) fn is_to_be_told(&self) -> bool {
+    pub(crate) fn is_to_be_told(&self) -> bool {
         !self.told.swap(true, Ordering::Relaxed)
     }
 

@@ -12,7 +12,7 @@ const BEATS: u32 = 40;
 /// A task that has shown nothing for so many beats is on a blocked runtime.
 const MISSED: u32 = 5;
 
-pub(super) struct Errand<T> {
+pub(crate) struct Errand<T> {
     /// For how long the work may take.
     limit: Duration,
     under_way: Mutex<Option<UnderWay<T>>>,
@@ -39,14 +39,14 @@ impl<T> UnderWay<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> Errand<T> {
-    pub(super) fn new(limit: Duration) -> Self {
+    pub(crate) fn new(limit: Duration) -> Self {
         Self { limit, under_way: Mutex::new(None) }
     }
 
     /// Waits for what comes of the work, which is started unless it is under way; it is started
     /// again when it is another runtime's, which is blocked or has ended. `None` when it took too
     /// long.
-    pub(super) async fn done<W>(&self, mut work: impl FnMut() -> W, until: Instant) -> Option<T>
+    pub(crate) async fn done<W>(&self, mut work: impl FnMut() -> W, until: Instant) -> Option<T>
     where
         W: Future<Output = T> + Send + 'static,
     {
@@ -69,7 +69,7 @@ impl<T: Clone + Send + Sync + 'static> Errand<T> {
     }
 
     /// Has the work done, unless it is under way, and does not wait for it.
-    pub(super) fn begin<W>(&self, work: impl FnOnce() -> W)
+    pub(crate) fn begin<W>(&self, work: impl FnOnce() -> W)
     where
         W: Future<Output = T> + Send + 'static,
     {
@@ -77,7 +77,7 @@ impl<T: Clone + Send + Sync + 'static> Errand<T> {
     }
 
     /// Keeps no longer what came of the work, when it is over.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
         under_way.take_if(|work| work.progress.has_changed().is_err());
     }

@@ -8,14 +8,14 @@ use crate::value::error::LockError;
 /// The files that a URL names. They are read for every connection that is opened, so that a
 /// certificate can be renewed while the program runs.
 #[derive(Clone, Default)]
-pub(super) struct Files {
+pub(crate) struct Files {
     cacert: Option<String>,
     cert: Option<String>,
     key: Option<String>,
 }
 
 impl Files {
-    pub(super) fn set(&mut self, name: &str, path: String) {
+    pub(crate) fn set(&mut self, name: &str, path: String) {
         let place = match name {
             "cacert" => &mut self.cacert,
             "cert" => &mut self.cert,
@@ -25,7 +25,7 @@ impl Files {
     }
 
     /// Whether connections can be encrypted here.
-    pub(super) fn checked(self) -> Result<Self, LockError> {
+    pub(crate) fn checked(self) -> Result<Self, LockError> {
         // Our own check: another crate of the program may have switched the library's TLS on.
         if cfg!(not(feature = "tls")) {
             return Err(invalid("TLS needs the feature `tls` of lockmacro-runtime"));
@@ -39,19 +39,19 @@ impl Files {
 
 #[cfg(not(feature = "tls"))]
 impl Files {
-    pub(super) fn client(&self, _: ConnectionInfo) -> Result<Client, LockError> {
+    pub(crate) fn client(&self, _: ConnectionInfo) -> Result<Client, LockError> {
         Err(invalid("TLS needs the feature `tls` of lockmacro-runtime"))
     }
 }
 
 /// What is wrong with the encryption, if it is that.
 #[cfg(not(feature = "tls"))]
-pub(super) fn told(_: &RedisError) -> Option<String> {
+pub(crate) fn told(_: &RedisError) -> Option<String> {
     None
 }
 
 #[cfg(feature = "tls")]
-pub(super) use with::told;
+pub(crate) use with::told;
 
 #[cfg(feature = "tls")]
 mod with {
@@ -66,7 +66,7 @@ mod with {
     use super::*;
 
     impl Files {
-        pub(in crate::store::redis) fn client(&self, info: ConnectionInfo) -> Result<Client, LockError> {
+        pub(crate) fn client(&self, info: ConnectionInfo) -> Result<Client, LockError> {
             // Without one, rustls panics. The program's own choice stays.
             if CryptoProvider::get_default().is_none() {
                 // Somebody else may have been faster, which is as good.
@@ -96,7 +96,7 @@ mod with {
         Err(invalid(format!("`{name}`, {path}: there is no {what} in PEM form")))
     }
 
-    pub(in crate::store::redis) fn told(error: &RedisError) -> Option<String> {
+    pub(crate) fn told(error: &RedisError) -> Option<String> {
         // As the library wraps it: an error of the system in an `Arc`, and rustls' own inside.
         let wrapped = error.source()?.downcast_ref::<Arc<dyn Error + Send + Sync>>()?;
         let inner = wrapped.downcast_ref::<io::Error>()?.get_ref()?;

@@ -11,8 +11,8 @@ use redis::{
 
 use crate::store::redis::client::credentials::Credentials;
 use crate::store::redis::client::replicas::Replicated;
-use crate::store::redis::topology::sentinel::{Kept, Sentinels};
 use crate::store::redis::client::tls::Files;
+use crate::store::redis::topology::sentinel::{Kept, Sentinels};
 use crate::value::error::LockError;
 use crate::value::fence::{RETENTION_MAX, RETENTION_MIN};
 
@@ -30,18 +30,18 @@ const IDLE: Duration = Duration::from_secs(30);
 
 /// A URL that was read.
 #[derive(Clone)]
-pub(super) struct Address {
-    pub(super) place: Place,
-    pub(super) settings: Settings,
+pub(crate) struct Address {
+    pub(crate) place: Place,
+    pub(crate) settings: Settings,
     /// What replicas have to acknowledge, if anything.
-    pub(super) replicated: Option<Replicated>,
+    pub(crate) replicated: Option<Replicated>,
     /// For how long fences are kept, if it says so.
-    pub(super) fence_retention: Option<Duration>,
+    pub(crate) fence_retention: Option<Duration>,
 }
 
 /// Which server it is.
 #[derive(Clone)]
-pub(super) enum Place {
+pub(crate) enum Place {
     At(ConnectionAddr),
     /// The one that these name.
     Named(Box<Sentinels>),
@@ -49,10 +49,10 @@ pub(super) enum Place {
 
 /// What holds for every connection that is opened because of one URL.
 #[derive(Clone)]
-pub(super) struct Settings {
-    pub(super) login: RedisConnectionInfo,
+pub(crate) struct Settings {
+    pub(crate) login: RedisConnectionInfo,
     /// What gives the user and password instead, for each connection.
-    pub(super) credentials: Option<Credentials>,
+    pub(crate) credentials: Option<Credentials>,
     tcp: TcpSettings,
     /// The certificates, where the connection is encrypted.
     tls: Option<Files>,
@@ -60,7 +60,7 @@ pub(super) struct Settings {
 
 impl Address {
     /// Takes over what the `redis` crate knows of a server.
-    pub(super) fn of_server(server: &ConnectionInfo, unsent: Duration) -> Self {
+    pub(crate) fn of_server(server: &ConnectionInfo, unsent: Duration) -> Self {
         let login = server.redis_settings().clone().set_skip_set_lib_name();
         let settings = Settings { login, credentials: None, tcp: tcp(unsent), tls: None };
         Self {
@@ -73,7 +73,7 @@ impl Address {
 
     /// Reads a URL. What the network does not take within `unsent` is not sent any more, where the
     /// system can be told so.
-    pub(super) fn parse(url: &str, unsent: Duration) -> Result<Self, LockError> {
+    pub(crate) fn parse(url: &str, unsent: Duration) -> Result<Self, LockError> {
         if url.contains('#') {
             return Err(invalid("it has a `#` in it, which is written `%23` in a password"));
         }
@@ -161,12 +161,12 @@ fn with_port(host: &str, port: u16) -> String {
 }
 
 impl Settings {
-    pub(super) fn database(&self) -> i64 {
+    pub(crate) fn database(&self) -> i64 {
         self.login.db()
     }
 
     /// A client for the server there. `protocol` is another one than the URL's.
-    pub(super) fn client(
+    pub(crate) fn client(
         &self,
         at: &ConnectionAddr,
         protocol: Option<ProtocolVersion>,
@@ -212,7 +212,7 @@ fn unreadable(_: RedisError) -> LockError {
     invalid(FORM)
 }
 
-pub(super) fn invalid(detail: impl Into<String>) -> LockError {
+pub(crate) fn invalid(detail: impl Into<String>) -> LockError {
     LockError::InvalidUrl { detail: detail.into() }
 }
 

@@ -6,19 +6,22 @@ use std::time::Duration;
 use redis::Value;
 use tokio::task::JoinSet;
 
-use crate::store::redis::client::node::Patience;
-use crate::store::redis::script::{Script, jobs};
-use crate::store::redis::client::retry::Tries;
+use crate::jobs::call::Job;
+use crate::jobs::limits::{DEAD_MAX, note_abandoned};
 use crate::store::redis::client::error::Trouble;
-use crate::store::redis::{Nodes, Redis, TRIES, unexpected};
-use crate::defer::{DEAD_MAX, Job, note_abandoned};
+use crate::store::redis::client::node::Patience;
+use crate::store::redis::client::retry::Tries;
+use crate::store::redis::reply::unexpected;
+use crate::store::redis::script::{Script, jobs};
+use crate::store::redis::store::{Redis, TRIES};
+use crate::store::redis::topology::route::Nodes;
+use crate::store::waiters::Waiter;
+use crate::value::companion::slot;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
-use crate::value::companion::slot;
-use crate::store::waiters::Waiter;
 
 /// What the keys of functions start with.
-pub(super) const CALLS: &str = "lm1:jobs:";
+pub(crate) const CALLS: &str = "lm1:jobs:";
 /// How long a worker with nothing to do waits for news at most.
 const TICK: Duration = Duration::from_secs(2);
 /// The same when nobody can tell it.
@@ -26,13 +29,13 @@ const TICK_UNHEARD: Duration = Duration::from_millis(250);
 
 /// How many bytes the calls of one reply have at most, unless it is one call: a reply holds up all
 /// others of its connection.
-pub(super) const BUDGET: &str = "262144";
+pub(crate) const BUDGET: &str = "262144";
 /// What a network is expected to carry, in bytes a second.
 const BANDWIDTH: f64 = 4.0 * 1024.0 * 1024.0;
 
 /// The deferred calls on the server of some locks.
 #[derive(Debug, Clone)]
-pub(super) struct Calls {
+pub(crate) struct Calls {
     redis: Arc<Redis>,
     /// How many bytes of arguments one call may have.
     max_size: usize,
@@ -40,42 +43,42 @@ pub(super) struct Calls {
 
 /// Which calls are asked for. The same question again is answered by the same calls.
 #[derive(Debug, Clone)]
-pub(super) struct Question<'a> {
-    pub(super) id: &'a str,
-    pub(super) most: usize,
-    pub(super) lease: Duration,
+pub(crate) struct Question<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) most: usize,
+    pub(crate) lease: Duration,
     /// Whether others must not be held up: then the time of one answer is all there is.
-    pub(super) brief: bool,
+    pub(crate) brief: bool,
 }
 
 impl Calls {
-    pub(super) fn new(redis: &Arc<Redis>, max_size: usize) -> Self {
+    pub(crate) fn new(redis: &Arc<Redis>, max_size: usize) -> Self {
         Self { redis: Arc::clone(redis), max_size }
     }
 
     /// Takes note of a call that has failed because of the server; tells whether to log it at WARN.
-    pub(super) fn call_failed(&self) -> bool {
+    pub(crate) fn call_failed(&self) -> bool {
         self.redis.call_failed()
     }
 
-    pub(super) fn patience(&self) -> Patience {
+    pub(crate) fn patience(&self) -> Patience {
         self.redis.patience()
     }
 
     /// Patience for a call of a script with so many bytes, there or back.
-    pub(super) fn patience_for(&self, bytes: usize) -> Patience {
+    pub(crate) fn patience_for(&self, bytes: usize) -> Patience {
         // An hour is more than any timeout may be.
         let more = Duration::from_secs_f64((bytes as f64 / BANDWIDTH).min(3_600.0));
         Patience::new(self.redis.answer() + more, self.redis.timeout + more * TRIES)
     }
 
     /// Patience for a reply with calls.
-    pub(super) fn patience_for_calls(&self) -> Patience {
+    pub(crate) fn patience_for_calls(&self) -> Patience {
         self.patience_for(self.max_size)
     }
 
     /// Calls a script until it is answered, or the manager's timeout is over.
-    pub(super) async fn ask(
+    pub(crate) async fn ask(
         &self,
         script: &Script,
         function: &str,
@@ -85,7 +88,7 @@ impl Calls {
     }
 
     /// The same with another patience.
-    pub(super) async fn ask_for(
+    pub(crate) async fn ask_for(
         &self,
         script: &Script,
         function: &str,
@@ -109,7 +112,7 @@ impl Calls {
     }
 
     /// The same for an answer of yes or no.
-    pub(super) async fn whether(
+    pub(crate) async fn whether(
         &self,
         script: &Script,
         function: &str,
@@ -119,13 +122,13 @@ impl Calls {
     }
 
     /// One who hears of news of a function.
-    pub(super) fn join(&self, function: &str) -> Waiter {
+    pub(crate) fn join(&self, function: &str) -> Waiter {
         let slot = slot(key_of(function).as_str());
         self.redis.nodes.grants().waiters.join(slot, 0, crate::value::token::chance() as u64)
     }
 
     /// In how long something of a function is due. Takes nothing. The waiter hears of news.
-    pub(super) async fn look(
+    pub(crate) async fn look(
         &self,
         function: &Arc<str>,
         waiter: &Waiter,
@@ -135,7 +138,7 @@ impl Calls {
     }
 
     /// Takes calls of one function, and tells when to look again. The waiter hears of news.
-    pub(super) async fn take(
+    pub(crate) async fn take(
         &self,
         function: &Arc<str>,
         question: Question<'_>,
@@ -185,7 +188,7 @@ impl Calls {
     }
 
     /// Those of some calls that are still the worker's, which has them for the whole of a lease then.
-    pub(super) async fn still_its(&self, taken: Vec<Job>, lease: Duration) -> Vec<Job> {
+    pub(crate) async fn still_its(&self, taken: Vec<Job>, lease: Duration) -> Vec<Job> {
         let mut keeping = JoinSet::new();
         for (nth, job) in taken.into_iter().enumerate() {
             let calls = self.clone();
@@ -203,7 +206,7 @@ impl Calls {
         kept.into_iter().map(|(_, job)| job).collect()
     }
 
-    pub(super) async fn keep(
+    pub(crate) async fn keep(
         &self,
         job: &Job,
         lease: Duration,
@@ -247,15 +250,15 @@ fn key_of(function: &str) -> LockKey {
     [CALLS, function].concat().into()
 }
 
-pub(super) fn millis(time: Duration) -> String {
+pub(crate) fn millis(time: Duration) -> String {
     time.as_millis().to_string()
 }
 
-pub(super) fn strange(reply: &Value) -> LockError {
+pub(crate) fn strange(reply: &Value) -> LockError {
     unexpected(reply).into_error(&LockKey::from("lm1:jobs"))
 }
 
-pub(super) fn fields(reply: &Value) -> Option<Vec<String>> {
+pub(crate) fn fields(reply: &Value) -> Option<Vec<String>> {
     match reply {
         Value::Array(fields) => fields.iter().map(text).collect(),
         _ => None,
@@ -263,7 +266,7 @@ pub(super) fn fields(reply: &Value) -> Option<Vec<String>> {
 }
 
 /// What is stored may be anything: what is no text is told as far as it is one.
-pub(super) fn text(reply: &Value) -> Option<String> {
+pub(crate) fn text(reply: &Value) -> Option<String> {
     match reply {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         Value::Int(number) => Some(number.to_string()),

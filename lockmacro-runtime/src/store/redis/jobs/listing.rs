@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::store::redis::jobs::calls::Calls;
-use crate::value::error::LockError;
 use crate::store::waiters::Waiter;
+use crate::value::error::LockError;
 
 /// How long a function in trouble is left alone.
 const TROUBLED: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ const KEPT_MAX: usize = 16;
 
 /// What is known of the functions of one worker.
 #[derive(Debug)]
-pub(super) struct Looks {
+pub(crate) struct Looks {
     calls: Calls,
     functions: Vec<Look>,
     /// Which one, and when something is due: an answer may lie here for long.
@@ -53,24 +53,24 @@ impl Looks {
     }
 
     /// One of the functions.
-    pub(super) fn of(&self, nth: usize) -> (&Arc<str>, &Waiter) {
+    pub(crate) fn of(&self, nth: usize) -> (&Arc<str>, &Waiter) {
         let Look { function, waiter, .. } = &self.functions[nth];
         (function, waiter)
     }
 
     /// The question by which calls of a function are taken, and since when it is asked. It stays the same until
     /// it is answered, as what was taken by one whose answer was lost is found by it.
-    pub(super) fn question(&mut self, nth: usize) -> (String, Instant) {
+    pub(crate) fn question(&mut self, nth: usize) -> (String, Instant) {
         let new = || (format!("{:032x}", crate::value::token::chance()), Instant::now());
         self.functions[nth].question.get_or_insert_with(new).clone()
     }
 
-    pub(super) fn answered(&mut self, nth: usize) {
+    pub(crate) fn answered(&mut self, nth: usize) {
         self.functions[nth].question = None;
     }
 
     /// Asks for one function after a pause, or when there is news.
-    pub(super) fn ask(&mut self, nth: usize, pause: Duration) {
+    pub(crate) fn ask(&mut self, nth: usize, pause: Duration) {
         let Look { function, waiter, .. } = &self.functions[nth];
         let (function, waiter) = (Arc::clone(function), Arc::clone(waiter));
         let calls = self.calls.clone();
@@ -99,7 +99,7 @@ impl Looks {
     }
 
     /// The next answer: of which function, and when something is due. Can be dropped at any time.
-    pub(super) async fn next(&mut self) -> (usize, Result<Instant, LockError>) {
+    pub(crate) async fn next(&mut self) -> (usize, Result<Instant, LockError>) {
         loop {
             match self.asked.join_next().await {
                 Some(Ok(answered)) => return answered,
@@ -111,13 +111,13 @@ impl Looks {
     }
 
     /// Asks for a function that has answered.
-    pub(super) fn well(&mut self, nth: usize, pause: Duration) {
+    pub(crate) fn well(&mut self, nth: usize, pause: Duration) {
         self.functions[nth].in_trouble = false;
         self.ask(nth, pause);
     }
 
     /// Leaves a function alone for a while; gives the error back if there is no other.
-    pub(super) fn troubled(&mut self, nth: usize, error: LockError) -> Option<LockError> {
+    pub(crate) fn troubled(&mut self, nth: usize, error: LockError) -> Option<LockError> {
         self.functions[nth].in_trouble = true;
         if self.functions.iter().all(|look| look.in_trouble) {
             // The worker makes the pause.
@@ -136,11 +136,11 @@ impl Looks {
 
 /// What workers knew at the end of their turns.
 #[derive(Debug, Default)]
-pub(super) struct Kept(Mutex<Vec<Looks>>);
+pub(crate) struct Kept(Mutex<Vec<Looks>>);
 
 impl Kept {
     /// What a worker of these functions knew, or nothing yet.
-    pub(super) fn take(&self, calls: &Calls, functions: &[Arc<str>]) -> Looks {
+    pub(crate) fn take(&self, calls: &Calls, functions: &[Arc<str>]) -> Looks {
         let mut kept = self.all();
         let is_its =
             |looks: &Looks| looks.functions.iter().map(|look| &look.function).eq(functions);
@@ -150,7 +150,7 @@ impl Kept {
         }
     }
 
-    pub(super) fn put(&self, looks: Looks) {
+    pub(crate) fn put(&self, looks: Looks) {
         let mut kept = self.all();
         if kept.len() == KEPT_MAX {
             kept.remove(0);

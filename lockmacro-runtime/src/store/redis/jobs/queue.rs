@@ -7,11 +7,13 @@ use redis::Value;
 use tokio::select;
 use tokio::time::Instant;
 
-use crate::store::redis::Redis;
+use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Order, Page, Settled, Stored};
+use crate::jobs::deferrer::{Answer, Deferrer, Enough};
+use crate::jobs::limits::{DEAD_MAX, WAITING_MAX, check_size, full};
 use crate::store::redis::jobs::calls::{BUDGET, Calls, Question, fields, millis, strange, text};
 use crate::store::redis::jobs::listing::{Kept, Looks};
 use crate::store::redis::script::jobs;
-use crate::defer::{Answer, DEAD_MAX, Deferrer, Enough, Job, JobInfo, JobState, NewJob, Order, Page, Settled, Stored, WAITING_MAX, check_size, full};
+use crate::store::redis::store::Redis;
 use crate::value::error::LockError;
 
 /// Shortest pause after a look that found nothing to take.

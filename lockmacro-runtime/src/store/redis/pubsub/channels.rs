@@ -9,31 +9,31 @@ use std::time::Duration;
 use redis::{PushInfo, PushKind, Value};
 use tokio::time::Instant;
 
+use crate::store::redis::client::error::Trouble;
 use crate::store::redis::client::singleflight::Errand;
 use crate::store::redis::pubsub::local_grants::Releases;
-use crate::store::redis::client::error::Trouble;
-use crate::value::time::Moment;
-use crate::value::fence::Fence;
-use crate::value::companion;
 use crate::store::waiters::{Handover, Waiters};
+use crate::value::companion;
+use crate::value::fence::Fence;
+use crate::value::time::Moment;
 
 /// Who waits for grants, and where they are sent to: one server, or all nodes of a cluster.
 #[derive(Debug)]
-pub(super) struct Grants {
-    pub(super) waiters: Arc<Waiters>,
+pub(crate) struct Grants {
+    pub(crate) waiters: Arc<Waiters>,
     name: String,
     /// In a cluster each slot has a channel of its own, which is in the slot.
-    pub(super) by_slot: bool,
-    pub(super) releases: Releases,
+    pub(crate) by_slot: bool,
+    pub(crate) releases: Releases,
 }
 
 impl Grants {
-    pub(super) fn new(by_slot: bool) -> Arc<Self> {
+    pub(crate) fn new(by_slot: bool) -> Arc<Self> {
         Self::of(Arc::default(), by_slot)
     }
 
     /// The same for other connections.
-    pub(super) fn apart(&self) -> Arc<Self> {
+    pub(crate) fn apart(&self) -> Arc<Self> {
         Self::of(Arc::new(self.waiters.apart()), self.by_slot)
     }
 
@@ -42,15 +42,19 @@ impl Grants {
         Arc::new(Self { waiters, name, by_slot, releases: Releases::default() })
     }
 
-    pub(super) fn channel(&self, slot: u16) -> String {
-        if self.by_slot { side::channel(slot, &self.name) } else { format!("lm1:{}", self.name) }
+    pub(crate) fn channel(&self, slot: u16) -> String {
+        if self.by_slot {
+            companion::channel(slot, &self.name)
+        } else {
+            format!("lm1:{}", self.name)
+        }
     }
 }
 
 /// What is heard by one connection.
-pub(super) struct Channels {
+pub(crate) struct Channels {
     /// Of no other connection of this process.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     grants: Arc<Grants>,
     by_slot: Mutex<HashMap<u16, Channel>>,
     /// The server refuses the channels.
@@ -67,7 +71,7 @@ struct Channel {
 }
 
 impl Channels {
-    pub(super) fn new(grants: &Arc<Grants>) -> Arc<Self> {
+    pub(crate) fn new(grants: &Arc<Grants>) -> Arc<Self> {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         let (by_slot, deaf, torn) = Default::default();
@@ -75,13 +79,13 @@ impl Channels {
     }
 
     /// Whether each slot has its own, as in a cluster.
-    pub(super) fn are_of_slots(&self) -> bool {
+    pub(crate) fn are_of_slots(&self) -> bool {
         self.grants.by_slot
     }
 
     /// Whether grants in this slot are heard; an errand of `limit` at most when that is still to be
     /// seen to.
-    pub(super) fn hears(
+    pub(crate) fn hears(
         &self,
         slot: u16,
         limit: Duration,
@@ -97,12 +101,12 @@ impl Channels {
         if channel.heard { Ok(true) } else { Err(Arc::clone(&channel.joining)) }
     }
 
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
     }
 
     /// From now on grants in this slot are heard; tells whether they are the first.
-    pub(super) fn opened(&self, slot: u16) -> bool {
+    pub(crate) fn opened(&self, slot: u16) -> bool {
         let mut channels = self.channels();
         let first = !channels.values().any(|channel| channel.heard);
         if let Some(channel) = channels.get_mut(&slot) {
@@ -112,12 +116,12 @@ impl Channels {
     }
 
     /// The server refuses the channels, and will go on to.
-    pub(super) fn refused(&self) {
+    pub(crate) fn refused(&self) {
         self.deaf.store(true, Ordering::Release);
     }
 
     /// Which slots were asked for in the last `time`; `None` when all that are heard were.
-    pub(super) fn wanted(&self, time: Duration) -> Option<Vec<u16>> {
+    pub(crate) fn wanted(&self, time: Duration) -> Option<Vec<u16>> {
         let channels = self.channels();
         let heard = || channels.iter().filter(|(_, channel)| channel.heard);
         let wanted = |channel: &Channel| channel.used.elapsed() < time;
@@ -128,7 +132,7 @@ impl Channels {
     }
 
     /// Has everybody ask again who hears by this connection.
-    pub(super) fn alarm(&self) {
+    pub(crate) fn alarm(&self) {
         let slots: Vec<u16> = self.channels().keys().copied().collect();
         self.grants.waiters.alarm_where(|slot| !self.grants.by_slot || slots.contains(&slot));
     }
@@ -139,19 +143,19 @@ impl Channels {
     /// the reply to whatever was asked first, and each later reply for the one before it: a lock that
     /// somebody else was given could be believed to be ours. It passes the push on before it takes
     /// it for a reply, so who looks after a reply came sees this in time.
-    pub(super) fn is_torn(&self) -> bool {
+    pub(crate) fn is_torn(&self) -> bool {
         self.torn.load(Ordering::Acquire)
     }
 
     /// Passes a grant on.
-    pub(super) fn hear(&self, grant: &[u8]) {
+    pub(crate) fn hear(&self, grant: &[u8]) {
         if let Some((number, handover)) = handover(grant, self.number) {
             self.grants.waiters.grant(number, handover);
         }
     }
 
     /// Takes what comes without having been asked for.
-    pub(super) fn push(&self, push: &PushInfo) {
+    pub(crate) fn push(&self, push: &PushInfo) {
         match (&push.kind, push.data.as_slice()) {
             (PushKind::Message | PushKind::SMessage, [_, Value::BulkString(grant)]) => {
                 self.hear(grant);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::store::redis::pubsub::channels::Grants;
 use crate::store::redis::client::node::Node;
+use crate::store::redis::pubsub::channels::Grants;
 use crate::value::key::LockKey;
 use crate::value::token::hash_of;
 
@@ -17,7 +17,7 @@ const LATE: u32 = 8;
 
 /// Releases of a manager whose answers are for its waiters, too.
 #[derive(Debug, Default)]
-pub(super) struct Releases(Mutex<UnderWay>);
+pub(crate) struct Releases(Mutex<UnderWay>);
 
 #[derive(Debug, Default)]
 struct UnderWay {
@@ -29,7 +29,7 @@ struct UnderWay {
 }
 
 /// One release. Unless it is told of its answer, those who wait for the lock ask.
-pub(super) struct Near {
+pub(crate) struct Near {
     node: Node,
     connection: u64,
     /// The lock's number, see [`Waiters::join`](crate::store::waiters::Waiters::join).
@@ -40,7 +40,7 @@ pub(super) struct Near {
 
 impl Near {
     /// A release that is about to be sent; `None` when nobody waits at this node, whatever for.
-    pub(super) fn of(node: &Node, key: &LockKey) -> Option<Self> {
+    pub(crate) fn of(node: &Node, key: &LockKey) -> Option<Self> {
         let grants = node.grants();
         if grants.waiters.are_none() {
             return None;
@@ -51,12 +51,12 @@ impl Near {
     }
 
     /// The channel of those who wait here.
-    pub(super) fn channel(&self) -> String {
+    pub(crate) fn channel(&self) -> String {
         self.node.grants().channel(0)
     }
 
     /// Takes note of the answer, and passes on what it has for one who waits.
-    pub(super) fn answered(mut self, word: Option<&[u8]>) {
+    pub(crate) fn answered(mut self, word: Option<&[u8]>) {
         self.told = word.is_none_or(|word| self.node.pass_on(self.connection, word));
     }
 }

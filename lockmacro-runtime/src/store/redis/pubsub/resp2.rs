@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::store::redis::pubsub::channels::Channels;
 
 /// Passes grants on until it is dropped, its connection ends, or its runtime does.
-pub(super) struct Ear {
+pub(crate) struct Ear {
     open: Arc<AtomicBool>,
     /// Ends when this is dropped.
     _task: JoinSet<()>,
@@ -20,7 +20,7 @@ pub(super) struct Ear {
 
 impl Ear {
     /// Listens to the one channel, which the server has confirmed when this returns.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         client: &Client,
         channels: &Arc<Channels>,
         channel: &str,
@@ -38,7 +38,7 @@ impl Ear {
         Ok(Self { open, _task: task })
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
     }
 }

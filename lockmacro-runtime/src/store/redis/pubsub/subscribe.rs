@@ -6,13 +6,13 @@ use std::sync::{Arc, Weak};
 use tokio::time::{sleep, timeout};
 
 use crate::store::redis::client::connect::{Connection, Hearing, KEPT};
-use crate::store::redis::pubsub::channels::Channels;
-use crate::store::redis::client::node::{Inner, Node, Patience};
 use crate::store::redis::client::error::{Passing, Trouble};
+use crate::store::redis::client::node::{Inner, Node, Patience};
+use crate::store::redis::pubsub::channels::Channels;
 
 impl Node {
     /// Sees to it that grants can be heard, in a cluster those in `slot`; tells whether they can.
-    pub(super) async fn listen(&self, slot: u16, patience: Patience) -> Result<bool, Trouble> {
+    pub(crate) async fn listen(&self, slot: u16, patience: Patience) -> Result<bool, Trouble> {
         // What is heard where a slot is on its way to may be ended when it has come.
         if self.is_asking() {
             return Ok(false);

@@ -7,15 +7,15 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::store::redis::client::failover::Changes;
 use crate::store::redis::client::connect::Connector;
-use crate::store::redis::client::singleflight::Errand;
-use crate::store::redis::pubsub::channels::Grants;
-use crate::store::redis::topology::slot_map::{Endpoint, Map, Range, slots};
+use crate::store::redis::client::error::{Elsewhere, Passing, Trouble};
+use crate::store::redis::client::failover::Changes;
 use crate::store::redis::client::node::{Node, Patience};
 use crate::store::redis::client::replicas::Replicated;
-use crate::store::redis::client::error::{Elsewhere, Passing, Trouble};
+use crate::store::redis::client::singleflight::Errand;
 use crate::store::redis::client::url::invalid;
+use crate::store::redis::pubsub::channels::Grants;
+use crate::store::redis::topology::slot_map::{Endpoint, Map, Range, slots};
 use crate::value::error::{LockError, Unavailability};
 
 /// After so long without an answer the next node is asked for the map, too.
@@ -25,7 +25,7 @@ const LEARN_EVERY: Duration = Duration::from_millis(100);
 
 /// Clones are the same cluster.
 #[derive(Clone)]
-pub(super) struct Cluster(Arc<Shared>);
+pub(crate) struct Cluster(Arc<Shared>);
 
 struct Shared {
     /// The nodes of the URL, from which all others have their settings.
@@ -38,7 +38,7 @@ struct Shared {
 
 impl Cluster {
     /// A cluster that is not connected yet.
-    pub(super) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
+    pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
         let seeds = seeds(url).unwrap_or_default();
         let mut seeds =
             seeds.iter().map(|url| Connector::new(url, timeout)).collect::<Result<Vec<_>, _>>()?;
@@ -53,18 +53,18 @@ impl Cluster {
     }
 
     /// None once it is shared.
-    pub(super) fn seeds_mut(&mut self) -> Vec<&mut Connector> {
+    pub(crate) fn seeds_mut(&mut self) -> Vec<&mut Connector> {
         let shared = Arc::get_mut(&mut self.0);
         shared.map(|shared| shared.seeds.iter_mut().collect()).unwrap_or_default()
     }
 
     /// Whether a URL is for a cluster.
-    pub(super) fn is_meant(url: &str) -> bool {
+    pub(crate) fn is_meant(url: &str) -> bool {
         seeds(url).is_some()
     }
 
     /// The same cluster through connections of its own.
-    pub(super) fn apart(&self) -> Self {
+    pub(crate) fn apart(&self) -> Self {
         let map = self.map();
         let known = map.nodes().filter_map(|node| self.connector(node.endpoint()?));
         let seeds = self.0.seeds.iter().map(Connector::apart).chain(known);
@@ -78,33 +78,33 @@ impl Cluster {
     }
 
     /// Has `tell` called when a node may be another one than the one that granted our locks.
-    pub(super) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
+    pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
         if let Some(changes) = self.changes() {
             changes.tell(tell);
         }
     }
 
     /// All nodes have theirs in common with the first seed.
-    pub(super) fn changes(&self) -> Option<&Changes> {
+    pub(crate) fn changes(&self) -> Option<&Changes> {
         self.0.seeds.first().map(|seed| &*seed.changes)
     }
 
     /// What the URL says that replicas have to acknowledge.
-    pub(super) fn replicated(&self) -> Option<Replicated> {
+    pub(crate) fn replicated(&self) -> Option<Replicated> {
         self.0.seeds.first().and_then(Connector::replicated)
     }
 
     /// What the URL says of how long fences are kept.
-    pub(super) fn fence_retention(&self) -> Option<Duration> {
+    pub(crate) fn fence_retention(&self) -> Option<Duration> {
         self.0.seeds.first().and_then(Connector::fence_retention)
     }
 
-    pub(super) fn grants(&self) -> &Arc<Grants> {
+    pub(crate) fn grants(&self) -> &Arc<Grants> {
         &self.0.grants
     }
 
     /// Makes sure that the map is known.
-    pub(super) async fn ready(&self, until: Instant) -> Result<(), Trouble> {
+    pub(crate) async fn ready(&self, until: Instant) -> Result<(), Trouble> {
         if self.map().is_known() {
             return Ok(());
         }
@@ -112,25 +112,25 @@ impl Cluster {
     }
 
     /// Has slots that are another node's noticed.
-    pub(super) async fn look(&self, until: Instant) {
+    pub(crate) async fn look(&self, until: Instant) {
         // Who cannot be asked now is asked again.
         let _ = self.learnt(until).await;
     }
 
     /// Ends all connections; the next calls make new ones.
-    pub(super) fn disconnect(&self) {
+    pub(crate) fn disconnect(&self) {
         self.map().nodes().for_each(Node::disconnect);
     }
 
     /// All primaries.
     #[cfg(feature = "look")]
-    pub(super) async fn nodes(&self, until: Instant) -> Result<Vec<Node>, Trouble> {
+    pub(crate) async fn nodes(&self, until: Instant) -> Result<Vec<Node>, Trouble> {
         self.learnt(until).await?;
         Ok(self.map().nodes().cloned().collect())
     }
 
     /// Learns the map, unless that was done just now.
-    pub(super) async fn learnt(&self, until: Instant) -> Result<(), Trouble> {
+    pub(crate) async fn learnt(&self, until: Instant) -> Result<(), Trouble> {
         if self.map().is_younger_than(LEARN_EVERY) {
             return Ok(());
         }
@@ -144,7 +144,7 @@ impl Cluster {
     }
 
     /// Has the map learnt, and does not wait for it.
-    pub(super) fn learn_soon(&self) {
+    pub(crate) fn learn_soon(&self) {
         if !self.map().is_younger_than(LEARN_EVERY) {
             let cluster = self.clone();
             self.0.learning.begin(|| async move { cluster.learn().await });
@@ -235,7 +235,7 @@ impl Cluster {
     }
 
     /// The node that `told` has named instead of itself.
-    pub(super) fn redirected(
+    pub(crate) fn redirected(
         &self,
         slot: u16,
         to: &Elsewhere,
@@ -260,7 +260,7 @@ impl Cluster {
         Ok(node)
     }
 
-    pub(super) fn map(&self) -> RwLockReadGuard<'_, Map> {
+    pub(crate) fn map(&self) -> RwLockReadGuard<'_, Map> {
         // Nothing that runs under this lock can panic.
         self.0.map.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -281,7 +281,7 @@ fn seeds(url: &str) -> Option<Vec<String>> {
     Some(hosts.split(',').map(|host| format!("{scheme}://{user}{host}{more}")).collect())
 }
 
-pub(super) fn down(detail: &str) -> Trouble {
+pub(crate) fn down(detail: &str) -> Trouble {
     Trouble::Passing(Passing {
         reason: Unavailability::ClusterDown,
         detail: detail.to_owned(),

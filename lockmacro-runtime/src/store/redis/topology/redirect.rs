@@ -6,28 +6,28 @@
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
-use crate::store::redis::topology::cluster::{Cluster, down};
+use crate::store::redis::client::error::Trouble;
 use crate::store::redis::client::node::{Node, Patience};
 use crate::store::redis::script::Script;
-use crate::store::redis::client::error::Trouble;
+use crate::store::redis::topology::cluster::{Cluster, down};
+use crate::value::companion::slot;
 use crate::value::error::Unavailability;
 use crate::value::key::LockKey;
-use crate::value::companion::slot;
 
 /// So often one command is sent on to another node.
 const REDIRECTIONS: u32 = 8;
 
 /// Where one command goes until a node has taken it.
-pub(super) struct Way<'a> {
+pub(crate) struct Way<'a> {
     cluster: &'a Cluster,
     slot: u16,
-    pub(super) node: Node,
+    pub(crate) node: Node,
     left: u32,
     until: Instant,
 }
 
 impl Cluster {
-    pub(super) async fn call(
+    pub(crate) async fn call(
         &self,
         key: &LockKey,
         command: &Cmd,
@@ -42,7 +42,7 @@ impl Cluster {
         }
     }
 
-    pub(super) async fn eval(
+    pub(crate) async fn eval(
         &self,
         script: &Script,
         keys: &[LockKey],
@@ -60,7 +60,7 @@ impl Cluster {
     }
 
     /// The way to the node of a slot.
-    pub(super) async fn way(&self, slot: u16, patience: Patience) -> Result<Way<'_>, Trouble> {
+    pub(crate) async fn way(&self, slot: u16, patience: Patience) -> Result<Way<'_>, Trouble> {
         self.ready(patience.until).await?;
         let mut node = self.map().node_of(slot);
         if node.is_none() {
@@ -74,7 +74,7 @@ impl Cluster {
 
 impl Way<'_> {
     /// The end of the command, unless it is to be sent to another node.
-    pub(super) async fn follow<T>(
+    pub(crate) async fn follow<T>(
         &mut self,
         reply: Result<T, Trouble>,
     ) -> Option<Result<T, Trouble>> {

@@ -6,27 +6,27 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
+use crate::store::redis::client::error::Trouble;
 use crate::store::redis::client::failover::Changes;
-use crate::store::redis::topology::cluster::Cluster;
-use crate::store::redis::pubsub::channels::Grants;
 use crate::store::redis::client::node::{Node, Patience};
 use crate::store::redis::client::replicas::Replicated;
 use crate::store::redis::client::round_trip::RoundTrip;
+use crate::store::redis::pubsub::channels::Grants;
 use crate::store::redis::script::Script;
-use crate::store::redis::client::error::Trouble;
+use crate::store::redis::topology::cluster::Cluster;
+use crate::value::companion::slot;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
-use crate::value::companion::slot;
 
 #[derive(Debug)]
-pub(super) enum Nodes {
+pub(crate) enum Nodes {
     One(Node),
     Cluster(Cluster),
 }
 
 impl Nodes {
     /// What a URL names, not connected yet.
-    pub(super) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
+    pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
         Ok(match Cluster::is_meant(url) {
             true => Nodes::Cluster(Cluster::new(url, timeout)?),
             false => Nodes::One(Node::new(url, timeout)?),
@@ -34,7 +34,7 @@ impl Nodes {
     }
 
     /// The same through connections of their own.
-    pub(super) fn apart(&self) -> Self {
+    pub(crate) fn apart(&self) -> Self {
         match self {
             Nodes::One(node) => Nodes::One(node.apart()),
             Nodes::Cluster(cluster) => Nodes::Cluster(cluster.apart()),
@@ -42,7 +42,7 @@ impl Nodes {
     }
 
     /// What the URL says that replicas have to acknowledge.
-    pub(super) fn replicated(&self) -> Option<Replicated> {
+    pub(crate) fn replicated(&self) -> Option<Replicated> {
         match self {
             Nodes::One(node) => node.replicated(),
             Nodes::Cluster(cluster) => cluster.replicated(),
@@ -50,7 +50,7 @@ impl Nodes {
     }
 
     /// What the URL says of how long fences are kept.
-    pub(super) fn fence_retention(&self) -> Option<Duration> {
+    pub(crate) fn fence_retention(&self) -> Option<Duration> {
         match self {
             Nodes::One(node) => node.inner.connector.fence_retention(),
             Nodes::Cluster(cluster) => cluster.fence_retention(),
@@ -58,7 +58,7 @@ impl Nodes {
     }
 
     /// Makes sure that they can be asked.
-    pub(super) async fn ready(&self, until: Instant) -> Result<(), Trouble> {
+    pub(crate) async fn ready(&self, until: Instant) -> Result<(), Trouble> {
         match self {
             Nodes::One(node) => node.ready(until).await,
             Nodes::Cluster(cluster) => cluster.ready(until).await,
@@ -66,7 +66,7 @@ impl Nodes {
     }
 
     /// Has `tell` called when a server may be another one than the one that granted our locks.
-    pub(super) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
+    pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
         match self {
             Nodes::One(node) => node.changes().tell(tell),
             Nodes::Cluster(cluster) => cluster.on_change(tell),
@@ -74,7 +74,7 @@ impl Nodes {
     }
 
     /// What all connections have in common.
-    pub(super) fn changes(&self) -> Option<&Changes> {
+    pub(crate) fn changes(&self) -> Option<&Changes> {
         match self {
             Nodes::One(node) => Some(node.changes()),
             Nodes::Cluster(cluster) => cluster.changes(),
@@ -82,7 +82,7 @@ impl Nodes {
     }
 
     /// Whether another server may take a server's place from one moment to the next.
-    pub(super) fn fails_over(&self) -> bool {
+    pub(crate) fn fails_over(&self) -> bool {
         match self {
             Nodes::One(node) => node.fails_over(),
             Nodes::Cluster(_) => true,
@@ -90,7 +90,7 @@ impl Nodes {
     }
 
     /// Has a server that stands still, or is no primary any more, noticed.
-    pub(super) async fn look(&self, patience: Patience) {
+    pub(crate) async fn look(&self, patience: Patience) {
         match self {
             Nodes::One(node) => node.look(patience).await,
             Nodes::Cluster(cluster) => cluster.look(patience.until).await,
@@ -98,14 +98,14 @@ impl Nodes {
     }
 
     /// Ends all connections; the next calls make new ones.
-    pub(super) fn disconnect(&self) {
+    pub(crate) fn disconnect(&self) {
         match self {
             Nodes::One(node) => node.disconnect(),
             Nodes::Cluster(cluster) => cluster.disconnect(),
         }
     }
 
-    pub(super) fn grants(&self) -> &Arc<Grants> {
+    pub(crate) fn grants(&self) -> &Arc<Grants> {
         match self {
             Nodes::One(node) => node.grants(),
             Nodes::Cluster(cluster) => cluster.grants(),
@@ -113,7 +113,7 @@ impl Nodes {
     }
 
     /// How long the server that has the key takes to answer, if it is known.
-    pub(super) fn round_trip(&self, key: &LockKey) -> Option<Arc<RoundTrip>> {
+    pub(crate) fn round_trip(&self, key: &LockKey) -> Option<Arc<RoundTrip>> {
         match self {
             Nodes::One(node) => Some(Arc::clone(node.round_trip())),
             Nodes::Cluster(cluster) => {
@@ -124,7 +124,7 @@ impl Nodes {
     }
 
     /// Sends a command to the server that has the key.
-    pub(super) async fn call(
+    pub(crate) async fn call(
         &self,
         key: &LockKey,
         command: Cmd,
@@ -138,7 +138,7 @@ impl Nodes {
     }
 
     /// Calls a script at the server that has these keys.
-    pub(super) async fn eval(
+    pub(crate) async fn eval(
         &self,
         script: &Script,
         keys: &[LockKey],

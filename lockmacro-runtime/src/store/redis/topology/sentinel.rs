@@ -12,21 +12,21 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::store::redis::client::error::{Passing, Trouble};
-use crate::store::redis::unexpected;
 use crate::store::redis::client::url::{Settings, invalid};
+use crate::store::redis::reply::unexpected;
 use crate::value::error::Unavailability;
 
 /// Those who watch over one primary and its replicas.
 #[derive(Clone)]
-pub(super) struct Sentinels {
-    pub(super) at: Vec<ConnectionAddr>,
+pub(crate) struct Sentinels {
+    pub(crate) at: Vec<ConnectionAddr>,
     /// How they call what they watch over.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// How to log in to them.
-    pub(super) settings: Settings,
+    pub(crate) settings: Settings,
     /// How long one of them is waited for.
-    pub(super) patience: Duration,
-    pub(super) kept: Kept,
+    pub(crate) patience: Duration,
+    pub(crate) kept: Kept,
 }
 
 impl fmt::Display for Sentinels {
@@ -38,7 +38,7 @@ impl fmt::Display for Sentinels {
 
 /// A connection to each sentinel that has answered, for the next question. A clone has its own.
 #[derive(Default)]
-pub(super) struct Kept(Arc<Mutex<HashMap<usize, MultiplexedConnection>>>);
+pub(crate) struct Kept(Arc<Mutex<HashMap<usize, MultiplexedConnection>>>);
 
 impl Clone for Kept {
     fn clone(&self) -> Self {
@@ -57,7 +57,7 @@ impl Kept {
     }
 
     /// Ends all of them.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.all().clear();
     }
 
@@ -69,13 +69,13 @@ impl Kept {
 
 impl Sentinels {
     /// The server that most of them all name, whoever does not answer.
-    pub(super) async fn agreed(&self) -> Option<ConnectionAddr> {
+    pub(crate) async fn agreed(&self) -> Option<ConnectionAddr> {
         let (at, times) = self.named().await.ok()?;
         (2 * times > self.at.len()).then_some(at)
     }
 
     /// Where to connect to.
-    pub(super) async fn primary(&self) -> Result<ConnectionAddr, Trouble> {
+    pub(crate) async fn primary(&self) -> Result<ConnectionAddr, Trouble> {
         self.named().await.map(|(at, _)| at)
     }
 
@@ -167,7 +167,7 @@ fn told(answer: Value, name: &str) -> Result<ConnectionAddr, Trouble> {
 }
 
 /// Whether an answer to ROLE is that of a server that takes writes. Who may not ask, finds out.
-pub(super) fn is_primary(role: &Result<Value, redis::RedisError>) -> bool {
+pub(crate) fn is_primary(role: &Result<Value, redis::RedisError>) -> bool {
     match role {
         Ok(Value::Array(parts)) => {
             !matches!(parts.first(), Some(Value::BulkString(role)) if role != b"master")
@@ -178,7 +178,7 @@ pub(super) fn is_primary(role: &Result<Value, redis::RedisError>) -> bool {
 }
 
 /// What a connection to a replica is, where a primary was named.
-pub(super) fn no_primary() -> Trouble {
+pub(crate) fn no_primary() -> Trouble {
     Trouble::Passing(Passing {
         reason: Unavailability::ReadOnly,
         detail: "the sentinels still name a server that is no primary any more".to_owned(),

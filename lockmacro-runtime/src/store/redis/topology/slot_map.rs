@@ -6,18 +6,18 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::Instant;
 
-use crate::store::redis::client::node::{Node, Patience};
 use crate::store::redis::client::error::Trouble;
-use crate::store::redis::unexpected;
-use crate::value::error::LockError;
+use crate::store::redis::client::node::{Node, Patience};
+use crate::store::redis::reply::unexpected;
 use crate::value::companion::SLOTS;
+use crate::value::error::LockError;
 
 /// Stands for no node.
 const NONE: u16 = u16::MAX;
 
 /// Empty at first.
 #[derive(Debug, Default)]
-pub(super) struct Map {
+pub(crate) struct Map {
     nodes: Vec<Node>,
     /// Which of the nodes has each slot; nothing while nothing is known.
     owners: Vec<u16>,
@@ -25,11 +25,11 @@ pub(super) struct Map {
 }
 
 impl Map {
-    pub(super) fn nodes(&self) -> impl Iterator<Item = &Node> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter()
     }
 
-    pub(super) fn node_of(&self, slot: u16) -> Option<Node> {
+    pub(crate) fn node_of(&self, slot: u16) -> Option<Node> {
         self.owner(slot).cloned()
     }
 
@@ -38,7 +38,7 @@ impl Map {
     }
 
     /// Gives slots to a node; tells whether one of them was another's.
-    pub(super) fn give(&mut self, slots: RangeInclusive<u16>, node: Node) -> bool {
+    pub(crate) fn give(&mut self, slots: RangeInclusive<u16>, node: Node) -> bool {
         let known = self.nodes.iter().position(|known| known.is(&node));
         let nth = known.unwrap_or_else(|| {
             self.nodes.push(node);
@@ -57,7 +57,7 @@ impl Map {
     }
 
     /// Which slots have another node here than there.
-    pub(super) fn differs_from(&self, other: &Self) -> Vec<u16> {
+    pub(crate) fn differs_from(&self, other: &Self) -> Vec<u16> {
         let same = |slot: &u16| match (self.owner(*slot), other.owner(*slot)) {
             (Some(one), Some(other)) => one.is(other),
             (one, other) => one.is_none() && other.is_none(),
@@ -66,37 +66,37 @@ impl Map {
     }
 
     /// The same as one that was learnt now.
-    pub(super) fn known(self) -> Self {
+    pub(crate) fn known(self) -> Self {
         Self { learnt: Some(Instant::now()), ..self }
     }
 
-    pub(super) fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         self.learnt.is_some()
     }
 
-    pub(super) fn is_younger_than(&self, age: Duration) -> bool {
+    pub(crate) fn is_younger_than(&self, age: Duration) -> bool {
         self.learnt.is_some_and(|learnt| learnt.elapsed() < age)
     }
 }
 
 /// Slots in a row that are one node's.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Range {
-    pub(super) first: u16,
-    pub(super) last: u16,
-    pub(super) endpoint: Endpoint,
+pub(crate) struct Range {
+    pub(crate) first: u16,
+    pub(crate) last: u16,
+    pub(crate) endpoint: Endpoint,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Endpoint {
+pub(crate) struct Endpoint {
     /// Empty for the host of the node that has told it.
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub(crate) host: String,
+    pub(crate) port: u16,
 }
 
 impl Endpoint {
     /// Reads `host:port`, where the host may have colons of its own.
-    pub(super) fn read(text: &str) -> Option<Self> {
+    pub(crate) fn read(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         Some(Self::new(host, port.parse().ok()?))
     }
@@ -107,20 +107,20 @@ impl Endpoint {
         Self { host: host.to_owned(), port }
     }
 
-    pub(super) fn beside(self, told: Option<(&str, u16)>) -> Self {
+    pub(crate) fn beside(self, told: Option<(&str, u16)>) -> Self {
         match told {
             Some((host, _)) if self.host.is_empty() => Self { host: host.to_owned(), ..self },
             _ => self,
         }
     }
 
-    pub(super) fn is(&self, other: Option<(&str, u16)>) -> bool {
+    pub(crate) fn is(&self, other: Option<(&str, u16)>) -> bool {
         other == Some((&self.host, self.port))
     }
 }
 
 /// Asks a node who has which slots.
-pub(super) async fn slots(node: &Node, patience: Patience) -> Result<Vec<Range>, Trouble> {
+pub(crate) async fn slots(node: &Node, patience: Patience) -> Result<Vec<Range>, Trouble> {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
     let reply = node.call(command, patience).await.map_err(no_cluster)?;

@@ -1,0 +1,14 @@
+//! One lock, from the request to the release.
+
+pub(crate) mod acquire;
+pub(crate) mod acquisition;
+pub(crate) mod background;
+pub(crate) mod blocking;
+pub(crate) mod cleanup;
+pub(crate) mod current;
+pub(crate) mod held;
+pub(crate) mod hold_times;
+pub(crate) mod in_flight;
+pub(crate) mod reentry;
+pub(crate) mod renewal;
+pub(crate) mod telemetry;

@@ -1,0 +1,7 @@
+//! Where locks come from: a connected manager, and how it is built.
+
+pub(crate) mod builder;
+pub(crate) mod core;
+pub(crate) mod defaults;
+pub(crate) mod disabled;
+pub(crate) mod redis_server;

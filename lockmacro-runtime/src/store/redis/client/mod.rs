@@ -1,0 +1,17 @@
+//! A Redis client that knows no lock.
+
+pub(crate) mod blocking_pool;
+pub(crate) mod connect;
+pub(crate) mod credentials;
+pub(crate) mod error;
+pub(crate) mod failover;
+pub(crate) mod health;
+pub(crate) mod node;
+pub(crate) mod pipeline;
+pub(crate) mod rejection;
+pub(crate) mod replicas;
+pub(crate) mod retry;
+pub(crate) mod round_trip;
+pub(crate) mod singleflight;
+pub(crate) mod tls;
+pub(crate) mod url;

@@ -1,0 +1,6 @@
+//! How grants arrive: channels, and the subscriptions to them.
+
+pub(crate) mod channels;
+pub(crate) mod local_grants;
+pub(crate) mod resp2;
+pub(crate) mod subscribe;

@@ -1,0 +1,288 @@
+//! Locks on one Redis server or cluster: `SET NX PX`, scripts, and what to do when no answer comes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use redis::{Cmd, ConnectionInfo, Value};
+use tokio::time::Instant;
+
+use crate::protocol::answer::{Answer, Failed, Grant, Line};
+use crate::protocol::lease::late;
+use crate::protocol::request::Claim;
+use crate::store::redis::client::error::{Passing, Trouble};
+use crate::store::redis::client::node::{Node, Patience};
+use crate::store::redis::client::replicas::Replicated;
+use crate::store::redis::client::retry::Tries;
+use crate::store::redis::reply::{Reply, answer, unexpected};
+use crate::store::redis::rights::Rights;
+use crate::store::redis::script::{ACQUIRE, Script};
+use crate::store::redis::topology::route::Nodes;
+use crate::store::waiters::{GivenUp, Gone};
+use crate::value::error::{LockError, Unavailability};
+use crate::value::fence::{Fences, RETENTION};
+use crate::value::key::LockKey;
+use crate::value::time::Moment;
+use crate::value::token::Token;
+
+/// The manager's timeout is good for so many unanswered commands.
+pub(crate) const TRIES: u32 = 4;
+/// [`CLAIM`](crate::store::waiters::CLAIM) as the scripts take it.
+pub(crate) const CLAIM_MS: &str = "5000";
+
+#[derive(Debug)]
+pub(crate) struct Redis {
+    pub(crate) nodes: Nodes,
+    pub(crate) timeout: Duration,
+    /// Whether the server wants the keys of a script in one slot, as it has told by CROSSSLOT.
+    pub(crate) slots: Arc<AtomicBool>,
+    /// What replicas have to acknowledge, if anything.
+    pub(crate) replicated: Option<Replicated>,
+    /// For how long a key's last fence is kept, in milliseconds, as the scripts take it.
+    pub(crate) fence_retention: Arc<str>,
+    pub(crate) rights: Arc<Rights>,
+}
+
+impl Redis {
+    /// Locks on the server at `url`, or the cluster, not connected yet. No call takes longer than
+    /// `timeout`.
+    pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
+        let nodes = Nodes::new(url, timeout)?;
+        let slots = Arc::new(AtomicBool::new(matches!(nodes, Nodes::Cluster(_))));
+        let (replicated, rights) = (nodes.replicated(), Arc::default());
+        let fence_retention = milliseconds(nodes.fence_retention().unwrap_or(RETENTION));
+        Ok(Self { nodes, timeout, slots, replicated, fence_retention, rights })
+    }
+
+    /// The same for a server that the `redis` crate describes.
+    pub(crate) fn of(server: ConnectionInfo, timeout: Duration) -> Self {
+        let nodes = Nodes::One(Node::of_server(server, timeout));
+        let (slots, rights) = Default::default();
+        let fence_retention = milliseconds(RETENTION);
+        Self { nodes, timeout, slots, replicated: None, fence_retention, rights }
+    }
+
+    pub(crate) fn apart(&self) -> Self {
+        let (slots, rights) = (Arc::clone(&self.slots), Arc::clone(&self.rights));
+        let fence_retention = Arc::clone(&self.fence_retention);
+        Self { nodes: self.nodes.apart(), slots, fence_retention, rights, ..*self }
+    }
+
+    /// Has a key's last fence be kept for that long, unless the URL says for how long.
+    pub(crate) fn keep_fences(&mut self, retention: Duration) {
+        if self.nodes.fence_retention().is_none() {
+            self.fence_retention = milliseconds(retention);
+        }
+    }
+
+    /// Asks the server whether it is there, and what the user may do; or says what is wrong.
+    pub(crate) async fn ready(&self) -> Result<(), LockError> {
+        // No key is part of what can go wrong here.
+        let nothing = LockKey::from("");
+        let mut tries = Tries::new(self.patience());
+        loop {
+            let trouble = match self.rights(tries.patience).await {
+                Ok(()) => return Ok(()),
+                Err(Trouble::Passing(passing)) => tries.after(passing).await.err(),
+                Err(trouble) => Some(trouble),
+            };
+            if let Some(trouble) = trouble {
+                return Err(trouble.into_error(&nothing));
+            }
+        }
+    }
+
+    pub(crate) async fn rights(&self, patience: Patience) -> Result<(), Trouble> {
+        self.nodes.ready(patience.until).await?;
+        self.ask_rights(patience).await
+    }
+
+    /// Has `tell` called when the server may be another one than the one that granted our locks.
+    pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
+        self.nodes.on_change(tell);
+    }
+
+    /// Whether a server is lost, which was logged.
+    pub(crate) fn is_any_lost(&self) -> bool {
+        self.nodes.changes().is_some_and(|changes| changes.healths().is_any_lost())
+    }
+
+    /// Takes note of a call that has failed because of the servers; tells whether to log it at
+    /// WARN.
+    pub(crate) fn call_failed(&self) -> bool {
+        self.nodes.changes().is_none_or(|changes| changes.healths().call_failed())
+    }
+
+    /// Takes note of a lock that could not be kept.
+    pub(crate) fn lock_lost(&self) {
+        if let Some(changes) = self.nodes.changes() {
+            changes.healths().lock_lost();
+        }
+    }
+
+    pub(crate) fn fails_over(&self) -> bool {
+        self.nodes.fails_over()
+    }
+
+    /// Has a server that stands still, or is no primary any more, noticed.
+    pub(crate) async fn look(&self) {
+        self.nodes.look(self.brief()).await;
+    }
+
+    /// A token that was given up, see [`Backend::given_up`](crate::store::dispatch::Backend::given_up).
+    pub(crate) fn given_up(&self, token: &Token) -> GivenUp {
+        self.gone().given_up(token.bits())
+    }
+
+    /// All such tokens.
+    pub(crate) fn gone(&self) -> Arc<Gone> {
+        Arc::clone(&self.nodes.grants().waiters.gone)
+    }
+
+    /// Has everybody ask again who stands in line.
+    pub(crate) fn alarm(&self) {
+        self.nodes.grants().waiters.alarm_where(|_| true);
+    }
+
+    pub(crate) fn disconnect(&self) {
+        self.nodes.disconnect();
+    }
+
+    /// Asks for a lock once; a server in trouble is given the timeout, or until then.
+    pub(crate) async fn acquire(
+        &self,
+        claim: &Claim,
+        until: Option<Instant>,
+    ) -> Result<Answer, Failed> {
+        let waiting = until.map(|until| self.patience_while_waiting(until));
+        let mut tries = Tries::new(waiting.unwrap_or_else(|| self.patience()));
+        // More than enough for a full line of dead ones.
+        let mut passes = 128;
+        loop {
+            // A plain SET would not know what an earlier try has set.
+            let first = !tries.unknown;
+            let passing = match self.ask(claim, first, tries.patience).await {
+                Ok(Reply::Granted { sent, .. }) if late(sent, claim.ttl) => {
+                    let detail = format!("the ttl is {:?}", claim.ttl);
+                    let reason = Unavailability::TooSlow;
+                    Ok(Passing { reason, detail, unknown: true, replace: false })
+                }
+                Ok(Reply::Granted { sent, fences }) => {
+                    let (ttl, resent) = (claim.ttl, tries.unknown);
+                    return Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences }));
+                }
+                Ok(busy)
+                    if busy.is_nobodys() && passes > 0 && Instant::now() < tries.patience.until =>
+                {
+                    passes -= 1;
+                    continue;
+                }
+                Ok(Reply::Busy { nth, owner, left, .. }) => {
+                    let (line, resent) = (Line::Outside, tries.unknown);
+                    return Ok(Answer::Busy { nth, owner, left, line, resent });
+                }
+                Err(Trouble::Passing(passing)) => Ok(passing),
+                Err(trouble) => Err(trouble),
+            };
+            let trouble = match passing {
+                Ok(passing) => tries.after(passing).await.err(),
+                Err(trouble) => Some(trouble),
+            };
+            if let Some(trouble) = trouble {
+                let error = trouble.into_error(&claim.key);
+                return Err(Failed { error, written: tries.unknown });
+            }
+        }
+    }
+
+    /// One round: the plain SET while nothing of this token was ever sent, then the script, which
+    /// knows the token again. A fence takes the script from the start.
+    pub(crate) async fn ask(
+        &self,
+        claim: &Claim,
+        first: bool,
+        patience: Patience,
+    ) -> Result<Reply, Trouble> {
+        if !self.rights.are_known() {
+            Box::pin(self.ask_rights_for(claim, patience)).await?;
+        }
+        if !claim.several().is_empty() {
+            return Box::pin(self.ask_for_several(claim, patience)).await;
+        }
+        let (token, ttl) = (claim.token.expose(), claim.ttl.as_millis());
+        let plain = first && !claim.fenced;
+        let mut covered = self.rights.covers(claim);
+        loop {
+            if plain && covered {
+                let key = claim.key.as_str();
+                let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
+                set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl);
+                let sent = Moment::now();
+                match self.nodes.call(&claim.key, set, patience).await? {
+                    Value::Okay => return Ok(Reply::Granted { sent, fences: Fences::default() }),
+                    Value::Nil => {}
+                    other => return Err(unexpected(&other)),
+                }
+            }
+            let fenced = if claim.fenced { "1" } else { "0" };
+            let ttl = ttl.to_string();
+            let args = [token, &ttl, fenced, CLAIM_MS, &self.fence_retention, "0"];
+            // Boxed, because a lock mostly is free, and then there is no need for it.
+            match Box::pin(self.question(claim, &args, patience)).await {
+                // The server looks at rights first, so that the keys are allowed.
+                Err(Trouble::Passing(passing)) if passing.is_split() && plain && !covered => {
+                    covered = true;
+                }
+                Err(trouble) => return Err(trouble),
+                Ok(reply) => {
+                    self.rights.learn(claim);
+                    return Ok(reply);
+                }
+            }
+        }
+    }
+
+    /// Calls the script that asks for a lock.
+    pub(crate) async fn question(
+        &self,
+        claim: &Claim,
+        args: &[&str],
+        patience: Patience,
+    ) -> Result<Reply, Trouble> {
+        let sent = Moment::now();
+        answer(self.eval(&ACQUIRE, claim.keys(), args, patience).await?, sent)
+    }
+
+    /// Calls a script with these keys.
+    pub(crate) async fn eval(
+        &self,
+        script: &Script,
+        keys: &[LockKey],
+        args: &[&str],
+        patience: Patience,
+    ) -> Result<Value, Trouble> {
+        let reply = self.nodes.eval(script, keys, args, patience).await;
+        if let Err(Trouble::CrossSlot) = reply {
+            self.slots.store(true, Ordering::Relaxed);
+        }
+        reply
+    }
+
+    /// How long an answer may take.
+    pub(crate) fn answer(&self) -> Duration {
+        self.timeout / TRIES
+    }
+
+    pub(crate) fn patience(&self) -> Patience {
+        Patience::new(self.answer(), self.timeout)
+    }
+
+    /// The patience of somebody who has other things to do: one answer's time for all.
+    pub(crate) fn brief(&self) -> Patience {
+        Patience::new(self.answer(), self.answer())
+    }
+}
+
+fn milliseconds(time: Duration) -> Arc<str> {
+    time.as_millis().to_string().into()
+}

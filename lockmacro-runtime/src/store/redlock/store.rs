@@ -1,0 +1,243 @@
+//! Locks on a majority of independent servers: the Redlock algorithm of the Redis documentation,
+//! with all nodes asked at once.
+//!
+//! A lock counts from before the first request left until its ttl less the drift, as every lease
+//! does. What is not granted by a majority is given back at every node that it may have reached.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::protocol::attempts::Ballot;
+use crate::protocol::lease::TTL_MAX;
+use crate::protocol::quorum::{majority, may_be_had, no_quorum};
+use crate::protocol::request::Claim;
+use crate::store::redis::client::credentials::Credentials;
+use crate::store::redis::client::replicas::not_replicated;
+use crate::store::redis::single_node::Silence;
+use crate::store::redis::store::Redis;
+use crate::store::redlock::node::Nodes;
+use crate::store::redlock::node_names;
+use crate::store::redlock::retry_delay::Pause;
+use crate::store::redlock::round::Round;
+use crate::value::error::{LockError, Unavailability};
+
+/// When a majority is connected, the others are waited for so long.
+const GRACE: Duration = Duration::from_millis(200);
+
+/// What a manager is told about its nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rules {
+    /// No lock of any process has a longer ttl.
+    pub(crate) longest_ttl: Duration,
+    /// A restart makes no node forget a lock.
+    pub(crate) durable: bool,
+    /// A node is waited for no longer than that, nor a tenth of the ttl.
+    pub(crate) node: Duration,
+    /// For how long a node keeps the last fence of a key, unless its URL says so.
+    pub(crate) fence_retention: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct Redlock {
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) timeout: Duration,
+    pub(crate) rules: Rules,
+    /// How long a majority took to answer of late, in microseconds.
+    pub(crate) round_trip: Arc<AtomicU64>,
+}
+
+impl Redlock {
+    /// Locks on the servers at `urls`, not connected yet.
+    pub(crate) fn new(urls: &[String], timeout: Duration, rules: Rules) -> Result<Self, LockError> {
+        let names = node_names::names(urls)?.into();
+        let mut redis: Vec<_> =
+            urls.iter().map(|url| Redis::new(url, timeout)).collect::<Result<_, _>>()?;
+        redis.iter_mut().for_each(|redis| redis.keep_fences(rules.fence_retention));
+        if redis.iter().any(Redis::is_replicated) {
+            return Err(not_replicated("the nodes of a Redlock stand for each other"));
+        }
+        let nodes = Arc::new(Nodes::new(redis, names, rules));
+        Ok(Self { nodes, timeout, rules, round_trip: Arc::default() })
+    }
+
+    /// Logs in to all nodes by these. For one that nobody uses yet.
+    pub(crate) fn log_in_by(&mut self, credentials: &Credentials) -> Result<(), LockError> {
+        let nodes = Arc::get_mut(&mut self.nodes).map(|nodes| nodes.all.iter_mut());
+        nodes.into_iter().flatten().try_for_each(|node| node.redis.log_in_by(credentials))
+    }
+
+    pub(crate) fn apart(&self) -> Self {
+        let (nodes, round_trip) = (Arc::new(self.nodes.apart()), Arc::clone(&self.round_trip));
+        Self { nodes, round_trip, ..*self }
+    }
+
+    pub(crate) fn disconnect(&self) {
+        self.nodes.all.iter().for_each(|node| node.redis.disconnect());
+    }
+
+    /// Takes note of a call that has failed because of the servers; tells whether to log it at
+    /// WARN.
+    pub(crate) fn call_failed(&self) -> bool {
+        // Each takes note of it.
+        let nodes = self.nodes.all.iter();
+        let noted = nodes.map(|node| (node.redis.call_failed(), node.redis.is_any_lost()));
+        is_news(&noted.collect::<Vec<_>>())
+    }
+
+    /// Takes note of a lock that could not be kept.
+    pub(crate) fn lock_lost(&self) {
+        self.nodes.all.iter().for_each(|node| node.redis.lock_lost());
+    }
+
+    /// Connects to a majority at least, or says why not.
+    pub(crate) async fn ready(&self) -> Result<(), LockError> {
+        let mut until = Instant::now() + self.timeout;
+        let mut pause = Pause::new(&self.round_trip);
+        let mut silences: Vec<Option<Silence>> = vec![None; self.count()];
+        let mut open: Vec<usize> = (0..self.count()).collect();
+        while !open.is_empty() {
+            let nodes = &self.nodes;
+            let admit = |nth: usize| async move {
+                nodes.admit(nth).await.map_err(|silence| (silence, false))?;
+                nodes.rights(nth).await.map_err(|silence| (silence, true))
+            };
+            let mut round = Round::new(open.iter().map(|nth| (*nth, admit(*nth))));
+            let mut last = false;
+            while let Ok(Some((nth, admitted))) = timeout_at(until, round.next()).await {
+                if let Err((Silence { error, .. }, true)) = &admitted
+                    && matches!(**error, LockError::AccessDenied { .. })
+                {
+                    // Locks that could not be given back there would stay for their ttl.
+                    return Err((**error).clone());
+                }
+                silences[nth] = admitted.err().map(|(silence, _)| silence);
+                match silences[nth].as_ref().map(|silence| &*silence.error) {
+                    Some(error @ LockError::InvalidUrl { .. }) => return Err(error.clone()),
+                    // It is there, and votes later.
+                    None
+                    | Some(LockError::Unavailable { reason: Unavailability::Restarted, .. }) => {
+                        open.retain(|other| *other != nth);
+                    }
+                    Some(_) => {}
+                }
+                if self.count() - open.len() >= majority(self.count()) && !last {
+                    last = true;
+                    until = until.min(Instant::now() + GRACE);
+                }
+            }
+            let lasting = silences.iter().flatten().filter(|silence| !silence.passing).count();
+            let pause = pause.next(None);
+            if last || !may_be_had(lasting, self.count()) || Instant::now() + pause >= until {
+                break;
+            }
+            sleep(pause).await;
+        }
+        if self.count() - open.len() >= majority(self.count()) {
+            return Ok(());
+        }
+        let error = |(nth, silence): (_, Option<Silence>)| match silence {
+            Some(silence) => Some(*silence.error),
+            None => open.contains(&nth).then(|| late("connecting")),
+        };
+        Err(no_quorum(&self.nodes.names, silences.into_iter().enumerate().map(error)))
+    }
+
+    /// Has a majority count `ttl` anew; tells whether a majority may still hold the lock.
+    pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
+        self.check(ttl)?;
+        let ballot = claim.ballot();
+        let paper = Arc::new(claim.paper(ballot.token()));
+        let mut round = Round::new(ballot.holders().into_iter().map(|nth| {
+            let (nodes, paper) = (Arc::clone(&self.nodes), Arc::clone(&paper));
+            (nth, nodes.renew(nth, paper, ttl))
+        }));
+        // Who was not asked, or has refused, holds nothing.
+        let (mut held, mut silent) = (0, 0);
+        let mut errors: Vec<Option<LockError>> = vec![None; self.count()];
+        while let Some((nth, answer)) = round.next().await {
+            match answer {
+                Ok(true) => held += 1,
+                Ok(false) => {}
+                Err(error) => {
+                    silent += 1;
+                    errors[nth] = Some(error);
+                }
+            }
+            if held >= majority(self.count()) {
+                round.go_on();
+                return Ok(true);
+            }
+        }
+        if held + silent < majority(self.count()) {
+            return Ok(false);
+        }
+        Err(no_quorum(&self.nodes.names, errors.into_iter()))
+    }
+
+    /// No lock may be longer than a node that was started again is kept from voting.
+    pub(crate) fn check(&self, ttl: Duration) -> Result<(), LockError> {
+        let longest = if self.rules.durable { TTL_MAX } else { self.rules.longest_ttl };
+        if ttl <= longest { Ok(()) } else { Err(LockError::InvalidTtl { ttl, longest }) }
+    }
+
+    /// How long an answer may take.
+    pub(crate) fn answer(&self) -> Duration {
+        self.nodes.all.first().map_or(self.timeout, |node| node.redis.answer())
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.nodes.all.len()
+    }
+}
+
+impl Claim {
+    /// What is known of its only key.
+    pub(crate) fn ballot(&self) -> Arc<Ballot> {
+        self.ballots().first().map(Arc::clone).unwrap_or_default()
+    }
+
+    /// The same with its `nth` token, to be sent.
+    pub(crate) fn paper(&self, nth: u64) -> Claim {
+        let mut paper = self.part(self.keys());
+        paper.token = self.token.nth(nth);
+        paper
+    }
+}
+
+/// Whether a failure is to be logged at WARN, by what each node says of that, and whether it is
+/// lost. While a majority is lost, which was logged, it is not.
+fn is_news(nodes: &[(bool, bool)]) -> bool {
+    let there: Vec<_> = nodes.iter().filter(|(_, is_lost)| !is_lost).collect();
+    // One decides how often: each counts the time since its own last one.
+    nodes.len() - there.len() < majority(nodes.len()) && there.first().is_some_and(|(may, _)| *may)
+}
+
+/// What is told of an answer of which it is not known who has given it.
+pub(crate) fn replaced() -> LockError {
+    let detail = "the connection was replaced".to_owned();
+    LockError::Unavailable { reason: Unavailability::Disconnected, detail }
+}
+
+/// What is told of a node that did not answer in time.
+pub(crate) fn late(what: &str) -> LockError {
+    LockError::Unavailable { reason: Unavailability::Timeout, detail: what.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_news_unless_a_majority_is_lost() {
+        let (news, told, lost) = ((true, false), (false, false), (false, true));
+        assert!(is_news(&[news, news, news]) && !is_news(&[told, told, told]));
+        for nodes in [[lost, news, news], [news, lost, news], [news, news, lost]] {
+            assert!(is_news(&nodes), "two could have granted: {nodes:?}");
+        }
+        assert!(!is_news(&[lost, told, told]), "it was told just now");
+        assert!(!is_news(&[lost, lost, news]) && !is_news(&[lost, lost, lost]));
+    }
+}
