@@ -8,11 +8,12 @@ use std::time::Duration;
 use crate::engine::held::Held;
 use crate::engine::reentry::Scope;
 use crate::protocol::answer::Released;
-use crate::protocol::lease::check_ttl;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
 use crate::value::fence::Fence;
 use crate::value::key::LockKey;
+use crate::value::limits::check_ttl;
 use crate::value::loss::{LossCause, Lost, OnLost};
+use crate::value::unavailability::Unavailability;
 
 /// A lock that is held, until it is released, dropped, or lost.
 ///

@@ -25,12 +25,12 @@ use std::time::{Duration, SystemTime};
 
 use crate::manager::core::LockManager;
 use crate::protocol::answer::Released;
-use crate::protocol::lease::TTL_MIN;
 use crate::protocol::request::Claim;
 use crate::store::dispatch::Backend;
 use crate::store::redis::store::Redis;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
+use crate::value::limits::TTL_MIN;
 use crate::value::token::Token;
 
 /// So many odd things are told at most.

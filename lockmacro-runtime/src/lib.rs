@@ -126,11 +126,12 @@ pub use manager::redis_server::RedisServer;
 pub use outcome::{LockFailure, LockOutcome, SkipOutcome};
 pub use run::map_err::MapErr;
 pub use run::recovering::Recovering;
-pub use value::error::{LockError, NodeReply, Unavailability};
+pub use value::error::{LockError, NodeReply};
 pub use value::fence::{self, Fence};
 pub use value::holder::Holder;
 pub use value::key::{KeyValue, LockKey, LockTemplate};
 pub use value::loss::{LossCause, Lost, OnLost};
+pub use value::unavailability::Unavailability;
 
 /// What expansions need beyond the public API. Its name is the version of the macro that may use
 /// it, so that a macro and a runtime of different versions do not compile together.

@@ -13,7 +13,16 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("what to lock", &["expansion.rs", "lock.rs", "many.rs", "run/", "inspect.rs", "defer/"]),
     ("manager", &["guard.rs", "outcome.rs", "manager/"]),
     ("engine", &["engine/"]),
-    ("store", &["store/dispatch.rs", "store/mod.rs", "store/parts.rs", "store/replica_acks.rs", "store/several_keys.rs"]),
+    (
+        "store",
+        &[
+            "store/dispatch.rs",
+            "store/mod.rs",
+            "store/parts.rs",
+            "store/replica_acks.rs",
+            "store/several_keys.rs",
+        ],
+    ),
     ("redlock", &["store/redlock/"]),
     ("topology", &["store/redis/topology/"]),
     ("pubsub", &["store/redis/pubsub/"]),

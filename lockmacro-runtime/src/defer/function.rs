@@ -19,7 +19,8 @@ use crate::jobs::call::{Job, NewJob};
 use crate::jobs::limits::check_size;
 use crate::manager::core::LockManager;
 use crate::store::dispatch::Backend;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
+use crate::value::unavailability::Unavailability;
 
 /// How often a call is tried that nothing else is said about.
 const ATTEMPTS: u32 = 10;

@@ -18,7 +18,8 @@ use crate::engine::current::Current;
 use crate::jobs::call::Order;
 use crate::manager::core::LockManager;
 use crate::manager::core::inside_runtime;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
+use crate::value::unavailability::Unavailability;
 
 /// So many calls are run at once if nothing else is said.
 const CONCURRENCY: usize = 16;

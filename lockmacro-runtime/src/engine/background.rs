@@ -22,8 +22,9 @@ use crate::engine::in_flight::{Census, Member};
 use crate::engine::renewal::{Enrolled, Renewals};
 use crate::protocol::request::Claim;
 use crate::store::dispatch::Backend;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
 use crate::value::time::Moment;
+use crate::value::unavailability::Unavailability;
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Job = Box<dyn FnOnce(Arc<Backend>) -> Work + Send>;

@@ -24,7 +24,8 @@ use crate::protocol::answer::Released;
 use crate::protocol::request::Claim;
 use crate::store::dispatch::Backend;
 use crate::store::waiters::{GivenUp, Gone};
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
+use crate::value::unavailability::Unavailability;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Longest pause while the server cannot be asked.

@@ -12,7 +12,7 @@ use crate::engine::acquisition::Hold;
 use crate::engine::current::Current;
 use crate::engine::renewal::Enrolled;
 use crate::engine::telemetry;
-use crate::engine::telemetry::{Counted, Labels};
+use crate::engine::telemetry::Counted;
 use crate::manager::core::LockManager;
 use crate::manager::core::inside_runtime;
 use crate::protocol::answer::{Grant, Released};
@@ -21,6 +21,7 @@ use crate::protocol::request::Claim;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, Fences};
 use crate::value::key::LockKey;
+use crate::value::labels::Labels;
 use crate::value::loss::{LossCause, Lost};
 use crate::value::time::Moment;
 

@@ -3,23 +3,16 @@
 //! Metrics are labelled with the lock's name and the template of its key, never with the key: there
 //! are as many keys as orders.
 
-use std::borrow::{Borrow, Cow};
+use std::borrow::Borrow;
 use std::fmt::Display;
 use std::marker::PhantomData;
 use std::time::Duration;
 
 use crate::value::error::LockError;
 use crate::value::key::Listed;
+use crate::value::labels::Labels;
 use crate::value::loss::Lost;
 use crate::value::time::Moment;
-
-/// Under which labels a lock is counted.
-#[derive(Debug, Clone)]
-pub(crate) struct Labels {
-    pub(crate) name: Cow<'static, str>,
-    /// Of the whole key, a manager's prefix included.
-    pub(crate) template: Cow<'static, str>,
-}
 
 /// One lock more in a gauge, until this is dropped.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! How many deferred calls are kept and how large they may be, and what is told of those beyond.
 
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
+use crate::value::unavailability::Unavailability;
 
 /// So many calls of one function wait at most; the next one is refused with
 /// [`LockError::Unavailable`].

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crate::jobs::call::{Job, JobState, NewJob, Order, Page, Settled, Stored};
 use crate::jobs::deferrer::{Answer, Deferrer, Enough};
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
+use crate::value::unavailability::Unavailability;
 
 #[derive(Debug)]
 pub(crate) struct Nowhere;

@@ -12,7 +12,6 @@ use crate::manager::core::LockManager;
 use crate::manager::core::inside_runtime;
 use crate::manager::defaults::Defaults;
 use crate::manager::redis_server::RedisServer;
-use crate::protocol::lease::{TTL_MAX, TTL_MIN};
 use crate::store::dispatch::Backend;
 use crate::store::memory::Memory;
 use crate::store::redis::client::credentials::Credentials;
@@ -22,6 +21,7 @@ use crate::store::redlock::store::{Redlock, Rules};
 use crate::store::redlock::url::OneUrl;
 use crate::value::error::LockError;
 use crate::value::fence::{RETENTION, RETENTION_MAX, RETENTION_MIN};
+use crate::value::limits::{TTL_MAX, TTL_MIN};
 
 /// How long a caller waits for a server in trouble.
 const TIMEOUT: Duration = Duration::from_secs(2);

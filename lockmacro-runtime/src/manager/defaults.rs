@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::manager::builder::LockManagerBuilder;
-use crate::protocol::lease::{TTL_DEFAULT, check_ttl};
 use crate::store::redis::client::url::duration;
 use crate::value::error::LockError;
+use crate::value::limits::{TTL_DEFAULT, check_ttl};
 
 /// Longest prefix, in bytes: most of a key is the lock's own.
 const PREFIX_MAX: usize = 256;

@@ -14,9 +14,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::protocol::request::Claim;
 use crate::value::time::Moment;
-use crate::value::token::hash_of;
 
 /// So many requests to one node that were lost are looked for. A node that loses more than that, and
 /// answers other ones, is hardly going to receive the first of them.
@@ -78,7 +76,9 @@ pub(crate) struct OnItsWay {
     ballot: Arc<Ballot>,
     node: usize,
     token: u64,
-    paper: Arc<Claim>,
+    /// A hash of the token.
+    value: u64,
+    ttl: Duration,
 }
 
 /// Tokens that are being withdrawn at one node.
@@ -109,12 +109,12 @@ impl Ballot {
         self.state().token
     }
 
-    /// Takes note that a node is about to be asked with a token, by `paper`.
+    /// Takes note that a node is about to be asked with a token, of this hash and ttl.
     pub(crate) fn sends(
         self: &Arc<Self>,
         node: usize,
         token: u64,
-        paper: &Arc<Claim>,
+        (value, ttl): (u64, Duration),
     ) -> Result<OnItsWay, Withheld> {
         let now = Moment::now();
         let mut state = self.state();
@@ -132,7 +132,7 @@ impl Ballot {
             state.traces.retain(|trace| trace.node != node || Some(trace.token) != first);
         }
         state.traces.push(Trace { node, token, fate: Fate::OnItsWay });
-        Ok(OnItsWay { ballot: Arc::clone(self), node, token, paper: Arc::clone(paper) })
+        Ok(OnItsWay { ballot: Arc::clone(self), node, token, value, ttl })
     }
 
     /// Nodes that may have the token in use.
@@ -285,9 +285,8 @@ impl Drop for OnItsWay {
     fn drop(&mut self) {
         // Nothing, when it has landed.
         self.ends(|| {
-            let value = hash_of(self.paper.token.expose().as_bytes());
-            let ends = Moment::now().after(self.paper.ttl);
-            Some(Fate::Lost { value, ends, withdrawn: false })
+            let ends = Moment::now().after(self.ttl);
+            Some(Fate::Lost { value: self.value, ends, withdrawn: false })
         });
     }
 }
@@ -322,27 +321,25 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(5);
 
-    fn paper() -> Arc<Claim> {
-        let token = crate::value::token::Token::new("web", "", "", Moment::now()).unwrap();
-        Arc::new(Claim::new("k".into(), token, SOON))
-    }
+    /// A hash of a token, and its ttl.
+    const SENT: (u64, Duration) = (7, SOON);
 
     /// A ballot, and what is sent in its first attempt.
-    fn begun() -> (Arc<Ballot>, Arc<Claim>) {
+    fn begun() -> (Arc<Ballot>, (u64, Duration)) {
         let ballot = Arc::new(Ballot::default());
         assert_eq!((ballot.token(), ballot.begin()), (0, 1));
-        (ballot, paper())
+        (ballot, SENT)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_release_waits_for_what_was_sent_and_nothing_is_sent_after_it() {
-        let (ballot, paper) = begun();
-        let request = ballot.sends(2, 1, &paper).unwrap();
+        let (ballot, sent) = begun();
+        let request = ballot.sends(2, 1, sent).unwrap();
         ballot.close();
         ballot.landed(1, SOON).await;
         let mut landing = Box::pin(ballot.landed(2, SOON));
         assert!(futures::poll!(&mut landing).is_pending());
-        assert_eq!(ballot.sends(0, 1, &paper).unwrap_err(), Withheld::Late);
+        assert_eq!(ballot.sends(0, 1, sent).unwrap_err(), Withheld::Late);
         request.landed(true);
         landing.await;
         assert_eq!((ballot.traced(), ballot.tokens_at(2)), (vec![2], vec![(1, true)]));
@@ -350,34 +347,34 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_nobody_polls_holds_up_no_release_for_ever() {
-        let (ballot, paper) = begun();
-        let _request = ballot.sends(0, 1, &paper).unwrap();
+        let (ballot, sent) = begun();
+        let _request = ballot.sends(0, 1, sent).unwrap();
         ballot.landed(0, SOON).await;
         assert_eq!(ballot.tokens_at(0), [(1, false)]);
     }
 
     #[test]
     fn a_node_that_has_refused_has_nothing() {
-        let (ballot, paper) = begun();
-        ballot.sends(0, 1, &paper).unwrap().landed(false);
+        let (ballot, sent) = begun();
+        ballot.sends(0, 1, sent).unwrap().landed(false);
         assert!(ballot.is_clear() && ballot.holders().is_empty());
     }
 
     #[test]
     fn a_node_is_not_asked_again_before_it_has_answered_that_a_token_is_gone() {
-        let (ballot, paper) = begun();
-        ballot.sends(0, 1, &paper).unwrap().landed(true);
+        let (ballot, sent) = begun();
+        ballot.sends(0, 1, sent).unwrap().landed(true);
         assert_eq!((ballot.holders(), ballot.begin()), (vec![0], 2));
         assert_eq!((ballot.holders(), ballot.traced()), (vec![], vec![0]));
-        assert_eq!(ballot.sends(0, 2, &paper).unwrap_err(), Withheld::Doubtful);
+        assert_eq!(ballot.sends(0, 2, sent).unwrap_err(), Withheld::Doubtful);
         ballot.gone(0, 1);
-        assert!(ballot.is_clear() && ballot.sends(0, 2, &paper).is_ok());
+        assert!(ballot.is_clear() && ballot.sends(0, 2, sent).is_ok());
     }
 
     #[test]
     fn an_answer_to_a_withdrawal_says_nothing_of_what_is_on_its_way() {
-        let (ballot, paper) = begun();
-        let request = ballot.sends(0, 1, &paper).unwrap();
+        let (ballot, sent) = begun();
+        let request = ballot.sends(0, 1, sent).unwrap();
         ballot.gone(0, 1);
         request.landed(true);
         assert_eq!(ballot.tokens_at(0), [(1, true)]);
@@ -385,15 +382,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_withdrawal_leaves_the_token_of_a_later_attempt() {
-        let (ballot, paper) = begun();
-        let first = ballot.sends(0, 1, &paper).unwrap();
+        let (ballot, sent) = begun();
+        let first = ballot.sends(0, 1, sent).unwrap();
         ballot.close();
         let withdrawal = ballot.withdraws().pop().unwrap();
         assert!(ballot.withdraws().is_empty(), "it is being done");
         // The node has refused the first, and grants the second.
         first.landed(false);
         assert_eq!(ballot.begin(), 2);
-        let second = ballot.sends(0, 2, &paper).unwrap();
+        let second = ballot.sends(0, 2, sent).unwrap();
         // It does not wait for the second either.
         assert!(futures::poll!(Box::pin(withdrawal.landed(SOON))).is_ready());
         second.landed(true);
@@ -404,15 +401,15 @@ mod tests {
 
     #[test]
     fn a_lost_request_is_looked_for_until_its_ttl_is_over() {
-        let (ballot, paper) = begun();
-        drop(ballot.sends(0, 1, &paper));
+        let (ballot, sent) = begun();
+        drop(ballot.sends(0, 1, sent));
         assert!(ballot.is_doubtful());
         ballot.gone(0, 1);
         // It may arrive yet, which hinders nobody.
         assert!(!ballot.is_doubtful() && !ballot.is_clear());
         ballot.begin();
-        ballot.sends(0, 2, &paper).unwrap().landed(false);
-        let held = hash_of(paper.token.expose().as_bytes());
+        ballot.sends(0, 2, sent).unwrap().landed(false);
+        let held = sent.0;
         assert!(!ballot.recognises(1, held) && !ballot.recognises(0, held ^ 1));
         assert!(ballot.recognises(0, held) && ballot.is_doubtful());
         ballot.gone(0, 1);
@@ -422,11 +419,11 @@ mod tests {
 
     #[test]
     fn of_too_many_lost_requests_the_first_is_not_looked_for_any_more() {
-        let (ballot, paper) = begun();
-        drop(ballot.sends(1, 1, &paper).unwrap());
+        let (ballot, sent) = begun();
+        drop(ballot.sends(1, 1, sent).unwrap());
         ballot.gone(1, 1);
         for token in 1..=3 * LOST as u64 {
-            drop(ballot.sends(0, token, &paper).unwrap());
+            drop(ballot.sends(0, token, sent).unwrap());
             ballot.gone(0, token);
             ballot.begin();
         }

@@ -8,16 +8,8 @@
 
 use std::time::Duration;
 
-use crate::value::error::LockError;
 use crate::value::loss::LossCause;
 use crate::value::time::Moment;
-
-/// Shortest ttl: below it a lease is over before a busy machine has begun the body.
-pub(crate) const TTL_MIN: Duration = Duration::from_millis(50);
-/// Longest ttl.
-pub(crate) const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// The ttl of a lock that was given none.
-pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 
 /// Shortest pause before a failed renewal is tried again.
 const RETRY_MIN: Duration = Duration::from_millis(50);
@@ -153,17 +145,11 @@ fn drift(ttl: Duration) -> Duration {
     ttl / 100 + Duration::from_millis(2)
 }
 
-/// A ttl the server can count (whole milliseconds), or the error that says why not.
-pub(crate) fn check_ttl(ttl: Duration) -> Result<Duration, LockError> {
-    if (TTL_MIN..=TTL_MAX).contains(&ttl) {
-        Ok(ttl - Duration::from_nanos(u64::from(ttl.subsec_nanos() % 1_000_000)))
-    } else {
-        Err(LockError::InvalidTtl { ttl, longest: TTL_MAX })
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use crate::value::limits::TTL_MAX;
+    use crate::value::limits::TTL_MIN;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -264,16 +250,6 @@ mod tests {
         assert_eq!(lease.allowed(SECOND, at(100)), SECOND);
         assert_eq!(lease.allowed(60 * SECOND, at(100)), ms(2_400));
         assert_eq!(lease.allowed(SECOND, at(2_000)), SECOND);
-    }
-
-    #[test]
-    fn a_ttl_is_whole_milliseconds_within_its_bounds() {
-        assert_eq!(check_ttl(Duration::from_micros(50_999)), Ok(TTL_MIN));
-        assert_eq!(check_ttl(TTL_MAX), Ok(TTL_MAX));
-        let over = TTL_MAX + Duration::from_nanos(1);
-        for ttl in [Duration::ZERO, Duration::from_micros(49_999), over] {
-            assert_eq!(check_ttl(ttl), Err(LockError::InvalidTtl { ttl, longest: TTL_MAX }));
-        }
     }
 
     proptest! {

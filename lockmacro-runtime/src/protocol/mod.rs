@@ -6,3 +6,4 @@ pub(crate) mod lease;
 pub(crate) mod quorum;
 pub(crate) mod request;
 pub(crate) mod shutdown;
+pub(crate) mod vote;

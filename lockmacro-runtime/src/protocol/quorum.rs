@@ -1,9 +1,9 @@
 //! Counting what the nodes said, and what follows from it. No I/O.
 
+use crate::Unavailability;
 use std::time::Duration;
 
-use crate::store::redis::single_node::{Silence, Vote};
-use crate::store::redlock::store::late;
+use crate::protocol::vote::{Silence, Vote};
 use crate::value::error::{LockError, NodeReply};
 use crate::value::fence::Fence;
 
@@ -177,11 +177,16 @@ pub(crate) fn no_quorum(
     LockError::NoQuorum { nodes: names.iter().zip(errors).map(reply).collect() }
 }
 
+/// What is told of a node that did not answer in time.
+pub(crate) fn late(what: &str) -> LockError {
+    LockError::Unavailable { reason: Unavailability::Timeout, detail: what.to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::error::Unavailability;
     use crate::value::fence::Fences;
+    use crate::value::unavailability::Unavailability;
 
     fn granted() -> Result<Vote, Silence> {
         Ok(Vote::Granted(Fences::default()))

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::engine::telemetry::Labels;
 use crate::protocol::attempts::Ballot;
-use crate::store::waiters::{CLAIM, PLACE};
 use crate::value::error::LockError;
 use crate::value::key::{Listed, LockKey};
+use crate::value::labels::Labels;
+use crate::value::limits::{CLAIM, PLACE};
 use crate::value::time::{LastMoment, Moment};
 use crate::value::token::Token;
 

@@ -2,8 +2,9 @@
 
 use crate::outcome::{LockOutcome, SkipOutcome};
 use crate::run::driver::{Ended, Errors};
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
 use crate::value::loss::Lost;
+use crate::value::unavailability::Unavailability;
 
 /// What came of a body.
 pub enum Outcome<R> {

@@ -11,12 +11,14 @@ use crate::jobs::memory::MemoryJobs;
 use crate::protocol::answer::{Answer, Failed, Grant, Line, Released};
 use crate::protocol::request::Claim;
 use crate::protocol::shutdown::Closing;
-use crate::store::waiters::{CLAIM, Handover, News, PLACES, Waiters, tick};
-use crate::value::error::{LockError, Unavailability};
+use crate::store::waiters::{Handover, News, Waiters, tick};
+use crate::value::error::LockError;
 use crate::value::fence::Fence;
 use crate::value::key::LockKey;
+use crate::value::limits::{CLAIM, PLACES};
 use crate::value::time::Moment;
 use crate::value::token::{Token, label_of};
+use crate::value::unavailability::Unavailability;
 
 /// Below this many keys nobody looks for expired ones.
 const SWEEP_FROM: usize = 64;

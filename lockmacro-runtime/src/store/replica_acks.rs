@@ -6,9 +6,10 @@ use crate::protocol::answer::{Answer, Asked, Failed, Grant};
 use crate::protocol::lease::{Lease, Renewal};
 use crate::protocol::request::Claim;
 use crate::store::dispatch::Backend;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
 use crate::value::loss::LossCause;
 use crate::value::time::Moment;
+use crate::value::unavailability::Unavailability;
 
 impl Backend {
     /// Whether a grant counts only when replicas have acknowledged it.

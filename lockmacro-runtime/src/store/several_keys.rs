@@ -19,10 +19,11 @@ use crate::protocol::lease::late;
 use crate::protocol::request::Claim;
 use crate::protocol::shutdown::Closing;
 use crate::store::dispatch::Backend;
-use crate::store::waiters::{CLAIM, FOR_EVER};
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
 use crate::value::fence::Fence;
+use crate::value::limits::{CLAIM, FOR_EVER};
 use crate::value::time::Moment;
+use crate::value::unavailability::Unavailability;
 
 /// Pause before a renewal that failed is tried again.
 const RETRY: Duration = Duration::from_millis(50);

@@ -15,15 +15,6 @@ use tokio::sync::Notify;
 use crate::value::fence::Fence;
 use crate::value::time::Moment;
 
-/// How long a place in line is kept without a word from its waiter.
-pub(crate) const PLACE: Duration = Duration::from_secs(10);
-/// For how long a lock is handed over until its new holder has confirmed it.
-pub(crate) const CLAIM: Duration = Duration::from_secs(5);
-/// Waiting that long stands for waiting without an end.
-pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-/// How many may wait for one key.
-pub(crate) const PLACES: usize = 10_000;
-
 /// How often a waiter asks again, and refreshes its place.
 const TICK: Duration = Duration::from_secs(2);
 /// The same when no grant can be heard, for each who is before it and itself.

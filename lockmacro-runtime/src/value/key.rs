@@ -7,7 +7,6 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 
-use crate::value::error::LockError;
 use crate::value::plain::Plain;
 
 /// Longest key, in bytes.
@@ -19,7 +18,7 @@ const RESERVED: &str = "lm1:";
 ///
 /// Any client in any language that runs `SET key value NX PX ttl` on the same key excludes this
 /// lock and is excluded by it. A key is 1 to 1,024 bytes and does not start with `lm1:`; another
-/// one gives [`LockError::InvalidKey`] when it is locked.
+/// one gives [`LockError::InvalidKey`](crate::LockError::InvalidKey) when it is locked.
 ///
 /// A manager with a [prefix](crate::LockManagerBuilder::key_prefix) puts it before the key when it
 /// locks. The key of a guard, an error or [`look`](crate::LockManager#method.held) has the prefix
@@ -90,8 +89,8 @@ impl LockKey {
     /// The whole key: with a manager's prefix before it, unless it has one.
     ///
     /// # Errors
-    /// [`LockError::InvalidKey`] for the key, or for what the prefix makes of it.
-    pub(crate) fn under(self, prefix: &str) -> Result<Self, LockError> {
+    /// [`InvalidKey`] for the key, or for what the prefix makes of it.
+    pub(crate) fn under(self, prefix: &str) -> Result<Self, InvalidKey> {
         self.check()?;
         if prefix.is_empty() || self.extra.is_some() {
             return Ok(self);
@@ -122,7 +121,7 @@ impl LockKey {
     }
 
     /// Checks the key before its first use.
-    pub(crate) fn check(&self) -> Result<(), LockError> {
+    pub(crate) fn check(&self) -> Result<(), InvalidKey> {
         let detail = if let Some(Extra::Fault(fault)) = self.extra.as_deref() {
             fault.clone()
         } else if self.text.is_empty() {
@@ -134,8 +133,14 @@ impl LockKey {
         } else {
             return Ok(());
         };
-        Err(LockError::InvalidKey { detail })
+        Err(InvalidKey { detail })
     }
+}
+
+/// Why a key cannot be locked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct InvalidKey {
+    pub(crate) detail: String,
 }
 
 impl fmt::Display for LockKey {
@@ -379,7 +384,7 @@ mod tests {
             (LockKey::template("<a>%").value("a").literal("%").into(), "`%`"),
         ];
         for (key, expected) in cases {
-            let error = key.check().unwrap_err().to_string();
+            let error = key.check().unwrap_err().detail;
             assert!(error.contains(expected), "{error}");
         }
         "x".repeat(1024).parse::<String>().map(LockKey::from).unwrap().check().unwrap();
@@ -396,7 +401,7 @@ mod tests {
 
     #[test]
     fn a_prefix_makes_no_key_usable_and_counts_in_its_length() {
-        let refused = |key: &str, prefix| LockKey::from(key).under(prefix).unwrap_err().to_string();
+        let refused = |key: &str, prefix| LockKey::from(key).under(prefix).unwrap_err().detail;
         assert!(refused("", "shop:").contains("empty"));
         assert!(refused("lm1:x", "shop:").contains("reserved"));
         assert!(refused("1:x", "lm").contains("reserved"));

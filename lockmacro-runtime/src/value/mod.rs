@@ -1,12 +1,16 @@
 //! Values that know nothing of servers.
 
 pub(crate) mod busy;
+pub(crate) mod busy_text;
 pub(crate) mod companion;
 pub(crate) mod error;
 pub mod fence;
 pub(crate) mod holder;
 pub(crate) mod key;
+pub(crate) mod labels;
+pub(crate) mod limits;
 pub(crate) mod loss;
 pub(crate) mod plain;
 pub(crate) mod time;
 pub(crate) mod token;
+pub(crate) mod unavailability;

@@ -4,10 +4,11 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
 use crate::value::holder::ABOUT_MAX;
 use crate::value::plain::Plain;
 use crate::value::time::Moment;
+use crate::value::unavailability::Unavailability;
 
 /// Longest label, in bytes, with the name of the lock in it.
 const LABEL_MAX: usize = 128;

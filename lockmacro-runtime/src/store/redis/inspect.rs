@@ -219,7 +219,7 @@ fn usable(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<LockKey> {
         return None;
     }
     if let Err(error) = key.check() {
-        note(odd, key.as_str().as_bytes(), &error.to_string());
+        note(odd, key.as_str().as_bytes(), &LockError::from(error).to_string());
         return None;
     }
     Some(key)

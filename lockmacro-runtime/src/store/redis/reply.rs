@@ -5,10 +5,10 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::store::redis::client::error::{Passing, Trouble};
-use crate::value::error::Unavailability;
 use crate::value::fence::{Fence, Fences};
 use crate::value::time::Moment;
 use crate::value::token::{hash_of, label_of};
+use crate::value::unavailability::Unavailability;
 
 /// Reads the answer to a question that was sent at `sent`.
 pub(crate) fn answer(reply: Value, sent: Moment) -> Result<Reply, Trouble> {

@@ -18,7 +18,8 @@ use crate::store::redis::script::RIGHTS;
 use crate::store::redis::store::Redis;
 use crate::store::redis::topology::cluster::{Cluster, down};
 use crate::store::redis::topology::route::Nodes;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
+use crate::value::unavailability::Unavailability;
 
 /// What every lock may need, beside calling scripts. Channels are not: without them waiters poll.
 const NEEDED: [&str; 16] = [

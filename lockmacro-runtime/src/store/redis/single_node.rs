@@ -1,5 +1,8 @@
 //! What a lock over several nodes asks of one of them: once, and without a second try.
 
+use crate::protocol::vote::Introduction;
+use crate::protocol::vote::Silence;
+use crate::protocol::vote::Vote;
 use std::slice;
 use std::time::Duration;
 
@@ -12,43 +15,10 @@ use crate::store::redis::reply::{Reply, unexpected};
 use crate::store::redis::script::{RAISE, RELEASE};
 use crate::store::redis::store::{CLAIM_MS, Redis};
 use crate::store::redis::topology::route::Nodes;
-use crate::value::error::{LockError, Unavailability};
-use crate::value::fence::{Fence, Fences};
+use crate::value::fence::Fence;
 use crate::value::key::LockKey;
 use crate::value::token::Token;
-
-/// What a server answers to who asks for a lock.
-#[derive(Debug)]
-pub(crate) enum Vote {
-    Granted(Fences),
-    /// `held` is a hash of the whole value: two holders of one process have the same label.
-    Busy {
-        owner: Option<String>,
-        held: u64,
-        left: Option<Duration>,
-    },
-}
-
-/// Why a server did not answer.
-#[derive(Debug, Clone)]
-pub(crate) struct Silence {
-    pub(crate) error: Box<LockError>,
-    /// What was asked may have been done, or may be yet.
-    pub(crate) unknown: bool,
-    /// It may be over soon.
-    pub(crate) passing: bool,
-}
-
-/// Who a server is.
-#[derive(Debug)]
-pub(crate) struct Introduction {
-    /// The connection by which it was asked.
-    pub(crate) connection: u64,
-    /// Another one after every start.
-    pub(crate) run_id: String,
-    /// How long ago it was started, in whole seconds.
-    pub(crate) uptime: Duration,
-}
+use crate::value::unavailability::Unavailability;
 
 impl Redis {
     /// The number of the connection in use, if there is one; another one leads to a server that may

@@ -19,15 +19,16 @@ use crate::store::redis::rights::Rights;
 use crate::store::redis::script::{ACQUIRE, Script};
 use crate::store::redis::topology::route::Nodes;
 use crate::store::waiters::{GivenUp, Gone};
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
 use crate::value::fence::{Fences, RETENTION};
 use crate::value::key::LockKey;
 use crate::value::time::Moment;
 use crate::value::token::Token;
+use crate::value::unavailability::Unavailability;
 
 /// The manager's timeout is good for so many unanswered commands.
 pub(crate) const TRIES: u32 = 4;
-/// [`CLAIM`](crate::store::waiters::CLAIM) as the scripts take it.
+/// [`CLAIM`](crate::value::limits::CLAIM) as the scripts take it.
 pub(crate) const CLAIM_MS: &str = "5000";
 
 #[derive(Debug)]

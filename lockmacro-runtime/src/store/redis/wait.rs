@@ -17,13 +17,12 @@ use crate::store::redis::reply::{Reply, answer};
 use crate::store::redis::script::ACQUIRE;
 use crate::store::redis::store::{CLAIM_MS, Redis};
 use crate::store::redis::topology::route::Nodes;
-use crate::store::waiters::{
-    FOR_EVER, Foreign, Handover, News, PLACE, PLACES, Sample, Waiter, tick,
-};
+use crate::store::waiters::{Foreign, Handover, News, Sample, Waiter, tick};
 use crate::value::companion::slot;
-use crate::value::error::Unavailability;
+use crate::value::limits::{FOR_EVER, PLACE, PLACES};
 use crate::value::time::Moment;
 use crate::value::token::hash_of;
+use crate::value::unavailability::Unavailability;
 
 impl Redis {
     /// Waits in line for at most `wait`, and no longer than its manager is there.

@@ -8,14 +8,16 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::protocol::answer::{Answer, Failed, Grant, Line};
 use crate::protocol::lease;
+use crate::protocol::quorum::late;
 use crate::protocol::quorum::{Holder, Tally, Verdict, majority, no_quorum};
 use crate::protocol::request::Claim;
 use crate::store::redlock::retry_delay::Pause;
 use crate::store::redlock::round::Round;
-use crate::store::redlock::store::{Redlock, late, replaced};
-use crate::value::error::{LockError, Unavailability};
+use crate::store::redlock::store::{Redlock, replaced};
+use crate::value::error::LockError;
 use crate::value::fence::Fence;
 use crate::value::time::Moment;
+use crate::value::unavailability::Unavailability;
 
 /// Why an attempt brought no lock. What it wrote is given back.
 enum Failure {

@@ -11,12 +11,14 @@ use tokio::time::timeout;
 
 use crate::protocol::attempts::{Ballot, Withheld};
 use crate::protocol::request::Claim;
-use crate::store::redis::single_node::{Silence, Vote};
+use crate::protocol::vote::{Silence, Vote};
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node_names::same;
 use crate::store::redlock::store::{Rules, replaced};
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
 use crate::value::time::{LastMoment, Moment};
+use crate::value::token::hash_of;
+use crate::value::unavailability::Unavailability;
 
 /// How long a node that could not be reached, or was slow, is left in peace: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -106,10 +108,12 @@ impl Nodes {
         paper: Arc<Claim>,
     ) -> Result<Vote, Silence> {
         let connection = self.admit(nth).await?;
-        let request = ballot.sends(nth, token, &paper).map_err(|withheld| match withheld {
-            Withheld::Late => silent(Unavailability::TooSlow, "not asked any more".to_owned()),
-            Withheld::Doubtful => silent(Unavailability::Timeout, "giving back".to_owned()),
-        })?;
+        let request = ballot
+            .sends(nth, token, (hash_of(paper.token.expose().as_bytes()), paper.ttl))
+            .map_err(|withheld| match withheld {
+                Withheld::Late => silent(Unavailability::TooSlow, "not asked any more".to_owned()),
+                Withheld::Doubtful => silent(Unavailability::Timeout, "giving back".to_owned()),
+            })?;
         let (node, asked) = (&self.all[nth], Moment::now());
         let mut voting = pin!(node.redis.vote(&paper));
         // Not as slow as for a caller whose ttl is short.

@@ -11,18 +11,20 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::protocol::attempts::Ballot;
-use crate::protocol::lease::TTL_MAX;
+use crate::protocol::quorum::late;
 use crate::protocol::quorum::{majority, may_be_had, no_quorum};
 use crate::protocol::request::Claim;
+use crate::protocol::vote::Silence;
 use crate::store::redis::client::credentials::Credentials;
 use crate::store::redis::client::replicas::not_replicated;
-use crate::store::redis::single_node::Silence;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node::Nodes;
 use crate::store::redlock::node_names;
 use crate::store::redlock::retry_delay::Pause;
 use crate::store::redlock::round::Round;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
+use crate::value::limits::TTL_MAX;
+use crate::value::unavailability::Unavailability;
 
 /// When a majority is connected, the others are waited for so long.
 const GRACE: Duration = Duration::from_millis(200);
@@ -219,11 +221,6 @@ fn is_news(nodes: &[(bool, bool)]) -> bool {
 pub(crate) fn replaced() -> LockError {
     let detail = "the connection was replaced".to_owned();
     LockError::Unavailable { reason: Unavailability::Disconnected, detail }
-}
-
-/// What is told of a node that did not answer in time.
-pub(crate) fn late(what: &str) -> LockError {
-    LockError::Unavailable { reason: Unavailability::Timeout, detail: what.to_owned() }
 }
 
 #[cfg(test)]

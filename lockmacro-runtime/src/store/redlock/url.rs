@@ -3,10 +3,10 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::protocol::lease::{TTL_MAX, TTL_MIN};
 use crate::store::redis::client::url::{UNESCAPED, duration, no_setting};
 use crate::store::redlock::store::Rules;
 use crate::value::error::LockError;
+use crate::value::limits::{TTL_MAX, TTL_MIN};
 
 /// The scheme, and that of the nodes.
 const PLAIN: (&str, &str) = ("redlock", "redis");

@@ -22,7 +22,8 @@ use crate::store::redis::client::url::{Address, Place, Settings};
 use crate::store::redis::pubsub::channels::{Channels, Grants};
 use crate::store::redis::pubsub::resp2::Ear;
 use crate::store::redis::topology::sentinel::{is_primary, no_primary};
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
+use crate::value::unavailability::Unavailability;
 
 /// So many calls may be under way at once: more than there ever are. Who had to wait for room could
 /// be given it while nobody polls it, and keep it from the others.

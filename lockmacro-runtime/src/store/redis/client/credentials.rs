@@ -9,7 +9,8 @@ use crate::store::redis::client::error::{LOGIN, Passing, Trouble};
 use crate::store::redis::client::url::{Settings, invalid};
 use crate::store::redis::store::Redis;
 use crate::store::redis::topology::route::Nodes;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
+use crate::value::unavailability::Unavailability;
 
 type Asked = Pin<Box<dyn Future<Output = Result<(String, String), String>> + Send>>;
 

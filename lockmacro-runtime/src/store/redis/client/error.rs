@@ -5,9 +5,10 @@ use redis::{ErrorKind, RedisError};
 
 use crate::store::redis::client::tls;
 use crate::value::companion::write_side;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::plain::Plain;
+use crate::value::unavailability::Unavailability;
 
 /// What the detail of a refused login starts with, where the next one may be accepted.
 pub(crate) const LOGIN: &str = "login: ";

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::value::error::Unavailability;
+use crate::value::unavailability::Unavailability;
 
 /// What is further apart is not one outage.
 const APART: Duration = Duration::from_secs(60);

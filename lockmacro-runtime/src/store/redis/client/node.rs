@@ -22,8 +22,9 @@ use crate::store::redis::pubsub::channels::Grants;
 use crate::store::redis::script::Script;
 use crate::store::redis::store::TRIES;
 use crate::store::redis::topology::sentinel::is_primary;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
 use crate::value::key::LockKey;
+use crate::value::unavailability::Unavailability;
 
 /// Calls in a row without an answer after which a connection is given up.
 const SILENT_CALLS: u32 = 2;

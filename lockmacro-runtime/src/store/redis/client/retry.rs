@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::store::redis::client::error::{Passing, Trouble};
 use crate::store::redis::client::node::Patience;
-use crate::value::error::Unavailability;
+use crate::value::unavailability::Unavailability;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);

@@ -16,7 +16,8 @@ use crate::store::redis::client::singleflight::Errand;
 use crate::store::redis::client::url::invalid;
 use crate::store::redis::pubsub::channels::Grants;
 use crate::store::redis::topology::slot_map::{Endpoint, Map, Range, slots};
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
+use crate::value::unavailability::Unavailability;
 
 /// After so long without an answer the next node is asked for the map, too.
 const STAGGER: Duration = Duration::from_millis(50);

@@ -11,8 +11,8 @@ use crate::store::redis::client::node::{Node, Patience};
 use crate::store::redis::script::Script;
 use crate::store::redis::topology::cluster::{Cluster, down};
 use crate::value::companion::slot;
-use crate::value::error::Unavailability;
 use crate::value::key::LockKey;
+use crate::value::unavailability::Unavailability;
 
 /// So often one command is sent on to another node.
 const REDIRECTIONS: u32 = 8;

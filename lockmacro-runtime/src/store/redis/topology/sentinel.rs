@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::store::redis::client::error::{Passing, Trouble};
 use crate::store::redis::client::url::{Settings, invalid};
 use crate::store::redis::reply::unexpected;
-use crate::value::error::Unavailability;
+use crate::value::unavailability::Unavailability;
 
 /// Those who watch over one primary and its replicas.
 #[derive(Clone)]
