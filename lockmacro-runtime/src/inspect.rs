@@ -21,98 +21,17 @@
 //! ```
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use crate::manager::core::LockManager;
 use crate::protocol::answer::Released;
 use crate::protocol::request::Claim;
 use crate::store::dispatch::Backend;
+pub use crate::store::redis::acl::Use;
 use crate::store::redis::store::Redis;
 use crate::value::error::LockError;
+pub use crate::value::inspection::{Found, HeldLock, ODD_MAX, Odd, Place};
 use crate::value::key::LockKey;
 use crate::value::limits::TTL_MIN;
-use crate::value::token::Token;
-
-/// So many odd things are told at most.
-pub const ODD_MAX: usize = 100;
-
-/// What was found.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Found<T> {
-    /// In the order of their keys or places.
-    pub found: Vec<T>,
-    /// What was passed over, or is not as it should be: the first [`ODD_MAX`].
-    pub odd: Vec<Odd>,
-    /// Whether there is more than was asked for.
-    pub more: bool,
-}
-
-/// A key that is not what it should be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Odd {
-    /// Its name, as far as it is text.
-    pub key: String,
-    /// What is odd about it.
-    pub what: String,
-}
-
-/// A lock that was held when it was looked at.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct HeldLock {
-    /// Its key.
-    pub key: LockKey,
-    /// The holder's label; `None` for a value that this crate did not write.
-    pub owner: Option<String>,
-    /// The holder's [note](crate::Lock::holder_note), if it left one.
-    pub note: Option<String>,
-    /// Since when it is held, as in [`LockError::held_since`].
-    pub since: Option<SystemTime>,
-    /// When the lease ends unless the holder renews or releases it; `None` when it has no end.
-    pub left: Option<Duration>,
-    /// How many wait; `None` when something else is in the place of their line.
-    pub waiters: Option<usize>,
-    pub(crate) token: Option<Token>,
-}
-
-/// A place in the line of those who wait for a lock.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Place {
-    /// The waiter's label; `None` for something that this crate did not write.
-    pub owner: Option<String>,
-    /// The waiter's [note](crate::Lock::holder_note), if it left one.
-    pub note: Option<String>,
-    /// For how much longer the place is kept unless the waiter is heard of; `None` when that is not
-    /// known.
-    pub left: Option<Duration>,
-}
-
-/// What locks are used for, see [`rights`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Use {
-    /// Callers wait in line.
-    Wait,
-    /// Locks have fences. It takes no further right.
-    Fence,
-    /// Locks have several keys. It takes no further right.
-    Several,
-    /// Busy calls are deferred, and run by workers: of any function.
-    Defer,
-    /// Locks are looked at, and deferred calls if these are used.
-    Look,
-    /// Locks count when replicas have acknowledged them.
-    Replicated,
-    /// The server is a node of a Redlock.
-    Redlock,
-    /// The server is a node of a cluster.
-    Cluster,
-    /// The URL names a database.
-    Database,
-}
 
 /// The keys, channels and commands that a user needs for locks with a pattern of keys, as `ACL
 /// SETUSER` takes them. The tool prints them by `lockmacro acl 'order:*'`.

@@ -24,10 +24,10 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("redlock", &["store/redlock/"]),
+    ("redis", &["store/redis/"]),
     ("topology", &["store/redis/topology/"]),
     ("pubsub", &["store/redis/pubsub/"]),
     ("client", &["store/redis/client/"]),
-    ("redis", &["store/redis/"]),
     ("memory", &["store/"]),
     ("jobs", &["jobs/"]),
     ("protocol", &["protocol/"]),
@@ -36,8 +36,13 @@ const ROOMS: &[(&str, &[&str])] = &[
 
 type Arrows<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
+/// The longest place that a file is in decides.
 fn room(file: &str) -> Option<usize> {
-    ROOMS.iter().position(|(_, places)| places.iter().any(|p| file.starts_with(p)))
+    let places = ROOMS.iter().enumerate().flat_map(|(room, (_, places))| {
+        places.iter().map(move |place| (place, room))
+    });
+    let around = places.filter(|(place, _)| file.starts_with(**place));
+    around.max_by_key(|(place, _)| place.len()).map(|(_, room)| room)
 }
 
 fn sources() -> Imports {

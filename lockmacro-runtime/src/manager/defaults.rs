@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::manager::builder::LockManagerBuilder;
-use crate::store::redis::client::url::duration;
+use crate::value::duration::duration;
 use crate::value::error::LockError;
 use crate::value::limits::{TTL_DEFAULT, check_ttl};
 

@@ -308,6 +308,11 @@ impl LockError {
         LockError::Unavailable { reason, detail: detail.into() }
     }
 
+    /// [`InvalidUrl`](LockError::InvalidUrl) with what is wrong.
+    pub(crate) fn invalid_url(detail: impl Into<String>) -> Self {
+        LockError::InvalidUrl { detail: detail.into() }
+    }
+
     /// Whether it may be over soon: of a Redlock, unless too many of its nodes have lasting troubles.
     pub(crate) fn is_passing(&self) -> bool {
         match self {

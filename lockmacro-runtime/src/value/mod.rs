@@ -3,9 +3,12 @@
 pub(crate) mod busy;
 pub(crate) mod busy_text;
 pub(crate) mod companion;
+pub(crate) mod duration;
 pub(crate) mod error;
 pub mod fence;
 pub(crate) mod holder;
+#[cfg(feature = "look")]
+pub(crate) mod inspection;
 pub(crate) mod key;
 pub(crate) mod labels;
 pub(crate) mod limits;

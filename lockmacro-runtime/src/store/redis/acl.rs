@@ -2,22 +2,45 @@
 
 use std::collections::BTreeSet;
 
-use crate::inspect::Use;
-use crate::store::redis::script;
-use crate::store::redis::script::Script;
+use crate::store::redis::client::script::Script;
+use crate::store::redis::scripts;
+
+/// What locks are used for, see [`rights`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Use {
+    /// Callers wait in line.
+    Wait,
+    /// Locks have fences. It takes no further right.
+    Fence,
+    /// Locks have several keys. It takes no further right.
+    Several,
+    /// Busy calls are deferred, and run by workers: of any function.
+    Defer,
+    /// Locks are looked at, and deferred calls if these are used.
+    Look,
+    /// Locks count when replicas have acknowledged them.
+    Replicated,
+    /// The server is a node of a Redlock.
+    Redlock,
+    /// The server is a node of a cluster.
+    Cluster,
+    /// The URL names a database.
+    Database,
+}
 
 /// What every manager does.
 const COMMANDS: [&str; 4] = ["ping", "set", "evalsha", "eval"];
 const LOCKS: [&Script; 9] = [
-    &script::ACQUIRE,
-    &script::ACQUIRE_ALL,
-    &script::FREE,
-    &script::GIVE_BACK,
-    &script::RAISE,
-    &script::RELEASE,
-    &script::RELEASE_EACH,
-    &script::RENEW,
-    &script::RENEW_EACH,
+    &scripts::ACQUIRE,
+    &scripts::ACQUIRE_ALL,
+    &scripts::FREE,
+    &scripts::GIVE_BACK,
+    &scripts::RAISE,
+    &scripts::RELEASE,
+    &scripts::RELEASE_EACH,
+    &scripts::RENEW,
+    &scripts::RENEW_EACH,
 ];
 /// A subcommand is granted instead, to those who wait.
 const PUBSUB: &str = "pubsub";
@@ -42,10 +65,10 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
         let functions = [crate::store::redis::jobs::calls::CALLS, "*"].concat();
         rights.push(format!("~{functions}"));
         rights.extend(beside(&functions));
-        commands.extend(script::jobs::ALL.iter().flat_map(|script| script.commands()));
+        commands.extend(scripts::jobs::ALL.iter().flat_map(|script| script.commands()));
     }
     if has(Use::Look) {
-        commands.extend(script::look::ALL.iter().flat_map(|script| script.commands()));
+        commands.extend(scripts::look::ALL.iter().flat_map(|script| script.commands()));
         special.push("scan");
     }
     let more: [(Use, &[&str]); 4] = [
@@ -113,7 +136,7 @@ mod tests {
 
     #[test]
     fn commands_are_found_in_scripts() {
-        let commands: Vec<_> = script::FREE.commands().collect();
+        let commands: Vec<_> = scripts::FREE.commands().collect();
         assert!(commands.contains(&"del".to_owned()), "{commands:?}");
     }
 }

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::inspect::{Found, HeldLock, ODD_MAX, Odd, Place};
+use crate::store::redis::client::budget::Patience;
 use crate::store::redis::client::error::Trouble;
-use crate::store::redis::client::node::{Node, Patience};
+use crate::store::redis::client::error::unexpected;
+use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Tries;
-use crate::store::redis::reply::unexpected;
-use crate::store::redis::script::{Script, look};
+use crate::store::redis::client::script::Script;
+use crate::store::redis::scripts::look;
 use crate::store::redis::store::Redis;
 use crate::store::redis::topology::route::Nodes;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
+use crate::value::inspection::{Found, HeldLock, ODD_MAX, Odd, Place};
 use crate::value::key::LockKey;
 use crate::value::token::{TOKEN_MAX, Token, label_of};
 

@@ -8,13 +8,12 @@ use redis::Value;
 use crate::protocol::answer::{Asked, Released};
 use crate::protocol::request::Claim;
 use crate::store::parts::held_all;
+use crate::store::redis::client::budget::Patience;
+use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::error::{Passing, Trouble, is_split as is_split_text};
-use crate::store::redis::client::node::Patience;
+use crate::store::redis::client::script::Script;
 use crate::store::redis::pubsub::local_grants::Near;
-use crate::store::redis::reply::unexpected;
-use crate::store::redis::script::{
-    FREE, GIVE_BACK, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH, Script,
-};
+use crate::store::redis::scripts::{FREE, GIVE_BACK, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH};
 use crate::store::redis::store::{CLAIM_MS, Redis};
 use crate::store::redis::topology::route::Nodes;
 use crate::value::error::LockError;
@@ -78,7 +77,9 @@ impl Redis {
     /// Who waits by this manager, where the answer to a release can be for one of them.
     fn near(&self, claim: &Claim) -> Option<Near> {
         match &self.nodes {
-            Nodes::One(node) if claim.several().is_empty() => Near::of(node, &claim.key),
+            Nodes::One(node) if claim.several().is_empty() => {
+                Near::of(&self.grants, node, &claim.key)
+            }
             _ => None,
         }
     }

@@ -1,14 +1,14 @@
 //! What a server says when it is asked for a lock.
 
+use crate::store::redis::client::error::unexpected;
 use std::time::Duration;
 
 use redis::Value;
 
-use crate::store::redis::client::error::{Passing, Trouble};
+use crate::store::redis::client::error::Trouble;
 use crate::value::fence::{Fence, Fences};
 use crate::value::time::Moment;
 use crate::value::token::{hash_of, label_of};
-use crate::value::unavailability::Unavailability;
 
 /// Reads the answer to a question that was sent at `sent`.
 pub(crate) fn answer(reply: Value, sent: Moment) -> Result<Reply, Trouble> {
@@ -69,23 +69,4 @@ fn number(reply: &[u8]) -> Option<u64> {
 pub(crate) fn fence(reply: &[u8]) -> Result<Fence, Trouble> {
     let fence = number(reply).and_then(|number| Fence::try_from(number).ok());
     fence.ok_or_else(|| unexpected(&Value::BulkString(Vec::new())))
-}
-
-pub(crate) fn unexpected(reply: &Value) -> Trouble {
-    // The kind of the reply only: its text may be somebody's token.
-    let kind = match reply {
-        Value::Nil => "nil",
-        Value::Int(_) => "an integer",
-        Value::Okay | Value::SimpleString(_) => "a status",
-        Value::BulkString(_) => "a string",
-        Value::Array(_) => "an array",
-        _ => "something else",
-    };
-    // Whatever it means, something may have been written.
-    Trouble::Passing(Passing {
-        reason: Unavailability::Protocol,
-        detail: format!("the server answered {kind}"),
-        unknown: true,
-        replace: false,
-    })
 }

@@ -11,10 +11,11 @@ use redis::{Pipeline, Value};
 use tokio::task::JoinSet;
 
 use crate::protocol::request::Claim;
+use crate::store::redis::client::budget::Patience;
 use crate::store::redis::client::error::Trouble;
-use crate::store::redis::client::node::{Node, Patience};
-use crate::store::redis::reply::unexpected;
-use crate::store::redis::script::RIGHTS;
+use crate::store::redis::client::error::unexpected;
+use crate::store::redis::client::node::Node;
+use crate::store::redis::scripts::RIGHTS;
 use crate::store::redis::store::Redis;
 use crate::store::redis::topology::cluster::{Cluster, down};
 use crate::store::redis::topology::route::Nodes;

@@ -6,10 +6,11 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::protocol::request::Claim;
+use crate::store::redis::client::budget::Patience;
 use crate::store::redis::client::error::Trouble;
-use crate::store::redis::client::node::Patience;
-use crate::store::redis::reply::{Reply, fence, unexpected};
-use crate::store::redis::script::ACQUIRE_ALL;
+use crate::store::redis::client::error::unexpected;
+use crate::store::redis::reply::{Reply, fence};
+use crate::store::redis::scripts::ACQUIRE_ALL;
 use crate::store::redis::store::{CLAIM_MS, Redis};
 use crate::value::companion::slot;
 use crate::value::error::LockError;

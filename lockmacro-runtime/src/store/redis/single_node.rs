@@ -9,10 +9,11 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use crate::protocol::request::Claim;
+use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::error::{Passing, Trouble};
 use crate::store::redis::client::node::Node;
-use crate::store::redis::reply::{Reply, unexpected};
-use crate::store::redis::script::{RAISE, RELEASE};
+use crate::store::redis::reply::Reply;
+use crate::store::redis::scripts::{RAISE, RELEASE};
 use crate::store::redis::store::{CLAIM_MS, Redis};
 use crate::store::redis::topology::route::Nodes;
 use crate::value::fence::Fence;

@@ -1,5 +1,8 @@
 //! Locks on one Redis server or cluster: `SET NX PX`, scripts, and what to do when no answer comes.
 
+use crate::store::redis::client::budget::TRIES;
+use crate::store::redis::client::credentials::Credentials;
+use crate::store::redis::pubsub::channels::Grants;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,13 +13,16 @@ use tokio::time::Instant;
 use crate::protocol::answer::{Answer, Failed, Grant, Line};
 use crate::protocol::lease::late;
 use crate::protocol::request::Claim;
+use crate::store::redis::client::budget::Patience;
+use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::error::{Passing, Trouble};
-use crate::store::redis::client::node::{Node, Patience};
+use crate::store::redis::client::node::Node;
 use crate::store::redis::client::replicas::Replicated;
 use crate::store::redis::client::retry::Tries;
-use crate::store::redis::reply::{Reply, answer, unexpected};
+use crate::store::redis::client::script::Script;
+use crate::store::redis::reply::{Reply, answer};
 use crate::store::redis::rights::Rights;
-use crate::store::redis::script::{ACQUIRE, Script};
+use crate::store::redis::scripts::ACQUIRE;
 use crate::store::redis::topology::route::Nodes;
 use crate::store::waiters::{GivenUp, Gone};
 use crate::value::error::LockError;
@@ -26,14 +32,14 @@ use crate::value::time::Moment;
 use crate::value::token::Token;
 use crate::value::unavailability::Unavailability;
 
-/// The manager's timeout is good for so many unanswered commands.
-pub(crate) const TRIES: u32 = 4;
 /// [`CLAIM`](crate::value::limits::CLAIM) as the scripts take it.
 pub(crate) const CLAIM_MS: &str = "5000";
 
 #[derive(Debug)]
 pub(crate) struct Redis {
     pub(crate) nodes: Nodes,
+    /// How grants come to its waiters.
+    pub(crate) grants: Arc<Grants>,
     pub(crate) timeout: Duration,
     /// Whether the server wants the keys of a script in one slot, as it has told by CROSSSLOT.
     pub(crate) slots: Arc<AtomicBool>,
@@ -48,25 +54,29 @@ impl Redis {
     /// Locks on the server at `url`, or the cluster, not connected yet. No call takes longer than
     /// `timeout`.
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
-        let nodes = Nodes::new(url, timeout)?;
+        let grants = Grants::new(Nodes::is_cluster(url));
+        let nodes = Nodes::new(url, timeout, Arc::clone(&grants) as _)?;
         let slots = Arc::new(AtomicBool::new(matches!(nodes, Nodes::Cluster(_))));
         let (replicated, rights) = (nodes.replicated(), Arc::default());
         let fence_retention = milliseconds(nodes.fence_retention().unwrap_or(RETENTION));
-        Ok(Self { nodes, timeout, slots, replicated, fence_retention, rights })
+        Ok(Self { nodes, grants, timeout, slots, replicated, fence_retention, rights })
     }
 
     /// The same for a server that the `redis` crate describes.
     pub(crate) fn of(server: ConnectionInfo, timeout: Duration) -> Self {
-        let nodes = Nodes::One(Node::of_server(server, timeout));
+        let grants = Grants::new(false);
+        let nodes = Nodes::One(Node::of_server(server, timeout, Arc::clone(&grants) as _));
         let (slots, rights) = Default::default();
         let fence_retention = milliseconds(RETENTION);
-        Self { nodes, timeout, slots, replicated: None, fence_retention, rights }
+        Self { nodes, grants, timeout, slots, replicated: None, fence_retention, rights }
     }
 
     pub(crate) fn apart(&self) -> Self {
         let (slots, rights) = (Arc::clone(&self.slots), Arc::clone(&self.rights));
         let fence_retention = Arc::clone(&self.fence_retention);
-        Self { nodes: self.nodes.apart(), slots, fence_retention, rights, ..*self }
+        let grants = self.grants.apart();
+        let nodes = self.nodes.apart(Arc::clone(&grants) as _);
+        Self { nodes, grants, slots, fence_retention, rights, ..*self }
     }
 
     /// Has a key's last fence be kept for that long, unless the URL says for how long.
@@ -137,12 +147,12 @@ impl Redis {
 
     /// All such tokens.
     pub(crate) fn gone(&self) -> Arc<Gone> {
-        Arc::clone(&self.nodes.grants().waiters.gone)
+        Arc::clone(&self.grants.waiters.gone)
     }
 
     /// Has everybody ask again who stands in line.
     pub(crate) fn alarm(&self) {
-        self.nodes.grants().waiters.alarm_where(|_| true);
+        self.grants.waiters.alarm_where(|_| true);
     }
 
     pub(crate) fn disconnect(&self) {
@@ -281,6 +291,23 @@ impl Redis {
     /// The patience of somebody who has other things to do: one answer's time for all.
     pub(crate) fn brief(&self) -> Patience {
         Patience::new(self.answer(), self.answer())
+    }
+}
+
+impl Redis {
+    /// Logs in by these, instead of what the URL says. For one that nobody uses yet.
+    pub(crate) fn log_in_by(&mut self, credentials: &Credentials) -> Result<(), LockError> {
+        let connectors = match &mut self.nodes {
+            Nodes::One(node) => node.connector_mut().into_iter().collect(),
+            Nodes::Cluster(cluster) => cluster.seeds_mut(),
+        };
+        if connectors.is_empty() {
+            return Err(LockError::invalid_url("it is in use already"));
+        }
+        for connector in connectors {
+            connector.settings_mut().credentials = Some(credentials.clone());
+        }
+        Ok(())
     }
 }
 

@@ -10,11 +10,12 @@ use crate::protocol::answer::{Answer, Failed, Grant, Line};
 use crate::protocol::lease::late;
 use crate::protocol::request::Claim;
 use crate::protocol::shutdown::Closing;
+use crate::store::redis::client::budget::Patience;
 use crate::store::redis::client::error::{Passing, Trouble};
-use crate::store::redis::client::node::{Node, Patience};
+use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Tries;
 use crate::store::redis::reply::{Reply, answer};
-use crate::store::redis::script::ACQUIRE;
+use crate::store::redis::scripts::ACQUIRE;
 use crate::store::redis::store::{CLAIM_MS, Redis};
 use crate::store::redis::topology::route::Nodes;
 use crate::store::waiters::{Foreign, Handover, News, Sample, Waiter, tick};
@@ -34,7 +35,7 @@ impl Redis {
     ) -> impl Future<Output = Result<Answer, Failed>> + Send + 'a {
         let until = Instant::now() + wait.min(FOR_EVER);
         let (slot, lock) = (slot(claim.key.as_str()), hash_of(claim.key.as_str().as_bytes()));
-        let waiter = self.nodes.grants().waiters.join(slot, lock, claim.token.bits());
+        let waiter = self.grants.waiters.join(slot, lock, claim.token.bits());
         let (mut resent, mut foreign) = (false, Foreign::default());
         // No `async fn`, which keeps its arguments twice: everybody who waits carries this.
         async move {
@@ -164,7 +165,7 @@ impl Redis {
         let heard = node.listen(waiter.slot(), patience).await?;
         let ttl = claim.ttl.as_millis().to_string();
         let (fenced, probe) = (u8::from(claim.fenced), u8::from(heard));
-        let (number, channel) = (waiter.number, node.grants().channel(waiter.slot()));
+        let (number, channel) = (waiter.number, self.grants.channel(waiter.slot()));
         let args = [
             claim.token.expose(),
             &ttl,

@@ -9,12 +9,13 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{timeout, timeout_at};
 
+use crate::store::redis::client::budget::Patience;
 use crate::store::redis::client::connect::Connection;
+use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::error::{Passing, Trouble};
-use crate::store::redis::client::node::{Node, Patience};
+use crate::store::redis::client::node::Node;
 use crate::store::redis::client::replicas::Replicated;
-use crate::store::redis::reply::unexpected;
-use crate::store::redis::script::Script;
+use crate::store::redis::client::script::Script;
 use crate::value::key::LockKey;
 
 /// So many calls are under way at once; others wait for their turn.

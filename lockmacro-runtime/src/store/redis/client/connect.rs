@@ -17,11 +17,12 @@ use crate::store::redis::client::health::Health;
 use crate::store::redis::client::pipeline::Batches;
 use crate::store::redis::client::rejection::greeting;
 use crate::store::redis::client::replicas::Replicated;
+use crate::store::redis::client::resp2::Ear;
 use crate::store::redis::client::round_trip::RoundTrip;
-use crate::store::redis::client::url::{Address, Place, Settings};
-use crate::store::redis::pubsub::channels::{Channels, Grants};
-use crate::store::redis::pubsub::resp2::Ear;
-use crate::store::redis::topology::sentinel::{is_primary, no_primary};
+use crate::store::redis::client::sentinel::{Sentinels, is_primary, no_primary};
+use crate::store::redis::client::settings::Settings;
+use crate::store::redis::client::subscriptions::{PushSink, Subscriptions};
+use crate::store::redis::client::url::{Address, Place};
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
@@ -55,7 +56,7 @@ pub(crate) struct Connection {
     hearing: Hearing,
     /// Which place it leads to, see [`Changes`].
     moves: u64,
-    pub(crate) channels: Arc<Channels>,
+    pub(crate) channels: Arc<Subscriptions>,
     /// Is given up with the connection.
     ear: Option<Arc<Ear>>,
     /// Calls in a row that were not answered.
@@ -65,6 +66,8 @@ pub(crate) struct Connection {
 /// Opens connections to one server.
 pub(crate) struct Connector {
     address: Address,
+    /// Who names the server, if others do.
+    sentinels: Option<Sentinels>,
     timeout: Duration,
     pub(crate) changes: Arc<Changes>,
     pub(crate) round_trip: Arc<RoundTrip>,
@@ -74,11 +77,11 @@ pub(crate) struct Connector {
     ended: AtomicU32,
     /// Since when so many were opened that grants come by.
     opened: Mutex<(Instant, u32)>,
-    pub(crate) grants: Arc<Grants>,
+    pub(crate) sink: Arc<dyn PushSink>,
 }
 
 impl Connection {
-    fn new(inner: MultiplexedConnection, hearing: Hearing, channels: Arc<Channels>) -> Self {
+    fn new(inner: MultiplexedConnection, hearing: Hearing, channels: Arc<Subscriptions>) -> Self {
         let (batches, silent) =
             (Batches::new(inner.clone(), channels.are_of_slots()), AtomicU32::new(0));
         Self { inner, batches, hearing, moves: 0, channels, ear: None, silent }
@@ -124,13 +127,21 @@ impl Connection {
 impl Connector {
     /// What the network does not take within `unsent` is not sent any more, where the system can
     /// be told so.
-    pub(crate) fn new(url: &str, unsent: Duration) -> Result<Self, LockError> {
+    pub(crate) fn new(
+        url: &str,
+        unsent: Duration,
+        sink: Arc<dyn PushSink>,
+    ) -> Result<Self, LockError> {
         let address = Address::parse(url, unsent)?;
-        Ok(Self::with(address, unsent, Arc::default(), Grants::new(false)))
+        Ok(Self::with(address, unsent, Arc::default(), sink))
     }
 
-    pub(crate) fn of_server(server: ConnectionInfo, unsent: Duration) -> Self {
-        Self::with(Address::of_server(&server, unsent), unsent, Arc::default(), Grants::new(false))
+    pub(crate) fn of_server(
+        server: ConnectionInfo,
+        unsent: Duration,
+        sink: Arc<dyn PushSink>,
+    ) -> Self {
+        Self::with(Address::of_server(&server, unsent), unsent, Arc::default(), sink)
     }
 
     pub(crate) fn settings_mut(&mut self) -> &mut Settings {
@@ -143,9 +154,9 @@ impl Connector {
     }
 
     /// One for the same server, with waiters of its own.
-    pub(crate) fn apart(&self) -> Self {
+    pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
         let (address, changes) = (self.address.clone(), Arc::clone(&self.changes));
-        let apart = Self::with(address, self.timeout, changes, self.grants.apart());
+        let apart = Self::with(address, self.timeout, changes, sink);
         Self { round_trip: Arc::clone(&self.round_trip), ..apart }
     }
 
@@ -153,18 +164,22 @@ impl Connector {
         address: Address,
         timeout: Duration,
         changes: Arc<Changes>,
-        grants: Arc<Grants>,
+        sink: Arc<dyn PushSink>,
     ) -> Self {
         let (hearing, ended) = (Mutex::new(Hearing::NotAsked), AtomicU32::new(0));
         let (opened, round_trip) = (Mutex::new((Instant::now(), 0)), Arc::default());
-        Self { address, timeout, changes, round_trip, hearing, ended, opened, grants }
+        let sentinels = match &address.place {
+            Place::Named(group) => Some(Sentinels::new((**group).clone())),
+            Place::At(_) => None,
+        };
+        Self { address, sentinels, timeout, changes, round_trip, hearing, ended, opened, sink }
     }
 
     /// One for another server of a cluster, that has the same users and settings.
-    pub(crate) fn to(&self, (host, port): (&str, u16), grants: &Arc<Grants>) -> Self {
+    pub(crate) fn to(&self, (host, port): (&str, u16), sink: &Arc<dyn PushSink>) -> Self {
         let place = Place::At(ConnectionAddr::Tcp(host.to_owned(), port));
         let address = Address { place, ..self.address.clone() };
-        Self::with(address, self.timeout, self.changes.elsewhere(), Arc::clone(grants))
+        Self::with(address, self.timeout, self.changes.elsewhere(), Arc::clone(sink))
     }
 
     /// The number of the database that is used.
@@ -230,14 +245,14 @@ impl Connector {
 
     /// Whether most sentinels name another server than we are connected to.
     pub(crate) async fn is_left(&self) -> bool {
-        let Place::Named(sentinels) = &self.address.place else { return false };
+        let Some(sentinels) = &self.sentinels else { return false };
         sentinels.agreed().await.is_some_and(|at| self.changes.led_elsewhere(&at))
     }
 
     /// Ends the connections to those who name the server.
     pub(crate) fn disconnect(&self) {
-        if let Place::Named(sentinels) = &self.address.place {
-            sentinels.kept.clear();
+        if let Some(sentinels) = &self.sentinels {
+            sentinels.disconnect();
         }
     }
 
@@ -252,9 +267,10 @@ impl Connector {
     }
 
     async fn open_as(&self, hearing: Hearing) -> Result<Connection, Trouble> {
-        let at = match &self.address.place {
-            Place::At(at) => at.clone(),
-            Place::Named(sentinels) => sentinels.primary().await?,
+        let at = match (&self.address.place, &self.sentinels) {
+            (_, Some(sentinels)) => sentinels.primary().await?,
+            (Place::At(at), None) => at.clone(),
+            (Place::Named(_), None) => return Err(no_primary()),
         };
         let settings = self.address.settings.current().await?;
         let opened = if self.fails_over() {
@@ -314,8 +330,8 @@ impl Connector {
         }
         let plain = settings.client(at, None).map_err(Trouble::Final)?;
         let inner = self.opened(&plain, AsyncConnectionConfig::new()).await?;
-        let channels = Channels::new(&self.grants);
-        if hearing == Hearing::Apart && self.grants.by_slot {
+        let channels = Subscriptions::new(&self.sink);
+        if hearing == Hearing::Apart && self.sink.is_by_slot() {
             // A second connection for each node is not worth it.
             return Ok(Connection::new(inner, Hearing::Refused, channels));
         }
@@ -323,7 +339,7 @@ impl Connector {
         if hearing != Hearing::Apart {
             return Ok(connection);
         }
-        let ear = Ear::open(&plain, &connection.channels, &self.grants.channel(0)).await;
+        let ear = Ear::open(&plain, &connection.channels, &self.sink.channel(0)).await;
         let subscribed = ear.map(|ear| connection.ear = Some(Arc::new(ear)));
         let (inner, channels) = (connection.inner.clone(), Arc::clone(&connection.channels));
         let knocks = subscribed.is_ok();
@@ -348,7 +364,7 @@ impl Connector {
         settings: &Settings,
         at: &ConnectionAddr,
     ) -> Result<Result<Connection, Hearing>, Trouble> {
-        let channels = Channels::new(&self.grants);
+        let channels = Subscriptions::new(&self.sink);
         let pushed = Arc::clone(&channels);
         let pushes = move |push: PushInfo| -> Result<(), SendError> {
             pushed.push(&push);
@@ -371,12 +387,12 @@ impl Connector {
             Err(trouble) if self.is_ended_again(&trouble) => return Ok(Err(Hearing::Apart)),
             Err(trouble) => return Err(trouble),
         };
-        if self.grants.by_slot {
+        if self.sink.is_by_slot() {
             // The channels of slots are for who waits there to open.
             self.ended.store(0, Ordering::Relaxed);
             return Ok(Ok(Connection::new(inner, Hearing::Yes, channels)));
         }
-        let subscribed = inner.subscribe(&self.grants.channel(0)).await;
+        let subscribed = inner.subscribe(&self.sink.channel(0)).await;
         let connection = Connection::new(inner, Hearing::Yes, channels);
         match self.heard_by(connection, subscribed).await {
             Ok(connection) => {
@@ -417,7 +433,7 @@ impl Connector {
         subscribed: Result<(), RedisError>,
     ) -> Result<Connection, Trouble> {
         let mut knock = redis::cmd("PUBLISH");
-        knock.arg(self.grants.channel(0)).arg("");
+        knock.arg(self.sink.channel(0)).arg("");
         let heard = match subscribed {
             Ok(()) => connection.inner.send_packed_command(&knock).await,
             Err(error) => Err(error),

@@ -1,7 +1,7 @@
 //! What a failed call means: whether it may have been applied, whether to try again, and what to
 //! tell the caller.
 
-use redis::{ErrorKind, RedisError};
+use redis::{ErrorKind, RedisError, Value};
 
 use crate::store::redis::client::tls;
 use crate::value::companion::write_side;
@@ -271,6 +271,26 @@ fn of_reply(code: &str, text: &str) -> Trouble {
         }),
         _ => Trouble::Final(unavailable(Unavailability::Protocol, detail)),
     }
+}
+
+/// An answer that is none to the question.
+pub(crate) fn unexpected(reply: &Value) -> Trouble {
+    // The kind of the reply only: its text may be somebody's token.
+    let kind = match reply {
+        Value::Nil => "nil",
+        Value::Int(_) => "an integer",
+        Value::Okay | Value::SimpleString(_) => "a status",
+        Value::BulkString(_) => "a string",
+        Value::Array(_) => "an array",
+        _ => "something else",
+    };
+    // Whatever it means, something may have been written.
+    Trouble::Passing(Passing {
+        reason: Unavailability::Protocol,
+        detail: format!("the server answered {kind}"),
+        unknown: true,
+        replace: false,
+    })
 }
 
 #[cfg(test)]

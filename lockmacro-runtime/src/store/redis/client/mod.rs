@@ -1,6 +1,7 @@
 //! A Redis client that knows no lock.
 
 pub(crate) mod blocking_pool;
+pub(crate) mod budget;
 pub(crate) mod connect;
 pub(crate) mod credentials;
 pub(crate) mod error;
@@ -10,8 +11,13 @@ pub(crate) mod node;
 pub(crate) mod pipeline;
 pub(crate) mod rejection;
 pub(crate) mod replicas;
+pub(crate) mod resp2;
 pub(crate) mod retry;
 pub(crate) mod round_trip;
+pub(crate) mod script;
+pub(crate) mod sentinel;
+pub(crate) mod settings;
 pub(crate) mod singleflight;
+pub(crate) mod subscriptions;
 pub(crate) mod tls;
 pub(crate) mod url;

@@ -1,6 +1,7 @@
 //! One server and our connection to it: made when needed, shared by all calls, replaced when it
 //! is of no more use. No call waits longer than its caller allows.
 
+use crate::store::redis::client::budget::Patience;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::store::redis::client::blocking_pool::Reserve;
+use crate::store::redis::client::budget::TRIES;
 use crate::store::redis::client::connect::{Connection, Connector};
 use crate::store::redis::client::error::{Passing, Trouble};
 use crate::store::redis::client::failover::Changes;
@@ -17,11 +19,10 @@ use crate::store::redis::client::health;
 use crate::store::redis::client::health::Health;
 use crate::store::redis::client::replicas::Replicated;
 use crate::store::redis::client::round_trip::RoundTrip;
+use crate::store::redis::client::script::Script;
+use crate::store::redis::client::sentinel::is_primary;
 use crate::store::redis::client::singleflight::Errand;
-use crate::store::redis::pubsub::channels::Grants;
-use crate::store::redis::script::Script;
-use crate::store::redis::store::TRIES;
-use crate::store::redis::topology::sentinel::is_primary;
+use crate::store::redis::client::subscriptions::PushSink;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::unavailability::Unavailability;
@@ -52,32 +53,24 @@ pub(crate) struct Inner {
     doubts: Mutex<Option<(Instant, Duration)>>,
 }
 
-/// How long a call may take: the command by itself, and all that it needs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
-    pub(crate) answer: Duration,
-    pub(crate) until: Instant,
-    /// Whether a single silence is enough to give the connection up.
-    pub(crate) strict: bool,
-}
-
-impl Patience {
-    /// From now on: up to `answer` for each command, and `all` for everything.
-    pub(crate) fn new(answer: Duration, all: Duration) -> Self {
-        Self { answer, until: Instant::now() + all, strict: false }
-    }
-}
-
 impl Node {
     /// A node that is not connected yet. Connecting takes no longer than `timeout`, and what the
     /// network has not taken by then is not sent any more.
-    pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
-        Ok(Self::with(Connector::new(url, timeout)?, timeout))
+    pub(crate) fn new(
+        url: &str,
+        timeout: Duration,
+        sink: Arc<dyn PushSink>,
+    ) -> Result<Self, LockError> {
+        Ok(Self::with(Connector::new(url, timeout, sink)?, timeout))
     }
 
     /// The same for a server that the `redis` crate describes.
-    pub(crate) fn of_server(server: ConnectionInfo, timeout: Duration) -> Self {
-        Self::with(Connector::of_server(server, timeout), timeout)
+    pub(crate) fn of_server(
+        server: ConnectionInfo,
+        timeout: Duration,
+        sink: Arc<dyn PushSink>,
+    ) -> Self {
+        Self::with(Connector::of_server(server, timeout, sink), timeout)
     }
 
     /// `None` once it is shared.
@@ -86,8 +79,8 @@ impl Node {
     }
 
     /// The same server through a connection of its own.
-    pub(crate) fn apart(&self) -> Self {
-        Self::with(self.inner.connector.apart(), self.inner.timeout)
+    pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
+        Self::with(self.inner.connector.apart(sink), self.inner.timeout)
     }
 
     pub(crate) fn with(connector: Connector, timeout: Duration) -> Self {
@@ -125,8 +118,9 @@ impl Node {
         self.inner.connector.endpoint()
     }
 
-    pub(crate) fn grants(&self) -> &Arc<Grants> {
-        &self.inner.connector.grants
+    /// Where its pushes go.
+    pub(crate) fn sink(&self) -> &Arc<dyn PushSink> {
+        &self.inner.connector.sink
     }
 
     /// Sends a command and waits for its reply.
@@ -442,9 +436,9 @@ fn unanswered() -> Trouble {
     Trouble::Passing(Passing::timeout("sent, and not answered", true))
 }
 
-/// A slot was given away, and after that replies are not told apart: see [`Channels::is_torn`].
+/// A slot was given away, and after that replies are not told apart: see [`Subscriptions::is_torn`].
 ///
-/// [`Channels::is_torn`]: crate::store::redis::pubsub::channels::Channels::is_torn
+/// [`Subscriptions::is_torn`]: crate::store::redis::client::subscriptions::Subscriptions::is_torn
 fn torn() -> Trouble {
     Trouble::Passing(Passing {
         reason: Unavailability::Disconnected,

@@ -9,7 +9,7 @@ use redis::{Cmd, Pipeline, RedisFuture, RedisResult, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinSet, yield_now};
 
-use crate::store::redis::script::GIVE_BACK;
+use crate::store::redis::scripts::GIVE_BACK;
 
 /// With so many calls under way a command is sent by itself.
 const FEW: usize = 4;

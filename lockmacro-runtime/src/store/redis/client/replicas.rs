@@ -1,22 +1,8 @@
 //! Locks that count only when replicas have acknowledged them.
 
+use crate::value::duration::duration;
 use std::time::Duration;
 
-use redis::Value;
-use tokio::time::Instant;
-
-use crate::protocol::answer::Asked;
-use crate::protocol::request::Claim;
-use crate::store::parts::held_all;
-use crate::store::redis::client::error::Trouble;
-use crate::store::redis::client::node::Patience;
-use crate::store::redis::client::retry::Tries;
-use crate::store::redis::client::url::{duration, invalid};
-use crate::store::redis::reply::unexpected;
-use crate::store::redis::script::{RENEW, RENEW_EACH};
-use crate::store::redis::store::Redis;
-use crate::store::redis::topology::route::Nodes;
-use crate::value::companion::slot;
 use crate::value::error::LockError;
 
 /// How long replicas are waited for when nothing is said about it.
@@ -28,13 +14,13 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Replicated {
     pub(crate) acks: u32,
-    timeout: Duration,
+    pub(crate) timeout: Duration,
 }
 
 impl Replicated {
     pub(crate) fn new(acks: u32, timeout: Duration) -> Result<Self, LockError> {
         if acks == 0 {
-            return Err(invalid(
+            return Err(LockError::invalid_url(
                 "`replicated` asks for no replica: leave it out, or name a number",
             ));
         }
@@ -48,22 +34,24 @@ impl Replicated {
     ) -> Result<Option<Self>, LockError> {
         let timeout = match within {
             Some(within) => duration(within).ok_or_else(|| {
-                invalid("`replicated_timeout` is no time such as `100ms` or `2s`")
+                LockError::invalid_url("`replicated_timeout` is no time such as `100ms` or `2s`")
             })?,
             None => TIMEOUT,
         };
         let Some(acks) = acks else {
             return match within {
-                Some(_) => Err(invalid("`replicated_timeout` is for `replicated`")),
+                Some(_) => Err(LockError::invalid_url("`replicated_timeout` is for `replicated`")),
                 None => Ok(None),
             };
         };
-        let acks = acks.parse().map_err(|_| invalid("`replicated` is no number of replicas"))?;
+        let acks = acks
+            .parse()
+            .map_err(|_| LockError::invalid_url("`replicated` is no number of replicas"))?;
         Self::new(acks, timeout).map(Some)
     }
 
     /// The same, but a lease must not be used up by waiting.
-    fn within(self, ttl: Duration) -> Self {
+    pub(crate) fn within(self, ttl: Duration) -> Self {
         Self { timeout: self.timeout.min(ttl / 4), ..self }
     }
 
@@ -75,90 +63,7 @@ impl Replicated {
 
 /// Why locks that are kept there cannot be replicated.
 pub(crate) fn not_replicated(why: &str) -> LockError {
-    invalid(format!("`replicated` is for a server with replicas, and {why}"))
-}
-
-impl Redis {
-    pub(crate) fn is_replicated(&self) -> bool {
-        self.replicated.is_some()
-    }
-
-    /// Has replicas acknowledge the locks, unless the URL has its own word on that.
-    pub(crate) fn replicate(&mut self, replicated: Replicated) {
-        self.replicated.get_or_insert(replicated);
-    }
-
-    /// Lets the ttl run anew, and waits for replicas to acknowledge that. Trouble is given no longer
-    /// than `within`, but what was sent by then has its time.
-    pub(crate) fn renew_acknowledged<'a>(
-        &'a self,
-        claim: &'a Claim,
-        ttl: Duration,
-        within: Duration,
-    ) -> Asked<'a, Result<bool, LockError>> {
-        Box::pin(async move {
-            let Some(replicated) = self.replicated else { return self.renew(claim, ttl).await };
-            let replicated = replicated.within(ttl.max(claim.ttl));
-            let answer = self.renewal_answer(claim, ttl).min(self.brief().answer);
-            let answer = answer + replicated.timeout;
-            let until = Instant::now() + self.timeout.min(within);
-            let mut tries = Tries::new(Patience { answer, until, strict: true });
-            let milliseconds = ttl.as_millis().to_string();
-            let args = [claim.token.expose(), &milliseconds];
-            loop {
-                let answer = self.ask_replicas(claim, &args, replicated, tries.patience).await;
-                let trouble = match answer {
-                    Ok((Value::Int(1), acked)) if acked >= replicated.acks => return Ok(true),
-                    Ok((Value::Int(1), acked)) => {
-                        let (key, wanted) = (claim.key.clone(), replicated.acks);
-                        return Err(LockError::InsufficientReplicas { key, acked, wanted });
-                    }
-                    // Whatever is there now, it is not ours.
-                    Ok((Value::Int(0), _)) | Err(Trouble::NotALock) => return Ok(false),
-                    Ok((other, _)) => Some(unexpected(&other)),
-                    Err(Trouble::Passing(passing))
-                        if passing.is_split() && !claim.several().is_empty() =>
-                    {
-                        let parts = claim.each();
-                        return held_all(parts.iter().map(|part| -> Asked<'_, _> {
-                            Box::pin(self.renew_acknowledged(part, ttl, within))
-                        }))
-                        .await;
-                    }
-                    Err(Trouble::Passing(passing)) => tries.after(passing).await.err(),
-                    Err(trouble) => Some(trouble),
-                };
-                if let Some(trouble) = trouble {
-                    return Err(trouble.into_error(&claim.key));
-                }
-            }
-        })
-    }
-
-    async fn ask_replicas(
-        &self,
-        claim: &Claim,
-        args: &[&str],
-        replicated: Replicated,
-        patience: Patience,
-    ) -> Result<(Value, u32), Trouble> {
-        let script = if claim.several().is_empty() { &RENEW } else { &RENEW_EACH };
-        let keys = claim.keys();
-        let cluster = match &self.nodes {
-            Nodes::One(node) => {
-                return node.eval_acknowledged(script, keys, args, replicated, patience).await;
-            }
-            Nodes::Cluster(cluster) => cluster,
-        };
-        let mut way = cluster.way(slot(claim.key.as_str()), patience).await?;
-        loop {
-            let node = way.node.clone();
-            let reply = node.eval_acknowledged(script, keys, args, replicated, patience).await;
-            if let Some(reply) = way.follow(reply).await {
-                return reply;
-            }
-        }
-    }
+    LockError::invalid_url(format!("`replicated` is for a server with replicas, and {why}"))
 }
 
 #[cfg(test)]

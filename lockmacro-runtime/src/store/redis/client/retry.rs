@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::store::redis::client::budget::Patience;
 use crate::store::redis::client::error::{Passing, Trouble};
-use crate::store::redis::client::node::Patience;
 use crate::value::unavailability::Unavailability;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);

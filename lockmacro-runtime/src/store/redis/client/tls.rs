@@ -2,7 +2,6 @@
 
 use redis::{Client, ConnectionInfo, RedisError};
 
-use crate::store::redis::client::url::invalid;
 use crate::value::error::LockError;
 
 /// The files that a URL names. They are read for every connection that is opened, so that a
@@ -28,10 +27,12 @@ impl Files {
     pub(crate) fn checked(self) -> Result<Self, LockError> {
         // Our own check: another crate of the program may have switched the library's TLS on.
         if cfg!(not(feature = "tls")) {
-            return Err(invalid("TLS needs the feature `tls` of lockmacro-runtime"));
+            return Err(LockError::invalid_url("TLS needs the feature `tls` of lockmacro-runtime"));
         }
         if self.cert.is_some() != self.key.is_some() {
-            return Err(invalid("`cert` and `key` belong together: give both, or none"));
+            return Err(LockError::invalid_url(
+                "`cert` and `key` belong together: give both, or none",
+            ));
         }
         Ok(self)
     }
@@ -40,7 +41,7 @@ impl Files {
 #[cfg(not(feature = "tls"))]
 impl Files {
     pub(crate) fn client(&self, _: ConnectionInfo) -> Result<Client, LockError> {
-        Err(invalid("TLS needs the feature `tls` of lockmacro-runtime"))
+        Err(LockError::invalid_url("TLS needs the feature `tls` of lockmacro-runtime"))
     }
 }
 
@@ -81,19 +82,20 @@ mod with {
             };
             let root_cert = self.cacert.as_deref().map(|ca| read("cacert", ca, "CERTIFICATE-----"));
             let certificates = TlsCertificates { client_tls, root_cert: root_cert.transpose()? };
-            Client::build_with_tls(info, certificates).map_err(|error| invalid(error.to_string()))
+            Client::build_with_tls(info, certificates)
+                .map_err(|error| LockError::invalid_url(error.to_string()))
         }
     }
 
     /// Reads a PEM file that has `what` in it.
     fn read(name: &str, path: &str, what: &str) -> Result<Vec<u8>, LockError> {
-        let text =
-            std::fs::read(path).map_err(|error| invalid(format!("`{name}`, {path}: {error}")))?;
+        let text = std::fs::read(path)
+            .map_err(|error| LockError::invalid_url(format!("`{name}`, {path}: {error}")))?;
         if text.windows(what.len()).any(|window| window == what.as_bytes()) {
             return Ok(text);
         }
         let what = what.trim_end_matches('-').to_lowercase();
-        Err(invalid(format!("`{name}`, {path}: there is no {what} in PEM form")))
+        Err(LockError::invalid_url(format!("`{name}`, {path}: there is no {what} in PEM form")))
     }
 
     pub(crate) fn told(error: &RedisError) -> Option<String> {

@@ -1,32 +1,23 @@
 //! What a URL says: where the servers are, who logs in, and how.
 
+use crate::value::duration::duration;
+use std::fmt;
 use std::time::Duration;
 
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{
-    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
-    RedisConnectionInfo, RedisError,
-};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
-use crate::store::redis::client::credentials::Credentials;
 use crate::store::redis::client::replicas::Replicated;
+use crate::store::redis::client::settings::{FORM, Settings, tcp, unreadable};
 use crate::store::redis::client::tls::Files;
-use crate::store::redis::topology::sentinel::{Kept, Sentinels};
 use crate::value::error::LockError;
 use crate::value::fence::{RETENTION_MAX, RETENTION_MIN};
 
-/// What stands for the form of a URL in messages: the URL itself may have a password in it.
-const FORM: &str = "it is not of the form `redis://user:password@host:port/db`";
 const SENTINEL_FORM: &str =
     "it is not of the form `redis-sentinel://user:password@host1,host2:port,host3/primary/db`";
 /// For a user or password that was cut in two.
 pub(crate) const UNESCAPED: &str =
     "it has a `?` before its last `@`, which is written `%3F` in a password";
 const SENTINEL_PORT: u16 = 26379;
-
-/// How long a connection is idle before the system looks whether it is still there.
-const IDLE: Duration = Duration::from_secs(30);
 
 /// A URL that was read.
 #[derive(Clone)]
@@ -44,18 +35,26 @@ pub(crate) struct Address {
 pub(crate) enum Place {
     At(ConnectionAddr),
     /// The one that these name.
-    Named(Box<Sentinels>),
+    Named(Box<SentinelGroup>),
 }
 
-/// What holds for every connection that is opened because of one URL.
+/// The sentinels that watch over one primary and its replicas.
 #[derive(Clone)]
-pub(crate) struct Settings {
-    pub(crate) login: RedisConnectionInfo,
-    /// What gives the user and password instead, for each connection.
-    pub(crate) credentials: Option<Credentials>,
-    tcp: TcpSettings,
-    /// The certificates, where the connection is encrypted.
-    tls: Option<Files>,
+pub(crate) struct SentinelGroup {
+    pub(crate) at: Vec<ConnectionAddr>,
+    /// How they call what they watch over.
+    pub(crate) name: String,
+    /// How to log in to them.
+    pub(crate) settings: Settings,
+    /// How long one of them is waited for.
+    pub(crate) patience: Duration,
+}
+
+impl fmt::Display for SentinelGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at: Vec<_> = self.at.iter().map(ToString::to_string).collect();
+        write!(f, "{} by sentinels {}", self.name, at.join(","))
+    }
 }
 
 impl Address {
@@ -75,9 +74,11 @@ impl Address {
     /// system can be told so.
     pub(crate) fn parse(url: &str, unsent: Duration) -> Result<Self, LockError> {
         if url.contains('#') {
-            return Err(invalid("it has a `#` in it, which is written `%23` in a password"));
+            return Err(LockError::invalid_url(
+                "it has a `#` in it, which is written `%23` in a password",
+            ));
         }
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid(FORM))?;
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| LockError::invalid_url(FORM))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let encrypted = matches!(scheme, "rediss" | "valkeys" | "rediss-sentinel");
         let sentinel = matches!(scheme, "redis-sentinel" | "rediss-sentinel");
@@ -96,7 +97,7 @@ impl Address {
                 "protocol" => others.push(setting),
                 "db" | "user" | "pass" if scheme.ends_with("unix") => others.push(setting),
                 // All of this may be the rest of a password that has a `?` in it.
-                _ if query.contains('@') => return Err(invalid(UNESCAPED)),
+                _ if query.contains('@') => return Err(LockError::invalid_url(UNESCAPED)),
                 _ => return Err(no_setting(name, scheme)),
             }
         }
@@ -108,31 +109,33 @@ impl Address {
             Settings { login, credentials: None, tcp, tls }
         };
         let address = if sentinel {
-            let (authority, path) = place.split_once('/').ok_or_else(|| invalid(SENTINEL_FORM))?;
+            let (authority, path) =
+                place.split_once('/').ok_or_else(|| LockError::invalid_url(SENTINEL_FORM))?;
             let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
             let (name, db) = path.split_once('/').unwrap_or((path, ""));
             if name.is_empty() {
-                return Err(invalid(SENTINEL_FORM));
+                return Err(LockError::invalid_url(SENTINEL_FORM));
             }
             let infos = hosts.split(',').map(|host| {
                 let host = with_port(host, SENTINEL_PORT);
                 info(&format!("redis://{login}@{host}/{db}?{others}"))
-                    .map_err(|_| invalid(SENTINEL_FORM))
+                    .map_err(|_| LockError::invalid_url(SENTINEL_FORM))
             });
             let infos = infos.collect::<Result<Vec<_>, _>>()?;
             let twice = |(nth, info): (usize, &ConnectionInfo)| {
                 infos[..nth].iter().any(|other| other.addr() == info.addr())
             };
             if infos.iter().enumerate().any(twice) {
-                return Err(invalid("it names a sentinel twice, which would have two votes"));
+                return Err(LockError::invalid_url(
+                    "it names a sentinel twice, which would have two votes",
+                ));
             }
             let login = infos.first().map(|info| info.redis_settings().clone());
-            let sentinels = Sentinels {
+            let sentinels = SentinelGroup {
                 at: infos.iter().map(|info| info.addr().clone()).collect(),
                 name: decoded(name),
                 settings: settings(watcher),
                 patience: unsent / 4,
-                kept: Kept::default(),
             };
             let settings = settings(login.unwrap_or_default());
             let place = Place::Named(Box::new(sentinels));
@@ -160,89 +163,23 @@ fn with_port(host: &str, port: u16) -> String {
     if given { host.to_owned() } else { format!("{host}:{port}") }
 }
 
-impl Settings {
-    pub(crate) fn database(&self) -> i64 {
-        self.login.db()
-    }
-
-    /// A client for the server there. `protocol` is another one than the URL's.
-    pub(crate) fn client(
-        &self,
-        at: &ConnectionAddr,
-        protocol: Option<ProtocolVersion>,
-    ) -> Result<Client, LockError> {
-        let mut login = self.login.clone();
-        if let Some(protocol) = protocol {
-            login = login.set_protocol(protocol);
-        }
-        let info = at.clone().into_connection_info().map_err(unreadable)?;
-        let info = info.set_redis_settings(login).set_tcp_settings(self.tcp.clone());
-        match (&self.tls, at) {
-            (Some(files), ConnectionAddr::Tcp(host, port)) => {
-                let (host, port) = (host.clone(), *port);
-                let at = ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None };
-                files.client(info.set_addr(at))
-            }
-            _ => Client::open(info).map_err(unreadable),
-        }
-    }
-}
-
-fn tcp(unsent: Duration) -> TcpSettings {
-    // A connection that is silently cut while nobody uses it is noticed before it is needed.
-    let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(IDLE / 6);
-    let tcp = TcpSettings::default()
-        .set_nodelay(true)
-        .set_keepalive(keepalive)
-        // What was not sent when a connection is given up must not be sent later.
-        .set_linger_time(Duration::ZERO);
-    #[cfg(any(target_os = "android", target_os = "linux"))]
-    let tcp = tcp.set_user_timeout(unsent);
-    #[cfg(not(any(target_os = "android", target_os = "linux")))]
-    let _ = unsent;
-    tcp
-}
-
 fn info(url: &str) -> Result<ConnectionInfo, LockError> {
     url.into_connection_info().map_err(unreadable)
-}
-
-/// The library's message could quote the URL, and with it the password.
-fn unreadable(_: RedisError) -> LockError {
-    invalid(FORM)
-}
-
-pub(crate) fn invalid(detail: impl Into<String>) -> LockError {
-    LockError::InvalidUrl { detail: detail.into() }
 }
 
 /// What is told of a setting that nobody knows. It may be a part of a password.
 pub(crate) fn no_setting(name: &str, scheme: &str) -> LockError {
     if name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
-        return invalid(format!("`{name}` is no setting of `{scheme}://`"));
+        return LockError::invalid_url(format!("`{name}` is no setting of `{scheme}://`"));
     }
-    invalid(format!("it has what is no setting of `{scheme}://`"))
+    LockError::invalid_url(format!("it has what is no setting of `{scheme}://`"))
 }
 
 fn retention(value: &str) -> Result<Duration, LockError> {
     let times = RETENTION_MIN..=RETENTION_MAX;
-    duration(value)
-        .filter(|time| times.contains(time))
-        .ok_or_else(|| invalid("`fence_retention` is no time from 1d to 3650d, such as `30d`"))
-}
-
-/// Reads a time such as `100ms`, `2s`, `10m`, `1h` or `7d`.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
-    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
-    let milliseconds = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60 * 1_000,
-        "h" => 60 * 60 * 1_000,
-        "d" => 24 * 60 * 60 * 1_000,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(milliseconds).map(Duration::from_millis)
+    duration(value).filter(|time| times.contains(time)).ok_or_else(|| {
+        LockError::invalid_url("`fence_retention` is no time from 1d to 3650d, such as `30d`")
+    })
 }
 
 /// A value without its percent signs.

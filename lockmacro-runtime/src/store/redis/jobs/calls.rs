@@ -8,12 +8,14 @@ use tokio::task::JoinSet;
 
 use crate::jobs::call::Job;
 use crate::jobs::limits::{DEAD_MAX, note_abandoned};
+use crate::store::redis::client::budget::Patience;
+use crate::store::redis::client::budget::TRIES;
 use crate::store::redis::client::error::Trouble;
-use crate::store::redis::client::node::Patience;
+use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::retry::Tries;
-use crate::store::redis::reply::unexpected;
-use crate::store::redis::script::{Script, jobs};
-use crate::store::redis::store::{Redis, TRIES};
+use crate::store::redis::client::script::Script;
+use crate::store::redis::scripts::jobs;
+use crate::store::redis::store::Redis;
 use crate::store::redis::topology::route::Nodes;
 use crate::store::waiters::Waiter;
 use crate::value::companion::slot;
@@ -124,7 +126,7 @@ impl Calls {
     /// One who hears of news of a function.
     pub(crate) fn join(&self, function: &str) -> Waiter {
         let slot = slot(key_of(function).as_str());
-        self.redis.nodes.grants().waiters.join(slot, 0, crate::value::token::chance() as u64)
+        self.redis.grants.waiters.join(slot, 0, crate::value::token::chance() as u64)
     }
 
     /// In how long something of a function is due. Takes nothing. The waiter hears of news.
@@ -150,7 +152,7 @@ impl Calls {
         let tick = if heard { TICK } else { TICK_UNHEARD };
         let idle = match heard {
             true => {
-                format!("{}|{}", waiter.number, self.redis.nodes.grants().channel(waiter.slot()))
+                format!("{}|{}", waiter.number, self.redis.grants.channel(waiter.slot()))
             }
             false => String::new(),
         };

@@ -12,7 +12,7 @@ use crate::jobs::deferrer::{Answer, Deferrer, Enough};
 use crate::jobs::limits::{DEAD_MAX, WAITING_MAX, check_size, full};
 use crate::store::redis::jobs::calls::{BUDGET, Calls, Question, fields, millis, strange, text};
 use crate::store::redis::jobs::listing::{Kept, Looks};
-use crate::store::redis::script::jobs;
+use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;
 use crate::value::error::LockError;
 

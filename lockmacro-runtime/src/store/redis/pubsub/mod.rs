@@ -2,5 +2,5 @@
 
 pub(crate) mod channels;
 pub(crate) mod local_grants;
-pub(crate) mod resp2;
+pub(crate) mod releases;
 pub(crate) mod subscribe;

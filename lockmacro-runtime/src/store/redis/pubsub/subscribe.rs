@@ -5,10 +5,11 @@ use std::sync::{Arc, Weak};
 
 use tokio::time::{sleep, timeout};
 
+use crate::store::redis::client::budget::Patience;
 use crate::store::redis::client::connect::{Connection, Hearing, KEPT};
 use crate::store::redis::client::error::{Passing, Trouble};
-use crate::store::redis::client::node::{Inner, Node, Patience};
-use crate::store::redis::pubsub::channels::Channels;
+use crate::store::redis::client::node::{Inner, Node};
+use crate::store::redis::client::subscriptions::Subscriptions;
 
 impl Node {
     /// Sees to it that grants can be heard, in a cluster those in `slot`; tells whether they can.
@@ -48,7 +49,7 @@ impl Node {
     /// send to it: who hands a lock over is asked whether somebody heard it.
     async fn subscribe(&self, live: Arc<Connection>, slot: u16) -> Result<bool, Trouble> {
         let timeout = self.inner.timeout;
-        let channel = self.grants().channel(slot);
+        let channel = self.sink().channel(slot);
         let (mut subscribe, mut knock) = (redis::cmd("SSUBSCRIBE"), redis::cmd("SPUBLISH"));
         subscribe.arg(&channel);
         knock.arg(&channel).arg("");
@@ -75,7 +76,10 @@ impl Node {
 ///
 /// An SUNSUBSCRIBE would do, if its reply could be told from a subscription that the server ends by
 /// itself. So another connection takes the place of the first, and hears before that one goes.
-fn tidy(node: Weak<Inner>, channels: Weak<Channels>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+fn tidy(
+    node: Weak<Inner>,
+    channels: Weak<Subscriptions>,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     // Boxed, because the channels of the next connection are tidied up in the same way.
     Box::pin(async move {
         loop {

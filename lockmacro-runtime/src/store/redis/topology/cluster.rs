@@ -7,14 +7,14 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use crate::store::redis::client::budget::Patience;
 use crate::store::redis::client::connect::Connector;
 use crate::store::redis::client::error::{Elsewhere, Passing, Trouble};
 use crate::store::redis::client::failover::Changes;
-use crate::store::redis::client::node::{Node, Patience};
+use crate::store::redis::client::node::Node;
 use crate::store::redis::client::replicas::Replicated;
 use crate::store::redis::client::singleflight::Errand;
-use crate::store::redis::client::url::invalid;
-use crate::store::redis::pubsub::channels::Grants;
+use crate::store::redis::client::subscriptions::PushSink;
 use crate::store::redis::topology::slot_map::{Endpoint, Map, Range, slots};
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
@@ -31,7 +31,7 @@ pub(crate) struct Cluster(Arc<Shared>);
 struct Shared {
     /// The nodes of the URL, from which all others have their settings.
     seeds: Vec<Connector>,
-    grants: Arc<Grants>,
+    sink: Arc<dyn PushSink>,
     timeout: Duration,
     map: RwLock<Map>,
     learning: Errand<Result<(), Trouble>>,
@@ -39,18 +39,24 @@ struct Shared {
 
 impl Cluster {
     /// A cluster that is not connected yet.
-    pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
+    pub(crate) fn new(
+        url: &str,
+        timeout: Duration,
+        sink: Arc<dyn PushSink>,
+    ) -> Result<Self, LockError> {
         let seeds = seeds(url).unwrap_or_default();
-        let mut seeds =
-            seeds.iter().map(|url| Connector::new(url, timeout)).collect::<Result<Vec<_>, _>>()?;
+        let mut seeds = seeds
+            .iter()
+            .map(|url| Connector::new(url, timeout, Arc::clone(&sink)))
+            .collect::<Result<Vec<_>, _>>()?;
         if seeds.iter().any(|seed| seed.endpoint().is_none() || seed.database() != 0) {
-            return Err(invalid("a cluster has hosts, and no databases but 0"));
+            return Err(LockError::invalid_url("a cluster has hosts, and no databases but 0"));
         }
         if let Some((first, others)) = seeds.split_first_mut() {
             // They are servers of one manager.
             others.iter_mut().for_each(|seed| seed.changes = first.changes.elsewhere());
         }
-        Ok(Self::with(seeds, timeout, Grants::new(true)))
+        Ok(Self::with(seeds, timeout, sink))
     }
 
     /// None once it is shared.
@@ -65,17 +71,17 @@ impl Cluster {
     }
 
     /// The same cluster through connections of its own.
-    pub(crate) fn apart(&self) -> Self {
+    pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
         let map = self.map();
         let known = map.nodes().filter_map(|node| self.connector(node.endpoint()?));
-        let seeds = self.0.seeds.iter().map(Connector::apart).chain(known);
-        Self::with(seeds.collect(), self.0.timeout, self.0.grants.apart())
+        let seeds = self.0.seeds.iter().map(|seed| seed.apart(Arc::clone(&sink))).chain(known);
+        Self::with(seeds.collect(), self.0.timeout, sink)
     }
 
-    fn with(seeds: Vec<Connector>, timeout: Duration, grants: Arc<Grants>) -> Self {
+    fn with(seeds: Vec<Connector>, timeout: Duration, sink: Arc<dyn PushSink>) -> Self {
         let learning = Errand::new(timeout);
         let map = RwLock::default();
-        Self(Arc::new(Shared { seeds, grants, timeout, map, learning }))
+        Self(Arc::new(Shared { seeds, sink, timeout, map, learning }))
     }
 
     /// Has `tell` called when a node may be another one than the one that granted our locks.
@@ -98,10 +104,6 @@ impl Cluster {
     /// What the URL says of how long fences are kept.
     pub(crate) fn fence_retention(&self) -> Option<Duration> {
         self.0.seeds.first().and_then(Connector::fence_retention)
-    }
-
-    pub(crate) fn grants(&self) -> &Arc<Grants> {
-        &self.0.grants
     }
 
     /// Makes sure that the map is known.
@@ -160,7 +162,8 @@ impl Cluster {
             let endpoint = seed.endpoint();
             !nodes.iter().any(|node| node.endpoint() == endpoint)
         });
-        let strangers = strangers.map(|seed| Node::with(seed.apart(), self.0.timeout));
+        let strangers =
+            strangers.map(|seed| Node::with(seed.apart(Arc::clone(&self.0.sink)), self.0.timeout));
         let strangers: Vec<Node> = strangers.collect();
         let mut nodes = nodes.into_iter().chain(strangers);
         let (mut asked, mut trouble) = (JoinSet::new(), down("no node was asked"));
@@ -208,7 +211,7 @@ impl Cluster {
             changes.healths().are_only(&names);
         }
         if !moved.is_empty() {
-            self.0.grants.waiters.alarm_where(|slot| moved.binary_search(&slot).is_ok());
+            self.0.sink.interrupted(&moved);
             // A replica that has taken over may not know our locks. Whoever learns its first map
             // cannot tell, because it may have changed since the locks were granted.
             if let Some(changes) = self.changes() {
@@ -224,7 +227,7 @@ impl Cluster {
         if let Some(node) = known {
             return Ok(node);
         }
-        if endpoint.is(told.endpoint()) && Arc::ptr_eq(told.grants(), &self.0.grants) {
+        if endpoint.is(told.endpoint()) && Arc::ptr_eq(told.sink(), &self.0.sink) {
             return Ok(told.clone());
         }
         let connector = self.connector((&endpoint.host, endpoint.port));
@@ -232,7 +235,7 @@ impl Cluster {
     }
 
     fn connector(&self, endpoint: (&str, u16)) -> Option<Connector> {
-        Some(self.0.seeds.first()?.to(endpoint, &self.0.grants))
+        Some(self.0.seeds.first()?.to(endpoint, &self.0.sink))
     }
 
     /// The node that `told` has named instead of itself.
@@ -256,7 +259,7 @@ impl Cluster {
         if moved {
             // Others may be elsewhere, too; and who waits in the slot has to follow it.
             self.learn_soon();
-            self.0.grants.waiters.alarm_where(|waiting| waiting == slot);
+            self.0.sink.interrupted(&[slot]);
         }
         Ok(node)
     }

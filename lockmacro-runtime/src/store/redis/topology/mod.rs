@@ -3,5 +3,4 @@
 pub(crate) mod cluster;
 pub(crate) mod redirect;
 pub(crate) mod route;
-pub(crate) mod sentinel;
 pub(crate) mod slot_map;

@@ -6,9 +6,10 @@
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
+use crate::store::redis::client::budget::Patience;
 use crate::store::redis::client::error::Trouble;
-use crate::store::redis::client::node::{Node, Patience};
-use crate::store::redis::script::Script;
+use crate::store::redis::client::node::Node;
+use crate::store::redis::client::script::Script;
 use crate::store::redis::topology::cluster::{Cluster, down};
 use crate::value::companion::slot;
 use crate::value::key::LockKey;

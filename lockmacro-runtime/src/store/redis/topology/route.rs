@@ -6,13 +6,14 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
+use crate::store::redis::client::budget::Patience;
 use crate::store::redis::client::error::Trouble;
 use crate::store::redis::client::failover::Changes;
-use crate::store::redis::client::node::{Node, Patience};
+use crate::store::redis::client::node::Node;
 use crate::store::redis::client::replicas::Replicated;
 use crate::store::redis::client::round_trip::RoundTrip;
-use crate::store::redis::pubsub::channels::Grants;
-use crate::store::redis::script::Script;
+use crate::store::redis::client::script::Script;
+use crate::store::redis::client::subscriptions::PushSink;
 use crate::store::redis::topology::cluster::Cluster;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
@@ -25,19 +26,28 @@ pub(crate) enum Nodes {
 }
 
 impl Nodes {
+    /// Whether a URL names a cluster.
+    pub(crate) fn is_cluster(url: &str) -> bool {
+        Cluster::is_meant(url)
+    }
+
     /// What a URL names, not connected yet.
-    pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
+    pub(crate) fn new(
+        url: &str,
+        timeout: Duration,
+        sink: Arc<dyn PushSink>,
+    ) -> Result<Self, LockError> {
         Ok(match Cluster::is_meant(url) {
-            true => Nodes::Cluster(Cluster::new(url, timeout)?),
-            false => Nodes::One(Node::new(url, timeout)?),
+            true => Nodes::Cluster(Cluster::new(url, timeout, sink)?),
+            false => Nodes::One(Node::new(url, timeout, sink)?),
         })
     }
 
     /// The same through connections of their own.
-    pub(crate) fn apart(&self) -> Self {
+    pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
         match self {
-            Nodes::One(node) => Nodes::One(node.apart()),
-            Nodes::Cluster(cluster) => Nodes::Cluster(cluster.apart()),
+            Nodes::One(node) => Nodes::One(node.apart(sink)),
+            Nodes::Cluster(cluster) => Nodes::Cluster(cluster.apart(sink)),
         }
     }
 
@@ -102,13 +112,6 @@ impl Nodes {
         match self {
             Nodes::One(node) => node.disconnect(),
             Nodes::Cluster(cluster) => cluster.disconnect(),
-        }
-    }
-
-    pub(crate) fn grants(&self) -> &Arc<Grants> {
-        match self {
-            Nodes::One(node) => node.grants(),
-            Nodes::Cluster(cluster) => cluster.grants(),
         }
     }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::Instant;
 
+use crate::store::redis::client::budget::Patience;
 use crate::store::redis::client::error::Trouble;
-use crate::store::redis::client::node::{Node, Patience};
-use crate::store::redis::reply::unexpected;
+use crate::store::redis::client::error::unexpected;
+use crate::store::redis::client::node::Node;
 use crate::value::companion::SLOTS;
 use crate::value::error::LockError;
 

@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use redis::{Client, RedisError};
 use tokio::task::JoinSet;
 
-use crate::store::redis::pubsub::channels::Channels;
+use crate::store::redis::client::subscriptions::Subscriptions;
 
 /// Passes grants on until it is dropped, its connection ends, or its runtime does.
 pub(crate) struct Ear {
@@ -22,7 +22,7 @@ impl Ear {
     /// Listens to the one channel, which the server has confirmed when this returns.
     pub(crate) async fn open(
         client: &Client,
-        channels: &Arc<Channels>,
+        channels: &Arc<Subscriptions>,
         channel: &str,
     ) -> Result<Self, RedisError> {
         let (mut sink, mut messages) = client.get_async_pubsub().await?.split();
@@ -46,7 +46,7 @@ impl Ear {
 /// However the task ends, everybody asks again, and finds that the ear is closed.
 struct OpenWhile {
     open: Arc<AtomicBool>,
-    channels: Arc<Channels>,
+    channels: Arc<Subscriptions>,
 }
 
 impl Drop for OpenWhile {

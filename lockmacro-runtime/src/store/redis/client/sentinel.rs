@@ -2,49 +2,28 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Client, ConnectionAddr, Value};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::error::{Passing, Trouble};
-use crate::store::redis::client::url::{Settings, invalid};
-use crate::store::redis::reply::unexpected;
+use crate::store::redis::client::url::SentinelGroup;
+use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
-/// Those who watch over one primary and its replicas.
-#[derive(Clone)]
+/// The sentinels of one primary, and a connection to each that has answered.
 pub(crate) struct Sentinels {
-    pub(crate) at: Vec<ConnectionAddr>,
-    /// How they call what they watch over.
-    pub(crate) name: String,
-    /// How to log in to them.
-    pub(crate) settings: Settings,
-    /// How long one of them is waited for.
-    pub(crate) patience: Duration,
-    pub(crate) kept: Kept,
+    group: SentinelGroup,
+    kept: Kept,
 }
 
-impl fmt::Display for Sentinels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at: Vec<_> = self.at.iter().map(ToString::to_string).collect();
-        write!(f, "{} by sentinels {}", self.name, at.join(","))
-    }
-}
-
-/// A connection to each sentinel that has answered, for the next question. A clone has its own.
-#[derive(Default)]
-pub(crate) struct Kept(Arc<Mutex<HashMap<usize, MultiplexedConnection>>>);
-
-impl Clone for Kept {
-    fn clone(&self) -> Self {
-        Self::default()
-    }
-}
+/// A connection to each sentinel that has answered, for the next question.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<HashMap<usize, MultiplexedConnection>>>);
 
 impl Kept {
     /// Takes the connection to one of them: who asks it meanwhile opens another one.
@@ -56,11 +35,6 @@ impl Kept {
         self.all().insert(nth, connection);
     }
 
-    /// Ends all of them.
-    pub(crate) fn clear(&self) {
-        self.all().clear();
-    }
-
     fn all(&self) -> MutexGuard<'_, HashMap<usize, MultiplexedConnection>> {
         // Nothing that runs under this mutex can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -68,10 +42,20 @@ impl Kept {
 }
 
 impl Sentinels {
+    /// The sentinels of a URL, not connected yet.
+    pub(crate) fn new(group: SentinelGroup) -> Self {
+        Self { group, kept: Kept::default() }
+    }
+
+    /// Ends the connections to them.
+    pub(crate) fn disconnect(&self) {
+        self.kept.all().clear();
+    }
+
     /// The server that most of them all name, whoever does not answer.
     pub(crate) async fn agreed(&self) -> Option<ConnectionAddr> {
         let (at, times) = self.named().await.ok()?;
-        (2 * times > self.at.len()).then_some(at)
+        (2 * times > self.group.at.len()).then_some(at)
     }
 
     /// Where to connect to.
@@ -83,10 +67,10 @@ impl Sentinels {
     /// of those say. One that was cut off names a primary of old for long. With how many say so.
     async fn named(&self) -> Result<(ConnectionAddr, usize), Trouble> {
         let mut asked = JoinSet::new();
-        for (nth, at) in self.at.iter().enumerate() {
-            let client = self.settings.client(at, None).map_err(Trouble::Final)?;
-            let (name, patience) = (self.name.clone(), self.patience);
-            let kept = Kept(Arc::clone(&self.kept.0));
+        for (nth, at) in self.group.at.iter().enumerate() {
+            let client = self.group.settings.client(at, None).map_err(Trouble::Final)?;
+            let (name, patience) = (self.group.name.clone(), self.group.patience);
+            let kept = self.kept.clone();
             asked.spawn(async move {
                 let late = || Err(Trouble::Passing(Passing::timeout("asking a sentinel", false)));
                 timeout(patience, ask(client, &name, &kept, nth)).await.unwrap_or_else(|_| late())
@@ -103,7 +87,7 @@ impl Sentinels {
                         named.len() - 1
                     });
                     named[nth].1 += 1;
-                    if 2 * named[nth].1 > self.at.len() {
+                    if 2 * named[nth].1 > self.group.at.len() {
                         break;
                     }
                 }
@@ -153,7 +137,9 @@ async fn ask(
 /// Whom a sentinel has named.
 fn told(answer: Value, name: &str) -> Result<ConnectionAddr, Trouble> {
     match answer {
-        Value::Nil => Err(Trouble::Final(invalid(format!("the sentinels know no `{name}`")))),
+        Value::Nil => {
+            Err(Trouble::Final(LockError::invalid_url(format!("the sentinels know no `{name}`"))))
+        }
         Value::Array(parts) => match parts.as_slice() {
             [Value::BulkString(host), Value::BulkString(port)] => {
                 let port = std::str::from_utf8(port).ok().and_then(|port| port.parse().ok());

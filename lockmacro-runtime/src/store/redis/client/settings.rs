@@ -1,0 +1,99 @@
+//! What holds for every connection to a server: who logs in, and how it is opened.
+
+use std::time::Duration;
+
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
+use redis::{
+    Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisError,
+};
+
+use crate::store::redis::client::credentials::{Credentials, refused};
+use crate::store::redis::client::error::Trouble;
+use crate::store::redis::client::tls::Files;
+use crate::value::error::LockError;
+
+/// What stands for the form of a URL in messages: the URL itself may have a password in it.
+pub(crate) const FORM: &str = "it is not of the form `redis://user:password@host:port/db`";
+
+/// How long a connection is idle before the system looks whether it is still there.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// What holds for every connection that is opened because of one URL.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) login: RedisConnectionInfo,
+    /// What gives the user and password instead, for each connection.
+    pub(crate) credentials: Option<Credentials>,
+    pub(crate) tcp: TcpSettings,
+    /// The certificates, where the connection is encrypted.
+    pub(crate) tls: Option<Files>,
+}
+
+impl Settings {
+    pub(crate) fn database(&self) -> i64 {
+        self.login.db()
+    }
+
+    /// A client for the server there. `protocol` is another one than the URL's.
+    pub(crate) fn client(
+        &self,
+        at: &ConnectionAddr,
+        protocol: Option<ProtocolVersion>,
+    ) -> Result<Client, LockError> {
+        let mut login = self.login.clone();
+        if let Some(protocol) = protocol {
+            login = login.set_protocol(protocol);
+        }
+        let info = at.clone().into_connection_info().map_err(unreadable)?;
+        let info = info.set_redis_settings(login).set_tcp_settings(self.tcp.clone());
+        match (&self.tls, at) {
+            (Some(files), ConnectionAddr::Tcp(host, port)) => {
+                let (host, port) = (host.clone(), *port);
+                let at = ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None };
+                files.client(info.set_addr(at))
+            }
+            _ => Client::open(info).map_err(unreadable),
+        }
+    }
+
+    /// The same with the user and the password of now.
+    pub(crate) async fn current(&self) -> Result<Self, Trouble> {
+        let mut current = self.clone();
+        if let Some(credentials) = &self.credentials {
+            let (user, password) = credentials.ask().await?;
+            current.login = current.login.set_username(user).set_password(password);
+        }
+        Ok(current)
+    }
+
+    /// A login that is refused may be accepted with the next credentials.
+    pub(crate) fn or_next_login(&self, trouble: Trouble) -> Trouble {
+        match trouble {
+            Trouble::Final(LockError::Authentication { detail }) if self.credentials.is_some() => {
+                refused(&detail)
+            }
+            other => other,
+        }
+    }
+}
+
+pub(crate) fn tcp(unsent: Duration) -> TcpSettings {
+    // A connection that is silently cut while nobody uses it is noticed before it is needed.
+    let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(IDLE / 6);
+    let tcp = TcpSettings::default()
+        .set_nodelay(true)
+        .set_keepalive(keepalive)
+        // What was not sent when a connection is given up must not be sent later.
+        .set_linger_time(Duration::ZERO);
+    #[cfg(any(target_os = "android", target_os = "linux"))]
+    let tcp = tcp.set_user_timeout(unsent);
+    #[cfg(not(any(target_os = "android", target_os = "linux")))]
+    let _ = unsent;
+    tcp
+}
+
+/// The library's message could quote the URL, and with it the password.
+pub(crate) fn unreadable(_: RedisError) -> LockError {
+    LockError::invalid_url(FORM)
+}

@@ -1,0 +1,202 @@
+//! What a connection is subscribed to, and where its pushes go.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::{PushInfo, PushKind, Value};
+use tokio::time::Instant;
+
+use crate::store::redis::client::error::Trouble;
+use crate::store::redis::client::singleflight::Errand;
+
+/// Takes what a server sends without having been asked for it.
+pub(crate) trait PushSink: Send + Sync {
+    /// Takes a message that came by the connection of this number.
+    fn message(&self, message: &[u8], connection: u64);
+
+    /// Takes note that messages may have been lost: those of these slots, in ascending order; or
+    /// all of them, where there is one channel.
+    fn interrupted(&self, slots: &[u16]);
+
+    /// The channel of a slot.
+    fn channel(&self, slot: u16) -> String;
+
+    /// Whether each slot has a channel of its own, as in a cluster.
+    fn is_by_slot(&self) -> bool;
+}
+
+/// What is heard by one connection.
+pub(crate) struct Subscriptions {
+    /// Of no other connection of this process.
+    pub(crate) number: u64,
+    sink: Arc<dyn PushSink>,
+    by_slot: Mutex<HashMap<u16, Channel>>,
+    /// The server refuses the channels.
+    deaf: AtomicBool,
+    /// Replies can no longer be told from each other.
+    torn: AtomicBool,
+}
+
+/// The channel of a slot.
+struct Channel {
+    used: Instant,
+    heard: bool,
+    joining: Arc<Errand<Result<bool, Trouble>>>,
+}
+
+impl Subscriptions {
+    pub(crate) fn new(sink: &Arc<dyn PushSink>) -> Arc<Self> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        let (by_slot, deaf, torn) = Default::default();
+        Arc::new(Self { number, sink: Arc::clone(sink), by_slot, deaf, torn })
+    }
+
+    /// Whether each slot has its own, as in a cluster.
+    pub(crate) fn are_of_slots(&self) -> bool {
+        self.sink.is_by_slot()
+    }
+
+    /// Whether grants in this slot are heard; an errand of `limit` at most when that is still to be
+    /// seen to.
+    pub(crate) fn hears(
+        &self,
+        slot: u16,
+        limit: Duration,
+    ) -> Result<bool, Arc<Errand<Result<bool, Trouble>>>> {
+        if self.deaf.load(Ordering::Acquire) || !self.sink.is_by_slot() {
+            return Ok(!self.deaf.load(Ordering::Acquire));
+        }
+        let used = Instant::now();
+        let new = || Channel { used, heard: false, joining: Arc::new(Errand::new(limit)) };
+        let mut channels = self.channels();
+        let channel = channels.entry(slot).or_insert_with(new);
+        channel.used = used;
+        if channel.heard { Ok(true) } else { Err(Arc::clone(&channel.joining)) }
+    }
+
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+
+    /// From now on grants in this slot are heard; tells whether they are the first.
+    pub(crate) fn opened(&self, slot: u16) -> bool {
+        let mut channels = self.channels();
+        let first = !channels.values().any(|channel| channel.heard);
+        if let Some(channel) = channels.get_mut(&slot) {
+            channel.heard = true;
+        }
+        first
+    }
+
+    /// The server refuses the channels, and will go on to.
+    pub(crate) fn refused(&self) {
+        self.deaf.store(true, Ordering::Release);
+    }
+
+    /// Which slots were asked for in the last `time`; `None` when all that are heard were.
+    pub(crate) fn wanted(&self, time: Duration) -> Option<Vec<u16>> {
+        let channels = self.channels();
+        let heard = || channels.iter().filter(|(_, channel)| channel.heard);
+        let wanted = |channel: &Channel| channel.used.elapsed() < time;
+        if heard().all(|(_, channel)| wanted(channel)) {
+            return None;
+        }
+        Some(heard().filter(|(_, channel)| wanted(channel)).map(|(slot, _)| *slot).collect())
+    }
+
+    /// Has everybody ask again who hears by this connection.
+    pub(crate) fn alarm(&self) {
+        let mut slots: Vec<u16> = self.channels().keys().copied().collect();
+        slots.sort_unstable();
+        self.sink.interrupted(&slots);
+    }
+
+    /// Whether no reply by this connection can be trusted any more.
+    ///
+    /// A server that gives a slot away ends its subscriptions and says so. The library takes that for
+    /// the reply to whatever was asked first, and each later reply for the one before it: a lock that
+    /// somebody else was given could be believed to be ours. It passes the push on before it takes
+    /// it for a reply, so who looks after a reply came sees this in time.
+    pub(crate) fn is_torn(&self) -> bool {
+        self.torn.load(Ordering::Acquire)
+    }
+
+    /// Passes a grant on.
+    pub(crate) fn hear(&self, grant: &[u8]) {
+        self.sink.message(grant, self.number);
+    }
+
+    /// Takes what comes without having been asked for.
+    pub(crate) fn push(&self, push: &PushInfo) {
+        match (&push.kind, push.data.as_slice()) {
+            (PushKind::Message | PushKind::SMessage, [_, Value::BulkString(grant)]) => {
+                self.hear(grant);
+            }
+            (PushKind::Disconnection, _) => self.alarm(),
+            // We never ask for that, because it could not be told from what was not asked for.
+            (PushKind::Unsubscribe | PushKind::PUnsubscribe | PushKind::SUnsubscribe, _) => {
+                self.torn.store(true, Ordering::Release);
+                self.alarm();
+            }
+            _ => {}
+        }
+    }
+
+    fn channels(&self) -> MutexGuard<'_, HashMap<u16, Channel>> {
+        // Nothing that runs under this mutex can panic.
+        self.by_slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct NoSink;
+
+    impl PushSink for NoSink {
+        fn message(&self, _: &[u8], _: u64) {}
+
+        fn interrupted(&self, _: &[u16]) {}
+
+        fn channel(&self, _: u16) -> String {
+            String::new()
+        }
+
+        fn is_by_slot(&self) -> bool {
+            true
+        }
+    }
+
+    fn sink() -> Arc<dyn PushSink> {
+        Arc::new(NoSink)
+    }
+
+    const LIMIT: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn replies_are_not_trusted_after_a_subscription_was_ended() {
+        let channels = Subscriptions::new(&sink());
+        let push = |kind| PushInfo { kind, data: vec![Value::Nil, Value::Int(0)] };
+        channels.push(&push(PushKind::SSubscribe));
+        assert!(!channels.is_torn());
+        channels.push(&push(PushKind::SUnsubscribe));
+        assert!(channels.is_torn());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_channel_that_nobody_asks_for_is_not_wanted_for_long() {
+        let channels = Subscriptions::new(&sink());
+        for slot in [1, 2] {
+            assert!(channels.hears(slot, LIMIT).is_err());
+            assert_eq!(channels.opened(slot), slot == 1);
+        }
+        assert_eq!(channels.wanted(LIMIT), None);
+        tokio::time::advance(LIMIT).await;
+        assert!(matches!(channels.hears(2, LIMIT), Ok(true)));
+        assert_eq!(channels.wanted(LIMIT), Some(vec![2]));
+    }
+}
