@@ -38,9 +38,10 @@ type Arrows<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 /// The longest place that a file is in decides.
 fn room(file: &str) -> Option<usize> {
-    let places = ROOMS.iter().enumerate().flat_map(|(room, (_, places))| {
-        places.iter().map(move |place| (place, room))
-    });
+    let places = ROOMS
+        .iter()
+        .enumerate()
+        .flat_map(|(room, (_, places))| places.iter().map(move |place| (place, room)));
     let around = places.filter(|(place, _)| file.starts_with(**place));
     around.max_by_key(|(place, _)| place.len()).map(|(_, room)| room)
 }

@@ -2,6 +2,7 @@
 //! servers.
 
 pub(crate) mod dispatch;
+pub(crate) mod join;
 pub(crate) mod memory;
 pub(crate) mod parts;
 pub(crate) mod redis;

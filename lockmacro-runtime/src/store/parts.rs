@@ -1,8 +1,8 @@
 //! Several keys of which a server wants some apart. What is done with all of them is done with all
 //! parts at the same time, whatever becomes of the others.
 
-use std::future::poll_fn;
-use std::task::Poll;
+use crate::store::join::all;
+use crate::store::join::held_all;
 
 use crate::protocol::answer::{Asked, Released};
 use crate::protocol::request::Claim;
@@ -58,34 +58,4 @@ impl Backend {
         }
         parts
     }
-}
-
-/// Whether all are held, as is asked of each at the same time.
-pub(crate) async fn held_all<'a>(
-    asked: impl Iterator<Item = Asked<'a, Result<bool, LockError>>>,
-) -> Result<bool, LockError> {
-    let mut held = Ok(true);
-    all(asked, |part| match (&held, &part) {
-        // What is known to be lost is lost, whatever is not known of the others.
-        (Ok(false), _) | (Err(_), Ok(true)) => {}
-        _ => held = part,
-    })
-    .await;
-    held
-}
-
-/// Waits for all answers, which come in any order.
-async fn all<'a, T>(asked: impl Iterator<Item = Asked<'a, T>>, mut answered: impl FnMut(T)) {
-    let mut asked: Vec<_> = asked.collect();
-    poll_fn(|cx| {
-        asked.retain_mut(|asked| match asked.as_mut().poll(cx) {
-            Poll::Ready(answer) => {
-                answered(answer);
-                false
-            }
-            Poll::Pending => true,
-        });
-        if asked.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
 }

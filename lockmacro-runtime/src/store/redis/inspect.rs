@@ -167,7 +167,7 @@ impl Redis {
 }
 
 enum Question<'a> {
-    Script(&'a Script, &'a [LockKey], &'a str),
+    Script(&'static Script, &'a [LockKey], &'a str),
     Scan(&'a Node, &'a redis::Cmd),
 }
 

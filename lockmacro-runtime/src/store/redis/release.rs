@@ -7,7 +7,7 @@ use redis::Value;
 
 use crate::protocol::answer::{Asked, Released};
 use crate::protocol::request::Claim;
-use crate::store::parts::held_all;
+use crate::store::join::held_all;
 use crate::store::redis::client::budget::Patience;
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::error::{Passing, Trouble, is_split as is_split_text};
@@ -152,7 +152,7 @@ impl Redis {
     /// it was, and whether an earlier call that may have been applied had no answer.
     async fn own(
         &self,
-        script: &Script,
+        script: &'static Script,
         claim: &Claim,
         args: &[&str],
         patience: Patience,
@@ -165,7 +165,7 @@ impl Redis {
     async fn read_own(
         &self,
         mut reply: Result<Value, Trouble>,
-        script: &Script,
+        script: &'static Script,
         claim: &Claim,
         args: &[&str],
         patience: Patience,

@@ -7,14 +7,14 @@ use tokio::time::Instant;
 
 use crate::protocol::answer::Asked;
 use crate::protocol::request::Claim;
-use crate::store::parts::held_all;
+use crate::store::join::held_all;
 use crate::store::redis::client::budget::Patience;
 use crate::store::redis::client::error::{Trouble, unexpected};
+use crate::store::redis::client::node::Node;
 use crate::store::redis::client::replicas::Replicated;
 use crate::store::redis::client::retry::Tries;
 use crate::store::redis::scripts::{RENEW, RENEW_EACH};
 use crate::store::redis::store::Redis;
-use crate::store::redis::topology::route::Nodes;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
 
@@ -84,19 +84,9 @@ impl Redis {
     ) -> Result<(Value, u32), Trouble> {
         let script = if claim.several().is_empty() { &RENEW } else { &RENEW_EACH };
         let keys = claim.keys();
-        let cluster = match &self.nodes {
-            Nodes::One(node) => {
-                return node.eval_acknowledged(script, keys, args, replicated, patience).await;
-            }
-            Nodes::Cluster(cluster) => cluster,
+        let eval = |node: Node| async move {
+            node.eval_acknowledged(script, keys, args, replicated, patience).await
         };
-        let mut way = cluster.way(slot(claim.key.as_str()), patience).await?;
-        loop {
-            let node = way.node.clone();
-            let reply = node.eval_acknowledged(script, keys, args, replicated, patience).await;
-            if let Some(reply) = way.follow(reply).await {
-                return reply;
-            }
-        }
+        self.nodes.route(|| slot(claim.key.as_str()), patience, eval).await
     }
 }

@@ -1,11 +1,8 @@
 //! What the user may do on a server, asked when a manager connects: a lock that can be taken and
 //! not given back would stay for its whole ttl.
 
-use std::borrow::Cow;
-use std::collections::HashSet;
 use std::slice;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering;
 
 use redis::{Pipeline, Value};
 use tokio::task::JoinSet;
@@ -30,42 +27,6 @@ const NEEDED: [&str; 16] = [
 
 /// What stands before a command that the server does not know, see rights.lua.
 const UNKNOWN: char = '?';
-
-/// Whether a lock that the user may take can be given back: its companion keys may be denied.
-#[derive(Debug, Default)]
-pub(crate) struct Rights {
-    asked: AtomicBool,
-    /// The user may run all commands.
-    commands: AtomicBool,
-    /// The user may use every key.
-    every_key: AtomicBool,
-    /// Templates of keys whose companion keys the user may use, too.
-    templates: Mutex<HashSet<Cow<'static, str>>>,
-}
-
-impl Rights {
-    /// Whether a grant by a plain SET can be released. Otherwise the script has to be asked, which
-    /// the server refuses before anything is granted if one of the companion keys is denied.
-    pub(crate) fn covers(&self, claim: &Claim) -> bool {
-        self.every_key.load(Ordering::Relaxed) || {
-            let templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
-            templates.contains(&*claim.key.made_of())
-        }
-    }
-
-    /// Takes note that the script was not refused for this lock.
-    pub(crate) fn learn(&self, claim: &Claim) {
-        let template = claim.key.made_of();
-        if !template.is_empty() && !self.every_key.load(Ordering::Relaxed) {
-            let mut templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
-            templates.insert(template);
-        }
-    }
-
-    pub(crate) fn are_known(&self) -> bool {
-        self.commands.load(Ordering::Relaxed)
-    }
-}
 
 impl Redis {
     /// Asks for the user's rights in one round trip, of which those to commands cannot be told yet
@@ -193,6 +154,7 @@ fn lacking(denied: &[String]) -> Trouble {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     #[test]
     fn whatever_the_scripts_of_locks_call_is_asked_for() {

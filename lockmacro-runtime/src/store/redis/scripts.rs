@@ -5,13 +5,15 @@ use std::sync::LazyLock;
 use crate::store::redis::client::script::Script;
 
 macro_rules! script {
-    ($sides:expr, $($file:literal),+) => {
+    ($sides:expr, $($file:literal),+) => { script!(merges: false, $sides, $($file),+) };
+    (merges: $merges:literal, $sides:expr, $($file:literal),+) => {
         Script {
             code: concat!($(include_str!($file)),+),
             hash: LazyLock::new(|| {
                 redis::Script::new(concat!($(include_str!($file)),+)).get_hash().to_owned()
             }),
             sides: &$sides,
+            merges: $merges,
         }
     };
 }
@@ -20,7 +22,7 @@ pub(crate) static ACQUIRE: Script =
     script!(["q", "w", "f"], "scripts/queue.lua", "scripts/grant.lua", "scripts/acquire.lua");
 pub(crate) static RELEASE: Script =
     script!(["q", "w", "f"], "scripts/alone.lua", "scripts/queue.lua", "scripts/release.lua");
-pub(crate) static GIVE_BACK: Script = script!(["q"], "scripts/give_back.lua");
+pub(crate) static GIVE_BACK: Script = script!(merges["q"], "scripts/give_back.lua");
 pub(crate) static FREE: Script = script!([], "scripts/free.lua");
 pub(crate) static RENEW: Script = script!([], "scripts/renew.lua");
 pub(crate) static RAISE: Script = script!(["f"], "scripts/raise.lua");

@@ -20,8 +20,8 @@ use crate::store::redis::client::node::Node;
 use crate::store::redis::client::replicas::Replicated;
 use crate::store::redis::client::retry::Tries;
 use crate::store::redis::client::script::Script;
+use crate::store::redis::known_rights::Rights;
 use crate::store::redis::reply::{Reply, answer};
-use crate::store::redis::rights::Rights;
 use crate::store::redis::scripts::ACQUIRE;
 use crate::store::redis::topology::route::Nodes;
 use crate::store::waiters::{GivenUp, Gone};
@@ -267,7 +267,7 @@ impl Redis {
     /// Calls a script with these keys.
     pub(crate) async fn eval(
         &self,
-        script: &Script,
+        script: &'static Script,
         keys: &[LockKey],
         args: &[&str],
         patience: Patience,

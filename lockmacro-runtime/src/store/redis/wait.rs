@@ -17,7 +17,6 @@ use crate::store::redis::client::retry::Tries;
 use crate::store::redis::reply::{Reply, answer};
 use crate::store::redis::scripts::ACQUIRE;
 use crate::store::redis::store::{CLAIM_MS, Redis};
-use crate::store::redis::topology::route::Nodes;
 use crate::store::waiters::{Foreign, Handover, News, Sample, Waiter, tick};
 use crate::value::companion::slot;
 use crate::value::limits::{FOR_EVER, PLACE, PLACES};
@@ -140,18 +139,8 @@ impl Redis {
         if !self.rights.are_known() {
             self.ask_rights_for(claim, patience).await?;
         }
-        let cluster = match &self.nodes {
-            Nodes::One(node) => return self.ask_node(node, claim, waiter, patience).await,
-            Nodes::Cluster(cluster) => cluster,
-        };
-        let mut way = cluster.way(waiter.slot(), patience).await?;
-        loop {
-            let node = way.node.clone();
-            let asked = self.ask_node(&node, claim, waiter, patience).await;
-            if let Some(answer) = way.follow(asked).await {
-                return answer;
-            }
-        }
+        let ask = |node: Node| async move { self.ask_node(&node, claim, waiter, patience).await };
+        self.nodes.route(|| waiter.slot(), patience, ask).await
     }
 
     async fn ask_node(

@@ -6,5 +6,6 @@ pub(crate) mod node_names;
 pub(crate) mod release;
 pub(crate) mod retry_delay;
 pub(crate) mod round;
+pub(crate) mod rules;
 pub(crate) mod store;
 pub(crate) mod url;

@@ -14,7 +14,7 @@ use crate::protocol::request::Claim;
 use crate::protocol::vote::{Silence, Vote};
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node_names::same;
-use crate::store::redlock::store::{Rules, replaced};
+use crate::store::redlock::rules::{Rules, replaced};
 use crate::value::error::LockError;
 use crate::value::time::{LastMoment, Moment};
 use crate::value::token::hash_of;

@@ -4,6 +4,7 @@
 //! A lock counts from before the first request left until its ttl less the drift, as every lease
 //! does. What is not granted by a majority is given back at every node that it may have reached.
 
+use crate::store::redlock::rules::Rules;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -28,19 +29,6 @@ use crate::value::unavailability::Unavailability;
 
 /// When a majority is connected, the others are waited for so long.
 const GRACE: Duration = Duration::from_millis(200);
-
-/// What a manager is told about its nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Rules {
-    /// No lock of any process has a longer ttl.
-    pub(crate) longest_ttl: Duration,
-    /// A restart makes no node forget a lock.
-    pub(crate) durable: bool,
-    /// A node is waited for no longer than that, nor a tenth of the ttl.
-    pub(crate) node: Duration,
-    /// For how long a node keeps the last fence of a key, unless its URL says so.
-    pub(crate) fence_retention: Duration,
-}
 
 #[derive(Debug)]
 pub(crate) struct Redlock {
@@ -215,12 +203,6 @@ fn is_news(nodes: &[(bool, bool)]) -> bool {
     let there: Vec<_> = nodes.iter().filter(|(_, is_lost)| !is_lost).collect();
     // One decides how often: each counts the time since its own last one.
     nodes.len() - there.len() < majority(nodes.len()) && there.first().is_some_and(|(may, _)| *may)
-}
-
-/// What is told of an answer of which it is not known who has given it.
-pub(crate) fn replaced() -> LockError {
-    let detail = "the connection was replaced".to_owned();
-    LockError::Unavailable { reason: Unavailability::Disconnected, detail }
 }
 
 #[cfg(test)]

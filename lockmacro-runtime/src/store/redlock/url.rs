@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::store::redis::client::url::{UNESCAPED, no_setting};
-use crate::store::redlock::store::Rules;
+use crate::store::redlock::rules::Rules;
 use crate::value::duration::duration;
 use crate::value::error::LockError;
 use crate::value::limits::{TTL_MAX, TTL_MIN};

@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use redis::{Cmd, Pipeline, Value};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tokio::time::{timeout, timeout_at};
 
 use crate::store::redis::client::budget::Patience;
-use crate::store::redis::client::connect::Connection;
+use crate::store::redis::client::connect::{Connection, Connector};
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::error::{Passing, Trouble};
-use crate::store::redis::client::node::Node;
 use crate::store::redis::client::replicas::Replicated;
 use crate::store::redis::client::script::Script;
 use crate::value::key::LockKey;
@@ -44,47 +42,24 @@ impl Reserve {
     }
 }
 
-impl Node {
-    /// Calls a script that writes, and waits for replicas to acknowledge that; gives the script's
-    /// reply, and how many have.
-    ///
-    /// A task does it, which ends with its caller: one that nobody polls must not keep a place, nor
-    /// be given one, while others wait for it.
-    pub(crate) async fn eval_acknowledged(
-        &self,
-        script: &'static Script,
-        keys: &[LockKey],
-        args: &[&str],
-        replicated: Replicated,
-        patience: Patience,
-    ) -> Result<(Value, u32), Trouble> {
-        let (node, keys) = (self.clone(), keys.to_vec());
-        let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let mut task = JoinSet::new();
-        task.spawn(async move {
-            let args: Vec<_> = args.iter().map(String::as_str).collect();
-            node.eval_in_its_place(script, &keys, &args, replicated, patience).await
-        });
-        let ended = || Err(Trouble::Passing(Passing::timeout("the runtime has ended", true)));
-        task.join_next().await.and_then(Result::ok).unwrap_or_else(ended)
-    }
-
+impl Reserve {
     /// WAIT is for the last write of its own connection. A connection goes back for the next call
     /// only when this one was answered: one whose caller is dropped may still be waiting.
-    async fn eval_in_its_place(
+    pub(crate) async fn eval_acknowledged(
         &self,
+        connector: &Connector,
+        asking: bool,
         script: &Script,
         keys: &[LockKey],
         args: &[&str],
         replicated: Replicated,
         patience: Patience,
     ) -> Result<(Value, u32), Trouble> {
-        let reserve = &self.inner.reserve;
-        let place = timeout_at(patience.until, reserve.places.acquire()).await;
+        let place = timeout_at(patience.until, self.places.acquire()).await;
         let Ok(Ok(_place)) = place else {
             return Err(Trouble::Passing(Passing::timeout("waiting for a connection", false)));
         };
-        let idle = self.idle();
+        let idle = self.next_idle(connector);
         // By its text to a server that may not know it: the WAIT behind it is not to be in vain.
         let command = match idle {
             Some(_) => script.by_hash(keys, args),
@@ -92,60 +67,61 @@ impl Node {
         };
         let mut connection = match idle {
             Some(idle) => idle,
-            None => self.opened(patience).await?,
+            None => opened(connector, patience).await?,
         };
-        let mut answer = self.and_wait(&mut connection, command, replicated, patience.answer).await;
+        let mut answer =
+            and_wait(asking, &mut connection, command, replicated, patience.answer).await;
         if let Err(Trouble::NoScript) = answer {
             let text = script.by_text(keys, args);
-            answer = self.and_wait(&mut connection, text, replicated, patience.answer).await;
+            answer = and_wait(asking, &mut connection, text, replicated, patience.answer).await;
         }
         match &answer {
             Err(Trouble::Passing(Passing { replace, unknown, .. })) if *replace || *unknown => {
                 // The others lead to the same server.
-                reserve.clear();
+                self.clear();
                 if *replace {
-                    self.changes().broke();
+                    connector.changes.broke();
                 }
             }
-            _ => reserve.idle().push(connection),
+            _ => self.idle().push(connection),
         }
         answer
     }
 
     /// A connection that nobody uses, if there is one.
-    fn idle(&self) -> Option<Connection> {
-        let idle = self.inner.reserve.idle().pop();
-        idle.filter(|idle| self.inner.connector.leads_there(idle))
+    fn next_idle(&self, connector: &Connector) -> Option<Connection> {
+        let idle = self.idle().pop();
+        idle.filter(|idle| connector.leads_there(idle))
     }
+}
 
-    async fn opened(&self, patience: Patience) -> Result<Connection, Trouble> {
-        let opened = timeout_at(patience.until, self.inner.connector.open_deaf()).await;
-        opened.unwrap_or_else(|_| Err(Trouble::Passing(Passing::timeout("connecting", false))))
+async fn opened(connector: &Connector, patience: Patience) -> Result<Connection, Trouble> {
+    let opened = timeout_at(patience.until, connector.open_deaf()).await;
+    opened.unwrap_or_else(|_| Err(Trouble::Passing(Passing::timeout("connecting", false))))
+}
+
+async fn and_wait(
+    asking: bool,
+    connection: &mut Connection,
+    command: Cmd,
+    replicated: Replicated,
+    patience: Duration,
+) -> Result<(Value, u32), Trouble> {
+    let mut both = Pipeline::with_capacity(3);
+    if asking {
+        both.cmd("ASKING");
     }
-
-    async fn and_wait(
-        &self,
-        connection: &mut Connection,
-        command: Cmd,
-        replicated: Replicated,
-        patience: Duration,
-    ) -> Result<(Value, u32), Trouble> {
-        let mut both = Pipeline::with_capacity(3);
-        if self.is_asking() {
-            both.cmd("ASKING");
-        }
-        both.add_command(command);
-        both.cmd("WAIT").arg(replicated.acks).arg(replicated.milliseconds());
-        let skipped = usize::from(self.is_asking());
-        let replies = timeout(patience, connection.inner.send_packed_commands(&both, skipped, 2));
-        let Ok(replies) = replies.await else {
-            return Err(Trouble::Passing(Passing::timeout("sent, and not answered", true)));
-        };
-        let mut replies = replies?.into_iter();
-        let reply = replies.next().unwrap_or(Value::Nil).extract_error()?;
-        match replies.next().unwrap_or(Value::Nil).extract_error()? {
-            Value::Int(acked) => Ok((reply, u32::try_from(acked).unwrap_or_default())),
-            other => Err(unexpected(&other)),
-        }
+    both.add_command(command);
+    both.cmd("WAIT").arg(replicated.acks).arg(replicated.milliseconds());
+    let skipped = usize::from(asking);
+    let replies = timeout(patience, connection.inner.send_packed_commands(&both, skipped, 2));
+    let Ok(replies) = replies.await else {
+        return Err(Trouble::Passing(Passing::timeout("sent, and not answered", true)));
+    };
+    let mut replies = replies?.into_iter();
+    let reply = replies.next().unwrap_or(Value::Nil).extract_error()?;
+    match replies.next().unwrap_or(Value::Nil).extract_error()? {
+        Value::Int(acked) => Ok((reply, u32::try_from(acked).unwrap_or_default())),
+        other => Err(unexpected(&other)),
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use crate::store::redis::client::error::{Passing, Trouble, full};
 use crate::store::redis::client::failover::Changes;
 use crate::store::redis::client::health::Health;
-use crate::store::redis::client::pipeline::Batches;
+use crate::store::redis::client::pipeline::{Batches, Request};
 use crate::store::redis::client::rejection::greeting;
 use crate::store::redis::client::replicas::Replicated;
 use crate::store::redis::client::resp2::Ear;
@@ -95,8 +95,8 @@ impl Connection {
     }
 
     /// Sends a command.
-    pub(crate) fn send(&self, command: Cmd) -> impl Future<Output = RedisResult<Value>> + Send {
-        self.batches.send(command)
+    pub(crate) fn send(&self, request: Request) -> impl Future<Output = RedisResult<Value>> + Send {
+        self.batches.send(request)
     }
 
     /// Sends a command after an ASKING, which is for the next command only.

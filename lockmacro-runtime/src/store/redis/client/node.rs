@@ -2,12 +2,14 @@
 //! is of no more use. No call waits longer than its caller allows.
 
 use crate::store::redis::client::budget::Patience;
+use crate::store::redis::client::pipeline::Request;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::{Cmd, ConnectionInfo, Pipeline, RedisResult, Value};
+use redis::{ConnectionInfo, Pipeline, RedisResult, Value};
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::store::redis::client::blocking_pool::Reserve;
@@ -124,24 +126,28 @@ impl Node {
     }
 
     /// Sends a command and waits for its reply.
-    pub(crate) async fn call(&self, command: Cmd, patience: Patience) -> Result<Value, Trouble> {
+    pub(crate) async fn call(
+        &self,
+        request: impl Into<Request>,
+        patience: Patience,
+    ) -> Result<Value, Trouble> {
         let live = self.connect(patience.until).await?;
-        self.send(&live, command, patience).await
+        self.send(&live, request, patience).await
     }
 
     /// Sends a command by this connection.
     pub(crate) fn send<'a>(
         &'a self,
         live: &'a Connection,
-        command: Cmd,
+        request: impl Into<Request>,
         patience: Patience,
     ) -> impl Future<Output = Result<Value, Trouble>> + Send + 'a {
         let asked = Instant::now();
         let until = patience.until.min(asked + patience.answer);
         // Not kept across the await, which would cost every caller its room.
         let sent = match self.asking {
-            true => Err(Box::pin(live.asking(command))),
-            false => Ok(live.send(command)),
+            true => Err(Box::pin(live.asking(request.into().command))),
+            false => Ok(live.send(request.into())),
         };
         async move {
             let reply = match sent {
@@ -230,12 +236,12 @@ impl Node {
     /// Calls a script by its hash, and by its text where the server does not know it.
     pub(crate) async fn eval(
         &self,
-        script: &Script,
+        script: &'static Script,
         keys: &[LockKey],
         args: &[&str],
         patience: Patience,
     ) -> Result<Value, Trouble> {
-        match self.call(script.by_hash(keys, args), patience).await {
+        match self.call(script.request(keys, args), patience).await {
             // Boxed, as is all that is rare: a future that waits for a lock must not carry it.
             Err(Trouble::NoScript) => Box::pin(self.teach(script, keys, args, patience)).await,
             reply => reply,
@@ -245,7 +251,7 @@ impl Node {
     /// Calls a script that the server does not know yet.
     async fn teach(
         &self,
-        script: &Script,
+        script: &'static Script,
         keys: &[LockKey],
         args: &[&str],
         patience: Patience,
@@ -271,6 +277,41 @@ impl Node {
             Err(Trouble::NoScript) => self.call(script.by_text(keys, args), patience).await,
             reply => reply,
         }
+    }
+
+    /// Calls a script that writes, and waits for replicas to acknowledge that; gives the script's
+    /// reply, and how many have.
+    ///
+    /// A task does it, which ends with its caller: one that nobody polls must not keep a place, nor
+    /// be given one, while others wait for it.
+    pub(crate) async fn eval_acknowledged(
+        &self,
+        script: &'static Script,
+        keys: &[LockKey],
+        args: &[&str],
+        replicated: Replicated,
+        patience: Patience,
+    ) -> Result<(Value, u32), Trouble> {
+        let (node, keys) = (self.clone(), keys.to_vec());
+        let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let args: Vec<_> = args.iter().map(String::as_str).collect();
+            let Inner { connector, reserve, .. } = &*node.inner;
+            reserve
+                .eval_acknowledged(
+                    connector,
+                    node.asking,
+                    script,
+                    &keys,
+                    &args,
+                    replicated,
+                    patience,
+                )
+                .await
+        });
+        let ended = || Err(Trouble::Passing(Passing::timeout("the runtime has ended", true)));
+        task.join_next().await.and_then(Result::ok).unwrap_or_else(ended)
     }
 
     /// Makes sure that there is a connection.
@@ -323,7 +364,7 @@ impl Node {
     /// Looks whether the server is there, takes writes, and is the one that sentinels name; else the connection is given up.
     pub(crate) async fn look(&self, patience: Patience) {
         let Ok(live) = self.connect(patience.until).await else { return };
-        let role = timeout_at(patience.until, live.send(redis::cmd("ROLE"))).await;
+        let role = timeout_at(patience.until, live.send(redis::cmd("ROLE").into())).await;
         // A primary of old that was cut off from its sentinels goes on to answer.
         if !role.is_ok_and(|role| is_primary(&role.and_then(Value::extract_error)))
             || matches!(timeout_at(patience.until, self.inner.connector.is_left()).await, Ok(true))

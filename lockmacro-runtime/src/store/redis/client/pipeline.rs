@@ -9,7 +9,7 @@ use redis::{Cmd, Pipeline, RedisFuture, RedisResult, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinSet, yield_now};
 
-use crate::store::redis::scripts::GIVE_BACK;
+use crate::store::redis::client::script::Script;
 
 /// With so many calls under way a command is sent by itself.
 const FEW: usize = 4;
@@ -23,8 +23,21 @@ pub(crate) struct Batches {
     under_way: AtomicUsize,
 }
 
+/// A command, and how it may be sent with others.
+pub(crate) struct Request {
+    pub(crate) command: Cmd,
+    /// The script whose calls, of which this is one, may be merged into one call.
+    pub(crate) merges: Option<&'static Script>,
+}
+
+impl From<Cmd> for Request {
+    fn from(command: Cmd) -> Self {
+        Self { command, merges: None }
+    }
+}
+
 struct Call {
-    command: Cmd,
+    request: Request,
     reply: oneshot::Sender<RedisResult<Value>>,
 }
 
@@ -38,18 +51,20 @@ impl Batches {
     }
 
     /// Sends a command; gives its reply. Dropping that leaves open whether it was sent.
-    pub(crate) fn send(&self, command: Cmd) -> impl Future<Output = RedisResult<Value>> + Send {
+    pub(crate) fn send(&self, request: Request) -> impl Future<Output = RedisResult<Value>> + Send {
         // Before the first await: a future keeps the room of what it was given.
         let others = self.under_way.fetch_add(1, Ordering::Relaxed);
         let under_way = UnderWay(&self.under_way);
         let sent = if others < FEW {
             let mut connection = self.connection.clone();
             // Boxed: a future that waits for a lock must not carry it.
-            Sent::Alone(Box::pin(async move { connection.send_packed_command(&command).await }))
+            Sent::Alone(Box::pin(
+                async move { connection.send_packed_command(&request.command).await },
+            ))
         } else {
             let (reply, answered) = oneshot::channel();
             // Without the task there will be no reply.
-            let _ = self.calls.send(Call { command, reply });
+            let _ = self.calls.send(Call { request, reply });
             Sent::Together(answered)
         };
         async move {
@@ -88,7 +103,7 @@ async fn send_all(
     by_slot: bool,
 ) {
     let (mut batches, mut calls) = (JoinSet::new(), Vec::new());
-    // Whether the server wants locks to be given back one by one.
+    // Whether the server wants the calls one by one.
     let one_by_one = Arc::new(AtomicBool::new(by_slot));
     while called.recv_many(&mut calls, TOGETHER).await > 0 {
         // Whoever can send now does so first.
@@ -101,12 +116,14 @@ async fn send_all(
         // Who has gone sees to it by itself that its lock is released.
         let now = calls.drain(..).filter(|call| !call.reply.is_closed());
         let merges = !one_by_one.load(Ordering::Relaxed);
-        let merged = |call: &Call| merges && GIVE_BACK.is_called_by(&call.command);
-        let (releases, mut others): (Vec<_>, Vec<_>) = now.partition(merged);
-        if let [_, _, ..] = releases[..] {
-            batches.spawn(give_back(connection.clone(), releases, Arc::clone(&one_by_one)));
-        } else {
-            others.extend(releases);
+        let merged = |call: &Call| merges && call.request.merges.is_some();
+        let (mergeable, mut others): (Vec<_>, Vec<_>) = now.partition(merged);
+        match mergeable.first().and_then(|call| call.request.merges) {
+            Some(script) if mergeable.len() > 1 => {
+                let one_by_one = Arc::clone(&one_by_one);
+                batches.spawn(merge(connection.clone(), script, mergeable, one_by_one));
+            }
+            _ => others.extend(mergeable),
         }
         if !others.is_empty() {
             batches.spawn(send(connection.clone(), others));
@@ -119,8 +136,8 @@ async fn send_all(
 async fn send(mut connection: MultiplexedConnection, calls: Vec<Call>) {
     let mut pipeline = Pipeline::with_capacity(calls.len());
     let mut callers = Vec::with_capacity(calls.len());
-    for Call { command, reply } in calls {
-        pipeline.add_command(command);
+    for Call { request, reply } in calls {
+        pipeline.add_command(request.command);
         callers.push(reply);
     }
     match connection.send_packed_commands(&pipeline, 0, callers.len()).await {
@@ -139,14 +156,15 @@ async fn send(mut connection: MultiplexedConnection, calls: Vec<Call>) {
     }
 }
 
-/// Gives the locks of these callers back by one call of the script, which spares the server most of
-/// what calling it costs. What cannot be done so is asked for one by one.
-async fn give_back(
+/// Makes one call of the script out of all of these, which spares the server most of what a call
+/// costs. A call that the script leaves undone is sent by itself.
+async fn merge(
     mut connection: MultiplexedConnection,
+    script: &Script,
     calls: Vec<Call>,
     one_by_one: Arc<AtomicBool>,
 ) {
-    let all = GIVE_BACK.merged(calls.iter().map(|call| &call.command));
+    let all = script.merged(calls.iter().map(|call| &call.request.command));
     let found = match connection.send_packed_command(&all).await {
         Ok(Value::Array(found)) if found.len() == calls.len() => found,
         // It was refused as a whole, and nothing was done.

@@ -1,5 +1,6 @@
 //! A Lua script, which is called by its hash.
 
+use crate::store::redis::client::pipeline::Request;
 use std::io::Write;
 use std::sync::LazyLock;
 
@@ -13,6 +14,8 @@ pub(crate) struct Script {
     pub(crate) code: &'static str,
     pub(crate) hash: LazyLock<String>,
     pub(crate) sides: &'static [&'static str],
+    /// Whether calls of many callers may be merged into one: the script then gives a reply for each.
+    pub(crate) merges: bool,
 }
 
 impl Script {
@@ -31,16 +34,14 @@ impl Script {
         self.call("EVALSHA", &self.hash, keys, args)
     }
 
+    /// The call by hash as a request, which may be merged with others of the script.
+    pub(crate) fn request(&'static self, keys: &[LockKey], args: &[&str]) -> Request {
+        Request { command: self.by_hash(keys, args), merges: self.merges.then_some(self) }
+    }
+
     /// The call by text. One command, so that no flush comes between loading and calling.
     pub(crate) fn by_text(&self, keys: &[LockKey], args: &[&str]) -> Cmd {
         self.call("EVAL", self.code, keys, args)
-    }
-
-    /// Whether a command is a call by hash.
-    pub(crate) fn is_called_by(&self, command: &Cmd) -> bool {
-        let words = ["EVALSHA", self.hash.as_str()];
-        let mut args = command.args_iter();
-        words.iter().all(|word| args.next() == Some(Arg::Simple(word.as_bytes())))
     }
 
     /// One call for several calls by hash: first all keys, and then what else each was given.

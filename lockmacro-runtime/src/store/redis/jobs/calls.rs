@@ -12,11 +12,11 @@ use crate::store::redis::client::budget::Patience;
 use crate::store::redis::client::budget::TRIES;
 use crate::store::redis::client::error::Trouble;
 use crate::store::redis::client::error::unexpected;
+use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Tries;
 use crate::store::redis::client::script::Script;
 use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;
-use crate::store::redis::topology::route::Nodes;
 use crate::store::waiters::Waiter;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
@@ -82,7 +82,7 @@ impl Calls {
     /// Calls a script until it is answered, or the manager's timeout is over.
     pub(crate) async fn ask(
         &self,
-        script: &Script,
+        script: &'static Script,
         function: &str,
         args: &[&str],
     ) -> Result<Value, LockError> {
@@ -92,7 +92,7 @@ impl Calls {
     /// The same with another patience.
     pub(crate) async fn ask_for(
         &self,
-        script: &Script,
+        script: &'static Script,
         function: &str,
         args: &[&str],
         patience: Patience,
@@ -116,7 +116,7 @@ impl Calls {
     /// The same for an answer of yes or no.
     pub(crate) async fn whether(
         &self,
-        script: &Script,
+        script: &'static Script,
         function: &str,
         args: &[&str],
     ) -> Result<bool, LockError> {
@@ -220,19 +220,8 @@ impl Calls {
 
     /// Sees to it that news can be heard, where they can.
     async fn listen(&self, waiter: &Waiter, patience: Patience) -> Result<bool, LockError> {
-        let listened = match &self.redis.nodes {
-            Nodes::One(node) => node.listen(waiter.slot(), patience).await,
-            Nodes::Cluster(cluster) => match cluster.way(waiter.slot(), patience).await {
-                Ok(mut way) => loop {
-                    let node = way.node.clone();
-                    let listened = node.listen(waiter.slot(), patience).await;
-                    if let Some(listened) = way.follow(listened).await {
-                        break listened;
-                    }
-                },
-                Err(trouble) => Err(trouble),
-            },
-        };
+        let listen = |node: Node| async move { node.listen(waiter.slot(), patience).await };
+        let listened = self.redis.nodes.route(|| waiter.slot(), patience, listen).await;
         match listened {
             Ok(heard) => Ok(heard),
             Err(Trouble::Passing(_)) => Ok(false),

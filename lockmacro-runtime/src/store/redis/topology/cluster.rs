@@ -306,6 +306,7 @@ impl fmt::Debug for Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::redis::pubsub::channels::Grants;
 
     #[test]
     fn every_server_of_a_url_has_its_user_and_settings() {
@@ -326,7 +327,7 @@ mod tests {
         for url in
             ["redis-cluster://", "redis-cluster://u:secret@one/3", "redis-cluster://one,,two"]
         {
-            let error = Cluster::new(url, timeout).unwrap_err();
+            let error = Cluster::new(url, timeout, Grants::new(true)).unwrap_err();
             assert!(matches!(error, LockError::InvalidUrl { .. }), "{url}: {error:?}");
             assert!(!format!("{error:?}").contains("secret"));
         }

@@ -3,57 +3,41 @@
 //! By the specification of Redis Cluster: MOVED tells for good where a slot is, ASK for the one
 //! command only. A command that was refused so was not applied.
 
-use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use crate::store::redis::client::budget::Patience;
 use crate::store::redis::client::error::Trouble;
 use crate::store::redis::client::node::Node;
-use crate::store::redis::client::script::Script;
 use crate::store::redis::topology::cluster::{Cluster, down};
-use crate::value::companion::slot;
-use crate::value::key::LockKey;
 use crate::value::unavailability::Unavailability;
 
 /// So often one command is sent on to another node.
 const REDIRECTIONS: u32 = 8;
 
 /// Where one command goes until a node has taken it.
-pub(crate) struct Way<'a> {
+struct Way<'a> {
     cluster: &'a Cluster,
     slot: u16,
-    pub(crate) node: Node,
+    node: Node,
     left: u32,
     until: Instant,
 }
 
 impl Cluster {
-    pub(crate) async fn call(
+    /// Has `send` send a call to the node of a slot, and to the next node for as long as the call is
+    /// redirected.
+    pub(crate) async fn route<T, F>(
         &self,
-        key: &LockKey,
-        command: &Cmd,
+        slot: u16,
         patience: Patience,
-    ) -> Result<Value, Trouble> {
-        let mut way = self.way(slot(key.as_str()), patience).await?;
-        loop {
-            let reply = way.node.call(command.clone(), patience).await;
-            if let Some(reply) = way.follow(reply).await {
-                return reply;
-            }
-        }
-    }
-
-    pub(crate) async fn eval(
-        &self,
-        script: &Script,
-        keys: &[LockKey],
-        args: &[&str],
-        patience: Patience,
-    ) -> Result<Value, Trouble> {
-        let slot = keys.first().map_or(0, |key| slot(key.as_str()));
+        mut send: impl FnMut(Node) -> F,
+    ) -> Result<T, Trouble>
+    where
+        F: Future<Output = Result<T, Trouble>>,
+    {
         let mut way = self.way(slot, patience).await?;
         loop {
-            let reply = way.node.eval(script, keys, args, patience).await;
+            let reply = send(way.node.clone()).await;
             if let Some(reply) = way.follow(reply).await {
                 return reply;
             }
@@ -61,7 +45,7 @@ impl Cluster {
     }
 
     /// The way to the node of a slot.
-    pub(crate) async fn way(&self, slot: u16, patience: Patience) -> Result<Way<'_>, Trouble> {
+    async fn way(&self, slot: u16, patience: Patience) -> Result<Way<'_>, Trouble> {
         self.ready(patience.until).await?;
         let mut node = self.map().node_of(slot);
         if node.is_none() {
@@ -75,10 +59,7 @@ impl Cluster {
 
 impl Way<'_> {
     /// The end of the command, unless it is to be sent to another node.
-    pub(crate) async fn follow<T>(
-        &mut self,
-        reply: Result<T, Trouble>,
-    ) -> Option<Result<T, Trouble>> {
+    async fn follow<T>(&mut self, reply: Result<T, Trouble>) -> Option<Result<T, Trouble>> {
         let mut passing = match reply {
             Err(Trouble::Elsewhere(to)) => {
                 if self.left == 0 {

@@ -136,21 +136,43 @@ impl Nodes {
         match self {
             Nodes::One(node) => node.call(command, patience).await,
             // Boxed, as is all that is rare.
-            Nodes::Cluster(cluster) => Box::pin(cluster.call(key, &command, patience)).await,
+            Nodes::Cluster(cluster) => {
+                let send = |node: Node| {
+                    let command = command.clone();
+                    async move { node.call(command, patience).await }
+                };
+                Box::pin(cluster.route(slot(key.as_str()), patience, send)).await
+            }
         }
     }
 
     /// Calls a script at the server that has these keys.
     pub(crate) async fn eval(
         &self,
-        script: &Script,
+        script: &'static Script,
         keys: &[LockKey],
         args: &[&str],
         patience: Patience,
     ) -> Result<Value, Trouble> {
+        let slot = || keys.first().map_or(0, |key| slot(key.as_str()));
+        let eval = |node: Node| async move { node.eval(script, keys, args, patience).await };
+        self.route(slot, patience, eval).await
+    }
+
+    /// Has `send` send a call to the node of a slot, and to the next node for as long as the call is
+    /// redirected. The slot matters in a cluster only.
+    pub(crate) async fn route<T, F>(
+        &self,
+        slot: impl FnOnce() -> u16,
+        patience: Patience,
+        mut send: impl FnMut(Node) -> F,
+    ) -> Result<T, Trouble>
+    where
+        F: Future<Output = Result<T, Trouble>>,
+    {
         match self {
-            Nodes::One(node) => node.eval(script, keys, args, patience).await,
-            Nodes::Cluster(cluster) => Box::pin(cluster.eval(script, keys, args, patience)).await,
+            Nodes::One(node) => send(node.clone()).await,
+            Nodes::Cluster(cluster) => Box::pin(cluster.route(slot(), patience, send)).await,
         }
     }
 }

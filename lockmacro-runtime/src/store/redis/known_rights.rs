@@ -1,0 +1,44 @@
+//! What is known of a user's rights.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::protocol::request::Claim;
+
+/// Whether a lock that the user may take can be given back: its companion keys may be denied.
+#[derive(Debug, Default)]
+pub(crate) struct Rights {
+    pub(crate) asked: AtomicBool,
+    /// The user may run all commands.
+    pub(crate) commands: AtomicBool,
+    /// The user may use every key.
+    pub(crate) every_key: AtomicBool,
+    /// Templates of keys whose companion keys the user may use, too.
+    pub(crate) templates: Mutex<HashSet<Cow<'static, str>>>,
+}
+
+impl Rights {
+    /// Whether a grant by a plain SET can be released. Otherwise the script has to be asked, which
+    /// the server refuses before anything is granted if one of the companion keys is denied.
+    pub(crate) fn covers(&self, claim: &Claim) -> bool {
+        self.every_key.load(Ordering::Relaxed) || {
+            let templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
+            templates.contains(&*claim.key.made_of())
+        }
+    }
+
+    /// Takes note that the script was not refused for this lock.
+    pub(crate) fn learn(&self, claim: &Claim) {
+        let template = claim.key.made_of();
+        if !template.is_empty() && !self.every_key.load(Ordering::Relaxed) {
+            let mut templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
+            templates.insert(template);
+        }
+    }
+
+    pub(crate) fn are_known(&self) -> bool {
+        self.commands.load(Ordering::Relaxed)
+    }
+}
