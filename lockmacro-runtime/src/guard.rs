@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::acquire::Acquired;
 use crate::engine::held::Held;
 use crate::engine::reentry::Scope;
 use crate::protocol::answer::Released;
@@ -44,21 +45,13 @@ pub struct LockGuard {
     joined: bool,
 }
 
+impl From<Acquired> for LockGuard {
+    fn from(Acquired { held, nth, on_lost, joined }: Acquired) -> Self {
+        Self { held, nth, on_lost, joined }
+    }
+}
+
 impl LockGuard {
-    pub(crate) fn owning(held: Arc<Held>, on_lost: OnLost) -> Self {
-        Self { nth: held.only(), held, on_lost, joined: false }
-    }
-
-    /// Enters a lock once more, for the `nth` of its keys or all; an error when it is lost.
-    pub(crate) fn joining(
-        held: Arc<Held>,
-        nth: Option<u8>,
-        on_lost: OnLost,
-    ) -> Result<Self, LockError> {
-        held.remaining()?;
-        Ok(Self { held, nth, on_lost, joined: true })
-    }
-
     /// The guard of the innermost lock that the running code is under, lost or not.
     ///
     /// `None` outside of a body, and in what a body spawned: see [`scope`](LockGuard::scope).

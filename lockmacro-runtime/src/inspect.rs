@@ -22,7 +22,7 @@
 
 use std::sync::Arc;
 
-use crate::manager::core::LockManager;
+use crate::manager::lock_manager::LockManager;
 use crate::protocol::answer::Released;
 use crate::protocol::request::Claim;
 use crate::store::dispatch::Backend;
@@ -116,7 +116,7 @@ impl LockManager {
         // Nothing is granted here: the ttl is never sent.
         let claim = Claim::new(key.clone(), token.clone(), TTL_MIN);
         // What an unanswered try has released was held.
-        Ok(self.backend().release(&claim).await? != Released::NotHeld)
+        Ok(self.core().backend().release(&claim).await? != Released::NotHeld)
     }
 
     /// The names of the functions that have deferred calls in the locks' own store, at most `most`.
@@ -126,8 +126,8 @@ impl LockManager {
     }
 
     fn server(&self) -> Result<&Arc<Redis>, LockError> {
-        match self.backend() {
-            Backend::Redis(redis) => Ok(redis),
+        match self.core().backend() {
+            Backend::Redis(redis) => Ok(&redis),
             _ => {
                 let detail = "only the locks of one Redis server or cluster can be looked at";
                 Err(LockError::InvalidUrl { detail: detail.to_owned() })

@@ -121,7 +121,7 @@ pub use lock::Lock;
 #[cfg(feature = "macros")]
 pub use lockmacro::distributed_lock;
 pub use manager::builder::LockManagerBuilder;
-pub use manager::core::LockManager;
+pub use manager::lock_manager::LockManager;
 pub use manager::redis_server::RedisServer;
 pub use outcome::{LockFailure, LockOutcome, SkipOutcome};
 pub use run::map_err::MapErr;

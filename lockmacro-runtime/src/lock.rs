@@ -1,14 +1,15 @@
 //! What to lock, and how.
 
+use crate::engine::spec::LockSpec;
 use std::borrow::Cow;
-use std::iter;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::acquire::{obtain, obtain_blocking};
+use crate::engine::unreported::Errors;
 use crate::guard::LockGuard;
-use crate::manager::core::LockManager;
-use crate::run::driver::Errors;
+use crate::manager::lock_manager::LockManager;
 use crate::value::error::LockError;
 use crate::value::fence::Fence;
 use crate::value::key::LockKey;
@@ -43,59 +44,6 @@ pub struct Lock<F = Fence> {
     /// Boxed, so that settings move a pointer and a waiter carries no more.
     pub(crate) spec: Box<LockSpec>,
     fences: PhantomData<fn() -> F>,
-}
-
-/// What to lock, and how, as the engine takes it.
-#[derive(Debug, Clone)]
-pub struct LockSpec {
-    pub(crate) key: LockKey,
-    /// Further keys, as they were given.
-    pub(crate) more: Box<[LockKey]>,
-    /// Without one it is the manager's.
-    pub(crate) ttl: Option<Duration>,
-    /// As asked for; without it a lock that was given no ttl is renewed.
-    pub(crate) renewed: Option<bool>,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) min_hold: Duration,
-    pub(crate) on_lost: OnLost,
-    /// Without one it is the manager's; zero is not to wait.
-    pub(crate) wait: Option<Duration>,
-    pub(crate) name: Cow<'static, str>,
-    pub(crate) message: Option<Cow<'static, str>>,
-    pub(crate) holder_note: Option<String>,
-    pub(crate) manager: Option<LockManager>,
-}
-
-impl LockSpec {
-    /// A lock of which only the keys are known. Never inlined: every annotated function calls it.
-    #[inline(never)]
-    fn new(key: LockKey, more: Box<[LockKey]>) -> Box<Self> {
-        Box::new(Self {
-            key,
-            more,
-            ttl: None,
-            renewed: None,
-            max_hold: None,
-            min_hold: Duration::ZERO,
-            on_lost: OnLost::default(),
-            wait: None,
-            name: Cow::Borrowed(""),
-            message: None,
-            holder_note: None,
-            manager: None,
-        })
-    }
-
-    /// The same lock, which waits only if it was told to.
-    pub(crate) fn without_default_wait(mut self: Box<Self>) -> Box<Self> {
-        self.wait.get_or_insert_default();
-        self
-    }
-
-    /// All keys as they were given.
-    pub(crate) fn keys(&self) -> Vec<LockKey> {
-        iter::once(&self.key).chain(&self.more).cloned().collect()
-    }
 }
 
 impl Lock {
@@ -228,7 +176,7 @@ impl<F> Lock<F> {
 
     /// The manager to ask, instead of the installed one.
     pub fn manager(mut self, manager: &LockManager) -> Self {
-        self.spec.manager = Some(manager.clone());
+        self.spec.manager = Some(Arc::clone(manager.core()));
         self
     }
 

@@ -1,20 +1,12 @@
 //! A lock on several keys.
 
-use std::iter;
-use std::sync::Arc;
-
 use crate::engine::acquire::{obtain, obtain_blocking};
-use crate::engine::held::Held;
-use crate::engine::reentry::Scope;
+use crate::engine::unreported::Errors;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
-use crate::run::driver::Errors;
 use crate::value::error::LockError;
 use crate::value::fence::Fence;
 use crate::value::key::LockKey;
-
-/// Most keys of one lock: a server does nothing else while it looks at them.
-const KEYS_MAX: usize = 128;
 
 impl Lock<Vec<Fence>> {
     /// A lock on all of `keys`, or on none of them: for work that touches several things at once.
@@ -93,39 +85,4 @@ fn fenced(guard: LockGuard, keys: Vec<LockKey>) -> Result<(LockGuard, Vec<Fence>
     };
     let fences = keys.into_iter().map(fence_of).collect::<Result<_, _>>()?;
     Ok((guard, fences))
-}
-
-/// All keys in the order of their bytes, without doubles; nothing if that leaves one.
-pub(crate) fn in_order(first: &LockKey, more: &[LockKey]) -> Result<Vec<LockKey>, LockError> {
-    if more.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut keys: Vec<_> = iter::once(first).chain(more).cloned().collect();
-    keys.sort();
-    keys.dedup();
-    match keys.len() {
-        1 => Ok(Vec::new()),
-        2..=KEYS_MAX => Ok(keys),
-        count => {
-            let detail = format!("there are {count} and {KEYS_MAX} are allowed");
-            Err(LockError::InvalidKey { detail })
-        }
-    }
-}
-
-/// The innermost lock around the running code that has all of `keys`; an error when none has all and
-/// one has some.
-pub(crate) fn around(
-    keys: &[LockKey],
-    ours: impl Fn(&Held) -> bool,
-) -> Result<Option<Arc<Held>>, LockError> {
-    let has = |held: &Held, key: &LockKey| held.nth(key).is_some();
-    if let Some(held) = Scope::find(|held| ours(held) && keys.iter().all(|key| has(held, key))) {
-        return Ok(Some(held));
-    }
-    let partly = |key: &&LockKey| Scope::find(|held| ours(held) && has(held, key)).is_some();
-    match keys.iter().find(partly) {
-        Some(key) => Err(LockError::PartlyHeld { key: key.clone() }),
-        None => Ok(None),
-    }
 }

@@ -1,8 +1,7 @@
 //! How a failure of the lock reaches the caller: by the return type of the body.
 
-use crate::engine::telemetry;
+use crate::engine::unreported::unreported;
 use crate::value::error::LockError;
-use crate::value::key::{Listed, LockKey};
 
 /// A return type that can say that the lock could not be had, or was lost.
 ///
@@ -108,22 +107,6 @@ pub trait SkipOutcome: Sized {
     /// What the caller gets when the body finished with this value after its lock was lost. Keep a
     /// body's own failure.
     fn after_loss(self, lost: LockError) -> Self;
-}
-
-/// Logs an error that a return type cannot carry. A busy lock is none.
-///
-/// # Panics
-/// When there is no manager or no runtime: the program is wrong then, and its caller would go on as
-/// if somebody else had done the work.
-pub(crate) fn unreported(name: &str, keys: &[LockKey], error: &LockError) {
-    if error.is_busy() {
-        return;
-    }
-    let keys = keys.split_first().map(|(first, more)| Listed { first, more });
-    telemetry::unreported(name, keys, error);
-    if let LockError::NotInstalled | LockError::NoRuntime = error {
-        panic!("`{name}` cannot return this error, so its body never runs: {error}");
-    }
 }
 
 impl SkipOutcome for () {

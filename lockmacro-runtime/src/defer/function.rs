@@ -17,7 +17,7 @@ use crate::defer::running::{Running, is_running, new_id};
 use crate::engine::current::Current;
 use crate::jobs::call::{Job, NewJob};
 use crate::jobs::limits::check_size;
-use crate::manager::core::LockManager;
+use crate::manager::lock_manager::LockManager;
 use crate::store::dispatch::Backend;
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
@@ -194,9 +194,10 @@ impl<A> DeferredFn<A> {
             Err(error) => return error,
         };
         let of = manager.clone();
-        let put =
-            move |backend: Arc<Backend>| async move { of.deferrer_of(&backend).put(job).await };
-        deferred(busy, manager.janitor().block_on(put).and_then(|stored| stored))
+        let put = move |backend: Arc<Backend>| async move {
+            of.core().deferrer_of(&backend).put(job).await
+        };
+        deferred(busy, manager.core().janitor().block_on(put).and_then(|stored| stored))
     }
 
     /// What to store, if anything.
@@ -214,10 +215,10 @@ impl<A> DeferredFn<A> {
             return Ok(None);
         }
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
-        check_size(&arguments, manager.max_deferred_size())?;
+        check_size(&arguments, manager.core().max_deferred_size())?;
         let key = busy.busy_key().map(ToString::to_string).unwrap_or_default();
         let id = new_id(&name, &arguments);
-        let function = manager.defaults().stored_as(&name);
+        let function = manager.core().defaults().stored_as(&name);
         let job = NewJob { function, id, arguments, key, delay, unique, attempts };
         Ok(Some((manager, job)))
     }

@@ -4,9 +4,13 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::engine::observer::{Observer, observe};
 use crate::guard::LockGuard;
 use crate::jobs::call::Job;
 use crate::value::error::LockError;
+
+/// Tells a worker of errors that the function it calls met.
+const OBSERVER: Observer = Observer { refused, unreported };
 
 tokio::task_local! {
     static RUNNING: Running;
@@ -40,11 +44,13 @@ impl Running {
 
     /// Runs `work` as this call.
     pub(crate) async fn around<F: Future>(self, work: F) -> F::Output {
+        observe(OBSERVER);
         RUNNING.scope(self, work).await
     }
 
     /// The same for code that is not async.
     pub(crate) fn enter<R>(self, work: impl FnOnce() -> R) -> R {
+        observe(OBSERVER);
         RUNNING.sync_scope(self, work)
     }
 
@@ -103,7 +109,7 @@ pub(crate) fn is_running(function: &str, arguments: &str, busy: &LockError) -> b
 }
 
 /// Takes note of an error that a return type cannot carry, so that the worker knows.
-pub(crate) fn unreported(error: &LockError) {
+fn unreported(error: &LockError) {
     // What fails inside of the body is the body's own business.
     if LockGuard::current().is_some() {
         return;
@@ -114,7 +120,7 @@ pub(crate) fn unreported(error: &LockError) {
 
 /// Takes note that a lock cannot be had now: the call's body does not run, and whether that is so has nothing
 /// to do with the call.
-pub(crate) fn refused(error: &LockError) {
+fn refused(error: &LockError) {
     use LockError::{
         AccessDenied, Authentication, ConnectionLimit, InsufficientReplicas, NoQuorum,
         NotInstalled, Unavailable,

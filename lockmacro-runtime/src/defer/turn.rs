@@ -17,7 +17,7 @@ use crate::defer::outcome::Ended;
 use crate::jobs::call::{Job, Settled};
 use crate::jobs::deferrer::Deferrer;
 use crate::jobs::limits::abandoned;
-use crate::manager::core::LockManager;
+use crate::manager::lock_manager::LockManager;
 use crate::store::dispatch::Backend;
 use crate::value::error::LockError;
 
@@ -84,7 +84,7 @@ impl Turn {
         match ended {
             Ended::Done => Settled::Done,
             // It may have failed because of that.
-            _ if self.manager.closing().is_closed() => Settled::Back,
+            _ if self.manager.core().closing().is_closed() => Settled::Back,
             Ended::Busy { error, left } => match self.function.when_busy(busy, left) {
                 Some(delay) => Settled::Busy { delay, error: shortened(error) },
                 None => dead(format!("its lock could not be had {busy} times: {error}")),
@@ -143,16 +143,16 @@ impl Turn {
 
     async fn tell(&self, how: Settled) -> Result<bool, LockError> {
         let job = self.job.clone();
-        if how != Settled::Back || self.manager.has_another_queue() {
+        if how != Settled::Back || self.manager.core().has_another_queue() {
             return self.deferrer.settle(job, how).await;
         }
         // After the locks of its body, which are released by that thread: on one server the next worker does
         // not find them busy.
         let manager = self.manager.clone();
         let back = move |backend: Arc<Backend>| async move {
-            manager.deferrer_of(&backend).settle(job, how).await
+            manager.core().deferrer_of(&backend).settle(job, how).await
         };
-        self.manager.janitor().call_after_cleanup(back).await?
+        self.manager.core().janitor().call_after_cleanup(back).await?
     }
 }
 

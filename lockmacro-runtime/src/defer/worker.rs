@@ -14,10 +14,10 @@ use tokio::time::{sleep, timeout};
 use crate::defer::DeferredFn;
 use crate::defer::function::Function;
 use crate::defer::turn::Turn;
+use crate::engine::core::inside_runtime;
 use crate::engine::current::Current;
 use crate::jobs::call::Order;
-use crate::manager::core::LockManager;
-use crate::manager::core::inside_runtime;
+use crate::manager::lock_manager::LockManager;
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
@@ -145,7 +145,7 @@ impl Worker {
             return Err(LockError::unavailable(Unavailability::SameName, detail));
         }
         // A shutdown waits until it is told how the calls have ended.
-        let _member = self.manager.enter()?;
+        let _member = self.manager.core().enter()?;
         let (stopping, stopped) = watch::channel(false);
         let (give_back, back) = watch::channel(false);
         let mut running = JoinSet::new();
@@ -153,7 +153,7 @@ impl Worker {
             let mut taking = pin!(self.take(&mut running, stopped, back));
             select! {
                 () = stop => {}
-                () = self.manager.closing().closed() => {}
+                () = self.manager.core().closing().closed() => {}
                 refused = &mut taking => return refused,
             }
             stopping.send_replace(true);
@@ -177,7 +177,7 @@ impl Worker {
     ) -> Result<(), LockError> {
         let deferrer = self.manager.deferrer();
         let free = Arc::new(Semaphore::new(self.concurrency));
-        let defaults = self.manager.defaults();
+        let defaults = self.manager.core().defaults();
         let functions: Vec<_> =
             self.functions.keys().map(|name| defaults.stored_as(name)).collect();
         let mut pause = FIRST_PAUSE;
@@ -221,7 +221,7 @@ impl Worker {
                     return Err(error);
                 }
                 Err(error) => {
-                    match error.is_of_servers() && !self.manager.backend().call_failed() {
+                    match error.is_of_servers() && !self.manager.core().backend().call_failed() {
                         true => tracing::debug!(%error, "deferred calls could not be taken"),
                         false => tracing::warn!(%error, "deferred calls could not be taken"),
                     }

@@ -1,28 +1,28 @@
 //! From the description of a lock to a guard, or to what the caller is told instead.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-#[cfg(feature = "defer")]
-use crate::defer::running::refused;
 use crate::engine::acquisition::{Hold, Refusal};
 use crate::engine::blocking::may_block;
+use crate::engine::core::inside_runtime;
+use crate::engine::current::Current;
 use crate::engine::held::Held;
+use crate::engine::observer::refused;
 use crate::engine::reentry::Scope;
+use crate::engine::reentry::around;
+use crate::engine::spec::LockSpec;
 use crate::engine::telemetry;
-use crate::guard::LockGuard;
-use crate::lock::LockSpec;
-use crate::manager::core::LockManager;
-use crate::manager::core::inside_runtime;
-use crate::many::{around, in_order};
-use crate::outcome::unreported;
+use crate::engine::unreported::Errors;
+use crate::engine::unreported::unreported;
 use crate::protocol::answer::{Grant, Line};
 use crate::protocol::lease::Renewal;
 use crate::protocol::request::Claim;
-use crate::run::driver::Errors;
 use crate::value::error::LockError;
 use crate::value::holder::{Holder, about};
 use crate::value::key::LockKey;
+use crate::value::key_set::in_order;
 use crate::value::labels::Labels;
 use crate::value::limits::check_ttl;
 use crate::value::loss::OnLost;
@@ -30,8 +30,28 @@ use crate::value::time::Moment;
 use crate::value::token::Token;
 
 /// Nobody runs deferred calls.
-#[cfg(not(feature = "defer"))]
-fn refused(_: &LockError) {}
+
+/// A lock that was acquired, or joined: what a guard is made of.
+pub(crate) struct Acquired {
+    pub(crate) held: Arc<Held>,
+    /// Which of its keys it is about; `None` for all of several.
+    pub(crate) nth: Option<u8>,
+    pub(crate) on_lost: OnLost,
+    /// Whether the lock is an outer one's, which releases it.
+    pub(crate) joined: bool,
+}
+
+impl Acquired {
+    fn owning(held: Arc<Held>, on_lost: OnLost) -> Self {
+        Self { nth: held.only(), held, on_lost, joined: false }
+    }
+
+    /// Enters a lock once more, for the `nth` of its keys or all; an error when it is lost.
+    fn joining(held: Arc<Held>, nth: Option<u8>, on_lost: OnLost) -> Result<Self, LockError> {
+        held.remaining()?;
+        Ok(Self { held, nth, on_lost, joined: true })
+    }
+}
 
 impl LockSpec {
     /// Does everything that can be done without a server.
@@ -39,7 +59,7 @@ impl LockSpec {
         self.key.check()?;
         self.more.iter().try_for_each(LockKey::check)?;
         let ttl = self.ttl.map(check_ttl).transpose()?;
-        let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
+        let manager = self.manager.map_or_else(Current::manager_here, Ok)?;
         let defaults = manager.defaults();
         defaults.usable()?;
         let ttl = ttl.unwrap_or(defaults.ttl());
@@ -52,10 +72,10 @@ impl LockSpec {
         if several.is_empty() {
             if let Some(held) = Scope::find(|held| ours(held) && held.nth(&key).is_some()) {
                 let nth = held.nth(&key);
-                return LockGuard::joining(held, nth, self.on_lost).map(Prepared::Joined);
+                return Acquired::joining(held, nth, self.on_lost).map(Prepared::Joined);
             }
         } else if let Some(held) = around(&several, ours)? {
-            return LockGuard::joining(held, None, self.on_lost).map(Prepared::Joined);
+            return Acquired::joining(held, None, self.on_lost).map(Prepared::Joined);
         }
         // A token of a waiter is older than its grant.
         let since = wait.is_zero().then(SystemTime::now);
@@ -79,37 +99,37 @@ impl LockSpec {
 }
 
 enum Prepared {
-    Joined(LockGuard),
+    Joined(Acquired),
     ToAsk(Hold, Wanted),
 }
 
 /// The description is boxed: a future keeps the room of what it was given, and this one waits.
-pub(crate) async fn obtain(
+pub(crate) async fn obtain<G: From<Acquired>>(
     spec: Box<LockSpec>,
     fenced: bool,
     errors: Errors,
-) -> Result<LockGuard, LockError> {
+) -> Result<G, LockError> {
     let (mut hold, wanted) = match prepared(spec, fenced, errors)? {
-        Prepared::Joined(guard) => return Ok(guard),
+        Prepared::Joined(guard) => return Ok(guard.into()),
         Prepared::ToAsk(hold, wanted) => (hold, wanted),
     };
     inside_runtime().inspect_err(|error| wanted.report(&hold, error))?;
     let answer = hold.acquire().await;
-    wanted.guard(hold, answer).inspect_err(refused)
+    wanted.guard(hold, answer).inspect_err(refused).map(G::from)
 }
 
-pub(crate) fn obtain_blocking(
+pub(crate) fn obtain_blocking<G: From<Acquired>>(
     spec: Box<LockSpec>,
     fenced: bool,
     errors: Errors,
-) -> Result<LockGuard, LockError> {
+) -> Result<G, LockError> {
     let (mut hold, wanted) = match prepared(spec, fenced, errors)? {
-        Prepared::Joined(guard) => return Ok(guard),
+        Prepared::Joined(guard) => return Ok(guard.into()),
         Prepared::ToAsk(hold, wanted) => (hold, wanted),
     };
     may_block().inspect_err(|error| wanted.report(&hold, error))?;
     let answer = hold.acquire_blocking();
-    wanted.guard(hold, answer).inspect_err(refused)
+    wanted.guard(hold, answer).inspect_err(refused).map(G::from)
 }
 
 /// The description's box ends with this.
@@ -133,7 +153,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn guard(self, hold: Hold, answer: Result<Grant, Refusal>) -> Result<LockGuard, LockError> {
+    fn guard(self, hold: Hold, answer: Result<Grant, Refusal>) -> Result<Acquired, LockError> {
         let claim = hold.claim();
         let error = match answer {
             Ok(grant) => {
@@ -145,7 +165,7 @@ impl Wanted {
                     None => Renewal::On,
                 };
                 let held = Held::new(hold, grant, renewal)?;
-                return Ok(LockGuard::owning(held, self.on_lost));
+                return Ok(Acquired::owning(held, self.on_lost));
             }
             Err(Refusal::Busy { key, owner, left, line }) => {
                 let retry = |before| hold.manager().retry_after(&key, before, left);

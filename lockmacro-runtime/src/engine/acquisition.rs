@@ -8,10 +8,9 @@ use std::{mem, process, thread};
 use tokio::time::sleep;
 
 use crate::engine::blocking::blocked;
+use crate::engine::core::{Core, inside_runtime};
 use crate::engine::in_flight::Member;
 use crate::engine::telemetry::Counted;
-use crate::manager::core::LockManager;
-use crate::manager::core::inside_runtime;
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, Line, Released};
 use crate::protocol::request::Claim;
 use crate::protocol::shutdown::Closing;
@@ -24,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(crate) struct Hold {
-    manager: LockManager,
+    manager: Arc<Core>,
     claim: Arc<Claim>,
     /// `None` when nothing is left to release.
     member: Mutex<Option<Member>>,
@@ -41,7 +40,7 @@ pub(crate) enum Refusal {
 
 impl Hold {
     /// A hold of which nothing was sent yet.
-    pub(crate) fn new(manager: LockManager, claim: Claim) -> Self {
+    pub(crate) fn new(manager: Arc<Core>, claim: Claim) -> Self {
         let (member, process) = (Mutex::new(None), process::id());
         Self { manager, claim: Arc::new(claim), member, process }
     }
@@ -91,7 +90,7 @@ impl Hold {
         }
     }
 
-    pub(crate) fn manager(&self) -> &LockManager {
+    pub(crate) fn manager(&self) -> &Arc<Core> {
         &self.manager
     }
 

@@ -9,7 +9,7 @@
 
 use std::pin::Pin;
 use std::sync::mpsc as std_mpsc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::{mem, process, thread};
 
 use tokio::runtime;
@@ -17,9 +17,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::blocking::blocked;
 use crate::engine::cleanup::{Added, Cleanup};
-use crate::engine::held::Held;
 use crate::engine::in_flight::{Census, Member};
-use crate::engine::renewal::{Enrolled, Renewals};
+use crate::engine::renewal::{Enrolled, Renewable, Renewals};
 use crate::protocol::request::Claim;
 use crate::store::dispatch::Backend;
 use crate::value::error::LockError;
@@ -67,7 +66,7 @@ impl Janitor {
     /// The lease was granted by what was sent at `sent`.
     pub(crate) fn watch(
         &self,
-        held: &Arc<Held>,
+        held: Weak<dyn Renewable>,
         sent: Moment,
         due: Option<Moment>,
     ) -> Result<Option<Enrolled>, LockError> {
@@ -75,7 +74,7 @@ impl Janitor {
         if due.is_none() && !here.backend.forgets() {
             return Ok(None);
         }
-        let (enrolled, due) = here.renewals.enroll(Arc::downgrade(held), sent, due);
+        let (enrolled, due) = here.renewals.enroll(held, sent, due);
         if due || here.backend.fails_over() {
             here.start_renewing()?;
         }

@@ -9,12 +9,11 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::engine::acquisition::Hold;
+use crate::engine::core::{Core, inside_runtime};
 use crate::engine::current::Current;
-use crate::engine::renewal::Enrolled;
+use crate::engine::renewal::{Enrolled, Renewable};
 use crate::engine::telemetry;
 use crate::engine::telemetry::Counted;
-use crate::manager::core::LockManager;
-use crate::manager::core::inside_runtime;
 use crate::protocol::answer::{Grant, Released};
 use crate::protocol::lease::{Lease, Renewal};
 use crate::protocol::request::Claim;
@@ -78,12 +77,13 @@ impl Held {
             span,
             counted: Mutex::new(Some(counted)),
         });
-        let watched = held.manager().janitor().watch(&held, grant.sent, first)?;
+        let watched =
+            held.manager().janitor().watch(Arc::downgrade(&held) as _, grant.sent, first)?;
         *lock(&held.renewal) = watched;
         Ok(held)
     }
 
-    pub(crate) fn manager(&self) -> &LockManager {
+    pub(crate) fn manager(&self) -> &Arc<Core> {
         self.hold.manager()
     }
 
@@ -141,21 +141,6 @@ impl Held {
         })
     }
 
-    /// Whether the lease is to be renewed; else it can only be confirmed.
-    pub(crate) fn wants_renewal(&self) -> bool {
-        self.lease().wants_renewal()
-    }
-
-    /// How long a server that counts from now on has to keep the key for this lease.
-    pub(crate) fn keeps(&self, now: Moment) -> Option<Duration> {
-        self.lease().keeps(now)
-    }
-
-    /// What of `ttl` a renewal may ask for now.
-    pub(crate) fn allowed(&self, ttl: Duration) -> Duration {
-        self.lease().allowed(ttl, Moment::now())
-    }
-
     pub(crate) fn was_released(&self) -> bool {
         self.released.load(Ordering::Acquire)
     }
@@ -193,42 +178,6 @@ impl Held {
         self.remaining().map(drop).map_err(LockError::from)
     }
 
-    /// Takes note of the answer to a renewal sent at `sent`; tells when the next one is due.
-    pub(crate) fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment> {
-        let next = {
-            let mut lease = self.lease();
-            if held {
-                self.halved.store(false, Ordering::Release);
-                let renewed = lease.renewed(sent, ttl, Moment::now());
-                renewed.ok().and_then(|_| lease.first_try(sent, fastrand::f64()))
-            } else {
-                // One that was over before is told as such: it was free to be taken then.
-                let _ = lease.remaining(Moment::now());
-                lease.taken();
-                None
-            }
-        };
-        // Has a loss told at once, also when the body is long.
-        let _ = self.remaining();
-        self.changed.notify_waiters();
-        next
-    }
-
-    /// Takes note that a renewal had no answer; tells when to try again.
-    pub(crate) fn unanswered(&self) -> Option<Moment> {
-        if self.remaining().is_err() {
-            self.changed.notify_waiters();
-            return None;
-        }
-        Some(self.lease().next_try(Moment::now()))
-    }
-
-    /// What is left of a lease that could not be renewed, once when that is less than half of it.
-    pub(crate) fn is_halved(&self) -> Option<Duration> {
-        let left = self.remaining().ok().filter(|left| *left <= self.claim().ttl / 2)?;
-        (!self.halved.swap(true, Ordering::AcqRel)).then_some(left)
-    }
-
     /// Ends the renewal and gives the lock back.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
         self.end();
@@ -264,6 +213,57 @@ impl Held {
 
     fn lease(&self) -> MutexGuard<'_, Lease> {
         lock(&self.lease)
+    }
+}
+
+impl Renewable for Held {
+    fn claim(&self) -> &Claim {
+        self.hold.claim()
+    }
+
+    fn wants_renewal(&self) -> bool {
+        self.lease().wants_renewal()
+    }
+
+    fn keeps(&self, now: Moment) -> Option<Duration> {
+        self.lease().keeps(now)
+    }
+
+    fn allowed(&self, ttl: Duration) -> Duration {
+        self.lease().allowed(ttl, Moment::now())
+    }
+
+    fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment> {
+        let next = {
+            let mut lease = self.lease();
+            if held {
+                self.halved.store(false, Ordering::Release);
+                let renewed = lease.renewed(sent, ttl, Moment::now());
+                renewed.ok().and_then(|_| lease.first_try(sent, fastrand::f64()))
+            } else {
+                // One that was over before is told as such: it was free to be taken then.
+                let _ = lease.remaining(Moment::now());
+                lease.taken();
+                None
+            }
+        };
+        // Has a loss told at once, also when the body is long.
+        let _ = self.remaining();
+        self.changed.notify_waiters();
+        next
+    }
+
+    fn unanswered(&self) -> Option<Moment> {
+        if self.remaining().is_err() {
+            self.changed.notify_waiters();
+            return None;
+        }
+        Some(self.lease().next_try(Moment::now()))
+    }
+
+    fn is_halved(&self) -> Option<Duration> {
+        let left = self.remaining().ok().filter(|left| *left <= self.claim().ttl / 2)?;
+        (!self.halved.swap(true, Ordering::AcqRel)).then_some(left)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Which locks the code that runs right now is under, so that the same lock can be entered again.
 
+use crate::LockError;
+use crate::LockKey;
 use std::sync::Arc;
 
 use tokio::task::{Id, try_id};
@@ -52,5 +54,22 @@ impl Scope {
     fn current() -> Option<Self> {
         let innermost = INNERMOST.try_with(Clone::clone).ok();
         innermost.filter(|(_, task)| *task == try_id()).map(|(scope, _)| scope)
+    }
+}
+
+/// The innermost lock around the running code that has all of `keys`; an error when none has all and
+/// one has some.
+pub(crate) fn around(
+    keys: &[LockKey],
+    ours: impl Fn(&Held) -> bool,
+) -> Result<Option<Arc<Held>>, LockError> {
+    let has = |held: &Held, key: &LockKey| held.nth(key).is_some();
+    if let Some(held) = Scope::find(|held| ours(held) && keys.iter().all(|key| has(held, key))) {
+        return Ok(Some(held));
+    }
+    let partly = |key: &&LockKey| Scope::find(|held| ours(held) && has(held, key)).is_some();
+    match keys.iter().find(partly) {
+        Some(key) => Err(LockError::PartlyHeld { key: key.clone() }),
+        None => Ok(None),
     }
 }

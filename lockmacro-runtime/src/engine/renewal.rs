@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
-use crate::engine::held::Held;
 use crate::engine::telemetry;
+use crate::protocol::request::Claim;
 use crate::store::dispatch::Backend;
 use crate::value::time::Moment;
 
@@ -25,6 +25,30 @@ const BEAT: Duration = Duration::from_secs(1);
 const CONFIRM_AGAIN: Duration = Duration::from_millis(250);
 /// So many confirmations are under way at once; a new server is not stormed.
 const AT_ONCE: usize = 256;
+
+/// A lock whose lease is renewed, or confirmed.
+pub(crate) trait Renewable: fmt::Debug + Send + Sync {
+    /// What is asked for.
+    fn claim(&self) -> &Claim;
+
+    /// Whether its lease is to be renewed; else it is only confirmed.
+    fn wants_renewal(&self) -> bool;
+
+    /// For how long its holder believes in it, if it does.
+    fn keeps(&self, now: Moment) -> Option<Duration>;
+
+    /// For how long it may be renewed now, where `ttl` is wanted.
+    fn allowed(&self, ttl: Duration) -> Duration;
+
+    /// Takes note of the answer to what was sent at `sent`; tells when to renew it next.
+    fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment>;
+
+    /// Takes note that there was no answer; tells when to try again.
+    fn unanswered(&self) -> Option<Moment>;
+
+    /// What is left, the first time that it is less than half of the lease.
+    fn is_halved(&self) -> Option<Duration>;
+}
 
 /// Which leases are renewed, and when.
 #[derive(Debug)]
@@ -51,7 +75,7 @@ struct Table {
 
 #[derive(Debug)]
 struct Entry {
-    held: Weak<Held>,
+    held: Weak<dyn Renewable>,
     state: State,
     /// When the next renewal is due by itself, whatever has it done sooner.
     own: Option<Moment>,
@@ -73,7 +97,7 @@ enum State {
 /// A renewal or confirmation that is due.
 struct Due {
     id: u64,
-    held: Arc<Held>,
+    held: Arc<dyn Renewable>,
     own: Option<Moment>,
 }
 
@@ -96,7 +120,7 @@ impl Renewals {
     /// has changed since, before the lease was here, it is due at once.
     pub(crate) fn enroll(
         self: &Arc<Self>,
-        held: Weak<Held>,
+        held: Weak<dyn Renewable>,
         sent: Moment,
         due: Option<Moment>,
     ) -> (Enrolled, bool) {
@@ -310,16 +334,54 @@ async fn renew(renewals: Arc<Renewals>, backend: Arc<Backend>, Due { id, held, o
 mod tests {
     use super::*;
 
+    #[derive(Debug)]
+    struct Never;
+
+    impl Renewable for Never {
+        fn claim(&self) -> &Claim {
+            unreachable!()
+        }
+
+        fn wants_renewal(&self) -> bool {
+            false
+        }
+
+        fn keeps(&self, _: Moment) -> Option<Duration> {
+            None
+        }
+
+        fn allowed(&self, ttl: Duration) -> Duration {
+            ttl
+        }
+
+        fn answered(&self, _: bool, _: Moment, _: Duration) -> Option<Moment> {
+            None
+        }
+
+        fn unanswered(&self) -> Option<Moment> {
+            None
+        }
+
+        fn is_halved(&self) -> Option<Duration> {
+            None
+        }
+    }
+
+    /// A lock that was dropped.
+    fn nobody() -> Weak<dyn Renewable> {
+        Weak::<Never>::new()
+    }
+
     #[test]
     fn a_lease_that_was_granted_before_the_last_change_is_confirmed_at_once() {
         let renewals = Arc::new(Renewals::default());
         let at = |ms| Moment::at(Duration::from_millis(ms));
-        let (_none, due) = renewals.enroll(Weak::new(), at(1), None);
+        let (_none, due) = renewals.enroll(nobody(), at(1), None);
         assert!(!due, "nothing has changed");
         // Nobody was enrolled whom it concerns, and somebody is about to be.
         renewals.all_due(at(5));
         for (sent, late) in [(4, true), (5, true), (6, false)] {
-            let (_enrolled, due) = renewals.enroll(Weak::new(), at(sent), None);
+            let (_enrolled, due) = renewals.enroll(nobody(), at(sent), None);
             assert_eq!(due, late, "{sent}");
         }
     }
@@ -351,10 +413,10 @@ mod tests {
         let renewals = Arc::new(Renewals::default());
         let at = |ms| Moment::at(Duration::from_millis(ms));
         let own = |enrolled: &Enrolled| renewals.table().leases.get(&enrolled.id).unwrap().own;
-        let (renewed, _) = renewals.enroll(Weak::new(), at(1), Some(at(50)));
-        let (fixed, _) = renewals.enroll(Weak::new(), at(1), None);
+        let (renewed, _) = renewals.enroll(nobody(), at(1), Some(at(50)));
+        let (fixed, _) = renewals.enroll(nobody(), at(1), None);
         renewals.all_due(at(5));
-        let (late, _) = renewals.enroll(Weak::new(), at(4), Some(at(60)));
+        let (late, _) = renewals.enroll(nobody(), at(4), Some(at(60)));
         let all = [own(&renewed), own(&fixed), own(&late)];
         assert_eq!(all, [Some(at(50)), None, Some(at(60))]);
         renewals.over(renewed.id, Some(at(70)));
@@ -364,7 +426,7 @@ mod tests {
     #[test]
     fn a_server_in_trouble_is_asked_less_and_less() {
         let renewals = Arc::new(Renewals::default());
-        let (enrolled, _) = renewals.enroll(Weak::new(), Moment::now(), None);
+        let (enrolled, _) = renewals.enroll(nobody(), Moment::now(), None);
         let pause = || renewals.confirm_again(enrolled.id).since(Moment::now());
         let pauses: Vec<_> = (0..5).map(|_| pause()).collect();
         assert!(pauses[0] < CONFIRM_AGAIN * 2, "{pauses:?}");

@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use crate::engine::observer;
 use crate::value::error::LockError;
 use crate::value::key::Listed;
 use crate::value::labels::Labels;
@@ -159,8 +160,7 @@ pub(crate) fn released(labels: &Labels, since: Moment) {
 pub(crate) fn unreported(name: &str, key: Option<Listed<'_>>, error: &LockError) {
     let key = key.map(tracing::field::display);
     tracing::error!(%name, key, %error, "lock failed in a function that cannot return an error");
-    #[cfg(feature = "defer")]
-    crate::defer::running::unreported(error);
+    observer::unreported(error);
     numbers::unreported(name);
 }
 

@@ -1,16 +1,16 @@
 //! How a manager is made: what is set before it is connected.
 
+use crate::engine::core::Core;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::core::inside_runtime;
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
 #[cfg(feature = "defer")]
 use crate::jobs::limits::SIZE_MAX;
-use crate::manager::core::LockManager;
-use crate::manager::core::inside_runtime;
-use crate::manager::defaults::Defaults;
+use crate::manager::lock_manager::LockManager;
 use crate::manager::redis_server::RedisServer;
 use crate::store::dispatch::Backend;
 use crate::store::memory::Memory;
@@ -20,6 +20,7 @@ use crate::store::redis::store::Redis;
 use crate::store::redlock::rules::Rules;
 use crate::store::redlock::store::Redlock;
 use crate::store::redlock::url::OneUrl;
+use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
 use crate::value::fence::{RETENTION, RETENTION_MAX, RETENTION_MIN};
 use crate::value::limits::{TTL_MAX, TTL_MIN};
@@ -263,7 +264,7 @@ impl LockManagerBuilder {
         let lazy = self.lazy || matches!(backend, Backend::Memory(_));
         let manager = self.with(backend);
         if !lazy {
-            manager.ready_blocking()?;
+            manager.core().ready_blocking()?;
         }
         Ok(manager)
     }
@@ -329,14 +330,10 @@ impl LockManagerBuilder {
 
     pub(crate) fn with(self, backend: Backend) -> LockManager {
         #[cfg(feature = "defer")]
-        return LockManager::over(
-            backend,
-            self.label,
-            self.defaults,
-            self.deferrer,
-            self.max_deferred_size,
-        );
+        let core =
+            Core::over(backend, self.label, self.defaults, self.deferrer, self.max_deferred_size);
         #[cfg(not(feature = "defer"))]
-        LockManager::over(backend, self.label, self.defaults)
+        let core = Core::over(backend, self.label, self.defaults);
+        LockManager(core)
     }
 }

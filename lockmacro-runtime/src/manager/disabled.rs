@@ -1,6 +1,6 @@
 //! Locks that exclude nobody.
 
-use crate::manager::core::LockManager;
+use crate::manager::lock_manager::LockManager;
 use crate::store::dispatch::Backend;
 use crate::store::memory::Memory;
 
@@ -30,6 +30,6 @@ impl LockManager {
 
     /// Whether this manager excludes nobody: see [`disabled`](LockManager::disabled).
     pub fn is_disabled(&self) -> bool {
-        matches!(self.backend(), Backend::Memory(memory) if memory.is_disabled())
+        matches!(self.core().backend(), Backend::Memory(memory) if memory.is_disabled())
     }
 }

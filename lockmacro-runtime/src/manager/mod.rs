@@ -1,7 +1,9 @@
 //! Where locks come from: a connected manager, and how it is built.
 
 pub(crate) mod builder;
-pub(crate) mod core;
+pub(crate) mod connect;
 pub(crate) mod defaults;
 pub(crate) mod disabled;
+pub(crate) mod lock_manager;
 pub(crate) mod redis_server;
+pub(crate) mod scope;

@@ -5,10 +5,11 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
+use crate::engine::unreported::Errors;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::outcome::{LockOutcome, SkipOutcome};
-use crate::run::driver::{Driver, Ended, Errors, Start};
+use crate::run::driver::{Driver, Ended, Start};
 use crate::run::report::{Conclude, Outcome, Report, errors_of};
 
 impl<F> Lock<F> {

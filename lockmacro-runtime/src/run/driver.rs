@@ -1,16 +1,17 @@
 //! Acquires a lock, polls a body while the lock is held, and releases the lock: everything about a
 //! locked body that does not depend on the body's type.
 
+use crate::engine::unreported::Errors;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use crate::engine::acquire::{obtain, obtain_blocking};
 use crate::engine::held::Held;
 use crate::engine::reentry::Scope;
+use crate::engine::spec::LockSpec;
 use crate::engine::telemetry;
+use crate::engine::unreported::unreported;
 use crate::guard::LockGuard;
-use crate::lock::LockSpec;
-use crate::outcome::unreported;
 use crate::protocol::answer::Released;
 use crate::value::error::LockError;
 use crate::value::loss::{Lost, OnLost};
@@ -36,17 +37,6 @@ impl Ended {
             _ => Ended::Done,
         }
     }
-}
-
-/// Which errors the driver reports itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Errors {
-    /// None: the caller's return type carries them.
-    Carried,
-    /// All of them.
-    Reported,
-    /// All but the loss of a body that has finished, from which the caller recovers.
-    ReportedUnlessLate,
 }
 
 /// What a body begins with.

@@ -1,10 +1,11 @@
 //! Errors of the lock in the caller's own words, as `map_err = path` asks.
 
+use crate::engine::unreported::Errors;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::outcome::SkipOutcome;
 use crate::run::body::{Run, run_blocking};
-use crate::run::driver::{Errors, Start};
+use crate::run::driver::Start;
 use crate::run::recovering::{Recovering, Under};
 use crate::run::report::Outcome;
 use crate::value::error::LockError;

@@ -1,10 +1,11 @@
 //! A lock whose loss is answered by undoing, as `on_lost = path` asks.
 
+use crate::engine::unreported::Errors;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::outcome::{LockOutcome, SkipOutcome};
 use crate::run::body::{Run, run_blocking};
-use crate::run::driver::{Errors, Start};
+use crate::run::driver::Start;
 use crate::run::report::{Outcome, Recovered, errors_recovered_of};
 use crate::value::loss::{Lost, OnLost};
 

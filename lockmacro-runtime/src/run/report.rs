@@ -1,7 +1,8 @@
 //! How the end of a locked body reaches the caller, by the body's type.
 
+use crate::engine::unreported::Errors;
 use crate::outcome::{LockOutcome, SkipOutcome};
-use crate::run::driver::{Ended, Errors};
+use crate::run::driver::Ended;
 use crate::value::error::LockError;
 use crate::value::loss::Lost;
 use crate::value::unavailability::Unavailability;

@@ -3,6 +3,7 @@
 pub(crate) mod busy;
 pub(crate) mod busy_text;
 pub(crate) mod companion;
+pub(crate) mod defaults;
 pub(crate) mod duration;
 pub(crate) mod error;
 pub mod fence;
@@ -10,6 +11,7 @@ pub(crate) mod holder;
 #[cfg(feature = "look")]
 pub(crate) mod inspection;
 pub(crate) mod key;
+pub(crate) mod key_set;
 pub(crate) mod labels;
 pub(crate) mod limits;
 pub(crate) mod loss;

@@ -22,7 +22,7 @@ pub(crate) static ACQUIRE: Script =
     script!(["q", "w", "f"], "scripts/queue.lua", "scripts/grant.lua", "scripts/acquire.lua");
 pub(crate) static RELEASE: Script =
     script!(["q", "w", "f"], "scripts/alone.lua", "scripts/queue.lua", "scripts/release.lua");
-pub(crate) static GIVE_BACK: Script = script!(merges["q"], "scripts/give_back.lua");
+pub(crate) static GIVE_BACK: Script = script!(merges: true, ["q"], "scripts/give_back.lua");
 pub(crate) static FREE: Script = script!([], "scripts/free.lua");
 pub(crate) static RENEW: Script = script!([], "scripts/renew.lua");
 pub(crate) static RAISE: Script = script!(["f"], "scripts/raise.lua");

@@ -241,7 +241,7 @@ impl Node {
         args: &[&str],
         patience: Patience,
     ) -> Result<Value, Trouble> {
-        match self.call(script.request(keys, args), patience).await {
+        match self.call(Request::call_of(script, keys, args), patience).await {
             // Boxed, as is all that is rare: a future that waits for a lock must not carry it.
             Err(Trouble::NoScript) => Box::pin(self.teach(script, keys, args, patience)).await,
             reply => reply,

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinSet, yield_now};
 
 use crate::store::redis::client::script::Script;
+use crate::value::key::LockKey;
 
 /// With so many calls under way a command is sent by itself.
 const FEW: usize = 4;
@@ -28,6 +29,14 @@ pub(crate) struct Request {
     pub(crate) command: Cmd,
     /// The script whose calls, of which this is one, may be merged into one call.
     pub(crate) merges: Option<&'static Script>,
+}
+
+impl Request {
+    /// The call of a script by its hash.
+    pub(crate) fn call_of(script: &'static Script, keys: &[LockKey], args: &[&str]) -> Self {
+        let merges = script.merges.then_some(script);
+        Self { command: script.by_hash(keys, args), merges }
+    }
 }
 
 impl From<Cmd> for Request {

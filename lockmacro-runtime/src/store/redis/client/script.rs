@@ -1,6 +1,5 @@
 //! A Lua script, which is called by its hash.
 
-use crate::store::redis::client::pipeline::Request;
 use std::io::Write;
 use std::sync::LazyLock;
 
@@ -32,11 +31,6 @@ impl Script {
     /// The call by hash, which a server that does not know the script answers with NOSCRIPT.
     pub(crate) fn by_hash(&self, keys: &[LockKey], args: &[&str]) -> Cmd {
         self.call("EVALSHA", &self.hash, keys, args)
-    }
-
-    /// The call by hash as a request, which may be merged with others of the script.
-    pub(crate) fn request(&'static self, keys: &[LockKey], args: &[&str]) -> Request {
-        Request { command: self.by_hash(keys, args), merges: self.merges.then_some(self) }
     }
 
     /// The call by text. One command, so that no flush comes between loading and calling.

@@ -1,0 +1,58 @@
+//! A manager for the locks of one task.
+
+use crate::engine::current::Current;
+use crate::manager::lock_manager::LockManager;
+
+impl LockManager {
+    /// Runs `work` with this manager for every lock that names none, before the
+    /// [installed](LockManager::install) one: so tests of functions that use the installed manager
+    /// run side by side, each with locks of its own.
+    ///
+    /// It is for the task that polls the future, and for what a body inside hands on by
+    /// [`LockGuard::scope`](crate::LockGuard::scope) or gives a
+    /// `defer::Worker` to run. What `tokio::spawn` starts is outside: spawn
+    /// `locks.scope(work)`. Inside of another scope the inner one holds.
+    ///
+    /// # Cancellation
+    /// Dropping the future drops `work`. Nothing is left of the scope then, nor after a panic.
+    ///
+    #[cfg_attr(feature = "macros", doc = "```")]
+    #[cfg_attr(not(feature = "macros"), doc = "```ignore")]
+    /// use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
+    ///
+    /// #[distributed_lock(key = "order:<id>", ttl = "300s")]
+    /// async fn audit_order(id: u64) -> Result<u64, LockError> {
+    ///     Ok(id)
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::memory();
+    /// locks.scope(async {
+    ///     let held = Lock::new("order:42").acquire().await?;
+    ///     assert!(audit_order(42).await.is_err_and(|error| error.is_busy()));
+    ///     held.release().await?;
+    ///     assert_eq!(audit_order(42).await, Ok(42));
+    ///     Ok(())
+    /// })
+    /// .await
+    /// # }
+    /// ```
+    pub fn scope<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
+        Current::of(self.core()).around(work)
+    }
+
+    /// [`scope`](LockManager::scope) for code that is not async: it is for this thread while `work`
+    /// runs.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::memory();
+    /// let guard = locks.scope_blocking(|| Lock::new("order:42").acquire_blocking())?;
+    /// guard.release_blocking()
+    /// # }
+    /// ```
+    pub fn scope_blocking<R>(&self, work: impl FnOnce() -> R) -> R {
+        Current::of(self.core()).enter(work)
+    }
+}

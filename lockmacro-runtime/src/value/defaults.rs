@@ -1,0 +1,190 @@
+//! What holds for every lock of a manager that says nothing else.
+
+use std::borrow::Cow;
+use std::fmt;
+#[cfg(feature = "defer")]
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::value::duration::duration;
+use crate::value::error::LockError;
+use crate::value::limits::{TTL_DEFAULT, check_ttl};
+
+/// Longest prefix, in bytes: most of a key is the lock's own.
+pub(crate) const PREFIX_MAX: usize = 256;
+/// Longest wait that a lock has without asking for it.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Defaults {
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) wait: Duration,
+    pub(crate) prefix: Box<str>,
+    pub(crate) retry_after: Option<(Duration, Duration)>,
+    /// The first setting with a value that it cannot have.
+    pub(crate) fault: Option<Box<LockError>>,
+}
+
+impl Defaults {
+    /// The shortest and the longest time after which to ask again.
+    pub(crate) fn retry_after(&self) -> (Duration, Duration) {
+        self.retry_after.unwrap_or((Duration::from_secs(1), Duration::from_secs(30)))
+    }
+
+    pub(crate) fn ttl(&self) -> Duration {
+        self.ttl.unwrap_or(TTL_DEFAULT)
+    }
+
+    /// Zero is not to wait.
+    pub(crate) fn wait(&self) -> Duration {
+        self.wait
+    }
+
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Under which name the calls of a function are kept: services that share a server do not run
+    /// each other's.
+    #[cfg(feature = "defer")]
+    pub(crate) fn stored_as(&self, function: &Arc<str>) -> Arc<str> {
+        match self.prefix() {
+            "" => Arc::clone(function),
+            prefix => [prefix, function].concat().into(),
+        }
+    }
+
+    /// Tells of a setting that has a value which it cannot have.
+    pub(crate) fn usable(&self) -> Result<(), LockError> {
+        self.fault.as_deref().map_or(Ok(()), |fault| Err(fault.clone()))
+    }
+
+    /// The same for a manager that gives no longer locks.
+    pub(crate) fn usable_up_to(&self, longest: Duration) -> Result<(), LockError> {
+        self.usable()?;
+        if self.ttl.is_some_and(|ttl| ttl > longest) {
+            let detail = format!("it is longer than the `longest_ttl` of {longest:?}: raise that");
+            return Err(LockError::InvalidSetting { setting: "default_ttl", detail });
+        }
+        Ok(())
+    }
+
+    /// Takes the settings out of a URL, and gives what is left of it.
+    pub(crate) fn take_from<'a>(&mut self, url: &'a str) -> Result<Cow<'a, str>, LockError> {
+        let Some((place, query)) = url.split_once('?') else { return Ok(Cow::Borrowed(url)) };
+        // All of this may be the rest of a password: who reads the URL refuses it.
+        if query.contains(['@', '#']) {
+            return Ok(Cow::Borrowed(url));
+        }
+        let mut others = Vec::new();
+        for setting in query.split('&') {
+            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+            match name {
+                "default_ttl" => self.set_ttl(duration(value)),
+                "default_wait" => self.set_wait(duration(value)),
+                "key_prefix" => {
+                    let decoded = percent_encoding::percent_decode_str(value).decode_utf8();
+                    self.set_prefix(decoded.map_or_else(|_| "{".to_owned(), Cow::into_owned));
+                }
+                _ => others.push(setting),
+            }
+        }
+        self.usable()?;
+        Ok(Cow::Owned(match others.join("&") {
+            others if others.is_empty() => place.to_owned(),
+            others => format!("{place}?{others}"),
+        }))
+    }
+
+    pub(crate) fn set_ttl(&mut self, ttl: Option<Duration>) {
+        match ttl.and_then(|ttl| check_ttl(ttl).ok()) {
+            Some(ttl) => self.ttl = Some(ttl),
+            None => self.refuse("default_ttl", "write a time from 50ms to 24h, such as `30s`"),
+        }
+    }
+
+    pub(crate) fn set_wait(&mut self, wait: Option<Duration>) {
+        match wait.filter(|wait| *wait <= WAIT_MAX) {
+            Some(wait) => self.wait = wait,
+            None => self.refuse(
+                "default_wait",
+                "write a time of up to 24h, such as `2s`; a lock that waits without an end says so \
+                 itself",
+            ),
+        }
+    }
+
+    pub(crate) fn set_prefix(&mut self, prefix: String) {
+        if prefix.contains(['{', '}']) {
+            let mend =
+                "write it without braces, which are the hash tags of Redis Cluster, in UTF-8";
+            self.refuse("key_prefix", mend);
+        } else if prefix.starts_with("lm1:") {
+            self.refuse(
+                "key_prefix",
+                "write one that does not start with `lm1:`, which is reserved",
+            );
+        } else if prefix.len() > PREFIX_MAX {
+            self.refuse("key_prefix", format_args!("write one of at most {PREFIX_MAX} bytes"));
+        } else {
+            self.prefix = prefix.into();
+        }
+    }
+
+    pub(crate) fn refuse(&mut self, setting: &'static str, mend: impl fmt::Display) {
+        let fault = LockError::InvalidSetting { setting, detail: mend.to_string() };
+        self.fault.get_or_insert_with(|| Box::new(fault));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(url: &str) -> Result<(String, Defaults), String> {
+        let mut defaults = Defaults::default();
+        let rest = defaults.take_from(url).map_err(|error| error.to_string())?;
+        Ok((rest.into_owned(), defaults))
+    }
+
+    #[test]
+    fn a_url_says_them_and_keeps_its_other_settings() {
+        let url = "redis://host/3?default_ttl=1m&protocol=3&default_wait=2s&key_prefix=shop%3A";
+        let (rest, defaults) = read(url).unwrap();
+        assert_eq!(rest, "redis://host/3?protocol=3");
+        let minute = Duration::from_secs(60);
+        assert_eq!((defaults.ttl(), defaults.wait()), (minute, minute / 30));
+        assert_eq!(defaults.prefix(), "shop:");
+        assert_eq!(read("memory://?key_prefix=a:").unwrap().0, "memory://");
+        assert_eq!(read("memory://").unwrap().1.ttl(), TTL_DEFAULT);
+    }
+
+    #[test]
+    fn the_rest_of_a_password_is_no_setting() {
+        for url in ["redis://:pa?key_prefix=x@host", "redis://host?key_prefix=x#y"] {
+            let (rest, defaults) = read(url).unwrap();
+            assert_eq!((&*rest, defaults.prefix()), (url, ""));
+        }
+    }
+
+    #[test]
+    fn a_bad_value_names_the_setting_and_the_mend() {
+        for (setting, mend) in [
+            ("default_ttl=1ms", "50ms"),
+            ("default_ttl=25h", "24h"),
+            ("default_ttl=30", "`30s`"),
+            ("default_ttl", "`30s`"),
+            ("default_wait=forever", "`2s`"),
+            ("default_wait=25h", "24h"),
+            ("key_prefix={shop}:", "without braces"),
+            ("key_prefix=%7Bshop", "without braces"),
+            ("key_prefix=%FF", "UTF-8"),
+            ("key_prefix=lm1:x", "reserved"),
+            (&format!("key_prefix={}", "x".repeat(257)), "256 bytes"),
+        ] {
+            let error = read(&format!("redis://host?{setting}")).unwrap_err();
+            let name = setting.split('=').next().unwrap();
+            assert!(error.starts_with(&format!("`{name}` ")) && error.contains(mend), "{error}");
+        }
+    }
+}

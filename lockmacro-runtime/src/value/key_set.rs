@@ -1,0 +1,26 @@
+//! Several keys of one lock.
+
+use std::iter;
+
+use crate::value::key::{InvalidKey, LockKey};
+
+/// Most keys of one lock: a server does nothing else while it looks at them.
+const KEYS_MAX: usize = 128;
+
+/// All keys in the order of their bytes, without doubles; nothing if that leaves one.
+pub(crate) fn in_order(first: &LockKey, more: &[LockKey]) -> Result<Vec<LockKey>, InvalidKey> {
+    if more.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut keys: Vec<_> = iter::once(first).chain(more).cloned().collect();
+    keys.sort();
+    keys.dedup();
+    match keys.len() {
+        1 => Ok(Vec::new()),
+        2..=KEYS_MAX => Ok(keys),
+        count => {
+            let detail = format!("there are {count} and {KEYS_MAX} are allowed");
+            Err(InvalidKey { detail })
+        }
+    }
+}
