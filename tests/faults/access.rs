@@ -113,7 +113,7 @@ async fn a_user_without_the_companion_keys_is_denied_the_lock_and_leaves_nothing
 /// What is known of some keys is not taken for what is to be known of others.
 #[tokio::test]
 async fn companion_keys_of_one_lock_do_not_stand_for_those_of_another() {
-    let orders = look::rights("order:*", &[]).expect("a pattern");
+    let orders = inspect::rights("order:*", &[]).expect("a pattern");
     let rights: Vec<_> = orders.split(' ').chain(["~invoice:*", "+@all"]).collect();
     let (server, manager) = with_user(&rights).await;
     works(&manager).await;
@@ -162,7 +162,7 @@ async fn a_user_without_the_key_is_denied() {
 #[tokio::test]
 async fn a_prefix_takes_the_rights_of_the_same_form_and_no_others() {
     let server = Server::start();
-    let printed = look::rights("shop:order:*", &[look::Use::Wait]).expect("a pattern");
+    let printed = inspect::rights("shop:order:*", &[inspect::Use::Wait]).expect("a pattern");
     let keys: Vec<_> = printed.split(' ').filter(|right| right.starts_with('~')).collect();
     assert!(README.contains(&format!("`{}`", keys.join(" "))), "{keys:?}");
     grant(&server, &printed.split(' ').collect::<Vec<_>>());

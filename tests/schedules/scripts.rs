@@ -1,15 +1,15 @@
 //! The scripts as the engine sends them, and changed ones.
 
-const QUEUE: &str = include_str!("../../lockmacro-runtime/src/backend/redis/scripts/queue.lua");
-const ALONE: &str = include_str!("../../lockmacro-runtime/src/backend/redis/scripts/alone.lua");
+const QUEUE: &str = include_str!("../../lockmacro-runtime/src/store/redis/scripts/queue.lua");
+const ALONE: &str = include_str!("../../lockmacro-runtime/src/store/redis/scripts/alone.lua");
 const GIVE_BACK: &str =
-    include_str!("../../lockmacro-runtime/src/backend/redis/scripts/give_back.lua");
+    include_str!("../../lockmacro-runtime/src/store/redis/scripts/give_back.lua");
 const ACQUIRE: &str = concat!(
-    include_str!("../../lockmacro-runtime/src/backend/redis/scripts/grant.lua"),
-    include_str!("../../lockmacro-runtime/src/backend/redis/scripts/acquire.lua")
+    include_str!("../../lockmacro-runtime/src/store/redis/scripts/grant.lua"),
+    include_str!("../../lockmacro-runtime/src/store/redis/scripts/acquire.lua")
 );
-const RELEASE: &str = include_str!("../../lockmacro-runtime/src/backend/redis/scripts/release.lua");
-const RENEW: &str = include_str!("../../lockmacro-runtime/src/backend/redis/scripts/renew.lua");
+const RELEASE: &str = include_str!("../../lockmacro-runtime/src/store/redis/scripts/release.lua");
+const RENEW: &str = include_str!("../../lockmacro-runtime/src/store/redis/scripts/renew.lua");
 
 /// The scripts under test.
 #[derive(Debug, Clone)]

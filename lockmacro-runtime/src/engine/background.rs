@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn a_job_that_is_done_is_freed_at_once() {
         let mut child = Command::new(std::env::current_exe().unwrap());
-        let name = "janitor::tests::jobs_leave_no_memory";
+        let name = "engine::background::tests::jobs_leave_no_memory";
         // Its threads have their memory in common.
         child.env("MALLOC_ARENA_MAX", "1");
         let done = child.args(["--ignored", "--exact", name]).output().unwrap();

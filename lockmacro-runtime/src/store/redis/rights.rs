@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn whatever_the_scripts_of_locks_call_is_asked_for() {
-        let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/src/backend/redis/scripts");
+        let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/redis/scripts");
         let mut called = HashSet::new();
         for script in std::fs::read_dir(scripts).unwrap().map(|script| script.unwrap().path()) {
             if script.extension().is_none_or(|extension| extension != "lua") {

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// A Lua script for `EVAL`: one key, the hash with the fields `value` and `fence`; two arguments,
 /// the fence and the value. It returns 1 when it has written and 0 when the write came too late.
 /// The server needs not be the one that keeps the locks.
-pub const WRITE: &str = include_str!("../../store/redis/scripts/write_fence.lua");
+pub const WRITE: &str = include_str!("write.lua");
 
 /// The number of a grant, larger than that of every earlier grant of the same key: see the
 /// [module](self).
