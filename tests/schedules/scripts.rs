@@ -1,9 +1,10 @@
 //! The scripts as the engine sends them, and changed ones.
 
 const QUEUE: &str = include_str!("../../lockmacro-runtime/src/store/redis/scripts/queue.lua");
-const ALONE: &str = include_str!("../../lockmacro-runtime/src/store/redis/scripts/alone.lua");
-const GIVE_BACK: &str =
-    include_str!("../../lockmacro-runtime/src/store/redis/scripts/give_back.lua");
+const ALONE: &str =
+    include_str!("../../lockmacro-runtime/src/store/redis/scripts/release_unqueued.lua");
+const RELEASE_UNCONTENDED: &str =
+    include_str!("../../lockmacro-runtime/src/store/redis/scripts/release_uncontended.lua");
 const ACQUIRE: &str = concat!(
     include_str!("../../lockmacro-runtime/src/store/redis/scripts/grant.lua"),
     include_str!("../../lockmacro-runtime/src/store/redis/scripts/acquire.lua")
@@ -34,7 +35,7 @@ pub enum File {
 impl Scripts {
     /// Those of the engine.
     pub fn real() -> Scripts {
-        Scripts::of(ALONE, GIVE_BACK, QUEUE, ACQUIRE, RELEASE, RENEW)
+        Scripts::of(ALONE, RELEASE_UNCONTENDED, QUEUE, ACQUIRE, RELEASE, RENEW)
     }
 
     /// Those of the engine with a passage of one file replaced, which must occur there once.
@@ -44,14 +45,24 @@ impl Scripts {
             text.replace(old, new)
         };
         match file {
-            File::Alone => Scripts::of(&change(ALONE), GIVE_BACK, QUEUE, ACQUIRE, RELEASE, RENEW),
-            File::GiveBack => {
-                Scripts::of(ALONE, &change(GIVE_BACK), QUEUE, ACQUIRE, RELEASE, RENEW)
+            File::Alone => {
+                Scripts::of(&change(ALONE), RELEASE_UNCONTENDED, QUEUE, ACQUIRE, RELEASE, RENEW)
             }
-            File::Queue => Scripts::of(ALONE, GIVE_BACK, &change(QUEUE), ACQUIRE, RELEASE, RENEW),
-            File::Acquire => Scripts::of(ALONE, GIVE_BACK, QUEUE, &change(ACQUIRE), RELEASE, RENEW),
-            File::Release => Scripts::of(ALONE, GIVE_BACK, QUEUE, ACQUIRE, &change(RELEASE), RENEW),
-            File::Renew => Scripts::of(ALONE, GIVE_BACK, QUEUE, ACQUIRE, RELEASE, &change(RENEW)),
+            File::GiveBack => {
+                Scripts::of(ALONE, &change(RELEASE_UNCONTENDED), QUEUE, ACQUIRE, RELEASE, RENEW)
+            }
+            File::Queue => {
+                Scripts::of(ALONE, RELEASE_UNCONTENDED, &change(QUEUE), ACQUIRE, RELEASE, RENEW)
+            }
+            File::Acquire => {
+                Scripts::of(ALONE, RELEASE_UNCONTENDED, QUEUE, &change(ACQUIRE), RELEASE, RENEW)
+            }
+            File::Release => {
+                Scripts::of(ALONE, RELEASE_UNCONTENDED, QUEUE, ACQUIRE, &change(RELEASE), RENEW)
+            }
+            File::Renew => {
+                Scripts::of(ALONE, RELEASE_UNCONTENDED, QUEUE, ACQUIRE, RELEASE, &change(RENEW))
+            }
         }
     }
 

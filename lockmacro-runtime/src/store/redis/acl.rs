@@ -34,13 +34,13 @@ const COMMANDS: [&str; 4] = ["ping", "set", "evalsha", "eval"];
 const LOCKS: [&Script; 9] = [
     &scripts::ACQUIRE,
     &scripts::ACQUIRE_ALL,
-    &scripts::FREE,
-    &scripts::GIVE_BACK,
-    &scripts::RAISE,
+    &scripts::RELEASE_MIGRATING,
+    &scripts::RELEASE_UNCONTENDED,
+    &scripts::RAISE_FENCE,
     &scripts::RELEASE,
-    &scripts::RELEASE_EACH,
+    &scripts::RELEASE_ALL,
     &scripts::RENEW,
-    &scripts::RENEW_EACH,
+    &scripts::RENEW_ALL,
 ];
 /// A subcommand is granted instead, to those who wait.
 const PUBSUB: &str = "pubsub";
@@ -68,7 +68,7 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
         commands.extend(scripts::jobs::ALL.iter().flat_map(|script| script.commands()));
     }
     if has(Use::Look) {
-        commands.extend(scripts::look::ALL.iter().flat_map(|script| script.commands()));
+        commands.extend(scripts::inspect::ALL.iter().flat_map(|script| script.commands()));
         special.push("scan");
     }
     let more: [(Use, &[&str]); 4] = [
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn commands_are_found_in_scripts() {
-        let commands: Vec<_> = scripts::FREE.commands().collect();
+        let commands: Vec<_> = scripts::RELEASE_MIGRATING.commands().collect();
         assert!(commands.contains(&"del".to_owned()), "{commands:?}");
     }
 }

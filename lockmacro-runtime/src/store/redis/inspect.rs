@@ -12,7 +12,7 @@ use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Tries;
 use crate::store::redis::client::script::Script;
-use crate::store::redis::scripts::look;
+use crate::store::redis::scripts::inspect;
 use crate::store::redis::store::Redis;
 use crate::store::redis::topology::route::Nodes;
 use crate::value::error::LockError;
@@ -67,7 +67,8 @@ impl Redis {
     pub(crate) async fn line(&self, key: &LockKey, most: usize) -> Result<Found<Place>, LockError> {
         let most = most.clamp(1, PLACES_TOLD);
         let keys = slice::from_ref(key);
-        let told = self.ask_patiently(Question::Script(&look::LINE, keys, &most.to_string())).await;
+        let told =
+            self.ask_patiently(Question::Script(&inspect::QUEUE, keys, &most.to_string())).await;
         let reply = told.map_err(|trouble| trouble.into_error(key))?;
         let Value::Array(parts) = &reply else { return Err(strange(&reply)) };
         let [Value::Int(total), places @ ..] = parts.as_slice() else {
@@ -122,7 +123,7 @@ impl Redis {
             let (now, _) = few.split_at(self.at_once(few));
             let longest = TOKEN_MAX.to_string();
             let reply =
-                match self.ask_patiently(Question::Script(&look::LOCKS, now, &longest)).await {
+                match self.ask_patiently(Question::Script(&inspect::LOCKS, now, &longest)).await {
                     // From now on it is known that they go one slot at a time.
                     Err(Trouble::CrossSlot) if self.at_once(few) < now.len() => continue,
                     reply => reply.map_err(|trouble| trouble.into_error(&now[0]))?,

@@ -13,7 +13,9 @@ use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::error::{Passing, Trouble, is_split as is_split_text};
 use crate::store::redis::client::script::Script;
 use crate::store::redis::pubsub::local_grants::Near;
-use crate::store::redis::scripts::{FREE, GIVE_BACK, RELEASE, RELEASE_EACH, RENEW, RENEW_EACH};
+use crate::store::redis::scripts::{
+    RELEASE, RELEASE_ALL, RELEASE_MIGRATING, RELEASE_UNCONTENDED, RENEW, RENEW_ALL,
+};
 use crate::store::redis::store::{CLAIM_MS, Redis};
 use crate::store::redis::topology::route::Nodes;
 use crate::value::error::LockError;
@@ -29,7 +31,7 @@ impl Redis {
         let keep = claim.keep();
         if claim.several().is_empty() && claim.wait.is_none() && keep.is_zero() {
             let args = [claim.token.expose()];
-            match self.own(&GIVE_BACK, claim, &args, self.brief()).await {
+            match self.own(&RELEASE_UNCONTENDED, claim, &args, self.brief()).await {
                 Ok((Own::Awaited, _)) => {}
                 Err(error) if is_split(&error) => {}
                 answer => return answer.map(released),
@@ -44,7 +46,7 @@ impl Redis {
         let keep = keep.as_millis().to_string();
         let args = [claim.token.expose(), &keep, CLAIM_MS, &self.fence_retention];
         let (keys, brief) = (claim.keys(), self.brief());
-        let script = if claim.several().is_empty() { &RELEASE } else { &RELEASE_EACH };
+        let script = if claim.several().is_empty() { &RELEASE } else { &RELEASE_ALL };
         let reply = match self.near(claim) {
             None => self.eval(script, keys, &args, brief).await,
             Some(near) => {
@@ -105,7 +107,7 @@ impl Redis {
         let answer = self.renewal_answer(claim, ttl).min(brief.answer);
         let patience = Patience { answer, strict, ..brief };
         let args = [claim.token.expose(), &ttl.as_millis().to_string()];
-        let script = if claim.several().is_empty() { &RENEW } else { &RENEW_EACH };
+        let script = if claim.several().is_empty() { &RENEW } else { &RENEW_ALL };
         match self.own(script, claim, &args, patience).await {
             Err(error) if is_split(&error) && !claim.several().is_empty() => {
                 let parts = claim.each();
@@ -143,7 +145,10 @@ impl Redis {
         let mut held = true;
         for part in claim.each() {
             let args = [claim.token.expose()];
-            held &= matches!(self.own(&FREE, &part, &args, self.brief()).await, Ok((Own::Held, _)));
+            held &= matches!(
+                self.own(&RELEASE_MIGRATING, &part, &args, self.brief()).await,
+                Ok((Own::Held, _))
+            );
         }
         held
     }

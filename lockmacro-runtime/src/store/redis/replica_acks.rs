@@ -13,7 +13,7 @@ use crate::store::redis::client::error::{Trouble, unexpected};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::replicas::Replicated;
 use crate::store::redis::client::retry::Tries;
-use crate::store::redis::scripts::{RENEW, RENEW_EACH};
+use crate::store::redis::scripts::{RENEW, RENEW_ALL};
 use crate::store::redis::store::Redis;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
@@ -82,7 +82,7 @@ impl Redis {
         replicated: Replicated,
         patience: Patience,
     ) -> Result<(Value, u32), Trouble> {
-        let script = if claim.several().is_empty() { &RENEW } else { &RENEW_EACH };
+        let script = if claim.several().is_empty() { &RENEW } else { &RENEW_ALL };
         let keys = claim.keys();
         let eval = |node: Node| async move {
             node.eval_acknowledged(script, keys, args, replicated, patience).await

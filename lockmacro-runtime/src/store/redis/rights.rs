@@ -25,7 +25,7 @@ const NEEDED: [&str; 16] = [
     "zcard", "zpopmin", "hset", "hget", "hdel",
 ];
 
-/// What stands before a command that the server does not know, see rights.lua.
+/// What stands before a command that the server does not know, see check_rights.lua.
 const UNKNOWN: char = '?';
 
 impl Redis {

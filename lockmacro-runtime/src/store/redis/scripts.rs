@@ -5,53 +5,67 @@ use std::sync::LazyLock;
 use crate::store::redis::client::script::Script;
 
 macro_rules! script {
-    ($sides:expr, $($file:literal),+) => { script!(merges: false, $sides, $($file),+) };
-    (merges: $merges:literal, $sides:expr, $($file:literal),+) => {
+    (merges: $companions:expr, $file:literal) => {
+        script!(code: include_str!($file), $companions, true)
+    };
+    // What stands behind the `;` is a script for one lock, and is done with each of several.
+    (each_lock: $companions:expr, $($file:literal),*; $($one:literal),+) => {
+        script!(
+            code: concat!(
+                include_str!("scripts/several_locks.lua"),
+                $(include_str!($file),)*
+                "local function one()\n",
+                $(include_str!($one),)+
+                "end\n",
+                include_str!("scripts/for_each_lock.lua")
+            ),
+            $companions,
+            false
+        )
+    };
+    (code: $code:expr, $companions:expr, $merges:literal) => {
         Script {
-            code: concat!($(include_str!($file)),+),
-            hash: LazyLock::new(|| {
-                redis::Script::new(concat!($(include_str!($file)),+)).get_hash().to_owned()
-            }),
-            sides: &$sides,
+            code: $code,
+            hash: LazyLock::new(|| redis::Script::new($code).get_hash().to_owned()),
+            sides: &$companions,
             merges: $merges,
         }
+    };
+    ($companions:expr, $($file:literal),+) => {
+        script!(code: concat!($(include_str!($file)),+), $companions, false)
     };
 }
 
 pub(crate) static ACQUIRE: Script =
     script!(["q", "w", "f"], "scripts/queue.lua", "scripts/grant.lua", "scripts/acquire.lua");
-pub(crate) static RELEASE: Script =
-    script!(["q", "w", "f"], "scripts/alone.lua", "scripts/queue.lua", "scripts/release.lua");
-pub(crate) static GIVE_BACK: Script = script!(merges: true, ["q"], "scripts/give_back.lua");
-pub(crate) static FREE: Script = script!([], "scripts/free.lua");
+pub(crate) static RELEASE: Script = script!(
+    ["q", "w", "f"],
+    "scripts/release_unqueued.lua",
+    "scripts/queue.lua",
+    "scripts/release.lua"
+);
+pub(crate) static RELEASE_UNCONTENDED: Script =
+    script!(merges: ["q"], "scripts/release_uncontended.lua");
+pub(crate) static RELEASE_MIGRATING: Script = script!([], "scripts/release_migrating.lua");
 pub(crate) static RENEW: Script = script!([], "scripts/renew.lua");
-pub(crate) static RAISE: Script = script!(["f"], "scripts/raise.lua");
-pub(crate) static RIGHTS: Script = script!(["q", "w", "f"], "scripts/rights.lua");
+pub(crate) static RAISE_FENCE: Script = script!(["f"], "scripts/raise_fence.lua");
+pub(crate) static RIGHTS: Script = script!(["q", "w", "f"], "scripts/check_rights.lua");
 
-/// What is for several locks: `each.lua` does with each of them what stands before it.
+/// The scripts for several locks, which begin with `several_locks.lua`.
 pub(crate) static ACQUIRE_ALL: Script = script!(
     ["q", "w", "f"],
-    "scripts/several.lua",
+    "scripts/several_locks.lua",
     "scripts/queue.lua",
     "scripts/grant.lua",
     "scripts/acquire_all.lua"
 );
-pub(crate) static RELEASE_EACH: Script = script!(
-    ["q", "w", "f"],
-    "scripts/several.lua",
-    "scripts/queue.lua",
-    "scripts/one.lua",
-    "scripts/alone.lua",
-    "scripts/release.lua",
-    "scripts/each.lua"
+pub(crate) static RELEASE_ALL: Script = script!(
+    each_lock: ["q", "w", "f"],
+    "scripts/queue.lua";
+    "scripts/release_unqueued.lua",
+    "scripts/release.lua"
 );
-pub(crate) static RENEW_EACH: Script = script!(
-    ["q", "w", "f"],
-    "scripts/several.lua",
-    "scripts/one.lua",
-    "scripts/renew.lua",
-    "scripts/each.lua"
-);
+pub(crate) static RENEW_ALL: Script = script!(each_lock: ["q", "w", "f"],; "scripts/renew.lua");
 
 /// What is done with the deferred calls of one function.
 #[cfg(feature = "defer")]
@@ -60,28 +74,32 @@ pub(crate) mod jobs {
 
     const SIDES: [&str; 6] = ["d", "r", "x", "u", "i", "o"];
 
-    pub(crate) static PUT: Script =
-        script!(SIDES, "scripts/jobs/room.lua", "scripts/jobs/jobs.lua", "scripts/jobs/put.lua");
+    pub(crate) static PUT: Script = script!(
+        SIDES,
+        "scripts/jobs/check_memory.lua",
+        "scripts/jobs/calls.lua",
+        "scripts/jobs/put.lua"
+    );
     pub(crate) static TAKE: Script =
-        script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/take.lua");
+        script!(SIDES, "scripts/jobs/calls.lua", "scripts/jobs/take.lua");
     pub(crate) static KEEP: Script =
-        script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/keep.lua");
+        script!(SIDES, "scripts/jobs/calls.lua", "scripts/jobs/keep.lua");
     pub(crate) static SETTLE: Script =
-        script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/settle.lua");
+        script!(SIDES, "scripts/jobs/calls.lua", "scripts/jobs/settle.lua");
     pub(crate) static LIST: Script =
-        script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/list.lua");
-    pub(crate) static AMEND: Script =
-        script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/amend.lua");
+        script!(SIDES, "scripts/jobs/calls.lua", "scripts/jobs/list.lua");
+    pub(crate) static RETRY_OR_REMOVE: Script =
+        script!(SIDES, "scripts/jobs/calls.lua", "scripts/jobs/retry_or_remove.lua");
     #[cfg(feature = "look")]
-    pub(crate) static ALL: [&Script; 6] = [&PUT, &TAKE, &KEEP, &SETTLE, &LIST, &AMEND];
+    pub(crate) static ALL: [&Script; 6] = [&PUT, &TAKE, &KEEP, &SETTLE, &LIST, &RETRY_OR_REMOVE];
 }
 
 /// What tells about locks.
 #[cfg(feature = "look")]
-pub(crate) mod look {
+pub(crate) mod inspect {
     use super::{LazyLock, Script};
 
-    pub(crate) static LOCKS: Script = script!(["q"], "scripts/look/locks.lua");
-    pub(crate) static LINE: Script = script!(["q", "w"], "scripts/look/line.lua");
-    pub(crate) static ALL: [&Script; 2] = [&LOCKS, &LINE];
+    pub(crate) static LOCKS: Script = script!(["q"], "scripts/inspect/locks.lua");
+    pub(crate) static QUEUE: Script = script!(["q", "w"], "scripts/inspect/queue.lua");
+    pub(crate) static ALL: [&Script; 2] = [&LOCKS, &QUEUE];
 }

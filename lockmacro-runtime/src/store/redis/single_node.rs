@@ -13,7 +13,7 @@ use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::error::{Passing, Trouble};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::Reply;
-use crate::store::redis::scripts::{RAISE, RELEASE};
+use crate::store::redis::scripts::{RAISE_FENCE, RELEASE};
 use crate::store::redis::store::{CLAIM_MS, Redis};
 use crate::store::redis::topology::route::Nodes;
 use crate::value::fence::Fence;
@@ -82,7 +82,7 @@ impl Redis {
     /// Lifts the last fence, if the lock is still held; tells whether it was.
     pub(crate) async fn raise(&self, claim: &Claim, fence: Fence) -> Result<bool, Silence> {
         let args = [claim.token.expose(), &fence.to_string(), &self.fence_retention];
-        let reply = self.eval(&RAISE, claim.keys(), &args, self.brief()).await;
+        let reply = self.eval(&RAISE_FENCE, claim.keys(), &args, self.brief()).await;
         match reply {
             Ok(Value::Int(held)) => Ok(held == 1),
             Ok(other) => Err(silence(unexpected(&other), &claim.key)),

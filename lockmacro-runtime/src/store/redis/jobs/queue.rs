@@ -75,7 +75,7 @@ impl RedisJobs {
         dead: usize,
     ) -> Result<usize, LockError> {
         let dead = dead.to_string();
-        match self.calls.ask(&jobs::AMEND, function, &[how, id, &dead]).await? {
+        match self.calls.ask(&jobs::RETRY_OR_REMOVE, function, &[how, id, &dead]).await? {
             Value::Int(count) => Ok(usize::try_from(count).unwrap_or_default()),
             other => Err(strange(&other)),
         }

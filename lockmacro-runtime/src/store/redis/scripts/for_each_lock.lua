@@ -1,5 +1,3 @@
-end
-
 -- Does it with each lock, whatever became of the others.
 --
 -- returns  1 when every lock was held by the token, else 0

@@ -7,7 +7,7 @@
 -- returns  of each lock 1 when it was held by its token, else 0; 2 when nothing was done because
 --          somebody waits, and -1 when it has to be asked for by itself. Of one lock only this number
 --
--- As in alone.lua the first thing is a GETEX.
+-- As in release_unqueued.lua the first thing is a GETEX.
 local function give_back(lock, line, token)
   if redis.call('GETEX', lock) ~= token then
     return 0

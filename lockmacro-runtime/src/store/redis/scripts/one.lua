@@ -1,2 +1,0 @@
--- What follows up to each.lua is a script for one lock.
-local function one()
