@@ -4,6 +4,7 @@
 mod encrypted;
 mod logins;
 mod rotating;
+mod scripts;
 mod sentinel;
 mod starting;
 mod tls;
