@@ -19,7 +19,6 @@ use crate::engine::current::Current;
 use crate::jobs::call::Order;
 use crate::manager::lock_manager::LockManager;
 use crate::value::error::LockError;
-use crate::value::unavailability::Unavailability;
 
 /// So many calls are run at once if nothing else is said.
 const CONCURRENCY: usize = 16;
@@ -131,9 +130,9 @@ impl Worker {
     /// again, for as long as it takes.
     ///
     /// # Errors
-    /// [`LockError::NoRuntime`]; [`LockError::ShutDown`]; [`LockError::Unavailable`] with
-    /// [`NoDeferrer`](Unavailability::NoDeferrer) where the manager's locks have no store for calls, and with
-    /// [`SameName`](Unavailability::SameName) when two functions were registered under one name.
+    /// [`LockError::NoRuntime`]; [`LockError::ShutDown`]; [`LockError::NoDeferrer`] where the manager
+    /// has no queue for calls; [`LockError::DuplicateName`] when two functions were registered under
+    /// one name.
     ///
     /// # Cancellation
     /// Dropping the future drops the calls that run at their next await. They are due again when their
@@ -141,8 +140,7 @@ impl Worker {
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), LockError> {
         inside_runtime()?;
         if let Some(name) = self.twice {
-            let detail = format!("`{name}`: call one of them something else by `name = \"…\"`");
-            return Err(LockError::unavailable(Unavailability::SameName, detail));
+            return Err(LockError::DuplicateName { name: name.to_string() });
         }
         // A shutdown waits until it is told how the calls have ended.
         let _member = self.manager.core().enter()?;
@@ -217,9 +215,7 @@ impl Worker {
                         }));
                     }
                 }
-                Err(error @ LockError::Unavailable { reason: Unavailability::NoDeferrer, .. }) => {
-                    return Err(error);
-                }
+                Err(error @ LockError::NoDeferrer) => return Err(error),
                 Err(error) => {
                     match error.is_of_servers() && !self.manager.core().backend().call_failed() {
                         true => tracing::debug!(%error, "deferred calls could not be taken"),

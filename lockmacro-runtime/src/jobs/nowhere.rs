@@ -8,15 +8,12 @@ use std::time::Duration;
 use crate::jobs::call::{Job, JobState, NewJob, Order, Page, Settled, Stored};
 use crate::jobs::deferrer::{Answer, Deferrer, Enough};
 use crate::value::error::LockError;
-use crate::value::unavailability::Unavailability;
 
 #[derive(Debug)]
 pub(crate) struct Nowhere;
 
 fn refused<'a, T: Send + 'a>() -> Answer<'a, T> {
-    let detail = "a redlock keeps none: give `LockManager::builder().deferrer(…)` that of a single \
-                  server's manager";
-    Box::pin(ready(Err(LockError::unavailable(Unavailability::NoDeferrer, detail))))
+    Box::pin(ready(Err(LockError::NoDeferrer)))
 }
 
 impl Deferrer for Nowhere {

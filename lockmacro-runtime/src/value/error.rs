@@ -97,6 +97,27 @@ pub enum LockError {
         /// How long they may be.
         limit: usize,
     },
+    /// A call was to be deferred, and the manager has no queue for deferred calls: a Redlock keeps
+    /// none. Give the manager the queue of another one by
+    /// [`deferrer`](crate::LockManagerBuilder::deferrer).
+    #[cfg(feature = "defer")]
+    #[error(
+        "a redlock keeps no deferred calls: give its builder the queue of a single server's \
+         manager, `.deferrer(other.deferrer())`"
+    )]
+    NoDeferrer,
+    /// Two functions of one worker have the same name, so that calls of one would be run by the
+    /// other.
+    #[cfg(feature = "defer")]
+    #[error(
+        "two deferred functions are named `{name}`, or one was registered twice: give one of them \
+         another name by `name = \"…\"`"
+    )]
+    #[non_exhaustive]
+    DuplicateName {
+        /// The name.
+        name: String,
+    },
     /// The lock was lost while it was held, so somebody else may hold it now. What the body did up
     /// to then stands: check it, or roll it back.
     #[error(transparent)]

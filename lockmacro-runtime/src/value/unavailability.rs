@@ -57,12 +57,6 @@ pub enum Unavailability {
     /// It was started too recently to vote: it may have forgotten a lock that is still held.
     #[error("restarted too recently to vote")]
     Restarted,
-    /// A call was to be deferred, and these locks' store keeps none.
-    #[error("nowhere to keep deferred calls")]
-    NoDeferrer,
-    /// Two functions of one worker have the same name, so that calls of one would be run by the other.
-    #[error("two deferred functions have one name, or one was registered twice")]
-    SameName,
     /// So many deferred calls wait that it takes no more.
     #[error("its queue of deferred calls is full")]
     QueueFull,
