@@ -34,6 +34,8 @@ mod policy;
 mod returns;
 #[path = "../lockmacro/src/runtime.rs"]
 mod runtime;
+#[path = "../lockmacro/src/spans.rs"]
+mod spans;
 #[path = "../lockmacro/src/template.rs"]
 mod template;
 #[path = "../lockmacro/src/text.rs"]

@@ -15,7 +15,8 @@ use crate::key::Key;
 use crate::misplaced;
 use crate::policy::{OnBusy, OnLost};
 use crate::runtime;
-use crate::template::{Part, Template, respan};
+use crate::spans::respan;
+use crate::template::{Part, Template};
 
 /// The attribute: the function under its lock, or as it was and one error.
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {

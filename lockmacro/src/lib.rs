@@ -22,6 +22,7 @@ mod path;
 mod policy;
 mod returns;
 mod runtime;
+mod spans;
 mod template;
 mod text;
 mod words;

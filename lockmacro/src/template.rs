@@ -1,10 +1,11 @@
 //! Templates: `"order:<id>"` taken apart into literals and values.
 
-use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream};
 use syn::visit_mut::{self, VisitMut};
 use syn::{Error, Expr, ExprPath, LitStr, Member, Result};
 
 use crate::literal;
+use crate::spans::{respan, without_suggestions};
 
 /// The longest key, in bytes, as the engine has it.
 const KEY_MAX: usize = 1024;
@@ -298,19 +299,9 @@ fn ends(text: &str) -> Vec<usize> {
 
 fn parse_expr(text: &str, span: Span) -> Option<Expr> {
     let tokens: TokenStream = text.parse().ok()?;
-    syn::parse2(respan(tokens, span)).ok()
-}
-
-/// Gives tokens the literal's span, so that errors show it and names mean what they mean there.
-pub(crate) fn respan(tokens: TokenStream, span: Span) -> TokenStream {
-    let respan_tree = |mut tree: TokenTree| {
-        if let TokenTree::Group(group) = &mut tree {
-            *group = Group::new(group.delimiter(), respan(group.stream(), span));
-        }
-        tree.set_span(span);
-        tree
-    };
-    tokens.into_iter().map(respan_tree).collect()
+    let mut expr = syn::parse2(respan(tokens, span)).ok()?;
+    without_suggestions(&mut expr);
+    Some(expr)
 }
 
 /// The names that a chain of fields, indexes and calls starts at.
