@@ -8,13 +8,14 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
-use syn::{Attribute, Error, Expr, ExprCall, FnArg, GenericArgument, Lit, LitInt, Path};
+use syn::{Attribute, Error, Expr, ExprCall, FnArg, GenericArgument, Lit, LitInt};
 use syn::{Pat, PathArguments, Result, Safety, Type};
 
 use crate::duration::{self, Time};
 use crate::faults::Faults;
 use crate::item::{Function, Shape};
 use crate::path::is_path;
+use crate::runtime::Runtime;
 
 /// Longest delay, as the engine has it.
 const DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -198,7 +199,7 @@ impl Defer {
     pub(crate) fn beside(
         &self,
         function: &Function,
-        runtime: &Path,
+        runtime: &Runtime,
         stored_as: &TokenStream,
         delay: &TokenStream,
     ) -> Result<TokenStream> {
@@ -262,7 +263,7 @@ fn tuple(parts: &[impl ToTokens], site: Span) -> TokenStream {
 /// name to its type.
 ///
 /// Output: `::lockmacro_runtime::defer::argument("note")`
-fn argument(runtime: &Path, name: &Ident, of: &Type) -> TokenStream {
+fn argument(runtime: &Runtime, name: &Ident, of: &Type) -> TokenStream {
     let (start, text) = (name.span(), name.unraw().to_string());
     let end = of.to_token_stream().into_iter().last().map_or(start, |last| last.span());
     let runtime = runtime.to_token_stream().into_iter().map(|mut token| {

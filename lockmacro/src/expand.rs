@@ -14,7 +14,7 @@ use crate::item::{Function, braces, is_owned, mentions};
 use crate::key::Key;
 use crate::misplaced;
 use crate::policy::{OnBusy, OnLost};
-use crate::runtime;
+use crate::runtime::Runtime;
 use crate::spans::respan;
 use crate::template::{Part, Template};
 
@@ -33,7 +33,7 @@ pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
 fn expand(args: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let mut args: Args = syn::parse2(args)?;
     let function = check::check(&mut args, syn::parse2(item))?;
-    let printer = Printer::new(&args, &function);
+    let printer = Printer::new(&args, &function)?;
     let (locked, beside) = (printer.locked()?, printer.beside()?);
     let mut tokens = function.with_body(locked);
     tokens.extend(beside);
@@ -44,18 +44,18 @@ struct Printer<'a> {
     args: &'a Args,
     function: &'a Function,
     is_async: bool,
-    runtime: Path,
+    runtime: Runtime,
     /// All tokens of ours: so the compiler tells what is wrong with the return type once, and at
     /// the return type, and takes none of our names for the user's.
     site: Span,
 }
 
 impl<'a> Printer<'a> {
-    fn new(args: &'a Args, function: &'a Function) -> Self {
+    fn new(args: &'a Args, function: &'a Function) -> Result<Self> {
         let site = function.output_span.resolved_at(Span::mixed_site());
-        let runtime = args.runtime.clone().unwrap_or_else(|| runtime::path(site));
+        let runtime = Runtime::find(args.runtime.as_ref(), site)?;
         let is_async = function.is_async();
-        Self { args, function, is_async, runtime, site }
+        Ok(Self { args, function, is_async, runtime, site })
     }
 
     /// Input: the body
@@ -134,7 +134,7 @@ impl<'a> Printer<'a> {
     /// The path becomes a `fn(Lost, Ret) -> Ret` first, so that a function of another type is told
     /// once, at its path, beside that type.
     fn recovering(&self, path: &ExprPath) -> TokenStream {
-        let (output, module) = (&self.function.output, self.module(self.site));
+        let (output, module) = (&self.function.output, self.runtime.module(self.site));
         let method = Ident::new("recovering", self.there("on_lost"));
         quote_spanned!(self.site=> .#method(#module::recover::<#output>(#path)))
     }
@@ -143,7 +143,7 @@ impl<'a> Printer<'a> {
     ///
     /// Output: `map::<Ret>(path)`
     fn map_err(&self) -> Option<TokenStream> {
-        let (output, module) = (&self.function.output, self.module(self.site));
+        let (output, module) = (&self.function.output, self.runtime.module(self.site));
         let path = self.args.map_err.as_ref()?;
         Some(quote_spanned!(self.site=> #module::map::<#output>(#path)))
     }
@@ -365,10 +365,10 @@ impl<'a> Printer<'a> {
             one => {
                 let key = self.key(one);
                 let there = self.there("key");
-                let new = match self.args.runtime {
-                    // What is wrong with a path is told where it stands.
-                    Some(_) => quote_spanned!(site=> #runtime::Lock::new),
-                    None => respan(quote_spanned!(site=> #runtime::Lock::new), there),
+                let new = match runtime.is_checked() {
+                    // An error about a path belongs to the path.
+                    true => quote_spanned!(site=> #runtime::Lock::new),
+                    false => respan(quote_spanned!(site=> #runtime::Lock::new), there),
                 };
                 quote_spanned!(site=> #new(#key))
             }
@@ -392,15 +392,6 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Output: `::lockmacro_runtime::__macro_v0_1_0`
-    fn module(&self, site: Span) -> TokenStream {
-        let (runtime, module) = (&self.runtime, runtime::module(site));
-        match self.args.runtime {
-            Some(_) => runtime.to_token_stream(),
-            None => quote_spanned!(site=> #runtime::#module),
-        }
-    }
-
     /// A constant is told of when it has placeholders, which its text cannot fill in.
     ///
     /// Output: `constant_key(ORDER_KEY, &["id"])`
@@ -410,7 +401,7 @@ impl<'a> Printer<'a> {
             return constant.to_token_stream();
         }
         let site = constant.span().resolved_at(self.site);
-        let module = respan(self.module(site), site);
+        let module = respan(self.runtime.module(site), site);
         let names = names.iter().map(|name| name.unraw().to_string());
         quote_spanned!(site=> #module::constant_key(#constant, &[#(#names),*]))
     }
@@ -526,7 +517,7 @@ impl<'a> Printer<'a> {
     /// error points into the body and `Ok(Box::new(x))` becomes a `Result<Box<dyn Trait>, E>`.
     fn body(&self) -> TokenStream {
         let (site, output) = (self.site, &self.function.output);
-        let module = self.module(site);
+        let module = self.runtime.module(site);
         let statements = self.function.body.stream();
         let moved = self.function.moved(|name| self.takes(name), |name| self.uses(name), site);
         let mut block = quote_spanned! {site=>
