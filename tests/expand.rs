@@ -40,6 +40,8 @@ mod spans;
 mod template;
 #[path = "../lockmacro/src/text.rs"]
 mod text;
+#[path = "../lockmacro/src/unfilled.rs"]
+mod unfilled;
 #[path = "../lockmacro/src/words.rs"]
 mod words;
 

@@ -2,7 +2,7 @@
 
 use proc_macro2::{Ident, TokenStream};
 use syn::visit::{self, Visit};
-use syn::{Block, Expr, ExprMacro, PatIdent, Result, Stmt};
+use syn::{Block, Expr, ExprCall, ExprMacro, PatIdent, Result, Stmt};
 
 use crate::key::Key;
 
@@ -36,6 +36,18 @@ impl Branches {
         let mut names = Names(Vec::new());
         names.visit_expr(&self.expr);
         names.0
+    }
+
+    /// The expression without the texts at its ends, which are filled in.
+    pub(crate) fn without_templates(&self) -> Expr {
+        let mut expr = self.expr.clone();
+        let mut keys = self.ends.iter();
+        for_each_end(&mut expr, &mut |end| {
+            if let Some(Key::Template(_)) = keys.next() {
+                *end = Expr::Verbatim(TokenStream::new());
+            }
+        });
+        expr
     }
 
     /// The expression with a key at each end, as `key` prints it.
@@ -89,9 +101,23 @@ fn for_the_end(block: &mut Block, found: &mut impl FnMut(&mut Expr)) {
 fn is_no_value(expr: &Expr) -> bool {
     match expr {
         Expr::Return(_) | Expr::Break(_) | Expr::Continue(_) | Expr::Loop(_) => true,
+        Expr::Paren(paren) => is_no_value(&paren.expr),
         Expr::Macro(call) => call.mac.path.segments.last().is_some_and(|last| {
             ["panic", "todo", "unimplemented", "unreachable"].iter().any(|name| last.ident == name)
         }),
+        Expr::Call(call) => is_end_of_process(call),
         _ => false,
     }
+}
+
+/// `std::process::exit(code)`, `process::abort()`, `exit(code)` or `abort()`
+fn is_end_of_process(call: &ExprCall) -> bool {
+    let Expr::Path(path) = &*call.func else { return false };
+    let mut names = path.path.segments.iter().rev().map(|segment| &segment.ident);
+    let arguments = match names.next() {
+        Some(name) if name == "exit" => 1,
+        Some(name) if name == "abort" => 0,
+        _ => return false,
+    };
+    call.args.len() == arguments && names.next().is_none_or(|module| module == "process")
 }

@@ -7,6 +7,7 @@ use crate::branches::Branches;
 use crate::path::is_path;
 use crate::template::Template;
 use crate::text;
+use crate::unfilled;
 
 /// Most keys of one lock, as the engine has it.
 const KEYS_MAX: usize = 128;
@@ -167,13 +168,11 @@ impl Key {
             Key::Template(template) => template.check_names(names),
             Key::Several(keys) => keys.iter().try_for_each(|key| key.check_names(names)),
             Key::Branches(branches) => {
-                let names = [names, &branches.names()].concat();
-                branches.ends.iter().try_for_each(|key| key.check_names(&names))
+                let inner = [names, &branches.names()].concat();
+                branches.ends.iter().try_for_each(|key| key.check_names(&inner))?;
+                check_filled(&branches.without_templates(), names)
             }
-            Key::Expr(expr) | Key::Keys(expr) => match text::unfilled(expr, names) {
-                Some((span, text)) => Err(Error::new(span, text::unfilled_refusal(&text))),
-                None => Ok(()),
-            },
+            Key::Expr(expr) | Key::Keys(expr) => check_filled(expr, names),
         }
     }
 
@@ -188,6 +187,13 @@ impl Key {
             }
         }
         matches!(self, Key::Expr(expr) if is_path(expr, names))
+    }
+}
+
+fn check_filled(expr: &Expr, names: &[Ident]) -> Result<()> {
+    match unfilled::unfilled(expr, names) {
+        Some((span, text)) => Err(Error::new(span, unfilled::refusal(&text))),
+        None => Ok(()),
     }
 }
 

@@ -25,6 +25,7 @@ mod runtime;
 mod spans;
 mod template;
 mod text;
+mod unfilled;
 mod words;
 
 use proc_macro::TokenStream;

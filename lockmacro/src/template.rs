@@ -30,7 +30,7 @@ pub(crate) struct Value {
     /// The names that it starts at: one, none for `<Self::NAME>`, several for `<hash(a, b)>`.
     roots: Vec<Ident>,
     /// As it was written, without the angle brackets.
-    text: String,
+    pub(crate) text: String,
     /// How messages name it; the compiler can underline no part of a literal.
     place: String,
 }
