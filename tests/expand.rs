@@ -22,8 +22,12 @@ mod faults;
 mod item;
 #[path = "../lockmacro/src/key.rs"]
 mod key;
+#[path = "../lockmacro/src/known.rs"]
+mod known;
 #[path = "../lockmacro/src/literal.rs"]
 mod literal;
+#[path = "../lockmacro/src/lock.rs"]
+mod lock;
 #[path = "../lockmacro/src/misplaced.rs"]
 mod misplaced;
 #[path = "../lockmacro/src/path.rs"]
@@ -42,6 +46,8 @@ mod template;
 mod text;
 #[path = "../lockmacro/src/unfilled.rs"]
 mod unfilled;
+#[path = "../lockmacro/src/values.rs"]
+mod values;
 #[path = "../lockmacro/src/words.rs"]
 mod words;
 

@@ -8,12 +8,13 @@ use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::{Error, FnArg, Result, Type};
 
-use crate::args::{Args, Fences};
+use crate::args::Args;
 use crate::defer::says_nothing;
 use crate::duration::{TTL_DEFAULT, Time, Wait};
 use crate::item::Function;
 use crate::key::Key;
 use crate::policy::{OnBusy, OnLost};
+use crate::values::Fences;
 
 type Check = fn(&Args, &Function) -> Result<()>;
 

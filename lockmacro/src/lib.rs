@@ -16,7 +16,9 @@ mod expand;
 mod faults;
 mod item;
 mod key;
+mod known;
 mod literal;
+mod lock;
 mod misplaced;
 mod path;
 mod policy;
@@ -26,6 +28,7 @@ mod spans;
 mod template;
 mod text;
 mod unfilled;
+mod values;
 mod words;
 
 use proc_macro::TokenStream;

@@ -1,6 +1,6 @@
 //! Names that are no arguments: what their writer may have meant.
 
-use crate::args::KNOWN;
+use crate::known::KNOWN;
 
 /// What other libraries call something: the argument for it here, what to write, and their words.
 const WORDS: [(&str, &str, &[&str]); 19] = [
