@@ -20,12 +20,12 @@ use crate::words;
 
 pub(crate) struct Args {
     pub(crate) key: Key,
-    /// Without it the lease is the runtime's, which is renewed.
+    /// Without it the runtime's default lease applies, which is renewed.
     pub(crate) ttl: Option<Time>,
     pub(crate) renew: bool,
     pub(crate) max_hold: Option<Time>,
     pub(crate) min_hold: Option<Time>,
-    /// Without it the lock is asked for once.
+    /// Without it the lock is requested once, or as the manager's default says.
     pub(crate) wait: Option<Wait>,
     pub(crate) on_busy: OnBusy,
     pub(crate) on_lost: Option<OnLost>,
@@ -36,29 +36,29 @@ pub(crate) struct Args {
     pub(crate) message: Option<Template>,
     pub(crate) holder_note: Option<Template>,
     pub(crate) manager: Option<Expr>,
-    /// The function that makes the body's error of one of ours.
+    /// A function that converts a `LockError` into the body's error.
     pub(crate) map_err: Option<ExprPath>,
-    /// Under which name the lock is told of, if not the function's path.
+    /// The lock's name in logs and metrics, if not the function's path.
     pub(crate) name: Option<LitStr>,
-    /// Where the runtime is, if it is not `::lockmacro_runtime`.
+    /// The runtime's path, if it is not `::lockmacro_runtime`.
     pub(crate) runtime: Option<Path>,
-    /// The names of the arguments that were written, for messages about them.
+    /// The names of the arguments in the attribute, for the spans of messages.
     names: Vec<Ident>,
-    /// What is wrong with one argument alone.
+    /// The mistakes in single arguments.
     pub(crate) faults: Faults,
-    /// The arguments that are wrong, or may be.
+    /// The arguments with mistakes, or which may have some.
     faulty: Faulty,
 }
 
-/// Of which arguments more cannot be said than what is wrong with them.
+/// The arguments that the checks of several arguments leave out.
 enum Faulty {
     Some(Vec<String>),
-    /// A value that cannot be read may have swallowed the arguments after it.
+    /// All of them: a value that cannot be parsed may include the arguments after it.
     All,
 }
 
 impl Args {
-    /// Every expression that is evaluated before the lock is taken.
+    /// Every expression that is evaluated before the lock is acquired.
     pub(crate) fn exprs(&self) -> impl Iterator<Item = &Expr> {
         let wait = self.wait.as_ref().and_then(Wait::limit);
         let times = [&self.ttl, &self.max_hold, &self.min_hold].into_iter().flatten().chain(wait);
@@ -70,7 +70,7 @@ impl Args {
         values.chain(times.filter_map(Time::expr)).chain(&self.manager)
     }
 
-    /// The expressions that may take values, before the body has them.
+    /// The expressions that may move an argument before the body gets it.
     pub(crate) fn taking(&self) -> impl Iterator<Item = &Expr> {
         let wait = self.wait.as_ref().and_then(Wait::limit);
         let times = [&self.ttl, &self.max_hold, &self.min_hold].into_iter().flatten().chain(wait);
@@ -82,13 +82,13 @@ impl Args {
         keys.chain(times.filter_map(Time::expr)).chain(&self.manager)
     }
 
-    /// Where an argument was written.
+    /// The span of an argument's name.
     pub(crate) fn span_of(&self, name: &str) -> Span {
         let written = self.names.iter().find(|written| *written == name);
         written.map_or_else(Span::call_site, Ident::span)
     }
 
-    /// Gives the placeholders the names of the function's arguments, see [`Template::bind`].
+    /// Binds the placeholders to the function's arguments, see [`Template::bind`].
     pub(crate) fn bind(&mut self, names: &[Ident]) {
         let texts = [&mut self.message, &mut self.holder_note].into_iter().flatten();
         self.key.templates_mut().into_iter().chain(texts).for_each(|template| {
@@ -96,7 +96,7 @@ impl Args {
         });
     }
 
-    /// Whether nothing is wrong with these arguments, so that they can be compared.
+    /// Whether these arguments have no mistakes, so that they can be compared.
     pub(crate) fn are_right(&self, names: &[&str]) -> bool {
         match &self.faulty {
             Faulty::Some(faulty) => !names.iter().any(|name| faulty.iter().any(|one| one == name)),
@@ -111,7 +111,7 @@ impl Args {
         }
     }
 
-    /// Reads one argument, and says whether nothing is wrong with it.
+    /// Parses one argument. `true` if it has no mistake.
     fn read(&mut self, input: ParseStream) -> bool {
         let name = match name(input, self.names.last()) {
             Ok(name) => name,
@@ -162,9 +162,9 @@ impl Args {
     /// `= expr`
     fn value(&mut self, input: ParseStream, name: &Ident) -> Result<Expr> {
         equals(input, name)?;
-        // On a fork, as tokens that are left in brackets would be an error of their own.
+        // On a fork: tokens left over in brackets would be a second error.
         if let Err(error) = input.fork().parse::<Expr>() {
-            // A comma may be a part of the value.
+            // A comma may belong to the value.
             self.faulty = Faulty::All;
             while input.parse::<TokenTree>().is_ok() {}
             return Err(error);
@@ -179,7 +179,7 @@ impl Args {
     }
 }
 
-/// Whether a placeholder may take an argument: `<hash(name)>`, `<order.into_key()>`.
+/// Whether a placeholder may move an argument: `<hash(name)>`, `<order.into_key()>`.
 fn is_taking(expr: &Expr) -> bool {
     match expr {
         Expr::Call(call) => call.args.iter().any(|argument| matches!(argument, Expr::Path(_))),
@@ -191,7 +191,7 @@ fn is_taking(expr: &Expr) -> bool {
 }
 
 impl Parse for Args {
-    /// Reads on behind a mistake, so that others are told as well: see [`Args::faults`].
+    /// Continues after a mistake, so that all mistakes are reported: see [`Args::faults`].
     fn parse(input: ParseStream) -> Result<Self> {
         let mut args = Self {
             key: Key::none(),
@@ -241,14 +241,16 @@ impl Parse for Args {
     }
 }
 
-/// Whether this is the start of another argument.
+/// Whether the input continues with another argument.
 fn is_argument(input: ParseStream) -> bool {
     let ahead = input.fork();
     let name = Ident::parse_any(&ahead).map(|name| name.to_string()).unwrap_or_default();
     KNOWN.iter().any(|(known, _)| *known == name)
 }
 
-/// An argument's name, behind that of the argument before it; or which one is meant, and the fault.
+/// Parses the name of an argument that follows the argument `before`.
+///
+/// On an error: the argument that was probably meant, and the error.
 fn name(
     input: ParseStream,
     before: Option<&Ident>,
@@ -279,7 +281,7 @@ fn name(
     if name != hyphened {
         return Err(unknown(&hyphened, name.span()));
     }
-    // A word for another argument keeps that one from being told as missing.
+    // A word from another library counts as its argument, which is not reported as missing.
     match KNOWN.iter().any(|(known, _)| name == known) {
         true => Ok(name),
         false => Err(unknown(&name.to_string(), name.span())),

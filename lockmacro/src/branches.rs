@@ -1,4 +1,4 @@
-//! Keys that are chosen: an `if`, a `match` or a block whose last values are keys.
+//! Keys that are chosen by an `if`, a `match` or a block, whose last values are keys.
 
 use proc_macro2::{Ident, TokenStream};
 use syn::visit::{self, Visit};
@@ -8,12 +8,12 @@ use crate::key::Key;
 
 pub(crate) struct Branches {
     pub(crate) expr: Expr,
-    /// What each branch ends in, in the order of [`for_each_end`].
+    /// The last expression of each branch, in the order of [`for_each_end`].
     pub(crate) ends: Vec<Key>,
 }
 
 impl Branches {
-    /// Reads the ends of an expression; there is nothing to fill in if none of them is text.
+    /// Parses the ends of the branches. An expression without text at an end stays as it is.
     pub(crate) fn parse(mut expr: Expr, before: &str) -> Result<Key> {
         let mut ends = Vec::new();
         for_each_end(&mut expr, &mut |end| ends.push(Key::one(end.clone(), before)));
@@ -24,7 +24,7 @@ impl Branches {
         })
     }
 
-    /// The names that patterns in the expression bind, which its placeholders may start at.
+    /// The names that patterns in the expression bind. Its placeholders may start at them.
     pub(crate) fn names(&self) -> Vec<Ident> {
         struct Names(Vec<Ident>);
         impl<'ast> Visit<'ast> for Names {
@@ -65,7 +65,7 @@ impl Branches {
     }
 }
 
-/// Calls `found` with each expression whose value may be that of the whole.
+/// Calls `found` for each expression that may be the value of the whole expression.
 fn for_each_end(expr: &mut Expr, found: &mut impl FnMut(&mut Expr)) {
     match expr {
         Expr::Paren(paren) => for_each_end(&mut paren.expr, found),
@@ -97,7 +97,7 @@ fn for_the_end(block: &mut Block, found: &mut impl FnMut(&mut Expr)) {
     }
 }
 
-/// Whether this leaves, so that there is no value to make a key of.
+/// Whether an expression never has a value, so that there is nothing to make a key of.
 fn is_no_value(expr: &Expr) -> bool {
     match expr {
         Expr::Return(_) | Expr::Break(_) | Expr::Continue(_) | Expr::Loop(_) => true,

@@ -1,4 +1,4 @@
-//! Tokens out: one call of the runtime's public API.
+//! The expansion: one call of the runtime's public API.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
@@ -16,14 +16,14 @@ use crate::runtime::Runtime;
 use crate::template::Template;
 use crate::values::Fences;
 
-/// The attribute: the function under its lock, or as it was and one error.
+/// Expands the attribute: the function under its lock, or the unchanged function and one error.
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
     expand(args, item.clone()).unwrap_or_else(|error| {
         if let Some(item) = misplaced::as_it_was(&item) {
             return item;
         }
         let error = error.into_compile_error();
-        // An argument that only the attribute uses is no second mistake.
+        // An argument that only the attribute uses must not be a second message.
         quote!(#[allow(unused_variables)] #item #error)
     })
 }
@@ -43,8 +43,8 @@ pub(crate) struct Printer<'a> {
     pub(crate) function: &'a Function,
     pub(crate) is_async: bool,
     pub(crate) runtime: Runtime,
-    /// All tokens of ours: so the compiler tells what is wrong with the return type once, and at
-    /// the return type, and takes none of our names for the user's.
+    /// The span of all tokens of the macro: so the compiler reports a wrong return type once, at
+    /// the return type, and keeps the macro's names apart from the user's.
     pub(crate) site: Span,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Printer<'a> {
     fn locked(&self) -> Result<TokenStream> {
         let site = self.site;
         let lock = self.lock();
-        // What an expression leaves behind, a mutex guard say, must not live as long as the body.
+        // A temporary of an expression, such as a mutex guard, must not live as long as the body.
         let (binding, lock) = match self.manager_first() {
             Some(manager) => {
                 let inner = quote_spanned!(site=> #manager let __lock = #lock; __lock);
@@ -80,7 +80,7 @@ impl<'a> Printer<'a> {
         Ok(quote_spanned!(site=> #binding #call))
     }
 
-    /// What a worker calls the function by.
+    /// The items by which a worker calls the function.
     fn beside(&self) -> Result<Option<TokenStream>> {
         match &self.args.on_busy {
             OnBusy::Defer(defer) => {
@@ -91,7 +91,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Whether the caller is told nothing when the lock is busy, because the return type says nothing.
+    /// Whether a busy lock is not reported to the caller, who gets the return type's "nothing".
     fn is_silent(&self) -> bool {
         match self.args.on_busy {
             OnBusy::Error | OnBusy::Fallback(_) => false,
@@ -100,15 +100,15 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Whether nothing is asked for that stands between acquiring the lock and running the body, or
-    /// instead of it.
+    /// Whether one call both acquires the lock and runs the body: no argument adds code between the
+    /// two, or in place of the body.
     pub(crate) fn is_one_call(&self) -> bool {
         let Args { on_busy, guard, fence, .. } = self.args;
         let is_fallback = matches!(on_busy, OnBusy::Fallback(_) | OnBusy::Defer(_));
         !is_fallback && guard.is_none() && fence.is_none() && self.late_message().is_none()
     }
 
-    /// A message that is written for a busy error, and not before.
+    /// A message with placeholders, which is formatted for a busy error only.
     fn late_message(&self) -> Option<&Template> {
         self.args.message.as_ref().filter(|message| message.as_plain().is_none())
     }
@@ -129,8 +129,8 @@ impl<'a> Printer<'a> {
 
     /// Output: `.recovering(recover::<Ret>(path))`
     ///
-    /// The path becomes a `fn(Lost, Ret) -> Ret` first, so that a function of another type is told
-    /// once, at its path, beside that type.
+    /// The path becomes a `fn(Lost, Ret) -> Ret` first, so that the compiler reports a function of
+    /// another type once, at its path, with the expected type.
     fn recovering(&self, path: &ExprPath) -> TokenStream {
         let (output, module) = (&self.function.output, self.runtime.module(self.site));
         let method = Ident::new("recovering", self.there("on_lost"));
@@ -146,7 +146,7 @@ impl<'a> Printer<'a> {
         Some(quote_spanned!(self.site=> #module::map::<#output>(#path)))
     }
 
-    /// Output: `let lock = match lock.acquire().await { Ok(lock) => lock, Err(error) => return … };
+    /// Output: `let lock = match lock.acquire().await { Ok(lock) => lock, Err(e) => return … };
     /// lock.run(body).await`
     fn acquire_and_run(&self, lock: &TokenStream) -> Result<TokenStream> {
         let site = self.site;
@@ -190,7 +190,7 @@ impl<'a> Printer<'a> {
         };
         let failed = self.failure(&error);
         let run = self.run(&quote_spanned!(site=> __lock));
-        // Moved out of its binding, or a second await would have its room beside that of the body.
+        // Moved out of its binding: else the future has space for the second await beside the body.
         let (first, acquired) = if self.is_async && busy.is_some() {
             let first = quote_spanned!(site=> let __acquired = #acquired;);
             (Some(first), quote_spanned!(site=> { __acquired }))
@@ -208,7 +208,7 @@ impl<'a> Printer<'a> {
         })
     }
 
-    /// Output: `LockOutcome::from_lock_error(error)`, or what it is where another policy is asked for
+    /// Output: `LockOutcome::from_lock_error(error)`, or the conversion that another policy needs
     fn failure(&self, error: &TokenStream) -> TokenStream {
         let (site, runtime) = (self.site, &self.runtime);
         match (self.is_silent(), self.map_err()) {
@@ -233,8 +233,8 @@ impl<'a> Printer<'a> {
 
     /// Output: `{ let later: fn(u64, _) -> _ = path; later(id, order).await }`
     ///
-    /// The path becomes a function of the wanted type first, so that one of another type is told
-    /// once, at its path, beside that type.
+    /// The path becomes a function of the expected type first, so that the compiler reports another
+    /// type once, at the path, with the expected type.
     fn fallback(&self, path: &Path) -> Result<TokenStream> {
         let there = path.span().resolved_at(self.site);
         let arguments = self.function.call_arguments("fallback")?;
@@ -253,7 +253,7 @@ impl<'a> Printer<'a> {
         }})
     }
 
-    /// Output: `lock.run(argument).await`, or what it is called in a sync function.
+    /// Output: `lock.run(argument).await`, or `lock.run_blocking(argument)` in a sync function
     fn call(&self, method: &str, lock: &TokenStream, argument: &TokenStream) -> TokenStream {
         let method = match (method, method.strip_prefix("run")) {
             (method, _) if self.is_async => method.to_owned(),
@@ -265,17 +265,17 @@ impl<'a> Printer<'a> {
         quote_spanned!(self.site=> #lock.#method(#argument) #suffix)
     }
 
-    /// Under which name the lock is held and told of.
+    /// The lock's name, for its holder, logs and metrics.
     ///
     /// Output: `"orders.audit"`, or `concat!(module_path!(), "::audit_order")`
     pub(crate) fn name(&self) -> TokenStream {
         name(self.args, self.function, self.site)
     }
 
-    /// Whether an expression outside of the body may take an argument, or a part of it.
+    /// Whether an expression outside of the body may move an argument, or a part of it.
     fn takes(&self, name: &Ident) -> bool {
         let mut taking = self.args.taking().filter(|expr| match expr {
-            // A manager is borrowed; a key or a time that is an argument itself is taken.
+            // A manager is borrowed. A key or a time that is an argument itself is moved.
             place if is_place(place) => {
                 !self.args.manager.as_ref().is_some_and(|of| std::ptr::eq(of, *place))
             }
@@ -290,15 +290,15 @@ impl<'a> Printer<'a> {
             || self.args.exprs().any(|expr| mentions(expr.to_token_stream(), name))
     }
 
-    /// The span of an argument's name, for what is made of the argument.
+    /// The span of an argument's name, for the tokens that are made of the argument.
     pub(crate) fn there(&self, argument: &str) -> Span {
         self.args.span_of(argument).resolved_at(self.site)
     }
 
     /// Output: `async move { if false { return outcome::<Ret>(); } body }`, or a closure
     ///
-    /// The return that is never taken tells the compiler what the body returns, so that a type
-    /// error points into the body and `Ok(Box::new(x))` becomes a `Result<Box<dyn Trait>, E>`.
+    /// The branch that never runs gives the body its return type, so that a type error points into
+    /// the body and `Ok(Box::new(x))` becomes a `Result<Box<dyn Trait>, E>`.
     fn body(&self) -> TokenStream {
         let (site, output) = (self.site, &self.function.output);
         let module = self.runtime.module(site);
@@ -311,11 +311,11 @@ impl<'a> Printer<'a> {
             #moved
         };
         block.extend(statements);
-        // As the user's own tokens, so that the compiler names the variables in what it says.
+        // With the user's span, so that the compiler names the variables in its messages.
         let there = self.function.body.span();
         let block = braces(block, there);
         if self.is_async {
-            // In braces of ours, so that what is wrong with the return type is told there.
+            // In braces of the macro, so that a wrong return type is reported there.
             let body = quote_spanned!(there=> async move #block);
             quote_spanned!(site=> { #body })
         } else {
@@ -324,7 +324,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// Under which name a function's locks and stored calls are told of.
+/// The name of a function's locks and stored calls in logs and metrics.
 fn name(args: &Args, function: &Function, site: Span) -> TokenStream {
     match &args.name {
         Some(name) => quote!(#name),
@@ -335,7 +335,7 @@ fn name(args: &Args, function: &Function, site: Span) -> TokenStream {
     }
 }
 
-/// Whether an expression only names a value, so that nothing is left to be dropped after it.
+/// Whether an expression only names a value, so that it has no temporary to drop.
 fn is_place(expr: &Expr) -> bool {
     match expr {
         Expr::Path(_) | Expr::Lit(_) => true,

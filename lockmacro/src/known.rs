@@ -2,7 +2,7 @@
 
 use proc_macro2::Ident;
 
-/// What can be written, each with an example.
+/// The known arguments, each with an example.
 pub(crate) const KNOWN: [(&str, &str); 16] = [
     ("key", "key = \"order:<id>\""),
     ("ttl", "ttl = \"300s\""),

@@ -1,4 +1,4 @@
-//! The lock that an expansion asks for: its key, its lease and its manager.
+//! The lock that an expansion requests: its key, its lease and its manager.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens as _, quote_spanned};
@@ -45,8 +45,8 @@ impl Printer<'_> {
         Some(reference(manager, there).to_token_stream())
     }
 
-    /// A manager that branches give is named before: behind a `&` each branch would have to be a
-    /// manager, and none a reference to one.
+    /// A manager from branches gets a variable first: behind a `&` each branch would have to be a
+    /// manager, and none could be a reference to one.
     ///
     /// Output: `let manager = if eu { &self.eu } else { &self.us };`
     pub(crate) fn manager_first(&self) -> Option<TokenStream> {
@@ -62,7 +62,7 @@ impl Printer<'_> {
         let there = |expr: &Expr| expr.span().resolved_at(site);
         match key {
             Key::Several(keys) => {
-                // A list has values of one type: templates have, and plain texts.
+                // A list has values of one type: all templates, or all plain texts.
                 let is_plain = |key: &Key| Some(key.template()?.as_plain().is_some());
                 let kind = keys.first().and_then(is_plain);
                 let alike = kind.is_some() && keys.iter().all(|key| is_plain(key) == kind);
@@ -109,7 +109,7 @@ impl Printer<'_> {
         }
     }
 
-    /// A constant is told of when it has placeholders, which its text cannot fill in.
+    /// Warns at run time of a constant with placeholders, which are not filled in.
     ///
     /// Output: `constant_key(ORDER_KEY, &["id"])`
     fn constant(&self, constant: &Expr) -> TokenStream {
@@ -149,17 +149,17 @@ impl Printer<'_> {
                 Some(quote_spanned!(site=> .#wait()))
             }
             (Some(Wait::Never), _) => Some(self.wait_never()),
-            // `run_or_skip` says it by itself.
+            // `run_or_skip` does not wait by default.
             (None, OnBusy::Skip) if !self.is_one_call() => Some(self.wait_never()),
             (None, _) => None,
         };
         let on_lost = match args.on_lost {
-            // What happens by itself.
+            // The default.
             None | Some(OnLost::Cancel) => None,
             Some(OnLost::Error) if !self.is_async => None,
             Some(OnLost::Error) => Some(quote_spanned!(site=> .on_lost(#runtime::OnLost::Error))),
             Some(OnLost::Finish) => Some(quote_spanned!(site=> .on_lost(#runtime::OnLost::Finish))),
-            // The body is run in another way.
+            // `recovering` handles it.
             Some(OnLost::Recover(_)) => None,
         };
         quote_spanned!(site=> #ttl #renew #max_hold #min_hold #wait #on_lost)
@@ -229,7 +229,7 @@ impl Printer<'_> {
     }
 }
 
-/// `&expr`, also where the user has written the `&`.
+/// `&expr`, without a second `&` where the user has written one.
 fn reference(expr: &Expr, site: Span) -> Expr {
     if let Expr::Reference(_) = expr {
         return expr.clone();

@@ -1,4 +1,4 @@
-//! Where the runtime is.
+//! The path of the runtime, from `crate = path` or from Cargo.toml.
 
 use std::path::{Path as FilePath, PathBuf};
 use std::{env, fs};
@@ -11,7 +11,7 @@ use syn::{Error, Path, Result, parse_quote_spanned};
 const PACKAGE: &str = "lockmacro-runtime";
 const ATTRIBUTE: &str = "lockmacro";
 
-/// Where the runtime is: `::lockmacro_runtime`, its name in Cargo.toml, or the path that is written.
+/// The path of the runtime.
 pub(crate) struct Runtime {
     path: Path,
     /// Whether the path ends in the module of this version, so that a wrong path is one error, at
@@ -69,7 +69,7 @@ pub(crate) fn module(site: Span) -> Ident {
     Ident::new(&format!("__same_version_as_lockmacro_{version}"), site)
 }
 
-/// The path of all that the runtime has, by the module of this version.
+/// The module of this version, which re-exports the whole runtime, at a path.
 pub(crate) fn of_this_version(path: Path) -> Path {
     let module = module(path.span());
     parse_quote_spanned!(path.span()=> #path::#module)
@@ -92,12 +92,12 @@ fn missing() -> String {
     let version = concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
     format!(
         "the attribute needs the crate `{PACKAGE}`, which is not in this package's Cargo.toml: add \
-         `{PACKAGE} = \"{version}\"` to its `[dependencies]`, or write `crate = path` with the path \
-         under which another crate re-exports it"
+         `{PACKAGE} = \"{version}\"` to its `[dependencies]`, or write `crate = path` with the \
+         path under which another crate re-exports it"
     )
 }
 
-/// Where the runtime is, as far as a Cargo.toml tells.
+/// The runtime in a Cargo.toml.
 #[derive(Debug, PartialEq)]
 enum Found {
     ByItsName,
@@ -118,7 +118,7 @@ fn in_manifest() -> Found {
 /// Looks at the manifests of the package in a folder and of its workspace.
 fn look(folder: &FilePath) -> Option<Found> {
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
-    // Most packages: this is read for each function with the attribute.
+    // A short way for most packages: the manifest is read for each function with the attribute.
     let is_named = manifest.lines().any(|line| line.starts_with(PACKAGE));
     if is_named
         && ["\"lockmacro-runtime\"", "'lockmacro-runtime'"]
@@ -175,7 +175,7 @@ fn found(manifest: &str, workspace: &str) -> Found {
 struct Entry<'a> {
     section: &'a str,
     name: &'a str,
-    /// Without blanks.
+    /// The text after the name, without blanks.
     rest: String,
 }
 
@@ -257,8 +257,10 @@ mod tests {
             "[dependencies]\nlockmacro-runtime = \"0.1\"",
             "[dependencies]\nlockmacro-runtime.workspace = true",
             "[dependencies]\nlockmacro = \"0.1\"\n# locks = { package = \"lockmacro-runtime\" }",
-            "[dependencies]\na = { package = \"lockmacro-runtime\" }\nb = { package = \"lockmacro-runtime\" }",
-            "[dependencies]\nlockmacro-runtime = \"1\"\n[dev-dependencies]\nb = { package = \"lockmacro-runtime\" }",
+            "[dependencies]\na = { package = \"lockmacro-runtime\" }\nb = { package = \
+             \"lockmacro-runtime\" }",
+            "[dependencies]\nlockmacro-runtime = \"1\"\n[dev-dependencies]\nb = { package = \
+             \"lockmacro-runtime\" }",
             "[dependencies]\nlocks = { package = \"lockmacro-runtimes\" }",
             "[package.metadata]\nlocks = { package = \"lockmacro-runtime\" }",
             "[dependencies]\nlockmacro = \"0.1\"\nlocks = {\n  workspace = true\n}",
@@ -271,7 +273,8 @@ mod tests {
 
     #[test]
     fn a_runtime_is_missing_where_the_attribute_is_a_dependency() {
-        let workspace = "[workspace.dependencies]\nlockmacro-runtime = \"0.1\"\nlockmacro = \"0.1\"\n\
+        let workspace = "[workspace.dependencies]\nlockmacro-runtime = \"0.1\"\n\
+                         lockmacro = \"0.1\"\n\
                          macros = { package = \"lockmacro\", version = \"0.1\" }";
         for manifest in [
             "[dependencies]\nlockmacro = \"0.1\"",

@@ -1,10 +1,10 @@
-//! An expression for a key that is text alone, in whatever form.
+//! Expressions for a key that are text alone, in various notations.
 
 use proc_macro2::Ident;
 use syn::punctuated::Punctuated;
 use syn::{Expr, ExprCall, ExprLit, Lit, Macro, Token};
 
-/// The string literal that this is, in whatever parentheses and braces and behind whatever `&`.
+/// The literal inside parentheses and braces and behind `&`.
 pub(crate) fn literal(expr: &Expr) -> Option<&ExprLit> {
     match expr {
         Expr::Lit(literal) => Some(literal),
@@ -18,7 +18,7 @@ pub(crate) fn literal(expr: &Expr) -> Option<&ExprLit> {
     }
 }
 
-/// The text of an expression that makes a string of literals and of nothing else.
+/// The text of an expression that makes a string of literals only.
 pub(crate) fn of(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
@@ -52,7 +52,7 @@ pub(crate) fn is_replacement(method: &Ident) -> bool {
     ["replace", "replacen", "replace_range"].iter().any(|name| method == name)
 }
 
-/// Whether this only makes a key or another string of a string: `String::from("..")`.
+/// Whether a call only converts a string to a key or another string: `String::from("..")`.
 pub(crate) fn is_conversion(call: &ExprCall) -> bool {
     let Expr::Path(path) = &*call.func else { return false };
     let mut names = path.path.segments.iter().rev().map(|segment| segment.ident.to_string());
@@ -76,7 +76,7 @@ pub(crate) fn arguments(mac: &Macro) -> Option<Vec<Expr>> {
     Some(ungrouped.collect())
 }
 
-/// What to write instead of a text that would be the key.
+/// The message for a text whose placeholders are not filled in.
 pub(crate) fn refusal(text: &str, before: &str) -> String {
     format!(
         "placeholders are not filled in here, so every call would have the same key: write the \

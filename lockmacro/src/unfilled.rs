@@ -18,7 +18,7 @@ pub(crate) fn unfilled(expr: &Expr, names: &[Ident]) -> Option<(Span, String)> {
     texts.unfilled
 }
 
-/// The mend for text in an expression.
+/// The message for text in an expression.
 pub(crate) fn refusal(text: &str) -> String {
     let example = formatted(text).map(|example| format!(": `{example}`"));
     format!(
@@ -68,7 +68,7 @@ impl Texts {
         }
     }
 
-    /// Whether an expression is a variable that nothing but the key is made of.
+    /// Whether an expression is a variable that is used for the key only.
     fn is_kept(&self, expr: &Expr) -> bool {
         variable(expr).is_some_and(|name| !self.handed_on.contains(name))
     }
@@ -265,7 +265,7 @@ impl<'ast> Visit<'ast> for HandedOn {
     }
 }
 
-/// The variable that this is, in whatever parentheses and behind whatever `&`.
+/// The variable inside parentheses and behind `&`.
 fn variable(expr: &Expr) -> Option<&Ident> {
     match expr {
         Expr::Path(path) => path.path.get_ident(),
@@ -293,7 +293,7 @@ fn is_alternative(method: &Ident) -> bool {
     ["and", "map_or", "or", "then_some", "unwrap_or", "xor"].iter().any(|name| method == name)
 }
 
-/// Whether this only puts a value into an option, a result or an iterator: `Some("..")`.
+/// Whether a call only puts a value into an option, a result or an iterator: `Some("..")`.
 fn is_wrapper(call: &ExprCall) -> bool {
     let Expr::Path(path) = &*call.func else { return false };
     let last = path.path.segments.last();

@@ -9,9 +9,9 @@ use crate::known::example;
 use crate::runtime;
 use crate::template::Template;
 
-/// What the body calls the fences.
+/// The body's names for the fences.
 pub(crate) enum Fences {
-    /// `fence = name`: that of one key, or a `Vec` of those that `keys(..)` gives.
+    /// `fence = name`: the fence of one key, or a `Vec` with the fences of `keys(..)`.
     Name(Ident),
     /// `fence = [debit, credit]`: a name for each of several keys.
     Each(Vec<Ident>),
@@ -26,7 +26,7 @@ impl Fences {
     }
 }
 
-/// `=` and something after it.
+/// `=` and a value after it.
 pub(crate) fn equals(input: ParseStream, name: &Ident) -> Result<()> {
     if input.parse::<Token![=]>().is_err() || input.is_empty() || input.peek(Token![,]) {
         let message = format!("`{name}` has no value: write `{}`", example(name));
@@ -92,8 +92,8 @@ pub(crate) fn parse_message(value: Expr) -> Result<Template> {
         {
             Err(Error::new(
                 text.span(),
-                "the message is empty: write one such as `message = \"order <id> is being audited\"`, \
-                 or remove `message`",
+                "the message is empty: write one such as `message = \"order <id> is being \
+                 audited\"`, or remove `message`",
             ))
         }
         Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Template::parse(text),
@@ -131,8 +131,8 @@ pub(crate) fn parse_map_err(value: Expr) -> Result<ExprPath> {
         Expr::Path(path) => Ok(path),
         other => Err(Error::new_spanned(
             other,
-            "`map_err` takes the path of a `fn(LockError) -> E` that makes the function's error: write \
-             `map_err = OrderError::from_lock`",
+            "`map_err` takes the path of a `fn(LockError) -> E` that makes the function's error: \
+             write `map_err = OrderError::from_lock`",
         )),
     }
 }
@@ -157,8 +157,8 @@ pub(crate) fn parse_runtime(value: Expr) -> Result<Path> {
         Expr::Path(path) if path.qself.is_none() => {
             let is_plain = |segment: &syn::PathSegment| segment.arguments.is_none();
             if path.path.is_ident("lockmacro") {
-                let message = "`lockmacro` is the attribute alone: write the path of the runtime, as in \
-                               `crate = my_crate::lockmacro_runtime`";
+                let message = "`lockmacro` is the attribute alone: write the path of the runtime, \
+                               as in `crate = my_crate::lockmacro_runtime`";
                 return Err(Error::new_spanned(path, message));
             }
             if path.path.segments.iter().all(is_plain) {
