@@ -193,12 +193,22 @@ impl HandedOn {
         }
     }
 
+    /// The names in a text such as `"audit of {key}"`.
+    fn visit_format(&mut self, text: &str) {
+        let names = text.split('{').skip(1).filter_map(|rest| {
+            let name = rest.split(|c: char| c != '_' && !c.is_alphanumeric()).next()?;
+            syn::parse_str::<Ident>(name).ok()
+        });
+        self.0.extend(names);
+    }
+
     fn visit_names(&mut self, tokens: TokenStream) {
         for tree in tokens {
             match tree {
                 TokenTree::Ident(name) => self.0.push(name),
                 TokenTree::Group(group) => self.visit_names(group.stream()),
-                _ => {}
+                TokenTree::Literal(format) => self.visit_format(&format.to_string()),
+                TokenTree::Punct(_) => {}
             }
         }
     }

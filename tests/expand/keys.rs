@@ -64,6 +64,11 @@ fn text_in_a_branch_is_filled_in() {
             let pattern = "<id>";
             match kind == "<id>" {
                 true => own(pattern.replace("<id>", "7")),
+                _ if id > 7 => {
+                    let shown = "<id>";
+                    info!("audit of {shown:?}");
+                    "audit"
+                }
                 false => "order:<id>",
             }
         }),
