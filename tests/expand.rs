@@ -22,8 +22,12 @@ mod faults;
 mod item;
 #[path = "../lockmacro/src/key.rs"]
 mod key;
+#[path = "../lockmacro/src/known.rs"]
+mod known;
 #[path = "../lockmacro/src/literal.rs"]
 mod literal;
+#[path = "../lockmacro/src/lock.rs"]
+mod lock;
 #[path = "../lockmacro/src/misplaced.rs"]
 mod misplaced;
 #[path = "../lockmacro/src/path.rs"]
@@ -34,10 +38,16 @@ mod policy;
 mod returns;
 #[path = "../lockmacro/src/runtime.rs"]
 mod runtime;
+#[path = "../lockmacro/src/spans.rs"]
+mod spans;
 #[path = "../lockmacro/src/template.rs"]
 mod template;
 #[path = "../lockmacro/src/text.rs"]
 mod text;
+#[path = "../lockmacro/src/unfilled.rs"]
+mod unfilled;
+#[path = "../lockmacro/src/values.rs"]
+mod values;
 #[path = "../lockmacro/src/words.rs"]
 mod words;
 

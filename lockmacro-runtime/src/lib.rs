@@ -133,10 +133,11 @@ pub use value::key::{KeyValue, LockKey, LockTemplate};
 pub use value::loss::{LossCause, Lost, OnLost};
 pub use value::unavailability::Unavailability;
 
-/// What expansions need beyond the public API. Its name is the version of the macro that may use
-/// it, so that a macro and a runtime of different versions do not compile together.
+/// Expansions need these items beyond the public API. The module's name has the version of the
+/// macro that may use it: a macro and a runtime of different versions do not compile together, and
+/// the compiler's message shows this name.
 #[doc(hidden)]
-pub mod __macro_v0_1_0 {
+pub mod __same_version_as_lockmacro_0_1_0 {
     pub use crate::expansion::constant_key;
     // For `crate = path`: a path of something else is told once then, and where it was written.
     pub use crate::*;

@@ -3,46 +3,29 @@
 use proc_macro2::{Ident, Span, TokenTree};
 use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
-use syn::punctuated::Punctuated;
-use syn::{Error, Expr, ExprPath, LitStr, Path, Result, Token, bracketed, token};
+use syn::{Error, Expr, ExprPath, LitStr, Path, Result, Token};
 
 use crate::duration::{self, Time, Wait};
 use crate::faults::Faults;
 use crate::key::Key;
+use crate::known::KNOWN;
 use crate::path::ungroup;
 use crate::policy::{self, OnBusy, OnLost};
-use crate::runtime;
 use crate::template::Template;
+use crate::values::{
+    Fences, equals, parse_bare, parse_binding, parse_fences, parse_manager, parse_map_err,
+    parse_message, parse_name, parse_note, parse_runtime,
+};
 use crate::words;
-
-/// What can be written, each with an example.
-pub(crate) const KNOWN: [(&str, &str); 16] = [
-    ("key", "key = \"order:<id>\""),
-    ("ttl", "ttl = \"300s\""),
-    ("renew", "renew"),
-    ("max_hold", "max_hold = \"10m\""),
-    ("min_hold", "min_hold = \"5s\""),
-    ("wait", "wait = \"5s\""),
-    ("on_busy", "on_busy = skip"),
-    ("on_lost", "on_lost = error"),
-    ("guard", "guard = lock"),
-    ("fence", "fence = fence"),
-    ("message", "message = \"order <id> is being audited\""),
-    ("holder_note", "holder_note = \"<user.name>\""),
-    ("manager", "manager = self.locks"),
-    ("map_err", "map_err = OrderError::from_lock"),
-    ("name", "name = \"orders.audit\""),
-    ("crate", "crate = my_crate::lockmacro_runtime"),
-];
 
 pub(crate) struct Args {
     pub(crate) key: Key,
-    /// Without it the lease is the runtime's, which is renewed.
+    /// Without it the runtime's default lease applies, which is renewed.
     pub(crate) ttl: Option<Time>,
     pub(crate) renew: bool,
     pub(crate) max_hold: Option<Time>,
     pub(crate) min_hold: Option<Time>,
-    /// Without it the lock is asked for once.
+    /// Without it the lock is requested once, or as the manager's default says.
     pub(crate) wait: Option<Wait>,
     pub(crate) on_busy: OnBusy,
     pub(crate) on_lost: Option<OnLost>,
@@ -53,46 +36,29 @@ pub(crate) struct Args {
     pub(crate) message: Option<Template>,
     pub(crate) holder_note: Option<Template>,
     pub(crate) manager: Option<Expr>,
-    /// The function that makes the body's error of one of ours.
+    /// A function that converts a `LockError` into the body's error.
     pub(crate) map_err: Option<ExprPath>,
-    /// Under which name the lock is told of, if not the function's path.
+    /// The lock's name in logs and metrics, if not the function's path.
     pub(crate) name: Option<LitStr>,
-    /// Where the runtime is, if it is not `::lockmacro_runtime`.
+    /// The runtime's path, if it is not `::lockmacro_runtime`.
     pub(crate) runtime: Option<Path>,
-    /// The names of the arguments that were written, for messages about them.
+    /// The names of the arguments in the attribute, for the spans of messages.
     names: Vec<Ident>,
-    /// What is wrong with one argument alone.
+    /// The mistakes in single arguments.
     pub(crate) faults: Faults,
-    /// The arguments that are wrong, or may be.
+    /// The arguments with mistakes, or which may have some.
     faulty: Faulty,
 }
 
-/// Of which arguments more cannot be said than what is wrong with them.
+/// The arguments that the checks of several arguments leave out.
 enum Faulty {
     Some(Vec<String>),
-    /// A value that cannot be read may have swallowed the arguments after it.
+    /// All of them: a value that cannot be parsed may include the arguments after it.
     All,
 }
 
-/// What the body calls the fences.
-pub(crate) enum Fences {
-    /// `fence = name`: that of one key, or a `Vec` of those that `keys(..)` gives.
-    Name(Ident),
-    /// `fence = [debit, credit]`: a name for each of several keys.
-    Each(Vec<Ident>),
-}
-
-impl Fences {
-    pub(crate) fn names(&self) -> &[Ident] {
-        match self {
-            Fences::Name(name) => std::slice::from_ref(name),
-            Fences::Each(names) => names,
-        }
-    }
-}
-
 impl Args {
-    /// Every expression that is evaluated before the lock is taken.
+    /// Every expression that is evaluated before the lock is acquired.
     pub(crate) fn exprs(&self) -> impl Iterator<Item = &Expr> {
         let wait = self.wait.as_ref().and_then(Wait::limit);
         let times = [&self.ttl, &self.max_hold, &self.min_hold].into_iter().flatten().chain(wait);
@@ -104,7 +70,7 @@ impl Args {
         values.chain(times.filter_map(Time::expr)).chain(&self.manager)
     }
 
-    /// The expressions that may take values, before the body has them.
+    /// The expressions that may move an argument before the body gets it.
     pub(crate) fn taking(&self) -> impl Iterator<Item = &Expr> {
         let wait = self.wait.as_ref().and_then(Wait::limit);
         let times = [&self.ttl, &self.max_hold, &self.min_hold].into_iter().flatten().chain(wait);
@@ -116,13 +82,13 @@ impl Args {
         keys.chain(times.filter_map(Time::expr)).chain(&self.manager)
     }
 
-    /// Where an argument was written.
+    /// The span of an argument's name.
     pub(crate) fn span_of(&self, name: &str) -> Span {
         let written = self.names.iter().find(|written| *written == name);
         written.map_or_else(Span::call_site, Ident::span)
     }
 
-    /// Gives the placeholders the names of the function's arguments, see [`Template::bind`].
+    /// Binds the placeholders to the function's arguments, see [`Template::bind`].
     pub(crate) fn bind(&mut self, names: &[Ident]) {
         let texts = [&mut self.message, &mut self.holder_note].into_iter().flatten();
         self.key.templates_mut().into_iter().chain(texts).for_each(|template| {
@@ -130,7 +96,7 @@ impl Args {
         });
     }
 
-    /// Whether nothing is wrong with these arguments, so that they can be compared.
+    /// Whether these arguments have no mistakes, so that they can be compared.
     pub(crate) fn are_right(&self, names: &[&str]) -> bool {
         match &self.faulty {
             Faulty::Some(faulty) => !names.iter().any(|name| faulty.iter().any(|one| one == name)),
@@ -145,7 +111,7 @@ impl Args {
         }
     }
 
-    /// Reads one argument, and says whether nothing is wrong with it.
+    /// Parses one argument. `true` if it has no mistake.
     fn read(&mut self, input: ParseStream) -> bool {
         let name = match name(input, self.names.last()) {
             Ok(name) => name,
@@ -196,9 +162,9 @@ impl Args {
     /// `= expr`
     fn value(&mut self, input: ParseStream, name: &Ident) -> Result<Expr> {
         equals(input, name)?;
-        // On a fork, as tokens that are left in brackets would be an error of their own.
+        // On a fork: tokens left over in brackets would be a second error.
         if let Err(error) = input.fork().parse::<Expr>() {
-            // A comma may be a part of the value.
+            // A comma may belong to the value.
             self.faulty = Faulty::All;
             while input.parse::<TokenTree>().is_ok() {}
             return Err(error);
@@ -213,7 +179,7 @@ impl Args {
     }
 }
 
-/// Whether a placeholder may take an argument: `<hash(name)>`, `<order.into_key()>`.
+/// Whether a placeholder may move an argument: `<hash(name)>`, `<order.into_key()>`.
 fn is_taking(expr: &Expr) -> bool {
     match expr {
         Expr::Call(call) => call.args.iter().any(|argument| matches!(argument, Expr::Path(_))),
@@ -225,7 +191,7 @@ fn is_taking(expr: &Expr) -> bool {
 }
 
 impl Parse for Args {
-    /// Reads on behind a mistake, so that others are told as well: see [`Args::faults`].
+    /// Continues after a mistake, so that all mistakes are reported: see [`Args::faults`].
     fn parse(input: ParseStream) -> Result<Self> {
         let mut args = Self {
             key: Key::none(),
@@ -275,14 +241,16 @@ impl Parse for Args {
     }
 }
 
-/// Whether this is the start of another argument.
+/// Whether the input continues with another argument.
 fn is_argument(input: ParseStream) -> bool {
     let ahead = input.fork();
     let name = Ident::parse_any(&ahead).map(|name| name.to_string()).unwrap_or_default();
     KNOWN.iter().any(|(known, _)| *known == name)
 }
 
-/// An argument's name, behind that of the argument before it; or which one is meant, and the fault.
+/// Parses the name of an argument that follows the argument `before`.
+///
+/// On an error: the argument that was probably meant, and the error.
 fn name(
     input: ParseStream,
     before: Option<&Ident>,
@@ -313,7 +281,7 @@ fn name(
     if name != hyphened {
         return Err(unknown(&hyphened, name.span()));
     }
-    // A word for another argument keeps that one from being told as missing.
+    // A word from another library counts as its argument, which is not reported as missing.
     match KNOWN.iter().any(|(known, _)| name == known) {
         true => Ok(name),
         false => Err(unknown(&name.to_string(), name.span())),
@@ -323,163 +291,4 @@ fn name(
 fn unknown(name: &str, span: Span) -> (Option<&'static str>, Error) {
     let (meant, message) = words::refusal(name);
     (meant, Error::new(span, message))
-}
-
-/// `=` and something after it.
-fn equals(input: ParseStream, name: &Ident) -> Result<()> {
-    if input.parse::<Token![=]>().is_err() || input.is_empty() || input.peek(Token![,]) {
-        let message = format!("`{name}` has no value: write `{}`", example(name));
-        return Err(Error::new(name.span(), message));
-    }
-    Ok(())
-}
-
-fn example(name: &Ident) -> &'static str {
-    let known = KNOWN.iter().find(|(known, _)| name == known);
-    known.map_or("", |(_, example)| example)
-}
-
-/// A word that stands alone.
-fn parse_bare(input: ParseStream, name: &Ident) -> Result<bool> {
-    if input.peek(Token![=]) {
-        let message = format!("`{name}` takes no value: write `{name}` alone, or leave it out");
-        return Err(Error::new(name.span(), message));
-    }
-    Ok(true)
-}
-
-/// `= name`
-fn parse_binding(input: ParseStream, name: &Ident) -> Result<Ident> {
-    equals(input, name)?;
-    let start = input.span();
-    match input.parse() {
-        Ok(binding) if input.is_empty() || input.peek(Token![,]) => Ok(binding),
-        _ => Err(Error::new(
-            start,
-            format!(
-                "`{name}` gives a name to use in the body: write one, as in `{}`",
-                example(name)
-            ),
-        )),
-    }
-}
-
-/// `= name`, or `= [name, name]`
-fn parse_fences(input: ParseStream, name: &Ident) -> Result<Fences> {
-    let list = input.fork();
-    if list.parse::<Token![=]>().is_err() || !list.peek(token::Bracket) {
-        return parse_binding(input, name).map(Fences::Name);
-    }
-    equals(input, name)?;
-    let (start, ahead) = (input.span(), input.fork());
-    match fence_names(&ahead) {
-        Ok(_) => fence_names(input).map(Fences::Each),
-        Err(_) => Err(Error::new(
-            start,
-            "`fence` gives names to use in the body: write one for each key, as in \
-             `fence = [debit, credit]`",
-        )),
-    }
-}
-
-/// `[name, name]`
-fn fence_names(input: ParseStream) -> Result<Vec<Ident>> {
-    let names;
-    bracketed!(names in input);
-    Ok(Punctuated::<Ident, Token![,]>::parse_terminated(&names)?.into_iter().collect())
-}
-
-fn parse_message(value: Expr) -> Result<Template> {
-    match value {
-        Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. })
-            if text.value().trim().is_empty() =>
-        {
-            Err(Error::new(
-                text.span(),
-                "the message is empty: write one such as `message = \"order <id> is being audited\"`, \
-                 or remove `message`",
-            ))
-        }
-        Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Template::parse(text),
-        other => Err(Error::new_spanned(
-            other,
-            "a message is a string literal, with placeholders for values: write \
-             `message = \"order <id> is being audited\"`",
-        )),
-    }
-}
-
-fn parse_note(value: Expr) -> Result<Template> {
-    match value {
-        Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Template::parse(text),
-        other => Err(Error::new_spanned(
-            other,
-            "a note is a string literal, with placeholders for values: write \
-             `holder_note = \"<user.name>\"`",
-        )),
-    }
-}
-
-fn parse_manager(value: Expr) -> Result<Expr> {
-    match value {
-        Expr::Lit(_) => Err(Error::new_spanned(
-            value,
-            "the manager is an expression giving `&LockManager`: write `manager = self.locks`",
-        )),
-        other => Ok(other),
-    }
-}
-
-fn parse_map_err(value: Expr) -> Result<ExprPath> {
-    match value {
-        Expr::Path(path) => Ok(path),
-        other => Err(Error::new_spanned(
-            other,
-            "`map_err` takes the path of a `fn(LockError) -> E` that makes the function's error: write \
-             `map_err = OrderError::from_lock`",
-        )),
-    }
-}
-
-fn parse_name(value: Expr) -> Result<LitStr> {
-    match value {
-        Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. })
-            if !text.value().trim().is_empty() =>
-        {
-            Ok(text)
-        }
-        other => Err(Error::new_spanned(
-            other,
-            "the name that logs, metrics and stored calls show is a string literal: write \
-             `name = \"orders.audit\"`",
-        )),
-    }
-}
-
-fn parse_runtime(value: Expr) -> Result<Path> {
-    match value {
-        Expr::Path(path) if path.qself.is_none() => {
-            let is_plain = |segment: &syn::PathSegment| segment.arguments.is_none();
-            if path.path.is_ident("lockmacro") {
-                let message = "`lockmacro` is the attribute alone: write the path of the runtime, as in \
-                               `crate = my_crate::lockmacro_runtime`";
-                return Err(Error::new_spanned(path, message));
-            }
-            if path.path.segments.iter().all(is_plain) {
-                return Ok(runtime::of_this_version(path.path));
-            }
-            runtime_expected(&path)
-        }
-        Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => {
-            let message = format!("write the path without quotes: `crate = {}`", text.value());
-            Err(Error::new(text.span(), message))
-        }
-        other => runtime_expected(&other),
-    }
-}
-
-fn runtime_expected(value: &impl quote::ToTokens) -> Result<Path> {
-    let message = "this is no path of the runtime: write one, as in \
-                   `crate = my_crate::lockmacro_runtime`";
-    Err(Error::new_spanned(value, message))
 }

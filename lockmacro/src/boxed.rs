@@ -1,4 +1,4 @@
-//! Functions that return a boxed async block, as `#[async_trait]` makes them of `async fn`s.
+//! Functions that return a boxed async block, which `#[async_trait]` makes of `async fn`s.
 
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use syn::{Error, GenericArgument, Path, PathArguments, PathSegment, Result, Type, TypeParamBound};
@@ -51,7 +51,7 @@ pub(crate) fn output(output: &Type) -> Option<Type> {
 
 /// Input: `Box::pin(async move { … })`
 ///
-/// Output: what stands around the braces, and the braces.
+/// Output: the tokens around the braces, and the braces.
 pub(crate) fn unbox(body: TokenStream, output: Span) -> Result<(Boxed, Group)> {
     let mut trees: Vec<TokenTree> = body.into_iter().collect();
     let last = trees.pop();
@@ -75,14 +75,15 @@ pub(crate) fn unbox(body: TokenStream, output: Span) -> Result<(Boxed, Group)> {
         {
             return Err(Error::new(
                 first.span(),
-                "this would run outside the lock: move it into the async block, or write an `async fn`",
+                "this would run outside the lock: move it into the async block, or write an `async \
+                 fn`",
             ));
         }
     }
     Err(Error::new(
         output,
-        "the work of this future starts after the function has returned, when the lock would be gone: \
-         write an `async fn`, or make `Box::pin(async move { .. })` the whole body",
+        "the work of this future starts after the function has returned, when the lock would be \
+         gone: write an `async fn`, or make `Box::pin(async move { .. })` the whole body",
     ))
 }
 

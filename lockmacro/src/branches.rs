@@ -1,19 +1,19 @@
-//! Keys that are chosen: an `if`, a `match` or a block whose last values are keys.
+//! Keys that are chosen by an `if`, a `match` or a block, whose last values are keys.
 
 use proc_macro2::{Ident, TokenStream};
 use syn::visit::{self, Visit};
-use syn::{Block, Expr, ExprMacro, PatIdent, Result, Stmt};
+use syn::{Block, Expr, ExprCall, ExprMacro, PatIdent, Result, Stmt};
 
 use crate::key::Key;
 
 pub(crate) struct Branches {
     pub(crate) expr: Expr,
-    /// What each branch ends in, in the order of [`for_each_end`].
+    /// The last expression of each branch, in the order of [`for_each_end`].
     pub(crate) ends: Vec<Key>,
 }
 
 impl Branches {
-    /// Reads the ends of an expression; there is nothing to fill in if none of them is text.
+    /// Parses the ends of the branches. An expression without text at an end stays as it is.
     pub(crate) fn parse(mut expr: Expr, before: &str) -> Result<Key> {
         let mut ends = Vec::new();
         for_each_end(&mut expr, &mut |end| ends.push(Key::one(end.clone(), before)));
@@ -24,7 +24,7 @@ impl Branches {
         })
     }
 
-    /// The names that patterns in the expression bind, which its placeholders may start at.
+    /// The names that patterns in the expression bind. Its placeholders may start at them.
     pub(crate) fn names(&self) -> Vec<Ident> {
         struct Names(Vec<Ident>);
         impl<'ast> Visit<'ast> for Names {
@@ -36,6 +36,18 @@ impl Branches {
         let mut names = Names(Vec::new());
         names.visit_expr(&self.expr);
         names.0
+    }
+
+    /// The expression without the texts at its ends, which are filled in.
+    pub(crate) fn without_templates(&self) -> Expr {
+        let mut expr = self.expr.clone();
+        let mut keys = self.ends.iter();
+        for_each_end(&mut expr, &mut |end| {
+            if let Some(Key::Template(_)) = keys.next() {
+                *end = Expr::Verbatim(TokenStream::new());
+            }
+        });
+        expr
     }
 
     /// The expression with a key at each end, as `key` prints it.
@@ -53,7 +65,7 @@ impl Branches {
     }
 }
 
-/// Calls `found` with each expression whose value may be that of the whole.
+/// Calls `found` for each expression that may be the value of the whole expression.
 fn for_each_end(expr: &mut Expr, found: &mut impl FnMut(&mut Expr)) {
     match expr {
         Expr::Paren(paren) => for_each_end(&mut paren.expr, found),
@@ -85,13 +97,27 @@ fn for_the_end(block: &mut Block, found: &mut impl FnMut(&mut Expr)) {
     }
 }
 
-/// Whether this leaves, so that there is no value to make a key of.
+/// Whether an expression never has a value, so that there is nothing to make a key of.
 fn is_no_value(expr: &Expr) -> bool {
     match expr {
         Expr::Return(_) | Expr::Break(_) | Expr::Continue(_) | Expr::Loop(_) => true,
+        Expr::Paren(paren) => is_no_value(&paren.expr),
         Expr::Macro(call) => call.mac.path.segments.last().is_some_and(|last| {
             ["panic", "todo", "unimplemented", "unreachable"].iter().any(|name| last.ident == name)
         }),
+        Expr::Call(call) => is_end_of_process(call),
         _ => false,
     }
+}
+
+/// `std::process::exit(code)`, `process::abort()`, `exit(code)` or `abort()`
+fn is_end_of_process(call: &ExprCall) -> bool {
+    let Expr::Path(path) = &*call.func else { return false };
+    let mut names = path.path.segments.iter().rev().map(|segment| &segment.ident);
+    let arguments = match names.next() {
+        Some(name) if name == "exit" => 1,
+        Some(name) if name == "abort" => 0,
+        _ => return false,
+    };
+    call.args.len() == arguments && names.next().is_none_or(|module| module == "process")
 }

@@ -8,16 +8,17 @@ use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::{Error, FnArg, Result, Type};
 
-use crate::args::{Args, Fences};
+use crate::args::Args;
 use crate::defer::says_nothing;
 use crate::duration::{TTL_DEFAULT, Time, Wait};
 use crate::item::Function;
 use crate::key::Key;
 use crate::policy::{OnBusy, OnLost};
+use crate::values::Fences;
 
 type Check = fn(&Args, &Function) -> Result<()>;
 
-/// Tells all that is wrong with the arguments and the function together.
+/// Reports all mistakes in the arguments and the function together.
 pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Function> {
     let mut faults = args.faults.clone();
     let function = match function {
@@ -25,7 +26,7 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
         Err(error) => return Err(faults.with(error)),
     };
     args.bind(&function.template_names());
-    // Each check with the arguments it looks at: nothing is derived from one that is wrong itself.
+    // Each check names its arguments: it is left out when one of them has a mistake itself.
     let checks: [(&[&str], Check); 12] = [
         (&["key"], check_key),
         (&["message"], check_message),
@@ -62,7 +63,7 @@ fn check_message(args: &Args, function: &Function) -> Result<()> {
     args.message.as_ref().map_or(Ok(()), |message| message.check_names(&names))
 }
 
-/// What calls a function with the same arguments must be able to.
+/// Checks that a fallback or a worker can call a function with the same arguments.
 fn check_calls(args: &Args, function: &Function) -> Result<()> {
     let policy = match &args.on_busy {
         OnBusy::Error | OnBusy::Skip => return Ok(()),
@@ -83,8 +84,8 @@ fn check_calls(args: &Args, function: &Function) -> Result<()> {
         };
         if let Some(cfg) = attributes.iter().find(|attribute| attribute.path().is_ident("cfg")) {
             let message = format!(
-                "`{policy}` passes all arguments on, and this one is not always there: put the `cfg` \
-                 on two functions, one with the argument and one without"
+                "`{policy}` passes all arguments on, and this one is not always there: put the \
+                 `cfg` on two functions, one with the argument and one without"
             );
             return Err(Error::new(cfg.path().span(), message));
         }
@@ -128,8 +129,9 @@ fn check_renewal(args: &Args, _: &Function) -> Result<()> {
         (Some(max_hold), Some((lease, its_name))) if max_hold < lease => {
             let (max_hold, lease) = (format_duration(max_hold), format_duration(lease));
             fault(format!(
-                "`max_hold` is the end of renewal, so it is at least {its_name}: write a `max_hold` of \
-                 \"{lease}\" or more, or `ttl = \"{max_hold}\"` alone for the longest hold"
+                "`max_hold` is the end of renewal, so it is at least {its_name}: write a \
+                 `max_hold` of \"{lease}\" or more, or `ttl = \"{max_hold}\"` alone for the \
+                 longest hold"
             ))
         }
         _ => Ok(()),
@@ -168,14 +170,14 @@ fn check_wait(args: &Args, _: &Function) -> Result<()> {
 
 fn check_on_lost(args: &Args, function: &Function) -> Result<()> {
     if matches!(args.on_lost, Some(OnLost::Cancel)) && !function.is_async() {
-        let message = "a function that is not async cannot be stopped: write `on_lost = error` to have it \
-                       finish and then fail, or make it an `async fn`";
+        let message = "a function that is not async cannot be stopped: write `on_lost = error` to \
+                       have it finish and then fail, or make it an `async fn`";
         return Err(Error::new(args.span_of("on_lost"), message));
     }
     Ok(())
 }
 
-/// Only a result has an error that can be made of one of ours.
+/// Only a `Result` has an error that a `LockError` can be converted into.
 fn check_map_err(args: &Args, function: &Function) -> Result<()> {
     if args.map_err.is_none() || !says_nothing(&function.output) {
         return Ok(());
@@ -187,14 +189,14 @@ fn check_map_err(args: &Args, function: &Function) -> Result<()> {
             return Ok(());
         }
         _ => {
-            "`map_err` makes the error of a `Result`, and this function does not return one: remove \
-              `map_err`, or return a `Result`"
+            "`map_err` makes the error of a `Result`, and this function does not return one: \
+              remove `map_err`, or return a `Result`"
         }
     };
     Err(Error::new(args.span_of("map_err"), message))
 }
 
-/// One key has one fence, and several have one each.
+/// One key has one fence, and several keys have one fence each.
 fn check_fences(args: &Args, _: &Function) -> Result<()> {
     let Some(fences) = &args.fence else {
         return Ok(());
@@ -202,15 +204,18 @@ fn check_fences(args: &Args, _: &Function) -> Result<()> {
     let message = match (&args.key, fences) {
         (Key::Several(keys), Fences::Each(names)) if keys.len() != names.len() => {
             let (keys, names) = (keys.len(), names.len());
-            format!("the keys are {keys} and the names {names}: write a name for each key, in the same order")
+            format!(
+                "the lock has {keys} keys, and the number of names is {names}: write a name \
+                 for each key, in the same order"
+            )
         }
         (Key::Several(_), Fences::Name(_)) => {
-            "each of several keys has a fence of its own: write a name for each, in the same order, \
-             as in `fence = [debit, credit]`"
+            "each of several keys has a fence of its own: write a name for each, in the same \
+             order, as in `fence = [debit, credit]`"
                 .to_owned()
         }
         (Key::Keys(_), Fences::Each(_)) => {
-            "how many keys there are is known when the function is called: write `fence = fences`, \
+            "the number of keys is known only when the function is called: write `fence = fences`, \
              which is a `Vec<Fence>` in the order of the keys"
                 .to_owned()
         }
@@ -222,7 +227,7 @@ fn check_fences(args: &Args, _: &Function) -> Result<()> {
     Err(Error::new(args.span_of("fence"), message))
 }
 
-/// A name for the body that would hide another one from it is a mistake.
+/// A guard or a fence must not shadow another name in the body.
 fn check_bindings(args: &Args, function: &Function) -> Result<()> {
     let names = function.names();
     let mut bound: Vec<&Ident> = Vec::new();
@@ -232,8 +237,8 @@ fn check_bindings(args: &Args, function: &Function) -> Result<()> {
         let word = binding.unraw();
         if names.iter().any(|name| name.unraw() == word) {
             let message = format!(
-                "`{argument} = {word}` would shadow the function's argument `{word}`: write another \
-                 name, such as `{argument} = {word}_{argument}`"
+                "`{argument} = {word}` would shadow the function's argument `{word}`: write \
+                 another name, such as `{argument} = {word}_{argument}`"
             );
             return Err(Error::new(binding.span(), message));
         }
@@ -251,7 +256,7 @@ fn check_bindings(args: &Args, function: &Function) -> Result<()> {
     Ok(())
 }
 
-/// How long the lease is, where that is known here, and in words.
+/// The lease as far as it is known at compile time, and its description.
 fn lease(args: &Args) -> Option<(Duration, String)> {
     match &args.ttl {
         Some(ttl) => {

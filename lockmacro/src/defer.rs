@@ -1,5 +1,5 @@
-//! `on_busy = defer("30s")`: what can be written in it, which functions can be deferred, and what is
-//! printed beside such a function.
+//! `on_busy = defer("30s")`: its settings, the functions that can be deferred, and the items that
+//! are printed beside such a function.
 
 use std::time::Duration;
 
@@ -8,25 +8,26 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
-use syn::{Attribute, Error, Expr, ExprCall, FnArg, GenericArgument, Lit, LitInt, Path};
+use syn::{Attribute, Error, Expr, ExprCall, FnArg, GenericArgument, Lit, LitInt};
 use syn::{Pat, PathArguments, Result, Safety, Type};
 
 use crate::duration::{self, Time};
 use crate::faults::Faults;
 use crate::item::{Function, Shape};
 use crate::path::is_path;
+use crate::runtime::Runtime;
 
-/// Longest delay, as the engine has it.
+/// The longest delay, the same as in the runtime.
 const DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// Tuples of more are not stored.
+/// The most arguments of a deferred function: larger tuples cannot be stored.
 const ARGUMENTS_MAX: usize = 16;
 
-/// How a call is deferred.
+/// The settings of `defer(..)`.
 pub(crate) struct Defer {
     pub(crate) delay: Time,
     unique: bool,
     attempts: Option<LitInt>,
-    /// Where it was written.
+    /// The span of `defer(..)`.
     pub(crate) span: Span,
 }
 
@@ -34,8 +35,8 @@ impl Defer {
     /// Reads `defer("30s", unique, attempts = 5)`.
     pub(crate) fn parse(call: ExprCall) -> Result<Self> {
         if !cfg!(feature = "defer") {
-            let message = "`defer` is a feature: write `lockmacro-runtime = { version = \"0.1\", features = [\"defer\"] }` \
-                           in Cargo.toml";
+            let message = "`defer` is a feature: write `lockmacro-runtime = { version = \"0.1\", \
+                           features = [\"defer\"] }` in Cargo.toml";
             return Err(Error::new_spanned(call, message));
         }
         let span = call.span();
@@ -66,7 +67,7 @@ impl Defer {
         faults.end().map(|()| defer)
     }
 
-    /// Takes over what stands behind the delay.
+    /// Reads the settings after the delay.
     fn set(&mut self, setting: &Expr) -> Result<()> {
         let fault = |message: &str| Err(Error::new_spanned(setting, message));
         let (name, value) = match setting {
@@ -90,7 +91,10 @@ impl Defer {
                     self.attempts.replace(number.clone()).is_some()
                 }
                 _ => {
-                    return fault("how often the call is tried, as a number: write `attempts = 5`");
+                    return fault(
+                        "`attempts` is the number of times that the call is tried: write \
+                         `attempts = 5`",
+                    );
                 }
             }
         } else if is_path(name, "name") {
@@ -107,22 +111,22 @@ impl Defer {
         Ok(())
     }
 
-    /// Refuses functions that a worker could not call with what was stored.
+    /// Refuses functions that a worker could not call with the stored arguments.
     pub(crate) fn check(&self, function: &Function, several_keys: bool) -> Result<()> {
         let sig = &function.sig;
         let fault = |span: Span, message: &str| Err(Error::new(span, message));
         if let Some(FnArg::Receiver(receiver)) = sig.inputs.first() {
             return fault(
                 receiver.span(),
-                "`defer` stores the call for a worker, and `self` cannot be stored: lock a free function \
-                 that takes what it needs as arguments",
+                "`defer` stores the call for a worker, and `self` cannot be stored: lock a free \
+                 function that takes what it needs as arguments",
             );
         }
         if let Shape::Boxed(_) = function.shape {
             return fault(
                 sig.ident.span(),
-                "`defer` stores the call for a worker, which can call free functions: write a free `async fn` \
-                 that returns the future's output",
+                "`defer` stores the call for a worker, which can call free functions: write a free \
+                 `async fn` that returns the future's output",
             );
         }
         if let Safety::Unsafe(unsafety) = &sig.safety {
@@ -134,7 +138,7 @@ impl Defer {
         if let Some(generic) = sig.generics.params.first() {
             return fault(
                 generic.span(),
-                "a stored call says nothing about type parameters or lifetimes: write a function without \
+                "a stored call has no type parameters and no lifetimes: write a function without \
                  them, with owned arguments",
             );
         }
@@ -147,7 +151,8 @@ impl Defer {
         if self.unique && several_keys {
             return fault(
                 self.span,
-                "`unique` has one call wait for each key, and this function has several: remove `unique`",
+                "`unique` has one call wait for each key, and this function has several: remove \
+                 `unique`",
             );
         }
         for input in &sig.inputs {
@@ -160,8 +165,8 @@ impl Defer {
                     _ => quote!(#pattern).to_string(),
                 };
                 let message = format!(
-                    "`{name}` is {borrow}, which cannot be stored for later: take an owned value that \
-                     implements serde's `Serialize` and `Deserialize`"
+                    "`{name}` is {borrow}, which cannot be stored for later: take an owned value \
+                     that implements serde's `Serialize` and `Deserialize`"
                 );
                 return fault(argument.ty.span(), &message);
             }
@@ -192,13 +197,14 @@ impl Defer {
         })
     }
 
-    /// What stands beside the function, under its name, which is free among types:
+    /// The items beside the function. Their type has the function's name, which is free for types.
     ///
-    /// Output: `enum audit_order {} impl audit_order { fn deferred() -> DeferredFn<(u64,)> { … } }`
+    /// Output: `enum audit_order {}`, and
+    /// `impl audit_order { fn deferred() -> DeferredFn<(u64,)> { … } }`
     pub(crate) fn beside(
         &self,
         function: &Function,
-        runtime: &Path,
+        runtime: &Runtime,
         stored_as: &TokenStream,
         delay: &TokenStream,
     ) -> Result<TokenStream> {
@@ -213,7 +219,7 @@ impl Defer {
         let stored = arguments.iter().zip(&types).map(|(name, of)| argument(runtime, name, of));
         let stored = tuple(&stored.collect::<Vec<_>>(), site);
         let types = tuple(&types, site);
-        // Names of our own: an argument may be called like the function.
+        // The macro's own names: an argument may have the function's name.
         let arguments: Vec<_> = arguments
             .into_iter()
             .map(|mut name| {
@@ -258,11 +264,11 @@ fn tuple(parts: &[impl ToTokens], site: Span) -> TokenStream {
     }
 }
 
-/// How an argument is stored. When it cannot be, it is underlined where the function has it, from its
-/// name to its type.
+/// The conversion that stores an argument. An error underlines the argument in the function, from
+/// its name to its type.
 ///
 /// Output: `::lockmacro_runtime::defer::argument("note")`
-fn argument(runtime: &Path, name: &Ident, of: &Type) -> TokenStream {
+fn argument(runtime: &Runtime, name: &Ident, of: &Type) -> TokenStream {
     let (start, text) = (name.span(), name.unraw().to_string());
     let end = of.to_token_stream().into_iter().last().map_or(start, |last| last.span());
     let runtime = runtime.to_token_stream().into_iter().map(|mut token| {
@@ -273,7 +279,7 @@ fn argument(runtime: &Path, name: &Ident, of: &Type) -> TokenStream {
     quote_spanned!(start=> #runtime::defer::#function(#text))
 }
 
-/// Whether a caller who gets nothing told is told nothing: `()`, `Option<T>`, `Result<Option<T>, E>`.
+/// Whether the return type has a value for "nothing": `()`, `Option<T>` or `Result<Option<T>, E>`.
 pub(crate) fn says_nothing(output: &Type) -> bool {
     fn argument<'a>(output: &'a Type, name: &str) -> Option<Option<&'a Type>> {
         let Type::Path(path) = output else { return None };
@@ -292,7 +298,7 @@ pub(crate) fn says_nothing(output: &Type) -> bool {
     }
 }
 
-/// What of a type is only borrowed, or has no name.
+/// The part of a type that is borrowed, or that has no name.
 fn borrow_in(argument: &Type) -> Option<&'static str> {
     struct Borrows(Option<&'static str>);
     impl<'ast> Visit<'ast> for Borrows {

@@ -8,14 +8,14 @@ use syn::{Error, Expr, ExprLit, Lit, Result, UnOp};
 
 use crate::path::is_path;
 
-/// The lease of a lock without `ttl`, the shortest and the longest one, as the engine has them.
+/// The lease of a lock without `ttl`, and the shortest and the longest lease, as in the runtime.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 const TTL_MIN: Duration = Duration::from_millis(50);
 const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// Longest wait that has an end.
+/// The longest wait except `forever`.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A span of time, as written in the attribute.
+/// A duration in the attribute.
 pub(crate) enum Time {
     /// A literal such as `"300s"`.
     Literal(Duration),
@@ -23,16 +23,16 @@ pub(crate) enum Time {
     Expr(Expr),
 }
 
-/// How long to wait for a busy lock.
+/// The wait for a busy lock.
 pub(crate) enum Wait {
     For(Time),
     Forever,
-    /// Not at all, whatever the manager's default is.
+    /// No wait, whatever the manager's default is.
     Never,
 }
 
 impl Wait {
-    /// The longest wait.
+    /// The limit of the wait.
     pub(crate) fn limit(&self) -> Option<&Time> {
         match self {
             Wait::For(limit) => Some(limit),
@@ -57,7 +57,7 @@ impl Time {
     }
 }
 
-/// Reads the value of `ttl`, which has bounds.
+/// Parses the value of `ttl`, which has bounds.
 pub(crate) fn ttl(value: Expr) -> Result<Time> {
     let span = value.span();
     let time = time("ttl", value)?;
@@ -69,7 +69,7 @@ pub(crate) fn ttl(value: Expr) -> Result<Time> {
     Err(Error::new(span, message))
 }
 
-/// Reads the value of `wait`, which may be without an end, and without a beginning.
+/// Parses the value of `wait`, which may also be `forever` or `never`.
 pub(crate) fn wait(value: Expr) -> Result<Wait> {
     if is_path(&value, "forever") {
         return Ok(Wait::Forever);
@@ -95,12 +95,12 @@ pub(crate) fn wait(value: Expr) -> Result<Wait> {
     }
 }
 
-/// Reads the value of the argument `name`.
+/// Parses the value of the argument `name`.
 pub(crate) fn time(name: impl Display, value: Expr) -> Result<Time> {
     written(&format!("{name} = {{}}"), value)
 }
 
-/// Reads a duration that stands in the place of the `{}` of `form`.
+/// Parses a duration that stands in place of the `{}` in `form`.
 pub(crate) fn written(form: &str, value: Expr) -> Result<Time> {
     let (is_negative, literal) = match &value {
         Expr::Lit(ExprLit { lit, .. }) => (false, lit),
@@ -135,7 +135,7 @@ pub(crate) fn written(form: &str, value: Expr) -> Result<Time> {
     Err(Error::new_spanned(value, message))
 }
 
-/// Reads a text of whole milliseconds, more than none.
+/// Parses a text of whole milliseconds, at least one.
 fn parse(form: &str, text: String) -> std::result::Result<Duration, String> {
     let write = |text: &str| form.replace("{}", &format!("{text:?}"));
     let text = text.trim();
@@ -152,8 +152,8 @@ fn parse(form: &str, text: String) -> std::result::Result<Duration, String> {
         });
     }
     let zero = || match form.starts_with("wait") {
-        true => "a wait of zero: write `wait = never` to ask once".to_owned(),
-        false => "a duration of zero: write a longer one, as in \"300s\"".to_owned(),
+        true => "a wait of zero: write `wait = never` to request the lock once".to_owned(),
+        false => "a duration of zero is too short: write a longer one, as in \"300s\"".to_owned(),
     };
     if is_number(text) {
         return Err(match text.chars().all(|c| c == '0' || c == '.') {
@@ -182,7 +182,8 @@ fn parse(form: &str, text: String) -> std::result::Result<Duration, String> {
     }
     let Ok(duration) = humantime::parse_duration(text) else {
         return Err(format!(
-            "`{text}` is not a duration: write a number and a unit, as in \"300s\", \"1m30s\" or \"500ms\""
+            "`{text}` is not a duration: write a number and a unit, as in \"300s\", \"1m30s\" or \
+             \"500ms\""
         ));
     };
     if duration.is_zero() {
@@ -194,14 +195,14 @@ fn parse(form: &str, text: String) -> std::result::Result<Duration, String> {
     Ok(duration)
 }
 
-/// Digits, with a point in them or not.
+/// Whether a text has digits only, with or without a decimal point.
 fn is_number(text: &str) -> bool {
     !text.is_empty()
         && text.parse::<f64>().is_ok_and(f64::is_finite)
         && !text.contains(['e', 'E', '+'])
 }
 
-/// The advice for `1.5s`, which is `1s 500ms`.
+/// The advice for `1.5s`: `1s 500ms`.
 fn whole(number: &str, unit: &str, form: &str) -> Option<String> {
     let one = humantime::parse_duration(&format!("1{unit}")).ok()?;
     let duration =
@@ -284,8 +285,8 @@ mod tests {
             (parse_quote!(300ms), "in quotes: write `ttl = \"300ms\"`"),
             (parse_quote!(1.5s), "write `ttl = \"1s 500ms\"`"),
             (parse_quote!(5mins_or_so), "`5mins_or_so` is not a duration"),
-            (parse_quote!(0), "a duration of zero"),
-            (parse_quote!(0s), "a duration of zero"),
+            (parse_quote!(0), "a duration of zero is too short"),
+            (parse_quote!(0s), "a duration of zero is too short"),
             (parse_quote!(-5), "not negative: write `ttl = \"5s\"`"),
             (parse_quote!(-5min), "not negative: write `ttl = \"5min\"`"),
             (parse_quote!(true), "no duration: write `ttl = \"300s\"`"),
@@ -320,7 +321,7 @@ mod tests {
             ("24h 1ms", "`wait = forever`"),
             ("forever", "without quotes"),
             ("never", "without quotes: `wait = never`"),
-            ("0s", "`wait = never` to ask once"),
+            ("0s", "`wait = never` to request the lock once"),
             ("999us", "whole milliseconds"),
         ] {
             let error = read(parse_quote!(#value)).unwrap_err();

@@ -1,30 +1,29 @@
-//! Tokens out: one call of the runtime's public API.
+//! The expansion: one call of the runtime's public API.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
-use syn::{Expr, ExprPath, ExprReference, Path, Result, Safety, Token};
+use syn::{Expr, ExprPath, Path, Result, Safety};
 
-use crate::args::{Args, Fences};
+use crate::args::Args;
 use crate::check;
 use crate::defer::says_nothing;
-use crate::duration::{Time, Wait};
 use crate::item::{Function, braces, is_owned, mentions};
-use crate::key::Key;
 use crate::misplaced;
 use crate::policy::{OnBusy, OnLost};
-use crate::runtime;
-use crate::template::{Part, Template, respan};
+use crate::runtime::Runtime;
+use crate::template::Template;
+use crate::values::Fences;
 
-/// The attribute: the function under its lock, or as it was and one error.
+/// Expands the attribute: the function under its lock, or the unchanged function and one error.
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
     expand(args, item.clone()).unwrap_or_else(|error| {
         if let Some(item) = misplaced::as_it_was(&item) {
             return item;
         }
         let error = error.into_compile_error();
-        // An argument that only the attribute uses is no second mistake.
+        // An argument that only the attribute uses must not be a second message.
         quote!(#[allow(unused_variables)] #item #error)
     })
 }
@@ -32,29 +31,29 @@ pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
 fn expand(args: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let mut args: Args = syn::parse2(args)?;
     let function = check::check(&mut args, syn::parse2(item))?;
-    let printer = Printer::new(&args, &function);
+    let printer = Printer::new(&args, &function)?;
     let (locked, beside) = (printer.locked()?, printer.beside()?);
     let mut tokens = function.with_body(locked);
     tokens.extend(beside);
     Ok(tokens)
 }
 
-struct Printer<'a> {
-    args: &'a Args,
-    function: &'a Function,
-    is_async: bool,
-    runtime: Path,
-    /// All tokens of ours: so the compiler tells what is wrong with the return type once, and at
-    /// the return type, and takes none of our names for the user's.
-    site: Span,
+pub(crate) struct Printer<'a> {
+    pub(crate) args: &'a Args,
+    pub(crate) function: &'a Function,
+    pub(crate) is_async: bool,
+    pub(crate) runtime: Runtime,
+    /// The span of all tokens of the macro: so the compiler reports a wrong return type once, at
+    /// the return type, and keeps the macro's names apart from the user's.
+    pub(crate) site: Span,
 }
 
 impl<'a> Printer<'a> {
-    fn new(args: &'a Args, function: &'a Function) -> Self {
+    fn new(args: &'a Args, function: &'a Function) -> Result<Self> {
         let site = function.output_span.resolved_at(Span::mixed_site());
-        let runtime = args.runtime.clone().unwrap_or_else(|| runtime::path(site));
+        let runtime = Runtime::find(args.runtime.as_ref(), site)?;
         let is_async = function.is_async();
-        Self { args, function, is_async, runtime, site }
+        Ok(Self { args, function, is_async, runtime, site })
     }
 
     /// Input: the body
@@ -63,7 +62,7 @@ impl<'a> Printer<'a> {
     fn locked(&self) -> Result<TokenStream> {
         let site = self.site;
         let lock = self.lock();
-        // What an expression leaves behind, a mutex guard say, must not live as long as the body.
+        // A temporary of an expression, such as a mutex guard, must not live as long as the body.
         let (binding, lock) = match self.manager_first() {
             Some(manager) => {
                 let inner = quote_spanned!(site=> #manager let __lock = #lock; __lock);
@@ -81,7 +80,7 @@ impl<'a> Printer<'a> {
         Ok(quote_spanned!(site=> #binding #call))
     }
 
-    /// What a worker calls the function by.
+    /// The items by which a worker calls the function.
     fn beside(&self) -> Result<Option<TokenStream>> {
         match &self.args.on_busy {
             OnBusy::Defer(defer) => {
@@ -92,7 +91,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Whether the caller is told nothing when the lock is busy, because the return type says nothing.
+    /// Whether a busy lock is not reported to the caller, who gets the return type's "nothing".
     fn is_silent(&self) -> bool {
         match self.args.on_busy {
             OnBusy::Error | OnBusy::Fallback(_) => false,
@@ -101,15 +100,15 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Whether nothing is asked for that stands between acquiring the lock and running the body, or
-    /// instead of it.
-    fn is_one_call(&self) -> bool {
+    /// Whether one call both acquires the lock and runs the body: no argument adds code between the
+    /// two, or in place of the body.
+    pub(crate) fn is_one_call(&self) -> bool {
         let Args { on_busy, guard, fence, .. } = self.args;
         let is_fallback = matches!(on_busy, OnBusy::Fallback(_) | OnBusy::Defer(_));
         !is_fallback && guard.is_none() && fence.is_none() && self.late_message().is_none()
     }
 
-    /// A message that is written for a busy error, and not before.
+    /// A message with placeholders, which is formatted for a busy error only.
     fn late_message(&self) -> Option<&Template> {
         self.args.message.as_ref().filter(|message| message.as_plain().is_none())
     }
@@ -130,10 +129,10 @@ impl<'a> Printer<'a> {
 
     /// Output: `.recovering(recover::<Ret>(path))`
     ///
-    /// The path becomes a `fn(Lost, Ret) -> Ret` first, so that a function of another type is told
-    /// once, at its path, beside that type.
+    /// The path becomes a `fn(Lost, Ret) -> Ret` first, so that the compiler reports a function of
+    /// another type once, at its path, with the expected type.
     fn recovering(&self, path: &ExprPath) -> TokenStream {
-        let (output, module) = (&self.function.output, self.module(self.site));
+        let (output, module) = (&self.function.output, self.runtime.module(self.site));
         let method = Ident::new("recovering", self.there("on_lost"));
         quote_spanned!(self.site=> .#method(#module::recover::<#output>(#path)))
     }
@@ -142,12 +141,12 @@ impl<'a> Printer<'a> {
     ///
     /// Output: `map::<Ret>(path)`
     fn map_err(&self) -> Option<TokenStream> {
-        let (output, module) = (&self.function.output, self.module(self.site));
+        let (output, module) = (&self.function.output, self.runtime.module(self.site));
         let path = self.args.map_err.as_ref()?;
         Some(quote_spanned!(self.site=> #module::map::<#output>(#path)))
     }
 
-    /// Output: `let lock = match lock.acquire().await { Ok(lock) => lock, Err(error) => return … };
+    /// Output: `let lock = match lock.acquire().await { Ok(lock) => lock, Err(e) => return … };
     /// lock.run(body).await`
     fn acquire_and_run(&self, lock: &TokenStream) -> Result<TokenStream> {
         let site = self.site;
@@ -191,7 +190,7 @@ impl<'a> Printer<'a> {
         };
         let failed = self.failure(&error);
         let run = self.run(&quote_spanned!(site=> __lock));
-        // Moved out of its binding, or a second await would have its room beside that of the body.
+        // Moved out of its binding: else the future has space for the second await beside the body.
         let (first, acquired) = if self.is_async && busy.is_some() {
             let first = quote_spanned!(site=> let __acquired = #acquired;);
             (Some(first), quote_spanned!(site=> { __acquired }))
@@ -209,7 +208,7 @@ impl<'a> Printer<'a> {
         })
     }
 
-    /// Output: `LockOutcome::from_lock_error(error)`, or what it is where another policy is asked for
+    /// Output: `LockOutcome::from_lock_error(error)`, or the conversion that another policy needs
     fn failure(&self, error: &TokenStream) -> TokenStream {
         let (site, runtime) = (self.site, &self.runtime);
         match (self.is_silent(), self.map_err()) {
@@ -234,8 +233,8 @@ impl<'a> Printer<'a> {
 
     /// Output: `{ let later: fn(u64, _) -> _ = path; later(id, order).await }`
     ///
-    /// The path becomes a function of the wanted type first, so that one of another type is told
-    /// once, at its path, beside that type.
+    /// The path becomes a function of the expected type first, so that the compiler reports another
+    /// type once, at the path, with the expected type.
     fn fallback(&self, path: &Path) -> Result<TokenStream> {
         let there = path.span().resolved_at(self.site);
         let arguments = self.function.call_arguments("fallback")?;
@@ -254,7 +253,7 @@ impl<'a> Printer<'a> {
         }})
     }
 
-    /// Output: `lock.run(argument).await`, or what it is called in a sync function.
+    /// Output: `lock.run(argument).await`, or `lock.run_blocking(argument)` in a sync function
     fn call(&self, method: &str, lock: &TokenStream, argument: &TokenStream) -> TokenStream {
         let method = match (method, method.strip_prefix("run")) {
             (method, _) if self.is_async => method.to_owned(),
@@ -266,17 +265,17 @@ impl<'a> Printer<'a> {
         quote_spanned!(self.site=> #lock.#method(#argument) #suffix)
     }
 
-    /// Under which name the lock is held and told of.
+    /// The lock's name, for its holder, logs and metrics.
     ///
     /// Output: `"orders.audit"`, or `concat!(module_path!(), "::audit_order")`
-    fn name(&self) -> TokenStream {
+    pub(crate) fn name(&self) -> TokenStream {
         name(self.args, self.function, self.site)
     }
 
-    /// Whether an expression outside of the body may take an argument, or a part of it.
+    /// Whether an expression outside of the body may move an argument, or a part of it.
     fn takes(&self, name: &Ident) -> bool {
         let mut taking = self.args.taking().filter(|expr| match expr {
-            // A manager is borrowed; a key or a time that is an argument itself is taken.
+            // A manager is borrowed. A key or a time that is an argument itself is moved.
             place if is_place(place) => {
                 !self.args.manager.as_ref().is_some_and(|of| std::ptr::eq(of, *place))
             }
@@ -291,241 +290,18 @@ impl<'a> Printer<'a> {
             || self.args.exprs().any(|expr| mentions(expr.to_token_stream(), name))
     }
 
-    /// The span of an argument's name, for what is made of the argument.
-    fn there(&self, argument: &str) -> Span {
+    /// The span of an argument's name, for the tokens that are made of the argument.
+    pub(crate) fn there(&self, argument: &str) -> Span {
         self.args.span_of(argument).resolved_at(self.site)
-    }
-
-    /// Output: `Lock::new(key).ttl(ttl).name("module::function").message(message).manager(manager)`
-    fn lock(&self) -> TokenStream {
-        let site = self.site;
-        let lock = self.lock_on(&self.args.key);
-        let name = self.name();
-        let message = self.args.message.as_ref().and_then(Template::as_plain).map(|message| {
-            let method = Ident::new("message", self.there("message"));
-            quote_spanned!(site=> .#method(#message))
-        });
-        let manager = self.manager().map(|manager| {
-            let method = Ident::new("manager", self.there("manager"));
-            quote_spanned!(site=> .#method(#manager))
-        });
-        let note = self.args.holder_note.as_ref().map(|template| {
-            let (method, note) =
-                (Ident::new("holder_note", self.there("holder_note")), self.note(template));
-            quote_spanned!(site=> .#method(#note))
-        });
-        let lease = self.lease();
-        quote_spanned!(site=> #lock #lease.name(#name) #message #note #manager)
-    }
-
-    fn manager(&self) -> Option<TokenStream> {
-        let manager = self.args.manager.as_ref()?;
-        let there = manager.span().resolved_at(self.site);
-        if is_branching(manager) {
-            return Some(quote_spanned!(there=> &__manager));
-        }
-        Some(reference(manager, there).to_token_stream())
-    }
-
-    /// A manager that branches give is named before: behind a `&` each branch would have to be a
-    /// manager, and none a reference to one.
-    ///
-    /// Output: `let manager = if eu { &self.eu } else { &self.us };`
-    fn manager_first(&self) -> Option<TokenStream> {
-        let manager = self.args.manager.as_ref().filter(|manager| is_branching(manager))?;
-        let there = manager.span().resolved_at(self.site);
-        Some(quote_spanned!(there=> let __manager = #manager;))
-    }
-
-    /// Output: `Lock::new(key)`, `Lock::many([key, key])` or `Lock::many(keys)`
-    fn lock_on(&self, key: &Key) -> TokenStream {
-        let (site, runtime) = (self.site, &self.runtime);
-        // An error about a value belongs to the value.
-        let there = |expr: &Expr| expr.span().resolved_at(site);
-        match key {
-            Key::Several(keys) => {
-                // A list has values of one type: templates have, and plain texts.
-                let is_plain = |key: &Key| Some(key.template()?.as_plain().is_some());
-                let kind = keys.first().and_then(is_plain);
-                let alike = kind.is_some() && keys.iter().all(|key| is_plain(key) == kind);
-                let keys = keys.iter().map(|key| {
-                    let there = key.expr().map_or(site, there);
-                    match self.key(key) {
-                        key if alike => key,
-                        key => quote_spanned!(there=> #runtime::LockKey::from(#key)),
-                    }
-                });
-                quote_spanned!(site=> #runtime::Lock::many([#(#keys),*]))
-            }
-            Key::Keys(keys) => {
-                let runtime = respan(runtime.to_token_stream(), there(keys));
-                quote_spanned!(there(keys)=> #runtime::Lock::many(#keys))
-            }
-            one => {
-                let key = self.key(one);
-                let there = self.there("key");
-                let new = match self.args.runtime {
-                    // What is wrong with a path is told where it stands.
-                    Some(_) => quote_spanned!(site=> #runtime::Lock::new),
-                    None => respan(quote_spanned!(site=> #runtime::Lock::new), there),
-                };
-                quote_spanned!(site=> #new(#key))
-            }
-        }
-    }
-
-    fn key(&self, key: &Key) -> TokenStream {
-        match key {
-            Key::Template(template) => self.template(template),
-            Key::Branches(branches) => {
-                let one = |one: &Key| {
-                    let (runtime, key) = (&self.runtime, self.key(one));
-                    quote_spanned!(self.site=> #runtime::LockKey::from(#key))
-                };
-                branches.print(one).into_token_stream()
-            }
-            Key::Expr(expr) if key.is_constant(&self.function.template_names()) => {
-                self.constant(expr)
-            }
-            other => other.expr().to_token_stream(),
-        }
-    }
-
-    /// Output: `::lockmacro_runtime::__macro_v0_1_0`
-    fn module(&self, site: Span) -> TokenStream {
-        let (runtime, module) = (&self.runtime, runtime::module(site));
-        match self.args.runtime {
-            Some(_) => runtime.to_token_stream(),
-            None => quote_spanned!(site=> #runtime::#module),
-        }
-    }
-
-    /// A constant is told of when it has placeholders, which its text cannot fill in.
-    ///
-    /// Output: `constant_key(ORDER_KEY, &["id"])`
-    fn constant(&self, constant: &Expr) -> TokenStream {
-        let names = self.function.template_names();
-        if names.is_empty() {
-            return constant.to_token_stream();
-        }
-        let site = constant.span().resolved_at(self.site);
-        let module = respan(self.module(site), site);
-        let names = names.iter().map(|name| name.unraw().to_string());
-        quote_spanned!(site=> #module::constant_key(#constant, &[#(#names),*]))
-    }
-
-    /// Output: `.ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold).wait(wait).on_lost(policy)`
-    fn lease(&self) -> TokenStream {
-        let (site, runtime, args) = (self.site, &self.runtime, self.args);
-        let time = |method: &str, time: &Option<Time>| {
-            let time = self.time(time.as_ref()?);
-            let method = Ident::new(method, self.there(method));
-            Some(quote_spanned!(site=> .#method(#time)))
-        };
-        let ttl = time("ttl", &args.ttl);
-        let word = |method: &str, argument: &str| Ident::new(method, self.there(argument));
-        let renew = args.renew.then(|| {
-            let renew = word("renew", "renew");
-            quote_spanned!(site=> .#renew())
-        });
-        let max_hold = time("max_hold", &args.max_hold);
-        let min_hold = time("min_hold", &args.min_hold);
-        let wait = match (&args.wait, &args.on_busy) {
-            (Some(Wait::For(limit)), _) => {
-                let (wait, limit) = (word("wait", "wait"), self.time(limit));
-                Some(quote_spanned!(site=> .#wait(#limit)))
-            }
-            (Some(Wait::Forever), _) => {
-                let wait = word("wait_forever", "wait");
-                Some(quote_spanned!(site=> .#wait()))
-            }
-            (Some(Wait::Never), _) => Some(self.wait_never()),
-            // `run_or_skip` says it by itself.
-            (None, OnBusy::Skip) if !self.is_one_call() => Some(self.wait_never()),
-            (None, _) => None,
-        };
-        let on_lost = match args.on_lost {
-            // What happens by itself.
-            None | Some(OnLost::Cancel) => None,
-            Some(OnLost::Error) if !self.is_async => None,
-            Some(OnLost::Error) => Some(quote_spanned!(site=> .on_lost(#runtime::OnLost::Error))),
-            Some(OnLost::Finish) => Some(quote_spanned!(site=> .on_lost(#runtime::OnLost::Finish))),
-            // The body is run in another way.
-            Some(OnLost::Recover(_)) => None,
-        };
-        quote_spanned!(site=> #ttl #renew #max_hold #min_hold #wait #on_lost)
-    }
-
-    /// Output: `.wait(Duration::ZERO)`
-    fn wait_never(&self) -> TokenStream {
-        quote_spanned!(self.site=> .wait(::core::time::Duration::ZERO))
-    }
-
-    /// Output: `Duration::from_secs(300)`
-    fn time(&self, time: &Time) -> TokenStream {
-        let site = self.site;
-        match time {
-            Time::Literal(time) if time.subsec_millis() == 0 => {
-                let seconds = Literal::u64_unsuffixed(time.as_secs());
-                quote_spanned!(site=> ::core::time::Duration::from_secs(#seconds))
-            }
-            Time::Literal(time) => {
-                let millis = Literal::u128_unsuffixed(time.as_millis());
-                quote_spanned!(site=> ::core::time::Duration::from_millis(#millis))
-            }
-            Time::Expr(expr) => expr.to_token_stream(),
-        }
-    }
-
-    /// Output: `LockKey::template("order:<id>").literal("order:").value(&id)`
-    fn template(&self, template: &Template) -> TokenStream {
-        let (site, runtime) = (self.site, &self.runtime);
-        if let Some(text) = template.as_plain() {
-            return quote_spanned!(site=> #text);
-        }
-        let parts = template.parts.iter().map(|part| match part {
-            Part::Literal(text) => quote_spanned!(site=> .literal(#text)),
-            Part::Value(value) => {
-                let value = reference(&value.expr, template.literal.span().resolved_at(site));
-                quote_spanned!(site=> .value(#value))
-            }
-        });
-        let text = template.literal.value();
-        quote_spanned!(site=> #runtime::LockKey::template(#text) #(#parts)*)
-    }
-
-    /// Output: `"nightly"`, or `format!("{}", user.name)`
-    fn note(&self, template: &Template) -> TokenStream {
-        match template.as_plain() {
-            Some(text) => quote_spanned!(self.site=> #text),
-            None => {
-                let note = self.message(template);
-                quote_spanned!(self.site=> ::std::fmt::format(#note))
-            }
-        }
-    }
-
-    /// Output: `format_args!("order {} is being audited", id)`
-    fn message(&self, template: &Template) -> TokenStream {
-        let mut format = String::new();
-        for part in &template.parts {
-            match part {
-                Part::Literal(text) => format.push_str(&text.replace('{', "{{").replace('}', "}}")),
-                Part::Value(_) => format.push_str("{}"),
-            }
-        }
-        let values = template.exprs();
-        let site = template.literal.span().resolved_at(self.site);
-        quote_spanned!(site=> ::core::format_args!(#format, #(#values),*))
     }
 
     /// Output: `async move { if false { return outcome::<Ret>(); } body }`, or a closure
     ///
-    /// The return that is never taken tells the compiler what the body returns, so that a type
-    /// error points into the body and `Ok(Box::new(x))` becomes a `Result<Box<dyn Trait>, E>`.
+    /// The branch that never runs gives the body its return type, so that a type error points into
+    /// the body and `Ok(Box::new(x))` becomes a `Result<Box<dyn Trait>, E>`.
     fn body(&self) -> TokenStream {
         let (site, output) = (self.site, &self.function.output);
-        let module = self.module(site);
+        let module = self.runtime.module(site);
         let statements = self.function.body.stream();
         let moved = self.function.moved(|name| self.takes(name), |name| self.uses(name), site);
         let mut block = quote_spanned! {site=>
@@ -535,11 +311,11 @@ impl<'a> Printer<'a> {
             #moved
         };
         block.extend(statements);
-        // As the user's own tokens, so that the compiler names the variables in what it says.
+        // With the user's span, so that the compiler names the variables in its messages.
         let there = self.function.body.span();
         let block = braces(block, there);
         if self.is_async {
-            // In braces of ours, so that what is wrong with the return type is told there.
+            // In braces of the macro, so that a wrong return type is reported there.
             let body = quote_spanned!(there=> async move #block);
             quote_spanned!(site=> { #body })
         } else {
@@ -548,7 +324,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// Under which name a function's locks and stored calls are told of.
+/// The name of a function's locks and stored calls in logs and metrics.
 fn name(args: &Args, function: &Function, site: Span) -> TokenStream {
     match &args.name {
         Some(name) => quote!(#name),
@@ -559,20 +335,7 @@ fn name(args: &Args, function: &Function, site: Span) -> TokenStream {
     }
 }
 
-/// `&expr`, also where the user has written the `&`.
-fn reference(expr: &Expr, site: Span) -> Expr {
-    if let Expr::Reference(_) = expr {
-        return expr.clone();
-    }
-    Expr::Reference(ExprReference {
-        attrs: Vec::new(),
-        and_token: Token![&](site),
-        mutability: None,
-        expr: Box::new(expr.clone()),
-    })
-}
-
-/// Whether an expression only names a value, so that nothing is left to be dropped after it.
+/// Whether an expression only names a value, so that it has no temporary to drop.
 fn is_place(expr: &Expr) -> bool {
     match expr {
         Expr::Path(_) | Expr::Lit(_) => true,
@@ -580,15 +343,6 @@ fn is_place(expr: &Expr) -> bool {
         Expr::Index(index) => is_place(&index.expr) && is_place(&index.index),
         Expr::Reference(reference) => is_place(&reference.expr),
         Expr::Paren(paren) => is_place(&paren.expr),
-        _ => false,
-    }
-}
-
-/// Whether each branch of an expression may give a reference.
-fn is_branching(expr: &Expr) -> bool {
-    match expr {
-        Expr::Paren(paren) => is_branching(&paren.expr),
-        Expr::If(_) | Expr::Match(_) | Expr::Block(_) | Expr::Unsafe(_) | Expr::Try(_) => true,
         _ => false,
     }
 }

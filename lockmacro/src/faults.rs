@@ -1,4 +1,4 @@
-//! The mistakes in one attribute, which are told together.
+//! The mistakes in one attribute, which are reported together.
 
 use syn::{Error, Result};
 
@@ -6,7 +6,7 @@ use syn::{Error, Result};
 pub(crate) struct Faults(Option<Error>);
 
 impl Faults {
-    /// Keeps the error, or gives the value.
+    /// Keeps the error, or returns the value.
     pub(crate) fn keep<T>(&mut self, result: Result<T>) -> Option<T> {
         match result {
             Ok(value) => return Some(value),
@@ -15,7 +15,7 @@ impl Faults {
         None
     }
 
-    /// All of them, and one more.
+    /// All errors, and one more.
     pub(crate) fn with(self, last: Error) -> Error {
         match self.0 {
             Some(mut errors) => {

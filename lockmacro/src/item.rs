@@ -26,14 +26,14 @@ pub(crate) struct Function {
     pub(crate) head: TokenStream,
     /// `#![…]` at the start of the body.
     pub(crate) inner_attrs: Vec<Attribute>,
-    /// What runs under the lock.
+    /// The block that runs under the lock.
     pub(crate) body: Group,
     pub(crate) shape: Shape,
-    /// What the body returns.
+    /// The body's return type.
     pub(crate) output: Type,
-    /// Where an error about the return type belongs.
+    /// The span for an error about the return type.
     pub(crate) output_span: Span,
-    /// Of the function's own braces.
+    /// The span of the function's own braces.
     span: Span,
 }
 
@@ -52,7 +52,7 @@ impl Function {
         !matches!(self.shape, Shape::Blocking)
     }
 
-    /// The names a template may start at: `self` and what the arguments' patterns bind.
+    /// The names of the arguments: `self`, and the names that the arguments' patterns bind.
     pub(crate) fn names(&self) -> Vec<Ident> {
         let names = self.sig.inputs.iter().flat_map(|input| match input {
             FnArg::Receiver(receiver) => vec![Ident::from(receiver.self_token)],
@@ -67,7 +67,7 @@ impl Function {
         self.names().into_iter().chain(constants).collect()
     }
 
-    /// The arguments as another function with the same ones is called.
+    /// The names to call another function with that has the same arguments.
     pub(crate) fn call_arguments(&self, policy: &str) -> Result<Vec<Ident>> {
         let name = |input: &FnArg| match input {
             FnArg::Receiver(receiver) => Ok(Ident::from(receiver.self_token)),
@@ -78,8 +78,8 @@ impl Function {
                 pattern => Err(Error::new(
                     pattern.span(),
                     format!(
-                        "`{policy}` needs the same arguments, so each needs a name: write `arg: Type` here \
-                         and take it apart in the body"
+                        "`{policy}` needs the same arguments, so each needs a name: write `arg: \
+                         Type` here and take it apart in the body"
                     ),
                 )),
             },
@@ -87,8 +87,8 @@ impl Function {
         self.sig.inputs.iter().map(name).collect()
     }
 
-    /// The types of the arguments, as far as another function with the same ones can be known by
-    /// them: `_` for every other one, as it may have a lifetime for each call, also a hidden one.
+    /// The types of the arguments, for the type of a function with the same arguments. A type that
+    /// may have a lifetime, also a hidden one, is `_`: the lifetime may differ for each call.
     pub(crate) fn argument_types(&self) -> Vec<TokenStream> {
         let types = self.sig.inputs.iter().map(|input| match input {
             FnArg::Typed(typed) if is_owned(&typed.ty) => typed.ty.to_token_stream(),
@@ -98,11 +98,11 @@ impl Function {
     }
 
     /// Moves whole arguments into the body, so that they are dropped before the lock is released:
-    /// those of which the body uses a part, and those that it does not use.
+    /// arguments of which the body uses a part, and arguments that the body does not use.
     ///
-    /// Not so what `is_taken` tells of, which may be gone before. `is_used` tells of those that are
-    /// used outside of the body. One that nobody uses gets a binding of its own, of which the
-    /// compiler warns as it does without a lock.
+    /// Arguments with `is_taken` stay, because an expression may have moved them. `is_used` is true
+    /// for arguments that are used outside of the body. An unused argument gets its own binding, so
+    /// that the compiler warns of it as it does without a lock.
     ///
     /// Output: `let _ = &order; let note = note;`
     pub(crate) fn moved(
@@ -127,7 +127,7 @@ impl Function {
             };
             let is = |word: &str| attributes.iter().any(|attr| attr.path().is_ident(word));
             if is("expect") {
-                // It is for the argument as it stands.
+                // The expected warning belongs to the argument, and not to a second binding.
                 continue;
             }
             let is_allowed = is("allow");
@@ -148,7 +148,7 @@ impl Function {
         tokens
     }
 
-    /// The function with the body that takes the lock.
+    /// The function with the body that acquires the lock.
     pub(crate) fn with_body(self, locked: TokenStream) -> TokenStream {
         let locked = match self.shape {
             Shape::Async | Shape::Blocking => locked,
@@ -179,7 +179,7 @@ fn bindings(pattern: &Pat) -> Vec<(Ident, bool)> {
     names.0
 }
 
-/// Whether a name stands somewhere in `tokens`, also in a literal, as formats have it.
+/// Whether `tokens` have a name, also inside a literal, where a format may use it.
 pub(crate) fn mentions(tokens: TokenStream, name: &Ident) -> bool {
     tokens.into_iter().any(|tree| match tree {
         TokenTree::Ident(ident) => ident == *name,
@@ -189,14 +189,13 @@ pub(crate) fn mentions(tokens: TokenStream, name: &Ident) -> bool {
     })
 }
 
-/// Types of which nothing is dropped.
+/// Types without a destructor.
 const PLAIN: [&str; 16] = [
     "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32",
     "f64", "bool", "char",
 ];
 
-/// Whether nothing happens when a value of the type is dropped, and that can be seen: it is a
-/// reference or a number.
+/// Whether a type certainly has no destructor: a reference or a number.
 fn is_plain(ty: &Type) -> bool {
     match ty {
         Type::Reference(_) => true,
@@ -205,7 +204,7 @@ fn is_plain(ty: &Type) -> bool {
     }
 }
 
-/// Whether a type is known to borrow nothing: a number or a `String`.
+/// Whether a type certainly borrows nothing: a number or a `String`.
 pub(crate) fn is_owned(ty: &Type) -> bool {
     match ty {
         Type::Path(path) => PLAIN.iter().chain(&["String"]).any(|name| path.path.is_ident(name)),
@@ -288,7 +287,7 @@ fn parse_body(input: ParseStream) -> Result<Group> {
     input.parse()
 }
 
-/// Says what the attribute stands on, if that is an item of another kind.
+/// The error for an item that is not a function.
 fn not_a_function(input: ParseStream) -> Option<Error> {
     input.parse::<Option<Token![unsafe]>>().ok()?;
     let kind = Ident::parse_any(input).ok()?;
@@ -314,8 +313,9 @@ fn check_qualifiers(sig: &Signature) -> Result<()> {
         return Err(Error::new(constness.span(), message));
     }
     if let Some(abi) = &sig.abi {
-        let message = "a function with an ABI cannot be locked, as its callers could not be told of a \
-                       busy lock: remove `extern`, or lock a Rust function that it calls";
+        let message = "an `extern` function cannot be locked, because its callers in another \
+                       language cannot handle a busy lock: remove `extern`, or lock a Rust \
+                       function that it calls";
         return Err(Error::new(abi.span(), message));
     }
     Ok(())

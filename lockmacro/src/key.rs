@@ -1,4 +1,4 @@
-//! What a lock is on: one key, or several.
+//! The key of a lock, or its several keys.
 
 use proc_macro2::{Ident, Span};
 use syn::{Error, Expr, ExprArray, ExprCall, Lit, LitStr, Result};
@@ -7,8 +7,9 @@ use crate::branches::Branches;
 use crate::path::is_path;
 use crate::template::Template;
 use crate::text;
+use crate::unfilled;
 
-/// Most keys of one lock, as the engine has it.
+/// The most keys of one lock, the same as in the runtime.
 const KEYS_MAX: usize = 128;
 
 pub(crate) enum Key {
@@ -38,13 +39,13 @@ impl Key {
         }
     }
 
-    /// What stands for a key that is missing or wrong.
+    /// The placeholder for a key that is missing or wrong.
     pub(crate) fn none() -> Self {
         let literal = LitStr::new("", Span::call_site());
         Key::Template(Template { literal, parts: Vec::new() })
     }
 
-    /// Reads one key, in front of which `before` is written.
+    /// Parses one key. In messages `before` stands in front of it.
     pub(crate) fn one(value: Expr, before: &str) -> Result<Self> {
         if let Some(literal) = text::literal(&value) {
             return match &literal.lit {
@@ -55,7 +56,8 @@ impl Key {
                 }
                 other => Err(Error::new_spanned(
                     other,
-                    "a key is text: write `key = \"order:<id>\"`, or an expression giving `impl Into<LockKey>`",
+                    "a key is text: write `key = \"order:<id>\"`, or an expression giving `impl \
+                     Into<LockKey>`",
                 )),
             };
         }
@@ -91,8 +93,8 @@ impl Key {
             {
                 return Err(Error::new_spanned(
                     value,
-                    "each of several keys is text or an expression giving `impl Into<LockKey>`: write \
-                     all keys in one list, or `key = keys(..)` alone",
+                    "each of several keys is text or an expression giving `impl Into<LockKey>`: \
+                     write all keys in one list, or `key = keys(..)` alone",
                 ));
             }
             let place = value.clone();
@@ -110,8 +112,8 @@ impl Key {
     fn keys(call: ExprCall) -> Result<Self> {
         let message = match call.args.first() {
             Some(keys @ Expr::Array(_)) => {
-                let message = "a list of keys stands alone, and its placeholders are filled in then: write \
-                               `key = [\"account:<from>\", \"account:<to>\"]`";
+                let message = "a list of keys stands alone, and its placeholders are filled in \
+                               then: write `key = [\"account:<from>\", \"account:<to>\"]`";
                 return Err(Error::new_spanned(keys, message));
             }
             Some(Expr::Lit(_)) => {
@@ -119,14 +121,14 @@ impl Key {
             }
             Some(keys) if call.args.len() == 1 => return Ok(Key::Keys(keys.clone())),
             _ => {
-                "`keys` takes one iterator of keys: write `key = keys(..)` around it, or the keys in a \
-                 list, `key = [\"account:<from>\", \"account:<to>\"]`"
+                "`keys` takes one iterator of keys: write `key = keys(..)` around it, or the keys \
+                 in a list, `key = [\"account:<from>\", \"account:<to>\"]`"
             }
         };
         Err(Error::new_spanned(call, message))
     }
 
-    /// The keys that are told apart here.
+    /// The single keys, as far as they are known at compile time.
     pub(crate) fn each(&self) -> &[Self] {
         match self {
             Key::Several(keys) => keys,
@@ -161,23 +163,21 @@ impl Key {
         }
     }
 
-    /// Checks the placeholders, and that there are none where they are not filled in.
+    /// Checks the placeholders, and refuses them where they are not filled in.
     pub(crate) fn check_names(&self, names: &[Ident]) -> Result<()> {
         match self {
             Key::Template(template) => template.check_names(names),
             Key::Several(keys) => keys.iter().try_for_each(|key| key.check_names(names)),
             Key::Branches(branches) => {
-                let names = [names, &branches.names()].concat();
-                branches.ends.iter().try_for_each(|key| key.check_names(&names))
+                let inner = [names, &branches.names()].concat();
+                branches.ends.iter().try_for_each(|key| key.check_names(&inner))?;
+                check_filled(&branches.without_templates(), names)
             }
-            Key::Expr(expr) | Key::Keys(expr) => match text::unfilled(expr, names) {
-                Some((span, text)) => Err(Error::new(span, text::unfilled_refusal(&text))),
-                None => Ok(()),
-            },
+            Key::Expr(expr) | Key::Keys(expr) => check_filled(expr, names),
         }
     }
 
-    /// Whether this is a constant, as far as can be seen: a path that is none of `names`.
+    /// Whether this is probably a constant: a path that is none of `names`.
     pub(crate) fn is_constant(&self, names: &[Ident]) -> bool {
         fn is_path(expr: &Expr, names: &[Ident]) -> bool {
             match expr {
@@ -191,7 +191,14 @@ impl Key {
     }
 }
 
-/// Whether this is another way to write several values.
+fn check_filled(expr: &Expr, names: &[Ident]) -> Result<()> {
+    match unfilled::unfilled(expr, names) {
+        Some((span, text)) => Err(Error::new(span, unfilled::refusal(&text))),
+        None => Ok(()),
+    }
+}
+
+/// Whether this is another notation for several values.
 fn is_list(expr: &Expr) -> bool {
     match expr {
         Expr::Array(_) | Expr::Repeat(_) | Expr::Tuple(_) => true,

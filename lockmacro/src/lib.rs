@@ -1,8 +1,9 @@
-//! The attribute of lockmacro: a function's body runs under a
-//! lock that every process of a fleet respects.
+//! The attribute of lockmacro: a function's body runs under a lock that every process of a fleet
+//! respects.
 //!
 //! Depend on `lockmacro-runtime`, which has the attribute as `lockmacro_runtime::distributed_lock`.
-//! This crate only parses, checks and prints; what happens is in the functions that it calls.
+//! This crate only parses, checks and prints. The functions that an expansion calls are in the
+//! runtime.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -16,14 +17,19 @@ mod expand;
 mod faults;
 mod item;
 mod key;
+mod known;
 mod literal;
+mod lock;
 mod misplaced;
 mod path;
 mod policy;
 mod returns;
 mod runtime;
+mod spans;
 mod template;
 mod text;
+mod unfilled;
+mod values;
 mod words;
 
 use proc_macro::TokenStream;

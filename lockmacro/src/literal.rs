@@ -4,14 +4,14 @@ use proc_macro2::Ident;
 
 use crate::template::Template;
 
-/// What is wrong with a literal, if it was meant as the value of one of `names`.
+/// The mistake in a literal that was probably meant as a placeholder for one of `names`.
 pub(crate) fn mistake(text: &str, names: &[Ident]) -> Option<String> {
     in_braces(text, names)
         .or_else(|| behind_a_sign(text, names))
         .or_else(|| never_opened(text, names))
 }
 
-/// What printf would fill in.
+/// A placeholder of `printf`, such as `%s`.
 pub(crate) fn printf(text: &str) -> Option<String> {
     text.match_indices('%').find_map(|(at, _)| {
         let (before, after) = (text[..at].chars().last(), &text[at + 1..]);
@@ -21,7 +21,8 @@ pub(crate) fn printf(text: &str) -> Option<String> {
         let alone = alone(before) && alone(after.next());
         alone.then(|| {
             format!(
-                "`%{letter}` is literal text here: write an argument in angle brackets, as in `<id>`"
+                "`%{letter}` is literal text here: write an argument in angle brackets, as in \
+                 `<id>`"
             )
         })
     })
@@ -39,7 +40,7 @@ fn in_braces(text: &str, names: &[Ident]) -> Option<String> {
                  `<{example}>`"
             ));
         }
-        // The last `:`, as a method may be called by `::<T>`.
+        // The last `:`, because a method call may have `::<T>`.
         let (value, format) = match inner.rsplit_once(':') {
             Some((value, format)) if is_format(format) => (value.trim(), Some(format)),
             _ => (inner.trim(), None),
@@ -96,7 +97,7 @@ fn is_value(text: &str, names: &[Ident]) -> bool {
     Template::roots_of(text).iter().any(|root| names.contains(root))
 }
 
-/// Whether this stands behind the `:` of `{id:05}`.
+/// Whether a text can be the format after the `:` in `{id:05}`.
 fn is_format(text: &str) -> bool {
     let text = text.trim();
     let plain = text.trim_end_matches(['x', 'X', 'o', 'b', 'e', 'E', '?']);

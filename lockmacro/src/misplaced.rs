@@ -1,4 +1,4 @@
-//! The attribute on a closure, a block or a statement, which the compiler refuses in its own words.
+//! The attribute on a closure, a block or a statement, where the compiler has a message of its own.
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
@@ -7,8 +7,8 @@ use syn::{Block, Stmt};
 
 use crate::runtime;
 
-/// What is no item, as it was; with an error for compilers that allow attributes there, which comes
-/// too late to be told beside that of those that do not.
+/// A closure, a block or a statement, unchanged, with an error for compilers that allow attributes
+/// there. Other compilers refuse the attribute before they reach this error.
 pub(crate) fn as_it_was(item: &TokenStream) -> Option<TokenStream> {
     let statements = Block::parse_within.parse2(item.clone()).ok()?;
     let (runtime, module) = (runtime::path(Span::call_site()), runtime::module(Span::call_site()));

@@ -10,8 +10,8 @@ pub(crate) fn is_path(expr: &Expr, name: &str) -> bool {
     matches!(expr, Expr::Path(path) if path.path.is_ident(name))
 }
 
-/// Takes off the invisible groups that `$k:expr`, `$f:path` or `$r:ty` of a `macro_rules!` stand
-/// in, at every depth. Where that changes what binds to what, parentheses are printed.
+/// Removes the invisible groups around `$k:expr`, `$f:path` or `$r:ty` of a `macro_rules!`, at
+/// every depth. Where that would change the precedence, parentheses are printed.
 pub(crate) fn ungroup(what: &mut impl Grouped) {
     what.visit(&mut Groups);
 }

@@ -1,11 +1,11 @@
-//! What a call does when the lock is busy, and what becomes of the body when it is lost.
+//! The policies for a busy lock and for a lost lock.
 
 use syn::{Error, Expr, ExprPath, Path, Result};
 
 use crate::defer::Defer;
 use crate::path::is_path;
 
-/// What a call does when the lock is held by somebody else.
+/// The policy for a lock that somebody else holds.
 pub(crate) enum OnBusy {
     Error,
     Skip,
@@ -13,12 +13,12 @@ pub(crate) enum OnBusy {
     Defer(Defer),
 }
 
-/// What becomes of the body when its lock is lost.
+/// The policy for a body whose lock is lost.
 pub(crate) enum OnLost {
     Cancel,
     Error,
     Finish,
-    /// A function that makes the caller's value of the loss and the body's value.
+    /// A function that makes the caller's value from the loss and the body's value.
     Recover(ExprPath),
 }
 
@@ -42,8 +42,8 @@ pub(crate) fn on_busy(value: Expr) -> Result<OnBusy> {
             "`defer` says after how long the call is tried again: write `on_busy = defer(\"30s\")`"
         }
         _ => {
-            "unknown policy: write `on_busy = error`, `on_busy = skip`, `on_busy = fallback(path)` or \
-             `on_busy = defer(\"30s\")`, without quotes around the policy"
+            "unknown policy: write `on_busy = error`, `on_busy = skip`, `on_busy = fallback(path)` \
+             or `on_busy = defer(\"30s\")`, without quotes around the policy"
         }
     };
     Err(Error::new_spanned(value, message))
@@ -57,9 +57,9 @@ pub(crate) fn on_lost(value: Expr) -> Result<OnLost> {
         Expr::Path(path) => Ok(OnLost::Recover(path)),
         other => Err(Error::new_spanned(
             other,
-            "unknown policy: write `on_lost = cancel`, `on_lost = error` or `on_lost = finish`, without quotes, \
-             or the path of a function that gets the `Lost` and the body's value, as in \
-             `on_lost = rollback` or `on_lost = Self::rollback`",
+            "unknown policy: write `on_lost = cancel`, `on_lost = error` or `on_lost = finish`, \
+             without quotes, or the path of a function that gets the `Lost` and the body's value, \
+             as in `on_lost = rollback` or `on_lost = Self::rollback`",
         )),
     }
 }

@@ -1,13 +1,13 @@
-//! Return types: which ones are work that starts later, and what a body returns.
+//! Return types: those whose work starts later are refused.
 
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
 use syn::{Error, ParenthesizedGenericArguments, PathSegment, Result, TraitBound, Type, TypeFnPtr};
 
-/// Refuses types whose work goes on after the function has returned, when the lock is gone: traits
-/// that are called something like `TryStream`, boxes that are called `BoxFuture`, and handles of
-/// tasks. What hides behind another name cannot be seen here.
+/// Refuses types whose work continues after the function has returned, without the lock: traits
+/// with names such as `TryStream`, boxes with names such as `BoxFuture`, and handles of tasks. The
+/// macro cannot see what a type alias stands for.
 pub(crate) fn check(output: &Type) -> Result<()> {
     struct Lazy(Option<Error>);
     impl Lazy {
@@ -15,14 +15,16 @@ pub(crate) fn check(output: &Type) -> Result<()> {
             let mend = if ident.ends_with("Future") {
                 "write an `async fn` that returns the future's output"
             } else if ident.ends_with("Stream") {
-                "collect the items in the body and return a `Vec`, or lock the function that reads the stream"
+                "collect the items in the body and return a `Vec`, or lock the function that reads \
+                 the stream"
             } else if ident.ends_with("Iterator") {
                 "collect the items in the body and return a `Vec`"
             } else {
                 return;
             };
             let message = format!(
-                "the work of this `{ident}` starts after the function has returned, when the lock would be gone: {mend}"
+                "the work of this `{ident}` starts after the function has returned, when the lock \
+                 would be gone: {mend}"
             );
             self.0.get_or_insert(Error::new(segment.span(), message));
         }
@@ -42,8 +44,9 @@ pub(crate) fn check(output: &Type) -> Result<()> {
                 let ident = segment.ident.to_string();
                 if ["JoinHandle", "JoinSet", "AbortHandle"].contains(&ident.as_str()) {
                     let message = format!(
-                        "the task of this `{ident}` goes on without the lock: await the task in the body \
-                         and return what it gives, or lock the function that runs in the task"
+                        "the task of this `{ident}` goes on without the lock: await the task in \
+                         the body and return what it gives, or lock the function that runs in \
+                          the task"
                     );
                     self.0.get_or_insert(Error::new(segment.span(), message));
                 }
@@ -53,7 +56,7 @@ pub(crate) fn check(output: &Type) -> Result<()> {
             }
             syn::visit::visit_type_path(self, path);
         }
-        // What a returned function returns is the business of its callers.
+        // The caller calls a returned function, and decides about its result.
         fn visit_parenthesized_generic_arguments(
             &mut self,
             _: &'ast ParenthesizedGenericArguments,

@@ -1,14 +1,15 @@
-//! Templates: `"order:<id>"` taken apart into literals and values.
+//! Templates: `"order:<id>"` split into literals and values.
 
-use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream};
 use syn::visit_mut::{self, VisitMut};
 use syn::{Error, Expr, ExprPath, LitStr, Member, Result};
 
 use crate::literal;
+use crate::spans::{respan, without_suggestions};
 
-/// The longest key, in bytes, as the engine has it.
+/// The longest key, in bytes, the same as in the runtime.
 const KEY_MAX: usize = 1024;
-/// Keys that start so are the engine's own.
+/// The runtime's own keys start with this.
 const RESERVED: &str = "lm1:";
 
 /// A string literal with placeholders.
@@ -28,9 +29,9 @@ pub(crate) struct Value {
     pub(crate) expr: Expr,
     /// The names that it starts at: one, none for `<Self::NAME>`, several for `<hash(a, b)>`.
     roots: Vec<Ident>,
-    /// As it was written, without the angle brackets.
-    text: String,
-    /// How messages name it; the compiler can underline no part of a literal.
+    /// The text between the angle brackets.
+    pub(crate) text: String,
+    /// Its description in messages: the compiler cannot underline a part of a literal.
     place: String,
 }
 
@@ -79,7 +80,7 @@ impl Template {
         }
     }
 
-    /// The names that the placeholders in a text start at, as far as it can be read.
+    /// The names that the placeholders in a text start at, without those that cannot be parsed.
     pub(crate) fn roots_in(text: &str) -> Vec<Ident> {
         let (mut roots, mut rest) = (Vec::new(), text);
         while let Some(open) = rest.find('<') {
@@ -102,8 +103,8 @@ impl Template {
         }
     }
 
-    /// Has a name mean the function's argument, also where the string and the function come from
-    /// different sides of a `macro_rules!`: a string's reader does not think of hygiene.
+    /// Binds each name to the function's argument, also where the string and the function come from
+    /// different sides of a `macro_rules!`: nobody expects hygiene inside a string.
     pub(crate) fn bind(&mut self, names: &[Ident]) {
         struct Binder<'a>(&'a [Ident]);
         impl VisitMut for Binder<'_> {
@@ -125,7 +126,7 @@ impl Template {
         }
     }
 
-    /// What a key must be so that different values never give the same one.
+    /// Checks that different values never make the same key.
     pub(crate) fn check_key(&self) -> Result<()> {
         let text = self.literal.value();
         if text.trim().is_empty() {
@@ -183,7 +184,7 @@ impl Template {
         Ok(())
     }
 
-    /// Checks that every value starts at one of `names`, and that no other text was meant as one.
+    /// Checks that every value starts at one of `names`, and that no literal was meant as a value.
     pub(crate) fn check_names(&self, names: &[Ident]) -> Result<()> {
         for part in &self.parts {
             match part {
@@ -208,14 +209,15 @@ impl Template {
 }
 
 impl Value {
-    /// Reads the placeholder whose text starts after a `<`, and gives what follows its `>`.
+    /// Parses the placeholder whose text starts after a `<`. Returns it and the text after its `>`.
     fn parse(text: &str, column: usize, span: Span) -> Result<(Self, &str)> {
         let ends = ends(text);
         let Some(&end) = ends.first().or(text.find('>').as_ref()) else {
             return Err(Error::new(
                 span,
                 format!(
-                    "the `<` in column {column} is never closed: write `>`, or `<<` for a literal `<`"
+                    "the `<` in column {column} is never closed: write `>`, or `<<` for a literal \
+                     `<`"
                 ),
             ));
         };
@@ -250,10 +252,10 @@ impl Value {
     }
 }
 
-/// Where a placeholder may end: at each `>` outside brackets and quotes.
+/// The possible ends of a placeholder: each `>` outside brackets and quotes.
 ///
-/// It stops at what is no expression, because the compiler's lexer prints an error of its own,
-/// besides ours, for text it cannot read.
+/// The search stops at text that is no expression: the compiler's lexer would print a second error
+/// for text that it cannot read.
 fn ends(text: &str) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut open = Vec::new();
@@ -298,19 +300,9 @@ fn ends(text: &str) -> Vec<usize> {
 
 fn parse_expr(text: &str, span: Span) -> Option<Expr> {
     let tokens: TokenStream = text.parse().ok()?;
-    syn::parse2(respan(tokens, span)).ok()
-}
-
-/// Gives tokens the literal's span, so that errors show it and names mean what they mean there.
-pub(crate) fn respan(tokens: TokenStream, span: Span) -> TokenStream {
-    let respan_tree = |mut tree: TokenTree| {
-        if let TokenTree::Group(group) = &mut tree {
-            *group = Group::new(group.delimiter(), respan(group.stream(), span));
-        }
-        tree.set_span(span);
-        tree
-    };
-    tokens.into_iter().map(respan_tree).collect()
+    let mut expr = syn::parse2(respan(tokens, span)).ok()?;
+    without_suggestions(&mut expr);
+    Some(expr)
 }
 
 /// The names that a chain of fields, indexes and calls starts at.
@@ -330,7 +322,7 @@ fn roots(expr: &Expr) -> Option<Vec<Ident>> {
         Expr::MethodCall(call) => roots(&call.receiver),
         Expr::Call(call) if matches!(&*call.func, Expr::Path(_)) => {
             let roots: Vec<_> = call.args.iter().map(argument_roots).collect::<Option<_>>()?;
-            // Of nothing that differs between calls a call makes nothing of use.
+            // A call without an argument of the function would give each call the same key.
             Some(roots.concat()).filter(|roots| !roots.is_empty())
         }
         _ => None,
@@ -353,14 +345,15 @@ fn unknown_root(value: &Value, root: &Ident, names: &[Ident]) -> String {
     }
     if names.is_empty() {
         return format!(
-            "{place}: this function has no arguments; add `{root}` to them, or write `<<` for a literal `<`"
+            "{place}: this function has no arguments; add `{root}` to them, or write `<<` for a \
+             literal `<`"
         );
     }
-    // `#[async_trait]` takes an argument that is a pattern apart inside its async block.
+    // `#[async_trait]` destructures an argument that is a pattern inside its async block.
     if names.iter().any(|name| name.to_string().starts_with("__arg")) {
         return format!(
-            "{place}: under `#[async_trait]` an argument must have a name of its own to be used here; \
-             write `arg: Type` and take it apart in the body"
+            "{place}: under `#[async_trait]` an argument must have a name of its own to be used \
+             here; write `arg: Type` and take it apart in the body"
         );
     }
     let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();

@@ -1,18 +1,18 @@
-//! Names that are no arguments: what their writer may have meant.
+//! Unknown names of arguments, and the arguments that were probably meant.
 
-use crate::args::KNOWN;
+use crate::known::KNOWN;
 
-/// What other libraries call something: the argument for it here, what to write, and their words.
+/// The words of other libraries: the argument here, the advice, and the words.
 const WORDS: [(&str, &str, &[&str]); 19] = [
     (
         "wait",
-        "how long to wait for a busy lock is `wait = \"5s\"`, and how long the lock may be held \
-         is `ttl = \"300s\"`",
+        "the wait for a busy lock is `wait = \"5s\"`, and the time after \
+         which the lock expires is `ttl = \"300s\"`",
         &["timeout", "lock_timeout", "timeout_ms", "timeout_secs"],
     ),
     (
         "wait",
-        "how long to wait for a busy lock is `wait = \"5s\"`",
+        "the wait for a busy lock is `wait = \"5s\"`",
         &[
             "wait_time",
             "wait_for",
@@ -27,7 +27,7 @@ const WORDS: [(&str, &str, &[&str]); 19] = [
     ),
     (
         "wait",
-        "a busy lock is waited for in line, without polling: write `wait = \"5s\"`",
+        "a call waits for a busy lock in a queue, without polling: write `wait = \"5s\"`",
         &[
             "retry",
             "retries",
@@ -46,7 +46,7 @@ const WORDS: [(&str, &str, &[&str]); 19] = [
     ),
     (
         "ttl",
-        "how long the lock may be held is `ttl = \"300s\"`",
+        "the time after which the lock expires is `ttl = \"300s\"`",
         &[
             "lease",
             "lease_time",
@@ -90,7 +90,7 @@ const WORDS: [(&str, &str, &[&str]); 19] = [
     ),
     (
         "min_hold",
-        "the time that the key stays at least is `min_hold = \"5s\"`",
+        "the shortest time for which the lock is kept is `min_hold = \"5s\"`",
         &[
             "lock_at_least",
             "lock_at_least_for",
@@ -107,22 +107,23 @@ const WORDS: [(&str, &str, &[&str]); 19] = [
     ),
     (
         "on_busy",
-        "leaving the body out when the lock is busy is `on_busy = skip`",
+        "the policy that skips the body when the lock is busy is `on_busy = skip`",
         &["skip", "skip_if_locked", "skip_locked"],
     ),
     (
         "on_busy",
-        "calling another function when the lock is busy is `on_busy = fallback(path)`",
+        "the policy that calls another function when the lock is busy is `on_busy = \
+         fallback(path)`",
         &["fallback", "or_else", "otherwise"],
     ),
     (
         "on_busy",
-        "running a busy call later is `on_busy = defer(\"30s\")`",
+        "the policy that runs the call later when the lock is busy is `on_busy = defer(\"30s\")`",
         &["defer", "delay", "delay_queue", "enqueue", "later", "queue", "reschedule"],
     ),
     (
         "on_busy",
-        "what happens when the lock is busy is `on_busy = error`, `skip`, `fallback(path)` or \
+        "the policy for a busy lock is `on_busy = error`, `skip`, `fallback(path)` or \
          `defer(\"30s\")`",
         &[
             "busy",
@@ -144,8 +145,8 @@ const WORDS: [(&str, &str, &[&str]); 19] = [
     ),
     (
         "on_lost",
-        "what becomes of the body when its lock is lost is `on_lost = cancel`, `error`, `finish` or \
-         the path of a function",
+        "the policy for a lost lock is `on_lost = cancel`, `error`, `finish` or the path of a \
+         function",
         &[
             "cancel",
             "finish",
@@ -159,8 +160,8 @@ const WORDS: [(&str, &str, &[&str]); 19] = [
     ),
     (
         "guard",
-        "the body's name for the guard is `guard = lock`, and for the number that a resource checks \
-         `fence = fence`",
+        "the body's name for the guard is `guard = lock`, and for the number that a resource \
+         checks `fence = fence`",
         &["token"],
     ),
     ("guard", "the body's name for the guard is `guard = lock`", &["handle", "lock", "lock_guard"]),
@@ -171,8 +172,8 @@ const WORDS: [(&str, &str, &[&str]); 19] = [
     ),
     (
         "manager",
-        "the server is that of a manager, which is connected once: write `manager = self.locks`, or \
-         nothing for the installed one",
+        "a manager has the connection to the server: write `manager = self.locks`, or nothing for \
+         the installed manager",
         &[
             "addr",
             "backend",
@@ -199,12 +200,12 @@ const WORDS: [(&str, &str, &[&str]); 19] = [
     ),
     (
         "key",
-        "what is locked is `key = \"order:<id>\"`",
+        "the key of the lock is `key = \"order:<id>\"`",
         &["id", "lock_id", "lock_key", "lock_name", "lock_on", "on", "prefix", "resource", "value"],
     ),
     (
         "message",
-        "what the busy error shows is `message = \"order <id> is being audited\"`",
+        "the text of the busy error is `message = \"order <id> is being audited\"`",
         &["busy_message", "description", "err_msg", "error_message", "msg", "text"],
     ),
     (
@@ -214,7 +215,7 @@ const WORDS: [(&str, &str, &[&str]); 19] = [
     ),
 ];
 
-/// The argument that was meant, if that can be told, and the refusal of another word for it.
+/// The argument that was probably meant, if there is one, and the message for an unknown name.
 pub(crate) fn refusal(name: &str) -> (Option<&'static str>, String) {
     let unknown = format!("unknown argument `{name}`");
     let plain = plain(name);
@@ -239,7 +240,7 @@ fn plain(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// How many slips of the pen make one word of the other. Two letters that changed places are one.
+/// The number of typing mistakes between two words. Two swapped letters are one mistake.
 fn slips(one: &str, other: &str) -> usize {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let mut rows: Vec<Vec<usize>> = vec![(0..=other.len()).collect()];

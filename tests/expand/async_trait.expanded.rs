@@ -26,7 +26,7 @@ impl Auditor for Orders {
                 .run({
                     async move {
                         if false {
-                            return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                            return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
                                 Result<Receipt, Error>,
                             >();
                         }

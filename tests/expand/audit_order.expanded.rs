@@ -9,7 +9,7 @@ async fn audit_order(id: u64) -> Result<Receipt, OrderError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
                         Result<Receipt, OrderError>,
                     >();
                 }

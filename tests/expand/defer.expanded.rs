@@ -23,7 +23,7 @@ pub async fn audit_order(id: u64, note: String) -> Result<Receipt, OrderError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
                         Result<Receipt, OrderError>,
                     >();
                 }
@@ -74,7 +74,9 @@ fn report(day: String) {
     __lock
         .run_blocking_or_skip(move || {
             if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<()>();
+                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
+                    (),
+                >();
             }
             let _ = &day;
             print(day)

@@ -24,7 +24,7 @@ async fn assign(id: u64, mut warehouse: String) -> Result<(), OrderError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
                         Result<(), OrderError>,
                     >();
                 }
@@ -59,7 +59,7 @@ fn assign_now(id: u64) -> Result<(), OrderError> {
     __lock
         .run_blocking(move || {
             if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
                     Result<(), OrderError>,
                 >();
             }

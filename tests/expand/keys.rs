@@ -59,6 +59,19 @@ fn text_in_a_branch_is_filled_in() {
             if large { "order:<id>" } else { "<large>" }
         }),
         quote!((unsafe { "order:<id>" })),
+        quote!({
+            let kind = kind_of(render("<id>", id));
+            let pattern = "<id>";
+            match kind == "<id>" {
+                true => own(pattern.replace("<id>", "7")),
+                _ if id > 7 => {
+                    let shown = "<id>";
+                    info!("audit of {shown:?}");
+                    "audit"
+                }
+                false => "order:<id>",
+            }
+        }),
     ] {
         let filled_in = key(branches.clone()).unwrap();
         assert!(filled_in.contains(&filled), "{branches}: {filled_in}");
@@ -68,6 +81,20 @@ fn text_in_a_branch_is_filled_in() {
         None => "order",
     }));
     assert!(bound.unwrap().contains(". value (& name)"));
+    for end in [
+        quote!(std::process::exit(1)),
+        quote!(process::abort()),
+        quote!(exit(id)),
+        quote!(abort()),
+        quote!((core::unreachable!("no tenant"))),
+        quote!(todo!()),
+        quote!(unimplemented!()),
+    ] {
+        let ends = key(quote!(if id > 5 { "order:<id>" } else { #end })).unwrap();
+        assert!(ends.contains(&format!("else {{ {end} }}")), "{ends}");
+    }
+    let own = key(quote!(if id > 5 { "order:<id>" } else { doors::exit(id) })).unwrap();
+    assert!(own.contains("LockKey :: from (doors :: exit (id))"), "{own}");
     let error = key(quote!(if id > 5 { "order:<sn>" } else { "rest" })).unwrap_err();
     assert!(error.contains("`sn` is no argument of this function"), "{error}");
 }
@@ -96,6 +123,42 @@ fn expressions_without_text_stay_as_they_are() {
         quote!(render(Some("order:<id>"), id)),
         quote!(tenant.map_or(one, |name| name.replace("<id>", "7"))),
         quote!(Some("order").unwrap()),
+        quote!({
+            let text = "order:<id>";
+            render(text, id)
+        }),
+        quote!({
+            let text = "order:<id>";
+            Text { text }.render(id)
+        }),
+        quote!({
+            let text = "order:<id>";
+            let other = text;
+            render(other, id)
+        }),
+        quote!({
+            let mut key = String::from("order");
+            key.push_str("<id>");
+            key += ":<tenant>";
+            key = key.replace("<id>", &id.to_string());
+            key
+        }),
+        quote!({
+            let mut searched = String::new();
+            searched.push_str("<id>");
+            names.get(&searched).cloned().unwrap()
+        }),
+        quote!({
+            let mut log = String::new();
+            write!(log, "<id>").unwrap();
+            tell!(log);
+            own_key(id)
+        }),
+        quote!({
+            lines.push_str("<id>");
+            lines[0] += "<id>";
+            own_key(lines)
+        }),
     ] {
         let same = key(sound.clone()).unwrap();
         assert_eq!(same, format!("new ({sound})"));
@@ -147,6 +210,49 @@ fn text_for_an_argument_inside_of_an_expression_is_refused() {
             let key = "order:<id>";
             key
         }),
+        quote!({
+            let mut key = String::from("order:<id>");
+            key.push_str(":audit");
+            key
+        }),
+        quote!({
+            let mut key = String::from("order:");
+            key.push_str("<id>");
+            key
+        }),
+        quote!({
+            let mut key = prefix();
+            key.insert_str(0, &"<id>:");
+            LockKey::from(&key)
+        }),
+        quote!({
+            let mut key = prefix();
+            key += "<id>";
+            key.to_lowercase()
+        }),
+        quote!({
+            let mut key = String::new();
+            key = "order:<id>".to_owned();
+            (key)
+        }),
+        quote!({
+            let mut key = String::new();
+            write!(key, "order:<id>").unwrap();
+            write!(&mut key, ":{}", 5).unwrap();
+            format!("{}:{key}", key)
+        }),
+        quote!({
+            let key = String::from("order:<id>");
+            if id > 5 { key } else { "order" }
+        }),
+        quote!(match id {
+            0 => "order",
+            _ => {
+                let mut key = String::from("order:");
+                key += "<id>";
+                key
+            }
+        }),
         quote!(keys(lines.iter().map(|line| format!("stock:<line.sku>")))),
         quote!(keys(vec!["order:<id>", "order"])),
         quote!(keys(["order:<id>"].into_iter())),
@@ -156,6 +262,22 @@ fn text_for_an_argument_inside_of_an_expression_is_refused() {
             error.contains("is text in an expression, where placeholders are not filled in"),
             "{text}: {error}"
         );
+    }
+}
+
+#[test]
+fn the_refusal_of_text_in_an_expression_shows_how_to_format_it() {
+    for (text, mend) in [
+        (quote!(prefix + "<id>"), r#"or format the values in: `format!(\"{id}\")`"#),
+        (
+            quote!(prefix + ":<id>:<tenant.len()>:<<"),
+            r#"in: `format!(\":{id}:{}:<\", tenant.len())`"#,
+        ),
+        (quote!(format!("{}:<id>", 5)), "or format the values in\""),
+    ] {
+        let error = key(text.clone()).unwrap_err();
+        assert!(error.contains(mend), "{text}: {error}");
+        assert!(error.contains(r#"such as `key = \"order:<id>\"`"#), "{text}: {error}");
     }
 }
 
@@ -170,7 +292,9 @@ fn a_constant_is_looked_at_when_it_runs() {
         let names = r#"& ["id" , "tenant"]"#;
         assert_eq!(
             key(constant),
-            Ok(format!("new (__macro_v0_1_0 :: constant_key ({name} , {names}))"))
+            Ok(format!(
+                "new (__same_version_as_lockmacro_0_1_0 :: constant_key ({name} , {names}))"
+            ))
         );
     }
     assert_eq!(key(quote!(tenant)), Ok("new (tenant)".to_owned()));

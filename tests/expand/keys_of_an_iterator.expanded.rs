@@ -14,7 +14,7 @@ async fn reserve(order: Order) -> Result<(), OrderError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
                         Result<(), OrderError>,
                     >();
                 }

@@ -24,7 +24,7 @@ async fn audit(id: &str, order: Order) -> Result<Receipt, OrderError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
                         Result<Receipt, OrderError>,
                     >();
                 }
@@ -42,7 +42,7 @@ async fn report() -> Result<(), OrderError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
                         Result<(), OrderError>,
                     >();
                 }

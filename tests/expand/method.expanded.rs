@@ -3,8 +3,8 @@ impl Orders {
     where
         T: Send,
     {
-        let __acquired = erp::lock::__macro_v0_1_0::Lock::new(
-                erp::lock::__macro_v0_1_0::LockKey::template(
+        let __acquired = erp::lock::__same_version_as_lockmacro_0_1_0::Lock::new(
+                erp::lock::__same_version_as_lockmacro_0_1_0::LockKey::template(
                         "<self.tenant>:order:<ids[0].sn>",
                     )
                     .value(&self.tenant)
@@ -25,14 +25,18 @@ impl Orders {
                 };
             }
             ::core::result::Result::Err(__error) => {
-                return erp::lock::__macro_v0_1_0::LockOutcome::from_lock_error(__error);
+                return erp::lock::__same_version_as_lockmacro_0_1_0::LockOutcome::from_lock_error(
+                    __error,
+                );
             }
         };
         __lock
             .run({
                 async move {
                     if false {
-                        return erp::lock::__macro_v0_1_0::outcome::<Result<_, Error>>();
+                        return erp::lock::__same_version_as_lockmacro_0_1_0::outcome::<
+                            Result<_, Error>,
+                        >();
                     }
                     self.run(ids).await
                 }

@@ -8,14 +8,14 @@ impl Orders {
             .ttl(::core::time::Duration::from_secs(300))
             .name(::core::concat!(::core::module_path!(), "::assign"))
             .recovering(
-                ::lockmacro_runtime::__macro_v0_1_0::recover::<
+                ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::recover::<
                     Result<Receipt, OrderError>,
                 >(Self::rollback),
             )
             .run({
                 async move {
                     if false {
-                        return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                        return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
                             Result<Receipt, OrderError>,
                         >();
                     }
@@ -34,13 +34,13 @@ impl Orders {
             .ttl(::core::time::Duration::from_secs(300))
             .name(::core::concat!(::core::module_path!(), "::assign_now"))
             .recovering(
-                ::lockmacro_runtime::__macro_v0_1_0::recover::<
+                ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::recover::<
                     Result<Receipt, OrderError>,
                 >(Self::rollback),
             )
             .run_blocking(move || {
                 if false {
-                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
                         Result<Receipt, OrderError>,
                     >();
                 }

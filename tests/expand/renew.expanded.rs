@@ -13,7 +13,7 @@ async fn audit(id: u64) -> Result<Receipt, OrderError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
                         Result<Receipt, OrderError>,
                     >();
                 }
@@ -30,7 +30,9 @@ fn report(order: &Order) -> Option<Report> {
     __lock
         .run_blocking_or_skip(move || {
             if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<Option<Report>>();
+                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
+                    Option<Report>,
+                >();
             }
             order.report()
         })

@@ -23,7 +23,7 @@ async fn transfer(from: u64, to: u64, cents: i64) -> Result<(), BankError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
                         Result<(), BankError>,
                     >();
                 }
@@ -49,7 +49,7 @@ async fn close(id: u64, tenant: Tenant) -> Result<(), BankError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
                         Result<(), BankError>,
                     >();
                 }
@@ -63,7 +63,7 @@ fn count() -> Result<u64, BankError> {
         .name(::core::concat!(::core::module_path!(), "::count"))
         .run_blocking(move || {
             if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
                     Result<u64, BankError>,
                 >();
             }

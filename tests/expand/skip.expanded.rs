@@ -8,7 +8,9 @@ async fn nightly_report() {
         .run_or_skip({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<()>();
+                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
+                        (),
+                    >();
                 }
                 write_report();
             }
@@ -21,7 +23,9 @@ fn nightly_report_now() -> Option<Report> {
         .name(::core::concat!(::core::module_path!(), "::nightly_report_now"))
         .run_blocking_or_skip(move || {
             if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<Option<Report>>();
+                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
+                    Option<Report>,
+                >();
             }
             report()
         })

@@ -18,7 +18,9 @@ async fn nightly_report() {
         .run_or_skip({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<()>();
+                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
+                        (),
+                    >();
                 }
                 write_report(fence).await;
             }
@@ -43,11 +45,15 @@ fn nightly_report_now() -> Option<Report> {
     let lock = &__lock.share();
     __lock
         .recovering(
-            ::lockmacro_runtime::__macro_v0_1_0::recover::<Option<Report>>(discard),
+            ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::recover::<
+                Option<Report>,
+            >(discard),
         )
         .run_blocking_or_skip(move || {
             if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<Option<Report>>();
+                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
+                    Option<Report>,
+                >();
             }
             report(lock, fence)
         })

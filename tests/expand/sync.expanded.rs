@@ -9,7 +9,7 @@ pub(crate) fn audit<'a>(order: &'a Order) -> Result<&'a str, OrderError> {
         .name(::core::concat!(::core::module_path!(), "::audit"))
         .run_blocking(move || {
             if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
                     Result<&'a str, OrderError>,
                 >();
             }

@@ -10,7 +10,7 @@ async fn book(id: u64) -> Result<(), BookingError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
                         Result<(), BookingError>,
                     >();
                 }
@@ -25,7 +25,7 @@ fn import() -> Result<Report, ImportError> {
         .name(::core::concat!(::core::module_path!(), "::import"))
         .run_blocking(move || {
             if false {
-                return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
                     Result<Report, ImportError>,
                 >();
             }
@@ -53,7 +53,7 @@ async fn refresh(site: &Site) -> Result<Report, ImportError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__macro_v0_1_0::outcome::<
+                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
                         Result<Report, ImportError>,
                     >();
                 }

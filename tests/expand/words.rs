@@ -3,8 +3,8 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use crate::args::KNOWN;
 use crate::expand::attribute;
+use crate::known::KNOWN;
 
 /// The errors that a function with these arguments gets.
 fn errors(args: TokenStream) -> Vec<String> {

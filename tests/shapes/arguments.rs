@@ -230,6 +230,37 @@ fn a_silent_function_without_a_runtime_panics_and_its_body_does_not_run() {
     assert!(!RAN.load(Ordering::Relaxed));
 }
 
+#[tokio::test]
+async fn a_silent_sync_function_on_the_thread_of_a_runtime_panics_and_its_body_does_not_run() {
+    static RAN: AtomicBool = AtomicBool::new(false);
+    #[distributed_lock(key = "order:7", on_busy = skip, manager = locks)]
+    fn tidy(locks: LockManager) {
+        RAN.store(true, Ordering::Relaxed);
+    }
+    #[distributed_lock(key = "order:7", on_busy = skip, manager = locks, guard = _lock)]
+    fn tidy_guarded(locks: LockManager) -> Option<()> {
+        RAN.store(true, Ordering::Relaxed);
+        None
+    }
+    #[distributed_lock(key = "order:7", on_busy = skip, manager = locks)]
+    fn tidy_or_tell(locks: LockManager) -> Result<(), LockError> {
+        RAN.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+    let locks = LockManager::memory();
+    let (one, other) = (locks.clone(), locks.clone());
+    let panics = [
+        tokio::spawn(async { tidy(one) }).await.unwrap_err().into_panic(),
+        tokio::spawn(async { tidy_guarded(other) }).await.unwrap_err().into_panic(),
+    ];
+    for panic in panics {
+        let text = panic.downcast_ref::<String>().unwrap();
+        assert!(text.contains("arguments::tidy") && text.contains("`spawn_blocking`"), "{text}");
+    }
+    assert_eq!(tidy_or_tell(locks), Err(LockError::BlockingInAsync));
+    assert!(!RAN.load(Ordering::Relaxed));
+}
+
 #[test]
 fn a_fallback_may_take_types_with_hidden_lifetimes() {
     struct Context<'a>(&'a str);

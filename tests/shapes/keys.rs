@@ -121,6 +121,8 @@ async fn text_in_parentheses_and_branches_is_filled_in() {
     #[distributed_lock(
         key = match tenant {
             Some(name) if name == "none" => return Ok(false),
+            Some("") => std::process::exit(1),
+            None if id == 0 => std::process::abort(),
             Some(name) => "<name>:<id>",
             None => format!("order:{id}"),
         },

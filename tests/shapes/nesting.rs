@@ -26,6 +26,30 @@ macro_rules! levels {
     };
 }
 
+/// The same with no arguments, which `defer` would store, and with nothing to return, as `skip`
+/// has nothing to return. `$used` is what the body does with the guard.
+macro_rules! plain_levels {
+    ([$($policy:tt)*], $used:expr; $name:ident) => {
+        #[distributed_lock(key = stringify!($name), ttl = "30s", $($policy)*)]
+        async fn $name() -> Result<(), LockError> {
+            let kept = [1_u8; 1024];
+            yield_now().await;
+            $used;
+            black_box(&kept);
+            Ok(())
+        }
+    };
+    ([$($policy:tt)*], $used:expr; $name:ident $next:ident $($rest:ident)*) => {
+        plain_levels!([$($policy)*], $used; $next $($rest)*);
+        #[distributed_lock(key = stringify!($name), ttl = "30s", $($policy)*)]
+        async fn $name() -> Result<(), LockError> {
+            $next().await?;
+            $used;
+            Ok(())
+        }
+    };
+}
+
 /// A manager for functions that are spawned with a borrow of it.
 fn memory() -> &'static LockManager {
     Box::leak(Box::new(LockManager::memory()))
@@ -55,6 +79,21 @@ macro_rules! sizes {
     }};
 }
 
+/// The futures' sizes under one lock and under six, with 1 KB in the body.
+macro_rules! plain_sizes {
+    ([$($policy:tt)*], $used:expr) => {{
+        let one = {
+            plain_levels!([$($policy)*], $used; a);
+            size_of_val(&a())
+        };
+        let six = {
+            plain_levels!([$($policy)*], $used; a b c d e f);
+            size_of_val(&a())
+        };
+        (stringify!($($policy)*), one, six)
+    }};
+}
+
 #[test]
 fn a_body_is_there_once_however_many_locks_are_around_it() {
     for (policy, one, six) in [
@@ -68,6 +107,9 @@ fn a_body_is_there_once_however_many_locks_are_around_it() {
         sizes!(1024, [message = "busy"]),
         sizes!(1024, [map_err = std::convert::identity]),
         sizes!(1024, [wait = "5s", on_busy = fallback(instead), on_lost = undone]),
+        plain_sizes!([on_busy = skip], ()),
+        plain_sizes!([on_busy = defer("30s")], ()),
+        plain_sizes!([guard = guard], guard.check()?),
     ] {
         assert!(one <= 1_300, "`{policy}`: {one} bytes under one lock");
         assert!(six <= 2_200, "`{policy}`: {six} bytes under six locks");

@@ -57,7 +57,8 @@ impl<F> Lock<F> {
     /// [`run_or_skip`](Lock::run_or_skip) for a body that is not async.
     ///
     /// # Panics
-    /// As [`run_or_skip`](Lock::run_or_skip).
+    /// When the return type cannot carry an error, and there is no manager, or the thread is that of
+    /// a current-thread runtime, see [`LockError::BlockingInAsync`](crate::LockError::BlockingInAsync).
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
         let start = Start::Lock(self.spec).or_skip();
         run_blocking(start, errors_of::<R>(), body, Outcome::skipped as Report<_>)
@@ -127,6 +128,8 @@ pin_project! {
     ///
     /// The body is here once, so locked functions that call each other grow by what each of them
     /// adds and do not double. The fields are dropped in their order: the body before the lock.
+    ///
+    /// Polled after it has given its value, it stays pending and does not panic.
     ///
     /// Not a struct around an enum: the compiler bounds how deep types may be nested.
     #[project = RunProjection]

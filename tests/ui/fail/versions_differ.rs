@@ -4,7 +4,7 @@ mod older {
     #[allow(unused_imports)]
     pub use lockmacro_runtime::{Lock, LockKey};
 
-    pub mod __macro_v0_0_9 {}
+    pub mod __same_version_as_lockmacro_0_0_9 {}
 }
 
 #[distributed_lock(key = "order:<id>", ttl = "300s", crate = crate::older)]
