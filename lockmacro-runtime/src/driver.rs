@@ -10,7 +10,7 @@ use crate::guard::LockGuard;
 use crate::held::Held;
 use crate::lock::LockSpec;
 use crate::loss::{Lost, OnLost};
-use crate::obtain::{obtain, obtain_blocking};
+use crate::obtain::{Obtain, obtain, obtain_blocking};
 use crate::outcome::unreported;
 use crate::scope::Scope;
 use crate::telemetry;
@@ -88,8 +88,14 @@ type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// Each state is boxed or small: a waiter carries all of them, and so does every level of locked
 /// functions that call each other.
 pub(crate) enum Driver {
-    Acquiring(Pending<Result<LockGuard, LockError>>, Errors),
+    Acquiring(Obtain, Errors),
     Running(Running),
+    Ending(Ending),
+}
+
+/// What is left of a driver when its body is gone. Smaller than a driver, as the body's value is
+/// beside it.
+pub(crate) enum Ending {
     Releasing(Pending<Ended>),
     /// Boxed, as an error is larger than all the rest.
     Ended(Option<Box<Ended>>),
@@ -107,7 +113,7 @@ pub(crate) struct Running {
 
 impl Driver {
     fn acquiring(spec: Box<LockSpec>, errors: Errors) -> Self {
-        Driver::Acquiring(Box::pin(obtain(spec, false, errors)), errors)
+        Driver::Acquiring(obtain(spec, false, errors), errors)
     }
 
     fn running(guard: LockGuard, errors: Errors) -> Self {
@@ -120,37 +126,44 @@ impl Driver {
     pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>, body: &mut PollBody<'_>) -> Poll<()> {
         loop {
             *self = match self {
-                Driver::Acquiring(acquire, errors) => match ready!(acquire.as_mut().poll(cx)) {
+                Driver::Acquiring(acquire, errors) => match ready!(Pin::new(acquire).poll(cx)) {
                     Ok(guard) => Self::running(guard, *errors),
-                    Err(error) => Driver::Ended(Some(Box::new(Ended::Refused(error)))),
+                    Err(error) => {
+                        let refused = Box::new(Ended::Refused(error));
+                        Driver::Ending(Ending::Ended(Some(refused)))
+                    }
                 },
                 Driver::Running(running) => {
                     let stopped = ready!(running.poll(cx, body)).err();
-                    let Driver::Running(running) = std::mem::replace(self, Driver::Ended(None))
-                    else {
+                    let over = Driver::Ending(Ending::Ended(None));
+                    let Driver::Running(running) = std::mem::replace(self, over) else {
                         return Poll::Pending;
                     };
-                    Driver::Releasing(Box::pin(running.release(stopped)))
+                    Driver::Ending(Ending::Releasing(Box::pin(running.release(stopped))))
                 }
-                Driver::Releasing(_) | Driver::Ended(_) => return Poll::Ready(()),
+                Driver::Ending(_) => return Poll::Ready(()),
             }
         }
     }
 
-    /// Leaves a driver that does nothing.
-    pub(crate) fn take(&mut self) -> Self {
-        std::mem::replace(self, Driver::Ended(None))
+    /// What is next when the body is to be polled no more. Leaves a driver that does nothing.
+    pub(crate) fn take(&mut self) -> Ending {
+        match std::mem::replace(self, Driver::Ending(Ending::Ended(None))) {
+            Driver::Ending(ending) => ending,
+            Driver::Acquiring(..) | Driver::Running(_) => Ending::Ended(None),
+        }
     }
+}
 
+impl Ending {
     /// Releases the lock, when the body has finished or was dropped.
     pub(crate) fn poll_release(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         match self {
-            Driver::Releasing(release) => release.as_mut().poll(cx),
-            Driver::Ended(ended) => match ended.take() {
+            Ending::Releasing(release) => release.as_mut().poll(cx),
+            Ending::Ended(ended) => match ended.take() {
                 Some(ended) => Poll::Ready(*ended),
                 None => Poll::Pending,
             },
-            Driver::Acquiring(..) | Driver::Running(_) => Poll::Pending,
         }
     }
 }

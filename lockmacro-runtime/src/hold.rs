@@ -2,6 +2,7 @@
 //! between, dropping the hold has it released.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use std::{mem, process, thread};
 
@@ -11,7 +12,6 @@ use crate::LockManager;
 use crate::backend::{Answer, Asked, Backend, Claim, Failed, Grant, Line, Released};
 use crate::blocking::blocked;
 use crate::census::Member;
-use crate::closing::Closing;
 use crate::error::LockError;
 use crate::key::LockKey;
 use crate::manager::inside_runtime;
@@ -45,26 +45,17 @@ impl Hold {
     }
 
     /// Asks for the lock on the caller's runtime.
-    #[expect(clippy::manual_async_fn, reason = "it keeps arguments twice, and who waits has it")]
-    pub(crate) fn acquire(&mut self) -> impl Future<Output = Result<Grant, Refusal>> {
-        async move {
-            self.enter()?;
-            let mut first = true;
-            loop {
-                // A block of its own, and boxed: who waits must not carry what is rare.
-                let anew = {
-                    let answer = {
-                        let _waiting = Counted::waiting(&self.claim.labels);
-                        ask(self.manager.backend(), &self.claim, self.manager.closing()).await
-                    };
-                    if !self.begins_anew(&answer, mem::take(&mut first)) {
-                        return self.settle(answer);
-                    }
-                    Box::pin(self.begin_anew())
-                };
-                anew.await?;
-            }
+    pub(crate) fn acquire(self) -> Result<Acquire, (Self, Refusal)> {
+        match self.enter() {
+            Ok(()) => Ok(self.asking(true)),
+            Err(refusal) => Err((self, refusal)),
         }
+    }
+
+    fn asking(self, is_first: bool) -> Acquire {
+        let asked = self.manager.shared_backend().asked(&self.claim, self.manager.closing());
+        let _waiting = Counted::waiting(&self.claim);
+        Acquire::Asking { asked, _waiting, hold: self, is_first }
     }
 
     /// Asks for the lock in the background and blocks until the answer is there.
@@ -72,12 +63,11 @@ impl Hold {
         self.enter()?;
         let mut first = true;
         loop {
-            let (manager, claim) = (self.manager.clone(), Arc::clone(&self.claim));
-            let job = move |backend: Arc<Backend>| async move {
-                ask(&backend, &claim, manager.closing()).await
-            };
+            let (closing, claim) = (Arc::clone(self.manager.closing()), Arc::clone(&self.claim));
+            let job =
+                move |backend: Arc<Backend>| async move { backend.asked(&claim, &closing).await };
             let answer = {
-                let _waiting = Counted::waiting(&self.claim.labels);
+                let _waiting = Counted::waiting(&self.claim);
                 self.manager.janitor().block_on(job).map_err(Refusal::Failed)?
             };
             if !self.begins_anew(&answer, mem::take(&mut first)) {
@@ -154,11 +144,12 @@ impl Hold {
     }
 
     /// Gives back what is left of it, and becomes the next one.
-    async fn begin_anew(&mut self) -> Result<(), Refusal> {
+    async fn begin_anew(mut self) -> (Self, Result<(), Refusal>) {
         // What cannot be given back now is when it is replaced.
         _ = self.release().await;
         sleep(PAUSE).await;
-        self.anew()
+        let anew = self.anew();
+        (self, anew)
     }
 
     /// The same by another token.
@@ -211,25 +202,55 @@ impl Hold {
     }
 }
 
-/// Asks for a lock, and has replicas acknowledge it where they are to.
-fn ask<'a>(
-    backend: &'a Backend,
-    claim: &'a Claim,
-    closing: &'a Closing,
-) -> Asked<'a, Result<Answer, Failed>> {
-    let asked = match claim.wait {
-        None => backend.acquire(claim),
-        Some(wait) => backend.wait(claim, wait.saturating_sub(claim.asked.elapsed()), closing),
-    };
-    if !backend.is_replicated() {
-        return asked;
-    }
-    Box::pin(async move {
-        match asked.await {
-            Ok(Answer::Granted(grant)) => backend.acknowledged(claim, grant).await,
-            answer => answer,
+/// A hold that asks for its lock. Written by hand, as everybody who waits carries it: an `async fn`
+/// keeps its arguments as well, and has no name by which it could be kept without a box.
+pub(crate) enum Acquire {
+    /// The fields are dropped in their order: the question before the hold that takes it back.
+    Asking {
+        asked: Asked<'static, Result<Answer, Failed>>,
+        _waiting: Counted<Arc<Claim>>,
+        hold: Hold,
+        is_first: bool,
+    },
+    /// Boxed, as it is rare.
+    BeginningAnew(Asked<'static, (Hold, Result<(), Refusal>)>),
+    Over,
+}
+
+impl Acquire {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<(Hold, Result<Grant, Refusal>)> {
+        loop {
+            *self = match self {
+                Acquire::Asking { asked, .. } => {
+                    let answer = ready!(asked.as_mut().poll(cx));
+                    let Some((hold, is_first)) = self.asked() else {
+                        return Poll::Pending;
+                    };
+                    if !hold.begins_anew(&answer, is_first) {
+                        let settled = hold.settle(answer);
+                        return Poll::Ready((hold, settled));
+                    }
+                    Acquire::BeginningAnew(Box::pin(hold.begin_anew()))
+                }
+                Acquire::BeginningAnew(anew) => match ready!(anew.as_mut().poll(cx)) {
+                    (hold, Ok(())) => hold.asking(false),
+                    (hold, Err(refusal)) => {
+                        *self = Acquire::Over;
+                        return Poll::Ready((hold, Err(refusal)));
+                    }
+                },
+                Acquire::Over => return Poll::Pending,
+            }
         }
-    })
+    }
+
+    /// The hold whose question was answered, which is counted no more.
+    fn asked(&mut self) -> Option<(Hold, bool)> {
+        match mem::replace(self, Acquire::Over) {
+            Acquire::Asking { hold, is_first, .. } => Some((hold, is_first)),
+            Acquire::BeginningAnew(_) | Acquire::Over => None,
+        }
+    }
 }
 
 impl Drop for Hold {

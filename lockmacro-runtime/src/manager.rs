@@ -52,14 +52,14 @@ static INSTALLED: OnceLock<LockManager> = OnceLock::new();
 pub struct LockManager(Arc<Inner>);
 
 struct Inner {
-    backend: Backend,
+    backend: Arc<Backend>,
     janitor: Janitor,
     label: String,
     defaults: Defaults,
     /// How long its locks were held.
     holds: Holds,
     census: Census,
-    closing: Closing,
+    closing: Arc<Closing>,
     /// Where deferred calls are kept, and whether that was said by the builder.
     #[cfg(feature = "defer")]
     jobs: (Arc<dyn Deferrer>, bool),
@@ -284,18 +284,18 @@ impl LockManager {
                 #[cfg(feature = "defer")]
                 max_deferred_size,
                 janitor: Janitor::new(&backend),
-                backend,
+                backend: Arc::new(backend),
                 label: label(&its_label.unwrap_or_else(default_label)),
                 defaults,
                 holds: Holds::default(),
                 census: Census::default(),
-                closing: Closing::default(),
+                closing: Arc::default(),
             }
         }))
     }
 
     /// Tells when the manager is shut down.
-    pub(crate) fn closing(&self) -> &Closing {
+    pub(crate) fn closing(&self) -> &Arc<Closing> {
         &self.0.closing
     }
 
@@ -333,6 +333,11 @@ impl LockManager {
     }
 
     pub(crate) fn backend(&self) -> &Backend {
+        &self.0.backend
+    }
+
+    /// The same for a question that outlives its borrow.
+    pub(crate) fn shared_backend(&self) -> &Arc<Backend> {
         &self.0.backend
     }
 

@@ -1,6 +1,9 @@
 //! From the description of a lock to a guard, or to what the caller is told instead.
 
 use std::borrow::Cow;
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use crate::LockManager;
@@ -13,7 +16,7 @@ use crate::driver::Errors;
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::held::Held;
-use crate::hold::{Hold, Refusal};
+use crate::hold::{Acquire, Hold, Refusal};
 use crate::holder::{Holder, about};
 use crate::key::LockKey;
 use crate::lease::{Renewal, check_ttl};
@@ -66,10 +69,9 @@ impl LockSpec {
         claim.wait = Some(wait).filter(|wait| !wait.is_zero());
         let wanted = Wanted {
             renewed: self.renewed.unwrap_or(true),
-            max_hold: self.max_hold,
             on_lost: self.on_lost,
-            message: self.message,
             errors,
+            rare: Rare::of(self.max_hold, self.message),
         };
         Ok(Prepared::ToAsk(Hold::new(manager, claim), wanted))
     }
@@ -80,19 +82,72 @@ enum Prepared {
     ToAsk(Hold, Wanted),
 }
 
-/// The description is boxed: a future keeps the room of what it was given, and this one waits.
-pub(crate) async fn obtain(
-    spec: Box<LockSpec>,
-    fenced: bool,
-    errors: Errors,
-) -> Result<LockGuard, LockError> {
-    let (mut hold, wanted) = match prepared(spec, fenced, errors)? {
-        Prepared::Joined(guard) => return Ok(guard),
+/// Nothing is done before the first poll.
+pub(crate) fn obtain(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Obtain {
+    Obtain::Described { spec, fenced, errors }
+}
+
+/// From a description to a guard. Written by hand as [`Acquire`] is.
+pub(crate) enum Obtain {
+    /// Boxed, as it is larger than what waits.
+    Described {
+        spec: Box<LockSpec>,
+        fenced: bool,
+        errors: Errors,
+    },
+    Acquiring(Acquire, Wanted),
+    Over,
+}
+
+impl Future for Obtain {
+    type Output = Result<LockGuard, LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let answer = match &mut *self {
+                Obtain::Described { .. } => None,
+                Obtain::Acquiring(acquire, _) => Some(ready!(acquire.poll(cx))),
+                Obtain::Over => return Poll::Pending,
+            };
+            match (mem::replace(&mut *self, Obtain::Over), answer) {
+                (Obtain::Described { spec, fenced, errors }, _) => {
+                    match begun(spec, fenced, errors) {
+                        Ok(Begun::Joined(guard)) => return Poll::Ready(Ok(guard)),
+                        Ok(Begun::Acquiring(acquire, wanted)) => {
+                            *self = Obtain::Acquiring(acquire, wanted);
+                        }
+                        Err(error) => return Poll::Ready(Err(error)),
+                    }
+                }
+                (Obtain::Acquiring(_, wanted), Some((hold, answer))) => {
+                    return Poll::Ready(wanted.guard(hold, answer).inspect_err(refused));
+                }
+                _ => return Poll::Pending,
+            }
+        }
+    }
+}
+
+/// What the first poll comes to.
+enum Begun {
+    Joined(LockGuard),
+    Acquiring(Acquire, Wanted),
+}
+
+/// Not inlined: a poll that waits needs none of its room on the stack.
+#[inline(never)]
+fn begun(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Result<Begun, LockError> {
+    let (hold, wanted) = match prepared(spec, fenced, errors)? {
+        Prepared::Joined(guard) => return Ok(Begun::Joined(guard)),
         Prepared::ToAsk(hold, wanted) => (hold, wanted),
     };
     inside_runtime().inspect_err(|error| wanted.report(&hold, error))?;
-    let answer = hold.acquire().await;
-    wanted.guard(hold, answer).inspect_err(refused)
+    match hold.acquire() {
+        Ok(acquire) => Ok(Begun::Acquiring(acquire, wanted)),
+        Err((hold, refusal)) => {
+            wanted.guard(hold, Err(refusal)).inspect_err(refused).map(Begun::Joined)
+        }
+    }
 }
 
 pub(crate) fn obtain_blocking(
@@ -121,12 +176,24 @@ fn prepared(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Result<Prepare
 }
 
 /// What to make of the server's answer.
-struct Wanted {
+pub(crate) struct Wanted {
     renewed: bool,
-    max_hold: Option<Duration>,
     on_lost: OnLost,
-    message: Option<Cow<'static, str>>,
     errors: Errors,
+    rare: Option<Box<Rare>>,
+}
+
+/// What most locks do not have; who waits carries a pointer to it.
+struct Rare {
+    max_hold: Option<Duration>,
+    message: Option<Cow<'static, str>>,
+}
+
+impl Rare {
+    fn of(max_hold: Option<Duration>, message: Option<Cow<'static, str>>) -> Option<Box<Self>> {
+        let is_any = max_hold.is_some() || message.is_some();
+        is_any.then(|| Box::new(Self { max_hold, message }))
+    }
 }
 
 impl Wanted {
@@ -135,7 +202,8 @@ impl Wanted {
         let error = match answer {
             Ok(grant) => {
                 telemetry::acquired(&claim.labels, claim.listed(), claim.asked);
-                let limit = self.max_hold.map(|max_hold| grant.sent.after(max_hold));
+                let max_hold = self.rare.as_ref().and_then(|rare| rare.max_hold);
+                let limit = max_hold.map(|max_hold| grant.sent.after(max_hold));
                 let renewal = match limit {
                     _ if !self.renewed => Renewal::Off,
                     Some(limit) => Renewal::Until(limit),
@@ -148,7 +216,8 @@ impl Wanted {
                 let retry = |before| hold.manager().retry_after(&key, before, left);
                 let holder = || Box::new(Holder::of(owner, left));
                 // Made here, so that a free lock allocates nothing for it.
-                let message = self.message.as_deref().map(str::to_owned);
+                let message = self.rare.as_ref().and_then(|rare| rare.message.as_deref());
+                let message = message.map(str::to_owned);
                 match line {
                     Line::Outside => {
                         let (retry_after, holder) = (retry(0), holder());

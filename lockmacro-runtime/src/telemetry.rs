@@ -3,7 +3,7 @@
 //! Metrics are labelled with the lock's name and the template of its key, never with the key: there
 //! are as many keys as orders.
 
-use std::borrow::{Borrow, Cow};
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -21,18 +21,29 @@ pub(crate) struct Labels {
     pub(crate) template: Cow<'static, str>,
 }
 
+/// What is counted under labels.
+pub(crate) trait Labelled {
+    fn labels(&self) -> &Labels;
+}
+
+impl Labelled for Labels {
+    fn labels(&self) -> &Labels {
+        self
+    }
+}
+
 /// One lock more in a gauge, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Counted<L: Borrow<Labels>> {
+pub(crate) struct Counted<L: Labelled> {
     #[cfg(feature = "metrics")]
     gauge: (&'static str, L),
     labels: PhantomData<L>,
 }
 
-impl<'a> Counted<&'a Labels> {
+impl<L: Labelled + Clone> Counted<L> {
     /// A caller that waits for an answer.
-    pub(crate) fn waiting(labels: &'a Labels) -> Self {
-        Self::new("lockmacro_waiting", || labels)
+    pub(crate) fn waiting(labelled: &L) -> Self {
+        Self::new("lockmacro_waiting", || labelled.clone())
     }
 }
 
@@ -43,11 +54,11 @@ impl Counted<Labels> {
     }
 }
 
-impl<L: Borrow<Labels>> Counted<L> {
+impl<L: Labelled> Counted<L> {
     #[cfg(feature = "metrics")]
     fn new(gauge: &'static str, labels: impl FnOnce() -> L) -> Self {
         let labels = labels();
-        numbers::gauge(gauge, labels.borrow()).increment(1);
+        numbers::gauge(gauge, labels.labels()).increment(1);
         Self { gauge: (gauge, labels), labels: PhantomData }
     }
 
@@ -58,10 +69,10 @@ impl<L: Borrow<Labels>> Counted<L> {
 }
 
 #[cfg(feature = "metrics")]
-impl<L: Borrow<Labels>> Drop for Counted<L> {
+impl<L: Labelled> Drop for Counted<L> {
     fn drop(&mut self) {
         let (gauge, labels) = &self.gauge;
-        numbers::gauge(gauge, labels.borrow()).decrement(1);
+        numbers::gauge(gauge, labels.labels()).decrement(1);
     }
 }
 

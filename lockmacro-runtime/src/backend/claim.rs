@@ -9,7 +9,7 @@ use super::Ballot;
 use crate::clock::{LastMoment, Moment};
 use crate::error::LockError;
 use crate::key::{Listed, LockKey};
-use crate::telemetry::Labels;
+use crate::telemetry::{Labelled, Labels};
 use crate::token::Token;
 use crate::waiting::{CLAIM, PLACE};
 
@@ -192,6 +192,12 @@ impl Claim {
 
     fn rare(&self) -> &Rare {
         self.rare.get_or_init(Box::default)
+    }
+}
+
+impl Labelled for Arc<Claim> {
+    fn labels(&self) -> &Labels {
+        &self.labels
     }
 }
 
