@@ -13,7 +13,7 @@ use crate::loss::{Lost, OnLost};
 use crate::obtain::{Obtain, obtain, obtain_blocking};
 use crate::outcome::unreported;
 use crate::scope::Scope;
-use crate::telemetry;
+use crate::telemetry::{self, Labelled};
 
 /// Polls a body once; `Ready` when it has finished.
 pub(crate) type PollBody<'a> = dyn FnMut(&mut Context<'_>) -> Poll<()> + 'a;
@@ -213,7 +213,7 @@ impl Running {
         };
         if let Some(error) = error {
             let claim = self.guard.held().claim();
-            unreported(&claim.labels.name, claim.keys(), &error);
+            unreported(&claim.name, claim.keys(), &error);
         }
         ended
     }
@@ -244,7 +244,7 @@ fn run_held(guard: LockGuard, errors: Errors, body: &mut dyn FnMut()) -> Ended {
 /// What a release says reaches no caller, so it is logged.
 fn log(held: &Held, released: Result<Released, LockError>, lost: Option<&Lost>) {
     let claim = held.claim();
-    let (key, labels) = (claim.listed(), &claim.labels);
+    let (key, labels) = (claim.listed(), claim.labels());
     match released {
         _ if lost.is_some() => {}
         Ok(Released::Held | Released::Unconfirmed) => {}

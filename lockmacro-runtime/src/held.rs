@@ -20,7 +20,7 @@ use crate::lease::{Lease, Renewal};
 use crate::loss::{LossCause, Lost};
 use crate::manager::inside_runtime;
 use crate::renewal::Enrolled;
-use crate::telemetry::{self, Counted, Labels};
+use crate::telemetry::{self, Counted, Labelled};
 
 /// How often a lease is looked at that nobody polls for.
 const LOOK: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ pub(crate) struct Held {
     current: Current,
     /// What the body does is told inside of it.
     span: tracing::Span,
-    counted: Mutex<Option<Counted<Labels>>>,
+    counted: Mutex<Option<Counted<Arc<Claim>>>>,
 }
 
 impl Held {
@@ -53,8 +53,8 @@ impl Held {
     pub(crate) fn new(hold: Hold, grant: Grant, renewal: Renewal) -> Result<Arc<Self>, LockError> {
         let ttl = hold.claim().ttl;
         let lease = Lease::handed_over(grant.sent, grant.ttl, ttl, renewal);
-        let counted = Counted::held(&hold.claim().labels);
-        let span = telemetry::span(&hold.claim().labels, hold.claim().listed());
+        let counted = Counted::held(hold.claim());
+        let span = telemetry::span(hold.claim().labels(), hold.claim().listed());
         let first = if grant.ttl < ttl {
             // A lock that was handed over is confirmed beside the body.
             Some(Moment::now())
@@ -132,7 +132,7 @@ impl Held {
                 if matches!(cause, LossCause::NotRenewed | LossCause::Taken) {
                     self.manager().backend().lock_lost();
                 }
-                telemetry::lost(&self.claim().labels, &lost);
+                telemetry::lost(self.claim().labels(), &lost);
             }
             lost
         })
@@ -253,7 +253,7 @@ impl Held {
         let _ = self.remaining();
         self.released.store(true, Ordering::Release);
         lock(&self.counted).take();
-        telemetry::released(&self.claim().labels, self.since);
+        telemetry::released(self.claim().labels(), self.since);
         let held = self.since.elapsed() + self.claim().keep();
         self.claim().keys().iter().for_each(|key| self.manager().note_held(key, held));
         self.changed.notify_waiters();

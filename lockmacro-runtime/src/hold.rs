@@ -12,6 +12,7 @@ use crate::LockManager;
 use crate::backend::{Answer, Asked, Backend, Claim, Failed, Grant, Line, Released};
 use crate::blocking::blocked;
 use crate::census::Member;
+use crate::clock::Moment;
 use crate::error::LockError;
 use crate::key::LockKey;
 use crate::manager::inside_runtime;
@@ -140,7 +141,7 @@ impl Hold {
     /// does so while there is time, and who does not, once.
     fn begins_anew(&self, answer: &Result<Answer, Failed>, first: bool) -> bool {
         matches!(answer, Ok(Answer::Lost(_)))
-            && self.claim.wait.map_or(first, |wait| self.claim.asked.elapsed() < wait)
+            && self.claim.until.map_or(first, |until| Moment::now() < until)
     }
 
     /// Gives back what is left of it, and becomes the next one.

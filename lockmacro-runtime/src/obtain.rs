@@ -26,7 +26,7 @@ use crate::manager::inside_runtime;
 use crate::many::{around, in_order};
 use crate::outcome::unreported;
 use crate::scope::Scope;
-use crate::telemetry::{self, Labels};
+use crate::telemetry::{self, Labelled};
 use crate::token::Token;
 
 /// Nobody runs deferred calls.
@@ -61,12 +61,14 @@ impl LockSpec {
         let since = wait.is_zero().then(SystemTime::now);
         let about = about(since, self.holder_note.as_deref());
         let token = Token::new(manager.label(), &self.name, &about, Moment::now())?;
-        let template = key.made_of();
-        let first = several.first().cloned().unwrap_or(key);
-        let mut claim = Claim::new(first, token, ttl).with(several, self.min_hold.min(ttl));
-        claim.labels = Labels { name: self.name, template };
+        let (first, given) = match several.first() {
+            Some(first) => (first.clone(), Some(key)),
+            None => (key, None),
+        };
+        let mut claim = Claim::new(first, token, ttl).with(several, given, self.min_hold.min(ttl));
+        claim.name = self.name;
         claim.fenced = fenced;
-        claim.wait = Some(wait).filter(|wait| !wait.is_zero());
+        claim.until = (!wait.is_zero()).then(|| claim.asked.after(wait));
         let wanted = Wanted {
             renewed: self.renewed.unwrap_or(true),
             on_lost: self.on_lost,
@@ -201,7 +203,7 @@ impl Wanted {
         let claim = hold.claim();
         let error = match answer {
             Ok(grant) => {
-                telemetry::acquired(&claim.labels, claim.listed(), claim.asked);
+                telemetry::acquired(claim.labels(), claim.listed(), claim.asked);
                 let max_hold = self.rare.as_ref().and_then(|rare| rare.max_hold);
                 let limit = max_hold.map(|max_hold| grant.sent.after(max_hold));
                 let renewal = match limit {
@@ -233,7 +235,7 @@ impl Wanted {
             Err(Refusal::Failed(error)) => error,
         };
         let known = error.is_of_servers() && !hold.manager().backend().call_failed();
-        telemetry::refused(&claim.labels, claim.listed(), &error, claim.asked, known);
+        telemetry::refused(claim.labels(), claim.listed(), &error, claim.asked, known);
         self.report(&hold, &error);
         Err(error)
     }
@@ -242,7 +244,7 @@ impl Wanted {
     fn report(&self, hold: &Hold, error: &LockError) {
         if self.errors != Errors::Carried {
             let claim = hold.claim();
-            unreported(&claim.labels.name, claim.keys(), error);
+            unreported(&claim.name, claim.keys(), error);
         }
     }
 }

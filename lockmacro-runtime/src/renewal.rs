@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use crate::backend::Backend;
 use crate::clock::Moment;
 use crate::held::Held;
-use crate::telemetry;
+use crate::telemetry::{self, Labelled};
 
 /// How often the clock is looked at while there are leases. A timer stands still while the machine
 /// sleeps, and what became due meanwhile is to be confirmed soon after.
@@ -298,11 +298,11 @@ async fn renew(renewals: Arc<Renewals>, backend: Arc<Backend>, Due { id, held, o
     if let (true, Err(error)) = (renewed, &answer)
         && let Some(left) = held.is_halved()
     {
-        telemetry::in_trouble(&claim.labels, claim.listed(), left, error);
+        telemetry::in_trouble(claim.labels(), claim.listed(), left, error);
     }
     renewals.over(id, next);
     if renewed || !matches!(answer, Ok(true)) {
-        telemetry::renewed(&claim.labels, claim.listed(), answer.as_ref().copied());
+        telemetry::renewed(claim.labels(), claim.listed(), answer.as_ref().copied());
     }
 }
 

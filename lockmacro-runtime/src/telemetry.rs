@@ -6,29 +6,30 @@
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::error::LockError;
-use crate::key::Listed;
+use crate::key::{Listed, LockKey};
 use crate::loss::Lost;
 
 /// Under which labels a lock is counted.
-#[derive(Debug, Clone)]
-pub(crate) struct Labels {
-    pub(crate) name: Cow<'static, str>,
-    /// Of the whole key, a manager's prefix included.
-    pub(crate) template: Cow<'static, str>,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Labels<'a> {
+    pub(crate) name: &'a Cow<'static, str>,
+    /// Has the template, with a manager's prefix: whoever waits keeps it once.
+    pub(crate) key: &'a LockKey,
 }
 
 /// What is counted under labels.
 pub(crate) trait Labelled {
-    fn labels(&self) -> &Labels;
+    fn labels(&self) -> Labels<'_>;
 }
 
-impl Labelled for Labels {
-    fn labels(&self) -> &Labels {
-        self
+impl<L: Labelled> Labelled for Arc<L> {
+    fn labels(&self) -> Labels<'_> {
+        (**self).labels()
     }
 }
 
@@ -45,12 +46,10 @@ impl<L: Labelled + Clone> Counted<L> {
     pub(crate) fn waiting(labelled: &L) -> Self {
         Self::new("lockmacro_waiting", || labelled.clone())
     }
-}
 
-impl Counted<Labels> {
     /// A lock that is held.
-    pub(crate) fn held(labels: &Labels) -> Self {
-        Self::new("lockmacro_held", || labels.clone())
+    pub(crate) fn held(labelled: &L) -> Self {
+        Self::new("lockmacro_held", || labelled.clone())
     }
 }
 
@@ -77,45 +76,45 @@ impl<L: Labelled> Drop for Counted<L> {
 }
 
 /// What surrounds the body of a lock.
-pub(crate) fn span(labels: &Labels, key: impl Display) -> tracing::Span {
-    tracing::debug_span!("lock", name = %labels.name, template = &*labels.template, %key)
+pub(crate) fn span(labels: Labels<'_>, key: impl Display) -> tracing::Span {
+    tracing::debug_span!("lock", name = %labels.name, template = labels.key.made_of(), %key)
 }
 
-pub(crate) fn acquired(labels: &Labels, key: impl Display, asked: Moment) {
-    let Labels { name, template } = labels;
+pub(crate) fn acquired(labels: Labels<'_>, key: impl Display, asked: Moment) {
+    let (name, template) = (labels.name, labels.key.made_of());
     let waited = asked.elapsed();
-    tracing::debug!(%name, template = &**template, %key, ?waited, "lock acquired");
+    tracing::debug!(%name, template, %key, ?waited, "lock acquired");
     numbers::asked(labels, "acquired", asked);
 }
 
 /// A lock that could not be had. It is `known` that the servers are in trouble, when that was
 /// logged.
 pub(crate) fn refused(
-    labels: &Labels,
+    labels: Labels<'_>,
     key: impl Display,
     error: &LockError,
     asked: Moment,
     known: bool,
 ) {
-    let Labels { name, template } = labels;
+    let (name, template) = (labels.name, labels.key.made_of());
     let waited = asked.elapsed();
     if error.is_busy() {
-        tracing::debug!(%name, template = &**template, %key, ?waited, %error, "lock busy");
+        tracing::debug!(%name, template, %key, ?waited, %error, "lock busy");
         let timed_out = matches!(error, LockError::TimedOut { .. });
         numbers::asked(labels, if timed_out { "timed_out" } else { "busy" }, asked);
         return;
     }
     if known {
-        tracing::debug!(%name, template = &**template, %key, ?waited, %error, "lock unavailable");
+        tracing::debug!(%name, template, %key, ?waited, %error, "lock unavailable");
     } else if error.is_unavailable() {
-        tracing::warn!(%name, template = &**template, %key, ?waited, %error, "lock unavailable");
+        tracing::warn!(%name, template, %key, ?waited, %error, "lock unavailable");
     } else {
-        tracing::warn!(%name, template = &**template, %key, ?waited, %error, "lock refused");
+        tracing::warn!(%name, template, %key, ?waited, %error, "lock refused");
     }
     numbers::asked(labels, "error", asked);
 }
 
-pub(crate) fn renewed(labels: &Labels, key: impl Display, answer: Result<bool, &LockError>) {
+pub(crate) fn renewed(labels: Labels<'_>, key: impl Display, answer: Result<bool, &LockError>) {
     let outcome = match answer {
         Ok(true) => {
             tracing::trace!(name = %labels.name, %key, "lock renewed");
@@ -139,24 +138,24 @@ pub(crate) fn renewed(labels: &Labels, key: impl Display, answer: Result<bool, &
     numbers::count("lockmacro_renewals_total", labels, ("outcome", outcome));
 }
 
-pub(crate) fn lost(labels: &Labels, lost: &Lost) {
+pub(crate) fn lost(labels: Labels<'_>, lost: &Lost) {
     tracing::warn!(name = %labels.name, key = %lost.listed(), cause = %lost.cause(), "lock lost");
     numbers::count("lockmacro_lost_total", labels, ("cause", lost.cause().label()));
 }
 
 /// A release that came when the lock was somebody else's already, although nothing had said so.
-pub(crate) fn released_late(labels: &Labels, key: impl Display) {
+pub(crate) fn released_late(labels: Labels<'_>, key: impl Display) {
     tracing::warn!(name = %labels.name, %key, "lock was taken away before its release");
     numbers::count("lockmacro_released_late_total", labels, ("cause", "taken"));
 }
 
 pub(crate) fn release_unconfirmed(
-    labels: &Labels,
+    labels: Labels<'_>,
     key: impl Display,
     error: &LockError,
     known: bool,
 ) {
-    let name = &labels.name;
+    let name = labels.name;
     match known {
         true => tracing::debug!(%name, %key, %error, "lock is still being released"),
         false => tracing::warn!(%name, %key, %error, "lock is still being released"),
@@ -164,12 +163,12 @@ pub(crate) fn release_unconfirmed(
 }
 
 /// A lease that could not be renewed for so long that only `left` is left of it.
-pub(crate) fn in_trouble(labels: &Labels, key: impl Display, left: Duration, error: &LockError) {
-    let name = &labels.name;
+pub(crate) fn in_trouble(labels: Labels<'_>, key: impl Display, left: Duration, error: &LockError) {
+    let name = labels.name;
     tracing::warn!(%name, %key, ?left, %error, "lock not renewed for half of its time");
 }
 
-pub(crate) fn released(labels: &Labels, since: Moment) {
+pub(crate) fn released(labels: Labels<'_>, since: Moment) {
     numbers::held(labels, since);
 }
 
@@ -189,29 +188,29 @@ mod numbers {
     use super::Labels;
     use crate::clock::Moment;
 
-    pub(super) fn gauge(name: &'static str, labels: &Labels) -> Gauge {
-        metric!(name, "name" => labels.name.clone(), "template" => labels.template.clone())
+    pub(super) fn gauge(name: &'static str, labels: Labels<'_>) -> Gauge {
+        metric!(name, "name" => labels.name.clone(), "template" => labels.key.shared_template())
     }
 
-    pub(super) fn asked(labels: &Labels, outcome: &'static str, asked: Moment) {
+    pub(super) fn asked(labels: Labels<'_>, outcome: &'static str, asked: Moment) {
         count("lockmacro_acquisitions_total", labels, ("outcome", outcome));
-        let (name, template) = (labels.name.clone(), labels.template.clone());
+        let (name, template) = (labels.name.clone(), labels.key.shared_template());
         histogram!("lockmacro_wait_seconds", "name" => name, "template" => template)
             .record(asked.elapsed());
     }
 
-    pub(super) fn held(labels: &Labels, since: Moment) {
-        let (name, template) = (labels.name.clone(), labels.template.clone());
+    pub(super) fn held(labels: Labels<'_>, since: Moment) {
+        let (name, template) = (labels.name.clone(), labels.key.shared_template());
         histogram!("lockmacro_hold_seconds", "name" => name, "template" => template)
             .record(since.elapsed());
     }
 
     pub(super) fn count(
         counter: &'static str,
-        labels: &Labels,
+        labels: Labels<'_>,
         (label, value): (&'static str, &'static str),
     ) {
-        let (name, template) = (labels.name.clone(), labels.template.clone());
+        let (name, template) = (labels.name.clone(), labels.key.shared_template());
         counter!(counter, "name" => name, "template" => template, label => value).increment(1);
     }
 
@@ -225,8 +224,8 @@ mod numbers {
     use super::Labels;
     use crate::clock::Moment;
 
-    pub(super) fn asked(_: &Labels, _: &str, _: Moment) {}
-    pub(super) fn held(_: &Labels, _: Moment) {}
-    pub(super) fn count(_: &str, _: &Labels, _: (&str, &str)) {}
+    pub(super) fn asked(_: Labels<'_>, _: &str, _: Moment) {}
+    pub(super) fn held(_: Labels<'_>, _: Moment) {}
+    pub(super) fn count(_: &str, _: Labels<'_>, _: (&str, &str)) {}
     pub(super) fn unreported(_: &str) {}
 }

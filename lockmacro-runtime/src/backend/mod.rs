@@ -127,7 +127,7 @@ impl Backend {
         closing: &Arc<Closing>,
     ) -> Asked<'static, Result<Answer, Failed>> {
         let (backend, claim) = (Arc::clone(self), Arc::clone(claim));
-        let wait = claim.wait.map(|wait| wait.saturating_sub(claim.asked.elapsed()));
+        let wait = claim.until.map(|until| until.since(Moment::now()));
         if self.is_replicated() {
             let closing = Arc::clone(closing);
             return Box::pin(async move {
@@ -213,7 +213,7 @@ impl Backend {
     /// `None` where that cannot be.
     pub(crate) fn given_up(&self, claim: &Claim) -> Option<GivenUp> {
         match self {
-            Backend::Redis(redis) if claim.wait.is_some() => Some(redis.given_up(&claim.token)),
+            Backend::Redis(redis) if claim.until.is_some() => Some(redis.given_up(&claim.token)),
             // A grant there is made to who is there; a Redlock has no line.
             Backend::Redis(_) | Backend::Memory(_) | Backend::Redlock(_) => None,
         }

@@ -166,7 +166,7 @@ impl Redis {
         let heard = node.listen(waiter.slot(), patience).await?;
         let ttl = claim.ttl.as_millis().to_string();
         let (fenced, probe) = (u8::from(claim.fenced), u8::from(heard));
-        let (number, channel) = (waiter.number, node.grants().channel(waiter.slot()));
+        let (number, channel) = (waiter.number(), node.grants().channel(waiter.slot()));
         let args = [
             claim.token.expose(),
             &ttl,
