@@ -20,7 +20,7 @@ use crate::lease::{Lease, Renewal};
 use crate::loss::{LossCause, Lost};
 use crate::manager::inside_runtime;
 use crate::renewal::Enrolled;
-use crate::telemetry::{self, Counted, Labelled};
+use crate::telemetry::{self, Labelled};
 
 /// How often a lease is looked at that nobody polls for.
 const LOOK: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ pub(crate) struct Held {
     current: Current,
     /// What the body does is told inside of it.
     span: tracing::Span,
-    counted: Mutex<Option<Counted<Arc<Claim>>>>,
+    counted: Mutex<Option<telemetry::Held<Arc<Claim>>>>,
 }
 
 impl Held {
@@ -53,7 +53,7 @@ impl Held {
     pub(crate) fn new(hold: Hold, grant: Grant, renewal: Renewal) -> Result<Arc<Self>, LockError> {
         let ttl = hold.claim().ttl;
         let lease = Lease::handed_over(grant.sent, grant.ttl, ttl, renewal);
-        let counted = Counted::held(hold.claim());
+        let counted = telemetry::Held::of(hold.claim());
         let span = telemetry::span(hold.claim().labels(), hold.claim().listed());
         let first = if grant.ttl < ttl {
             // A lock that was handed over is confirmed beside the body.

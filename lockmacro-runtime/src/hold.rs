@@ -1,7 +1,8 @@
 //! A token from before its first byte is sent until it is known to be gone. Whatever happens in
 //! between, dropping the hold has it released.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use std::{mem, process, thread};
@@ -16,7 +17,7 @@ use crate::clock::Moment;
 use crate::error::LockError;
 use crate::key::LockKey;
 use crate::manager::inside_runtime;
-use crate::telemetry::Counted;
+use crate::telemetry::Waiting;
 
 /// Pause before a lock that was lost at once is asked for anew.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -25,8 +26,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Hold {
     manager: LockManager,
     claim: Arc<Claim>,
-    /// `None` when nothing is left to release.
-    member: Mutex<Option<Member>>,
+    /// Whether the manager counts it: not when nothing is left to release.
+    is_member: AtomicBool,
     /// Whose it is: a process that it forks has a copy of it, and must not release it.
     process: u32,
 }
@@ -41,8 +42,8 @@ pub(crate) enum Refusal {
 impl Hold {
     /// A hold of which nothing was sent yet.
     pub(crate) fn new(manager: LockManager, claim: Claim) -> Self {
-        let (member, process) = (Mutex::new(None), process::id());
-        Self { manager, claim: Arc::new(claim), member, process }
+        let (is_member, process) = (AtomicBool::new(false), process::id());
+        Self { manager, claim: Arc::new(claim), is_member, process }
     }
 
     /// Asks for the lock on the caller's runtime.
@@ -55,7 +56,7 @@ impl Hold {
 
     fn asking(self, is_first: bool) -> Acquire {
         let asked = self.manager.shared_backend().asked(&self.claim, self.manager.closing());
-        let _waiting = Counted::waiting(&self.claim);
+        let _waiting = Waiting::of(&self.claim);
         Acquire::Asking { asked, _waiting, hold: self, is_first }
     }
 
@@ -68,7 +69,7 @@ impl Hold {
             let job =
                 move |backend: Arc<Backend>| async move { backend.asked(&claim, &closing).await };
             let answer = {
-                let _waiting = Counted::waiting(&self.claim);
+                let _waiting = Waiting::of(&self.claim);
                 self.manager.janitor().block_on(job).map_err(Refusal::Failed)?
             };
             if !self.begins_anew(&answer, mem::take(&mut first)) {
@@ -118,7 +119,7 @@ impl Hold {
 
     /// Has the lock given back in the background, unless that was done already.
     pub(crate) fn abandon(&self) {
-        let member = self.member().take();
+        let member = self.leaves();
         if let Some(member) = member
             && !self.is_a_copy()
         {
@@ -133,7 +134,8 @@ impl Hold {
 
     /// From here on the token may be sent, and dropping the hold has it released.
     fn enter(&self) -> Result<(), Refusal> {
-        *self.member() = Some(self.manager.enter().map_err(Refusal::Failed)?);
+        self.manager.count_in().map_err(Refusal::Failed)?;
+        self.is_member.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -193,13 +195,13 @@ impl Hold {
     /// Nothing is left to release, unless a request of ours may still arrive at the server.
     fn forget_unless(&self, on_its_way: bool) {
         if !on_its_way {
-            *self.member() = None;
+            drop(self.leaves());
         }
     }
 
-    fn member(&self) -> MutexGuard<'_, Option<Member>> {
-        // Nothing that runs under this mutex can panic.
-        self.member.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What the manager counts it by, once.
+    fn leaves(&self) -> Option<Member> {
+        self.is_member.swap(false, Ordering::AcqRel).then(|| self.manager.member())
     }
 }
 
@@ -209,7 +211,7 @@ pub(crate) enum Acquire {
     /// The fields are dropped in their order: the question before the hold that takes it back.
     Asking {
         asked: Asked<'static, Result<Answer, Failed>>,
-        _waiting: Counted<Arc<Claim>>,
+        _waiting: Waiting<Arc<Claim>>,
         hold: Hold,
         is_first: bool,
     },

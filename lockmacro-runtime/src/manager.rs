@@ -371,10 +371,25 @@ impl LockManager {
     }
 
     /// Counts one lock more, unless the manager was shut down.
+    #[cfg(feature = "defer")]
     pub(crate) fn enter(&self) -> Result<Member, LockError> {
+        self.count_in().map(|()| self.member())
+    }
+
+    /// The same for one that remembers by itself that it is counted.
+    pub(crate) fn count_in(&self) -> Result<(), LockError> {
         // Counted before the look, so that a shutdown either sees this lock or is seen by it.
-        let member = self.0.census.join();
-        if self.0.closing.is_closed() { Err(LockError::ShutDown) } else { Ok(member) }
+        self.0.census.enter();
+        if self.0.closing.is_closed() {
+            drop(self.member());
+            return Err(LockError::ShutDown);
+        }
+        Ok(())
+    }
+
+    /// One that was [counted in](LockManager::count_in); to be asked for once.
+    pub(crate) fn member(&self) -> Member {
+        self.0.census.member()
     }
 }
 

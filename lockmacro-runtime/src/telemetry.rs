@@ -33,45 +33,48 @@ impl<L: Labelled> Labelled for Arc<L> {
     }
 }
 
-/// One lock more in a gauge, until this is dropped.
+/// One lock more in a gauge, until this is dropped. Which gauge is in its type, as everybody who
+/// waits carries one.
 #[derive(Debug)]
-pub(crate) struct Counted<L: Labelled> {
+pub(crate) struct Counted<L: Labelled, const HELD: bool> {
     #[cfg(feature = "metrics")]
-    gauge: (&'static str, L),
+    labelled: L,
     labels: PhantomData<L>,
 }
 
-impl<L: Labelled + Clone> Counted<L> {
-    /// A caller that waits for an answer.
-    pub(crate) fn waiting(labelled: &L) -> Self {
-        Self::new("lockmacro_waiting", || labelled.clone())
-    }
+/// A caller that waits for an answer.
+pub(crate) type Waiting<L> = Counted<L, false>;
+/// A lock that is held.
+pub(crate) type Held<L> = Counted<L, true>;
 
-    /// A lock that is held.
-    pub(crate) fn held(labelled: &L) -> Self {
-        Self::new("lockmacro_held", || labelled.clone())
-    }
-}
-
-impl<L: Labelled> Counted<L> {
-    #[cfg(feature = "metrics")]
-    fn new(gauge: &'static str, labels: impl FnOnce() -> L) -> Self {
-        let labels = labels();
-        numbers::gauge(gauge, labels.labels()).increment(1);
-        Self { gauge: (gauge, labels), labels: PhantomData }
-    }
-
-    #[cfg(not(feature = "metrics"))]
-    fn new(_: &'static str, _: impl FnOnce() -> L) -> Self {
-        Self { labels: PhantomData }
+#[cfg(feature = "metrics")]
+impl<L: Labelled + Clone, const HELD: bool> Counted<L, HELD> {
+    pub(crate) fn of(labelled: &L) -> Self {
+        let counted = Self { labelled: labelled.clone(), labels: PhantomData };
+        counted.gauge().increment(1);
+        counted
     }
 }
 
 #[cfg(feature = "metrics")]
-impl<L: Labelled> Drop for Counted<L> {
+impl<L: Labelled, const HELD: bool> Counted<L, HELD> {
+    fn gauge(&self) -> metrics::Gauge {
+        let name = if HELD { "lockmacro_held" } else { "lockmacro_waiting" };
+        numbers::gauge(name, self.labelled.labels())
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl<L: Labelled, const HELD: bool> Drop for Counted<L, HELD> {
     fn drop(&mut self) {
-        let (gauge, labels) = &self.gauge;
-        numbers::gauge(gauge, labels.labels()).decrement(1);
+        self.gauge().decrement(1);
+    }
+}
+
+#[cfg(not(feature = "metrics"))]
+impl<L: Labelled, const HELD: bool> Counted<L, HELD> {
+    pub(crate) fn of(_: &L) -> Self {
+        Self { labels: PhantomData }
     }
 }
 
