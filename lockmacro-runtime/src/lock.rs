@@ -282,11 +282,12 @@ fn fenced(guard: LockGuard) -> Result<(LockGuard, Fence), LockError> {
 mod tests {
     use super::*;
 
-    /// 152 bytes on a 64-bit machine when this was written; how much may change with the compiler.
+    /// 120 bytes on a 64-bit machine when this was written. With more than 152 a task of tokio, which
+    /// is a multiple of 128 bytes, takes 128 more.
     #[test]
     fn who_runs_a_lock_carries_little() {
         let body = async { Ok::<_, LockError>(()) };
         let run = size_of_val(&Lock::new("order:42").run(body));
-        assert!(run <= 256, "{run}");
+        assert!(run <= 152, "{run}");
     }
 }

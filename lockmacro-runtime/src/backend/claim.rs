@@ -220,6 +220,6 @@ mod tests {
     /// Everybody who waits has one.
     #[test]
     fn a_claim_is_small() {
-        assert!(size_of::<Claim>() <= 144, "{}", size_of::<Claim>());
+        assert!(size_of::<Claim>() <= 136, "{}", size_of::<Claim>());
     }
 }

@@ -224,6 +224,6 @@ mod tests {
         let claim = Claim::new("order:42".into(), token, Duration::from_secs(30));
         let closing = Closing::default();
         let waiting = size_of_val(&Redis::wait(&redis, &claim, Duration::MAX, &closing));
-        assert!(waiting <= 320, "{waiting}");
+        assert!(waiting <= 224, "{waiting}");
     }
 }
