@@ -1,5 +1,7 @@
 //! What to lock, and how.
 
+use futures_util::TryFutureExt as _;
+
 use crate::engine::spec::LockSpec;
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -62,7 +64,7 @@ impl Lock {
     /// # Cancellation
     /// As [`acquire`](Lock::acquire).
     pub async fn acquire_fenced(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(obtain(self.spec, true, Errors::Carried).await?)
+        fenced(obtain(self.spec, true, Errors::Carried).await?.into())
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
@@ -71,7 +73,7 @@ impl Lock {
     /// As [`acquire_fenced`](Lock::acquire_fenced) and
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(obtain_blocking(self.spec, true, Errors::Carried)?)
+        fenced(obtain_blocking(self.spec, true, Errors::Carried)?.into())
     }
 }
 
@@ -199,7 +201,7 @@ impl<F> Lock<F> {
     /// # Panics
     /// Tokio panics when its runtime was built without `enable_time` and `enable_io`.
     pub fn acquire(self) -> impl Future<Output = Result<LockGuard, LockError>> {
-        obtain(self.spec, false, Errors::Carried)
+        obtain(self.spec, false, Errors::Carried).map_ok(LockGuard::from)
     }
 
     /// [`acquire`](Lock::acquire) for code that is not async. It blocks the thread for a round trip
@@ -215,7 +217,7 @@ impl<F> Lock<F> {
     /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] on the thread of a
     /// current-thread runtime. On its `spawn_blocking` threads it works.
     pub fn acquire_blocking(self) -> Result<LockGuard, LockError> {
-        obtain_blocking(self.spec, false, Errors::Carried)
+        obtain_blocking(self.spec, false, Errors::Carried).map(LockGuard::from)
     }
 }
 
@@ -230,11 +232,12 @@ fn fenced(guard: LockGuard) -> Result<(LockGuard, Fence), LockError> {
 mod tests {
     use super::*;
 
-    /// 152 bytes on a 64-bit machine when this was written; how much may change with the compiler.
+    /// 120 bytes on a 64-bit machine when this was written. With more than 152 a task of tokio, which
+    /// is a multiple of 128 bytes, takes 128 more.
     #[test]
     fn who_runs_a_lock_carries_little() {
         let body = async { Ok::<_, LockError>(()) };
         let run = size_of_val(&Lock::new("order:42").run(body));
-        assert!(run <= 256, "{run}");
+        assert!(run <= 152, "{run}");
     }
 }

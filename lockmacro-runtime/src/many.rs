@@ -63,7 +63,7 @@ impl Lock<Vec<Fence>> {
     /// As [`acquire`](Lock::acquire).
     pub async fn acquire_fenced(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
         let given = self.spec.keys();
-        fenced(obtain(self.spec, true, Errors::Carried).await?, given)
+        fenced(obtain(self.spec, true, Errors::Carried).await?.into(), given)
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
@@ -73,7 +73,7 @@ impl Lock<Vec<Fence>> {
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
         let given = self.spec.keys();
-        fenced(obtain_blocking(self.spec, true, Errors::Carried)?, given)
+        fenced(obtain_blocking(self.spec, true, Errors::Carried)?.into(), given)
     }
 }
 

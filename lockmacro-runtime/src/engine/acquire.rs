@@ -1,7 +1,13 @@
 //! From the description of a lock to a guard, or to what the caller is told instead.
 
+use crate::engine::acquisition::Acquire;
 use std::borrow::Cow;
+use std::mem;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Context;
+use std::task::Poll;
+use std::task::ready;
 use std::time::{Duration, SystemTime};
 
 use crate::engine::acquisition::{Hold, Refusal};
@@ -23,7 +29,7 @@ use crate::value::error::LockError;
 use crate::value::holder::{Holder, about};
 use crate::value::key::LockKey;
 use crate::value::key_set::in_order;
-use crate::value::labels::Labels;
+use crate::value::labels::Labelled;
 use crate::value::limits::check_ttl;
 use crate::value::loss::OnLost;
 use crate::value::time::Moment;
@@ -81,18 +87,19 @@ impl LockSpec {
         let since = wait.is_zero().then(SystemTime::now);
         let about = about(since, self.holder_note.as_deref());
         let token = Token::new(manager.label(), &self.name, &about, Moment::now())?;
-        let template = key.made_of();
-        let first = several.first().cloned().unwrap_or(key);
-        let mut claim = Claim::new(first, token, ttl).with(several, self.min_hold.min(ttl));
-        claim.labels = Labels { name: self.name, template };
+        let (first, given) = match several.first() {
+            Some(first) => (first.clone(), Some(key)),
+            None => (key, None),
+        };
+        let mut claim = Claim::new(first, token, ttl).with(several, given, self.min_hold.min(ttl));
+        claim.name = self.name;
         claim.fenced = fenced;
-        claim.wait = Some(wait).filter(|wait| !wait.is_zero());
+        claim.until = (!wait.is_zero()).then(|| claim.asked.after(wait));
         let wanted = Wanted {
             renewed: self.renewed.unwrap_or(true),
-            max_hold: self.max_hold,
             on_lost: self.on_lost,
-            message: self.message,
             errors,
+            rare: Rare::of(self.max_hold, self.message),
         };
         Ok(Prepared::ToAsk(Hold::new(manager, claim), wanted))
     }
@@ -103,33 +110,86 @@ enum Prepared {
     ToAsk(Hold, Wanted),
 }
 
-/// The description is boxed: a future keeps the room of what it was given, and this one waits.
-pub(crate) async fn obtain<G: From<Acquired>>(
-    spec: Box<LockSpec>,
-    fenced: bool,
-    errors: Errors,
-) -> Result<G, LockError> {
-    let (mut hold, wanted) = match prepared(spec, fenced, errors)? {
-        Prepared::Joined(guard) => return Ok(guard.into()),
+/// Nothing is done before the first poll.
+pub(crate) fn obtain(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Obtain {
+    Obtain::Described { spec, fenced, errors }
+}
+
+/// From a description to a guard. Written by hand as [`Acquire`] is.
+pub(crate) enum Obtain {
+    /// Boxed, as it is larger than what waits.
+    Described {
+        spec: Box<LockSpec>,
+        fenced: bool,
+        errors: Errors,
+    },
+    Acquiring(Acquire, Wanted),
+    Over,
+}
+
+impl Future for Obtain {
+    type Output = Result<Acquired, LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let answer = match &mut *self {
+                Obtain::Described { .. } => None,
+                Obtain::Acquiring(acquire, _) => Some(ready!(acquire.poll(cx))),
+                Obtain::Over => return Poll::Pending,
+            };
+            match (mem::replace(&mut *self, Obtain::Over), answer) {
+                (Obtain::Described { spec, fenced, errors }, _) => {
+                    match begun(spec, fenced, errors) {
+                        Ok(Begun::Joined(guard)) => return Poll::Ready(Ok(guard)),
+                        Ok(Begun::Acquiring(acquire, wanted)) => {
+                            *self = Obtain::Acquiring(acquire, wanted);
+                        }
+                        Err(error) => return Poll::Ready(Err(error)),
+                    }
+                }
+                (Obtain::Acquiring(_, wanted), Some((hold, answer))) => {
+                    return Poll::Ready(wanted.guard(hold, answer).inspect_err(refused));
+                }
+                _ => return Poll::Pending,
+            }
+        }
+    }
+}
+
+/// What the first poll comes to.
+enum Begun {
+    Joined(Acquired),
+    Acquiring(Acquire, Wanted),
+}
+
+/// Not inlined: a poll that waits needs none of its room on the stack.
+#[inline(never)]
+fn begun(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Result<Begun, LockError> {
+    let (hold, wanted) = match prepared(spec, fenced, errors)? {
+        Prepared::Joined(guard) => return Ok(Begun::Joined(guard)),
         Prepared::ToAsk(hold, wanted) => (hold, wanted),
     };
     inside_runtime().inspect_err(|error| wanted.report(&hold, error))?;
-    let answer = hold.acquire().await;
-    wanted.guard(hold, answer).inspect_err(refused).map(G::from)
+    match hold.acquire() {
+        Ok(acquire) => Ok(Begun::Acquiring(acquire, wanted)),
+        Err((hold, refusal)) => {
+            wanted.guard(hold, Err(refusal)).inspect_err(refused).map(Begun::Joined)
+        }
+    }
 }
 
-pub(crate) fn obtain_blocking<G: From<Acquired>>(
+pub(crate) fn obtain_blocking(
     spec: Box<LockSpec>,
     fenced: bool,
     errors: Errors,
-) -> Result<G, LockError> {
+) -> Result<Acquired, LockError> {
     let (mut hold, wanted) = match prepared(spec, fenced, errors)? {
-        Prepared::Joined(guard) => return Ok(guard.into()),
+        Prepared::Joined(guard) => return Ok(guard),
         Prepared::ToAsk(hold, wanted) => (hold, wanted),
     };
     may_block().inspect_err(|error| wanted.report(&hold, error))?;
     let answer = hold.acquire_blocking();
-    wanted.guard(hold, answer).inspect_err(refused).map(G::from)
+    wanted.guard(hold, answer).inspect_err(refused)
 }
 
 /// The description's box ends with this.
@@ -144,12 +204,24 @@ fn prepared(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Result<Prepare
 }
 
 /// What to make of the server's answer.
-struct Wanted {
+pub(crate) struct Wanted {
     renewed: bool,
-    max_hold: Option<Duration>,
     on_lost: OnLost,
-    message: Option<Cow<'static, str>>,
     errors: Errors,
+    rare: Option<Box<Rare>>,
+}
+
+/// What most locks do not have; who waits carries a pointer to it.
+struct Rare {
+    max_hold: Option<Duration>,
+    message: Option<Cow<'static, str>>,
+}
+
+impl Rare {
+    fn of(max_hold: Option<Duration>, message: Option<Cow<'static, str>>) -> Option<Box<Self>> {
+        let is_any = max_hold.is_some() || message.is_some();
+        is_any.then(|| Box::new(Self { max_hold, message }))
+    }
 }
 
 impl Wanted {
@@ -157,8 +229,9 @@ impl Wanted {
         let claim = hold.claim();
         let error = match answer {
             Ok(grant) => {
-                telemetry::acquired(&claim.labels, claim.listed(), claim.asked);
-                let limit = self.max_hold.map(|max_hold| grant.sent.after(max_hold));
+                telemetry::acquired(claim.labels(), claim.listed(), claim.asked);
+                let max_hold = self.rare.as_ref().and_then(|rare| rare.max_hold);
+                let limit = max_hold.map(|max_hold| grant.sent.after(max_hold));
                 let renewal = match limit {
                     _ if !self.renewed => Renewal::Off,
                     Some(limit) => Renewal::Until(limit),
@@ -171,7 +244,8 @@ impl Wanted {
                 let retry = |before| hold.manager().retry_after(&key, before, left);
                 let holder = || Box::new(Holder::of(owner, left));
                 // Made here, so that a free lock allocates nothing for it.
-                let message = self.message.as_deref().map(str::to_owned);
+                let message = self.rare.as_ref().and_then(|rare| rare.message.as_deref());
+                let message = message.map(str::to_owned);
                 match line {
                     Line::Outside => {
                         let (retry_after, holder) = (retry(0), holder());
@@ -187,7 +261,7 @@ impl Wanted {
             Err(Refusal::Failed(error)) => error,
         };
         let known = error.is_of_servers() && !hold.manager().backend().call_failed();
-        telemetry::refused(&claim.labels, claim.listed(), &error, claim.asked, known);
+        telemetry::refused(claim.labels(), claim.listed(), &error, claim.asked, known);
         self.report(&hold, &error);
         Err(error)
     }
@@ -196,7 +270,7 @@ impl Wanted {
     fn report(&self, hold: &Hold, error: &LockError) {
         if self.errors != Errors::Carried {
             let claim = hold.claim();
-            unreported(&claim.labels.name, claim.keys(), error);
+            unreported(&claim.name, claim.keys(), error);
         }
     }
 }

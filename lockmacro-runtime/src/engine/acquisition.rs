@@ -1,7 +1,11 @@
 //! A token from before its first byte is sent until it is known to be gone. Whatever happens in
 //! between, dropping the hold has it released.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::engine::telemetry::Waiting;
+use crate::value::time::Moment;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use std::{mem, process, thread};
 
@@ -10,10 +14,8 @@ use tokio::time::sleep;
 use crate::engine::blocking::blocked;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::in_flight::Member;
-use crate::engine::telemetry::Counted;
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, Line, Released};
 use crate::protocol::request::Claim;
-use crate::protocol::shutdown::Closing;
 use crate::store::dispatch::Backend;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
@@ -25,8 +27,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Hold {
     manager: Arc<Core>,
     claim: Arc<Claim>,
-    /// `None` when nothing is left to release.
-    member: Mutex<Option<Member>>,
+    /// Whether the manager counts it: not when nothing is left to release.
+    is_member: AtomicBool,
     /// Whose it is: a process that it forks has a copy of it, and must not release it.
     process: u32,
 }
@@ -41,31 +43,22 @@ pub(crate) enum Refusal {
 impl Hold {
     /// A hold of which nothing was sent yet.
     pub(crate) fn new(manager: Arc<Core>, claim: Claim) -> Self {
-        let (member, process) = (Mutex::new(None), process::id());
-        Self { manager, claim: Arc::new(claim), member, process }
+        let (is_member, process) = (AtomicBool::new(false), process::id());
+        Self { manager, claim: Arc::new(claim), is_member, process }
     }
 
     /// Asks for the lock on the caller's runtime.
-    #[expect(clippy::manual_async_fn, reason = "it keeps arguments twice, and who waits has it")]
-    pub(crate) fn acquire(&mut self) -> impl Future<Output = Result<Grant, Refusal>> {
-        async move {
-            self.enter()?;
-            let mut first = true;
-            loop {
-                // A block of its own, and boxed: who waits must not carry what is rare.
-                let anew = {
-                    let answer = {
-                        let _waiting = Counted::waiting(&self.claim.labels);
-                        ask(self.manager.backend(), &self.claim, self.manager.closing()).await
-                    };
-                    if !self.begins_anew(&answer, mem::take(&mut first)) {
-                        return self.settle(answer);
-                    }
-                    Box::pin(self.begin_anew())
-                };
-                anew.await?;
-            }
+    pub(crate) fn acquire(self) -> Result<Acquire, (Self, Refusal)> {
+        match self.enter() {
+            Ok(()) => Ok(self.asking(true)),
+            Err(refusal) => Err((self, refusal)),
         }
+    }
+
+    fn asking(self, is_first: bool) -> Acquire {
+        let asked = self.manager.shared_backend().asked(&self.claim, self.manager.closing());
+        let _waiting = Waiting::of(&self.claim);
+        Acquire::Asking { asked, _waiting, hold: self, is_first }
     }
 
     /// Asks for the lock in the background and blocks until the answer is there.
@@ -73,12 +66,11 @@ impl Hold {
         self.enter()?;
         let mut first = true;
         loop {
-            let (manager, claim) = (self.manager.clone(), Arc::clone(&self.claim));
-            let job = move |backend: Arc<Backend>| async move {
-                ask(&backend, &claim, manager.closing()).await
-            };
+            let (closing, claim) = (Arc::clone(self.manager.closing()), Arc::clone(&self.claim));
+            let job =
+                move |backend: Arc<Backend>| async move { backend.asked(&claim, &closing).await };
             let answer = {
-                let _waiting = Counted::waiting(&self.claim.labels);
+                let _waiting = Waiting::of(&self.claim);
                 self.manager.janitor().block_on(job).map_err(Refusal::Failed)?
             };
             if !self.begins_anew(&answer, mem::take(&mut first)) {
@@ -128,7 +120,7 @@ impl Hold {
 
     /// Has the lock given back in the background, unless that was done already.
     pub(crate) fn abandon(&self) {
-        let member = self.member().take();
+        let member = self.leaves();
         if let Some(member) = member
             && !self.is_a_copy()
         {
@@ -143,7 +135,8 @@ impl Hold {
 
     /// From here on the token may be sent, and dropping the hold has it released.
     fn enter(&self) -> Result<(), Refusal> {
-        *self.member() = Some(self.manager.enter().map_err(Refusal::Failed)?);
+        self.manager.count_in().map_err(Refusal::Failed)?;
+        self.is_member.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -151,15 +144,16 @@ impl Hold {
     /// does so while there is time, and who does not, once.
     fn begins_anew(&self, answer: &Result<Answer, Failed>, first: bool) -> bool {
         matches!(answer, Ok(Answer::Lost(_)))
-            && self.claim.wait.map_or(first, |wait| self.claim.asked.elapsed() < wait)
+            && self.claim.until.map_or(first, |until| Moment::now() < until)
     }
 
     /// Gives back what is left of it, and becomes the next one.
-    async fn begin_anew(&mut self) -> Result<(), Refusal> {
+    async fn begin_anew(mut self) -> (Self, Result<(), Refusal>) {
         // What cannot be given back now is when it is replaced.
         _ = self.release().await;
         sleep(PAUSE).await;
-        self.anew()
+        let anew = self.anew();
+        (self, anew)
     }
 
     /// The same by another token.
@@ -202,35 +196,65 @@ impl Hold {
     /// Nothing is left to release, unless a request of ours may still arrive at the server.
     fn forget_unless(&self, on_its_way: bool) {
         if !on_its_way {
-            *self.member() = None;
+            drop(self.leaves());
         }
     }
 
-    fn member(&self) -> MutexGuard<'_, Option<Member>> {
-        // Nothing that runs under this mutex can panic.
-        self.member.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What the manager counts it by, once.
+    fn leaves(&self) -> Option<Member> {
+        self.is_member.swap(false, Ordering::AcqRel).then(|| self.manager.member())
     }
 }
 
-/// Asks for a lock, and has replicas acknowledge it where they are to.
-fn ask<'a>(
-    backend: &'a Backend,
-    claim: &'a Claim,
-    closing: &'a Closing,
-) -> Asked<'a, Result<Answer, Failed>> {
-    let asked = match claim.wait {
-        None => backend.acquire(claim),
-        Some(wait) => backend.wait(claim, wait.saturating_sub(claim.asked.elapsed()), closing),
-    };
-    if !backend.is_replicated() {
-        return asked;
-    }
-    Box::pin(async move {
-        match asked.await {
-            Ok(Answer::Granted(grant)) => backend.acknowledged(claim, grant).await,
-            answer => answer,
+/// A hold that asks for its lock. Written by hand, as everybody who waits carries it: an `async fn`
+/// keeps its arguments as well, and has no name by which it could be kept without a box.
+pub(crate) enum Acquire {
+    /// The fields are dropped in their order: the question before the hold that takes it back.
+    Asking {
+        asked: Asked<'static, Result<Answer, Failed>>,
+        _waiting: Waiting<Arc<Claim>>,
+        hold: Hold,
+        is_first: bool,
+    },
+    /// Boxed, as it is rare.
+    BeginningAnew(Asked<'static, (Hold, Result<(), Refusal>)>),
+    Over,
+}
+
+impl Acquire {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<(Hold, Result<Grant, Refusal>)> {
+        loop {
+            *self = match self {
+                Acquire::Asking { asked, .. } => {
+                    let answer = ready!(asked.as_mut().poll(cx));
+                    let Some((hold, is_first)) = self.asked() else {
+                        return Poll::Pending;
+                    };
+                    if !hold.begins_anew(&answer, is_first) {
+                        let settled = hold.settle(answer);
+                        return Poll::Ready((hold, settled));
+                    }
+                    Acquire::BeginningAnew(Box::pin(hold.begin_anew()))
+                }
+                Acquire::BeginningAnew(anew) => match ready!(anew.as_mut().poll(cx)) {
+                    (hold, Ok(())) => hold.asking(false),
+                    (hold, Err(refusal)) => {
+                        *self = Acquire::Over;
+                        return Poll::Ready((hold, Err(refusal)));
+                    }
+                },
+                Acquire::Over => return Poll::Pending,
+            }
         }
-    })
+    }
+
+    /// The hold whose question was answered, which is counted no more.
+    fn asked(&mut self) -> Option<(Hold, bool)> {
+        match mem::replace(self, Acquire::Over) {
+            Acquire::Asking { hold, is_first, .. } => Some((hold, is_first)),
+            Acquire::BeginningAnew(_) | Acquire::Over => None,
+        }
+    }
 }
 
 impl Drop for Hold {

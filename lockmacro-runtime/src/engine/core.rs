@@ -25,14 +25,14 @@ static INSTALLED: OnceLock<Arc<Core>> = OnceLock::new();
 
 /// A manager as its locks know it.
 pub(crate) struct Core {
-    pub(crate) backend: Backend,
+    pub(crate) backend: Arc<Backend>,
     pub(crate) janitor: Janitor,
     pub(crate) label: String,
     pub(crate) defaults: Defaults,
     /// How long its locks were held.
     pub(crate) holds: Holds,
     pub(crate) census: Census,
-    pub(crate) closing: Closing,
+    pub(crate) closing: Arc<Closing>,
     /// Where deferred calls are kept, and whether that was said by the builder.
     #[cfg(feature = "defer")]
     pub(crate) jobs: (Arc<dyn Deferrer>, bool),
@@ -67,12 +67,12 @@ impl Core {
                 #[cfg(feature = "defer")]
                 max_deferred_size,
                 janitor: Janitor::new(&backend),
-                backend,
+                backend: Arc::new(backend),
                 label: label(&its_label.unwrap_or_else(default_label)),
                 defaults,
                 holds: Holds::default(),
                 census: Census::default(),
-                closing: Closing::default(),
+                closing: Arc::default(),
             }
         })
     }
@@ -101,7 +101,7 @@ impl Core {
     }
 
     /// Tells when the manager is shut down.
-    pub(crate) fn closing(&self) -> &Closing {
+    pub(crate) fn closing(&self) -> &Arc<Closing> {
         &self.closing
     }
 
@@ -142,6 +142,11 @@ impl Core {
         &self.backend
     }
 
+    /// The same for a question that outlives its borrow.
+    pub(crate) fn shared_backend(&self) -> &Arc<Backend> {
+        &self.backend
+    }
+
     pub(crate) fn janitor(&self) -> &Janitor {
         &self.janitor
     }
@@ -172,10 +177,25 @@ impl Core {
     }
 
     /// Counts one lock more, unless the manager was shut down.
+    #[cfg(feature = "defer")]
     pub(crate) fn enter(&self) -> Result<Member, LockError> {
+        self.count_in().map(|()| self.member())
+    }
+
+    /// The same for one that remembers by itself that it is counted.
+    pub(crate) fn count_in(&self) -> Result<(), LockError> {
         // Counted before the look, so that a shutdown either sees this lock or is seen by it.
-        let member = self.census.join();
-        if self.closing.is_closed() { Err(LockError::ShutDown) } else { Ok(member) }
+        self.census.enter();
+        if self.closing.is_closed() {
+            drop(self.member());
+            return Err(LockError::ShutDown);
+        }
+        Ok(())
+    }
+
+    /// One that was [counted in](Core::count_in); to be asked for once.
+    pub(crate) fn member(&self) -> Member {
+        self.census.member()
     }
 }
 

@@ -13,14 +13,13 @@ use crate::engine::core::{Core, inside_runtime};
 use crate::engine::current::Current;
 use crate::engine::renewal::{Enrolled, Renewable};
 use crate::engine::telemetry;
-use crate::engine::telemetry::Counted;
 use crate::protocol::answer::{Grant, Released};
 use crate::protocol::lease::{Lease, Renewal};
 use crate::protocol::request::Claim;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, Fences};
 use crate::value::key::LockKey;
-use crate::value::labels::Labels;
+use crate::value::labels::Labelled;
 use crate::value::loss::{LossCause, Lost};
 use crate::value::time::Moment;
 
@@ -47,7 +46,7 @@ pub(crate) struct Held {
     current: Current,
     /// What the body does is told inside of it.
     span: tracing::Span,
-    counted: Mutex<Option<Counted<Labels>>>,
+    counted: Mutex<Option<telemetry::Held<Arc<Claim>>>>,
 }
 
 impl Held {
@@ -55,8 +54,8 @@ impl Held {
     pub(crate) fn new(hold: Hold, grant: Grant, renewal: Renewal) -> Result<Arc<Self>, LockError> {
         let ttl = hold.claim().ttl;
         let lease = Lease::handed_over(grant.sent, grant.ttl, ttl, renewal);
-        let counted = Counted::held(&hold.claim().labels);
-        let span = telemetry::span(&hold.claim().labels, hold.claim().listed());
+        let counted = telemetry::Held::of(hold.claim());
+        let span = telemetry::span(hold.claim().labels(), hold.claim().listed());
         let first = if grant.ttl < ttl {
             // A lock that was handed over is confirmed beside the body.
             Some(Moment::now())
@@ -135,7 +134,7 @@ impl Held {
                 if matches!(cause, LossCause::NotRenewed | LossCause::Taken) {
                     self.manager().backend().lock_lost();
                 }
-                telemetry::lost(&self.claim().labels, &lost);
+                telemetry::lost(self.claim().labels(), &lost);
             }
             lost
         })
@@ -205,7 +204,7 @@ impl Held {
         let _ = self.remaining();
         self.released.store(true, Ordering::Release);
         lock(&self.counted).take();
-        telemetry::released(&self.claim().labels, self.since);
+        telemetry::released(self.claim().labels(), self.since);
         let held = self.since.elapsed() + self.claim().keep();
         self.claim().keys().iter().for_each(|key| self.manager().note_held(key, held));
         self.changed.notify_waiters();

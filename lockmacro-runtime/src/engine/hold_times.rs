@@ -83,7 +83,7 @@ impl Holds {
 
     /// Where it is remembered, and by which number.
     fn place(&self, key: &LockKey) -> (&[Slot; WAYS], u64) {
-        let (slots, of) = match &*key.made_of() {
+        let (slots, of) = match key.made_of() {
             "" => (&self.keys, hash_of(key.as_str().bytes())),
             template => (&self.templates, hash_of(shape(template))),
         };

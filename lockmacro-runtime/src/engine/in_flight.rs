@@ -16,7 +16,17 @@ struct Count {
 
 impl Census {
     pub(crate) fn join(&self) -> Member {
+        self.enter();
+        self.member()
+    }
+
+    /// Counts one that remembers this by itself, and leaves by [`member`](Census::member).
+    pub(crate) fn enter(&self) {
         self.0.members.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// One that has entered; to be asked for once.
+    pub(crate) fn member(&self) -> Member {
         Member(Arc::clone(&self.0))
     }
 

@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout};
 use crate::engine::telemetry;
 use crate::protocol::request::Claim;
 use crate::store::dispatch::Backend;
+use crate::value::labels::Labelled;
 use crate::value::time::Moment;
 
 /// How often the clock is looked at while there are leases. A timer stands still while the machine
@@ -322,11 +323,11 @@ async fn renew(renewals: Arc<Renewals>, backend: Arc<Backend>, Due { id, held, o
     if let (true, Err(error)) = (renewed, &answer)
         && let Some(left) = held.is_halved()
     {
-        telemetry::in_trouble(&claim.labels, claim.listed(), left, error);
+        telemetry::in_trouble(claim.labels(), claim.listed(), left, error);
     }
     renewals.over(id, next);
     if renewed || !matches!(answer, Ok(true)) {
-        telemetry::renewed(&claim.labels, claim.listed(), answer.as_ref().copied());
+        telemetry::renewed(claim.labels(), claim.listed(), answer.as_ref().copied());
     }
 }
 

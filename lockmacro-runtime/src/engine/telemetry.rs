@@ -3,7 +3,7 @@
 //! Metrics are labelled with the lock's name and the template of its key, never with the key: there
 //! are as many keys as orders.
 
-use std::borrow::Borrow;
+use crate::value::labels::Labelled;
 use std::fmt::Display;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -15,90 +15,91 @@ use crate::value::labels::Labels;
 use crate::value::loss::Lost;
 use crate::value::time::Moment;
 
-/// One lock more in a gauge, until this is dropped.
+/// One lock more in a gauge, until this is dropped. Which gauge is in its type, as everybody who
+/// waits carries one.
 #[derive(Debug)]
-pub(crate) struct Counted<L: Borrow<Labels>> {
+pub(crate) struct Counted<L: Labelled, const HELD: bool> {
     #[cfg(feature = "metrics")]
-    gauge: (&'static str, L),
+    labelled: L,
     labels: PhantomData<L>,
 }
 
-impl<'a> Counted<&'a Labels> {
-    /// A caller that waits for an answer.
-    pub(crate) fn waiting(labels: &'a Labels) -> Self {
-        Self::new("lockmacro_waiting", || labels)
-    }
-}
+/// A caller that waits for an answer.
+pub(crate) type Waiting<L> = Counted<L, false>;
+/// A lock that is held.
+pub(crate) type Held<L> = Counted<L, true>;
 
-impl Counted<Labels> {
-    /// A lock that is held.
-    pub(crate) fn held(labels: &Labels) -> Self {
-        Self::new("lockmacro_held", || labels.clone())
-    }
-}
-
-impl<L: Borrow<Labels>> Counted<L> {
-    #[cfg(feature = "metrics")]
-    fn new(gauge: &'static str, labels: impl FnOnce() -> L) -> Self {
-        let labels = labels();
-        numbers::gauge(gauge, labels.borrow()).increment(1);
-        Self { gauge: (gauge, labels), labels: PhantomData }
-    }
-
-    #[cfg(not(feature = "metrics"))]
-    fn new(_: &'static str, _: impl FnOnce() -> L) -> Self {
-        Self { labels: PhantomData }
+#[cfg(feature = "metrics")]
+impl<L: Labelled + Clone, const HELD: bool> Counted<L, HELD> {
+    pub(crate) fn of(labelled: &L) -> Self {
+        let counted = Self { labelled: labelled.clone(), labels: PhantomData };
+        counted.gauge().increment(1);
+        counted
     }
 }
 
 #[cfg(feature = "metrics")]
-impl<L: Borrow<Labels>> Drop for Counted<L> {
+impl<L: Labelled, const HELD: bool> Counted<L, HELD> {
+    fn gauge(&self) -> metrics::Gauge {
+        let name = if HELD { "lockmacro_held" } else { "lockmacro_waiting" };
+        numbers::gauge(name, self.labelled.labels())
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl<L: Labelled, const HELD: bool> Drop for Counted<L, HELD> {
     fn drop(&mut self) {
-        let (gauge, labels) = &self.gauge;
-        numbers::gauge(gauge, labels.borrow()).decrement(1);
+        self.gauge().decrement(1);
+    }
+}
+
+#[cfg(not(feature = "metrics"))]
+impl<L: Labelled, const HELD: bool> Counted<L, HELD> {
+    pub(crate) fn of(_: &L) -> Self {
+        Self { labels: PhantomData }
     }
 }
 
 /// What surrounds the body of a lock.
-pub(crate) fn span(labels: &Labels, key: impl Display) -> tracing::Span {
-    tracing::debug_span!("lock", name = %labels.name, template = &*labels.template, %key)
+pub(crate) fn span(labels: Labels<'_>, key: impl Display) -> tracing::Span {
+    tracing::debug_span!("lock", name = %labels.name, template = labels.key.made_of(), %key)
 }
 
-pub(crate) fn acquired(labels: &Labels, key: impl Display, asked: Moment) {
-    let Labels { name, template } = labels;
+pub(crate) fn acquired(labels: Labels<'_>, key: impl Display, asked: Moment) {
+    let (name, template) = (labels.name, labels.key.made_of());
     let waited = asked.elapsed();
-    tracing::debug!(%name, template = &**template, %key, ?waited, "lock acquired");
+    tracing::debug!(%name, template, %key, ?waited, "lock acquired");
     numbers::asked(labels, "acquired", asked);
 }
 
 /// A lock that could not be had. It is `known` that the servers are in trouble, when that was
 /// logged.
 pub(crate) fn refused(
-    labels: &Labels,
+    labels: Labels<'_>,
     key: impl Display,
     error: &LockError,
     asked: Moment,
     known: bool,
 ) {
-    let Labels { name, template } = labels;
+    let (name, template) = (labels.name, labels.key.made_of());
     let waited = asked.elapsed();
     if error.is_busy() {
-        tracing::debug!(%name, template = &**template, %key, ?waited, %error, "lock busy");
+        tracing::debug!(%name, template, %key, ?waited, %error, "lock busy");
         let timed_out = matches!(error, LockError::TimedOut { .. });
         numbers::asked(labels, if timed_out { "timed_out" } else { "busy" }, asked);
         return;
     }
     if known {
-        tracing::debug!(%name, template = &**template, %key, ?waited, %error, "lock unavailable");
+        tracing::debug!(%name, template, %key, ?waited, %error, "lock unavailable");
     } else if error.is_unavailable() {
-        tracing::warn!(%name, template = &**template, %key, ?waited, %error, "lock unavailable");
+        tracing::warn!(%name, template, %key, ?waited, %error, "lock unavailable");
     } else {
-        tracing::warn!(%name, template = &**template, %key, ?waited, %error, "lock refused");
+        tracing::warn!(%name, template, %key, ?waited, %error, "lock refused");
     }
     numbers::asked(labels, "error", asked);
 }
 
-pub(crate) fn renewed(labels: &Labels, key: impl Display, answer: Result<bool, &LockError>) {
+pub(crate) fn renewed(labels: Labels<'_>, key: impl Display, answer: Result<bool, &LockError>) {
     let outcome = match answer {
         Ok(true) => {
             tracing::trace!(name = %labels.name, %key, "lock renewed");
@@ -122,24 +123,24 @@ pub(crate) fn renewed(labels: &Labels, key: impl Display, answer: Result<bool, &
     numbers::count("lockmacro_renewals_total", labels, ("outcome", outcome));
 }
 
-pub(crate) fn lost(labels: &Labels, lost: &Lost) {
+pub(crate) fn lost(labels: Labels<'_>, lost: &Lost) {
     tracing::warn!(name = %labels.name, key = %lost.listed(), cause = %lost.cause(), "lock lost");
     numbers::count("lockmacro_lost_total", labels, ("cause", lost.cause().label()));
 }
 
 /// A release that came when the lock was somebody else's already, although nothing had said so.
-pub(crate) fn released_late(labels: &Labels, key: impl Display) {
+pub(crate) fn released_late(labels: Labels<'_>, key: impl Display) {
     tracing::warn!(name = %labels.name, %key, "lock was taken away before its release");
     numbers::count("lockmacro_released_late_total", labels, ("cause", "taken"));
 }
 
 pub(crate) fn release_unconfirmed(
-    labels: &Labels,
+    labels: Labels<'_>,
     key: impl Display,
     error: &LockError,
     known: bool,
 ) {
-    let name = &labels.name;
+    let name = labels.name;
     match known {
         true => tracing::debug!(%name, %key, %error, "lock is still being released"),
         false => tracing::warn!(%name, %key, %error, "lock is still being released"),
@@ -147,12 +148,12 @@ pub(crate) fn release_unconfirmed(
 }
 
 /// A lease that could not be renewed for so long that only `left` is left of it.
-pub(crate) fn in_trouble(labels: &Labels, key: impl Display, left: Duration, error: &LockError) {
-    let name = &labels.name;
+pub(crate) fn in_trouble(labels: Labels<'_>, key: impl Display, left: Duration, error: &LockError) {
+    let name = labels.name;
     tracing::warn!(%name, %key, ?left, %error, "lock not renewed for half of its time");
 }
 
-pub(crate) fn released(labels: &Labels, since: Moment) {
+pub(crate) fn released(labels: Labels<'_>, since: Moment) {
     numbers::held(labels, since);
 }
 
@@ -171,29 +172,29 @@ mod numbers {
     use super::Labels;
     use crate::value::time::Moment;
 
-    pub(crate) fn gauge(name: &'static str, labels: &Labels) -> Gauge {
-        metric!(name, "name" => labels.name.clone(), "template" => labels.template.clone())
+    pub(crate) fn gauge(name: &'static str, labels: Labels<'_>) -> Gauge {
+        metric!(name, "name" => labels.name.clone(), "template" => labels.key.shared_template())
     }
 
-    pub(crate) fn asked(labels: &Labels, outcome: &'static str, asked: Moment) {
+    pub(crate) fn asked(labels: Labels<'_>, outcome: &'static str, asked: Moment) {
         count("lockmacro_acquisitions_total", labels, ("outcome", outcome));
-        let (name, template) = (labels.name.clone(), labels.template.clone());
+        let (name, template) = (labels.name.clone(), labels.key.shared_template());
         histogram!("lockmacro_wait_seconds", "name" => name, "template" => template)
             .record(asked.elapsed());
     }
 
-    pub(crate) fn held(labels: &Labels, since: Moment) {
-        let (name, template) = (labels.name.clone(), labels.template.clone());
+    pub(crate) fn held(labels: Labels<'_>, since: Moment) {
+        let (name, template) = (labels.name.clone(), labels.key.shared_template());
         histogram!("lockmacro_hold_seconds", "name" => name, "template" => template)
             .record(since.elapsed());
     }
 
     pub(crate) fn count(
         counter: &'static str,
-        labels: &Labels,
+        labels: Labels<'_>,
         (label, value): (&'static str, &'static str),
     ) {
-        let (name, template) = (labels.name.clone(), labels.template.clone());
+        let (name, template) = (labels.name.clone(), labels.key.shared_template());
         counter!(counter, "name" => name, "template" => template, label => value).increment(1);
     }
 
@@ -207,8 +208,8 @@ mod numbers {
     use super::Labels;
     use crate::value::time::Moment;
 
-    pub(crate) fn asked(_: &Labels, _: &str, _: Moment) {}
-    pub(crate) fn held(_: &Labels, _: Moment) {}
-    pub(crate) fn count(_: &str, _: &Labels, _: (&str, &str)) {}
+    pub(crate) fn asked(_: Labels<'_>, _: &str, _: Moment) {}
+    pub(crate) fn held(_: Labels<'_>, _: Moment) {}
+    pub(crate) fn count(_: &str, _: Labels<'_>, _: (&str, &str)) {}
     pub(crate) fn unreported(_: &str) {}
 }

@@ -1,5 +1,7 @@
 //! One acquisition as a backend sees it.
 
+use crate::value::labels::Labelled;
+use std::borrow::Cow;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,13 +22,14 @@ pub(crate) struct Claim {
     pub(crate) key: LockKey,
     pub(crate) token: Token,
     pub(crate) ttl: Duration,
-    pub(crate) labels: Labels,
+    /// Under which it is counted.
+    pub(crate) name: Cow<'static, str>,
     /// Whether the grant is to come with a fence.
     pub(crate) fenced: bool,
     /// Since when its caller wants it.
     pub(crate) asked: Moment,
-    /// How long to wait in line from then on; `None` for not at all, `Duration::MAX` for ever.
-    pub(crate) wait: Option<Duration>,
+    /// Until when to wait in line; `None` for not at all, and centuries for ever.
+    pub(crate) until: Option<Moment>,
     /// The fate of every request with this token is known.
     settled: AtomicBool,
     rare: OnceLock<Box<Rare>>,
@@ -37,6 +40,8 @@ pub(crate) struct Claim {
 struct Rare {
     /// All keys when there are several, in order and all different; else none.
     several: Box<[LockKey]>,
+    /// The first of several as they were given.
+    given: Option<LockKey>,
     /// How long the key stays at least, from the grant on.
     min_hold: Duration,
     /// Until when that is, once it is granted.
@@ -49,16 +54,21 @@ struct Rare {
 
 impl Claim {
     pub(crate) fn new(key: LockKey, token: Token, ttl: Duration) -> Self {
-        let labels = Labels { name: "".into(), template: key.made_of() };
-        let (fenced, wait, asked) = (false, None, Moment::now());
+        let (name, fenced, until, asked) = ("".into(), false, None, Moment::now());
         let (settled, rare) = Default::default();
-        Self { key, token, ttl, labels, fenced, asked, wait, settled, rare }
+        Self { key, token, ttl, name, fenced, asked, until, settled, rare }
     }
 
-    /// The same for several keys, unless these are none, that stay for `min_hold` at least.
-    pub(crate) fn with(mut self, several: Vec<LockKey>, min_hold: Duration) -> Self {
+    /// The same for several keys, unless these are none, of which `given` was given first, and that
+    /// stay for `min_hold` at least.
+    pub(crate) fn with(
+        mut self,
+        several: Vec<LockKey>,
+        given: Option<LockKey>,
+        min_hold: Duration,
+    ) -> Self {
         if !several.is_empty() || !min_hold.is_zero() {
-            let rare = Rare { several: several.into(), min_hold, ..Rare::default() };
+            let rare = Rare { several: several.into(), given, min_hold, ..Rare::default() };
             self.rare = OnceLock::from(Box::new(rare));
         }
         self
@@ -87,6 +97,7 @@ impl Claim {
         let all = self.rare();
         let rare = Rare {
             several: if keys.len() > 1 { keys.into() } else { Box::default() },
+            given: all.given.clone(),
             min_hold: all.min_hold,
             stays: all.stays.clone(),
             longest: LastMoment::default(),
@@ -95,7 +106,7 @@ impl Claim {
         Self {
             key: keys.first().unwrap_or(&self.key).clone(),
             token: self.token.clone(),
-            labels: self.labels.clone(),
+            name: self.name.clone(),
             settled: AtomicBool::new(false),
             rare: OnceLock::from(Box::new(rare)),
             ..*self
@@ -111,9 +122,10 @@ impl Claim {
     pub(crate) fn anew(&self) -> Result<Self, LockError> {
         let claim = Self::new(self.key.clone(), self.token.another()?, self.ttl);
         let min_hold = self.rare.get().map_or(Duration::ZERO, |rare| rare.min_hold);
-        let mut claim = claim.with(self.several().to_vec(), min_hold);
-        claim.labels.clone_from(&self.labels);
-        (claim.fenced, claim.wait, claim.asked) = (self.fenced, self.wait, self.asked);
+        let given = self.rare.get().and_then(|rare| rare.given.clone());
+        let mut claim = claim.with(self.several().to_vec(), given, min_hold);
+        claim.name.clone_from(&self.name);
+        (claim.fenced, claim.until, claim.asked) = (self.fenced, self.until, self.asked);
         Ok(claim)
     }
 
@@ -172,7 +184,7 @@ impl Claim {
 
     /// For how long the key, or a place in its line, may be there without a release.
     pub(crate) fn lasts(&self) -> Duration {
-        let place = self.wait.map_or(Duration::ZERO, |_| PLACE + CLAIM);
+        let place = self.until.map_or(Duration::ZERO, |_| PLACE + CLAIM);
         self.ttl.max(self.left(|rare| &rare.longest)).max(place)
     }
 
@@ -195,6 +207,13 @@ impl Claim {
     }
 }
 
+impl Labelled for Claim {
+    fn labels(&self) -> Labels<'_> {
+        let given = self.rare.get().and_then(|rare| rare.given.as_ref());
+        Labels { name: &self.name, key: given.unwrap_or(&self.key) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,6 +221,6 @@ mod tests {
     /// Everybody who waits has one.
     #[test]
     fn a_claim_is_small() {
-        assert!(size_of::<Claim>() <= 240, "{}", size_of::<Claim>());
+        assert!(size_of::<Claim>() <= 136, "{}", size_of::<Claim>());
     }
 }

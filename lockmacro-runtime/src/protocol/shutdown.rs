@@ -7,7 +7,7 @@ use std::task::{Poll, ready};
 
 use tokio::sync::Notify;
 
-use crate::protocol::answer::{Asked, Failed};
+use crate::protocol::answer::Failed;
 use crate::value::error::LockError;
 
 /// Whether a manager was shut down.
@@ -47,7 +47,7 @@ impl Closing {
     /// Waits for the answer, or until the manager is shut down.
     pub(crate) async fn unless<T>(
         &self,
-        mut asked: Asked<'_, Result<T, Failed>>,
+        mut asked: impl Future<Output = Result<T, Failed>> + Unpin,
     ) -> Result<T, Failed> {
         let mut told = pin!(self.told.notified());
         // From here on it is heard.
@@ -56,7 +56,7 @@ impl Closing {
             if self.is_closed() {
                 return Poll::Ready(Err(shut_down()));
             }
-            if let Poll::Ready(answer) = asked.as_mut().poll(cx) {
+            if let Poll::Ready(answer) = pin!(&mut asked).poll(cx) {
                 return Poll::Ready(answer);
             }
             ready!(told.as_mut().poll(cx));

@@ -1,5 +1,6 @@
 //! A body under a lock: one future that has the body once, and a driver for everything else.
 
+use crate::run::driver::Ending;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -136,7 +137,7 @@ pin_project! {
     #[must_use = "futures do nothing unless polled"]
     pub enum Run<B: Future, X> {
         Body { #[pin] body: B, driver: Driver, report: Option<X> },
-        Value { value: Option<B::Output>, driver: Driver, report: Option<X> },
+        Value { value: Option<B::Output>, ending: Ending, report: Option<X> },
     }
 }
 
@@ -156,13 +157,13 @@ impl<B: Future, X: Conclude<B::Output>> Future for Run<B, X> {
                 value = Some(ready!(body.as_mut().poll(cx)));
                 Poll::Ready(())
             }));
-            let (driver, report) = (driver.take(), report.take());
+            let (ending, report) = (driver.take(), report.take());
             // Here the body is dropped.
-            self.set(Run::Value { value, driver, report });
+            self.set(Run::Value { value, ending, report });
         }
         match self.project() {
-            RunProjection::Value { value, driver, report } => {
-                poll_release(driver, cx, value, report)
+            RunProjection::Value { value, ending, report } => {
+                poll_release(ending, cx, value, report)
             }
             RunProjection::Body { .. } => Poll::Pending,
         }
@@ -172,12 +173,12 @@ impl<B: Future, X: Conclude<B::Output>> Future for Run<B, X> {
 /// Releases the lock and reports. It does not depend on the body, so functions of one return type
 /// share it.
 fn poll_release<R, X: Conclude<R>>(
-    driver: &mut Driver,
+    ending: &mut Ending,
     cx: &mut Context<'_>,
     value: &mut Option<R>,
     report: &mut Option<X>,
 ) -> Poll<R> {
-    let ended = ready!(driver.poll_release(cx));
+    let ended = ready!(ending.poll_release(cx));
     match report.take() {
         Some(report) => Poll::Ready(conclude(ended, value.take(), report)),
         None => Poll::Pending,

@@ -1,6 +1,7 @@
 //! Acquires a lock, polls a body while the lock is held, and releases the lock: everything about a
 //! locked body that does not depend on the body's type.
 
+use crate::engine::acquire::Obtain;
 use crate::engine::unreported::Errors;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,6 +15,7 @@ use crate::engine::unreported::unreported;
 use crate::guard::LockGuard;
 use crate::protocol::answer::Released;
 use crate::value::error::LockError;
+use crate::value::labels::Labelled;
 use crate::value::loss::{Lost, OnLost};
 
 /// Polls a body once; `Ready` when it has finished.
@@ -78,8 +80,14 @@ type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// Each state is boxed or small: a waiter carries all of them, and so does every level of locked
 /// functions that call each other.
 pub(crate) enum Driver {
-    Acquiring(Pending<Result<LockGuard, LockError>>, Errors),
+    Acquiring(Obtain, Errors),
     Running(Running),
+    Ending(Ending),
+}
+
+/// What is left of a driver when its body is gone. Smaller than a driver, as the body's value is
+/// beside it.
+pub(crate) enum Ending {
     Releasing(Pending<Ended>),
     /// Boxed, as an error is larger than all the rest.
     Ended(Option<Box<Ended>>),
@@ -97,7 +105,7 @@ pub(crate) struct Running {
 
 impl Driver {
     fn acquiring(spec: Box<LockSpec>, errors: Errors) -> Self {
-        Driver::Acquiring(Box::pin(obtain(spec, false, errors)), errors)
+        Driver::Acquiring(obtain(spec, false, errors), errors)
     }
 
     fn running(guard: LockGuard, errors: Errors) -> Self {
@@ -110,37 +118,44 @@ impl Driver {
     pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>, body: &mut PollBody<'_>) -> Poll<()> {
         loop {
             *self = match self {
-                Driver::Acquiring(acquire, errors) => match ready!(acquire.as_mut().poll(cx)) {
-                    Ok(guard) => Self::running(guard, *errors),
-                    Err(error) => Driver::Ended(Some(Box::new(Ended::Refused(error)))),
+                Driver::Acquiring(acquire, errors) => match ready!(Pin::new(acquire).poll(cx)) {
+                    Ok(acquired) => Self::running(acquired.into(), *errors),
+                    Err(error) => {
+                        let refused = Box::new(Ended::Refused(error));
+                        Driver::Ending(Ending::Ended(Some(refused)))
+                    }
                 },
                 Driver::Running(running) => {
                     let stopped = ready!(running.poll(cx, body)).err();
-                    let Driver::Running(running) = std::mem::replace(self, Driver::Ended(None))
-                    else {
+                    let over = Driver::Ending(Ending::Ended(None));
+                    let Driver::Running(running) = std::mem::replace(self, over) else {
                         return Poll::Pending;
                     };
-                    Driver::Releasing(Box::pin(running.release(stopped)))
+                    Driver::Ending(Ending::Releasing(Box::pin(running.release(stopped))))
                 }
-                Driver::Releasing(_) | Driver::Ended(_) => return Poll::Ready(()),
+                Driver::Ending(_) => return Poll::Ready(()),
             }
         }
     }
 
-    /// Leaves a driver that does nothing.
-    pub(crate) fn take(&mut self) -> Self {
-        std::mem::replace(self, Driver::Ended(None))
+    /// What is next when the body is to be polled no more. Leaves a driver that does nothing.
+    pub(crate) fn take(&mut self) -> Ending {
+        match std::mem::replace(self, Driver::Ending(Ending::Ended(None))) {
+            Driver::Ending(ending) => ending,
+            Driver::Acquiring(..) | Driver::Running(_) => Ending::Ended(None),
+        }
     }
+}
 
+impl Ending {
     /// Releases the lock, when the body has finished or was dropped.
     pub(crate) fn poll_release(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         match self {
-            Driver::Releasing(release) => release.as_mut().poll(cx),
-            Driver::Ended(ended) => match ended.take() {
+            Ending::Releasing(release) => release.as_mut().poll(cx),
+            Ending::Ended(ended) => match ended.take() {
                 Some(ended) => Poll::Ready(*ended),
                 None => Poll::Pending,
             },
-            Driver::Acquiring(..) | Driver::Running(_) => Poll::Pending,
         }
     }
 }
@@ -190,7 +205,7 @@ impl Running {
         };
         if let Some(error) = error {
             let claim = self.guard.held().claim();
-            unreported(&claim.labels.name, claim.keys(), &error);
+            unreported(&claim.name, claim.keys(), &error);
         }
         ended
     }
@@ -199,7 +214,7 @@ impl Running {
 /// Acquires `lock`, runs `body` and releases the lock, on the caller's thread.
 fn acquire_and_run(spec: Box<LockSpec>, errors: Errors, body: &mut dyn FnMut()) -> Ended {
     match obtain_blocking(spec, false, errors) {
-        Ok(guard) => run_held(guard, errors, body),
+        Ok(acquired) => run_held(acquired.into(), errors, body),
         Err(error) => Ended::Refused(error),
     }
 }
@@ -221,7 +236,7 @@ fn run_held(guard: LockGuard, errors: Errors, body: &mut dyn FnMut()) -> Ended {
 /// What a release says reaches no caller, so it is logged.
 fn log(held: &Held, released: Result<Released, LockError>, lost: Option<&Lost>) {
     let claim = held.claim();
-    let (key, labels) = (claim.listed(), &claim.labels);
+    let (key, labels) = (claim.listed(), claim.labels());
     match released {
         _ if lost.is_some() => {}
         Ok(Released::Held | Released::Unconfirmed) => {}

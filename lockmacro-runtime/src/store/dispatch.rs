@@ -1,6 +1,7 @@
 //! One store of three kinds, and the dispatch to it. Every kind has the same meaning; only what can
 //! go wrong differs.
 
+use crate::value::time::Moment;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +49,53 @@ impl Backend {
         }
     }
 
+    /// Asks for the lock of `claim`, waits for it where the claim says so, and has replicas
+    /// acknowledge it where they are to. It borrows nothing, so that who waits for it can be kept
+    /// without a box.
+    pub(crate) fn asked(
+        self: &Arc<Self>,
+        claim: &Arc<Claim>,
+        closing: &Arc<Closing>,
+    ) -> Asked<'static, Result<Answer, Failed>> {
+        let (backend, claim) = (Arc::clone(self), Arc::clone(claim));
+        let wait = claim.until.map(|until| until.since(Moment::now()));
+        if self.is_replicated() {
+            let closing = Arc::clone(closing);
+            return Box::pin(async move {
+                match backend.asked_for(&claim, wait, &closing).await {
+                    Ok(Answer::Granted(grant)) => backend.acknowledged(&claim, grant).await,
+                    answer => answer,
+                }
+            });
+        }
+        match &**self {
+            // One box where many wait, or a lock mostly is free.
+            Backend::Redis(redis) if claim.several().is_empty() => {
+                let redis = Arc::clone(redis);
+                match wait {
+                    None => Box::pin(async move { redis.acquire(&claim, None).await }),
+                    Some(wait) => Box::pin(Redis::wait(redis, claim, wait, Arc::clone(closing))),
+                }
+            }
+            _ => {
+                let closing = Arc::clone(closing);
+                Box::pin(async move { backend.asked_for(&claim, wait, &closing).await })
+            }
+        }
+    }
+
+    fn asked_for<'a>(
+        &'a self,
+        claim: &'a Claim,
+        wait: Option<Duration>,
+        closing: &'a Closing,
+    ) -> Asked<'a, Result<Answer, Failed>> {
+        match wait {
+            None => self.acquire(claim),
+            Some(wait) => self.wait(claim, wait, closing),
+        }
+    }
+
     /// Asks for a lock once; for several keys all or nothing. Idempotent for a token. When it is
     /// dropped, the token may have been written all the same.
     pub(crate) fn acquire<'a>(&'a self, claim: &'a Claim) -> Asked<'a, Result<Answer, Failed>> {
@@ -85,7 +133,7 @@ impl Backend {
         }
         match self {
             Backend::Memory(memory) => Box::pin(memory.wait(claim, wait, closing)),
-            Backend::Redis(redis) => Box::pin(redis.wait(claim, wait, closing)),
+            Backend::Redis(redis) => Box::pin(Redis::wait(&**redis, claim, wait, closing)),
             Backend::Redlock(redlock) => {
                 Box::pin(closing.unless(Box::pin(redlock.wait(claim, wait))))
             }
@@ -96,7 +144,7 @@ impl Backend {
     /// `None` where that cannot be.
     pub(crate) fn given_up(&self, claim: &Claim) -> Option<GivenUp> {
         match self {
-            Backend::Redis(redis) if claim.wait.is_some() => Some(redis.given_up(&claim.token)),
+            Backend::Redis(redis) if claim.until.is_some() => Some(redis.given_up(&claim.token)),
             // A grant there is made to who is there; a Redlock has no line.
             Backend::Redis(_) | Backend::Memory(_) | Backend::Redlock(_) => None,
         }

@@ -113,7 +113,7 @@ impl Memory {
         closing: &Closing,
     ) -> Result<Answer, Failed> {
         let waiter = self.waiters.join(0, 0, 0);
-        let mut place = Place { number: waiter.number, ticket: None };
+        let mut place = Place { number: waiter.number(), ticket: None };
         let until = Instant::now().checked_add(wait);
         loop {
             // It is alarmed when that changes.
@@ -222,7 +222,7 @@ impl Memory {
             let Some(held) = store.held.get_mut(key).filter(|held| held.token == claim.token)
             else {
                 // Who holds the lock is not in line.
-                if claim.wait.is_some() {
+                if claim.until.is_some() {
                     let own = |waiting: &Waiting| waiting.token == claim.token;
                     store.leave_line(key, |line| line.iter().position(own));
                 }
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn a_release_that_waits_for_the_store_keeps_the_key_as_long_as_any() {
         let (memory, kept) = (Memory::new(), Duration::from_secs(20));
-        let claim = claim("order:42", 3 * kept).with(Vec::new(), kept);
+        let claim = claim("order:42", 3 * kept).with(Vec::new(), None, kept);
         let sent = Moment::now();
         claim.granted(sent);
         memory.ask(&claim, None).unwrap();
@@ -393,7 +393,7 @@ mod tests {
         };
         let fenced = |key| {
             let mut claim = claim(key, Duration::from_secs(60));
-            (claim.fenced, claim.wait) = (true, Some(Duration::MAX));
+            (claim.fenced, claim.until) = (true, Some(Moment::now().after(Duration::MAX)));
             claim
         };
         let last = fenced("order:42");

@@ -92,6 +92,12 @@ fn kept_in_numbers(bits: u64) -> u32 {
     (bits >> 32) as u32
 }
 
+/// The half of a lock's number that is kept. Two locks that share it have each other's waiters ask
+/// in vain.
+fn half_of(lock: u64) -> u32 {
+    lock as u32
+}
+
 impl GivenUp {
     /// Whether the token was granted the lock since this was asked last.
     pub(crate) fn was_granted(&self) -> bool {
@@ -108,9 +114,11 @@ impl Drop for GivenUp {
 #[derive(Debug, Default)]
 struct Place {
     slot: u16,
-    lock: u64,
+    /// Half of its number, enough to tell locks from each other.
+    lock: u32,
     /// Grows from one who waits to the next.
     order: u64,
+    number: u64,
     heard: Mutex<Heard>,
 }
 
@@ -180,7 +188,6 @@ impl Handover {
 pub(crate) struct Waiter {
     waiters: Arc<Waiters>,
     place: Arc<Place>,
-    pub(crate) number: u64,
 }
 
 impl Waiters {
@@ -191,9 +198,10 @@ impl Waiters {
     pub(crate) fn join(self: &Arc<Self>, slot: u16, lock: u64, bits: u64) -> Waiter {
         let order = self.last.fetch_add(1, Ordering::Relaxed);
         let number = bits ^ order;
-        let place = Arc::new(Place { slot, lock, order, ..Place::default() });
+        let lock = half_of(lock);
+        let place = Arc::new(Place { slot, lock, order, number, ..Place::default() });
         self.places().insert(number, Arc::clone(&place));
-        Waiter { waiters: Arc::clone(self), place, number }
+        Waiter { waiters: Arc::clone(self), place }
     }
 
     /// Waiters of their own, who know of the same tokens that were given up.
@@ -234,7 +242,8 @@ impl Waiters {
     /// Has those ask again who have waited for a lock for longest: one of them is first in line.
     pub(crate) fn alarm_first(&self, lock: u64) {
         let places = self.places();
-        let mut here: Vec<_> = places.values().filter(|place| place.lock == lock).collect();
+        let mut here: Vec<_> =
+            places.values().filter(|place| place.lock == half_of(lock)).collect();
         here.sort_unstable_by_key(|place| place.order);
         here.into_iter().take(FIRST).for_each(|place| place.tell(News::Unknown));
     }
@@ -275,6 +284,10 @@ impl Place {
 }
 
 impl Waiter {
+    pub(crate) fn number(&self) -> u64 {
+        self.place.number
+    }
+
     /// The slot in which it waits.
     pub(crate) fn slot(&self) -> u16 {
         self.place.slot
@@ -288,7 +301,7 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.waiters.places().remove(&self.number);
+        self.waiters.places().remove(&self.number());
     }
 }
 
@@ -411,7 +424,7 @@ mod tests {
     async fn a_grant_is_heard_even_when_an_alarm_comes_after_it() {
         let waiters = Arc::new(Waiters::default());
         let waiter = waiters.join(7, 0, 1);
-        waiters.grant(waiter.number, handover(0, 0));
+        waiters.grant(waiter.number(), handover(0, 0));
         waiters.alarm_where(|slot| slot == 7);
         assert_eq!(waiter.news().await, News::Granted(Box::new(handover(0, 0))));
     }
@@ -443,8 +456,8 @@ mod tests {
         let (bits, other) = (0x1234_5678_0000_0000, 0x8765_4321_0000_0000);
         let number = {
             let waiter = waiters.join(7, 0, bits);
-            waiters.grant(waiter.number, handover(0, 0));
-            waiter.number
+            waiters.grant(waiter.number(), handover(0, 0));
+            waiter.number()
         };
         let gone = waiters.apart().gone.given_up(bits);
         let mut granted = std::pin::pin!(Arc::clone(&waiters.gone).granted());

@@ -73,7 +73,15 @@ impl LockKey {
     }
 
     /// The template it was made of, which is the same for many keys; empty when there is none.
-    pub(crate) fn made_of(&self) -> Cow<'static, str> {
+    pub(crate) fn made_of(&self) -> &str {
+        match self.extra.as_deref() {
+            Some(Extra::Whole { template }) => template,
+            _ => self.template,
+        }
+    }
+
+    /// The same to be kept.
+    pub(crate) fn shared_template(&self) -> Cow<'static, str> {
         match self.extra.as_deref() {
             Some(Extra::Whole { template }) => Cow::Owned(template.to_string()),
             _ => Cow::Borrowed(self.template),
@@ -393,7 +401,7 @@ mod tests {
     #[test]
     fn a_prefix_stands_before_the_key_and_its_template_once() {
         let whole = order("7").under("shop:").unwrap();
-        assert_eq!((whole.as_str(), &*whole.made_of()), ("shop:order:7", "shop:order:<id>"));
+        assert_eq!((whole.as_str(), whole.made_of()), ("shop:order:7", "shop:order:<id>"));
         assert_eq!(whole.clone().under("shop:").unwrap(), whole);
         assert_eq!(LockKey::from("nightly").under("shop:").unwrap().made_of(), "");
         assert_eq!(order("7").under("").unwrap(), order("7"));

@@ -1,14 +1,16 @@
 //! The clock on which leases are counted.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A moment on a clock that goes on while the machine sleeps, as the server's does.
 ///
-/// In nanoseconds since the machine was started, which are enough for 584 years.
+/// In nanoseconds since the machine was started, which are enough for 584 years, and one more: so
+/// an `Option` of it takes no more room.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(u64);
+pub(crate) struct Moment(NonZeroU64);
 
 impl Moment {
     /// The present. Linux' `CLOCK_BOOTTIME` goes on during suspend; macOS' `CLOCK_MONOTONIC` does
@@ -27,7 +29,7 @@ impl Moment {
     }
 
     pub(crate) fn at(since_boot: Duration) -> Self {
-        Self(0).after(since_boot)
+        Self(NonZeroU64::MIN).after(since_boot)
     }
 
     /// The moment `later` than this one.
@@ -38,7 +40,7 @@ impl Moment {
 
     /// How long it is from `earlier` to this moment; zero when that is not earlier.
     pub(crate) fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.nanos().saturating_sub(earlier.nanos()))
     }
 
     /// How long ago it was.
@@ -48,7 +50,7 @@ impl Moment {
 
     /// Nanoseconds since the machine was started.
     pub(crate) fn nanos(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 }
 
@@ -58,30 +60,30 @@ pub(crate) struct LastMoment(AtomicU64);
 
 impl Clone for LastMoment {
     fn clone(&self) -> Self {
-        Self(self.get().0.into())
+        Self(self.get().nanos().into())
     }
 }
 
 impl LastMoment {
     pub(crate) fn note(&self, moment: Moment) {
-        self.0.fetch_max(moment.0, Ordering::Relaxed);
+        self.0.fetch_max(moment.nanos(), Ordering::Relaxed);
     }
 
     /// That of the machine's start when there was none.
     pub(crate) fn get(&self) -> Moment {
-        Moment(self.0.load(Ordering::Relaxed))
+        Moment::at(Duration::from_nanos(self.0.load(Ordering::Relaxed)))
     }
 }
 
 #[cfg(test)]
 impl Moment {
     pub(crate) fn micros(self) -> i128 {
-        i128::from(self.0 / 1_000)
+        i128::from(self.nanos() / 1_000)
     }
 }
 
 impl fmt::Debug for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} after boot", Duration::from_nanos(self.0))
+        write!(f, "{:?} after boot", Duration::from_nanos(self.nanos()))
     }
 }

@@ -25,16 +25,15 @@ impl Rights {
     pub(crate) fn covers(&self, claim: &Claim) -> bool {
         self.every_key.load(Ordering::Relaxed) || {
             let templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
-            templates.contains(&*claim.key.made_of())
+            templates.contains(claim.key.made_of())
         }
     }
 
     /// Takes note that the script was not refused for this lock.
     pub(crate) fn learn(&self, claim: &Claim) {
-        let template = claim.key.made_of();
-        if !template.is_empty() && !self.every_key.load(Ordering::Relaxed) {
+        if !claim.key.made_of().is_empty() && !self.every_key.load(Ordering::Relaxed) {
             let mut templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
-            templates.insert(template);
+            templates.insert(claim.key.shared_template());
         }
     }
 

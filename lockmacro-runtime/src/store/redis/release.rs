@@ -29,7 +29,7 @@ const ROUND_TRIPS: u32 = 4;
 impl Redis {
     pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
         let keep = claim.keep();
-        if claim.several().is_empty() && claim.wait.is_none() && keep.is_zero() {
+        if claim.several().is_empty() && claim.until.is_none() && keep.is_zero() {
             let args = [claim.token.expose()];
             match self.own(&RELEASE_UNCONTENDED, claim, &args, self.brief()).await {
                 Ok((Own::Awaited, _)) => {}

@@ -2,6 +2,8 @@
 //! while in case that something was lost.
 
 use std::num::NonZeroU64;
+use std::ops::Deref;
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
@@ -25,24 +27,27 @@ use crate::value::token::hash_of;
 use crate::value::unavailability::Unavailability;
 
 impl Redis {
-    /// Waits in line for at most `wait`, and no longer than its manager is there.
-    pub(crate) fn wait<'a>(
-        &'a self,
-        claim: &'a Claim,
+    /// Waits in line for at most `wait`, and no longer than its manager is there. It keeps what it
+    /// is given, or borrows it.
+    pub(crate) fn wait(
+        redis: impl Deref<Target = Self> + Send + Sync,
+        claim: impl Deref<Target = Claim> + Send + Sync,
         wait: Duration,
-        closing: &'a Closing,
-    ) -> impl Future<Output = Result<Answer, Failed>> + Send + 'a {
+        closing: impl Deref<Target = Closing> + Send + Sync,
+    ) -> impl Future<Output = Result<Answer, Failed>> + Send {
         let until = Instant::now() + wait.min(FOR_EVER);
         let (slot, lock) = (slot(claim.key.as_str()), hash_of(claim.key.as_str().as_bytes()));
-        let waiter = self.grants.waiters.join(slot, lock, claim.token.bits());
+        let waiter = redis.grants.waiters.join(slot, lock, claim.token.bits());
         let (mut resent, mut foreign) = (false, Foreign::default());
         // No `async fn`, which keeps its arguments twice: everybody who waits carries this.
         async move {
             loop {
                 // Boxed: it is large, and most of the time is spent without it.
-                let (known, place) = ((&mut resent, &mut foreign), (&waiter, until));
-                let told = Box::pin(self.ask_until_told(claim, place, known));
-                let (sample, pause) = match closing.unless(told).await? {
+                let told = Box::pin(async {
+                    let (known, place) = ((&mut resent, &mut foreign), (&waiter, until));
+                    closing.unless(pin!(redis.ask_until_told(&claim, place, known))).await
+                });
+                let (sample, pause) = match told.await? {
                     Told::Answer(answer) => return Ok(answer),
                     Told::InLine { sample, pause } => (sample, pause),
                 };
@@ -154,7 +159,7 @@ impl Redis {
         let heard = node.listen(waiter.slot(), patience).await?;
         let ttl = claim.ttl.as_millis().to_string();
         let (fenced, probe) = (u8::from(claim.fenced), u8::from(heard));
-        let (number, channel) = (waiter.number, self.grants.channel(waiter.slot()));
+        let (number, channel) = (waiter.number(), self.grants.channel(waiter.slot()));
         let args = [
             claim.token.expose(),
             &ttl,
@@ -211,7 +216,7 @@ mod tests {
         let token = Token::new("test", "", "", Moment::now()).unwrap();
         let claim = Claim::new("order:42".into(), token, Duration::from_secs(30));
         let closing = Closing::default();
-        let waiting = size_of_val(&redis.wait(&claim, Duration::MAX, &closing));
-        assert!(waiting <= 320, "{waiting}");
+        let waiting = size_of_val(&Redis::wait(&redis, &claim, Duration::MAX, &closing));
+        assert!(waiting <= 224, "{waiting}");
     }
 }

@@ -152,7 +152,7 @@ impl Calls {
         let tick = if heard { TICK } else { TICK_UNHEARD };
         let idle = match heard {
             true => {
-                format!("{}|{}", waiter.number, self.redis.grants.channel(waiter.slot()))
+                format!("{}|{}", waiter.number(), self.redis.grants.channel(waiter.slot()))
             }
             false => String::new(),
         };
