@@ -142,7 +142,8 @@ pub enum LockError {
         key: LockKey,
     },
     /// The server knows the user and refuses the command. It is told when a manager connects; of a
-    /// user of some keys only, with the first lock. On the lock's keys and on `lm1:*` grant it
+    /// user of some keys only, with the first lock; of deferred calls, when a worker starts and when
+    /// the first call of a function is stored. On the lock's keys and on `lm1:*` grant it
     /// `+ping +set +get +getex +del +pttl +pexpire +time +evalsha +eval +zadd +zrem +zrange
     /// +zrank +zcard +zpopmin +hset +hget +hdel`; for waiting also `+subscribe +publish
     /// +pubsub|numsub` and the channels `&lm1:*`; and `+select` when the URL names a database. In a

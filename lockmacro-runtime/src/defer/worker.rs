@@ -131,7 +131,9 @@ impl Worker {
     /// # Errors
     /// [`LockError::NoRuntime`]; [`LockError::ShutDown`]; [`LockError::Unavailable`] with
     /// [`NoDeferrer`](Unavailability::NoDeferrer) where the manager's locks have no store for calls, and with
-    /// [`SameName`](Unavailability::SameName) when two functions were registered under one name.
+    /// [`SameName`](Unavailability::SameName) when two functions were registered under one name;
+    /// [`LockError::AccessDenied`] when the user lacks a right or a key that the calls of a
+    /// registered function need, as far as the server tells that when the worker starts.
     ///
     /// # Cancellation
     /// Dropping the future drops the calls that run at their next await. They are due again when their
@@ -178,6 +180,11 @@ impl Worker {
         let defaults = self.manager.defaults();
         let functions: Vec<_> =
             self.functions.keys().map(|name| defaults.stored_as(name)).collect();
+        // A user who may not take calls would never be told otherwise, but by the log.
+        let allowed = deferrer.allowed(functions.clone()).await;
+        if let Err(error @ LockError::AccessDenied { .. }) = allowed {
+            return Err(error);
+        }
         let mut pause = FIRST_PAUSE;
         while !*stopped.borrow() {
             while running.try_join_next().is_some() {}

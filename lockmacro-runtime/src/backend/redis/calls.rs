@@ -74,6 +74,16 @@ impl Calls {
         self.patience_for(self.max_size)
     }
 
+    /// Asks whether the user may do what the calls of a function need, unless it is known.
+    /// Trouble of the server passes, or is told by the next question.
+    pub(super) async fn allowed(&self, function: &str) -> Result<(), LockError> {
+        let key = key_of(function);
+        match self.redis.ask_rights_for_calls(&key, self.redis.brief()).await {
+            Err(trouble @ Trouble::Final(_)) => Err(trouble.into_error(&key)),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
     /// Calls a script until it is answered, or the manager's timeout is over.
     pub(super) async fn ask(
         &self,

@@ -130,7 +130,7 @@ impl Redis {
         let nothing = LockKey::from("");
         let mut tries = Tries::new(self.patience());
         loop {
-            let trouble = match self.rights(tries.patience).await {
+            let trouble = match self.rights(true, tries.patience).await {
                 Ok(()) => return Ok(()),
                 Err(Trouble::Passing(passing)) => tries.after(passing).await.err(),
                 Err(trouble) => Some(trouble),
@@ -141,9 +141,10 @@ impl Redis {
         }
     }
 
-    async fn rights(&self, patience: Patience) -> Result<(), Trouble> {
+    /// `hears` tells that callers may wait in line.
+    async fn rights(&self, hears: bool, patience: Patience) -> Result<(), Trouble> {
         self.nodes.ready(patience.until).await?;
-        self.ask_rights(patience).await
+        self.ask_rights(hears, patience).await
     }
 
     /// Has `tell` called when the server may be another one than the one that granted our locks.

@@ -81,6 +81,7 @@ pub(super) mod jobs {
         script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/list.lua");
     pub(in super::super) static AMEND: Script =
         script!(SIDES, "scripts/jobs/jobs.lua", "scripts/jobs/amend.lua");
+    pub(in super::super) static RIGHTS: Script = script!(SIDES, "scripts/rights.lua");
     #[cfg(feature = "look")]
     pub(in super::super) static ALL: [&Script; 6] = [&PUT, &TAKE, &KEEP, &SETTLE, &LIST, &AMEND];
 }
