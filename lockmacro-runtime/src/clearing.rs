@@ -227,7 +227,7 @@ impl Cleanup {
             }
             self.forget_at_the_end();
             while again.len() < AGAIN_AT_ONCE
-                && let Some(item) = self.next_again(backend.is_lost())
+                && let Some(item) = self.next_again(|claim| backend.is_lost(claim))
             {
                 again.spawn(release(Arc::clone(&backend), item));
             }
@@ -295,9 +295,9 @@ impl Cleanup {
         self.lists().untried.pop_front()
     }
 
-    /// The next one to be tried again. Where the server is lost it is one a second, and the others
-    /// go on waiting.
-    fn next_again(&self, is_lost: bool) -> Option<Item> {
+    /// The next one to be tried again. Of those whose server is lost it is one a second, and the
+    /// others of them go on waiting.
+    fn next_again(&self, is_lost: impl Fn(&Claim) -> bool) -> Option<Item> {
         let (mut lists, now) = (self.lists(), Instant::now());
         loop {
             let (due, number) = *lists.again.first_key_value()?.0;
@@ -306,7 +306,7 @@ impl Cleanup {
             }
             let mut item = lists.again.remove(&(due, number))?;
             lists.released.remove(&(number, due));
-            if !is_lost || item.is_last {
+            if item.is_last || !is_lost(&item.claim) {
                 return Some(item);
             }
             if lists.probed.is_none_or(|last| now.duration_since(last) >= LONGEST_PAUSE) {
@@ -371,7 +371,8 @@ impl Cleanup {
             Ok(_) if item.times + 1 == TIMES => LAST_LOOK,
             Ok(_) => item.longer(),
             Err(ref error) => {
-                let asks_on = is_doubtful || backend.is_lost() || backend.is_of_several();
+                let asks_on =
+                    is_doubtful || backend.is_lost(&item.claim) || backend.is_of_several();
                 let is_tried = item.times < TIMES || asks_on;
                 let pause = item.longer().min(LONGEST_PAUSE);
                 if is_final(error) || !is_tried || now + pause > item.end {
@@ -455,7 +456,7 @@ async fn release(backend: Arc<Backend>, mut item: Item) -> Tried {
 /// Takes note of a lock that stays until its lease is over.
 fn left(backend: &Backend, claim: &Claim, error: &LockError) {
     let key = claim.listed();
-    match error.is_of_servers() && !backend.call_failed() {
+    match error.is_of_servers() && !backend.call_failed(error) {
         true => tracing::debug!(%key, %error, "what was dropped is left to its ttl"),
         false => tracing::warn!(%key, %error, "what was dropped is left to its ttl"),
     }
@@ -623,6 +624,24 @@ mod tests {
         until(|| memory.holds_nothing()).await;
         others.ends().await;
         cleaned.ends().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_lost_slows_down_nothing_that_others_have() {
+        let (cleanup, census) = (Cleanup::default(), Census::default());
+        for nth in 0..20 {
+            cleanup.add(claim(if nth % 2 == 0 { "lost" } else { "well" }), census.join());
+        }
+        let now = Instant::now();
+        while let Some(item) = cleanup.next_untried() {
+            cleanup.lists().put(item, now);
+        }
+        let is_lost = |claim: &Claim| claim.key.as_str() == "lost";
+        let due = || std::iter::from_fn(|| cleanup.next_again(is_lost)).collect::<Vec<_>>();
+        let (lost, well): (Vec<_>, Vec<_>) = due().into_iter().partition(|i| is_lost(&i.claim));
+        assert_eq!((lost.len(), well.len()), (1, 10));
+        advance(2 * LONGEST_PAUSE).await;
+        assert_eq!(due().len(), 1, "of the others one a second");
     }
 
     #[tokio::test]

@@ -123,7 +123,10 @@ pub enum LockError {
     /// asked for is given back, and its body has not run; one that was to be extended is held for as
     /// long as before. See to the replicas, or wait for fewer of them or for longer: see
     /// [`replicated`](crate::LockManagerBuilder::replicated).
-    #[error("only {acked} of {wanted} replicas have acknowledged `{}` in time", key.shown())]
+    #[error(
+        "only {acked} of {wanted} replicas have acknowledged `{}` in time{AT}{server}",
+        key.shown()
+    )]
     #[non_exhaustive]
     InsufficientReplicas {
         /// The key, or one of several.
@@ -132,6 +135,8 @@ pub enum LockError {
         acked: u32,
         /// How many are waited for.
         wanted: u32,
+        /// The host and port of their primary.
+        server: Box<str>,
     },
     /// The key exists and is not a string, so it is not a lock; or, where a lock is taken away by
     /// force, no lock of ours. Choose another key, or delete what is there.
@@ -256,6 +261,22 @@ pub enum LockError {
         /// How many.
         held: usize,
     },
+}
+
+/// What stands before the host and port of the server that an error is about.
+pub(crate) const AT: &str = ", at ";
+
+impl LockError {
+    /// The server that the error names at its end.
+    pub(crate) fn server(&self) -> Option<&str> {
+        match self {
+            LockError::InsufficientReplicas { server, .. } => Some(server),
+            LockError::Unavailable { detail, .. } | LockError::ConnectionLimit { detail } => {
+                detail.rsplit_once(AT).map(|(_, server)| server)
+            }
+            _ => None,
+        }
+    }
 }
 
 impl LockError {

@@ -163,7 +163,7 @@ impl Wanted {
             }
             Err(Refusal::Failed(error)) => error,
         };
-        let known = error.is_of_servers() && !hold.manager().backend().call_failed();
+        let known = error.is_of_servers() && !hold.manager().backend().call_failed(&error);
         telemetry::refused(&claim.labels, claim.listed(), &error, claim.asked, known);
         self.report(&hold, &error);
         Err(error)

@@ -279,6 +279,15 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
         Box::pin(ready(Ok(())))
     }
 
+    /// Takes note of a worker's question that has failed because of the queue's servers; tells
+    /// whether the worker is to log it at WARN, and not at DEBUG.
+    ///
+    /// Says yes unless the queue logs its outages by itself, as those on a Redis server do.
+    fn call_failed(&self, error: &LockError) -> bool {
+        let _ = error;
+        true
+    }
+
     /// Stores a call that is due after its delay, and tells under which id and when. Of the same function and
     /// [id](NewJob::id) there is one call, however often it is stored, also when it was done in between less than
     /// 30 s ago: who was not answered asks again, for as long as its manager's timeout lasts.

@@ -226,7 +226,7 @@ impl Worker {
                     return Err(error);
                 }
                 Err(error) => {
-                    match error.is_of_servers() && !self.manager.backend().call_failed() {
+                    match error.is_of_servers() && !deferrer.call_failed(&error) {
                         true => tracing::debug!(%error, "deferred calls could not be taken"),
                         false => tracing::warn!(%error, "deferred calls could not be taken"),
                     }

@@ -54,8 +54,8 @@ impl Calls {
     }
 
     /// Takes note of a call that has failed because of the server; tells whether to log it at WARN.
-    pub(super) fn call_failed(&self) -> bool {
-        self.redis.call_failed()
+    pub(super) fn call_failed(&self, error: &LockError) -> bool {
+        self.redis.call_failed(error)
     }
 
     pub(super) fn patience(&self) -> Patience {

@@ -99,6 +99,10 @@ impl Deferrer for RedisJobs {
         })
     }
 
+    fn call_failed(&self, error: &LockError) -> bool {
+        self.calls.call_failed(error)
+    }
+
     fn put(&self, job: NewJob) -> Answer<'_, Stored> {
         Box::pin(async move {
             let NewJob { function, id, arguments, key, delay, unique, attempts } = job;

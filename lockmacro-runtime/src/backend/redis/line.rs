@@ -10,12 +10,11 @@ use super::node::{Node, Patience};
 use super::nodes::Nodes;
 use super::script::ACQUIRE;
 use super::tries::Tries;
-use super::trouble::{Passing, Trouble};
+use super::trouble::Trouble;
 use super::{CLAIM_MS, Redis, Reply, answer};
 use crate::backend::{Answer, Claim, Failed, Grant, Line};
 use crate::clock::Moment;
 use crate::closing::Closing;
-use crate::error::Unavailability;
 use crate::lease::late;
 use crate::side::slot;
 use crate::token::hash_of;
@@ -116,9 +115,7 @@ impl Redis {
         loop {
             let passing = match self.ask_in_line(claim, waiter, tries.patience).await {
                 Ok((Reply::Granted { sent, .. }, _)) if late(sent, claim.ttl) => {
-                    let detail = format!("the ttl is {:?}", claim.ttl);
-                    let reason = Unavailability::TooSlow;
-                    Passing { reason, detail, unknown: true, replace: false }
+                    self.too_slow(claim)
                 }
                 Err(Trouble::Passing(passing)) => passing,
                 answered => return answered,

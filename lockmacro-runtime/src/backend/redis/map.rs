@@ -22,6 +22,8 @@ pub(super) struct Map {
     /// Which of the nodes has each slot; nothing while nothing is known.
     owners: Vec<u16>,
     learnt: Option<Instant>,
+    /// Which node has told it.
+    told_by: Option<Node>,
 }
 
 impl Map {
@@ -66,8 +68,12 @@ impl Map {
     }
 
     /// The same as one that was learnt now.
-    pub(super) fn known(self) -> Self {
-        Self { learnt: Some(Instant::now()), ..self }
+    pub(super) fn known(self, told_by: &Node) -> Self {
+        Self { learnt: Some(Instant::now()), told_by: Some(told_by.clone()), ..self }
+    }
+
+    pub(super) fn told_by(&self) -> Option<&Node> {
+        self.told_by.as_ref()
     }
 
     pub(super) fn is_known(&self) -> bool {

@@ -64,7 +64,7 @@ use self::tries::Tries;
 use self::trouble::{Passing, Trouble};
 use super::{Answer, Claim, Failed, Grant, Line};
 use crate::clock::Moment;
-use crate::error::{LockError, Unavailability};
+use crate::error::{AT, LockError, Unavailability};
 use crate::fence::{Fences, RETENTION};
 use crate::key::LockKey;
 use crate::lease::late;
@@ -157,10 +157,27 @@ impl Redis {
         self.nodes.changes().is_some_and(|changes| changes.healths().is_any_lost())
     }
 
+    /// The same of those that have these keys.
+    pub(crate) fn is_lost(&self, keys: &[LockKey]) -> bool {
+        self.is_any_lost() && keys.iter().any(|key| self.nodes.is_lost(key))
+    }
+
+    /// The host and port of the server that has a key, as far as is known.
+    pub(crate) fn server_of(&self, key: &LockKey) -> String {
+        self.nodes.server_of(key).unwrap_or_default()
+    }
+
+    /// A grant that came when its lease was over.
+    fn too_slow(&self, claim: &Claim) -> Passing {
+        let detail = format!("the ttl is {:?}{AT}{}", claim.ttl, self.server_of(&claim.key));
+        Passing { reason: Unavailability::TooSlow, detail, unknown: true, replace: false }
+    }
+
     /// Takes note of a call that has failed because of the servers; tells whether to log it at
     /// WARN.
-    pub(crate) fn call_failed(&self) -> bool {
-        self.nodes.changes().is_none_or(|changes| changes.healths().call_failed())
+    pub(crate) fn call_failed(&self, error: &LockError) -> bool {
+        let server = error.server();
+        self.nodes.changes().is_none_or(|changes| changes.healths().call_failed(server))
     }
 
     /// Takes note of a lock that could not be kept.
@@ -213,9 +230,7 @@ impl Redis {
             let first = !tries.unknown;
             let passing = match self.ask(claim, first, tries.patience).await {
                 Ok(Reply::Granted { sent, .. }) if late(sent, claim.ttl) => {
-                    let detail = format!("the ttl is {:?}", claim.ttl);
-                    let reason = Unavailability::TooSlow;
-                    Ok(Passing { reason, detail, unknown: true, replace: false })
+                    Ok(self.too_slow(claim))
                 }
                 Ok(Reply::Granted { sent, fences }) => {
                     let (ttl, resent) = (claim.ttl, tries.unknown);

@@ -355,8 +355,13 @@ impl Node {
         self.inner.connector.server()
     }
 
+    /// Whether the server is lost, which was logged.
+    pub(super) fn is_lost(&self) -> bool {
+        self.inner.health.is_lost()
+    }
+
     /// Takes note of what went wrong with a call; gives it with where that was.
-    fn failed(&self, trouble: Trouble) -> Trouble {
+    pub(super) fn failed(&self, trouble: Trouble) -> Trouble {
         let health = &self.inner.health;
         match &trouble {
             // Only some of its keys are.

@@ -62,7 +62,8 @@ impl Node {
         let mut task = JoinSet::new();
         task.spawn(async move {
             let args: Vec<_> = args.iter().map(String::as_str).collect();
-            node.eval_in_its_place(script, &keys, &args, replicated, patience).await
+            let answer = node.eval_in_its_place(script, &keys, &args, replicated, patience).await;
+            answer.map_err(|trouble| node.failed(trouble))
         });
         let ended = || Err(Trouble::Passing(Passing::timeout("the runtime has ended", true)));
         task.join_next().await.and_then(Result::ok).unwrap_or_else(ended)

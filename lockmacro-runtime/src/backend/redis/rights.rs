@@ -145,7 +145,7 @@ impl Redis {
         match self.nodes.eval(&RIGHTS, keys, &needed, patience).await {
             // The next lock asks again: the slot of this one is being moved.
             Err(Trouble::Passing(passing)) if passing.is_split() => return Ok(()),
-            told => drop(read(told?)?),
+            told => drop(read(told?).map_err(|trouble| trouble.at(|| self.server_of(&claim.key)))?),
         }
         self.rights.commands.store(true, Ordering::Relaxed);
         Ok(())
@@ -220,10 +220,12 @@ impl Node {
                 Err(trouble) => return Err(trouble),
             }
         }
-        if !denied.is_empty() {
-            return Err(lacking(&denied));
-        }
-        Ok(Told { server: self.server(), ..read(by_text.or(by_hash)?)? })
+        let told = match denied.is_empty() {
+            true => read(by_text.or(by_hash)?),
+            false => Err(lacking(&denied)),
+        };
+        let told = told.map_err(|trouble| trouble.at(|| self.server()))?;
+        Ok(Told { server: self.server(), ..told })
     }
 }
 
@@ -286,7 +288,8 @@ impl Redis {
         }
         let needed: Vec<_> = iter::once("").chain(NEEDED_FOR_CALLS).collect();
         let told = self.nodes.eval(&jobs::RIGHTS, slice::from_ref(function), &needed, patience);
-        drop(read(told.await?)?);
+        let told = read(told.await?);
+        told.map_err(|trouble| trouble.at(|| self.server_of(function)))?;
         known().insert(function.clone());
         Ok(())
     }

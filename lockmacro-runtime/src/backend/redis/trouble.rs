@@ -4,7 +4,7 @@
 use redis::{ErrorKind, RedisError};
 
 use super::tls;
-use crate::error::{LockError, Unavailability};
+use crate::error::{AT, LockError, Unavailability};
 use crate::key::LockKey;
 use crate::plain::Plain;
 use crate::side::write_side;
@@ -95,7 +95,7 @@ impl Trouble {
             ) => detail,
             _ => return self,
         };
-        detail.push_str(", at ");
+        detail.push_str(AT);
         detail.push_str(&server());
         self
     }

@@ -12,7 +12,7 @@ use super::tally::{Holder, Tally, Verdict, majority, no_quorum};
 use super::{Redlock, late, replaced};
 use crate::backend::{Answer, Claim, Failed, Grant, Line};
 use crate::clock::Moment;
-use crate::error::{LockError, Unavailability};
+use crate::error::{AT, LockError, Unavailability};
 use crate::fence::Fence;
 use crate::lease;
 
@@ -153,7 +153,8 @@ impl Redlock {
         }
         let ttl = claim.ttl;
         if lease::late(sent, ttl) {
-            let (reason, detail) = (Unavailability::TooSlow, format!("the ttl is {ttl:?}"));
+            let detail = format!("the ttl is {ttl:?}{AT}{}", self.servers());
+            let reason = Unavailability::TooSlow;
             let error = LockError::Unavailable { reason, detail };
             return Err(Failure::Fault { error, passing: true });
         }
