@@ -330,6 +330,17 @@ mod tests {
     }
 
     #[test]
+    fn a_node_has_one_round_trip_for_all_connections_of_a_manager() {
+        let timeout = Duration::from_secs(1);
+        let cluster = Cluster::new("redis-cluster://one:7000", timeout).unwrap();
+        let node =
+            |cluster: &Cluster, host| Node::with(cluster.connector((host, 7000)).unwrap(), timeout);
+        let (main, janitors) = (node(&cluster, "one"), node(&cluster.apart(), "one"));
+        assert!(Arc::ptr_eq(main.round_trip(), janitors.round_trip()));
+        assert!(!Arc::ptr_eq(main.round_trip(), node(&cluster, "two").round_trip()));
+    }
+
+    #[test]
     fn a_url_of_no_cluster_is_refused_without_its_password() {
         let timeout = Duration::from_secs(1);
         for url in

@@ -18,7 +18,6 @@ use super::grants::{Channels, Grants};
 use super::greeting::greeting;
 use super::health::Health;
 use super::replicated::Replicated;
-use super::round_trip::RoundTrip;
 use super::sentinel::{is_primary, no_primary};
 use super::trouble::{Passing, Trouble, full};
 use super::url::{Address, Place, Settings};
@@ -66,7 +65,6 @@ pub(super) struct Connector {
     address: Address,
     timeout: Duration,
     pub(super) changes: Arc<Changes>,
-    pub(super) round_trip: Arc<RoundTrip>,
     /// How the next connection is opened.
     hearing: Mutex<Hearing>,
     /// How many in a row were ended before grants came by them.
@@ -144,8 +142,7 @@ impl Connector {
     /// One for the same server, with waiters of its own.
     pub(super) fn apart(&self) -> Self {
         let (address, changes) = (self.address.clone(), Arc::clone(&self.changes));
-        let apart = Self::with(address, self.timeout, changes, self.grants.apart());
-        Self { round_trip: Arc::clone(&self.round_trip), ..apart }
+        Self::with(address, self.timeout, changes, self.grants.apart())
     }
 
     fn with(
@@ -155,8 +152,8 @@ impl Connector {
         grants: Arc<Grants>,
     ) -> Self {
         let (hearing, ended) = (Mutex::new(Hearing::NotAsked), AtomicU32::new(0));
-        let (opened, round_trip) = (Mutex::new((Instant::now(), 0)), Arc::default());
-        Self { address, timeout, changes, round_trip, hearing, ended, opened, grants }
+        let opened = Mutex::new((Instant::now(), 0));
+        Self { address, timeout, changes, hearing, ended, opened, grants }
     }
 
     /// One for another server of a cluster, that has the same users and settings.
@@ -193,9 +190,14 @@ impl Connector {
 
     /// How the server does. Of several that follow one another under a name it is one.
     pub(super) fn health(&self) -> Arc<Health> {
+        self.changes.healths().of(&self.name())
+    }
+
+    /// What the server is known by: of several that follow one another it is one name.
+    fn name(&self) -> String {
         match &self.address.place {
-            Place::At(at) => self.changes.healths().of(&at.to_string()),
-            Place::Named(sentinels) => self.changes.healths().of(&sentinels.to_string()),
+            Place::At(at) => at.to_string(),
+            Place::Named(sentinels) => sentinels.to_string(),
         }
     }
 
@@ -450,7 +452,7 @@ impl Connector {
         let mut connection = connection.map_err(Trouble::unapplied)?;
         let asked = Instant::now();
         let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
-        self.round_trip.note(asked.elapsed());
+        self.changes.healths().round_trip(&self.name()).note(asked);
         match greeting.and_then(Value::extract_error).map_err(Trouble::unapplied) {
             Ok(_) | Err(Trouble::Final(LockError::AccessDenied { .. })) => Ok(connection),
             Err(trouble) => Err(trouble),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::round_trip::RoundTrip;
 use crate::error::Unavailability;
 
 /// What is further apart is not one outage.
@@ -39,6 +40,7 @@ pub(super) struct Health {
     outage: Mutex<Option<Outage>>,
     /// How many servers of the manager are lost.
     lost: Arc<AtomicUsize>,
+    round_trip: Arc<RoundTrip>,
 }
 
 /// Commands that have failed, and none that has not since the first of them.
@@ -55,10 +57,19 @@ struct Outage {
 impl Healths {
     /// The one of the server with that name.
     pub(super) fn of(&self, name: &str) -> Arc<Health> {
-        let new = || Arc::new(Health { lost: Arc::clone(&self.lost), ..Health::default() });
-        let health = Arc::clone(lock(&self.servers).entry(name.to_owned()).or_insert_with(new));
+        let health = self.known(name);
         health.joined();
         health
+    }
+
+    /// How long the server with that name takes to answer.
+    pub(super) fn round_trip(&self, name: &str) -> Arc<RoundTrip> {
+        Arc::clone(&self.known(name).round_trip)
+    }
+
+    fn known(&self, name: &str) -> Arc<Health> {
+        let new = || Arc::new(Health { lost: Arc::clone(&self.lost), ..Health::default() });
+        Arc::clone(lock(&self.servers).entry(name.to_owned()).or_insert_with(new))
     }
 
     /// Takes note that the slot map of a cluster has these servers and no others, and ends the
@@ -122,6 +133,11 @@ impl Healths {
 }
 
 impl Health {
+    /// How long it takes to answer, by all connections to it.
+    pub(super) fn round_trip(&self) -> &Arc<RoundTrip> {
+        &self.round_trip
+    }
+
     /// Takes note of a connection that could be opened, which not every broken server refuses.
     pub(super) fn opened(&self) {
         if self.state.load(Ordering::Relaxed) == NEW {

@@ -153,7 +153,7 @@ impl Node {
                 Err(sent) => Box::pin(timeout_at(until, sent)).await,
             };
             if reply.is_ok() {
-                self.inner.connector.round_trip.note(asked.elapsed());
+                self.round_trip().note(asked);
             }
             self.read(live, reply.ok(), patience.strict)
         }
@@ -311,7 +311,7 @@ impl Node {
 
     /// How long the server takes to answer.
     pub(super) fn round_trip(&self) -> &Arc<RoundTrip> {
-        &self.inner.connector.round_trip
+        self.inner.health.round_trip()
     }
 
     /// What the URL says that replicas have to acknowledge.
