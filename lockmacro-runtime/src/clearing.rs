@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::mem;
 use std::pin::{Pin, pin};
-use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -71,8 +70,8 @@ struct Lists {
     left: u64,
     /// The manager was shut down, and nothing is released once more from then on.
     closed: Option<Instant>,
-    /// The process whose task works on these: a fork has none.
-    worked_on: Option<u32>,
+    /// Whether the task that works on these was started.
+    worked_on: bool,
 }
 
 /// A dropped lock.
@@ -178,7 +177,7 @@ impl Cleanup {
             given_up: None,
             _room,
         });
-        let started = lists.worked_on.replace(process::id()) == Some(process::id());
+        let started = mem::replace(&mut lists.worked_on, true);
         drop(lists);
         self.more.notify_one();
         if started { Added::Kept } else { Added::Starts }
@@ -436,7 +435,7 @@ struct Ended<'a>(&'a Cleanup);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        self.0.lists().worked_on = None;
+        self.0.lists().worked_on = false;
     }
 }
 

@@ -1,8 +1,9 @@
 //! Where locks come from: a server, and how this process shows itself there.
 
-use std::fmt;
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
+use std::{fmt, process};
 
 use tokio::runtime::Handle;
 use tokio::task::try_id;
@@ -52,9 +53,11 @@ static INSTALLED: OnceLock<LockManager> = OnceLock::new();
 pub struct LockManager(Arc<Inner>);
 
 struct Inner {
-    backend: Backend,
+    own: Own,
     janitor: Janitor,
     label: String,
+    /// Whether the label names the process.
+    names_process: bool,
     defaults: Defaults,
     /// How long its locks were held.
     holds: Holds,
@@ -65,6 +68,38 @@ struct Inner {
     jobs: (Arc<dyn Deferrer>, bool),
     #[cfg(feature = "defer")]
     max_deferred_size: usize,
+}
+
+/// What a process asks for locks by: one that was forked has connections of its own.
+struct Own {
+    process: u32,
+    backend: Backend,
+    /// Those of the process that this one was forked to be.
+    forked: OnceLock<Box<Own>>,
+}
+
+impl Own {
+    fn new(backend: Backend) -> Self {
+        Self { process: process::id(), backend, forked: OnceLock::new() }
+    }
+
+    fn here(&self) -> &Self {
+        let mut own = self;
+        while let Some(forked) = own.forked.get() {
+            own = forked;
+        }
+        own
+    }
+
+    /// Takes note of a fork. The other process goes on to use its connections, which are not to be
+    /// ended here.
+    fn notice(&self) -> &Self {
+        let own = self.here();
+        if own.process != process::id() {
+            own.forked.get_or_init(|| Box::new(Self::new(own.backend.apart())));
+        }
+        self.here()
+    }
 }
 
 impl LockManager {
@@ -192,7 +227,7 @@ impl LockManager {
             return Err(LockError::ShutDown);
         }
         inside_runtime()?;
-        self.0.backend.ready().await
+        self.0.own.notice().backend.ready().await
     }
 
     /// The same by the background thread, for callers that block.
@@ -246,14 +281,14 @@ impl LockManager {
         inside_runtime()?;
         self.0.closing.close();
         // Who stands in line looks when it is woken.
-        self.0.backend.alarm();
+        self.backend().alarm();
         self.0.janitor.alarm();
         let empty = self::timeout(timeout, self.0.census.empty()).await;
         let held = self.0.census.count();
         if empty.is_err() && held > 0 {
             return Err(LockError::ShutdownTimeout { held });
         }
-        self.0.backend.disconnect();
+        self.backend().disconnect();
         self.0.janitor.stop();
         Ok(())
     }
@@ -284,7 +319,8 @@ impl LockManager {
                 #[cfg(feature = "defer")]
                 max_deferred_size,
                 janitor: Janitor::new(&backend),
-                backend,
+                own: Own::new(backend),
+                names_process: its_label.is_none(),
                 label: label(&its_label.unwrap_or_else(default_label)),
                 defaults,
                 holds: Holds::default(),
@@ -303,7 +339,12 @@ impl LockManager {
     /// again.
     #[cfg(feature = "defer")]
     pub fn deferrer(&self) -> Arc<dyn Deferrer> {
-        Arc::clone(&self.0.jobs.0)
+        let own = self.0.own.notice();
+        match self.has_another_queue() || std::ptr::eq(own, &self.0.own) {
+            true => Arc::clone(&self.0.jobs.0),
+            // In a process that was forked.
+            false => defer::of(&own.backend, self.0.max_deferred_size),
+        }
     }
 
     /// Whether they are kept in another store than the locks.
@@ -333,15 +374,20 @@ impl LockManager {
     }
 
     pub(crate) fn backend(&self) -> &Backend {
-        &self.0.backend
+        &self.0.own.here().backend
     }
 
     pub(crate) fn janitor(&self) -> &Janitor {
         &self.0.janitor
     }
 
-    pub(crate) fn label(&self) -> &str {
-        &self.0.label
+    /// What this process shows itself as. Each token has it, so that a fork is noticed here.
+    pub(crate) fn label(&self) -> Cow<'_, str> {
+        let is_forked = !std::ptr::eq(self.0.own.notice(), &self.0.own);
+        match is_forked && self.0.names_process {
+            true => Cow::Owned(label(&default_label())),
+            false => Cow::Borrowed(&self.0.label),
+        }
     }
 
     /// Takes note of how long a key was held.
@@ -377,7 +423,7 @@ impl fmt::Debug for LockManager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockManager")
             .field("label", &self.0.label)
-            .field("backend", &self.0.backend)
+            .field("backend", self.backend())
             .field("defaults", &self.0.defaults)
             .field("locks", &self.0.census.count())
             .finish_non_exhaustive()

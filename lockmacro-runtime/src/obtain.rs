@@ -57,7 +57,7 @@ impl LockSpec {
         // A token of a waiter is older than its grant.
         let since = wait.is_zero().then(SystemTime::now);
         let about = about(since, self.holder_note.as_deref());
-        let token = Token::new(manager.label(), &self.name, &about, Moment::now())?;
+        let token = Token::new(&manager.label(), &self.name, &about, Moment::now())?;
         let template = key.made_of();
         let first = several.first().cloned().unwrap_or(key);
         let mut claim = Claim::new(first, token, ttl).with(several, self.min_hold.min(ttl));
