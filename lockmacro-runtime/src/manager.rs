@@ -227,7 +227,14 @@ impl LockManager {
             return Err(LockError::ShutDown);
         }
         inside_runtime()?;
-        self.0.own.notice().backend.ready().await
+        let backend = &self.0.own.notice().backend;
+        let ready = backend.ready().await;
+        if self.0.closing.is_closed() {
+            // What it has opened since then is of no more use.
+            backend.disconnect();
+            return Err(LockError::ShutDown);
+        }
+        ready
     }
 
     /// The same by the background thread, for callers that block.

@@ -145,7 +145,7 @@ impl Cluster {
 
     /// Where the node is that has told the map.
     pub(super) fn told_by(&self) -> String {
-        let told = self.map().told_by().map(Node::server);
+        let told = self.map().told_by().map(str::to_owned);
         told.unwrap_or_else(|| self.servers())
     }
 

@@ -22,8 +22,8 @@ pub(super) struct Map {
     /// Which of the nodes has each slot; nothing while nothing is known.
     owners: Vec<u16>,
     learnt: Option<Instant>,
-    /// Which node has told it.
-    told_by: Option<Node>,
+    /// Where the node is that has told it. Not the node, whose connection would be kept.
+    told_by: Option<String>,
 }
 
 impl Map {
@@ -69,11 +69,11 @@ impl Map {
 
     /// The same as one that was learnt now.
     pub(super) fn known(self, told_by: &Node) -> Self {
-        Self { learnt: Some(Instant::now()), told_by: Some(told_by.clone()), ..self }
+        Self { learnt: Some(Instant::now()), told_by: Some(told_by.server()), ..self }
     }
 
-    pub(super) fn told_by(&self) -> Option<&Node> {
-        self.told_by.as_ref()
+    pub(super) fn told_by(&self) -> Option<&str> {
+        self.told_by.as_deref()
     }
 
     pub(super) fn is_known(&self) -> bool {

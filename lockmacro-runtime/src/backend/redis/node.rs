@@ -2,6 +2,7 @@
 //! is of no more use. No call waits longer than its caller allows.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ pub(super) struct Inner {
     health: Arc<Health>,
     /// From when on one silence is enough again, and the pause after that.
     doubts: Mutex<Option<(Instant, Duration)>>,
+    /// How often all was ended: what was begun before is not kept when it comes.
+    ends: AtomicU64,
 }
 
 /// How long a call may take: the command by itself, and all that it needs.
@@ -98,6 +101,7 @@ impl Node {
             loading: Errand::new(timeout),
             reserve: Reserve::default(),
             doubts: Mutex::default(),
+            ends: AtomicU64::new(0),
         };
         Self::of(Arc::new(inner))
     }
@@ -296,9 +300,13 @@ impl Node {
         })
     }
 
-    /// Ends the connection; the next call makes a new one.
+    /// Ends the connection, also one that is being opened; the next call makes a new one.
     pub(super) fn disconnect(&self) {
-        self.live().take();
+        {
+            let mut live = self.live();
+            self.inner.ends.fetch_add(1, Ordering::Relaxed);
+            live.take();
+        }
         self.inner.connecting.forget();
         self.inner.reserve.clear();
         self.inner.connector.disconnect();
@@ -378,6 +386,7 @@ impl Node {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
+        let ends = self.inner.ends.load(Ordering::Relaxed);
         let opened = self.inner.connector.open().await.map_err(|trouble| self.failed(trouble))?;
         self.inner.health.opened();
         let opened = Arc::new(opened);
@@ -385,8 +394,15 @@ impl Node {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
-        *self.live() = Some(Arc::clone(&opened));
-        Ok(opened)
+        let mut live = self.live();
+        // Looked at under the mutex, under which it is counted.
+        if self.inner.ends.load(Ordering::Relaxed) == ends {
+            *live = Some(Arc::clone(&opened));
+            return Ok(opened);
+        }
+        drop(live);
+        self.inner.connector.disconnect();
+        Err(ended().at(|| self.server()))
     }
 
     /// The connection, while it leads to the right server.
@@ -443,6 +459,16 @@ impl Node {
 
 fn unanswered() -> Trouble {
     Trouble::Passing(Passing::timeout("sent, and not answered", true))
+}
+
+/// Its manager was shut down while a connection was opened.
+fn ended() -> Trouble {
+    Trouble::Passing(Passing {
+        reason: Unavailability::Disconnected,
+        detail: "the connection was ended while it was opened".to_owned(),
+        unknown: false,
+        replace: false,
+    })
 }
 
 /// A slot was given away, and after that replies are not told apart: see [`Channels::is_torn`].
