@@ -159,3 +159,31 @@ async fn a_cluster_that_is_not_there_is_unavailable() {
     let error = builder.connect("redis-cluster://127.0.0.1:1,127.0.0.1:2").await.expect_err("none");
     assert!(matches!(error, LockError::Unavailable { .. }), "{error:?}");
 }
+
+/// What is told names a node, by which the place of the mistake is found.
+#[tokio::test]
+async fn a_slot_that_no_node_has_or_that_two_give_to_each_other_is_told_with_a_node() {
+    let cluster = Cluster::start(2, 0).await;
+    let manager = LockManager::builder().timeout(ms(400)).connect(&cluster.url()).await;
+    let manager = manager.expect("there");
+    let refused = async |key: &str| {
+        let error = lock(&manager, key).acquire().await.expect_err("no node has it");
+        let is_at = |nth: usize| format!(", at 127.0.0.1:{})", cluster.server(nth).port());
+        let text = error.to_string();
+        assert!((0..2).any(|nth| text.ends_with(&is_at(nth))), "{text}");
+        error
+    };
+    let [turned, gone] = [key("turned"), key("gone")];
+    let (owner, slot) = (cluster.owner(&turned), cluster.slot(&turned).to_string());
+    let words = ["CLUSTER", "SETSLOT", &slot, "NODE", &cluster.id(1 - owner)];
+    cluster.admin(owner).ask::<()>(&words);
+    let error = refused(&turned).await;
+    assert!(error.to_string().contains("from one to the other"), "{error}");
+    let slot = cluster.slot(&gone).to_string();
+    (0..2).for_each(|nth| cluster.admin(nth).ask::<()>(&["CLUSTER", "DELSLOTS", &slot]));
+    refused(&gone).await;
+    let fresh = LockManager::builder().timeout(ms(400)).connect(&cluster.url()).await;
+    let fresh = fresh.expect("there");
+    let error = lock(&fresh, &gone).acquire().await.expect_err("no node has it");
+    assert!(error.to_string().contains("no node has the slot, at 127.0.0.1:"), "{error}");
+}

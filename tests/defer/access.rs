@@ -67,3 +67,43 @@ async fn the_rights_that_the_readme_names_are_enough_and_each_is_needed() {
         assert!(result.is_err(), "{right} is not needed");
     }
 }
+
+/// What a worker and a caller are told first, as a user who has the rights given.
+async fn told_first(server: &Server, words: &[&str]) -> [String; 2] {
+    server.admin().ask::<()>(&[&["ACL", "SETUSER", "shop"], words].concat());
+    let locks = LockManager::connect(&server.url_as("shop", "password")).await.expect("there");
+    let function = DeferredFn::new("f", (argument("number"),), |(_,): (u64,)| async {});
+    let works = worker(&locks, &function).run();
+    let works = tokio::time::timeout(IN_TIME, works).await.expect("it ends");
+    let held = Lock::new("order:1").ttl(LATER).manager(&locks).acquire().await.expect("free");
+    let busy = Lock::new("order:1").ttl(LATER).manager(&locks).acquire().await.expect_err("held");
+    let told = [
+        function.clone().manager(&locks).later(busy.clone(), (1,)).await,
+        works.expect_err("a right is missing"),
+    ];
+    held.release().await.expect("still held");
+    assert_eq!(server.admin().keys(), Vec::<String>::new(), "nothing was stored");
+    told.map(|error| {
+        assert!(matches!(error, LockError::AccessDenied { .. }), "{error:?}");
+        error.to_string()
+    })
+}
+
+#[tokio::test]
+async fn rights_that_are_missing_are_named_to_a_worker_and_to_who_defers_first() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let user = ["ACL", "SETUSER", "shop", "reset", "on", ">password", "~*", "&*", "+@all"];
+    admin.ask::<()>(&user);
+    // None of these is needed by every call that is stored, nor by every look for one.
+    for told in told_first(&server, &["-hmget", "-zremrangebyscore"]).await {
+        assert!(told.contains("the user lacks +hmget +zremrangebyscore"), "{told}");
+    }
+    let denied: Vec<redis::Value> = admin.ask(&["ACL", "LOG"]);
+    assert_eq!(denied, [], "the server's log has a word of it");
+    admin.ask::<()>(&user);
+    let keys = ["resetkeys", "~order:*", "~lm1:w?:{order:*}", "~lm1:jobs:*"];
+    for told in told_first(&server, &keys).await {
+        assert!(told.contains("~lm1:jobs:f and ~lm1:w*:{lm1:jobs:f}"), "{told}");
+    }
+}

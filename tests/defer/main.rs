@@ -5,6 +5,7 @@ mod attribute;
 mod busy;
 mod crowd;
 mod dead;
+mod elsewhere;
 mod failover;
 mod full;
 mod inner;

@@ -2,7 +2,7 @@
 
 use lockmacro_runtime::inspect;
 use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
-use lockmacro_tests::{Cluster, Server, eventually};
+use lockmacro_tests::{Cluster, Server, eventually, log};
 
 use crate::{
     KEY, LONG, Locked, SOON, TIMEOUT, first_error, keeps_nothing, lock, manager, refusal, works,
@@ -53,17 +53,18 @@ async fn a_right_that_is_missing_is_named_when_a_manager_connects() {
     for right in rights.iter().filter(|right| !others.contains(right)) {
         let lacking: Vec<_> = rights.iter().filter(|other| *other != right).copied().collect();
         let told = denied_at_connect(&server, &[&["~*", "&*"], &lacking[..]].concat()).await;
-        assert!(told.ends_with(&format!("the user lacks {right}")), "{right}: {told}");
+        let named = format!("the user lacks {right}, at 127.0.0.1:{}", server.port());
+        assert!(told.ends_with(&named), "{right}: {told}");
     }
     let told = denied_at_connect(&server, &["~*", "+@all", "-evalsha", "-eval", "-zadd"]).await;
-    assert!(told.ends_with("the user lacks +evalsha +eval"), "{told}");
+    assert!(told.contains("the user lacks +evalsha +eval, at 127.0.0.1:"), "{told}");
     // Of some keys it is told with the first lock, before that is granted.
     grant(&server, &["~order:*", "~lm1:*", "+@all", "-del"]);
     let some = manager(&server.url_as("clerk", PASSWORD)).await;
     for waits in [false, true] {
         let lock = if waits { lock(&some).wait(LONG) } else { lock(&some) };
         let error = lock.acquire().await.expect_err("a right is missing");
-        assert!(error.to_string().ends_with("the user lacks +del"), "{error}");
+        assert!(error.to_string().contains("the user lacks +del, at 127.0.0.1:"), "{error}");
         assert_eq!(server.admin().keys(), Vec::<String>::new());
     }
     // It is asked without a word in the log of the server's administrator, but for scripts.
@@ -81,7 +82,38 @@ async fn a_right_that_one_node_of_a_cluster_denies_is_named_when_a_manager_conne
     cluster.admin(2).ask::<()>(&["ACL", "SETUSER", "default", "-evalsha"]);
     let connecting = LockManager::connect(&cluster.url()).await;
     let told = connecting.expect_err("a right is missing").to_string();
-    assert!(told.ends_with("the user lacks +evalsha"), "{told}");
+    let named = format!("the user lacks +evalsha, at 127.0.0.1:{}", cluster.server(2).port());
+    assert!(told.ends_with(&named), "{told}");
+}
+
+/// Waiting works without, by asking, so it is no error.
+#[tokio::test]
+async fn rights_that_only_waiters_use_are_named_in_the_log_when_a_manager_connects() {
+    log::start();
+    let told = |server: &Server| {
+        let server = format!("server=127.0.0.1:{} ", server.port());
+        let is_told = |line: &&str| line.contains("served slowly") && line.contains(&server);
+        log::so_far().lines().filter(is_told).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (rights, lacking) in [
+        (["&*", "-subscribe"], "\"+subscribe\""),
+        (["&lm1:*", "-publish"], "\"+publish\""),
+        (["&*", "-pubsub"], "\"+pubsub|numsub\""),
+        (["&other:*", "+@all"], "\"&lm1:*\""),
+    ] {
+        for keys in ["~*", "~order:*"] {
+            let rights = ["~lm1:*", keys, "resetchannels", "+@all", rights[0], rights[1]];
+            let (server, manager) = with_user(&rights).await;
+            manager.ready().await.expect("there");
+            let told = told(&server);
+            assert_eq!(told.len(), 1, "{rights:?}: {told:#?}");
+            let is_named = told[0].contains(&format!("lacking={lacking}"));
+            assert!(is_named && told[0].starts_with("WARN"), "{rights:?}: {told:#?}");
+            assert_eq!(server.admin().ask::<Vec<redis::Value>>(&["ACL", "LOG"]), []);
+        }
+    }
+    let (server, _manager) = with_user(&["~*", "resetchannels", "&lm1:*", "+@all"]).await;
+    assert_eq!(told(&server), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -142,6 +174,8 @@ async fn a_user_of_some_keys_takes_a_free_lock_by_one_command() {
         lock.run(async { Locked::Ok(()) }).await.expect("free");
     };
     take(1).await;
+    // A readiness probe forgets nothing of that.
+    manager.ready().await.expect("there");
     let mut admin = server.admin();
     admin.forget_calls();
     take(2).await;

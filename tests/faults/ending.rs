@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::{Lock, LockManager};
-use lockmacro_tests::{Fault, Proxy, Server, eventually, in_time};
+use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_tests::{Cluster, Fault, Proxy, Server, eventually, in_time};
 
-use crate::{LONG, TIMEOUT, lock, ms, works};
+use crate::{LONG, SOON, TIMEOUT, lock, ms, works};
 
 const MANAGERS: usize = 10;
 /// What a shutdown may leave behind is gone within 6 s; here with what a loaded machine adds.
@@ -61,4 +61,58 @@ async fn what_arrives_soon_after_a_shutdown_is_taken_back_all_the_same() {
         crate::keeps_nothing(&server).await;
     })
     .await;
+}
+
+/// How many connections a server has, but for those who look.
+fn connections(server: &Server) -> usize {
+    let clients: String = server.admin().ask(&["CLIENT", "LIST"]);
+    clients.lines().filter(|client| !client.contains("cmd=client|list")).count()
+}
+
+/// Nobody would end it before the manager is dropped.
+#[tokio::test]
+async fn a_connection_that_comes_after_the_shutdown_is_ended() {
+    let server = Server::start();
+    for goes_on in [false, true] {
+        let proxy = Proxy::to(server.port());
+        let builder = LockManager::builder().timeout(SOON).lazy();
+        let manager = builder.connect(&proxy.url()).await.expect("it connects later");
+        proxy.delay(ms(100));
+        let asking = manager.clone();
+        let asking = tokio::spawn(async move { asking.ready().await });
+        let begun = || std::future::ready(connections(&server) == 1);
+        eventually("it has begun to connect", SOON, begun).await;
+        if !goes_on {
+            asking.abort();
+        }
+        manager.shutdown(SOON).await.expect("nothing is held");
+        assert_eq!(connections(&server), 1, "it is not there yet");
+        if let Ok(ready) = asking.await {
+            assert_eq!(ready, Err(LockError::ShutDown));
+        }
+        let ended = || std::future::ready(connections(&server) == 0);
+        eventually("it is ended", SOON, ended).await;
+        drop(manager);
+    }
+}
+
+#[tokio::test]
+async fn what_learns_the_slots_at_a_shutdown_leaves_no_connection() {
+    let cluster = Cluster::start(1, 0).await;
+    let manager = LockManager::builder().timeout(SOON).lazy().connect(&cluster.url()).await;
+    let manager = manager.expect("it connects later");
+    cluster.server(0).pause();
+    let asking = manager.clone();
+    let asking = tokio::spawn(async move { asking.ready().await });
+    // Until it has sent what it can, which nobody answers.
+    tokio::time::sleep(ms(200)).await;
+    asking.abort();
+    manager.shutdown(SOON).await.expect("nothing is held");
+    cluster.server(0).resume();
+    let ended = || std::future::ready(connections(cluster.server(0)) == 0);
+    eventually("it is ended", SOON, ended).await;
+    // And stays so: what it has learnt was taken over by then.
+    tokio::time::sleep(ms(200)).await;
+    assert!(ended().await);
+    drop(manager);
 }

@@ -236,3 +236,51 @@ async fn a_server_that_was_never_reached_is_told_as_lost_when_calls_fail() {
     back(&manager, NAME, &place_of_it).await;
     assert_eq!(lines(&["WARN", "INFO"], &[&place_of_it]).len(), 2, "one line each");
 }
+
+/// The number of a line that says that a server is back.
+fn failed_calls(place: &str) -> Option<usize> {
+    let told = lines(&["INFO"], &[place]);
+    let told = told.iter().find(|line| line.contains("lock server back"))?;
+    let count = told.split_whitespace().find_map(|word| word.strip_prefix("failed_calls="));
+    Some(count.expect("told").parse().expect("a number"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_fails_is_counted_at_the_node_it_went_to_and_at_no_other() {
+    log::start();
+    let cluster = Cluster::start(3, 0).await;
+    let manager = LockManager::builder().timeout(ms(400)).connect(&cluster.url()).await;
+    let manager = manager.expect("there");
+    let key_of = |nth| (0..).map(|n| format!("counted:{n}")).find(|key| cluster.owner(key) == nth);
+    let keys = [0, 1].map(|nth| key_of(nth).expect("there are many"));
+    let places = [0, 1].map(|nth| format!("127.0.0.1:{}", cluster.server(nth).port()));
+    let mut failed = [0, 0];
+    let mut ask = async |nth: usize| {
+        let lock = Lock::new(&*keys[nth]).name("counted").ttl(LONG).manager(&manager);
+        // What was sent while it stood still may be granted when it goes on.
+        if let Err(error @ LockError::Unavailable { .. }) = lock.run(async { Locked::Ok(()) }).await
+        {
+            let of =
+                places.iter().position(|place| error.to_string().ends_with(&format!("{place})")));
+            failed[of.unwrap_or_else(|| panic!("{error}"))] += 1;
+        }
+    };
+    for nth in [0, 1] {
+        ask(nth).await;
+    }
+    (0..2).for_each(|nth| cluster.server(nth).pause());
+    for nth in [0, 1, 1, 1, 0, 1, 1] {
+        ask(nth).await;
+    }
+    (0..2).for_each(|nth| cluster.server(nth).resume());
+    let servers = [0, 1].map(|nth| format!("server={} ", places[nth]));
+    let start = Instant::now();
+    for nth in [0, 1] {
+        while failed_calls(&servers[nth]).is_none() {
+            assert!(start.elapsed() < SOON, "{} is not back", places[nth]);
+            ask(nth).await;
+        }
+    }
+    assert!(failed[0] >= 2 && failed[1] >= failed[0] + 3, "{failed:?}");
+    assert_eq!([0, 1].map(|nth| failed_calls(&servers[nth]).expect("told")), failed);
+}

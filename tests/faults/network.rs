@@ -187,7 +187,10 @@ async fn a_grant_that_comes_after_its_lease_is_not_believed() {
         proxy.on_next("EVALSHA", Fault::DelayReply(ms(100)));
     }
     let late = Lock::new(KEY).ttl(ms(60)).manager(&manager).acquire().await;
-    let reason = reason(late.map(drop).expect_err("it was over before it was known"));
+    let error = late.map(drop).expect_err("it was over before it was known");
+    let place = proxy.url().replace("redis://", "");
+    assert!(error.to_string().ends_with(&format!(", at {place})")), "{error}");
+    let reason = reason(error);
     assert!(matches!(reason, Unavailability::TooSlow | Unavailability::Timeout), "{reason:?}");
     keeps_nothing(&server).await;
 }

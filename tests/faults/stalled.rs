@@ -1,13 +1,15 @@
 //! Runtimes that are blocked while others wait for what they have begun.
 
+use std::future::poll_fn;
 use std::sync::mpsc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockManager};
-use lockmacro_tests::{Cluster, Proxy, Server, in_time, on_a_plain_thread};
+use lockmacro_tests::{Cluster, Proxy, Server, eventually, in_time, on_a_plain_thread};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{LONG, Locked, SLACK, TIMEOUT, keeps_nothing, lock};
+use crate::{LONG, Locked, SLACK, TIMEOUT, keeps_nothing, lock, ms};
 
 /// How long a command is on its way.
 const FAR: Duration = Duration::from_millis(80);
@@ -32,40 +34,52 @@ async fn to_be_connected(url: String, proxy: &Proxy) -> LockManager {
     manager
 }
 
-/// A worker that asks for a lock, and is blocked while it connects: until what this returns is
+/// How far a worker gets before it is blocked.
+enum Blocked {
+    /// So many polls, and then at once: what it has begun by the last of them has run nowhere.
+    After(u32),
+    /// What runs meanwhile goes on for so long.
+    Within(Duration),
+}
+
+/// A worker that asks for something, and is blocked before it has it: until what this returns is
 /// dropped.
-async fn blocked_while_it_connects(manager: &LockManager) -> mpsc::Sender<()> {
-    let (free, blocked) = mpsc::channel::<()>();
+async fn blocked<T: Send + 'static>(
+    asking: impl Future<Output = T> + Send + 'static,
+    far: Blocked,
+) -> mpsc::Sender<()> {
+    let (free, freed) = mpsc::channel::<()>();
     let (began, begun) = tokio::sync::oneshot::channel();
-    let asking = Lock::new("its own").ttl(LONG).manager(manager);
     std::thread::spawn(move || {
         worker().block_on(async {
-            let mut asking = Box::pin(asking.acquire());
-            // Far from enough to be connected.
-            assert!(tokio::time::timeout(FAR / 4, &mut asking).await.is_err());
+            let mut asking = Box::pin(asking);
+            match far {
+                Blocked::After(polls) => {
+                    let mut polled = 0;
+                    poll_fn(|cx| {
+                        assert!(asking.as_mut().poll(cx).is_pending());
+                        polled += 1;
+                        if polled == polls { Poll::Ready(()) } else { Poll::Pending }
+                    })
+                    .await;
+                }
+                Blocked::Within(time) => {
+                    assert!(tokio::time::timeout(time, &mut asking).await.is_err());
+                }
+            }
             began.send(()).expect("the test goes on");
-            let _ = blocked.recv();
+            let _ = freed.recv();
         });
     });
     begun.await.expect("it begins");
     free
 }
 
-/// The same where nothing is far: it is blocked after its first poll.
-async fn blocked_at_once(manager: &LockManager) -> mpsc::Sender<()> {
-    let (free, blocked) = mpsc::channel::<()>();
-    let (began, begun) = tokio::sync::oneshot::channel();
+/// A worker that is blocked while it connects, from which it is far.
+async fn blocked_while_it_connects(manager: &LockManager) -> mpsc::Sender<()> {
     let asking = Lock::new("its own").ttl(LONG).manager(manager);
-    std::thread::spawn(move || {
-        worker().block_on(async {
-            let mut asking = Box::pin(asking.acquire());
-            assert!(futures::poll!(&mut asking).is_pending());
-            began.send(()).expect("the test goes on");
-            let _ = blocked.recv();
-        });
-    });
-    begun.await.expect("it begins");
-    free
+    // Far from enough to be connected.
+    blocked(asking.acquire(), Blocked::Within(FAR / 4)).await
 }
 
 /// How long three workers need for a lock each, beside a fourth one.
@@ -120,9 +134,83 @@ async fn a_worker_that_is_blocked_while_it_learns_the_slots_holds_up_no_other() 
             worker().block_on(builder.connect(&url)).expect("there")
         })
         .await;
-        let _free = blocked_at_once(&manager).await;
+        let asking = Lock::new("its own").ttl(LONG).manager(&manager);
+        let _free = blocked(asking.acquire(), Blocked::After(1)).await;
         let took = three_others(&manager).await;
         assert!(took < 2 * TIMEOUT + SLACK, "{took:?}");
+    })
+    .await;
+}
+
+/// How long managers below wait for a server, and so for what another caller has begun. Who sees
+/// that its runtime is blocked begins again after an eighth of that.
+const PATIENT: Duration = Duration::from_secs(16);
+
+#[tokio::test]
+async fn a_worker_that_is_blocked_while_it_loads_a_script_holds_up_no_other() {
+    in_time(async {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port());
+        let manager = LockManager::builder().timeout(PATIENT).connect(&proxy.url()).await;
+        let manager = manager.expect("there");
+        // So that no answer comes while it is polled.
+        proxy.delay(FAR);
+        let texts = || {
+            let calls = server.admin().calls();
+            calls.into_iter().find(|(name, _)| name == "eval").map(|(_, count)| count)
+        };
+        let before = texts();
+        let lock = |key: &str| Lock::new(key).ttl(LONG).manager(&manager);
+        // Its question is sent, and then it is told that the server does not know the script.
+        let asking = lock("its own").acquire_fenced();
+        let _free = blocked(asking, Blocked::After(2)).await;
+        let start = Instant::now();
+        let others = (0..3).map(|nth| lock(&format!("order:{nth}")).acquire_fenced());
+        let mut others = std::pin::pin!(futures::future::join_all(others));
+        assert!(tokio::time::timeout(PATIENT / 32, &mut others).await.is_err(), "it is begun");
+        assert_eq!(texts(), before, "its text was not sent");
+        assert!(others.await.iter().all(Result::is_ok), "none is held up");
+        let took = start.elapsed();
+        assert!(took < PATIENT / 2, "{took:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_worker_that_is_blocked_while_it_subscribes_holds_up_no_other() {
+    in_time(async {
+        let cluster = Cluster::start(1, 0).await;
+        let manager = LockManager::builder().timeout(PATIENT).connect(&cluster.url()).await;
+        let manager = manager.expect("there");
+        let other = LockManager::connect(&cluster.url()).await.expect("there");
+        let lock = |manager, key: &str| Lock::new(key).ttl(LONG).manager(manager);
+        // The connection is one by which grants are heard, and the script is known.
+        for key in ["before", "{order}:0"] {
+            let held = lock(&other, key).acquire().await.expect("free");
+            if key == "before" {
+                let waited = lock(&manager, key).wait(ms(50)).acquire().await;
+                waited.expect_err("it is held");
+                held.release().await.expect("still held");
+            } else {
+                // Kept by the test's end.
+                std::mem::forget(held);
+            }
+        }
+        let channels = || cluster.admin(0).ask::<Vec<String>>(&["PUBSUB", "SHARDCHANNELS"]);
+        let before = channels();
+        let waiting = || lock(&manager, "{order}:0").wait(4 * PATIENT).acquire();
+        let _free = blocked(waiting(), Blocked::After(1)).await;
+        let start = Instant::now();
+        let waiters: Vec<_> = (0..3).map(|_| tokio::spawn(waiting())).collect();
+        tokio::time::sleep(PATIENT / 32).await;
+        assert_eq!(channels(), before, "it is begun, and its command was not sent");
+        eventually("they stand in line", PATIENT / 2, || {
+            let in_line: usize = cluster.admin(0).ask(&["ZCARD", "lm1:tq:{order}:0"]);
+            std::future::ready(in_line == 3)
+        })
+        .await;
+        assert!(start.elapsed() < PATIENT / 2 && channels().len() == before.len() + 1);
+        waiters.iter().for_each(tokio::task::JoinHandle::abort);
     })
     .await;
 }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use lockmacro_runtime::LockManager;
-use lockmacro_tests::{Admin, Proxy, Server, in_time};
+use lockmacro_tests::{Proxy, Server, in_time};
 
 use crate::{ms, renewed, warm_up};
 
@@ -11,41 +10,27 @@ use crate::{ms, renewed, warm_up};
 const ROUND_TRIP: Duration = Duration::from_millis(60);
 const TTL: Duration = Duration::from_millis(400);
 
-/// All commands that a server has run so far.
-fn commands(admin: &mut Admin) -> u64 {
-    let stats: String = admin.ask(&["INFO", "stats"]);
-    let count = stats.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
-    count.expect("a number of commands").trim().parse().expect("a number")
-}
-
-async fn far_away(server: &Server, round_trip: Duration) -> (Proxy, LockManager) {
-    let proxy = Proxy::to(server.port());
-    proxy.delay(round_trip);
-    let manager = LockManager::connect(&proxy.url()).await.expect("there");
-    (proxy, manager)
-}
-
 /// Both the first lease of a manager, whose background thread is not connected yet, and later ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_of_a_few_round_trips_is_renewed() {
     in_time(async {
         let server = Server::start();
         let mut admin = server.admin();
-        let (_proxy, manager) = far_away(&server, ROUND_TRIP).await;
+        let (_proxy, manager) = Proxy::far_away(&server, ROUND_TRIP).await;
         warm_up(&manager).await;
         let long = renewed(&manager, "long", ms(1_500)).acquire().await.expect("free");
-        let before = commands(&mut admin);
+        let before = admin.commands();
         tokio::time::sleep(ms(4_000)).await;
         long.check().expect("renewed all the time");
-        let ran = commands(&mut admin) - before;
+        let ran = admin.commands() - before;
         // Its renewals, and what opening the thread's connection takes.
         assert!((4..60).contains(&ran), "{ran} commands");
         // The thread is connected now, as it is in a program that runs.
         let short = renewed(&manager, "short", TTL).acquire().await.expect("free");
-        let before = commands(&mut admin);
+        let before = admin.commands();
         tokio::time::sleep(6 * TTL).await;
         short.check().expect("renewed all the time");
-        let ran = commands(&mut admin) - before;
+        let ran = admin.commands() - before;
         assert!((10..150).contains(&ran), "{ran} commands");
         short.release().await.expect("still ours");
         long.release().await.expect("still ours");

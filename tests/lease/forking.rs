@@ -2,11 +2,14 @@
 //! processes have found what is to be.
 
 use std::error::Error;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fork::{Fork, fork, waitpid};
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
 use tokio::runtime::Builder;
+
+/// How long two answers are waited for, after which a connection is given up.
+const SILENCE: Duration = Duration::from_secs(1);
 
 type Done = Result<(), Box<dyn Error + Send + Sync>>;
 
@@ -14,8 +17,9 @@ fn main() -> Done {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [url, ttl] = arguments.as_slice() else { return Err("not an order".into()) };
     let ttl = Duration::from_millis(ttl.parse()?);
-    let manager =
-        Builder::new_current_thread().enable_all().build()?.block_on(LockManager::connect(url))?;
+    // Its connection is in use when it forks.
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let manager = runtime.block_on(LockManager::connect(url))?;
     let ours = lock(&manager, "parent", ttl).acquire_blocking()?;
     match fork()? {
         Fork::Child => {
@@ -32,6 +36,9 @@ fn main() -> Done {
             }
             ours.check()?;
             ours.release_blocking()?;
+            runtime.block_on(async {
+                lock(&manager, "parent", ttl).acquire().await?.release().await
+            })?;
             lock(&manager, "parent", ttl).acquire_blocking()?.release_blocking()?;
             println!("well");
             Ok(())
@@ -44,7 +51,25 @@ fn lock(manager: &LockManager, key: &str, ttl: Duration) -> Lock {
 }
 
 fn child(manager: &LockManager, copy: LockGuard, ttl: Duration) -> Done {
-    // A thread and connections of its own.
+    // Connections of its own, also where its own runtime asks: nothing is waited for that the
+    // parent's connection would answer.
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let start = Instant::now();
+    runtime.block_on(async {
+        let guard = lock(manager, "child", ttl).acquire().await?;
+        match lock(manager, "child", ttl).acquire().await {
+            Err(error @ LockError::Busy { .. })
+                if error
+                    .owner()
+                    .is_some_and(|owner| owner.ends_with(&format!(":{}", std::process::id()))) => {}
+            other => return Err(format!("its own lock: {other:?}").into()),
+        }
+        Done::Ok(guard.release().await?)
+    })?;
+    if start.elapsed() > SILENCE {
+        return Err(format!("it got its first lock after {:?}", start.elapsed()).into());
+    }
+    // And a thread of its own.
     let own = lock(manager, "child", ttl).acquire_blocking()?;
     std::thread::sleep(ttl * 2);
     own.check()?;
@@ -59,11 +84,5 @@ fn child(manager: &LockManager, copy: LockGuard, ttl: Duration) -> Done {
             other => return Err(format!("the parent's lock: {other:?}").into()),
         }
     }
-    // Also where its own runtime asks.
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let guard = lock(manager, "child", ttl).acquire().await?;
-        guard.release().await
-    })?;
     Ok(())
 }

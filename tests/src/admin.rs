@@ -63,6 +63,13 @@ impl Admin {
         self.ask::<()>(&["CONFIG", "SET", name, value]);
     }
 
+    /// How many commands the server has run so far, of all clients.
+    pub fn commands(&mut self) -> u64 {
+        let stats: String = self.ask(&["INFO", "stats"]);
+        let count = stats.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
+        count.expect("a number of commands").trim().parse().expect("a number")
+    }
+
     /// The commands the server has run since the last [`Admin::forget_calls`], without those of
     /// connections being opened and looked at, as sorted `(name, calls)`.
     pub fn calls(&mut self) -> Vec<(String, u64)> {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lockmacro_runtime::LockManager;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -13,7 +14,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::eventually;
+use crate::{Server, eventually};
 
 /// What happens to one command on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,14 @@ impl Proxy {
             .expect("a runtime for the proxy");
         runtime.spawn(serve(listener, Arc::clone(&state)));
         Proxy { address, state, runtime: Some(runtime) }
+    }
+
+    /// A way to a server that takes so long there and back, and a manager that goes it.
+    pub async fn far_away(server: &Server, round_trip: Duration) -> (Proxy, LockManager) {
+        let proxy = Proxy::to(server.port());
+        proxy.delay(round_trip);
+        let manager = LockManager::connect(&proxy.url()).await.expect("there");
+        (proxy, manager)
     }
 
     /// The address for a client.

@@ -16,7 +16,8 @@ const COMPARE_AND_DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 /// How long the lock is held and left alone by those whose grants are counted.
 const SHORT: Duration = Duration::from_millis(5);
-/// How often who polls asks: the default of redis-py's lock.
+/// How often the poller asks. It simulates the polling of redis-py's lock, whose `sleep` is 0.1 s
+/// by default; it is no redis-py.
 const POLL: Duration = Duration::from_millis(100);
 
 /// So many foreign clients that take a key again and again until the end: how long each holds it,
@@ -97,20 +98,23 @@ async fn poll(mut admin: Admin, key: String, until: Instant) -> u32 {
     grants
 }
 
-/// The bar is what the poller gets; a noisy machine is given a third of that.
+/// The bar is what the poller gets, less a tenth and two grants for a noisy machine. Both have to
+/// get at least so many: otherwise the machine or the rivals would be measured. On an idle machine
+/// with two cores a waiter got 145, 15 and 68 grants at least, and the poller 81, 3 and 71.
 async fn at_least_what_a_poller_gets(backend: &Backend) {
-    let cases = [(1, 20, 20), (2, 20, 20), (1, 500, 100)];
+    let cases = [(1, 20, 20, 30), (2, 20, 20, 2), (1, 500, 100, 20)];
     let mut all = tokio::task::JoinSet::new();
-    for (rivals, holds, pauses) in cases {
+    for (rivals, holds, pauses, least) in cases {
         let (manager, url) = (backend.manager().await, backend.admin_url());
         let key = backend.key(&format!("{rivals}:{holds}"));
         let rivalry = (rivals, ms(holds), ms(pauses));
-        all.spawn(async move { (rivalry, beside(manager, url, rivalry, key).await) });
+        all.spawn(async move { (rivalry, least, beside(manager, url, rivalry, key).await) });
     }
     while let Some(ended) = all.join_next().await {
-        let (rivalry, (ours, polls)) = ended.expect("no panic");
+        let (rivalry, least, (ours, polls)) = ended.expect("no panic");
         println!("{rivalry:?}: {ours}, who polls {polls}");
-        assert!(3 * ours + 3 >= 2 * polls, "{rivalry:?}: {ours}, and who polls {polls}");
+        assert!(ours >= least && polls >= least, "{rivalry:?}: {ours}, and who polls {polls}");
+        assert!(10 * ours + 20 >= 9 * polls, "{rivalry:?}: {ours}, and who polls {polls}");
     }
 }
 

@@ -132,7 +132,8 @@ impl Worker {
     /// # Errors
     /// [`LockError::NoRuntime`]; [`LockError::ShutDown`]; [`LockError::NoDeferrer`] where the manager
     /// has no queue for calls; [`LockError::DuplicateName`] when two functions were registered under
-    /// one name.
+    /// one name; [`LockError::AccessDenied`] when the user lacks a right or a key that the calls of a
+    /// registered function need, as far as the server tells that when the worker starts.
     ///
     /// # Cancellation
     /// Dropping the future drops the calls that run at their next await. They are due again when their
@@ -178,6 +179,11 @@ impl Worker {
         let defaults = self.manager.core().defaults();
         let functions: Vec<_> =
             self.functions.keys().map(|name| defaults.stored_as(name)).collect();
+        // A user who may not take calls would never be told otherwise, but by the log.
+        let allowed = deferrer.allowed(functions.clone()).await;
+        if let Err(error @ LockError::AccessDenied { .. }) = allowed {
+            return Err(error);
+        }
         let mut pause = FIRST_PAUSE;
         while !*stopped.borrow() {
             while running.try_join_next().is_some() {}
@@ -217,7 +223,7 @@ impl Worker {
                 }
                 Err(error @ LockError::NoDeferrer) => return Err(error),
                 Err(error) => {
-                    match error.is_of_servers() && !self.manager.core().backend().call_failed() {
+                    match error.is_of_servers() && !deferrer.call_failed(&error) {
                         true => tracing::debug!(%error, "deferred calls could not be taken"),
                         false => tracing::warn!(%error, "deferred calls could not be taken"),
                     }

@@ -86,7 +86,7 @@ impl LockSpec {
         // A token of a waiter is older than its grant.
         let since = wait.is_zero().then(SystemTime::now);
         let about = about(since, self.holder_note.as_deref());
-        let token = Token::new(manager.label(), &self.name, &about, Moment::now())?;
+        let token = Token::new(&manager.label(), &self.name, &about, Moment::now())?;
         let (first, given) = match several.first() {
             Some(first) => (first.clone(), Some(key)),
             None => (key, None),
@@ -260,7 +260,7 @@ impl Wanted {
             }
             Err(Refusal::Failed(error)) => error,
         };
-        let known = error.is_of_servers() && !hold.manager().backend().call_failed();
+        let known = error.is_of_servers() && !hold.manager().backend().call_failed(&error);
         telemetry::refused(claim.labels(), claim.listed(), &error, claim.asked, known);
         self.report(&hold, &error);
         Err(error)

@@ -83,7 +83,9 @@ impl Janitor {
 
     /// Has those ask again who block, and wait in line.
     pub(crate) fn alarm(&self) {
-        self.here().backend.alarm();
+        // Those who are woken may ask for something, which takes the mutex.
+        let backend = Arc::clone(&self.here().backend);
+        backend.alarm();
     }
 
     /// Has every held lock confirmed at once.
@@ -249,7 +251,12 @@ async fn work(backend: Arc<Backend>, mut jobs: mpsc::UnboundedReceiver<Job>) {
 
 #[cfg(test)]
 mod tests {
+    use crate::protocol::shutdown::Closing;
+    use crate::value::token::Token;
+    use std::pin::pin;
     use std::process::Command;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Context, Wake, Waker};
     use std::time::{Duration, Instant};
 
     use super::*;
@@ -257,6 +264,32 @@ mod tests {
 
     const JOBS: usize = 5_000;
     const MEGABYTE: usize = 1 << 20;
+
+    /// Takes note of whether it could ask for something when it was woken.
+    struct Asks(Arc<Janitor>, AtomicBool);
+
+    impl Wake for Asks {
+        fn wake(self: Arc<Self>) {
+            self.1.store(self.0.0.try_lock().is_ok(), Ordering::SeqCst);
+        }
+    }
+
+    #[tokio::test]
+    async fn who_is_woken_by_an_alarm_may_ask_for_something() {
+        let memory = Memory::new();
+        let janitor = Arc::new(Janitor::new(&Backend::Memory(memory.clone())));
+        let hour = Duration::from_secs(60 * 60);
+        let token = || Token::new("test", "", "", Moment::now()).unwrap();
+        let [held, waits] = [(); 2].map(|()| Claim::new("order:1".into(), token(), hour));
+        memory.acquire(&held).unwrap();
+        let closing = Closing::default();
+        let mut waiting = pin!(memory.wait(&waits, hour, &closing));
+        let asks = Arc::new(Asks(Arc::clone(&janitor), AtomicBool::new(false)));
+        let waker = Waker::from(Arc::clone(&asks));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        janitor.alarm();
+        assert!(asks.1.load(Ordering::SeqCst), "the mutex was held, or nobody was woken");
+    }
 
     /// The memory that this process has.
     fn resident() -> usize {

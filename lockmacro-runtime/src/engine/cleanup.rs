@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::mem;
 use std::pin::{Pin, pin};
-use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -74,8 +73,8 @@ struct Lists {
     left: u64,
     /// The manager was shut down, and nothing is released once more from then on.
     closed: Option<Instant>,
-    /// The process whose task works on these: a fork has none.
-    worked_on: Option<u32>,
+    /// Whether the task that works on these was started.
+    worked_on: bool,
 }
 
 /// A dropped lock.
@@ -181,7 +180,7 @@ impl Cleanup {
             given_up: None,
             _room,
         });
-        let started = lists.worked_on.replace(process::id()) == Some(process::id());
+        let started = mem::replace(&mut lists.worked_on, true);
         drop(lists);
         self.more.notify_one();
         if started { Added::Kept } else { Added::Starts }
@@ -230,7 +229,7 @@ impl Cleanup {
             }
             self.forget_at_the_end();
             while again.len() < AGAIN_AT_ONCE
-                && let Some(item) = self.next_again(backend.is_lost())
+                && let Some(item) = self.next_again(|claim| backend.is_lost(claim))
             {
                 again.spawn(release(Arc::clone(&backend), item));
             }
@@ -298,9 +297,9 @@ impl Cleanup {
         self.lists().untried.pop_front()
     }
 
-    /// The next one to be tried again. Where the server is lost it is one a second, and the others
-    /// go on waiting.
-    fn next_again(&self, is_lost: bool) -> Option<Item> {
+    /// The next one to be tried again. Of those whose server is lost it is one a second, and the
+    /// others of them go on waiting.
+    fn next_again(&self, is_lost: impl Fn(&Claim) -> bool) -> Option<Item> {
         let (mut lists, now) = (self.lists(), Instant::now());
         loop {
             let (due, number) = *lists.again.first_key_value()?.0;
@@ -309,7 +308,7 @@ impl Cleanup {
             }
             let mut item = lists.again.remove(&(due, number))?;
             lists.released.remove(&(number, due));
-            if !is_lost || item.is_last {
+            if item.is_last || !is_lost(&item.claim) {
                 return Some(item);
             }
             if lists.probed.is_none_or(|last| now.duration_since(last) >= LONGEST_PAUSE) {
@@ -374,7 +373,8 @@ impl Cleanup {
             Ok(_) if item.times + 1 == TIMES => LAST_LOOK,
             Ok(_) => item.longer(),
             Err(ref error) => {
-                let asks_on = is_doubtful || backend.is_lost() || backend.is_of_several();
+                let asks_on =
+                    is_doubtful || backend.is_lost(&item.claim) || backend.is_of_several();
                 let is_tried = item.times < TIMES || asks_on;
                 let pause = item.longer().min(LONGEST_PAUSE);
                 if is_final(error) || !is_tried || now + pause > item.end {
@@ -438,7 +438,7 @@ struct Ended<'a>(&'a Cleanup);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        self.0.lists().worked_on = None;
+        self.0.lists().worked_on = false;
     }
 }
 
@@ -458,7 +458,7 @@ async fn release(backend: Arc<Backend>, mut item: Item) -> Tried {
 /// Takes note of a lock that stays until its lease is over.
 fn left(backend: &Backend, claim: &Claim, error: &LockError) {
     let key = claim.listed();
-    match error.is_of_servers() && !backend.call_failed() {
+    match error.is_of_servers() && !backend.call_failed(error) {
         true => tracing::debug!(%key, %error, "what was dropped is left to its ttl"),
         false => tracing::warn!(%key, %error, "what was dropped is left to its ttl"),
     }
@@ -627,6 +627,24 @@ mod tests {
         until(|| memory.holds_nothing()).await;
         others.ends().await;
         cleaned.ends().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_lost_slows_down_nothing_that_others_have() {
+        let (cleanup, census) = (Cleanup::default(), Census::default());
+        for nth in 0..20 {
+            cleanup.add(claim(if nth % 2 == 0 { "lost" } else { "well" }), census.join());
+        }
+        let now = Instant::now();
+        while let Some(item) = cleanup.next_untried() {
+            cleanup.lists().put(item, now);
+        }
+        let is_lost = |claim: &Claim| claim.key.as_str() == "lost";
+        let due = || std::iter::from_fn(|| cleanup.next_again(is_lost)).collect::<Vec<_>>();
+        let (lost, well): (Vec<_>, Vec<_>) = due().into_iter().partition(|i| is_lost(&i.claim));
+        assert_eq!((lost.len(), well.len()), (1, 10));
+        advance(2 * LONGEST_PAUSE).await;
+        assert_eq!(due().len(), 1, "of the others one a second");
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! What all locks of a manager share: the store, the background thread, and the counters.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use crate::engine::background::Janitor;
 use crate::engine::blocking::may_block;
 use crate::engine::hold_times::Holds;
 use crate::engine::in_flight::{Census, Member};
+use crate::engine::per_process::PerProcess;
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
 use crate::protocol::shutdown::Closing;
@@ -25,9 +27,11 @@ static INSTALLED: OnceLock<Arc<Core>> = OnceLock::new();
 
 /// A manager as its locks know it.
 pub(crate) struct Core {
-    pub(crate) backend: Arc<Backend>,
+    own: PerProcess,
     pub(crate) janitor: Janitor,
-    pub(crate) label: String,
+    label: String,
+    /// Whether the label names the process.
+    names_process: bool,
     pub(crate) defaults: Defaults,
     /// How long its locks were held.
     pub(crate) holds: Holds,
@@ -67,7 +71,8 @@ impl Core {
                 #[cfg(feature = "defer")]
                 max_deferred_size,
                 janitor: Janitor::new(&backend),
-                backend: Arc::new(backend),
+                own: PerProcess::new(backend),
+                names_process: its_label.is_none(),
                 label: label(&its_label.unwrap_or_else(default_label)),
                 defaults,
                 holds: Holds::default(),
@@ -100,6 +105,40 @@ impl Core {
         self.janitor.block_on(|backend| async move { backend.ready().await })?
     }
 
+    /// Asks the servers whether they are there, and let us do what locks need.
+    pub(crate) async fn ready(&self) -> Result<(), LockError> {
+        if self.closing.is_closed() {
+            return Err(LockError::ShutDown);
+        }
+        inside_runtime()?;
+        self.own.is_forked();
+        let backend = self.backend();
+        let ready = backend.ready().await;
+        if self.closing.is_closed() {
+            // What it has opened since then is of no more use.
+            backend.disconnect();
+            return Err(LockError::ShutDown);
+        }
+        ready
+    }
+
+    /// Ends the manager, and waits until no lock is out.
+    pub(crate) async fn shut_down(&self, timeout: Duration) -> Result<(), LockError> {
+        inside_runtime()?;
+        self.closing.close();
+        // A waiter looks when it is woken.
+        self.backend().alarm();
+        self.janitor.alarm();
+        let empty = tokio::time::timeout(timeout, self.census.empty()).await;
+        let held = self.census.count();
+        if empty.is_err() && held > 0 {
+            return Err(LockError::ShutdownTimeout { held });
+        }
+        self.backend().disconnect();
+        self.janitor.stop();
+        Ok(())
+    }
+
     /// Tells when the manager is shut down.
     pub(crate) fn closing(&self) -> &Arc<Closing> {
         &self.closing
@@ -109,7 +148,11 @@ impl Core {
     /// again.
     #[cfg(feature = "defer")]
     pub(crate) fn deferrer(&self) -> Arc<dyn Deferrer> {
-        Arc::clone(&self.jobs.0)
+        match self.has_another_queue() || !self.own.is_forked() {
+            true => Arc::clone(&self.jobs.0),
+            // In a process that was forked.
+            false => self.backend().deferrer(self.max_deferred_size),
+        }
     }
 
     /// Whether they are kept in another store than the locks.
@@ -139,20 +182,24 @@ impl Core {
     }
 
     pub(crate) fn backend(&self) -> &Backend {
-        &self.backend
+        self.own.backend()
     }
 
     /// The same for a question that outlives its borrow.
     pub(crate) fn shared_backend(&self) -> &Arc<Backend> {
-        &self.backend
+        self.own.backend()
     }
 
     pub(crate) fn janitor(&self) -> &Janitor {
         &self.janitor
     }
 
-    pub(crate) fn label(&self) -> &str {
-        &self.label
+    /// What this process shows itself as. Each token has it, so that a fork is noticed here.
+    pub(crate) fn label(&self) -> Cow<'_, str> {
+        match self.own.is_forked() && self.names_process {
+            true => Cow::Owned(label(&default_label())),
+            false => Cow::Borrowed(&self.label),
+        }
     }
 
     /// Takes note of how long a key was held.
@@ -203,7 +250,7 @@ impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockManager")
             .field("label", &self.label)
-            .field("backend", &self.backend)
+            .field("backend", self.backend())
             .field("defaults", &self.defaults)
             .field("locks", &self.census.count())
             .finish_non_exhaustive()

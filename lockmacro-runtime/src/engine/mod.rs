@@ -11,6 +11,7 @@ pub(crate) mod held;
 pub(crate) mod hold_times;
 pub(crate) mod in_flight;
 pub(crate) mod observer;
+pub(crate) mod per_process;
 pub(crate) mod reentry;
 pub(crate) mod renewal;
 pub(crate) mod spec;

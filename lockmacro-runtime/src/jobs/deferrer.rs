@@ -1,6 +1,7 @@
 //! Where deferred calls are kept: the trait of a queue.
 
 use std::fmt;
+use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,28 @@ pub type Enough<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// # Example
 /// `tests/defer/plugged_in.rs` of the repository is a queue in memory, with all of this and nothing else.
 pub trait Deferrer: fmt::Debug + Send + Sync {
+    /// Asks whether this process may store and take the calls of these functions. A worker asks
+    /// before it takes any.
+    ///
+    /// Says yes unless the queue has something to say on that.
+    ///
+    /// # Errors
+    /// [`LockError::AccessDenied`], which ends the worker. Any other error is left for the calls
+    /// themselves to meet.
+    fn allowed(&self, functions: Vec<Arc<str>>) -> Answer<'_, ()> {
+        let _ = functions;
+        Box::pin(ready(Ok(())))
+    }
+
+    /// Takes note of a worker's question that has failed because of the queue's servers; tells
+    /// whether the worker is to log it at WARN, and not at DEBUG.
+    ///
+    /// Says yes unless the queue logs its outages by itself, as those on a Redis server do.
+    fn call_failed(&self, error: &LockError) -> bool {
+        let _ = error;
+        true
+    }
+
     /// Stores a call that is due after its delay, and tells under which id and when. Of the same function and
     /// [id](NewJob::id) there is one call, however often it is stored, also when it was done in between less than
     /// 30 s ago: who was not answered asks again, for as long as its manager's timeout lasts.

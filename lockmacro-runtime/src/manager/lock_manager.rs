@@ -4,9 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
-
-use crate::engine::core::{Core, inside_runtime};
+use crate::engine::core::Core;
 use crate::engine::current::Current;
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
@@ -56,11 +54,7 @@ impl LockManager {
     /// # Cancellation
     /// Nothing is lost by dropping the future.
     pub async fn ready(&self) -> Result<(), LockError> {
-        if self.0.closing.is_closed() {
-            return Err(LockError::ShutDown);
-        }
-        inside_runtime()?;
-        self.0.backend.ready().await
+        self.0.ready().await
     }
 
     /// Makes this the manager of every lock that is given none, for the rest of the process.
@@ -93,19 +87,7 @@ impl LockManager {
     /// # Cancellation
     /// Dropping the future leaves the manager closed, and what it would have waited for goes on.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
-        inside_runtime()?;
-        self.0.closing.close();
-        // Who stands in line looks when it is woken.
-        self.0.backend.alarm();
-        self.0.janitor.alarm();
-        let empty = crate::manager::lock_manager::timeout(timeout, self.0.census.empty()).await;
-        let held = self.0.census.count();
-        if empty.is_err() && held > 0 {
-            return Err(LockError::ShutdownTimeout { held });
-        }
-        self.0.backend.disconnect();
-        self.0.janitor.stop();
-        Ok(())
+        self.0.shut_down(timeout).await
     }
 
     /// Where deferred calls are kept: to store some, to look at them, and to have dead letters tried
@@ -123,11 +105,6 @@ impl LockManager {
 
 impl fmt::Debug for LockManager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockManager")
-            .field("label", &self.0.label)
-            .field("backend", &self.0.backend)
-            .field("defaults", &self.0.defaults)
-            .field("locks", &self.0.census.count())
-            .finish_non_exhaustive()
+        self.0.fmt(f)
     }
 }

@@ -20,7 +20,7 @@ use crate::store::redis::jobs::queue::RedisJobs;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::store::Redlock;
 use crate::store::waiters::{GivenUp, Gone};
-use crate::value::error::LockError;
+use crate::value::error::{AT, LockError};
 use crate::value::key::LockKey;
 
 #[derive(Debug)]
@@ -168,9 +168,10 @@ impl Backend {
         }
     }
 
-    /// Whether a server is lost, so that nothing is to be had of it. Of several a majority may do.
-    pub(crate) fn is_lost(&self) -> bool {
-        matches!(self, Backend::Redis(redis) if redis.is_any_lost())
+    /// Whether a server of the claim's keys is lost, so that nothing is to be had of it. Of a
+    /// Redlock a majority may do.
+    pub(crate) fn is_lost(&self, claim: &Claim) -> bool {
+        matches!(self, Backend::Redis(redis) if redis.is_lost(claim.keys()))
     }
 
     /// Whether several servers decide together.
@@ -255,13 +256,22 @@ impl Backend {
         }
     }
 
+    /// Where the server of the claim's first key is, as errors end with it; of a Redlock all are.
+    pub(crate) fn at(&self, claim: &Claim) -> String {
+        match self {
+            Backend::Memory(_) => String::new(),
+            Backend::Redis(redis) => [AT, &redis.server_of(&claim.key)].concat(),
+            Backend::Redlock(redlock) => [AT, &redlock.servers()].concat(),
+        }
+    }
+
     /// Takes note of a call that has failed because of the servers; tells whether that is to be
     /// logged at WARN: not while one is lost, which was logged.
-    pub(crate) fn call_failed(&self) -> bool {
+    pub(crate) fn call_failed(&self, error: &LockError) -> bool {
         match self {
             Backend::Memory(_) => true,
-            Backend::Redis(redis) => redis.call_failed(),
-            Backend::Redlock(redlock) => redlock.call_failed(),
+            Backend::Redis(redis) => redis.call_failed(error),
+            Backend::Redlock(redlock) => redlock.call_failed(error),
         }
     }
 

@@ -54,7 +54,7 @@ impl Backend {
                     return Ok(Answer::Granted(Grant { sent, ttl, ..grant }));
                 }
                 Ok(true) => {
-                    let detail = format!("the ttl is {ttl:?}");
+                    let detail = format!("the ttl is {ttl:?}{}", self.at(claim));
                     LockError::Unavailable { reason: Unavailability::TooSlow, detail }
                 }
                 // Another server has taken its place, and does not know the lock.

@@ -182,7 +182,8 @@ impl<'a> Turn<'a> {
             }
         }
         if late(self.since, ttl) {
-            return *self.begins_anew(Err(too_slow(format!("the ttl is {ttl:?}"))));
+            let detail = format!("the ttl is {ttl:?}{}", self.backend.at(claim));
+            return *self.begins_anew(Err(too_slow(detail)));
         }
         let Self { since: sent, fences, resent, .. } = self;
         let fences = fences.into_iter().collect();

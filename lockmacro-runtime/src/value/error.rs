@@ -145,7 +145,10 @@ pub enum LockError {
     /// asked for is given back, and its body has not run; one that was to be extended is held for as
     /// long as before. See to the replicas, or wait for fewer of them or for longer: see
     /// [`replicated`](crate::LockManagerBuilder::replicated).
-    #[error("only {acked} of {wanted} replicas have acknowledged `{}` in time", key.shown())]
+    #[error(
+        "only {acked} of {wanted} replicas have acknowledged `{}` in time{AT}{server}",
+        key.shown()
+    )]
     #[non_exhaustive]
     InsufficientReplicas {
         /// The key, or one of several.
@@ -154,6 +157,8 @@ pub enum LockError {
         acked: u32,
         /// How many are waited for.
         wanted: u32,
+        /// The host and port of their primary.
+        server: Box<str>,
     },
     /// The key exists and is not a string, so it is not a lock; or, where a lock is taken away by
     /// force, no lock of ours. Choose another key, or delete what is there.
@@ -164,7 +169,8 @@ pub enum LockError {
         key: LockKey,
     },
     /// The server knows the user and refuses the command. It is told when a manager connects; of a
-    /// user of some keys only, with the first lock. On the lock's keys and on `lm1:*` grant it
+    /// user of some keys only, with the first lock; of deferred calls, when a worker starts and when
+    /// the first call of a function is stored. On the lock's keys and on `lm1:*` grant it
     /// `+ping +set +get +getex +del +pttl +pexpire +time +evalsha +eval +zadd +zrem +zrange
     /// +zrank +zcard +zpopmin +hset +hget +hdel`; for waiting also `+subscribe +publish
     /// +pubsub|numsub` and the channels `&lm1:*`; and `+select` when the URL names a database. In a
@@ -277,6 +283,22 @@ pub enum LockError {
         /// How many.
         held: usize,
     },
+}
+
+/// What stands before the host and port of the server that an error is about.
+pub(crate) const AT: &str = ", at ";
+
+impl LockError {
+    /// The server that the error names at its end.
+    pub(crate) fn server(&self) -> Option<&str> {
+        match self {
+            LockError::InsufficientReplicas { server, .. } => Some(server),
+            LockError::Unavailable { detail, .. } | LockError::ConnectionLimit { detail } => {
+                detail.rsplit_once(AT).map(|(_, server)| server)
+            }
+            _ => None,
+        }
+    }
 }
 
 impl LockError {

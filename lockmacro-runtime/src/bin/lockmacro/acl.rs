@@ -13,7 +13,7 @@ pub fn print(
     user: &str,
     json: bool,
 ) -> Result<Report, Trouble> {
-    let uses: Vec<_> = features.iter().filter_map(|feature| feature.used()).collect();
+    let uses: Vec<_> = features.iter().filter_map(|feature| feature.0).collect();
     let rights = rights(pattern, &uses)?;
     let is_odd = |c: char| c.is_whitespace() || c.is_control();
     if user.is_empty() || user.contains(is_odd) {

@@ -1,5 +1,9 @@
 //! The command line.
 
+use std::iter;
+use std::sync::LazyLock;
+
+use clap::builder::PossibleValue;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use lockmacro_runtime::defer::JobState;
@@ -49,7 +53,7 @@ pub enum Command {
         /// Which keys, with `*`, `?` and `[…]` as Redis has them.
         pattern: String,
         /// What the locks are used for.
-        #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Feature::Wait])]
+        #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Feature(Option::Some(Use::Wait))])]
         features: Vec<Feature>,
         /// What the user is called.
         #[arg(long, default_value = "shop")]
@@ -111,45 +115,25 @@ pub struct Some {
     pub yes: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-pub enum Feature {
-    /// Nothing but locks that are asked for once.
-    None,
-    /// `wait`: callers stand in line.
-    Wait,
-    /// `fence`, which takes no further right.
-    Fence,
-    /// Several keys, which take no further right.
-    Several,
-    /// `on_busy = defer`, and workers.
-    Defer,
-    /// This tool, and looking by a program.
-    Look,
-    /// `replicated`.
-    Replicated,
-    /// A node of a Redlock.
-    Redlock,
-    /// A node of a cluster.
-    Cluster,
-    /// A URL with a database.
-    Database,
-}
+/// What the locks are used for, by the library's own names; or nothing of that.
+#[derive(Clone, Copy)]
+pub struct Feature(pub Option<Use>);
 
-impl Feature {
-    /// As the library has it.
-    pub fn used(self) -> Option<Use> {
-        match self {
-            Feature::None => None,
-            Feature::Wait => Option::Some(Use::Wait),
-            Feature::Fence => Option::Some(Use::Fence),
-            Feature::Several => Option::Some(Use::Several),
-            Feature::Defer => Option::Some(Use::Defer),
-            Feature::Look => Option::Some(Use::Look),
-            Feature::Replicated => Option::Some(Use::Replicated),
-            Feature::Redlock => Option::Some(Use::Redlock),
-            Feature::Cluster => Option::Some(Use::Cluster),
-            Feature::Database => Option::Some(Use::Database),
-        }
+impl ValueEnum for Feature {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: LazyLock<Vec<Feature>> = LazyLock::new(|| {
+            let uses = Use::ALL.iter().map(|used| Feature(Option::Some(*used)));
+            iter::once(Feature(None)).chain(uses).collect()
+        });
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, about) = match self.0 {
+            None => ("none", "Locks are asked for once."),
+            Option::Some(used) => (used.name(), used.about()),
+        };
+        Option::Some(PossibleValue::new(name).help(about.trim_end_matches('.')))
     }
 }
 

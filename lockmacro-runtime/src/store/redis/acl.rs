@@ -5,28 +5,47 @@ use std::collections::BTreeSet;
 use crate::store::redis::client::script::Script;
 use crate::store::redis::scripts;
 
-/// What locks are used for, see [`rights`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Use {
-    /// Callers wait in line.
-    Wait,
-    /// Locks have fences. It takes no further right.
-    Fence,
-    /// Locks have several keys. It takes no further right.
-    Several,
-    /// Busy calls are deferred, and run by workers: of any function.
-    Defer,
-    /// Locks are looked at, and deferred calls if these are used.
-    Look,
-    /// Locks count when replicas have acknowledged them.
-    Replicated,
-    /// The server is a node of a Redlock.
-    Redlock,
-    /// The server is a node of a cluster.
-    Cluster,
-    /// The URL names a database.
-    Database,
+/// An enum with the names of its variants and what each is for, written once.
+macro_rules! uses {
+    ($($name:literal $about:literal => $variant:ident,)+) => {
+        /// What locks are used for, see [`rights`](crate::inspect::rights).
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Use {
+            $(#[doc = $about] $variant,)+
+        }
+
+        impl Use {
+            /// All of them.
+            pub const ALL: &[Use] = &[$(Use::$variant,)+];
+
+            /// Its name, as the tool takes it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Use::$variant => $name,)+
+                }
+            }
+
+            /// What it stands for.
+            pub fn about(self) -> &'static str {
+                match self {
+                    $(Use::$variant => $about,)+
+                }
+            }
+        }
+    };
+}
+
+uses! {
+    "wait" "Callers wait in line." => Wait,
+    "fence" "Locks have fences. It takes no further right." => Fence,
+    "several" "Locks have several keys. It takes no further right." => Several,
+    "defer" "Busy calls are deferred, and run by workers: of any function." => Defer,
+    "look" "Locks are looked at, and deferred calls if these are used." => Look,
+    "replicated" "Locks count when replicas have acknowledged them." => Replicated,
+    "redlock" "The server is a node of a Redlock." => Redlock,
+    "cluster" "The server is a node of a cluster." => Cluster,
+    "database" "The URL names a database." => Database,
 }
 
 /// What every manager does.

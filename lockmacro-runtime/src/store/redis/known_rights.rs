@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::protocol::request::Claim;
+#[cfg(feature = "defer")]
+use crate::value::key::LockKey;
 
 /// Whether a lock that the user may take can be given back: its companion keys may be denied.
 #[derive(Debug, Default)]
@@ -15,8 +17,13 @@ pub(crate) struct Rights {
     pub(crate) commands: AtomicBool,
     /// The user may use every key.
     pub(crate) every_key: AtomicBool,
+    /// It was told that waiters are served more slowly.
+    pub(crate) slow: AtomicBool,
     /// Templates of keys whose companion keys the user may use, too.
     pub(crate) templates: Mutex<HashSet<Cow<'static, str>>>,
+    /// The functions, by the keys of their calls, whose calls the user may store and take.
+    #[cfg(feature = "defer")]
+    pub(crate) functions: Mutex<HashSet<LockKey>>,
 }
 
 impl Rights {

@@ -128,7 +128,7 @@ impl Redis {
         let Some(far) = self.nodes.round_trip(&claim.key) else {
             return (ttl / 10).max(RENEWAL_MIN);
         };
-        let (round_trip, shortest) = (far.smoothed(), far.smoothed() * ROUND_TRIPS);
+        let (round_trip, shortest) = (far.shortest(), far.shortest() * ROUND_TRIPS);
         if ttl < shortest && far.is_to_be_told() {
             tracing::warn!(
                 ?ttl,

@@ -51,7 +51,8 @@ impl Redis {
                     Ok((Value::Int(1), acked)) if acked >= replicated.acks => return Ok(true),
                     Ok((Value::Int(1), acked)) => {
                         let (key, wanted) = (claim.key.clone(), replicated.acks);
-                        return Err(LockError::InsufficientReplicas { key, acked, wanted });
+                        let server = self.server_of(&key).into();
+                        return Err(LockError::InsufficientReplicas { key, acked, wanted, server });
                     }
                     // Whatever is there now, it is not ours.
                     Ok((Value::Int(0), _)) | Err(Trouble::NotALock) => return Ok(false),

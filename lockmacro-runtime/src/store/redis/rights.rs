@@ -1,7 +1,11 @@
 //! What the user may do on a server, asked when a manager connects: a lock that can be taken and
 //! not given back would stay for its whole ttl.
 
+use std::collections::BTreeSet;
+use std::iter;
 use std::slice;
+#[cfg(feature = "defer")]
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use redis::{Pipeline, Value};
@@ -13,29 +17,76 @@ use crate::store::redis::client::error::Trouble;
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::scripts::RIGHTS;
+#[cfg(feature = "defer")]
+use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;
 use crate::store::redis::topology::cluster::{Cluster, down};
 use crate::store::redis::topology::route::Nodes;
 use crate::value::error::LockError;
+#[cfg(feature = "defer")]
+use crate::value::key::LockKey;
 use crate::value::unavailability::Unavailability;
 
-/// What every lock may need, beside calling scripts. Channels are not: without them waiters poll.
+/// What every lock may need, beside calling scripts.
 const NEEDED: [&str; 16] = [
     "set", "get", "getex", "del", "pttl", "pexpire", "time", "zadd", "zrem", "zrange", "zrank",
     "zcard", "zpopmin", "hset", "hget", "hdel",
 ];
 
-/// What stands before a command that the server does not know, see check_rights.lua.
+/// What grants are heard by, of one server and of a cluster. Without these waiters poll.
+const HEARING: [[&str; 3]; 2] =
+    [["subscribe", "publish", "pubsub|numsub"], ["ssubscribe", "spublish", "pubsub|shardnumsub"]];
+/// The channels of all managers.
+const CHANNELS: &str = "&lm1:*";
+
+/// What stands before a command that the server does not know, and in the place of a channel that
+/// is denied, see check_rights.lua.
 const UNKNOWN: char = '?';
+const CHANNEL: &str = "&";
+
+/// What the deferred calls of a function need, beside calling scripts.
+#[cfg(feature = "defer")]
+const NEEDED_FOR_CALLS: [&str; 15] = [
+    "hdel",
+    "hexists",
+    "hget",
+    "hmget",
+    "hset",
+    "pexpire",
+    "time",
+    "zadd",
+    "zcard",
+    "zpopmin",
+    "zrange",
+    "zrangebyscore",
+    "zrem",
+    "zremrangebyscore",
+    "zscore",
+];
 
 impl Redis {
     /// Asks for the user's rights in one round trip, of which those to commands cannot be told yet
-    /// where the user may use some keys only.
-    pub(crate) async fn ask_rights(&self, patience: Patience) -> Result<(), Trouble> {
-        let every_key = self.nodes.rights(self.is_replicated(), patience).await?;
+    /// where the user may use some keys only. What a lock has found out since stays known, unless
+    /// something is denied. `hears` tells that callers may wait in line.
+    pub(crate) async fn ask_rights(&self, hears: bool, patience: Patience) -> Result<(), Trouble> {
+        let channel = hears.then(|| self.grants.channel(0));
+        let told = self.nodes.rights(self.is_replicated(), channel, patience).await;
+        let Told { every_key, lacking, server } = told.inspect_err(|trouble| {
+            if !matches!(trouble, Trouble::Passing(_)) {
+                self.rights.commands.store(false, Ordering::Relaxed);
+            }
+        })?;
         self.rights.every_key.store(every_key, Ordering::Relaxed);
-        self.rights.commands.store(every_key, Ordering::Relaxed);
+        self.rights.commands.fetch_or(every_key, Ordering::Relaxed);
         self.rights.asked.store(true, Ordering::Relaxed);
+        if !lacking.is_empty() && !self.rights.slow.swap(true, Ordering::Relaxed) {
+            let lacking = lacking.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+            tracing::warn!(
+                %server,
+                lacking,
+                "the user lacks rights without which waiters are served slowly"
+            );
+        }
         Ok(())
     }
 
@@ -47,67 +98,83 @@ impl Redis {
     ) -> Result<(), Trouble> {
         if !self.rights.asked.load(Ordering::Relaxed) {
             // Nobody did when the manager started.
-            self.rights(patience).await?;
+            self.rights(true, patience).await?;
             if self.rights.are_known() {
                 return Ok(());
             }
         }
         let keys = slice::from_ref(&claim.key);
-        let needed = needed(self.is_replicated());
+        let needed = needed(String::new(), self.is_replicated());
+        let needed: Vec<_> = needed.iter().map(String::as_str).collect();
         match self.nodes.eval(&RIGHTS, keys, &needed, patience).await {
             // The next lock asks again: the slot of this one is being moved.
             Err(Trouble::Passing(passing)) if passing.is_split() => return Ok(()),
-            told => drop(read(told?)?),
+            told => drop(read(told?).map_err(|trouble| trouble.at(|| self.server_of(&claim.key)))?),
         }
         self.rights.commands.store(true, Ordering::Relaxed);
         Ok(())
     }
 }
 
-fn needed(acks: bool) -> Vec<&'static str> {
-    NEEDED.into_iter().chain(acks.then_some("wait")).collect()
+/// What the user is asked to have: the channel, and commands.
+fn needed(channel: String, acks: bool) -> Vec<String> {
+    let commands = NEEDED.into_iter().chain(acks.then_some("wait")).map(str::to_owned);
+    iter::once(channel).chain(commands).collect()
 }
 
 impl Nodes {
-    /// Asks for the user's rights in one round trip: of a cluster all primaries that answer. Tells
-    /// whether every key is allowed.
-    pub(crate) async fn rights(&self, acks: bool, patience: Patience) -> Result<bool, Trouble> {
-        let mut needed = needed(acks);
+    /// Asks for the user's rights in one round trip: of a cluster all primaries that answer.
+    async fn rights(
+        &self,
+        acks: bool,
+        channel: Option<String>,
+        patience: Patience,
+    ) -> Result<Told, Trouble> {
+        let hears = channel.is_some();
+        let mut needed = needed(channel.unwrap_or_default(), acks);
+        let is_cluster = matches!(self, Nodes::Cluster(_));
+        let hearing = HEARING[usize::from(is_cluster)].into_iter().filter(|_| hears);
+        needed.extend(hearing.chain(is_cluster.then_some("asking")).map(str::to_owned));
         match self {
             Nodes::One(node) => node.rights(&needed, patience).await,
-            Nodes::Cluster(cluster) => {
-                needed.push("asking");
-                cluster.rights(needed, patience).await
-            }
+            Nodes::Cluster(cluster) => cluster.rights(needed, patience).await,
         }
     }
 }
 
 impl Cluster {
-    async fn rights(&self, needed: Vec<&'static str>, patience: Patience) -> Result<bool, Trouble> {
+    async fn rights(&self, needed: Vec<String>, patience: Patience) -> Result<Told, Trouble> {
         let mut asked = JoinSet::new();
         for node in self.map().nodes() {
             let (node, needed) = (node.clone(), needed.clone());
             asked.spawn(async move { node.rights(&needed, patience).await });
         }
-        let (mut every_key, mut answered, mut trouble) = (true, false, down("no node was asked"));
+        let mut all = Told { every_key: true, ..Told::default() };
+        let (mut answered, mut trouble) = (false, down("no node was asked"));
         while let Some(rights) = asked.join_next().await {
             match rights {
-                Ok(Ok(every)) => (every_key, answered) = (every_key && every, true),
+                Ok(Ok(told)) => {
+                    (all.every_key, answered) = (all.every_key && told.every_key, true);
+                    if !told.lacking.is_empty() {
+                        all.server = told.server;
+                        all.lacking.extend(told.lacking);
+                    }
+                }
                 // A node that is away may be back before it is needed.
                 Ok(Err(passing @ Trouble::Passing(_))) => trouble = passing,
                 Ok(Err(denied)) => return Err(denied),
                 Err(_) => {}
             }
         }
-        if answered { Ok(every_key) } else { Err(trouble) }
+        if answered { Ok(all) } else { Err(trouble) }
     }
 }
 
 impl Node {
-    async fn rights(&self, needed: &[&str], patience: Patience) -> Result<bool, Trouble> {
+    async fn rights(&self, needed: &[String], patience: Patience) -> Result<Told, Trouble> {
+        let needed: Vec<_> = needed.iter().map(String::as_str).collect();
         let mut both = Pipeline::with_capacity(2);
-        both.add_command(RIGHTS.by_hash(&[], needed)).add_command(RIGHTS.by_text(&[], needed));
+        both.add_command(RIGHTS.by_hash(&[], &needed)).add_command(RIGHTS.by_text(&[], &needed));
         let replies = self.call_all(&both, 2, patience).await?;
         let [by_hash, by_text] = <[Value; 2]>::try_from(replies)
             .map_err(|replies| unexpected(&replies.into_iter().next().unwrap_or(Value::Nil)))?;
@@ -122,12 +189,27 @@ impl Node {
                 Err(trouble) => return Err(trouble),
             }
         }
-        if denied.is_empty() { read(by_text.or(by_hash)?) } else { Err(lacking(&denied)) }
+        let told = match denied.is_empty() {
+            true => read(by_text.or(by_hash)?),
+            false => Err(lacking(&denied)),
+        };
+        let told = told.map_err(|trouble| trouble.at(|| self.server()))?;
+        Ok(Told { server: self.server(), ..told })
     }
 }
 
-/// Whether every key is allowed, unless commands are denied.
-fn read(told: Value) -> Result<bool, Trouble> {
+/// What a server has told, where nothing is denied that locks need.
+#[derive(Default)]
+struct Told {
+    /// Every key is allowed.
+    every_key: bool,
+    /// The rights that only waiters would use.
+    lacking: BTreeSet<String>,
+    /// A server where it is so.
+    server: String,
+}
+
+fn read(told: Value) -> Result<Told, Trouble> {
     let Value::Array(told) = told else { return Err(unexpected(&told)) };
     let mut told = told.into_iter();
     let every_key = told.next() != Some(Value::Int(0));
@@ -135,15 +217,51 @@ fn read(told: Value) -> Result<bool, Trouble> {
         Value::BulkString(command) => String::from_utf8(command).ok(),
         _ => None,
     });
+    let is_of_waiters = |right: &String| {
+        let right = right.trim_start_matches(UNKNOWN);
+        right == CHANNEL || HEARING.as_flattened().contains(&right)
+    };
+    let (of_waiters, denied): (Vec<_>, Vec<_>) = denied.partition(is_of_waiters);
     let (unknown, denied): (Vec<_>, Vec<_>) =
-        denied.partition(|command| command.starts_with(UNKNOWN));
+        denied.into_iter().partition(|command| command.starts_with(UNKNOWN));
     if let Some(command) = unknown.first() {
         let command = command.trim_start_matches(UNKNOWN).to_uppercase();
         let detail = format!("unknown command `{command}`");
         let reason = Unavailability::Protocol;
         return Err(Trouble::Final(LockError::Unavailable { reason, detail }));
     }
-    if denied.is_empty() { Ok(every_key) } else { Err(lacking(&denied)) }
+    if !denied.is_empty() {
+        return Err(lacking(&denied));
+    }
+    // An unknown one is no matter of rights.
+    let of_waiters = of_waiters.into_iter().filter(|right| !right.starts_with(UNKNOWN));
+    let lacking = of_waiters.map(|right| match &*right {
+        CHANNEL => CHANNELS.to_owned(),
+        command => format!("+{command}"),
+    });
+    Ok(Told { every_key, lacking: lacking.collect(), server: String::new() })
+}
+
+#[cfg(feature = "defer")]
+impl Redis {
+    /// Asks whether the user may do what the deferred calls of a function need, unless that is
+    /// known.
+    pub(crate) async fn ask_rights_for_calls(
+        &self,
+        function: &LockKey,
+        patience: Patience,
+    ) -> Result<(), Trouble> {
+        let known = || self.rights.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        if known().contains(function) {
+            return Ok(());
+        }
+        let needed: Vec<_> = iter::once("").chain(NEEDED_FOR_CALLS).collect();
+        let told = self.nodes.eval(&jobs::RIGHTS, slice::from_ref(function), &needed, patience);
+        let told = read(told.await?);
+        told.map_err(|trouble| trouble.at(|| self.server_of(function)))?;
+        known().insert(function.clone());
+        Ok(())
+    }
 }
 
 fn lacking(denied: &[String]) -> Trouble {
@@ -156,9 +274,9 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    #[test]
-    fn whatever_the_scripts_of_locks_call_is_asked_for() {
-        let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/redis/scripts");
+    /// The commands that the scripts of a directory call by their names.
+    fn called(scripts: &str) -> HashSet<String> {
+        let scripts = format!("{}/src/store/redis/{scripts}", env!("CARGO_MANIFEST_DIR"));
         let mut called = HashSet::new();
         for script in std::fs::read_dir(scripts).unwrap().map(|script| script.unwrap().path()) {
             if script.extension().is_none_or(|extension| extension != "lua") {
@@ -170,11 +288,24 @@ mod tests {
                 called.extend(names.map(str::to_lowercase));
             }
         }
+        called
+    }
+
+    #[test]
+    fn whatever_the_scripts_of_locks_call_is_asked_for() {
+        let mut called = called("scripts");
         // What waiters can do without.
         let without = ["publish", "spublish", "pubsub"];
         called.retain(|name| !without.contains(&name.as_str()));
         assert!(called.len() > 10, "{called:?}");
         let missing: Vec<_> = called.iter().filter(|name| !NEEDED.contains(&&***name)).collect();
         assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[cfg(feature = "defer")]
+    #[test]
+    fn whatever_the_scripts_of_deferred_calls_call_is_asked_for_and_nothing_else() {
+        let needed = NEEDED_FOR_CALLS.map(str::to_owned);
+        assert_eq!(called("scripts/jobs"), HashSet::from(needed));
     }
 }

@@ -90,6 +90,7 @@ pub(crate) mod jobs {
         script!(SIDES, "scripts/jobs/calls.lua", "scripts/jobs/list.lua");
     pub(crate) static RETRY_OR_REMOVE: Script =
         script!(SIDES, "scripts/jobs/calls.lua", "scripts/jobs/retry_or_remove.lua");
+    pub(crate) static RIGHTS: Script = script!(SIDES, "scripts/check_rights.lua");
     #[cfg(feature = "look")]
     pub(crate) static ALL: [&Script; 6] = [&PUT, &TAKE, &KEEP, &SETTLE, &LIST, &RETRY_OR_REMOVE];
 }

@@ -67,7 +67,9 @@ impl Redis {
 
     /// Asks what the user may do.
     pub(crate) async fn rights_of_a_node(&self) -> Result<(), Silence> {
-        self.rights(self.brief()).await.map_err(|trouble| silence(trouble, &LockKey::from("")))
+        // There is no line over several nodes.
+        let asked = self.rights(false, self.brief()).await;
+        asked.map_err(|trouble| silence(trouble, &LockKey::from("")))
     }
 
     /// Asks for a lock on one key.

@@ -25,7 +25,7 @@ use crate::store::redis::reply::{Reply, answer};
 use crate::store::redis::scripts::ACQUIRE;
 use crate::store::redis::topology::route::Nodes;
 use crate::store::waiters::{GivenUp, Gone};
-use crate::value::error::LockError;
+use crate::value::error::{AT, LockError};
 use crate::value::fence::{Fences, RETENTION};
 use crate::value::key::LockKey;
 use crate::value::time::Moment;
@@ -92,7 +92,7 @@ impl Redis {
         let nothing = LockKey::from("");
         let mut tries = Tries::new(self.patience());
         loop {
-            let trouble = match self.rights(tries.patience).await {
+            let trouble = match self.rights(true, tries.patience).await {
                 Ok(()) => return Ok(()),
                 Err(Trouble::Passing(passing)) => tries.after(passing).await.err(),
                 Err(trouble) => Some(trouble),
@@ -103,9 +103,10 @@ impl Redis {
         }
     }
 
-    pub(crate) async fn rights(&self, patience: Patience) -> Result<(), Trouble> {
+    /// `hears` tells that callers may wait in line.
+    pub(crate) async fn rights(&self, hears: bool, patience: Patience) -> Result<(), Trouble> {
         self.nodes.ready(patience.until).await?;
-        self.ask_rights(patience).await
+        self.ask_rights(hears, patience).await
     }
 
     /// Has `tell` called when the server may be another one than the one that granted our locks.
@@ -118,10 +119,27 @@ impl Redis {
         self.nodes.changes().is_some_and(|changes| changes.healths().is_any_lost())
     }
 
+    /// The same of those that have these keys.
+    pub(crate) fn is_lost(&self, keys: &[LockKey]) -> bool {
+        self.is_any_lost() && keys.iter().any(|key| self.nodes.is_lost(key))
+    }
+
+    /// The host and port of the server that has a key, as far as is known.
+    pub(crate) fn server_of(&self, key: &LockKey) -> String {
+        self.nodes.server_of(key).unwrap_or_default()
+    }
+
+    /// A grant that came when its lease was over.
+    pub(crate) fn too_slow(&self, claim: &Claim) -> Passing {
+        let detail = format!("the ttl is {:?}{AT}{}", claim.ttl, self.server_of(&claim.key));
+        Passing { reason: Unavailability::TooSlow, detail, unknown: true, replace: false }
+    }
+
     /// Takes note of a call that has failed because of the servers; tells whether to log it at
     /// WARN.
-    pub(crate) fn call_failed(&self) -> bool {
-        self.nodes.changes().is_none_or(|changes| changes.healths().call_failed())
+    pub(crate) fn call_failed(&self, error: &LockError) -> bool {
+        let server = error.server();
+        self.nodes.changes().is_none_or(|changes| changes.healths().call_failed(server))
     }
 
     /// Takes note of a lock that could not be kept.
@@ -174,9 +192,7 @@ impl Redis {
             let first = !tries.unknown;
             let passing = match self.ask(claim, first, tries.patience).await {
                 Ok(Reply::Granted { sent, .. }) if late(sent, claim.ttl) => {
-                    let detail = format!("the ttl is {:?}", claim.ttl);
-                    let reason = Unavailability::TooSlow;
-                    Ok(Passing { reason, detail, unknown: true, replace: false })
+                    Ok(self.too_slow(claim))
                 }
                 Ok(Reply::Granted { sent, fences }) => {
                     let (ttl, resent) = (claim.ttl, tries.unknown);

@@ -13,7 +13,7 @@ use crate::protocol::lease::late;
 use crate::protocol::request::Claim;
 use crate::protocol::shutdown::Closing;
 use crate::store::redis::client::budget::Patience;
-use crate::store::redis::client::error::{Passing, Trouble};
+use crate::store::redis::client::error::Trouble;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Tries;
 use crate::store::redis::reply::{Reply, answer};
@@ -24,7 +24,6 @@ use crate::value::companion::slot;
 use crate::value::limits::{FOR_EVER, PLACE, PLACES};
 use crate::value::time::Moment;
 use crate::value::token::hash_of;
-use crate::value::unavailability::Unavailability;
 
 impl Redis {
     /// Waits in line for at most `wait`, and no longer than its manager is there. It keeps what it
@@ -124,9 +123,7 @@ impl Redis {
         loop {
             let passing = match self.ask_in_line(claim, waiter, tries.patience).await {
                 Ok((Reply::Granted { sent, .. }, _)) if late(sent, claim.ttl) => {
-                    let detail = format!("the ttl is {:?}", claim.ttl);
-                    let reason = Unavailability::TooSlow;
-                    Passing { reason, detail, unknown: true, replace: false }
+                    self.too_slow(claim)
                 }
                 Err(Trouble::Passing(passing)) => passing,
                 answered => return answered,

@@ -1,5 +1,6 @@
 //! Asking for a lock: all nodes at once, and again while that may help.
 
+use crate::value::error::AT;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -157,7 +158,8 @@ impl Redlock {
         }
         let ttl = claim.ttl;
         if lease::late(sent, ttl) {
-            let (reason, detail) = (Unavailability::TooSlow, format!("the ttl is {ttl:?}"));
+            let detail = format!("the ttl is {ttl:?}{AT}{}", self.servers());
+            let reason = Unavailability::TooSlow;
             let error = LockError::Unavailable { reason, detail };
             return Err(Failure::Fault { error, passing: true });
         }

@@ -229,12 +229,7 @@ impl Nodes {
 
     /// Asks one node what the user may do there.
     pub(crate) async fn rights(&self, nth: usize) -> Result<(), Silence> {
-        self.all[nth].redis.rights_of_a_node().await.map_err(|mut silence| {
-            if let LockError::AccessDenied { detail } = &mut *silence.error {
-                *detail = format!("{}: {detail}", self.names[nth]);
-            }
-            silence
-        })
+        self.all[nth].redis.rights_of_a_node().await
     }
 
     /// What is known of the server under a node's name, which has said who and how old it is.

@@ -68,12 +68,17 @@ impl Redlock {
         self.nodes.all.iter().for_each(|node| node.redis.disconnect());
     }
 
+    /// Where its nodes are.
+    pub(crate) fn servers(&self) -> String {
+        self.nodes.names.join(", ")
+    }
+
     /// Takes note of a call that has failed because of the servers; tells whether to log it at
     /// WARN.
-    pub(crate) fn call_failed(&self) -> bool {
+    pub(crate) fn call_failed(&self, error: &LockError) -> bool {
         // Each takes note of it.
         let nodes = self.nodes.all.iter();
-        let noted = nodes.map(|node| (node.redis.call_failed(), node.redis.is_any_lost()));
+        let noted = nodes.map(|node| (node.redis.call_failed(error), node.redis.is_any_lost()));
         is_news(&noted.collect::<Vec<_>>())
     }
 

@@ -18,7 +18,6 @@ use crate::store::redis::client::pipeline::{Batches, Request};
 use crate::store::redis::client::rejection::greeting;
 use crate::store::redis::client::replicas::Replicated;
 use crate::store::redis::client::resp2::Ear;
-use crate::store::redis::client::round_trip::RoundTrip;
 use crate::store::redis::client::sentinel::{Sentinels, is_primary, no_primary};
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::subscriptions::{PushSink, Subscriptions};
@@ -70,7 +69,6 @@ pub(crate) struct Connector {
     sentinels: Option<Sentinels>,
     timeout: Duration,
     pub(crate) changes: Arc<Changes>,
-    pub(crate) round_trip: Arc<RoundTrip>,
     /// How the next connection is opened.
     hearing: Mutex<Hearing>,
     /// How many in a row were ended before grants came by them.
@@ -156,8 +154,7 @@ impl Connector {
     /// One for the same server, with waiters of its own.
     pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
         let (address, changes) = (self.address.clone(), Arc::clone(&self.changes));
-        let apart = Self::with(address, self.timeout, changes, sink);
-        Self { round_trip: Arc::clone(&self.round_trip), ..apart }
+        Self::with(address, self.timeout, changes, sink)
     }
 
     fn with(
@@ -167,12 +164,12 @@ impl Connector {
         sink: Arc<dyn PushSink>,
     ) -> Self {
         let (hearing, ended) = (Mutex::new(Hearing::NotAsked), AtomicU32::new(0));
-        let (opened, round_trip) = (Mutex::new((Instant::now(), 0)), Arc::default());
+        let opened = Mutex::new((Instant::now(), 0));
         let sentinels = match &address.place {
             Place::Named(group) => Some(Sentinels::new((**group).clone())),
             Place::At(_) => None,
         };
-        Self { address, sentinels, timeout, changes, round_trip, hearing, ended, opened, sink }
+        Self { address, sentinels, timeout, changes, hearing, ended, opened, sink }
     }
 
     /// One for another server of a cluster, that has the same users and settings.
@@ -209,9 +206,14 @@ impl Connector {
 
     /// How the server does. Of several that follow one another under a name it is one.
     pub(crate) fn health(&self) -> Arc<Health> {
+        self.changes.healths().of(&self.name())
+    }
+
+    /// What the server is known by: of several that follow one another it is one name.
+    fn name(&self) -> String {
         match &self.address.place {
-            Place::At(at) => self.changes.healths().of(&at.to_string()),
-            Place::Named(sentinels) => self.changes.healths().of(&sentinels.to_string()),
+            Place::At(at) => at.to_string(),
+            Place::Named(sentinels) => sentinels.to_string(),
         }
     }
 
@@ -467,7 +469,7 @@ impl Connector {
         let mut connection = connection.map_err(Trouble::unapplied)?;
         let asked = Instant::now();
         let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
-        self.round_trip.note(asked.elapsed());
+        self.changes.healths().round_trip(&self.name()).note(asked);
         match greeting.and_then(Value::extract_error).map_err(Trouble::unapplied) {
             Ok(_) | Err(Trouble::Final(LockError::AccessDenied { .. })) => Ok(connection),
             Err(trouble) => Err(trouble),

@@ -1,6 +1,7 @@
 //! What a failed call means: whether it may have been applied, whether to try again, and what to
 //! tell the caller.
 
+use crate::value::error::AT;
 use redis::{ErrorKind, RedisError, Value};
 
 use crate::store::redis::client::tls;
@@ -96,7 +97,7 @@ impl Trouble {
             ) => detail,
             _ => return self,
         };
-        detail.push_str(", at ");
+        detail.push_str(AT);
         detail.push_str(&server());
         self
     }

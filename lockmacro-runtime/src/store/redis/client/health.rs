@@ -2,6 +2,7 @@
 //! logged of that: one line when it is lost and one when it is back, however many calls fail
 //! meanwhile.
 
+use crate::store::redis::client::round_trip::RoundTrip;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,6 +40,7 @@ pub(crate) struct Health {
     outage: Mutex<Option<Outage>>,
     /// How many servers of the manager are lost.
     lost: Arc<AtomicUsize>,
+    round_trip: Arc<RoundTrip>,
 }
 
 /// Commands that have failed, and none that has not since the first of them.
@@ -55,10 +57,19 @@ struct Outage {
 impl Healths {
     /// The one of the server with that name.
     pub(crate) fn of(&self, name: &str) -> Arc<Health> {
-        let new = || Arc::new(Health { lost: Arc::clone(&self.lost), ..Health::default() });
-        let health = Arc::clone(lock(&self.servers).entry(name.to_owned()).or_insert_with(new));
+        let health = self.known(name);
         health.joined();
         health
+    }
+
+    /// How long the server with that name takes to answer.
+    pub(crate) fn round_trip(&self, name: &str) -> Arc<RoundTrip> {
+        Arc::clone(&self.known(name).round_trip)
+    }
+
+    fn known(&self, name: &str) -> Arc<Health> {
+        let new = || Arc::new(Health { lost: Arc::clone(&self.lost), ..Health::default() });
+        Arc::clone(lock(&self.servers).entry(name.to_owned()).or_insert_with(new))
     }
 
     /// Takes note that the slot map of a cluster has these servers and no others, and ends the
@@ -82,10 +93,14 @@ impl Healths {
         }
     }
 
-    /// Of which server it was is not asked: mostly there is one that is in trouble.
-    fn note(&self, note: impl Fn(&mut Outage)) {
-        for server in lock(&self.servers).values() {
-            if server.state.load(Ordering::Relaxed) != WELL
+    /// At the server with that name, or where none is named at all that are in trouble. Of one
+    /// server the name is not asked: several follow one another under a name.
+    fn note(&self, at: Option<&str>, note: impl Fn(&mut Outage)) {
+        let servers = lock(&self.servers);
+        let at = at.filter(|_| servers.len() > 1);
+        for (name, server) in &*servers {
+            if at.is_none_or(|at| at == name)
+                && server.state.load(Ordering::Relaxed) != WELL
                 && let Some(outage) = &mut *lock(&server.outage)
             {
                 note(outage);
@@ -100,13 +115,14 @@ impl Healths {
 
     /// Takes note of a lock that could not be kept.
     pub(crate) fn lock_lost(&self) {
-        self.note(|outage| outage.locks_lost += 1);
+        // Which server had it may not be known any more: mostly there is one that is in trouble.
+        self.note(None, |outage| outage.locks_lost += 1);
     }
 
-    /// Takes note of a caller's call that has failed because of a server; tells whether that is to
-    /// be logged at WARN, as some of many are.
-    pub(crate) fn call_failed(&self) -> bool {
-        self.note(|outage| outage.failed_calls += 1);
+    /// Takes note of a caller's call that has failed because of a server, which its error names;
+    /// tells whether that is to be logged at WARN, as some of many are.
+    pub(crate) fn call_failed(&self, server: Option<&str>) -> bool {
+        self.note(server, |outage| outage.failed_calls += 1);
         let mut warned = lock(&self.warned);
         let may = !self.is_any_lost() && warned.is_none_or(|last| last.elapsed() >= WARNED);
         if may {
@@ -117,6 +133,11 @@ impl Healths {
 }
 
 impl Health {
+    /// How long it takes to answer, by all connections to it.
+    pub(crate) fn round_trip(&self) -> &Arc<RoundTrip> {
+        &self.round_trip
+    }
+
     /// Takes note of a connection that could be opened, which not every broken server refuses.
     pub(crate) fn opened(&self) {
         if self.state.load(Ordering::Relaxed) == NEW {
@@ -199,9 +220,9 @@ impl Health {
     }
 
     /// Whether it is lost.
-    #[cfg(test)]
     pub(crate) fn is_lost(&self) -> bool {
-        lock(&self.outage).as_ref().is_some_and(|outage| outage.told)
+        self.state.load(Ordering::Relaxed) != WELL
+            && lock(&self.outage).as_ref().is_some_and(|outage| outage.told)
     }
 }
 
@@ -265,7 +286,7 @@ mod tests {
         advance(LEAST).await;
         fail(&health);
         assert!(health.is_lost() && healths.of("a:1").is_lost() && healths.is_any_lost());
-        assert!(!healths.of("b:1").is_lost() && !healths.call_failed());
+        assert!(!healths.of("b:1").is_lost() && !healths.call_failed(None));
         health.opened();
         assert!(health.is_lost(), "a connection is no answer");
         health.answered(|| "a:1".to_owned());
@@ -277,7 +298,7 @@ mod tests {
         let healths = Healths::default();
         let health = healths.of("a:1");
         fail(&health);
-        assert!(healths.call_failed());
+        assert!(healths.call_failed(None));
         advance(LEAST / 2).await;
         fail(&health);
         assert!(!health.is_lost(), "not for long enough");
@@ -300,10 +321,10 @@ mod tests {
         }
         advance(LEAST).await;
         fail(&gone);
-        assert!(healths.is_any_lost() && !healths.call_failed());
+        assert!(healths.is_any_lost() && !healths.call_failed(None));
         let left = BTreeSet::from(["b:1".to_owned()]);
         healths.are_only(&left);
-        assert!(!gone.is_lost() && !healths.is_any_lost() && healths.call_failed());
+        assert!(!gone.is_lost() && !healths.is_any_lost() && healths.call_failed(None));
         gone.answered(|| "a:1".to_owned());
         fail(&gone);
         advance(LEAST).await;
@@ -330,8 +351,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn of_many_failures_some_are_told_at_warn() {
         let healths = Healths::default();
-        assert!(healths.call_failed() && !healths.call_failed());
+        assert!(healths.call_failed(None) && !healths.call_failed(None));
         advance(WARNED).await;
-        assert!(healths.call_failed() && !healths.call_failed());
+        assert!(healths.call_failed(None) && !healths.call_failed(None));
     }
 }

@@ -4,6 +4,7 @@
 use crate::store::redis::client::budget::Patience;
 use crate::store::redis::client::pipeline::Request;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -53,6 +54,8 @@ pub(crate) struct Inner {
     health: Arc<Health>,
     /// From when on one silence is enough again, and the pause after that.
     doubts: Mutex<Option<(Instant, Duration)>>,
+    /// How often all was ended: what was begun before is not kept when it comes.
+    ends: AtomicU64,
 }
 
 impl Node {
@@ -95,6 +98,7 @@ impl Node {
             loading: Errand::new(timeout),
             reserve: Reserve::default(),
             doubts: Mutex::default(),
+            ends: AtomicU64::new(0),
         };
         Self::of(Arc::new(inner))
     }
@@ -155,7 +159,7 @@ impl Node {
                 Err(sent) => Box::pin(timeout_at(until, sent)).await,
             };
             if reply.is_ok() {
-                self.inner.connector.round_trip.note(asked.elapsed());
+                self.round_trip().note(asked);
             }
             self.read(live, reply.ok(), patience.strict)
         }
@@ -298,17 +302,10 @@ impl Node {
         task.spawn(async move {
             let args: Vec<_> = args.iter().map(String::as_str).collect();
             let Inner { connector, reserve, .. } = &*node.inner;
-            reserve
-                .eval_acknowledged(
-                    connector,
-                    node.asking,
-                    script,
-                    &keys,
-                    &args,
-                    replicated,
-                    patience,
-                )
-                .await
+            let asking = node.asking;
+            let answer = reserve
+                .eval_acknowledged(connector, asking, script, &keys, &args, replicated, patience);
+            answer.await.map_err(|trouble| node.failed(trouble))
         });
         let ended = || Err(Trouble::Passing(Passing::timeout("the runtime has ended", true)));
         task.join_next().await.and_then(Result::ok).unwrap_or_else(ended)
@@ -333,9 +330,13 @@ impl Node {
         })
     }
 
-    /// Ends the connection; the next call makes a new one.
+    /// Ends the connection, also one that is being opened; the next call makes a new one.
     pub(crate) fn disconnect(&self) {
-        self.live().take();
+        {
+            let mut live = self.live();
+            self.inner.ends.fetch_add(1, Ordering::Relaxed);
+            live.take();
+        }
         self.inner.connecting.forget();
         self.inner.reserve.clear();
         self.inner.connector.disconnect();
@@ -348,7 +349,7 @@ impl Node {
 
     /// How long the server takes to answer.
     pub(crate) fn round_trip(&self) -> &Arc<RoundTrip> {
-        &self.inner.connector.round_trip
+        self.inner.health.round_trip()
     }
 
     /// What the URL says that replicas have to acknowledge.
@@ -392,8 +393,13 @@ impl Node {
         self.inner.connector.server()
     }
 
+    /// Whether the server is lost, which was logged.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.inner.health.is_lost()
+    }
+
     /// Takes note of what went wrong with a call; gives it with where that was.
-    fn failed(&self, trouble: Trouble) -> Trouble {
+    pub(crate) fn failed(&self, trouble: Trouble) -> Trouble {
         let health = &self.inner.health;
         match &trouble {
             // Only some of its keys are.
@@ -410,6 +416,7 @@ impl Node {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
+        let ends = self.inner.ends.load(Ordering::Relaxed);
         let opened = self.inner.connector.open().await.map_err(|trouble| self.failed(trouble))?;
         self.inner.health.opened();
         let opened = Arc::new(opened);
@@ -417,8 +424,15 @@ impl Node {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
-        *self.live() = Some(Arc::clone(&opened));
-        Ok(opened)
+        let mut live = self.live();
+        // Looked at under the mutex, under which it is counted.
+        if self.inner.ends.load(Ordering::Relaxed) == ends {
+            *live = Some(Arc::clone(&opened));
+            return Ok(opened);
+        }
+        drop(live);
+        self.inner.connector.disconnect();
+        Err(ended().at(|| self.server()))
     }
 
     /// The connection, while it leads to the right server.
@@ -475,6 +489,16 @@ impl Node {
 
 fn unanswered() -> Trouble {
     Trouble::Passing(Passing::timeout("sent, and not answered", true))
+}
+
+/// Its manager was shut down while a connection was opened.
+fn ended() -> Trouble {
+    Trouble::Passing(Passing {
+        reason: Unavailability::Disconnected,
+        detail: "the connection was ended while it was opened".to_owned(),
+        unknown: false,
+        replace: false,
+    })
 }
 
 /// A slot was given away, and after that replies are not told apart: see [`Subscriptions::is_torn`].

@@ -1,21 +1,49 @@
 //! How long a server takes to answer, as measured: smoothed, with its deviation, as TCP does it
-//! (RFC 6298).
+//! (RFC 6298); and the shortest of late, which no large reply and no pause of the server makes long.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
+/// For how long the shortest answer is looked for, and then for as long again.
+const WINDOW: Duration = Duration::from_secs(10);
+/// The shortest of fewer answers tells nothing.
+const FEW: u32 = 4;
+
 /// One for all connections of a manager to one server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RoundTrip {
     /// The smoothed time and its deviation, in microseconds, 32 bits each.
     measured: AtomicU64,
+    /// What windows are counted from.
+    began: Instant,
+    /// The number of this window and its shortest answer in microseconds, 32 bits each.
+    window: AtomicU64,
+    /// The same of the last one that had answers.
+    before: AtomicU64,
+    /// How many answers there were, up to [`FEW`].
+    answers: AtomicU32,
     /// Whether a ttl was told to be too short for it.
     told: AtomicBool,
 }
 
+impl Default for RoundTrip {
+    fn default() -> Self {
+        let (measured, window, before, answers, told) = Default::default();
+        Self { measured, began: Instant::now(), window, before, answers, told }
+    }
+}
+
 impl RoundTrip {
-    /// Takes note of an answer. Of two at the same time one may be forgotten.
-    pub(crate) fn note(&self, took: Duration) {
+    /// Takes note of an answer to what was sent at `asked`. Of two at the same time one may be
+    /// forgotten.
+    pub(crate) fn note(&self, asked: Instant) {
+        let now = Instant::now();
+        self.noted(now, now.duration_since(asked));
+    }
+
+    fn noted(&self, now: Instant, took: Duration) {
         let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).clamp(1, 1 << 30);
         let (smoothed, deviation) = self.measured();
         let (smoothed, deviation) = match smoothed {
@@ -26,11 +54,28 @@ impl RoundTrip {
             }
         };
         self.measured.store(smoothed << 32 | deviation, Ordering::Relaxed);
+        let number = now.duration_since(self.began).as_secs() / WINDOW.as_secs() + 1;
+        let window = self.window.load(Ordering::Relaxed);
+        if window >> 32 != number {
+            self.before.store(window, Ordering::Relaxed);
+        }
+        if window >> 32 != number || took < window & u64::from(u32::MAX) {
+            self.window.store(number << 32 | took, Ordering::Relaxed);
+        }
+        if self.answers.load(Ordering::Relaxed) < FEW {
+            self.answers.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
-    /// The smoothed time; zero before the first answer.
-    pub(crate) fn smoothed(&self) -> Duration {
-        Duration::from_micros(self.measured().0)
+    /// The shortest of late; zero before some answers.
+    pub(crate) fn shortest(&self) -> Duration {
+        if self.answers.load(Ordering::Relaxed) < FEW {
+            return Duration::ZERO;
+        }
+        let windows = [&self.window, &self.before].map(|window| window.load(Ordering::Relaxed));
+        let shortest = windows.into_iter().filter(|window| *window != 0);
+        let shortest = shortest.map(|window| window & u64::from(u32::MAX)).min();
+        Duration::from_micros(shortest.unwrap_or_default())
     }
 
     /// How long an answer of a server that is well may take.
@@ -62,20 +107,43 @@ mod tests {
     fn a_server_that_is_moved_far_away_is_given_more_time_with_its_first_answer() {
         let round_trip = RoundTrip::default();
         assert_eq!(round_trip.longest(), Duration::ZERO);
-        (0..50).for_each(|_| round_trip.note(ms(1)));
+        let now = Instant::now();
+        (0..50).for_each(|_| round_trip.noted(now, ms(1)));
         assert!(round_trip.longest() < ms(3), "{round_trip:?}");
-        round_trip.note(ms(60));
+        round_trip.noted(now, ms(60));
         assert!(round_trip.longest() > ms(60), "{round_trip:?}");
-        (0..50).for_each(|_| round_trip.note(ms(60)));
+        (0..50).for_each(|_| round_trip.noted(now, ms(60)));
         assert!(round_trip.longest() < ms(130), "{round_trip:?}");
-        assert!(round_trip.smoothed() > ms(59), "{round_trip:?}");
+        assert_eq!(round_trip.shortest(), ms(1));
+        for later in [1, 2] {
+            (0..50).for_each(|_| round_trip.noted(now + later * WINDOW, ms(60)));
+        }
+        assert_eq!(round_trip.shortest(), ms(60), "it has been far away for long");
+    }
+
+    #[test]
+    fn neither_large_replies_nor_a_pause_of_the_server_are_its_round_trip() {
+        let round_trip = RoundTrip::default();
+        let now = Instant::now();
+        (0..3).for_each(|_| round_trip.noted(now, ms(900)));
+        assert_eq!(round_trip.shortest(), Duration::ZERO, "of so few it is not known");
+        round_trip.noted(now, ms(1));
+        // A crowd that waited for a server that stood still.
+        (0..5_000).for_each(|_| round_trip.noted(now + WINDOW, ms(900)));
+        assert_eq!(round_trip.shortest(), ms(1));
+        (0..5_000).for_each(|nth| {
+            let took = if nth % 1_000 == 0 { ms(2) } else { ms(900) };
+            round_trip.noted(now + 2 * WINDOW, took);
+        });
+        assert_eq!(round_trip.shortest(), ms(2));
     }
 
     #[test]
     fn no_time_is_too_long_to_be_noted() {
         let round_trip = RoundTrip::default();
-        (0..9).for_each(|_| round_trip.note(Duration::MAX));
+        let now = Instant::now();
+        (0..9).for_each(|_| round_trip.noted(now, Duration::MAX));
         assert!(round_trip.longest() > ms(1_000) && round_trip.longest() < ms(9_000_000));
-        round_trip.note(Duration::ZERO);
+        round_trip.noted(now, Duration::ZERO);
     }
 }

@@ -59,8 +59,8 @@ impl Calls {
     }
 
     /// Takes note of a call that has failed because of the server; tells whether to log it at WARN.
-    pub(crate) fn call_failed(&self) -> bool {
-        self.redis.call_failed()
+    pub(crate) fn call_failed(&self, error: &LockError) -> bool {
+        self.redis.call_failed(error)
     }
 
     pub(crate) fn patience(&self) -> Patience {
@@ -77,6 +77,16 @@ impl Calls {
     /// Patience for a reply with calls.
     pub(crate) fn patience_for_calls(&self) -> Patience {
         self.patience_for(self.max_size)
+    }
+
+    /// Asks whether the user may do what the calls of a function need, unless it is known.
+    /// Trouble of the server passes, or is told by the next question.
+    pub(crate) async fn allowed(&self, function: &str) -> Result<(), LockError> {
+        let key = key_of(function);
+        match self.redis.ask_rights_for_calls(&key, self.redis.brief()).await {
+            Err(trouble @ Trouble::Final(_)) => Err(trouble.into_error(&key)),
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     /// Calls a script until it is answered, or the manager's timeout is over.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::Value;
 use tokio::select;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Order, Page, Settled, Stored};
@@ -83,10 +84,29 @@ impl RedisJobs {
 }
 
 impl Deferrer for RedisJobs {
+    fn allowed(&self, functions: Vec<Arc<str>>) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let mut asked = JoinSet::new();
+            for function in functions {
+                let calls = self.calls.clone();
+                asked.spawn(async move { calls.allowed(&function).await });
+            }
+            while let Some(allowed) = asked.join_next().await {
+                allowed.unwrap_or(Ok(()))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn call_failed(&self, error: &LockError) -> bool {
+        self.calls.call_failed(error)
+    }
+
     fn put(&self, job: NewJob) -> Answer<'_, Stored> {
         Box::pin(async move {
             let NewJob { function, id, arguments, key, delay, unique, attempts } = job;
             check_size(&arguments, self.max_size)?;
+            self.calls.allowed(&function).await?;
             let (delay, unique) = (millis(delay), if unique { "1" } else { "0" });
             let (most, attempts) = (WAITING_MAX.to_string(), attempts.to_string());
             let args = [&id, &delay, &arguments, &key, unique, &most, &attempts];

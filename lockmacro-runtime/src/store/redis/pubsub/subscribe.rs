@@ -31,7 +31,8 @@ impl Node {
                         let (node, live) = (self.clone(), Arc::clone(&live));
                         async move { node.subscribe(live, slot).await }
                     };
-                    let timeout = || Err(Trouble::Passing(Passing::timeout("subscribing", false)));
+                    let late = || Trouble::Passing(Passing::timeout("subscribing", false));
+                    let timeout = || Err(late().at(|| self.server()));
                     let joined = joining.done(work, patience.until);
                     return Box::pin(joined).await.unwrap_or_else(timeout);
                 }

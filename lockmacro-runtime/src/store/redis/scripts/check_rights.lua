@@ -1,21 +1,31 @@
--- Tells which commands the user may not run, without a word in the server's ACL log. Changes nothing.
+-- Tells which commands the user may not run, without a word in the server's ACL log. Changes
+-- nothing.
 --
--- KEYS     a lock and its companion keys; none to ask on behalf of all locks
--- ARGV     the names of commands
--- returns  1, and those of the commands that are denied, or with a `?` before them unknown; 0 when the user may write some keys only, and
---          that cannot be told without a lock. A server before Redis 7 cannot tell: then 1, and none
+-- KEYS     a lock and its companion keys, or the keys of the deferred calls of one function; none
+--          to ask on behalf of all locks
+-- ARGV[1]  the channel that grants come by; empty where nobody waits in line
+-- ARGV     and the names of commands
+-- returns  1, or 0 when the user may write some keys only, and the commands on keys cannot be told
+--          without a key; then those of the commands that are denied, or with a `?` before them
+--          unknown; and a `&` when the channel is denied. A server before Redis 7 cannot tell: 1,
+--          and none
 local may = redis.acl_check_cmd
 if not may then
   return { 1 }
 end
 -- No pattern for some keys has this one.
 local key = KEYS[1] or '\1 any key'
-local keyless = { time = true, wait = true, asking = true }
+local keyless = { time = true, wait = true, asking = true, pubsub = true }
+local channels = { subscribe = true, ssubscribe = true, publish = true, spublish = true }
 local writes = { 'set', 'del', 'pexpire', 'zadd', 'hset' }
 
 -- Always with a key where there is one: the server looks for it. SET looks at what comes after.
 local function ask(command)
-  if keyless[command] then
+  local name, sub = command:match('^([^|]+)|?(.*)$')
+  if sub ~= '' then
+    return may(name, sub)
+  end
+  if keyless[command] or channels[command] then
     return may(command)
   end
   if command == 'set' then
@@ -30,18 +40,33 @@ local function allowed(command)
   return known and yes, known
 end
 
+-- As the command has it: SUBSCRIBE would take what comes after for another channel.
+local function heard_by(name, channel)
+  if name == 'publish' or name == 'spublish' then
+    return may(name, channel, '')
+  end
+  return may(name, channel)
+end
+
 local some = #KEYS > 0
 for _, command in ipairs(writes) do
   some = some or allowed(command)
 end
-if not some then
-  return { 0 }
-end
-local told = { 1 }
-for _, command in ipairs(ARGV) do
-  local yes, known = allowed(command)
-  if not yes then
-    told[#told + 1] = (known and '' or '?') .. command
+local told = { some and 1 or 0 }
+local channel, heard = ARGV[1], true
+for nth = 2, #ARGV do
+  local command = ARGV[nth]
+  local name = command:match('^[^|]+')
+  if some or channels[name] or keyless[name] then
+    local yes, known = allowed(command)
+    if not yes then
+      told[#told + 1] = (known and '' or '?') .. command
+    elseif channels[name] and not heard_by(name, channel) then
+      heard = false
+    end
   end
+end
+if not heard then
+  told[#told + 1] = '&'
 end
 return told

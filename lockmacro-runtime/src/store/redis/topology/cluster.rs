@@ -142,8 +142,20 @@ impl Cluster {
             async move { cluster.learn().await }
         };
         let learnt = self.0.learning.done(learn, until);
-        let timeout = || Err(Trouble::Passing(Passing::timeout("asking for the slots", false)));
-        Box::pin(learnt).await.unwrap_or_else(timeout)
+        let timeout = || Trouble::Passing(Passing::timeout("asking for the slots", false));
+        Box::pin(learnt).await.unwrap_or_else(|| Err(timeout().at(|| self.servers())))
+    }
+
+    /// Where the node is that has told the map.
+    pub(crate) fn told_by(&self) -> String {
+        let told = self.map().told_by().map(str::to_owned);
+        told.unwrap_or_else(|| self.servers())
+    }
+
+    /// Where the servers of the URL are.
+    fn servers(&self) -> String {
+        let servers: Vec<_> = self.0.seeds.iter().map(Connector::server).collect();
+        servers.join(", ")
     }
 
     /// Has the map learnt, and does not wait for it.
@@ -179,8 +191,9 @@ impl Cluster {
             let pause = if more { STAGGER } else { self.0.timeout };
             match timeout(pause, asked.join_next()).await {
                 // One that has forgotten its cluster knows nothing.
-                Ok(Some(Ok((Ok(ranges), _)))) if ranges.is_empty() => {
-                    trouble = trouble.unless_final(down("no slot is given to a node"));
+                Ok(Some(Ok((Ok(ranges), node)))) if ranges.is_empty() => {
+                    let none = down("no slot is given to a node").at(|| node.server());
+                    trouble = trouble.unless_final(none);
                 }
                 Ok(Some(Ok((Ok(ranges), node)))) => {
                     self.take(&node, ranges)?;
@@ -204,7 +217,7 @@ impl Cluster {
         let moved = {
             let mut map = self.0.map.write().unwrap_or_else(PoisonError::into_inner);
             let moved = next.differs_from(&map);
-            *map = next.known();
+            *map = next.known(told);
             moved
         };
         if let Some(changes) = self.changes() {
@@ -246,7 +259,7 @@ impl Cluster {
         told: &Node,
     ) -> Result<Node, Trouble> {
         let Some(endpoint) = Endpoint::read(&to.address) else {
-            return Err(down("a node has sent us to no address"));
+            return Err(down("a node has sent us to no address").at(|| told.server()));
         };
         let node = self.node_at(&endpoint.beside(told.endpoint()), told)?;
         if to.once {
@@ -319,6 +332,18 @@ mod tests {
         assert_eq!(seeds(url).unwrap(), urls);
         assert_eq!(seeds("rediss-cluster://one").unwrap(), ["rediss://one"]);
         assert_eq!(seeds("redis://one"), None);
+    }
+
+    #[test]
+    fn a_node_has_one_round_trip_for_all_connections_of_a_manager() {
+        let timeout = Duration::from_secs(1);
+        let cluster = Cluster::new("redis-cluster://one:7000", timeout, Grants::new(true)).unwrap();
+        let node =
+            |cluster: &Cluster, host| Node::with(cluster.connector((host, 7000)).unwrap(), timeout);
+        let (main, janitors) =
+            (node(&cluster, "one"), node(&cluster.apart(Grants::new(true)), "one"));
+        assert!(Arc::ptr_eq(main.round_trip(), janitors.round_trip()));
+        assert!(!Arc::ptr_eq(main.round_trip(), node(&cluster, "two").round_trip()));
     }
 
     #[test]

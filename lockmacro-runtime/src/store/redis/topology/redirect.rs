@@ -52,7 +52,7 @@ impl Cluster {
             self.learnt(patience.until).await?;
             node = self.map().node_of(slot);
         }
-        let node = node.ok_or_else(|| down("no node has the slot"))?;
+        let node = node.ok_or_else(|| down("no node has the slot").at(|| self.told_by()))?;
         Ok(Way { cluster: self, slot, node, left: REDIRECTIONS, until: patience.until })
     }
 }
@@ -63,7 +63,8 @@ impl Way<'_> {
         let mut passing = match reply {
             Err(Trouble::Elsewhere(to)) => {
                 if self.left == 0 {
-                    return Some(Err(down("its nodes send us from one to the other")));
+                    let trouble = down("its nodes send us from one to the other");
+                    return Some(Err(trouble.at(|| self.node.server())));
                 }
                 self.left -= 1;
                 return match self.cluster.redirected(self.slot, &to, &self.node) {

@@ -115,15 +115,27 @@ impl Nodes {
         }
     }
 
+    /// The node that has the key, if it is known.
+    fn node_of(&self, key: &LockKey) -> Option<Node> {
+        match self {
+            Nodes::One(node) => Some(node.clone()),
+            Nodes::Cluster(cluster) => cluster.map().node_of(slot(key.as_str())),
+        }
+    }
+
+    /// Where the server is that has the key, if it is known.
+    pub(crate) fn server_of(&self, key: &LockKey) -> Option<String> {
+        self.node_of(key).map(|node| node.server())
+    }
+
+    /// Whether the server that has the key is lost.
+    pub(crate) fn is_lost(&self, key: &LockKey) -> bool {
+        self.node_of(key).is_some_and(|node| node.is_lost())
+    }
+
     /// How long the server that has the key takes to answer, if it is known.
     pub(crate) fn round_trip(&self, key: &LockKey) -> Option<Arc<RoundTrip>> {
-        match self {
-            Nodes::One(node) => Some(Arc::clone(node.round_trip())),
-            Nodes::Cluster(cluster) => {
-                let node = cluster.map().node_of(slot(key.as_str()))?;
-                Some(Arc::clone(node.round_trip()))
-            }
-        }
+        self.node_of(key).map(|node| Arc::clone(node.round_trip()))
     }
 
     /// Sends a command to the server that has the key.

@@ -23,6 +23,8 @@ pub(crate) struct Map {
     /// Which of the nodes has each slot; nothing while nothing is known.
     owners: Vec<u16>,
     learnt: Option<Instant>,
+    /// Where the node is that has told it. Not the node, whose connection would be kept.
+    told_by: Option<String>,
 }
 
 impl Map {
@@ -67,8 +69,12 @@ impl Map {
     }
 
     /// The same as one that was learnt now.
-    pub(crate) fn known(self) -> Self {
-        Self { learnt: Some(Instant::now()), ..self }
+    pub(crate) fn known(self, told_by: &Node) -> Self {
+        Self { learnt: Some(Instant::now()), told_by: Some(told_by.server()), ..self }
+    }
+
+    pub(crate) fn told_by(&self) -> Option<&str> {
+        self.told_by.as_deref()
     }
 
     pub(crate) fn is_known(&self) -> bool {
