@@ -127,7 +127,7 @@ impl LockManager {
 
     fn server(&self) -> Result<&Arc<Redis>, LockError> {
         match self.core().backend() {
-            Backend::Redis(redis) => Ok(&redis),
+            Backend::Redis(redis) => Ok(redis),
             _ => {
                 let detail = "only the locks of one Redis server or cluster can be looked at";
                 Err(LockError::InvalidUrl { detail: detail.to_owned() })

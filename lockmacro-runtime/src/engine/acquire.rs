@@ -35,8 +35,6 @@ use crate::value::loss::OnLost;
 use crate::value::time::Moment;
 use crate::value::token::Token;
 
-/// Nobody runs deferred calls.
-
 /// A lock that was acquired, or joined: what a guard is made of.
 pub(crate) struct Acquired {
     pub(crate) held: Arc<Held>,

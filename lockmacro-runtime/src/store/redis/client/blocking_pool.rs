@@ -47,8 +47,7 @@ impl Reserve {
     /// only when this one was answered: one whose caller is dropped may still be waiting.
     pub(crate) async fn eval_acknowledged(
         &self,
-        connector: &Connector,
-        asking: bool,
+        (connector, asking): (&Connector, bool),
         script: &Script,
         keys: &[LockKey],
         args: &[&str],

@@ -302,9 +302,14 @@ impl Node {
         task.spawn(async move {
             let args: Vec<_> = args.iter().map(String::as_str).collect();
             let Inner { connector, reserve, .. } = &*node.inner;
-            let asking = node.asking;
-            let answer = reserve
-                .eval_acknowledged(connector, asking, script, &keys, &args, replicated, patience);
+            let answer = reserve.eval_acknowledged(
+                (connector, node.asking),
+                script,
+                &keys,
+                &args,
+                replicated,
+                patience,
+            );
             answer.await.map_err(|trouble| node.failed(trouble))
         });
         let ended = || Err(Trouble::Passing(Passing::timeout("the runtime has ended", true)));

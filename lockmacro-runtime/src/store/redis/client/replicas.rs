@@ -84,7 +84,7 @@ mod tests {
             (Some("-1"), None),
             (Some(""), None),
             (Some("1"), Some("100")),
-            (Some("1"), Some("1w")),
+            (Some("1"), Some("1y")),
             (Some("1"), Some("")),
             (None, Some("100ms")),
         ] {
