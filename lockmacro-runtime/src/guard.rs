@@ -94,13 +94,13 @@ impl LockGuard {
 
     /// The key that is held; the first one of several.
     pub fn key(&self) -> &LockKey {
-        let claim = self.held.claim();
-        self.nth.and_then(|nth| claim.keys().get(usize::from(nth))).unwrap_or(&claim.key)
+        let request = self.held.request();
+        self.nth.and_then(|nth| request.keys().get(usize::from(nth))).unwrap_or(&request.key)
     }
 
     /// Every key of the lock, in the order of their bytes.
     pub fn keys(&self) -> &[LockKey] {
-        self.held.claim().keys()
+        self.held.request().keys()
     }
 
     /// The fence of this grant, where one was asked for: see
@@ -247,7 +247,7 @@ impl LockGuard {
             (Some(lost), _) => Err(lost.into()),
             (None, Released::Held) => Ok(()),
             (None, Released::NotHeld) => {
-                Err(Lost::new(self.held.claim().listed(), LossCause::Taken).into())
+                Err(Lost::new(self.held.request().listed(), LossCause::Taken).into())
             }
             (None, Released::Unconfirmed) => Err(LockError::Unavailable {
                 reason: Unavailability::Disconnected,

@@ -24,12 +24,12 @@ use std::sync::Arc;
 
 use crate::manager::lock_manager::LockManager;
 use crate::protocol::answer::Released;
-use crate::protocol::request::Claim;
-use crate::store::dispatch::Backend;
+use crate::protocol::request::Request;
+use crate::store::dispatch::Store;
 pub use crate::store::redis::acl::Use;
 use crate::store::redis::store::Redis;
 use crate::value::error::LockError;
-pub use crate::value::inspection::{Found, HeldLock, ODD_MAX, Odd, Place};
+pub use crate::value::inspection::{Found, HeldLock, ODD_MAX, Odd, QueuedWaiter};
 use crate::value::key::LockKey;
 use crate::value::limits::TTL_MIN;
 
@@ -97,10 +97,10 @@ impl LockManager {
         &self,
         key: impl Into<LockKey>,
         most: usize,
-    ) -> Result<Found<Place>, LockError> {
+    ) -> Result<Found<QueuedWaiter>, LockError> {
         let key = key.into();
         key.check()?;
-        self.server()?.line(&key, most).await
+        self.server()?.queue(&key, most).await
     }
 
     /// Takes a lock away from its holder and gives it to who waits longest; tells whether it was still
@@ -114,9 +114,9 @@ impl LockManager {
         let HeldLock { key, token, .. } = lock;
         let Some(token) = token else { return Err(LockError::KeyNotALock { key: key.clone() }) };
         // Nothing is granted here: the ttl is never sent.
-        let claim = Claim::new(key.clone(), token.clone(), TTL_MIN);
+        let request = Request::new(key.clone(), token.clone(), TTL_MIN);
         // What an unanswered try has released was held.
-        Ok(self.core().backend().release(&claim).await? != Released::NotHeld)
+        Ok(self.core().store().release(&request).await? != Released::NotHeld)
     }
 
     /// The names of the functions that have deferred calls in the locks' own store, at most `most`.
@@ -126,8 +126,8 @@ impl LockManager {
     }
 
     fn server(&self) -> Result<&Arc<Redis>, LockError> {
-        match self.core().backend() {
-            Backend::Redis(redis) => Ok(redis),
+        match self.core().store() {
+            Store::Redis(redis) => Ok(redis),
             _ => {
                 let detail = "only the locks of one Redis server or cluster can be looked at";
                 Err(LockError::InvalidUrl { detail: detail.to_owned() })

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::acquire::{obtain, obtain_blocking};
+use crate::engine::acquire::{acquire, acquire_blocking};
 use crate::engine::unreported::Errors;
 use crate::guard::LockGuard;
 use crate::manager::lock_manager::LockManager;
@@ -64,7 +64,7 @@ impl Lock {
     /// # Cancellation
     /// As [`acquire`](Lock::acquire).
     pub async fn acquire_fenced(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(obtain(self.spec, true, Errors::Carried).await?.into())
+        fenced(acquire(self.spec, true, Errors::Carried).await?.into())
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
@@ -73,7 +73,7 @@ impl Lock {
     /// As [`acquire_fenced`](Lock::acquire_fenced) and
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(obtain_blocking(self.spec, true, Errors::Carried)?.into())
+        fenced(acquire_blocking(self.spec, true, Errors::Carried)?.into())
     }
 }
 
@@ -201,7 +201,7 @@ impl<F> Lock<F> {
     /// # Panics
     /// Tokio panics when its runtime was built without `enable_time` and `enable_io`.
     pub fn acquire(self) -> impl Future<Output = Result<LockGuard, LockError>> {
-        obtain(self.spec, false, Errors::Carried).map_ok(LockGuard::from)
+        acquire(self.spec, false, Errors::Carried).map_ok(LockGuard::from)
     }
 
     /// [`acquire`](Lock::acquire) for code that is not async. It blocks the thread for a round trip
@@ -217,7 +217,7 @@ impl<F> Lock<F> {
     /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] on the thread of a
     /// current-thread runtime. On its `spawn_blocking` threads it works.
     pub fn acquire_blocking(self) -> Result<LockGuard, LockError> {
-        obtain_blocking(self.spec, false, Errors::Carried).map(LockGuard::from)
+        acquire_blocking(self.spec, false, Errors::Carried).map(LockGuard::from)
     }
 }
 

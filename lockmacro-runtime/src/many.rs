@@ -1,6 +1,6 @@
 //! A lock on several keys.
 
-use crate::engine::acquire::{obtain, obtain_blocking};
+use crate::engine::acquire::{acquire, acquire_blocking};
 use crate::engine::unreported::Errors;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
@@ -63,7 +63,7 @@ impl Lock<Vec<Fence>> {
     /// As [`acquire`](Lock::acquire).
     pub async fn acquire_fenced(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
         let given = self.spec.keys();
-        fenced(obtain(self.spec, true, Errors::Carried).await?.into(), given)
+        fenced(acquire(self.spec, true, Errors::Carried).await?.into(), given)
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
@@ -73,7 +73,7 @@ impl Lock<Vec<Fence>> {
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
         let given = self.spec.keys();
-        fenced(obtain_blocking(self.spec, true, Errors::Carried)?.into(), given)
+        fenced(acquire_blocking(self.spec, true, Errors::Carried)?.into(), given)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use lockmacro_runtime::defer::{Order, Settled};
+use lockmacro_runtime::defer::{Settled, TakeOptions};
 use lockmacro_tests::Server;
 
 use super::*;
@@ -125,7 +125,7 @@ async fn a_call_that_is_busy_for_ever_is_given_up_in_the_end(backend: &Backend) 
     // As if a worker had found it busy so often.
     for _ in 0..1_000 {
         let functions = vec![name.as_str().into()];
-        let order = Order { functions, most: 1, lease: LATER };
+        let order = TakeOptions { functions, most: 1, lease: LATER };
         let mut taken = deferrer.take(order, Box::pin(pending())).await.unwrap();
         let how = Settled::Busy { delay: Duration::ZERO, error: "held".to_owned() };
         assert!(deferrer.settle(taken.pop().expect("one"), how).await.unwrap());

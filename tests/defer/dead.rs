@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use lockmacro_runtime::defer::{Order, Settled};
+use lockmacro_runtime::defer::{Settled, TakeOptions};
 
 use super::*;
 
@@ -58,7 +58,7 @@ async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_letter(backend: &Ba
         let function = noting(&name, &calls).attempts(2);
         put(&locks, &function, deaths).await;
         for _ in 0..deaths {
-            let order = Order { functions: vec![name.as_str().into()], most: 1, lease: SOON };
+            let order = TakeOptions { functions: vec![name.as_str().into()], most: 1, lease: SOON };
             let taken = deferrer.take(order, Box::pin(pending())).await.unwrap();
             assert_eq!(taken.len(), 1, "and its worker is not heard of any more");
         }
@@ -137,7 +137,7 @@ async fn all_dead_letters_are_tried_again_or_removed_in_batches(backend: &Backen
     let deferrer = locks.deferrer();
     for number in 0..DEAD {
         put(&locks, &function.clone().delay(Duration::ZERO), number).await;
-        let order = Order { functions: vec![Arc::clone(&of)], most: 1, lease: LATER };
+        let order = TakeOptions { functions: vec![Arc::clone(&of)], most: 1, lease: LATER };
         let taken = deferrer.take(order, Box::pin(pending())).await.unwrap().pop().unwrap();
         let dead = Settled::Dead { error: "out of stock".to_owned() };
         assert!(deferrer.settle(taken, dead).await.unwrap());

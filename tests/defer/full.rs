@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use lockmacro_runtime::defer::{DEAD_MAX, Order, Settled, WAITING_MAX};
+use lockmacro_runtime::defer::{DEAD_MAX, Settled, TakeOptions, WAITING_MAX};
 use lockmacro_tests::Server;
 
 use super::*;
@@ -97,7 +97,7 @@ async fn so_many_dead_letters_are_kept_the_latest_ones() {
     let function = noting("f", &Calls::default()).delay(Duration::ZERO);
     let id = put(&locks, &function, 1).await;
     let deferrer = locks.deferrer();
-    let order = Order { functions: vec!["f".into()], most: 1, lease: LATER };
+    let order = TakeOptions { functions: vec!["f".into()], most: 1, lease: LATER };
     let job = deferrer.take(order, Box::pin(pending())).await.unwrap().pop().expect("one");
     let how = Settled::Dead { error: "out of stock".to_owned() };
     assert!(deferrer.settle(job, how).await.unwrap());

@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use lockmacro_runtime::defer::{NewJob, Order, Settled};
+use lockmacro_runtime::defer::{NewJob, Settled, TakeOptions};
 use lockmacro_tests::Server;
 
 use super::*;
@@ -18,7 +18,7 @@ async fn who_looks_at_calls_has_all_of_them_kept_as_long_as_any() {
     };
     let taken = async |id| {
         deferrer.put(call(id, Duration::ZERO)).await.unwrap();
-        let order = Order { functions: vec!["f".into()], most: 1, lease: LATER };
+        let order = TakeOptions { functions: vec!["f".into()], most: 1, lease: LATER };
         deferrer.take(order, Box::pin(pending())).await.unwrap().pop().expect("one")
     };
     // One of each.

@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use lockmacro_runtime::defer::{NewJob, Order, Settled};
+use lockmacro_runtime::defer::{NewJob, Settled, TakeOptions};
 use lockmacro_tests::{Proxy, Server};
 
 use super::*;
@@ -134,7 +134,7 @@ async fn calls_are_taken_and_listed_in_parts_that_are_not_too_large() {
     assert_eq!([list(0).await, list(2).await, list(3).await, list(4).await], ["ab", "c", "d", "e"]);
     let mut taken = Vec::new();
     while taken.len() < 4 {
-        let order = Order { functions: vec!["f".into()], most: 16, lease: LATER };
+        let order = TakeOptions { functions: vec!["f".into()], most: 16, lease: LATER };
         let jobs = deferrer.take(order, Box::pin(pending())).await.unwrap();
         taken.push(jobs.into_iter().map(|job| job.id).collect::<String>());
     }
@@ -146,7 +146,7 @@ async fn a_late_end_of_a_call_that_was_given_up_counts(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("late"));
     let (deferrer, function) = (locks.deferrer(), Arc::<str>::from(&*name));
     deferrer.put(NewJob { attempts: 0, ..large(&name, "id", 5) }).await.unwrap();
-    let order = Order { functions: vec![Arc::clone(&function)], most: 1, lease: SOON };
+    let order = TakeOptions { functions: vec![Arc::clone(&function)], most: 1, lease: SOON };
     let job = deferrer.take(order.clone(), Box::pin(pending())).await.unwrap().remove(0);
     // Another worker asks, and is not given it.
     let enough =

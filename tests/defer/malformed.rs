@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use lockmacro_runtime::defer::{Job, NewJob, Order, Settled};
+use lockmacro_runtime::defer::{Job, NewJob, Settled, TakeOptions};
 use lockmacro_tests::Server;
 
 use super::*;
@@ -155,7 +155,7 @@ async fn a_key_beside_the_queue_that_is_of_another_type_loses_no_call() {
     let locks = connect(&server).await;
     let (mut admin, deferrer) = (server.admin(), locks.deferrer());
     let function = noting("f", &Calls::default()).delay(Duration::ZERO);
-    let order = || Order { functions: vec!["f".into()], most: 2, lease: LATER };
+    let order = || TakeOptions { functions: vec!["f".into()], most: 2, lease: LATER };
     let take = async || {
         let soon = Box::pin(tokio::time::sleep(SOON * 5));
         deferrer.take(order(), soon).await
@@ -171,7 +171,7 @@ async fn a_key_beside_the_queue_that_is_of_another_type_loses_no_call() {
         admin.ask::<()>(&["SET", &key, "text"]);
         let job = taken.pop().expect("one");
         let dead = Settled::Dead { error: "out of stock".to_owned() };
-        for how in [dead, Settled::Back, Settled::Done] {
+        for how in [dead, Settled::Untried, Settled::Done] {
             let told = deferrer.settle(job.clone(), how).await;
             assert!(matches!(told, Err(LockError::KeyNotALock { .. })), "{key}: {told:?}");
         }
@@ -179,7 +179,7 @@ async fn a_key_beside_the_queue_that_is_of_another_type_loses_no_call() {
         assert!(matches!(more, Err(LockError::KeyNotALock { .. })), "{key}: {more:?}");
         admin.ask::<()>(&["DEL", &key]);
         admin.ask::<()>(&["EVAL", "redis.pcall('RENAME', 'kept', KEYS[1])", "1", &key]);
-        assert!(deferrer.settle(job, Settled::Back).await.unwrap(), "{key}");
+        assert!(deferrer.settle(job, Settled::Untried).await.unwrap(), "{key}");
         let total = count(&locks, "f", JobState::Waiting).await
             + count(&locks, "f", JobState::Running).await;
         assert_eq!((total, count(&locks, "f", JobState::Dead).await), (4, 0), "{key}");
@@ -261,7 +261,8 @@ async fn numbers_without_an_end_are_as_good_as_large_ones(backend: &Backend) {
     }
     let page = deferrer.list(Arc::clone(&of), JobState::Waiting, usize::MAX, usize::MAX).await;
     assert_eq!(page.map(|page| (page.total, page.jobs.len())), Ok((3, 0)));
-    let order = Order { functions: vec![Arc::clone(&of)], most: usize::MAX, lease: Duration::MAX };
+    let order =
+        TakeOptions { functions: vec![Arc::clone(&of)], most: usize::MAX, lease: Duration::MAX };
     let taken = deferrer.take(order, Box::pin(pending())).await.unwrap();
     let [job] = taken.try_into().expect("one is due");
     assert!(deferrer.keep(Job::clone(&job), Duration::MAX).await.unwrap());

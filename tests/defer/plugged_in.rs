@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use lockmacro_runtime::Unavailability;
 use lockmacro_runtime::defer::{
-    Answer, Deferrer, Enough, Job, JobInfo, NewJob, Order, Page, Settled, Stored,
+    Answer, Deferrer, Job, JobInfo, NewJob, Page, Settled, StopWaiting, Stored, TakeOptions,
 };
 use lockmacro_tests::Server;
 use tokio::sync::Notify;
@@ -59,7 +59,7 @@ impl Shelf {
     }
 
     /// What is due, and when to look again.
-    fn take_now(&self, order: &Order) -> (Vec<Job>, Instant) {
+    fn take_now(&self, order: &TakeOptions) -> (Vec<Job>, Instant) {
         let (mut calls, now) = (self.calls.lock().unwrap(), Instant::now());
         calls.sort_by_key(|call| call.at);
         let (mut taken, mut again) = (Vec::new(), now + LATER);
@@ -115,7 +115,7 @@ impl Deferrer for Shelf {
         Box::pin(async { stored })
     }
 
-    fn take<'a>(&'a self, order: Order, mut enough: Enough<'a>) -> Answer<'a, Vec<Job>> {
+    fn take<'a>(&'a self, order: TakeOptions, mut enough: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
         Box::pin(async move {
             loop {
                 let changed = self.changed.notified();
@@ -145,7 +145,7 @@ impl Deferrer for Shelf {
             (call.state, call.at) = (JobState::Waiting, now);
             match how {
                 Settled::Done => return None,
-                Settled::Back => call.job.attempt -= 1,
+                Settled::Untried => call.job.attempt -= 1,
                 Settled::Again { delay, error } => {
                     (call.at, call.error) = (now + delay, Some(error))
                 }

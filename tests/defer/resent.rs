@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use lockmacro_runtime::defer::{Job, JobInfo, NewJob, Order, Settled};
+use lockmacro_runtime::defer::{Job, JobInfo, NewJob, Settled, TakeOptions};
 use lockmacro_tests::{Fault, Proxy, Server};
 
 use super::*;
@@ -16,7 +16,7 @@ async fn through(proxy: &Proxy) -> LockManager {
 }
 
 async fn take(locks: &LockManager, name: &str, lease: Duration) -> Job {
-    let order = Order { functions: vec![name.into()], most: 1, lease };
+    let order = TakeOptions { functions: vec![name.into()], most: 1, lease };
     let mut taken = locks.deferrer().take(order, Box::pin(pending())).await.expect("taken");
     taken.pop().expect("one")
 }
@@ -160,7 +160,7 @@ async fn an_end_that_is_told_twice_counts_once() {
         (Settled::Done, None),
         (Settled::Done, None),
         (Settled::Again { delay: LATER, error: error() }, Some((JobState::Waiting, 2))),
-        (Settled::Back, Some((JobState::Waiting, 1))),
+        (Settled::Untried, Some((JobState::Waiting, 1))),
         (Settled::Busy { delay: LATER, error: error() }, Some((JobState::Waiting, 1))),
         (Settled::Dead { error: error() }, Some((JobState::Dead, 2))),
     ];
@@ -242,7 +242,7 @@ async fn a_late_worker_is_told_that_others_have_ended_its_call(backend: &Backend
     let mut taken = take(&locks, &name, LATER).await;
     assert_eq!(taken.id, silent.id);
     assert!(deferrer.settle(taken.clone(), Settled::Done).await.unwrap());
-    for how in [Settled::Done, late(), Settled::Back] {
+    for how in [Settled::Done, late(), Settled::Untried] {
         assert_eq!(deferrer.settle(silent.clone(), how).await, Ok(false), "another one's turn");
     }
     taken.taken += 1;

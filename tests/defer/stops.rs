@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::sync::atomic::AtomicBool;
 
-use lockmacro_runtime::defer::{Order, Settled};
+use lockmacro_runtime::defer::{Settled, TakeOptions};
 use tokio::sync::oneshot;
 
 use super::*;
@@ -209,12 +209,12 @@ async fn a_call_that_went_to_another_worker_is_settled_by_that_one(backend: &Bac
     put(&locks, &function, 5).await;
     let deferrer = locks.deferrer();
     let take = async |lease: Duration| {
-        let order = Order { functions: vec![name.as_str().into()], most: 1, lease };
+        let order = TakeOptions { functions: vec![name.as_str().into()], most: 1, lease };
         let mut taken = deferrer.take(order, Box::pin(pending())).await.unwrap();
         taken.pop().expect("one")
     };
     // The first worker is not heard of any more, or gives it back and says so twice.
-    for ends in [None, Some(Settled::Back)] {
+    for ends in [None, Some(Settled::Untried)] {
         let first = take(SOON).await;
         if let Some(back) = ends.clone() {
             assert!(deferrer.settle(first.clone(), back).await.unwrap());
@@ -225,7 +225,7 @@ async fn a_call_that_went_to_another_worker_is_settled_by_that_one(backend: &Bac
         assert!(!deferrer.settle(first.clone(), late).await.unwrap(), "it is not its own any more");
         assert!(!deferrer.keep(first, LATER).await.unwrap());
         assert!(deferrer.keep(second.clone(), LATER).await.unwrap());
-        assert!(deferrer.settle(second, Settled::Back).await.unwrap());
+        assert!(deferrer.settle(second, Settled::Untried).await.unwrap());
     }
     let last = take(LATER).await;
     assert!(deferrer.settle(last, Settled::Done).await.unwrap());

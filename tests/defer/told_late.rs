@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 
 use lockmacro_runtime::Unavailability;
 use lockmacro_runtime::defer::{
-    Answer, Deferrer, Enough, Job, NewJob, Order, Page, Settled, Stored,
+    Answer, Deferrer, Job, NewJob, Page, Settled, StopWaiting, Stored, TakeOptions,
 };
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -48,7 +48,7 @@ impl Deferrer for Deaf {
         self.calls.put(job)
     }
 
-    fn take<'a>(&'a self, order: Order, enough: Enough<'a>) -> Answer<'a, Vec<Job>> {
+    fn take<'a>(&'a self, order: TakeOptions, enough: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
         self.calls.take(order, enough)
     }
 

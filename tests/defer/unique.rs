@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use lockmacro_runtime::defer::{Deferrer, Job, NewJob, Order, Settled};
+use lockmacro_runtime::defer::{Deferrer, Job, NewJob, Settled, TakeOptions};
 
 use super::*;
 
@@ -71,7 +71,7 @@ async fn click(deferrer: &dyn Deferrer, function: &str, id: &str, delay: Duratio
 }
 
 async fn take(deferrer: &dyn Deferrer, function: &str, lease: Duration) -> Job {
-    let order = Order { functions: vec![function.into()], most: 1, lease };
+    let order = TakeOptions { functions: vec![function.into()], most: 1, lease };
     let mut taken = deferrer.take(order, Box::pin(pending())).await.expect("taken");
     taken.pop().expect("one")
 }
@@ -112,7 +112,7 @@ async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Back
     let (locks, name) = (manager(backend).await, name("back"));
     let deferrer = &*locks.deferrer();
     // Its worker gives it back, or is not heard of, or it was given up and a person has it tried again.
-    for (nth, how) in [Some(Settled::Back), None, Some(Settled::Dead { error: "no".to_owned() })]
+    for (nth, how) in [Some(Settled::Untried), None, Some(Settled::Dead { error: "no".to_owned() })]
         .into_iter()
         .enumerate()
     {

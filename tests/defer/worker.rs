@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::defer::{
-    Answer, Deferrer, Enough, Job, JobState, NewJob, Order, Page, Settled, Stored, Worker,
+    Answer, Deferrer, Job, JobState, NewJob, Page, Settled, StopWaiting, Stored, TakeOptions,
+    Worker,
 };
 use lockmacro_runtime::{LockError, LockManager, distributed_lock};
 use tokio::sync::Notify;
@@ -52,7 +53,7 @@ impl Deferrer for Noting {
         self.queue.put(job)
     }
 
-    fn take<'a>(&'a self, order: Order, enough: Enough<'a>) -> Answer<'a, Vec<Job>> {
+    fn take<'a>(&'a self, order: TakeOptions, enough: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
         self.queue.take(order, enough)
     }
 

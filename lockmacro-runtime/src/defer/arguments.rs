@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
-use crate::defer::somes::somes;
+use crate::defer::nested_options::somes;
 
 /// A value that can be an argument of a deferred function, because serde can store and read it.
 ///

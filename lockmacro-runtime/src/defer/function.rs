@@ -18,7 +18,7 @@ use crate::engine::current::Current;
 use crate::jobs::call::{Job, NewJob};
 use crate::jobs::limits::check_size;
 use crate::manager::lock_manager::LockManager;
-use crate::store::dispatch::Backend;
+use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
@@ -194,10 +194,9 @@ impl<A> DeferredFn<A> {
             Err(error) => return error,
         };
         let of = manager.clone();
-        let put = move |backend: Arc<Backend>| async move {
-            of.core().deferrer_of(&backend).put(job).await
-        };
-        deferred(busy, manager.core().janitor().block_on(put).and_then(|stored| stored))
+        let put =
+            move |store: Arc<Store>| async move { of.core().deferrer_of(&store).put(job).await };
+        deferred(busy, manager.core().background().block_on(put).and_then(|stored| stored))
     }
 
     /// What to store, if anything.

@@ -51,10 +51,10 @@
 
 mod arguments;
 mod function;
+mod job_run;
+mod nested_options;
 mod outcome;
 pub(crate) mod running;
-mod somes;
-mod turn;
 mod worker;
 
 pub use arguments::{Argument, Arguments, Storable, argument};
@@ -62,6 +62,6 @@ pub use function::DeferredFn;
 pub use outcome::JobOutcome;
 pub use worker::Worker;
 
-pub use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Order, Page, Settled, Stored};
-pub use crate::jobs::deferrer::{Answer, Deferrer, Enough};
+pub use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions};
+pub use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 pub use crate::jobs::limits::{DEAD_MAX, WAITING_MAX};

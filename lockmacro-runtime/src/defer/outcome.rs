@@ -24,15 +24,15 @@ impl Ended {
     /// What came of a call that has returned.
     pub(crate) fn with(value: impl JobOutcome, running: &Running) -> Self {
         let (failure, refused) = (value.failure(), running.refused().is_some());
-        match (running.trouble(), failure) {
+        match (running.error(), failure) {
             (None, None) => Self::Done,
-            (Some(trouble), failure) if trouble.is_busy() || refused => {
-                let left = trouble.free_within();
-                Self::Busy { error: failure.unwrap_or_else(|| trouble.to_string()), left }
+            (Some(error), failure) if error.is_busy() || refused => {
+                let left = error.free_within();
+                Self::Busy { error: failure.unwrap_or_else(|| error.to_string()), left }
             }
             (None, Some(error)) if refused => Self::Busy { error, left: None },
-            (trouble, failure) => {
-                let told = failure.or_else(|| trouble.map(|trouble| trouble.to_string()));
+            (error, failure) => {
+                let told = failure.or_else(|| error.map(|error| error.to_string()));
                 Self::Failed(told.unwrap_or_default())
             }
         }

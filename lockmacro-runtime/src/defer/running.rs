@@ -27,7 +27,7 @@ struct Inner {
     /// As the function itself would store them: a map may be stored in any order.
     arguments: String,
     /// What went wrong that the function's return type may not tell.
-    trouble: Mutex<Option<LockError>>,
+    error: Mutex<Option<LockError>>,
     /// Why a lock could not be had, outside of any body, for a reason that is not the call's.
     refused: Mutex<Option<LockError>>,
     /// How often each call was deferred inside.
@@ -38,8 +38,8 @@ impl Running {
     /// `function` is its own name, without the prefix that it is stored under.
     pub(crate) fn new(job: &Job, function: &Arc<str>, arguments: String) -> Self {
         let (id, function) = (job.id.clone(), Arc::clone(function));
-        let (trouble, refused, inside) = Default::default();
-        Self(Arc::new(Inner { id, function, arguments, trouble, refused, inside }))
+        let (error, refused, inside) = Default::default();
+        Self(Arc::new(Inner { id, function, arguments, error, refused, inside }))
     }
 
     /// Runs `work` as this call.
@@ -55,8 +55,8 @@ impl Running {
     }
 
     /// What went wrong.
-    pub(crate) fn trouble(&self) -> Option<LockError> {
-        lock(&self.0.trouble).take()
+    pub(crate) fn error(&self) -> Option<LockError> {
+        lock(&self.0.error).take()
     }
 
     /// Why a lock could not be had, whatever the call may be.
@@ -65,7 +65,7 @@ impl Running {
     }
 
     fn note(&self, error: LockError) {
-        *lock(&self.0.trouble) = Some(error);
+        *lock(&self.0.error) = Some(error);
     }
 
     /// What tells a call that is deferred inside from all others but itself in another try of this one.
@@ -125,7 +125,7 @@ fn refused(error: &LockError) {
         AccessDenied, Authentication, ConnectionLimit, InsufficientReplicas, NoQuorum,
         NotInstalled, Unavailable,
     };
-    let passing = matches!(
+    let transient = matches!(
         error,
         AccessDenied { .. }
             | Authentication { .. }
@@ -135,7 +135,7 @@ fn refused(error: &LockError) {
             | NotInstalled
             | Unavailable { .. }
     );
-    if passing && LockGuard::current().is_none() {
+    if transient && LockGuard::current().is_none() {
         let note = |running: &Running| *lock(&running.0.refused) = Some(error.clone());
         // The other ones are told of by who has met them.
         if RUNNING.try_with(note).is_ok() && *error == NotInstalled {

@@ -13,10 +13,10 @@ use tokio::time::{sleep, timeout};
 
 use crate::defer::DeferredFn;
 use crate::defer::function::Function;
-use crate::defer::turn::Turn;
+use crate::defer::job_run::JobRun;
 use crate::engine::core::inside_runtime;
 use crate::engine::current::Current;
-use crate::jobs::call::Order;
+use crate::jobs::call::TakeOptions;
 use crate::manager::lock_manager::LockManager;
 use crate::value::error::LockError;
 
@@ -152,7 +152,7 @@ impl Worker {
             let mut taking = pin!(self.take(&mut running, stopped, back));
             select! {
                 () = stop => {}
-                () = self.manager.core().closing().closed() => {}
+                () = self.manager.core().shutdown().closed() => {}
                 refused = &mut taking => return refused,
             }
             stopping.send_replace(true);
@@ -192,7 +192,7 @@ impl Worker {
                 place = Arc::clone(&free).acquire_owned() => place.ok(),
             };
             let (functions, most) = (functions.clone(), 1 + free.available_permits());
-            let order = Order { functions, most, lease: self.lease };
+            let order = TakeOptions { functions, most, lease: self.lease };
             let mut enough = stopped.clone();
             let enough = async move {
                 // Also when nobody is left who could stop it.
@@ -204,7 +204,7 @@ impl Worker {
                     for job in jobs {
                         let name = job.function.strip_prefix(defaults.prefix()).unwrap_or_default();
                         let Some(function) = self.functions.get(name) else { continue };
-                        let turn = Turn {
+                        let job_run = JobRun {
                             manager: self.manager.clone(),
                             deferrer: Arc::clone(&deferrer),
                             function: function.clone(),
@@ -212,11 +212,11 @@ impl Worker {
                             lease: self.lease,
                         };
                         // Before the call, so that another thread has it when the call blocks this one.
-                        let (keeper, back) = (turn.keeper(), back.clone());
+                        let (keeper, back) = (job_run.keeper(), back.clone());
                         let free = || Arc::clone(&free).try_acquire_owned().ok();
                         let place = place.take().or_else(free);
                         running.spawn(Current::here().around(async move {
-                            turn.run(keeper, back).await;
+                            job_run.run(keeper, back).await;
                             drop(place);
                         }));
                     }

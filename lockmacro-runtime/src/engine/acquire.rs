@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::task::ready;
 use std::time::{Duration, SystemTime};
 
-use crate::engine::acquisition::{Hold, Refusal};
+use crate::engine::acquisition::{Acquisition, Refusal};
 use crate::engine::blocking::may_block;
 use crate::engine::core::inside_runtime;
 use crate::engine::current::Current;
@@ -22,9 +22,9 @@ use crate::engine::spec::LockSpec;
 use crate::engine::telemetry;
 use crate::engine::unreported::Errors;
 use crate::engine::unreported::unreported;
-use crate::protocol::answer::{Grant, Line};
+use crate::protocol::answer::{Grant, Queueing};
 use crate::protocol::lease::Renewal;
-use crate::protocol::request::Claim;
+use crate::protocol::request::Request;
 use crate::value::error::LockError;
 use crate::value::holder::{Holder, about};
 use crate::value::key::LockKey;
@@ -89,32 +89,33 @@ impl LockSpec {
             Some(first) => (first.clone(), Some(key)),
             None => (key, None),
         };
-        let mut claim = Claim::new(first, token, ttl).with(several, given, self.min_hold.min(ttl));
-        claim.name = self.name;
-        claim.fenced = fenced;
-        claim.until = (!wait.is_zero()).then(|| claim.asked.after(wait));
+        let mut request =
+            Request::new(first, token, ttl).with(several, given, self.min_hold.min(ttl));
+        request.name = self.name;
+        request.fenced = fenced;
+        request.until = (!wait.is_zero()).then(|| request.asked.after(wait));
         let wanted = Wanted {
             renewed: self.renewed.unwrap_or(true),
             on_lost: self.on_lost,
             errors,
             rare: Rare::of(self.max_hold, self.message),
         };
-        Ok(Prepared::ToAsk(Hold::new(manager, claim), wanted))
+        Ok(Prepared::ToAsk(Acquisition::new(manager, request), wanted))
     }
 }
 
 enum Prepared {
     Joined(Acquired),
-    ToAsk(Hold, Wanted),
+    ToAsk(Acquisition, Wanted),
 }
 
 /// Nothing is done before the first poll.
-pub(crate) fn obtain(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Obtain {
-    Obtain::Described { spec, fenced, errors }
+pub(crate) fn acquire(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Acquiring {
+    Acquiring::Described { spec, fenced, errors }
 }
 
 /// From a description to a guard. Written by hand as [`Acquire`] is.
-pub(crate) enum Obtain {
+pub(crate) enum Acquiring {
     /// Boxed, as it is larger than what waits.
     Described {
         spec: Box<LockSpec>,
@@ -125,28 +126,28 @@ pub(crate) enum Obtain {
     Over,
 }
 
-impl Future for Obtain {
+impl Future for Acquiring {
     type Output = Result<Acquired, LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             let answer = match &mut *self {
-                Obtain::Described { .. } => None,
-                Obtain::Acquiring(acquire, _) => Some(ready!(acquire.poll(cx))),
-                Obtain::Over => return Poll::Pending,
+                Acquiring::Described { .. } => None,
+                Acquiring::Acquiring(acquire, _) => Some(ready!(acquire.poll(cx))),
+                Acquiring::Over => return Poll::Pending,
             };
-            match (mem::replace(&mut *self, Obtain::Over), answer) {
-                (Obtain::Described { spec, fenced, errors }, _) => {
+            match (mem::replace(&mut *self, Acquiring::Over), answer) {
+                (Acquiring::Described { spec, fenced, errors }, _) => {
                     match begun(spec, fenced, errors) {
                         Ok(Begun::Joined(guard)) => return Poll::Ready(Ok(guard)),
                         Ok(Begun::Acquiring(acquire, wanted)) => {
-                            *self = Obtain::Acquiring(acquire, wanted);
+                            *self = Acquiring::Acquiring(acquire, wanted);
                         }
                         Err(error) => return Poll::Ready(Err(error)),
                     }
                 }
-                (Obtain::Acquiring(_, wanted), Some((hold, answer))) => {
-                    return Poll::Ready(wanted.guard(hold, answer).inspect_err(refused));
+                (Acquiring::Acquiring(_, wanted), Some((acquisition, answer))) => {
+                    return Poll::Ready(wanted.guard(acquisition, answer).inspect_err(refused));
                 }
                 _ => return Poll::Pending,
             }
@@ -163,31 +164,31 @@ enum Begun {
 /// Not inlined: a poll that waits needs none of its room on the stack.
 #[inline(never)]
 fn begun(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Result<Begun, LockError> {
-    let (hold, wanted) = match prepared(spec, fenced, errors)? {
+    let (acquisition, wanted) = match prepared(spec, fenced, errors)? {
         Prepared::Joined(guard) => return Ok(Begun::Joined(guard)),
-        Prepared::ToAsk(hold, wanted) => (hold, wanted),
+        Prepared::ToAsk(acquisition, wanted) => (acquisition, wanted),
     };
-    inside_runtime().inspect_err(|error| wanted.report(&hold, error))?;
-    match hold.acquire() {
+    inside_runtime().inspect_err(|error| wanted.report(&acquisition, error))?;
+    match acquisition.acquire() {
         Ok(acquire) => Ok(Begun::Acquiring(acquire, wanted)),
-        Err((hold, refusal)) => {
-            wanted.guard(hold, Err(refusal)).inspect_err(refused).map(Begun::Joined)
+        Err((acquisition, refusal)) => {
+            wanted.guard(acquisition, Err(refusal)).inspect_err(refused).map(Begun::Joined)
         }
     }
 }
 
-pub(crate) fn obtain_blocking(
+pub(crate) fn acquire_blocking(
     spec: Box<LockSpec>,
     fenced: bool,
     errors: Errors,
 ) -> Result<Acquired, LockError> {
-    let (mut hold, wanted) = match prepared(spec, fenced, errors)? {
+    let (mut acquisition, wanted) = match prepared(spec, fenced, errors)? {
         Prepared::Joined(guard) => return Ok(guard),
-        Prepared::ToAsk(hold, wanted) => (hold, wanted),
+        Prepared::ToAsk(acquisition, wanted) => (acquisition, wanted),
     };
-    may_block().inspect_err(|error| wanted.report(&hold, error))?;
-    let answer = hold.acquire_blocking();
-    wanted.guard(hold, answer).inspect_err(refused)
+    may_block().inspect_err(|error| wanted.report(&acquisition, error))?;
+    let answer = acquisition.acquire_blocking();
+    wanted.guard(acquisition, answer).inspect_err(refused)
 }
 
 /// The description's box ends with this.
@@ -223,11 +224,15 @@ impl Rare {
 }
 
 impl Wanted {
-    fn guard(self, hold: Hold, answer: Result<Grant, Refusal>) -> Result<Acquired, LockError> {
-        let claim = hold.claim();
+    fn guard(
+        self,
+        acquisition: Acquisition,
+        answer: Result<Grant, Refusal>,
+    ) -> Result<Acquired, LockError> {
+        let request = acquisition.request();
         let error = match answer {
             Ok(grant) => {
-                telemetry::acquired(claim.labels(), claim.listed(), claim.asked);
+                telemetry::acquired(request.labels(), request.listed(), request.asked);
                 let max_hold = self.rare.as_ref().and_then(|rare| rare.max_hold);
                 let limit = max_hold.map(|max_hold| grant.sent.after(max_hold));
                 let renewal = match limit {
@@ -235,40 +240,40 @@ impl Wanted {
                     Some(limit) => Renewal::Until(limit),
                     None => Renewal::On,
                 };
-                let held = Held::new(hold, grant, renewal)?;
+                let held = Held::new(acquisition, grant, renewal)?;
                 return Ok(Acquired::owning(held, self.on_lost));
             }
-            Err(Refusal::Busy { key, owner, left, line }) => {
-                let retry = |before| hold.manager().retry_after(&key, before, left);
+            Err(Refusal::Busy { key, owner, left, queue }) => {
+                let retry = |before| acquisition.manager().retry_after(&key, before, left);
                 let holder = || Box::new(Holder::of(owner, left));
                 // Made here, so that a free lock allocates nothing for it.
                 let message = self.rare.as_ref().and_then(|rare| rare.message.as_deref());
                 let message = message.map(str::to_owned);
-                match line {
-                    Line::Outside => {
+                match queue {
+                    Queueing::Outside => {
                         let (retry_after, holder) = (retry(0), holder());
                         LockError::Busy { key, holder, retry_after, message }
                     }
-                    Line::Left(position) => {
+                    Queueing::Left(position) => {
                         let (retry_after, holder) = (retry(position), holder());
                         LockError::TimedOut { key, holder, retry_after, position, message }
                     }
-                    Line::Full => LockError::QueueFull { retry_after: retry(u32::MAX), key },
+                    Queueing::Full => LockError::QueueFull { retry_after: retry(u32::MAX), key },
                 }
             }
             Err(Refusal::Failed(error)) => error,
         };
-        let known = error.is_of_servers() && !hold.manager().backend().call_failed(&error);
-        telemetry::refused(claim.labels(), claim.listed(), &error, claim.asked, known);
-        self.report(&hold, &error);
+        let known = error.is_of_servers() && !acquisition.manager().store().call_failed(&error);
+        telemetry::refused(request.labels(), request.listed(), &error, request.asked, known);
+        self.report(&acquisition, &error);
         Err(error)
     }
 
     /// Reports an error that the caller's return type cannot carry.
-    fn report(&self, hold: &Hold, error: &LockError) {
+    fn report(&self, acquisition: &Acquisition, error: &LockError) {
         if self.errors != Errors::Carried {
-            let claim = hold.claim();
-            unreported(&claim.name, claim.keys(), error);
+            let request = acquisition.request();
+            unreported(&request.name, request.keys(), error);
         }
     }
 }

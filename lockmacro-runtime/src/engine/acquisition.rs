@@ -13,10 +13,10 @@ use tokio::time::sleep;
 
 use crate::engine::blocking::blocked;
 use crate::engine::core::{Core, inside_runtime};
-use crate::engine::in_flight::Member;
-use crate::protocol::answer::{Answer, Asked, Failed, Grant, Line, Released};
-use crate::protocol::request::Claim;
-use crate::store::dispatch::Backend;
+use crate::engine::in_flight::InFlightGuard;
+use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing, Released};
+use crate::protocol::request::Request;
+use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 
@@ -24,11 +24,11 @@ use crate::value::key::LockKey;
 const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct Acquisition {
     manager: Arc<Core>,
-    claim: Arc<Claim>,
+    request: Arc<Request>,
     /// Whether the manager counts it: not when nothing is left to release.
-    is_member: AtomicBool,
+    is_counted: AtomicBool,
     /// Whose it is: a process that it forks has a copy of it, and must not release it.
     process: u32,
 }
@@ -36,15 +36,15 @@ pub(crate) struct Hold {
 /// Why there is no lock.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    Busy { key: LockKey, owner: Option<String>, left: Option<Duration>, line: Line },
+    Busy { key: LockKey, owner: Option<String>, left: Option<Duration>, queue: Queueing },
     Failed(LockError),
 }
 
-impl Hold {
+impl Acquisition {
     /// A hold of which nothing was sent yet.
-    pub(crate) fn new(manager: Arc<Core>, claim: Claim) -> Self {
-        let (is_member, process) = (AtomicBool::new(false), process::id());
-        Self { manager, claim: Arc::new(claim), is_member, process }
+    pub(crate) fn new(manager: Arc<Core>, request: Request) -> Self {
+        let (is_counted, process) = (AtomicBool::new(false), process::id());
+        Self { manager, request: Arc::new(request), is_counted, process }
     }
 
     /// Asks for the lock on the caller's runtime.
@@ -56,9 +56,9 @@ impl Hold {
     }
 
     fn asking(self, is_first: bool) -> Acquire {
-        let asked = self.manager.shared_backend().asked(&self.claim, self.manager.closing());
-        let _waiting = Waiting::of(&self.claim);
-        Acquire::Asking { asked, _waiting, hold: self, is_first }
+        let asked = self.manager.shared_backend().asked(&self.request, self.manager.shutdown());
+        let _waiting = Waiting::of(&self.request);
+        Acquire::Asking { asked, _waiting, acquisition: self, is_first }
     }
 
     /// Asks for the lock in the background and blocks until the answer is there.
@@ -66,12 +66,13 @@ impl Hold {
         self.enter()?;
         let mut first = true;
         loop {
-            let (closing, claim) = (Arc::clone(self.manager.closing()), Arc::clone(&self.claim));
+            let (shutdown, request) =
+                (Arc::clone(self.manager.shutdown()), Arc::clone(&self.request));
             let job =
-                move |backend: Arc<Backend>| async move { backend.asked(&claim, &closing).await };
+                move |store: Arc<Store>| async move { store.asked(&request, &shutdown).await };
             let answer = {
-                let _waiting = Waiting::of(&self.claim);
-                self.manager.janitor().block_on(job).map_err(Refusal::Failed)?
+                let _waiting = Waiting::of(&self.request);
+                self.manager.background().block_on(job).map_err(Refusal::Failed)?
             };
             if !self.begins_anew(&answer, mem::take(&mut first)) {
                 return self.settle(answer);
@@ -86,8 +87,8 @@ impl Hold {
         &self.manager
     }
 
-    pub(crate) fn claim(&self) -> &Arc<Claim> {
-        &self.claim
+    pub(crate) fn request(&self) -> &Arc<Request> {
+        &self.request
     }
 
     /// Gives the lock back and tells what was found. When that fails, dropping the hold tries on in
@@ -97,12 +98,12 @@ impl Hold {
             return Ok(Released::NotHeld);
         }
         let released = if inside_runtime().is_ok() {
-            self.manager.backend().release(&self.claim).await
+            self.manager.store().release(&self.request).await
         } else {
             // A lock of a plain thread may be given back on an executor of another kind.
-            let claim = Arc::clone(&self.claim);
-            let ask = move |backend: Arc<Backend>| async move { backend.release(&claim).await };
-            self.manager.janitor().call(ask).await.and_then(|released| released)
+            let request = Arc::clone(&self.request);
+            let ask = move |store: Arc<Store>| async move { store.release(&request).await };
+            self.manager.background().call(ask).await.and_then(|released| released)
         };
         self.released(released)
     }
@@ -112,19 +113,19 @@ impl Hold {
         if self.is_a_copy() {
             return Ok(Released::NotHeld);
         }
-        let claim = Arc::clone(&self.claim);
-        let ask = move |backend: Arc<Backend>| async move { backend.release(&claim).await };
-        let released = self.manager.janitor().block_on(ask).and_then(|released| released);
+        let request = Arc::clone(&self.request);
+        let ask = move |store: Arc<Store>| async move { store.release(&request).await };
+        let released = self.manager.background().block_on(ask).and_then(|released| released);
         self.released(released)
     }
 
     /// Has the lock given back in the background, unless that was done already.
     pub(crate) fn abandon(&self) {
-        let member = self.leaves();
-        if let Some(member) = member
+        let guard = self.leaves();
+        if let Some(guard) = guard
             && !self.is_a_copy()
         {
-            self.manager.janitor().clear_away(Arc::clone(&self.claim), member);
+            self.manager.background().clean_up(Arc::clone(&self.request), guard);
         }
     }
 
@@ -136,7 +137,7 @@ impl Hold {
     /// From here on the token may be sent, and dropping the hold has it released.
     fn enter(&self) -> Result<(), Refusal> {
         self.manager.count_in().map_err(Refusal::Failed)?;
-        self.is_member.store(true, Ordering::Release);
+        self.is_counted.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -144,7 +145,7 @@ impl Hold {
     /// does so while there is time, and who does not, once.
     fn begins_anew(&self, answer: &Result<Answer, Failed>, first: bool) -> bool {
         matches!(answer, Ok(Answer::Lost(_)))
-            && self.claim.until.map_or(first, |until| Moment::now() < until)
+            && self.request.until.map_or(first, |until| Moment::now() < until)
     }
 
     /// Gives back what is left of it, and becomes the next one.
@@ -158,25 +159,27 @@ impl Hold {
 
     /// The same by another token.
     fn anew(&mut self) -> Result<(), Refusal> {
-        let claim = self.claim.anew().map_err(Refusal::Failed)?;
-        *self = Self::new(self.manager.clone(), claim);
+        let request = self.request.anew().map_err(Refusal::Failed)?;
+        *self = Self::new(self.manager.clone(), request);
         self.enter()
     }
 
     fn settle(&self, answer: Result<Answer, Failed>) -> Result<Grant, Refusal> {
         match answer {
             Ok(Answer::Granted(grant)) => {
-                self.claim.granted(grant.at);
-                self.claim.settle(!grant.resent);
+                self.request.granted(grant.at);
+                self.request.settle(!grant.resent);
                 Ok(grant)
             }
-            Ok(Answer::Busy { nth, owner, left, line, resent }) => {
-                self.claim.settle(!resent);
-                let key = self.claim.keys().get(nth).unwrap_or(&self.claim.key).clone();
+            Ok(Answer::Busy { nth, owner, left, queue, resent }) => {
+                self.request.settle(!resent);
+                let key = self.request.keys().get(nth).unwrap_or(&self.request.key).clone();
                 // Who gives up waiting is taken out of the line by dropping the hold.
                 // Of a Redlock's several keys a node may have an earlier one, and has not said so.
-                self.forget_unless(!self.claim.is_settled() || matches!(line, Line::Left(_)));
-                Err(Refusal::Busy { key, owner, left, line })
+                self.forget_unless(
+                    !self.request.is_settled() || matches!(queue, Queueing::Left(_)),
+                );
+                Err(Refusal::Busy { key, owner, left, queue })
             }
             Ok(Answer::Lost(told)) => self.settle(*told),
             Err(Failed { error, written }) => {
@@ -188,21 +191,21 @@ impl Hold {
 
     fn released(&self, released: Result<Released, LockError>) -> Result<Released, LockError> {
         let found = released?;
-        let on_its_way = !self.claim.is_settled();
-        self.forget_unless(on_its_way);
+        let in_flight = !self.request.is_settled();
+        self.forget_unless(in_flight);
         Ok(found)
     }
 
     /// Nothing is left to release, unless a request of ours may still arrive at the server.
-    fn forget_unless(&self, on_its_way: bool) {
-        if !on_its_way {
+    fn forget_unless(&self, in_flight: bool) {
+        if !in_flight {
             drop(self.leaves());
         }
     }
 
     /// What the manager counts it by, once.
-    fn leaves(&self) -> Option<Member> {
-        self.is_member.swap(false, Ordering::AcqRel).then(|| self.manager.member())
+    fn leaves(&self) -> Option<InFlightGuard> {
+        self.is_counted.swap(false, Ordering::AcqRel).then(|| self.manager.guard())
     }
 }
 
@@ -212,35 +215,38 @@ pub(crate) enum Acquire {
     /// The fields are dropped in their order: the question before the hold that takes it back.
     Asking {
         asked: Asked<'static, Result<Answer, Failed>>,
-        _waiting: Waiting<Arc<Claim>>,
-        hold: Hold,
+        _waiting: Waiting<Arc<Request>>,
+        acquisition: Acquisition,
         is_first: bool,
     },
     /// Boxed, as it is rare.
-    BeginningAnew(Asked<'static, (Hold, Result<(), Refusal>)>),
+    BeginningAnew(Asked<'static, (Acquisition, Result<(), Refusal>)>),
     Over,
 }
 
 impl Acquire {
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<(Hold, Result<Grant, Refusal>)> {
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<(Acquisition, Result<Grant, Refusal>)> {
         loop {
             *self = match self {
                 Acquire::Asking { asked, .. } => {
                     let answer = ready!(asked.as_mut().poll(cx));
-                    let Some((hold, is_first)) = self.asked() else {
+                    let Some((acquisition, is_first)) = self.asked() else {
                         return Poll::Pending;
                     };
-                    if !hold.begins_anew(&answer, is_first) {
-                        let settled = hold.settle(answer);
-                        return Poll::Ready((hold, settled));
+                    if !acquisition.begins_anew(&answer, is_first) {
+                        let settled = acquisition.settle(answer);
+                        return Poll::Ready((acquisition, settled));
                     }
-                    Acquire::BeginningAnew(Box::pin(hold.begin_anew()))
+                    Acquire::BeginningAnew(Box::pin(acquisition.begin_anew()))
                 }
                 Acquire::BeginningAnew(anew) => match ready!(anew.as_mut().poll(cx)) {
-                    (hold, Ok(())) => hold.asking(false),
-                    (hold, Err(refusal)) => {
+                    (acquisition, Ok(())) => acquisition.asking(false),
+                    (acquisition, Err(refusal)) => {
                         *self = Acquire::Over;
-                        return Poll::Ready((hold, Err(refusal)));
+                        return Poll::Ready((acquisition, Err(refusal)));
                     }
                 },
                 Acquire::Over => return Poll::Pending,
@@ -249,15 +255,15 @@ impl Acquire {
     }
 
     /// The hold whose question was answered, which is counted no more.
-    fn asked(&mut self) -> Option<(Hold, bool)> {
+    fn asked(&mut self) -> Option<(Acquisition, bool)> {
         match mem::replace(self, Acquire::Over) {
-            Acquire::Asking { hold, is_first, .. } => Some((hold, is_first)),
+            Acquire::Asking { acquisition, is_first, .. } => Some((acquisition, is_first)),
             Acquire::BeginningAnew(_) | Acquire::Over => None,
         }
     }
 }
 
-impl Drop for Hold {
+impl Drop for Acquisition {
     fn drop(&mut self) {
         self.abandon();
     }

@@ -17,25 +17,25 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::blocking::blocked;
 use crate::engine::cleanup::{Added, Cleanup};
-use crate::engine::in_flight::{Census, Member};
+use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::engine::renewal::{Enrolled, Renewable, Renewals};
-use crate::protocol::request::Claim;
-use crate::store::dispatch::Backend;
+use crate::protocol::request::Request;
+use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
-type Job = Box<dyn FnOnce(Arc<Backend>) -> Work + Send>;
+type Job = Box<dyn FnOnce(Arc<Store>) -> Work + Send>;
 
 #[derive(Debug)]
-pub(crate) struct Janitor(Mutex<Background>);
+pub(crate) struct Background(Mutex<Thread>);
 
 /// The background thread of one process, and its work.
 #[derive(Debug)]
-struct Background {
+struct Thread {
     process: u32,
-    backend: Arc<Backend>,
+    store: Arc<Store>,
     jobs: Option<mpsc::UnboundedSender<Job>>,
     renewals: Arc<Renewals>,
     /// Whether the task that renews was started; there is one at most.
@@ -43,17 +43,17 @@ struct Background {
     cleanup: Arc<Cleanup>,
 }
 
-impl Janitor {
+impl Background {
     /// A janitor for the locks of `backend`. Its thread starts with the first job.
-    pub(crate) fn new(backend: &Backend) -> Self {
-        Self(Mutex::new(Background::new(backend)))
+    pub(crate) fn new(store: &Store) -> Self {
+        Self(Mutex::new(Thread::new(store)))
     }
 
     /// What there is in this process.
-    fn here(&self) -> MutexGuard<'_, Background> {
+    fn here(&self) -> MutexGuard<'_, Thread> {
         let mut here = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if here.process != process::id() {
-            let ours = Background::new(&here.backend);
+            let ours = Thread::new(&here.store);
             // The other process goes on to use its connections, which are not to be ended here.
             mem::forget(mem::replace(&mut *here, ours));
         }
@@ -71,11 +71,11 @@ impl Janitor {
         due: Option<Moment>,
     ) -> Result<Option<Enrolled>, LockError> {
         let mut here = self.here();
-        if due.is_none() && !here.backend.forgets() {
+        if due.is_none() && !here.store.forgets() {
             return Ok(None);
         }
         let (enrolled, due) = here.renewals.enroll(held, sent, due);
-        if due || here.backend.fails_over() {
+        if due || here.store.fails_over() {
             here.start_renewing()?;
         }
         Ok(Some(enrolled))
@@ -84,8 +84,8 @@ impl Janitor {
     /// Has those ask again who block, and wait in line.
     pub(crate) fn alarm(&self) {
         // Those who are woken may ask for something, which takes the mutex.
-        let backend = Arc::clone(&self.here().backend);
-        backend.alarm();
+        let store = Arc::clone(&self.here().store);
+        store.alarm();
     }
 
     /// Has every held lock confirmed at once.
@@ -103,10 +103,10 @@ impl Janitor {
 
     /// Releases a lock that nobody waits for, see [`Cleanup`]. `member` leaves when it was
     /// released.
-    pub(crate) fn clear_away(&self, claim: Arc<Claim>, member: Member) {
-        let told = Arc::clone(&claim);
+    pub(crate) fn clean_up(&self, request: Arc<Request>, guard: InFlightGuard) {
+        let told = Arc::clone(&request);
         let mut here = self.here();
-        match here.cleanup.add(claim, member) {
+        match here.cleanup.add(request, guard) {
             Added::Starts => {}
             Added::Kept | Added::Left => return,
             Added::LeftFirst => {
@@ -117,25 +117,25 @@ impl Janitor {
             }
         }
         let cleanup = Arc::clone(&here.cleanup);
-        if let Err(error) = here.run(move |backend| cleanup.work(backend)) {
+        if let Err(error) = here.run(move |store| cleanup.work(store)) {
             here.cleanup.not_started();
             drop(here);
             tracing::error!(key = %told.listed(), %error, "a dropped lock stays until its ttl is over");
         }
     }
 
-    /// [`call`](Janitor::call) after what was dropped before has been released.
+    /// [`call`](Background::call) after what was dropped before has been released.
     #[cfg(feature = "defer")]
     pub(crate) async fn call_after_cleanup<T, F, W>(&self, job: F) -> Result<T, LockError>
     where
         T: Send + 'static,
-        F: FnOnce(Arc<Backend>) -> W + Send + 'static,
+        F: FnOnce(Arc<Store>) -> W + Send + 'static,
         W: Future<Output = T> + Send + 'static,
     {
         let cleanup = Arc::clone(&self.here().cleanup);
-        let after = move |backend| async move {
+        let after = move |store| async move {
             cleanup.tried_all().await;
-            job(backend).await
+            job(store).await
         };
         self.call(after).await
     }
@@ -144,13 +144,13 @@ impl Janitor {
     pub(crate) async fn call<T, F, W>(&self, job: F) -> Result<T, LockError>
     where
         T: Send + 'static,
-        F: FnOnce(Arc<Backend>) -> W + Send + 'static,
+        F: FnOnce(Arc<Store>) -> W + Send + 'static,
         W: Future<Output = T> + Send + 'static,
     {
         let (done, result) = oneshot::channel();
-        self.here().run(move |backend| async move {
+        self.here().run(move |store| async move {
             // The caller may have gone meanwhile.
-            let _ = done.send(job(backend).await);
+            let _ = done.send(job(store).await);
         })?;
         result.await.map_err(|_| no_thread("it ended"))
     }
@@ -168,23 +168,23 @@ impl Janitor {
     pub(crate) fn block_on<T, F, W>(&self, job: F) -> Result<T, LockError>
     where
         T: Send + 'static,
-        F: FnOnce(Arc<Backend>) -> W + Send + 'static,
+        F: FnOnce(Arc<Store>) -> W + Send + 'static,
         W: Future<Output = T> + Send + 'static,
     {
         let (done, result) = std_mpsc::sync_channel(1);
-        self.here().run(move |backend| async move {
+        self.here().run(move |store| async move {
             // The caller waits for it; if it were gone, nobody would.
-            let _ = done.send(job(backend).await);
+            let _ = done.send(job(store).await);
         })?;
         blocked(|| result.recv()).map_err(|_| no_thread("it ended"))
     }
 }
 
-impl Background {
-    fn new(backend: &Backend) -> Self {
+impl Thread {
+    fn new(store: &Store) -> Self {
         Self {
             process: process::id(),
-            backend: Arc::new(backend.apart()),
+            store: Arc::new(store.apart()),
             jobs: None,
             renewals: Arc::default(),
             renewing: false,
@@ -195,7 +195,7 @@ impl Background {
     fn start_renewing(&mut self) -> Result<(), LockError> {
         if !self.renewing {
             let renewals = Arc::clone(&self.renewals);
-            self.run(move |backend| renewals.work(backend))?;
+            self.run(move |store| renewals.work(store))?;
             self.renewing = true;
         }
         Ok(())
@@ -203,19 +203,19 @@ impl Background {
 
     fn run<F, W>(&mut self, job: F) -> Result<(), LockError>
     where
-        F: FnOnce(Arc<Backend>) -> W + Send + 'static,
+        F: FnOnce(Arc<Store>) -> W + Send + 'static,
         W: Future<Output = ()> + Send + 'static,
     {
         let sender = match &mut self.jobs {
             Some(sender) => sender,
-            none => none.insert(start(Arc::clone(&self.backend)).map_err(no_thread)?),
+            none => none.insert(start(Arc::clone(&self.store)).map_err(no_thread)?),
         };
-        let job: Job = Box::new(move |backend| Box::pin(job(backend)));
+        let job: Job = Box::new(move |store| Box::pin(job(store)));
         sender.send(job).map_err(|_| no_thread("it ended"))
     }
 }
 
-impl Drop for Background {
+impl Drop for Thread {
     fn drop(&mut self) {
         self.renewals.close();
     }
@@ -226,32 +226,32 @@ fn no_thread(why: impl ToString) -> LockError {
     LockError::Unavailable { reason: Unavailability::Local, detail }
 }
 
-fn start(backend: Arc<Backend>) -> std::io::Result<mpsc::UnboundedSender<Job>> {
+fn start(store: Arc<Store>) -> std::io::Result<mpsc::UnboundedSender<Job>> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let (sender, jobs) = mpsc::unbounded_channel();
     thread::Builder::new()
         .name("lockmacro-janitor".to_owned())
-        .spawn(move || runtime.block_on(work(backend, jobs)))?;
+        .spawn(move || runtime.block_on(work(store, jobs)))?;
     Ok(sender)
 }
 
-async fn work(backend: Arc<Backend>, mut jobs: mpsc::UnboundedReceiver<Job>) {
+async fn work(store: Arc<Store>, mut jobs: mpsc::UnboundedReceiver<Job>) {
     // Counted and not kept: a job that is done is freed at once.
-    let under_way = Census::default();
+    let in_flight = InFlight::default();
     while let Some(job) = jobs.recv().await {
-        let (member, work) = (under_way.join(), job(Arc::clone(&backend)));
+        let (guard, work) = (in_flight.join(), job(Arc::clone(&store)));
         tokio::spawn(async move {
             work.await;
-            drop(member);
+            drop(guard);
         });
     }
     // The manager is gone; what it left is still done, and every job has an end.
-    under_way.empty().await;
+    in_flight.empty().await;
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::protocol::shutdown::Closing;
+    use crate::protocol::shutdown::Shutdown;
     use crate::value::token::Token;
     use std::pin::pin;
     use std::process::Command;
@@ -266,7 +266,7 @@ mod tests {
     const MEGABYTE: usize = 1 << 20;
 
     /// Takes note of whether it could ask for something when it was woken.
-    struct Asks(Arc<Janitor>, AtomicBool);
+    struct Asks(Arc<Background>, AtomicBool);
 
     impl Wake for Asks {
         fn wake(self: Arc<Self>) {
@@ -277,17 +277,17 @@ mod tests {
     #[tokio::test]
     async fn who_is_woken_by_an_alarm_may_ask_for_something() {
         let memory = Memory::new();
-        let janitor = Arc::new(Janitor::new(&Backend::Memory(memory.clone())));
+        let background = Arc::new(Background::new(&Store::Memory(memory.clone())));
         let hour = Duration::from_secs(60 * 60);
         let token = || Token::new("test", "", "", Moment::now()).unwrap();
-        let [held, waits] = [(); 2].map(|()| Claim::new("order:1".into(), token(), hour));
+        let [held, waits] = [(); 2].map(|()| Request::new("order:1".into(), token(), hour));
         memory.acquire(&held).unwrap();
-        let closing = Closing::default();
-        let mut waiting = pin!(memory.wait(&waits, hour, &closing));
-        let asks = Arc::new(Asks(Arc::clone(&janitor), AtomicBool::new(false)));
+        let shutdown = Shutdown::default();
+        let mut waiting = pin!(memory.wait(&waits, hour, &shutdown));
+        let asks = Arc::new(Asks(Arc::clone(&background), AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&asks));
         assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        janitor.alarm();
+        background.alarm();
         assert!(asks.1.load(Ordering::SeqCst), "the mutex was held, or nobody was woken");
     }
 
@@ -298,21 +298,21 @@ mod tests {
     }
 
     /// Has many jobs under way at once, and waits until they are over. No job comes after them.
-    fn work_off(janitor: &Janitor) {
-        let (census, may_end) = (Census::default(), Arc::new(tokio::sync::Semaphore::new(0)));
+    fn work_off(background: &Background) {
+        let (in_flight, may_end) = (InFlight::default(), Arc::new(tokio::sync::Semaphore::new(0)));
         for _ in 0..JOBS {
-            let (member, may_end) = (census.join(), Arc::clone(&may_end));
+            let (guard, may_end) = (in_flight.join(), Arc::clone(&may_end));
             let job = move |_| async move {
                 let _may_end = may_end.acquire().await;
-                drop(member);
+                drop(guard);
             };
-            janitor.here().run(job).unwrap();
+            background.here().run(job).unwrap();
         }
-        janitor.block_on(|_| async {}).unwrap();
+        background.block_on(|_| async {}).unwrap();
         may_end.add_permits(JOBS);
         let started = Instant::now();
-        while census.count() > 0 {
-            assert!(started.elapsed() < Duration::from_secs(60), "{} left", census.count());
+        while in_flight.count() > 0 {
+            assert!(started.elapsed() < Duration::from_secs(60), "{} left", in_flight.count());
             thread::sleep(Duration::from_millis(1));
         }
     }
@@ -321,8 +321,8 @@ mod tests {
     #[test]
     #[ignore = "run by `a_job_that_is_done_is_freed_at_once`"]
     fn jobs_leave_no_memory() {
-        let janitor = || Janitor::new(&Backend::Memory(Memory::new()));
-        let janitors: Vec<_> = std::iter::repeat_with(janitor).take(14).collect();
+        let background = || Background::new(&Store::Memory(Memory::new()));
+        let janitors: Vec<_> = std::iter::repeat_with(background).take(14).collect();
         // What one has freed is used by the next one.
         let (first, others) = janitors.split_at(2);
         first.iter().for_each(work_off);

@@ -18,11 +18,11 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use crate::engine::in_flight::Member;
+use crate::engine::in_flight::InFlightGuard;
 use crate::protocol::answer::Released;
-use crate::protocol::request::Claim;
-use crate::store::dispatch::Backend;
-use crate::store::waiters::{GivenUp, Gone};
+use crate::protocol::request::Request;
+use crate::store::dispatch::Store;
+use crate::store::waiters::{AbandonedToken, AbandonedTokens};
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
@@ -80,9 +80,9 @@ struct Lists {
 /// A dropped lock.
 #[derive(Debug)]
 struct Item {
-    claim: Arc<Claim>,
+    request: Arc<Request>,
     /// Until it was released.
-    member: Option<Member>,
+    guard: Option<InFlightGuard>,
     number: u64,
     /// When its lease, or its place in line, is over.
     end: Instant,
@@ -93,7 +93,7 @@ struct Item {
     /// The next release is the last one.
     is_last: bool,
     /// Tells that the token was granted the lock all the same.
-    given_up: Option<GivenUp>,
+    given_up: Option<AbandonedToken>,
     _room: Room,
 }
 
@@ -151,8 +151,8 @@ impl Cleanup {
     /// leaves when it was. When there are too many, those that were released before are let go, the
     /// oldest first: they are the least likely to be asked for again. Then the newest is left to
     /// its ttl.
-    pub(crate) fn add(&self, claim: Arc<Claim>, member: Member) -> Added {
-        let bytes = size_of::<Item>() + LISTED + claim.bytes();
+    pub(crate) fn add(&self, request: Arc<Request>, guard: InFlightGuard) -> Added {
+        let bytes = size_of::<Item>() + LISTED + request.bytes();
         let mut lists = self.lists();
         while self.taken.load(Ordering::Relaxed) + bytes > self.bytes {
             let Some((number, due)) = lists.released.pop_first() else {
@@ -165,12 +165,12 @@ impl Cleanup {
         }
         self.taken.fetch_add(bytes, Ordering::Relaxed);
         let _room = Room { taken: Arc::clone(&self.taken), bytes };
-        let end = Instant::now() + claim.lasts();
+        let end = Instant::now() + request.lasts();
         lists.last += 1;
-        let (number, member, pause) = (lists.last, Some(member), FIRST_PAUSE);
+        let (number, guard, pause) = (lists.last, Some(guard), FIRST_PAUSE);
         lists.untried.push_back(Item {
-            claim,
-            member,
+            request,
+            guard,
             number,
             end,
             pause,
@@ -217,21 +217,21 @@ impl Cleanup {
     }
 
     /// Releases all of them, until none is left.
-    pub(crate) async fn work(self: Arc<Self>, backend: Arc<Backend>) {
+    pub(crate) async fn work(self: Arc<Self>, store: Arc<Store>) {
         let ended = Ended(&self);
         let (mut first, mut again) = (JoinSet::new(), JoinSet::new());
         loop {
             while first.len() < AT_ONCE
                 && let Some(mut item) = self.next_untried()
             {
-                item.given_up = backend.given_up(&item.claim);
-                first.spawn(release(Arc::clone(&backend), item));
+                item.given_up = store.given_up(&item.request);
+                first.spawn(release(Arc::clone(&store), item));
             }
             self.forget_at_the_end();
             while again.len() < AGAIN_AT_ONCE
-                && let Some(item) = self.next_again(|claim| backend.is_lost(claim))
+                && let Some(item) = self.next_again(|request| store.is_lost(request))
             {
-                again.spawn(release(Arc::clone(&backend), item));
+                again.spawn(release(Arc::clone(&store), item));
             }
             let due = match again.len() < AGAIN_AT_ONCE {
                 true => self.next_due(),
@@ -241,15 +241,16 @@ impl Cleanup {
                 // Another one may have been started already.
                 return mem::forget(ended);
             }
-            let granted = backend.gone().map(Gone::granted);
-            if let Some((item, released)) = self.news(&mut first, &mut again, due, granted).await {
-                self.tried(&backend, item, released);
+            let granted = store.gone().map(AbandonedTokens::granted);
+            if let Some((item, released)) = self.signal(&mut first, &mut again, due, granted).await
+            {
+                self.tried(&store, item, released);
             }
         }
     }
 
     /// What came of the next release; `None` when there is more to do, or something is due.
-    async fn news(
+    async fn signal(
         &self,
         first: &mut JoinSet<Tried>,
         again: &mut JoinSet<Tried>,
@@ -282,7 +283,8 @@ impl Cleanup {
     /// Has those that were granted their lock all the same released at once.
     fn hasten(&self) {
         let (mut lists, now) = (self.lists(), Instant::now());
-        let was_granted = |item: &&Item| item.given_up.as_ref().is_some_and(GivenUp::was_granted);
+        let was_granted =
+            |item: &&Item| item.given_up.as_ref().is_some_and(AbandonedToken::was_granted);
         let granted = lists.again.iter().filter(|(_, item)| was_granted(item));
         let granted: Vec<_> = granted.map(|(place, _)| *place).collect();
         for (due, number) in granted {
@@ -299,7 +301,7 @@ impl Cleanup {
 
     /// The next one to be tried again. Of those whose server is lost it is one a second, and the
     /// others of them go on waiting.
-    fn next_again(&self, is_lost: impl Fn(&Claim) -> bool) -> Option<Item> {
+    fn next_again(&self, is_lost: impl Fn(&Request) -> bool) -> Option<Item> {
         let (mut lists, now) = (self.lists(), Instant::now());
         loop {
             let (due, number) = *lists.again.first_key_value()?.0;
@@ -308,7 +310,7 @@ impl Cleanup {
             }
             let mut item = lists.again.remove(&(due, number))?;
             lists.released.remove(&(number, due));
-            if item.is_last || !is_lost(&item.claim) {
+            if item.is_last || !is_lost(&item.request) {
                 return Some(item);
             }
             if lists.probed.is_none_or(|last| now.duration_since(last) >= LONGEST_PAUSE) {
@@ -319,7 +321,7 @@ impl Cleanup {
             }
             match now < item.end {
                 true => lists.put(item, now + spread(LONGEST_PAUSE)),
-                false => lists.left += u64::from(item.member.is_some()),
+                false => lists.left += u64::from(item.guard.is_some()),
             }
         }
     }
@@ -335,7 +337,7 @@ impl Cleanup {
     fn forget_at_the_end(&self) {
         let mut lists = self.lists();
         if lists.closed.is_some_and(|end| end <= Instant::now()) {
-            lists.again.retain(|_, item| item.member.is_some());
+            lists.again.retain(|_, item| item.guard.is_some());
             lists.released.clear();
         }
     }
@@ -356,16 +358,16 @@ impl Cleanup {
     }
 
     /// Takes note of what came of a release.
-    fn tried(&self, backend: &Backend, mut item: Item, released: Result<Released, LockError>) {
+    fn tried(&self, store: &Store, mut item: Item, released: Result<Released, LockError>) {
         let now = Instant::now();
         item.untried = None;
         if item.is_last {
             return;
         }
         // A node of several may have a token that it has not said to be gone, and may be back soon.
-        let is_doubtful = item.claim.is_doubtful();
+        let is_doubtful = item.request.is_doubtful();
         let pause = match released {
-            Ok(_) if item.claim.is_settled() => return,
+            Ok(_) if item.request.is_settled() => return,
             Ok(_) if is_doubtful => item.longer().min(LONGEST_PAUSE),
             // A request that was given up may still be under way, in a network that was cut for a
             // while.
@@ -373,13 +375,12 @@ impl Cleanup {
             Ok(_) if item.times + 1 == TIMES => LAST_LOOK,
             Ok(_) => item.longer(),
             Err(ref error) => {
-                let asks_on =
-                    is_doubtful || backend.is_lost(&item.claim) || backend.is_of_several();
+                let asks_on = is_doubtful || store.is_lost(&item.request) || store.is_of_several();
                 let is_tried = item.times < TIMES || asks_on;
                 let pause = item.longer().min(LONGEST_PAUSE);
                 if is_final(error) || !is_tried || now + pause > item.end {
-                    if item.member.is_some() {
-                        left(backend, &item.claim, error);
+                    if item.guard.is_some() {
+                        left(store, &item.request, error);
                     }
                     return;
                 }
@@ -387,12 +388,12 @@ impl Cleanup {
             }
         };
         if released.is_ok() {
-            item.member = None;
+            item.guard = None;
         }
         // It may have been granted while it was released.
-        let is_granted = item.given_up.as_ref().is_some_and(GivenUp::was_granted);
+        let is_granted = item.given_up.as_ref().is_some_and(AbandonedToken::was_granted);
         let mut lists = self.lists();
-        item.is_last = lists.closed.is_some() && item.member.is_none();
+        item.is_last = lists.closed.is_some() && item.guard.is_none();
         let pause = match is_granted {
             true => Duration::ZERO,
             false if item.is_last => CLOSED_LOOK,
@@ -411,7 +412,7 @@ impl Cleanup {
 
 impl Lists {
     fn put(&mut self, item: Item, due: Instant) {
-        if item.member.is_none() {
+        if item.guard.is_none() {
             self.released.insert((item.number, due));
         }
         self.again.insert((due, item.number), item);
@@ -445,9 +446,9 @@ impl Drop for Ended<'_> {
 /// A lock that was tried, and what came of it.
 type Tried = (Item, Result<Released, LockError>);
 
-async fn release(backend: Arc<Backend>, mut item: Item) -> Tried {
+async fn release(store: Arc<Store>, mut item: Item) -> Tried {
     item.times = item.times.saturating_add(1);
-    let release = backend.release(&item.claim);
+    let release = store.release(&item.request);
     let released = match item.is_last {
         false => release.await,
         true => timeout(CLOSED_LOOK, release).await.unwrap_or(Ok(Released::Unconfirmed)),
@@ -456,9 +457,9 @@ async fn release(backend: Arc<Backend>, mut item: Item) -> Tried {
 }
 
 /// Takes note of a lock that stays until its lease is over.
-fn left(backend: &Backend, claim: &Claim, error: &LockError) {
-    let key = claim.listed();
-    match error.is_of_servers() && !backend.call_failed(error) {
+fn left(store: &Store, request: &Request, error: &LockError) {
+    let key = request.listed();
+    match error.is_of_servers() && !store.call_failed(error) {
         true => tracing::debug!(%key, %error, "what was dropped is left to its ttl"),
         false => tracing::warn!(%key, %error, "what was dropped is left to its ttl"),
     }
@@ -482,7 +483,7 @@ mod tests {
     use tokio::time::{advance, sleep};
 
     use super::*;
-    use crate::engine::in_flight::Census;
+    use crate::engine::in_flight::InFlight;
     use crate::store::memory::Memory;
     use crate::store::redis::store::Redis;
     use crate::value::time::Moment;
@@ -492,28 +493,28 @@ mod tests {
     const SHORT: Duration = Duration::from_secs(2);
 
     /// One whose request may still be under way.
-    fn claim(key: impl ToString) -> Arc<Claim> {
+    fn request(key: impl ToString) -> Arc<Request> {
         claim_for(HOUR, key)
     }
 
-    fn claim_for(ttl: Duration, key: impl ToString) -> Arc<Claim> {
+    fn claim_for(ttl: Duration, key: impl ToString) -> Arc<Request> {
         let token = Token::new("test", "", "", Moment::now()).unwrap();
-        Arc::new(Claim::new(key.to_string().into(), token, ttl))
+        Arc::new(Request::new(key.to_string().into(), token, ttl))
     }
 
     fn is_left(added: Added) -> bool {
         matches!(added, Added::Left | Added::LeftFirst)
     }
 
-    fn memory() -> (Memory, Arc<Backend>) {
+    fn memory() -> (Memory, Arc<Store>) {
         let memory = Memory::new();
-        (memory.clone(), Arc::new(Backend::Memory(memory)))
+        (memory.clone(), Arc::new(Store::Memory(memory)))
     }
 
     /// A server that nobody has at port 1 of this machine.
-    fn nobody() -> Arc<Backend> {
+    fn nobody() -> Arc<Store> {
         let gone = Redis::new("redis://127.0.0.1:1", Duration::from_millis(20));
-        Arc::new(Backend::Redis(Arc::new(gone.unwrap())))
+        Arc::new(Store::Redis(Arc::new(gone.unwrap())))
     }
 
     async fn until(done: impl Fn() -> bool) {
@@ -526,22 +527,22 @@ mod tests {
 
     struct Cleaned {
         cleanup: Arc<Cleanup>,
-        census: Census,
-        backend: Arc<Backend>,
-        under_way: JoinSet<()>,
+        in_flight: InFlight,
+        store: Arc<Store>,
+        tasks: JoinSet<()>,
     }
 
     impl Cleaned {
-        fn with(bytes: usize, backend: &Arc<Backend>) -> Self {
-            let (cleanup, census) = (Arc::new(Cleanup::with(bytes)), Census::default());
-            Self { cleanup, census, backend: Arc::clone(backend), under_way: JoinSet::new() }
+        fn with(bytes: usize, store: &Arc<Store>) -> Self {
+            let (cleanup, in_flight) = (Arc::new(Cleanup::with(bytes)), InFlight::default());
+            Self { cleanup, in_flight, store: Arc::clone(store), tasks: JoinSet::new() }
         }
 
-        fn add(&mut self, claim: &Arc<Claim>) -> Added {
-            let added = self.cleanup.add(Arc::clone(claim), self.census.join());
+        fn add(&mut self, request: &Arc<Request>) -> Added {
+            let added = self.cleanup.add(Arc::clone(request), self.in_flight.join());
             if added == Added::Starts {
-                let (cleanup, backend) = (Arc::clone(&self.cleanup), Arc::clone(&self.backend));
-                self.under_way.spawn(cleanup.work(backend));
+                let (cleanup, store) = (Arc::clone(&self.cleanup), Arc::clone(&self.store));
+                self.tasks.spawn(cleanup.work(store));
             }
             added
         }
@@ -551,28 +552,28 @@ mod tests {
         }
 
         async fn ends(mut self) {
-            while self.under_way.join_next().await.is_some() {}
-            assert_eq!((self.taken(), self.census.count()), (0, 0));
+            while self.tasks.join_next().await.is_some() {}
+            assert_eq!((self.taken(), self.in_flight.count()), (0, 0));
         }
     }
 
     /// Room for so many with keys of one byte.
     fn room(items: usize) -> usize {
-        items * (size_of::<Item>() + LISTED + claim("x").bytes())
+        items * (size_of::<Item>() + LISTED + request("x").bytes())
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_answered_is_in_the_way_of_nobody() {
-        let (memory, backend) = memory();
-        let mut cleaned = Cleaned::with(room(2), &backend);
+        let (memory, store) = memory();
+        let mut cleaned = Cleaned::with(room(2), &store);
         for nth in 0..9 {
-            assert!(!is_left(cleaned.add(&claim(nth))));
-            cleaned.census.empty().await;
+            assert!(!is_left(cleaned.add(&request(nth))));
+            cleaned.in_flight.empty().await;
         }
-        let victim = claim(0);
+        let victim = request(0);
         memory.acquire(&victim).unwrap();
         cleaned.add(&victim);
-        cleaned.census.empty().await;
+        cleaned.in_flight.empty().await;
         assert!(memory.holds_nothing());
         // Of those that are looked at again the oldest were let go.
         let kept: Vec<_> = cleaned.cleanup.lists().again.values().map(|item| item.number).collect();
@@ -582,12 +583,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_late_request_is_taken_back_and_then_nothing_is_kept() {
-        let (memory, backend) = memory();
-        let mut cleaned = Cleaned::with(BYTES, &backend);
-        let late = claim(0);
+        let (memory, store) = memory();
+        let mut cleaned = Cleaned::with(BYTES, &store);
+        let late = request(0);
         for after in [Duration::ZERO, Duration::from_millis(500), LAST_LOOK * 3 / 4] {
             cleaned.add(&late);
-            cleaned.census.empty().await;
+            cleaned.in_flight.empty().await;
             advance(after).await;
             memory.acquire(&late).unwrap();
             until(|| memory.holds_nothing()).await;
@@ -597,11 +598,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn none_is_released_more_than_three_times() {
-        let (memory, backend) = memory();
-        let mut cleaned = Cleaned::with(BYTES, &backend);
+        let (memory, store) = memory();
+        let mut cleaned = Cleaned::with(BYTES, &store);
         let start = Instant::now();
-        cleaned.add(&claim(0));
-        while !cleaned.cleanup.lists().again.is_empty() || cleaned.census.count() > 0 {
+        cleaned.add(&request(0));
+        while !cleaned.cleanup.lists().again.is_empty() || cleaned.in_flight.count() > 0 {
             let times = cleaned.cleanup.lists().again.values().map(|item| item.times).max();
             assert!(times.unwrap_or_default() < TIMES);
             sleep(Duration::from_millis(1)).await;
@@ -613,14 +614,14 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_server_does_not_answer_for_is_in_the_way_of_nobody() {
-        let (memory, backend) = memory();
+        let (memory, store) = memory();
         let mut cleaned = Cleaned::with(room(3), &nobody());
         // Each has its first try, and what was never there is not asked for longer than its lease.
         for nth in 0..3 {
             assert!(!is_left(cleaned.add(&claim_for(SHORT, nth))));
         }
-        let mut others = Cleaned::with(room(3), &backend);
-        let victim = claim(0);
+        let mut others = Cleaned::with(room(3), &store);
+        let victim = request(0);
         victim.settle(true);
         memory.acquire(&victim).unwrap();
         others.add(&victim);
@@ -631,17 +632,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_is_lost_slows_down_nothing_that_others_have() {
-        let (cleanup, census) = (Cleanup::default(), Census::default());
+        let (cleanup, in_flight) = (Cleanup::default(), InFlight::default());
         for nth in 0..20 {
-            cleanup.add(claim(if nth % 2 == 0 { "lost" } else { "well" }), census.join());
+            cleanup.add(request(if nth % 2 == 0 { "lost" } else { "well" }), in_flight.join());
         }
         let now = Instant::now();
         while let Some(item) = cleanup.next_untried() {
             cleanup.lists().put(item, now);
         }
-        let is_lost = |claim: &Claim| claim.key.as_str() == "lost";
+        let is_lost = |request: &Request| request.key.as_str() == "lost";
         let due = || std::iter::from_fn(|| cleanup.next_again(is_lost)).collect::<Vec<_>>();
-        let (lost, well): (Vec<_>, Vec<_>) = due().into_iter().partition(|i| is_lost(&i.claim));
+        let (lost, well): (Vec<_>, Vec<_>) = due().into_iter().partition(|i| is_lost(&i.request));
         assert_eq!((lost.len(), well.len()), (1, 10));
         advance(2 * LONGEST_PAUSE).await;
         assert_eq!(due().len(), 1, "of the others one a second");
@@ -651,15 +652,15 @@ mod tests {
     async fn all_of_them_take_sixteen_megabytes_and_the_newest_are_left() {
         let mut cleaned = Cleaned::with(BYTES, &nobody());
         let long = "x".repeat(1_000);
-        let claim = |nth| claim_for(SHORT, format!("{nth}{long}"));
-        let claims: Vec<_> = (0..40_000).map(claim).collect();
-        let added: Vec<_> = claims.iter().map(|claim| cleaned.add(claim)).collect();
+        let request = |nth| claim_for(SHORT, format!("{nth}{long}"));
+        let requests: Vec<_> = (0..40_000).map(request).collect();
+        let added: Vec<_> = requests.iter().map(|request| cleaned.add(request)).collect();
         assert!(cleaned.taken() <= BYTES, "{}", cleaned.taken());
         let kept = added.iter().position(|added| *added == Added::LeftFirst).expect("too many");
         assert!(kept > 8_000, "{kept} have room");
         assert!(added[kept..].iter().all(|added| is_left(*added)), "the newest are left");
         assert_eq!(cleaned.cleanup.lists().left, (40_000 - kept) as u64, "they are counted");
-        assert_eq!(cleaned.census.count(), kept, "and not waited for");
+        assert_eq!(cleaned.in_flight.count(), kept, "and not waited for");
         cleaned.ends().await;
     }
 }

@@ -8,15 +8,15 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::try_id;
 
-use crate::engine::background::Janitor;
+use crate::engine::background::Background;
 use crate::engine::blocking::may_block;
-use crate::engine::hold_times::Holds;
-use crate::engine::in_flight::{Census, Member};
+use crate::engine::hold_times::HoldTimes;
+use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::engine::per_process::PerProcess;
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
-use crate::protocol::shutdown::Closing;
-use crate::store::dispatch::Backend;
+use crate::protocol::shutdown::Shutdown;
+use crate::store::dispatch::Store;
 use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
@@ -28,15 +28,15 @@ static INSTALLED: OnceLock<Arc<Core>> = OnceLock::new();
 /// A manager as its locks know it.
 pub(crate) struct Core {
     own: PerProcess,
-    pub(crate) janitor: Janitor,
+    pub(crate) background: Background,
     label: String,
     /// Whether the label names the process.
     names_process: bool,
     pub(crate) defaults: Defaults,
     /// How long its locks were held.
-    pub(crate) holds: Holds,
-    pub(crate) census: Census,
-    pub(crate) closing: Arc<Closing>,
+    pub(crate) hold_times: HoldTimes,
+    pub(crate) in_flight: InFlight,
+    pub(crate) shutdown: Arc<Shutdown>,
     /// Where deferred calls are kept, and whether that was said by the builder.
     #[cfg(feature = "defer")]
     pub(crate) jobs: (Arc<dyn Deferrer>, bool),
@@ -47,7 +47,7 @@ pub(crate) struct Core {
 impl Core {
     /// A manager of the locks of `backend`.
     pub(crate) fn over(
-        backend: Backend,
+        store: Store,
         its_label: Option<String>,
         defaults: Defaults,
         #[cfg(feature = "defer")] deferrer: Option<Arc<dyn Deferrer>>,
@@ -56,13 +56,13 @@ impl Core {
         #[cfg(feature = "defer")]
         let jobs = match deferrer {
             Some(deferrer) => (deferrer, true),
-            None => (backend.deferrer(max_deferred_size), false),
+            None => (store.deferrer(max_deferred_size), false),
         };
         Arc::new_cyclic(|core: &Weak<Self>| {
             let core = Weak::clone(core);
-            backend.on_change(move || {
+            store.on_change(move || {
                 if let Some(core) = core.upgrade() {
-                    core.janitor.confirm_all();
+                    core.background.confirm_all();
                 }
             });
             Self {
@@ -70,14 +70,14 @@ impl Core {
                 jobs,
                 #[cfg(feature = "defer")]
                 max_deferred_size,
-                janitor: Janitor::new(&backend),
-                own: PerProcess::new(backend),
+                background: Background::new(&store),
+                own: PerProcess::new(store),
                 names_process: its_label.is_none(),
                 label: label(&its_label.unwrap_or_else(default_label)),
                 defaults,
-                holds: Holds::default(),
-                census: Census::default(),
-                closing: Arc::default(),
+                hold_times: HoldTimes::default(),
+                in_flight: InFlight::default(),
+                shutdown: Arc::default(),
             }
         })
     }
@@ -102,21 +102,21 @@ impl Core {
     /// The same by the background thread, for callers that block.
     pub(crate) fn ready_blocking(&self) -> Result<(), LockError> {
         may_block()?;
-        self.janitor.block_on(|backend| async move { backend.ready().await })?
+        self.background.block_on(|store| async move { store.ready().await })?
     }
 
     /// Asks the servers whether they are there, and let us do what locks need.
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
-        if self.closing.is_closed() {
+        if self.shutdown.is_closed() {
             return Err(LockError::ShutDown);
         }
         inside_runtime()?;
         self.own.is_forked();
-        let backend = self.backend();
-        let ready = backend.ready().await;
-        if self.closing.is_closed() {
+        let store = self.store();
+        let ready = store.ready().await;
+        if self.shutdown.is_closed() {
             // What it has opened since then is of no more use.
-            backend.disconnect();
+            store.disconnect();
             return Err(LockError::ShutDown);
         }
         ready
@@ -125,23 +125,23 @@ impl Core {
     /// Ends the manager, and waits until no lock is out.
     pub(crate) async fn shut_down(&self, timeout: Duration) -> Result<(), LockError> {
         inside_runtime()?;
-        self.closing.close();
+        self.shutdown.close();
         // A waiter looks when it is woken.
-        self.backend().alarm();
-        self.janitor.alarm();
-        let empty = tokio::time::timeout(timeout, self.census.empty()).await;
-        let held = self.census.count();
+        self.store().alarm();
+        self.background.alarm();
+        let empty = tokio::time::timeout(timeout, self.in_flight.empty()).await;
+        let held = self.in_flight.count();
         if empty.is_err() && held > 0 {
             return Err(LockError::ShutdownTimeout { held });
         }
-        self.backend().disconnect();
-        self.janitor.stop();
+        self.store().disconnect();
+        self.background.stop();
         Ok(())
     }
 
     /// Tells when the manager is shut down.
-    pub(crate) fn closing(&self) -> &Arc<Closing> {
-        &self.closing
+    pub(crate) fn shutdown(&self) -> &Arc<Shutdown> {
+        &self.shutdown
     }
 
     /// Where deferred calls are kept: to store some, to look at them, and to have dead letters tried
@@ -151,7 +151,7 @@ impl Core {
         match self.has_another_queue() || !self.own.is_forked() {
             true => Arc::clone(&self.jobs.0),
             // In a process that was forked.
-            false => self.backend().deferrer(self.max_deferred_size),
+            false => self.store().deferrer(self.max_deferred_size),
         }
     }
 
@@ -163,10 +163,10 @@ impl Core {
 
     /// The same for the background thread, by its own connection.
     #[cfg(feature = "defer")]
-    pub(crate) fn deferrer_of(&self, backend: &Backend) -> Arc<dyn Deferrer> {
+    pub(crate) fn deferrer_of(&self, store: &Store) -> Arc<dyn Deferrer> {
         match self.has_another_queue() {
             true => self.deferrer(),
-            false => backend.deferrer(self.max_deferred_size),
+            false => store.deferrer(self.max_deferred_size),
         }
     }
 
@@ -181,17 +181,17 @@ impl Core {
         Arc::ptr_eq(self, other)
     }
 
-    pub(crate) fn backend(&self) -> &Backend {
-        self.own.backend()
+    pub(crate) fn store(&self) -> &Store {
+        self.own.store()
     }
 
     /// The same for a question that outlives its borrow.
-    pub(crate) fn shared_backend(&self) -> &Arc<Backend> {
-        self.own.backend()
+    pub(crate) fn shared_backend(&self) -> &Arc<Store> {
+        self.own.store()
     }
 
-    pub(crate) fn janitor(&self) -> &Janitor {
-        &self.janitor
+    pub(crate) fn background(&self) -> &Background {
+        &self.background
     }
 
     /// What this process shows itself as. Each token has it, so that a fork is noticed here.
@@ -204,7 +204,7 @@ impl Core {
 
     /// Takes note of how long a key was held.
     pub(crate) fn note_held(&self, key: &LockKey, held: Duration) {
-        self.holds.note(key, held);
+        self.hold_times.note(key, held);
     }
 
     /// When a caller may ask again that was refused `key`, with so many before it in line.
@@ -215,7 +215,7 @@ impl Core {
         left: Option<Duration>,
     ) -> Duration {
         let (least, most) = self.defaults.retry_after();
-        self.holds.retry_after(key, before, left).clamp(least, most)
+        self.hold_times.retry_after(key, before, left).clamp(least, most)
     }
 
     /// What holds for locks that say nothing else.
@@ -225,24 +225,24 @@ impl Core {
 
     /// Counts one lock more, unless the manager was shut down.
     #[cfg(feature = "defer")]
-    pub(crate) fn enter(&self) -> Result<Member, LockError> {
-        self.count_in().map(|()| self.member())
+    pub(crate) fn enter(&self) -> Result<InFlightGuard, LockError> {
+        self.count_in().map(|()| self.guard())
     }
 
     /// The same for one that remembers by itself that it is counted.
     pub(crate) fn count_in(&self) -> Result<(), LockError> {
         // Counted before the look, so that a shutdown either sees this lock or is seen by it.
-        self.census.enter();
-        if self.closing.is_closed() {
-            drop(self.member());
+        self.in_flight.enter();
+        if self.shutdown.is_closed() {
+            drop(self.guard());
             return Err(LockError::ShutDown);
         }
         Ok(())
     }
 
     /// One that was [counted in](Core::count_in); to be asked for once.
-    pub(crate) fn member(&self) -> Member {
-        self.census.member()
+    pub(crate) fn guard(&self) -> InFlightGuard {
+        self.in_flight.guard()
     }
 }
 
@@ -250,9 +250,9 @@ impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockManager")
             .field("label", &self.label)
-            .field("backend", self.backend())
+            .field("backend", self.store())
             .field("defaults", &self.defaults)
-            .field("locks", &self.census.count())
+            .field("locks", &self.in_flight.count())
             .finish_non_exhaustive()
     }
 }

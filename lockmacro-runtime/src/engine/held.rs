@@ -8,14 +8,14 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::engine::acquisition::Hold;
+use crate::engine::acquisition::Acquisition;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::current::Current;
 use crate::engine::renewal::{Enrolled, Renewable};
 use crate::engine::telemetry;
 use crate::protocol::answer::{Grant, Released};
 use crate::protocol::lease::{Lease, Renewal};
-use crate::protocol::request::Claim;
+use crate::protocol::request::Request;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, Fences};
 use crate::value::key::LockKey;
@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_secs(5);
 pub(crate) struct Held {
     /// Dropped first: no renewal is sent after the release.
     renewal: Mutex<Option<Enrolled>>,
-    hold: Hold,
+    acquisition: Acquisition,
     lease: Mutex<Lease>,
     /// The lease was renewed, or lost.
     changed: Notify,
@@ -46,16 +46,20 @@ pub(crate) struct Held {
     current: Current,
     /// What the body does is told inside of it.
     span: tracing::Span,
-    counted: Mutex<Option<telemetry::Held<Arc<Claim>>>>,
+    counted: Mutex<Option<telemetry::Held<Arc<Request>>>>,
 }
 
 impl Held {
     /// Takes the lock over, and has it renewed if it is to be.
-    pub(crate) fn new(hold: Hold, grant: Grant, renewal: Renewal) -> Result<Arc<Self>, LockError> {
-        let ttl = hold.claim().ttl;
-        let lease = Lease::handed_over(grant.sent, grant.ttl, ttl, renewal);
-        let counted = telemetry::Held::of(hold.claim());
-        let span = telemetry::span(hold.claim().labels(), hold.claim().listed());
+    pub(crate) fn new(
+        acquisition: Acquisition,
+        grant: Grant,
+        renewal: Renewal,
+    ) -> Result<Arc<Self>, LockError> {
+        let ttl = acquisition.request().ttl;
+        let lease = Lease::handed_off(grant.sent, grant.ttl, ttl, renewal);
+        let counted = telemetry::Held::of(acquisition.request());
+        let span = telemetry::span(acquisition.request().labels(), acquisition.request().listed());
         let first = if grant.ttl < ttl {
             // A lock that was handed over is confirmed beside the body.
             Some(Moment::now())
@@ -64,7 +68,7 @@ impl Held {
         };
         let held = Arc::new(Self {
             renewal: Mutex::new(None),
-            hold,
+            acquisition,
             lease: Mutex::new(lease),
             changed: Notify::new(),
             fences: grant.fences,
@@ -77,27 +81,27 @@ impl Held {
             counted: Mutex::new(Some(counted)),
         });
         let watched =
-            held.manager().janitor().watch(Arc::downgrade(&held) as _, grant.sent, first)?;
+            held.manager().background().watch(Arc::downgrade(&held) as _, grant.sent, first)?;
         *lock(&held.renewal) = watched;
         Ok(held)
     }
 
     pub(crate) fn manager(&self) -> &Arc<Core> {
-        self.hold.manager()
+        self.acquisition.manager()
     }
 
-    pub(crate) fn claim(&self) -> &Claim {
-        self.hold.claim()
+    pub(crate) fn request(&self) -> &Request {
+        self.acquisition.request()
     }
 
     /// Its key's number, unless there are several.
     pub(crate) fn only(&self) -> Option<u8> {
-        (self.claim().keys().len() == 1).then_some(0)
+        (self.request().keys().len() == 1).then_some(0)
     }
 
     /// Which of the keys it is, counted from 0. There are fewer than a byte can tell.
     pub(crate) fn nth(&self, key: &LockKey) -> Option<u8> {
-        let nth = self.claim().keys().binary_search(key).ok()?;
+        let nth = self.request().keys().binary_search(key).ok()?;
         u8::try_from(nth).ok()
     }
 
@@ -129,12 +133,12 @@ impl Held {
             self.lease().remaining(Moment::now())
         };
         remaining.map_err(|cause| {
-            let lost = Lost::new(self.claim().listed(), cause);
+            let lost = Lost::new(self.request().listed(), cause);
             if cause != LossCause::Released && !self.told.swap(true, Ordering::AcqRel) {
                 if matches!(cause, LossCause::NotRenewed | LossCause::Taken) {
-                    self.manager().backend().lock_lost();
+                    self.manager().store().lock_lost();
                 }
-                telemetry::lost(self.claim().labels(), &lost);
+                telemetry::lost(self.request().labels(), &lost);
             }
             lost
         })
@@ -170,9 +174,9 @@ impl Held {
         self.remaining()?;
         inside_runtime()?;
         let (ttl, sent) = (self.allowed(ttl), Moment::now());
-        self.claim().lengthened(sent.after(ttl));
-        let backend = self.manager().backend();
-        let held = backend.renew_acknowledged(self.claim(), ttl, self.claim().ttl / 3).await?;
+        self.request().lengthened(sent.after(ttl));
+        let store = self.manager().store();
+        let held = store.renew_acknowledged(self.request(), ttl, self.request().ttl / 3).await?;
         self.answered(held, sent, ttl);
         self.remaining().map(drop).map_err(LockError::from)
     }
@@ -180,18 +184,18 @@ impl Held {
     /// Ends the renewal and gives the lock back.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
         self.end();
-        self.hold.release().await
+        self.acquisition.release().await
     }
 
     pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
         self.end();
-        self.hold.release_blocking()
+        self.acquisition.release_blocking()
     }
 
     /// Ends the renewal and has the lock given back in the background.
     pub(crate) fn abandon(&self) {
         self.end();
-        self.hold.abandon();
+        self.acquisition.abandon();
     }
 
     /// Ends the renewal and tells how the lock ended, once.
@@ -204,9 +208,9 @@ impl Held {
         let _ = self.remaining();
         self.released.store(true, Ordering::Release);
         lock(&self.counted).take();
-        telemetry::released(self.claim().labels(), self.since);
-        let held = self.since.elapsed() + self.claim().keep();
-        self.claim().keys().iter().for_each(|key| self.manager().note_held(key, held));
+        telemetry::released(self.request().labels(), self.since);
+        let held = self.since.elapsed() + self.request().keep();
+        self.request().keys().iter().for_each(|key| self.manager().note_held(key, held));
         self.changed.notify_waiters();
     }
 
@@ -216,8 +220,8 @@ impl Held {
 }
 
 impl Renewable for Held {
-    fn claim(&self) -> &Claim {
-        self.hold.claim()
+    fn request(&self) -> &Request {
+        self.acquisition.request()
     }
 
     fn wants_renewal(&self) -> bool {
@@ -261,7 +265,7 @@ impl Renewable for Held {
     }
 
     fn is_halved(&self) -> Option<Duration> {
-        let left = self.remaining().ok().filter(|left| *left <= self.claim().ttl / 2)?;
+        let left = self.remaining().ok().filter(|left| *left <= self.request().ttl / 2)?;
         (!self.halved.swap(true, Ordering::AcqRel)).then_some(left)
     }
 }

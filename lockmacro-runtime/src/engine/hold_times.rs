@@ -18,7 +18,7 @@ const PARTS: f64 = 8.0;
 /// The latest eight holds of each template. Its memory is fixed, and nobody waits for it: threads
 /// that meet may lose a hold, which is a suggestion less.
 #[derive(Debug)]
-pub(crate) struct Holds {
+pub(crate) struct HoldTimes {
     templates: Box<[Slot; SLOTS]>,
     /// Apart, so that many keys do not crowd out the templates.
     keys: Box<[Slot; SLOTS]>,
@@ -32,7 +32,7 @@ struct Slot {
     latest: AtomicU64,
 }
 
-impl Default for Holds {
+impl Default for HoldTimes {
     fn default() -> Self {
         let slots = || {
             Box::new([const { Slot { of: AtomicU64::new(0), latest: AtomicU64::new(0) } }; SLOTS])
@@ -41,7 +41,7 @@ impl Default for Holds {
     }
 }
 
-impl Holds {
+impl HoldTimes {
     /// Takes note of how long a key was held.
     pub(crate) fn note(&self, key: &LockKey, held: Duration) {
         let (slots, of) = self.place(key);
@@ -151,42 +151,42 @@ mod tests {
 
     #[test]
     fn what_is_usual_of_a_template_is_told_of_each_of_its_keys() {
-        let holds = Holds::default();
+        let hold_times = HoldTimes::default();
         let lease = Some(ms(299_000));
-        assert_eq!(holds.retry_after(&order(1), 0, lease), UNSEEN);
+        assert_eq!(hold_times.retry_after(&order(1), 0, lease), UNSEEN);
         // One of four is an outlier.
         for held in [300, 300, 60_000, 300, 300, 300, 60_000, 300] {
-            holds.note(&order(1), ms(held));
+            hold_times.note(&order(1), ms(held));
         }
-        assert!(is_about(holds.retry_after(&order(2), 0, lease), ms(300)));
+        assert!(is_about(hold_times.retry_after(&order(2), 0, lease), ms(300)));
         // Another argument's name makes the same keys.
         let other = LockKey::template("order:<order.id>").literal("order:").value(&2).into();
-        assert!(is_about(holds.retry_after(&other, 0, None), ms(300)));
-        assert_eq!(holds.retry_after(&"order:2".into(), 0, None), UNSEEN);
+        assert!(is_about(hold_times.retry_after(&other, 0, None), ms(300)));
+        assert_eq!(hold_times.retry_after(&"order:2".into(), 0, None), UNSEEN);
     }
 
     #[test]
     fn it_follows_what_was_seen_last() {
-        let holds = Holds::default();
-        (0..8).for_each(|_| holds.note(&order(1), ms(10_000)));
-        (0..8).for_each(|_| holds.note(&order(1), ms(20)));
-        assert!(is_about(holds.retry_after(&order(1), 0, None), ms(20)));
+        let hold_times = HoldTimes::default();
+        (0..8).for_each(|_| hold_times.note(&order(1), ms(10_000)));
+        (0..8).for_each(|_| hold_times.note(&order(1), ms(20)));
+        assert!(is_about(hold_times.retry_after(&order(1), 0, None), ms(20)));
     }
 
     #[test]
     fn the_lease_ends_the_holders_time_and_not_that_of_others_in_line() {
-        let holds = Holds::default();
-        holds.note(&order(1), ms(1_000));
-        assert_eq!(holds.retry_after(&order(1), 0, Some(ms(70))), ms(70));
-        assert!(is_about(holds.retry_after(&order(1), 3, Some(ms(70))), ms(4_000)));
-        assert!(holds.retry_after(&order(1), u32::MAX, None) > ms(4_000));
+        let hold_times = HoldTimes::default();
+        hold_times.note(&order(1), ms(1_000));
+        assert_eq!(hold_times.retry_after(&order(1), 0, Some(ms(70))), ms(70));
+        assert!(is_about(hold_times.retry_after(&order(1), 3, Some(ms(70))), ms(4_000)));
+        assert!(hold_times.retry_after(&order(1), u32::MAX, None) > ms(4_000));
     }
 
     #[test]
     fn many_keys_do_not_crowd_out_a_template() {
-        let holds = Holds::default();
-        holds.note(&order(1), ms(20));
-        (0..10_000).for_each(|nth: u32| holds.note(&nth.to_string().into(), ms(9_000)));
-        assert!(is_about(holds.retry_after(&order(1), 0, None), ms(20)));
+        let hold_times = HoldTimes::default();
+        hold_times.note(&order(1), ms(20));
+        (0..10_000).for_each(|nth: u32| hold_times.note(&nth.to_string().into(), ms(9_000)));
+        assert!(is_about(hold_times.retry_after(&order(1), 0, None), ms(20)));
     }
 }

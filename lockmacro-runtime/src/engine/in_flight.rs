@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Census(Arc<Count>);
+pub(crate) struct InFlight(Arc<Count>);
 
 #[derive(Debug, Default)]
 struct Count {
@@ -14,20 +14,20 @@ struct Count {
     empty: Notify,
 }
 
-impl Census {
-    pub(crate) fn join(&self) -> Member {
+impl InFlight {
+    pub(crate) fn join(&self) -> InFlightGuard {
         self.enter();
-        self.member()
+        self.guard()
     }
 
-    /// Counts one that remembers this by itself, and leaves by [`member`](Census::member).
+    /// Counts one that remembers this by itself, and leaves by [`member`](InFlight::member).
     pub(crate) fn enter(&self) {
         self.0.members.fetch_add(1, Ordering::SeqCst);
     }
 
     /// One that has entered; to be asked for once.
-    pub(crate) fn member(&self) -> Member {
-        Member(Arc::clone(&self.0))
+    pub(crate) fn guard(&self) -> InFlightGuard {
+        InFlightGuard(Arc::clone(&self.0))
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -50,9 +50,9 @@ impl Census {
 /// One lock, from before its request is sent until it is known to be given back. Dropping it
 /// leaves.
 #[derive(Debug)]
-pub(crate) struct Member(Arc<Count>);
+pub(crate) struct InFlightGuard(Arc<Count>);
 
-impl Drop for Member {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         if self.0.members.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.0.empty.notify_waiters();

@@ -3,25 +3,25 @@
 use std::process;
 use std::sync::{Arc, OnceLock};
 
-use crate::store::dispatch::Backend;
+use crate::store::dispatch::Store;
 
 /// The store of one process, and of those that were forked from it.
 #[derive(Debug)]
 pub(crate) struct PerProcess {
     process: u32,
-    backend: Arc<Backend>,
+    store: Arc<Store>,
     /// That of the process that this one was forked to be.
     forked: OnceLock<Box<PerProcess>>,
 }
 
 impl PerProcess {
-    pub(crate) fn new(backend: Backend) -> Self {
-        Self { process: process::id(), backend: Arc::new(backend), forked: OnceLock::new() }
+    pub(crate) fn new(store: Store) -> Self {
+        Self { process: process::id(), store: Arc::new(store), forked: OnceLock::new() }
     }
 
     /// The store of this process, as far as the fork was noticed.
-    pub(crate) fn backend(&self) -> &Arc<Backend> {
-        &self.here().backend
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.here().store
     }
 
     /// Notices a fork; tells whether this process was forked. The other process goes on to use its
@@ -29,7 +29,7 @@ impl PerProcess {
     pub(crate) fn is_forked(&self) -> bool {
         let here = self.here();
         if here.process != process::id() {
-            here.forked.get_or_init(|| Box::new(Self::new(here.backend.apart())));
+            here.forked.get_or_init(|| Box::new(Self::new(here.store.apart())));
         }
         self.forked.get().is_some()
     }

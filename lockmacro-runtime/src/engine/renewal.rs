@@ -12,8 +12,8 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
 use crate::engine::telemetry;
-use crate::protocol::request::Claim;
-use crate::store::dispatch::Backend;
+use crate::protocol::request::Request;
+use crate::store::dispatch::Store;
 use crate::value::labels::Labelled;
 use crate::value::time::Moment;
 
@@ -30,7 +30,7 @@ const AT_ONCE: usize = 256;
 /// A lock whose lease is renewed, or confirmed.
 pub(crate) trait Renewable: fmt::Debug + Send + Sync {
     /// What is asked for.
-    fn claim(&self) -> &Claim;
+    fn request(&self) -> &Request;
 
     /// Whether its lease is to be renewed; else it is only confirmed.
     fn wants_renewal(&self) -> bool;
@@ -147,7 +147,7 @@ impl Renewals {
 
     /// Renews what is due until the table is closed. Each renewal has its own time, so that a slow
     /// one delays no other; those that are due together leave together.
-    pub(crate) async fn work(self: Arc<Self>, backend: Arc<Backend>) {
+    pub(crate) async fn work(self: Arc<Self>, store: Arc<Store>) {
         let mut clocks = (Moment::now(), Instant::now());
         let mut looked = Moment::now();
         while let Some((due, mut next)) = self.take_due(Moment::now()) {
@@ -158,14 +158,14 @@ impl Renewals {
             }
             clocks = now;
             for due in due {
-                tokio::spawn(renew(Arc::clone(&self), Arc::clone(&backend), due));
+                tokio::spawn(renew(Arc::clone(&self), Arc::clone(&store), due));
             }
-            if backend.fails_over() && !self.falls_asleep() {
+            if store.fails_over() && !self.falls_asleep() {
                 next = Some(next.unwrap_or(BEAT));
                 if now.0.since(looked) >= BEAT {
                     looked = now.0;
-                    let backend = Arc::clone(&backend);
-                    tokio::spawn(async move { backend.look().await });
+                    let store = Arc::clone(&store);
+                    tokio::spawn(async move { store.look().await });
                 }
             }
             match next {
@@ -294,8 +294,8 @@ impl Drop for Enrolled {
     }
 }
 
-async fn renew(renewals: Arc<Renewals>, backend: Arc<Backend>, Due { id, held, own }: Due) {
-    let (claim, renewed) = (held.claim(), held.wants_renewal());
+async fn renew(renewals: Arc<Renewals>, store: Arc<Store>, Due { id, held, own }: Due) {
+    let (request, renewed) = (held.request(), held.wants_renewal());
     let own = renewed.then(|| own.unwrap_or_else(Moment::now));
     let _turn = renewals.turn(own).await;
     if !renewals.is_enrolled(id) {
@@ -303,11 +303,11 @@ async fn renew(renewals: Arc<Renewals>, backend: Arc<Backend>, Due { id, held, o
     }
     let sent = Moment::now();
     let (answer, ttl) = if renewed {
-        let ttl = held.allowed(claim.ttl);
-        (backend.renew_acknowledged(claim, ttl, claim.ttl / 3).await, ttl)
+        let ttl = held.allowed(request.ttl);
+        (store.renew_acknowledged(request, ttl, request.ttl / 3).await, ttl)
     } else if let Some(left) = held.keeps(sent) {
         // A server that knows the lock may have forgotten for how long. The lease stays as it is.
-        (backend.confirm(claim, left).await, Duration::ZERO)
+        (store.confirm(request, left).await, Duration::ZERO)
     } else {
         return renewals.over(id, None);
     };
@@ -323,11 +323,11 @@ async fn renew(renewals: Arc<Renewals>, backend: Arc<Backend>, Due { id, held, o
     if let (true, Err(error)) = (renewed, &answer)
         && let Some(left) = held.is_halved()
     {
-        telemetry::in_trouble(claim.labels(), claim.listed(), left, error);
+        telemetry::in_trouble(request.labels(), request.listed(), left, error);
     }
     renewals.over(id, next);
     if renewed || !matches!(answer, Ok(true)) {
-        telemetry::renewed(claim.labels(), claim.listed(), answer.as_ref().copied());
+        telemetry::renewed(request.labels(), request.listed(), answer.as_ref().copied());
     }
 }
 
@@ -339,7 +339,7 @@ mod tests {
     struct Never;
 
     impl Renewable for Never {
-        fn claim(&self) -> &Claim {
+        fn request(&self) -> &Request {
             unreachable!()
         }
 

@@ -44,7 +44,7 @@ pub struct Job {
     /// The key that was busy.
     pub key: String,
     /// How often it was tried, this time included. What was [busy](Settled::Busy) or goes
-    /// [back](Settled::Back) was not tried.
+    /// [back](Settled::Untried) was not tried.
     pub attempt: u32,
     /// How often its lock could not be had before.
     pub busy: u32,
@@ -54,7 +54,7 @@ pub struct Job {
 
 /// What calls a worker takes.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct TakeOptions {
     /// Of these functions.
     pub functions: Vec<Arc<str>>,
     /// How many at most.
@@ -89,7 +89,7 @@ pub enum Settled {
         error: String,
     },
     /// It is due again at once, as if it had not been tried: `attempt` is one less.
-    Back,
+    Untried,
 }
 
 /// Where a call is.

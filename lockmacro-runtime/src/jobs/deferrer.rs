@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::jobs::call::{Job, JobState, NewJob, Order, Page, Settled, Stored};
+use crate::jobs::call::{Job, JobState, NewJob, Page, Settled, Stored, TakeOptions};
 use crate::value::error::LockError;
 
 /// So many dead letters are tried again, or removed, at once.
@@ -16,7 +16,7 @@ const AMENDED_MAX: usize = 1_000;
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send + 'a>>;
 
 /// Is ready when there was enough waiting.
-pub type Enough<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+pub type StopWaiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// Where deferred calls are kept. The one of a manager keeps them in the locks' own store; another
 /// queue is plugged in by [`LockManagerBuilder::deferrer`](crate::LockManagerBuilder::deferrer), in every
@@ -82,10 +82,10 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     fn put(&self, job: NewJob) -> Answer<'_, Stored>;
 
     /// Takes calls that are due, those first that were due first: at least one, and at most
-    /// [`most`](Order::most). Waits for one as long as there is none; when `enough` is ready it gives what
+    /// [`most`](TakeOptions::most). Waits for one as long as there is none; when `enough` is ready it gives what
     /// it has, which may be nothing. Those whose lease has ended are due, or dead letters when that
     /// was so [too often](NewJob::attempts). What is large is better given in several answers.
-    fn take<'a>(&'a self, order: Order, enough: Enough<'a>) -> Answer<'a, Vec<Job>>;
+    fn take<'a>(&'a self, order: TakeOptions, enough: StopWaiting<'a>) -> Answer<'a, Vec<Job>>;
 
     /// Has the lease of a call end that much later than now; tells whether it is still the worker's. A
     /// worker asks three times in each lease, from the start until it has told the end.

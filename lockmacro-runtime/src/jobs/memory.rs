@@ -10,8 +10,8 @@ use tokio::select;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Order, Page, Settled, Stored};
-use crate::jobs::deferrer::{Answer, Deferrer, Enough};
+use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions};
+use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{DEAD_MAX, WAITING_MAX, full, note_abandoned};
 use crate::jobs::states::{Call, Queue};
 use crate::value::error::LockError;
@@ -88,7 +88,7 @@ impl MemoryJobs {
     }
 
     /// Takes what is due, and tells when to look again.
-    fn take_now(&self, order: &Order) -> (Vec<Job>, Option<Duration>) {
+    fn take_now(&self, order: &TakeOptions) -> (Vec<Job>, Option<Duration>) {
         let now = self.now();
         let mut queues = self.queues();
         let (mut taken, mut again, mut given_up) = (Vec::new(), None, Vec::new());
@@ -137,7 +137,7 @@ impl MemoryJobs {
                 call.job.busy += 1;
                 queue.place(&job.id, JobState::Waiting, self.after(delay));
             }
-            Settled::Back => {
+            Settled::Untried => {
                 call.job.attempt = call.job.attempt.saturating_sub(1);
                 queue.place(&job.id, JobState::Waiting, now);
             }
@@ -170,7 +170,7 @@ impl Deferrer for MemoryJobs {
         Box::pin(ready(self.put_now(job)))
     }
 
-    fn take<'a>(&'a self, order: Order, mut enough: Enough<'a>) -> Answer<'a, Vec<Job>> {
+    fn take<'a>(&'a self, order: TakeOptions, mut enough: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
         Box::pin(async move {
             loop {
                 // Registered before looking: a change in between is heard.

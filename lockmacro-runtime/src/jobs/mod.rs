@@ -5,5 +5,5 @@ pub(crate) mod debug;
 pub(crate) mod deferrer;
 pub(crate) mod limits;
 pub(crate) mod memory;
-pub(crate) mod nowhere;
+pub(crate) mod no_queue;
 pub(crate) mod states;

@@ -12,14 +12,14 @@ use crate::jobs::deferrer::Deferrer;
 use crate::jobs::limits::SIZE_MAX;
 use crate::manager::lock_manager::LockManager;
 use crate::manager::redis_server::RedisServer;
-use crate::store::dispatch::Backend;
+use crate::store::dispatch::Store;
 use crate::store::memory::Memory;
 use crate::store::redis::client::credentials::Credentials;
-use crate::store::redis::client::replicas::{Replicated, not_replicated};
+use crate::store::redis::client::replicas::{ReplicaAcks, not_replicated};
 use crate::store::redis::store::Redis;
 use crate::store::redlock::rules::Rules;
 use crate::store::redlock::store::Redlock;
-use crate::store::redlock::url::OneUrl;
+use crate::store::redlock::url::RedlockUrl;
 use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
 use crate::value::fence::{RETENTION, RETENTION_MAX, RETENTION_MIN};
@@ -217,17 +217,17 @@ impl LockManagerBuilder {
         if self.replicated.is_some() {
             return Err(not_replicated("the nodes of a Redlock stand for each other"));
         }
-        let backend = self.nodes(urls.into_iter().map(Into::into).collect())?;
-        self.asked(backend).await
+        let store = self.nodes(urls.into_iter().map(Into::into).collect())?;
+        self.asked(store).await
     }
 
-    fn nodes(&self, urls: Vec<String>) -> Result<Backend, LockError> {
+    fn nodes(&self, urls: Vec<String>) -> Result<Store, LockError> {
         self.defaults.usable_up_to(self.rules.longest_ttl)?;
         let mut redlock = Redlock::new(&urls, self.timeout, self.rules)?;
         if let Some(credentials) = &self.credentials {
             redlock.log_in_by(credentials)?;
         }
-        Ok(Backend::Redlock(Box::new(redlock)))
+        Ok(Store::Redlock(Box::new(redlock)))
     }
 
     /// Where deferred calls are kept, instead of in the locks' own store.
@@ -251,8 +251,8 @@ impl LockManagerBuilder {
     /// # Errors
     /// As [`LockManager::connect`].
     pub async fn connect(mut self, url: &str) -> Result<LockManager, LockError> {
-        let backend = self.at(url)?;
-        self.asked(backend).await
+        let store = self.at(url)?;
+        self.asked(store).await
     }
 
     /// Connects, as [`LockManager::connect_blocking`] does.
@@ -260,9 +260,9 @@ impl LockManagerBuilder {
     /// # Errors
     /// As [`LockManager::connect_blocking`].
     pub fn connect_blocking(mut self, url: &str) -> Result<LockManager, LockError> {
-        let backend = self.at(url)?;
-        let lazy = self.lazy || matches!(backend, Backend::Memory(_));
-        let manager = self.with(backend);
+        let store = self.at(url)?;
+        let lazy = self.lazy || matches!(store, Store::Memory(_));
+        let manager = self.with(store);
         if !lazy {
             manager.core().ready_blocking()?;
         }
@@ -277,21 +277,21 @@ impl LockManagerBuilder {
         self,
         server: impl Into<RedisServer>,
     ) -> Result<LockManager, LockError> {
-        let backend = self.one(Redis::of(server.into().0, self.timeout))?;
-        self.asked(backend).await
+        let store = self.one(Redis::of(server.into().0, self.timeout))?;
+        self.asked(store).await
     }
 
     /// What a URL names, which was not asked yet.
-    fn at(&mut self, url: &str) -> Result<Backend, LockError> {
+    fn at(&mut self, url: &str) -> Result<Store, LockError> {
         let url = &*self.defaults.take_from(url)?;
         self.defaults.usable()?;
         if url == "memory://" {
             if self.replicated.is_some() {
                 return Err(not_replicated("`memory://` is not copied anywhere"));
             }
-            return Ok(Backend::Memory(Memory::shared()));
+            return Ok(Store::Memory(Memory::shared()));
         }
-        if let Some(all) = OneUrl::read(url) {
+        if let Some(all) = RedlockUrl::read(url) {
             let all = all?;
             self.rules = all.rules(self.rules);
             if self.replicated.is_some() {
@@ -302,38 +302,38 @@ impl LockManagerBuilder {
         self.one(Redis::new(url, self.timeout)?)
     }
 
-    fn one(&self, mut redis: Redis) -> Result<Backend, LockError> {
+    fn one(&self, mut redis: Redis) -> Result<Store, LockError> {
         self.defaults.usable()?;
         redis.keep_fences(self.rules.fence_retention);
         if let Some((acks, timeout)) = self.replicated {
-            redis.replicate(Replicated::new(acks, timeout)?);
+            redis.replicate(ReplicaAcks::new(acks, timeout)?);
         }
         if let Some(credentials) = &self.credentials {
             redis.log_in_by(credentials)?;
         }
-        Ok(Backend::Redis(Arc::new(redis)))
+        Ok(Store::Redis(Arc::new(redis)))
     }
 
-    async fn asked(self, backend: Backend) -> Result<LockManager, LockError> {
-        if !self.lazy && !matches!(backend, Backend::Memory(_)) {
+    async fn asked(self, store: Store) -> Result<LockManager, LockError> {
+        if !self.lazy && !matches!(store, Store::Memory(_)) {
             inside_runtime()?;
-            backend.ready().await?;
+            store.ready().await?;
         }
-        Ok(self.with(backend))
+        Ok(self.with(store))
     }
 
     /// Makes a manager of locks of its own, as [`LockManager::memory`] does. There is nothing that
     /// [`replicated`](LockManagerBuilder::replicated) could wait for.
     pub fn memory(self) -> LockManager {
-        self.with(Backend::Memory(Memory::new()))
+        self.with(Store::Memory(Memory::new()))
     }
 
-    pub(crate) fn with(self, backend: Backend) -> LockManager {
+    pub(crate) fn with(self, store: Store) -> LockManager {
         #[cfg(feature = "defer")]
         let core =
-            Core::over(backend, self.label, self.defaults, self.deferrer, self.max_deferred_size);
+            Core::over(store, self.label, self.defaults, self.deferrer, self.max_deferred_size);
         #[cfg(not(feature = "defer"))]
-        let core = Core::over(backend, self.label, self.defaults);
+        let core = Core::over(store, self.label, self.defaults);
         LockManager(core)
     }
 }

@@ -1,7 +1,7 @@
 //! Locks that exclude nobody.
 
 use crate::manager::lock_manager::LockManager;
-use crate::store::dispatch::Backend;
+use crate::store::dispatch::Store;
 use crate::store::memory::Memory;
 
 impl LockManager {
@@ -25,11 +25,11 @@ impl LockManager {
     /// ```
     pub fn disabled() -> Self {
         tracing::warn!("locks are disabled: this manager grants every lock and excludes nobody");
-        Self::builder().with(Backend::Memory(Memory::disabled()))
+        Self::builder().with(Store::Memory(Memory::disabled()))
     }
 
     /// Whether this manager excludes nobody: see [`disabled`](LockManager::disabled).
     pub fn is_disabled(&self) -> bool {
-        matches!(self.core().backend(), Backend::Memory(memory) if memory.is_disabled())
+        matches!(self.core().store(), Store::Memory(memory) if memory.is_disabled())
     }
 }

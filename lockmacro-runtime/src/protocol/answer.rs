@@ -13,7 +13,13 @@ pub(crate) enum Answer {
     /// It is held.
     Granted(Grant),
     /// Somebody else holds it, or the `nth` of several keys. `resent` as in [`Grant`].
-    Busy { nth: usize, owner: Option<String>, left: Option<Duration>, line: Line, resent: bool },
+    Busy {
+        nth: usize,
+        owner: Option<String>,
+        left: Option<Duration>,
+        queue: Queueing,
+        resent: bool,
+    },
     /// It was held, in part at least, and was lost before the caller was told. This is told when
     /// there is no time to begin anew; by another token, because what was sent for this one may
     /// still arrive.
@@ -22,7 +28,7 @@ pub(crate) enum Answer {
 
 /// What a caller that got no lock has to do with the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum Queueing {
     /// It was not to wait.
     Outside,
     /// It waited in vain, and so many were before it.

@@ -39,11 +39,11 @@ pub(crate) enum Renewal {
 impl Lease {
     /// The lease of `ttl` that a command sent at `sent` brought.
     pub(crate) fn new(sent: Moment, ttl: Duration, renewal: Renewal) -> Self {
-        Self::handed_over(sent, ttl, ttl, renewal)
+        Self::handed_off(sent, ttl, ttl, renewal)
     }
 
     /// A lease of `ttl` that has only `granted` until it is renewed for the first time.
-    pub(crate) fn handed_over(
+    pub(crate) fn handed_off(
         sent: Moment,
         granted: Duration,
         ttl: Duration,
@@ -166,10 +166,10 @@ mod tests {
 
     #[test]
     fn a_lease_that_was_handed_over_is_confirmed_as_fast_as_it_ends() {
-        let mut lease = Lease::handed_over(at(0), 5 * SECOND, 300 * SECOND, Renewal::Off);
+        let mut lease = Lease::handed_off(at(0), 5 * SECOND, 300 * SECOND, Renewal::Off);
         assert_eq!(lease.next_try(at(100)), at(350));
         assert_eq!(lease.remaining(at(5_000)), Err(LossCause::NotRenewed));
-        let mut lease = Lease::handed_over(at(0), 5 * SECOND, 300 * SECOND, Renewal::Off);
+        let mut lease = Lease::handed_off(at(0), 5 * SECOND, 300 * SECOND, Renewal::Off);
         assert_eq!(lease.renewed(at(400), 300 * SECOND, at(401)), Ok(ms(296_997)));
         assert_eq!(lease.next_try(at(401)), at(15_401));
         assert_eq!(lease.remaining(at(300_400)), Err(LossCause::Expired));

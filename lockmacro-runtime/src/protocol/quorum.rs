@@ -3,14 +3,14 @@
 use crate::Unavailability;
 use std::time::Duration;
 
-use crate::protocol::vote::{Silence, Vote};
+use crate::protocol::vote::{NodeError, Vote};
 use crate::value::error::{LockError, NodeReply};
 use crate::value::fence::Fence;
 
 /// What the nodes said so far, in their order; `None` where nothing was heard yet.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    said: Box<[Option<Result<Vote, Silence>>]>,
+    said: Box<[Option<Result<Vote, NodeError>>]>,
 }
 
 /// What comes of a vote.
@@ -57,7 +57,7 @@ impl Tally {
         Self { said: (0..nodes).map(|_| None).collect() }
     }
 
-    pub(crate) fn add(&mut self, nth: usize, said: Result<Vote, Silence>) {
+    pub(crate) fn add(&mut self, nth: usize, said: Result<Vote, NodeError>) {
         if let Some(place) = self.said.get_mut(nth) {
             *place = Some(said);
         }
@@ -67,7 +67,7 @@ impl Tally {
     pub(crate) fn end(&mut self) {
         for said in self.said.iter_mut().filter(|said| said.is_none()) {
             let error = Box::new(late("asked"));
-            *said = Some(Err(Silence { error, unknown: true, passing: true }));
+            *said = Some(Err(NodeError { error, unknown: true, transient: true }));
         }
     }
 
@@ -143,15 +143,16 @@ impl Tally {
     }
 
     /// Whether a majority may be reached when the nodes are asked again.
-    pub(crate) fn is_passing(&self) -> bool {
-        let lasting = |said: &&Option<_>| matches!(said, Some(Err(Silence { passing: false, .. })));
+    pub(crate) fn is_transient(&self) -> bool {
+        let lasting =
+            |said: &&Option<_>| matches!(said, Some(Err(NodeError { transient: false, .. })));
         may_be_had(self.said.iter().filter(lasting).count(), self.said.len())
     }
 
     /// What is wrong, node by node; or what is wrong with the key, when a majority says so.
     pub(crate) fn error(&self, names: &[String]) -> LockError {
         let wrong_key = |said: &Option<_>| match said {
-            Some(Err(Silence { error, .. })) => {
+            Some(Err(NodeError { error, .. })) => {
                 matches!(**error, LockError::KeyNotALock { .. }).then(|| (**error).clone())
             }
             _ => None,
@@ -161,7 +162,7 @@ impl Tally {
             return error;
         }
         let errors = self.said.iter().map(|said| match said {
-            Some(Err(Silence { error, .. })) => Some((**error).clone()),
+            Some(Err(NodeError { error, .. })) => Some((**error).clone()),
             _ => None,
         });
         no_quorum(names, errors)
@@ -188,20 +189,20 @@ mod tests {
     use crate::value::fence::Fences;
     use crate::value::unavailability::Unavailability;
 
-    fn granted() -> Result<Vote, Silence> {
+    fn granted() -> Result<Vote, NodeError> {
         Ok(Vote::Granted(Fences::default()))
     }
 
-    fn busy(owner: &str, seconds: u64) -> Result<Vote, Silence> {
+    fn busy(owner: &str, seconds: u64) -> Result<Vote, NodeError> {
         let left = Some(Duration::from_secs(seconds));
         let held = crate::value::token::hash_of(owner.as_bytes());
         Ok(Vote::Busy { owner: Some(owner.to_owned()), held, left })
     }
 
-    fn silent() -> Result<Vote, Silence> {
+    fn silent() -> Result<Vote, NodeError> {
         let (reason, detail) = (Unavailability::Timeout, String::new());
         let error = Box::new(LockError::Unavailable { reason, detail });
-        Err(Silence { error, unknown: true, passing: true })
+        Err(NodeError { error, unknown: true, transient: true })
     }
 
     /// `g` granted, `b` busy, `s` silent, `.` not heard of.

@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::protocol::attempts::Ballot;
+use crate::protocol::attempts::Attempts;
 use crate::value::error::LockError;
 use crate::value::key::{Listed, LockKey};
 use crate::value::labels::Labels;
-use crate::value::limits::{CLAIM, PLACE};
+use crate::value::limits::{CONFIRM_WINDOW, WAITER_TTL};
 use crate::value::time::{LastMoment, Moment};
 use crate::value::token::Token;
 
 /// What is asked for, and what became of it. Everybody who waits has one, so it is small.
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub(crate) struct Request {
     /// The key, or the first of several.
     pub(crate) key: LockKey,
     pub(crate) token: Token,
@@ -49,10 +49,10 @@ struct Rare {
     /// Until when the server may count at most, if it was asked for more than the ttl.
     longest: LastMoment,
     /// What is known of it at the nodes of a Redlock, key by key.
-    ballots: OnceLock<Box<[Arc<Ballot>]>>,
+    all_attempts: OnceLock<Box<[Arc<Attempts>]>>,
 }
 
-impl Claim {
+impl Request {
     pub(crate) fn new(key: LockKey, token: Token, ttl: Duration) -> Self {
         let (name, fenced, until, asked) = ("".into(), false, None, Moment::now());
         let (settled, rare) = Default::default();
@@ -101,7 +101,7 @@ impl Claim {
             min_hold: all.min_hold,
             stays: all.stays.clone(),
             longest: LastMoment::default(),
-            ballots: self.ballots_of(keys),
+            all_attempts: self.ballots_of(keys),
         };
         Self {
             key: keys.first().unwrap_or(&self.key).clone(),
@@ -120,25 +120,26 @@ impl Claim {
 
     /// The same by another token: for who begins anew.
     pub(crate) fn anew(&self) -> Result<Self, LockError> {
-        let claim = Self::new(self.key.clone(), self.token.another()?, self.ttl);
+        let request = Self::new(self.key.clone(), self.token.another()?, self.ttl);
         let min_hold = self.rare.get().map_or(Duration::ZERO, |rare| rare.min_hold);
         let given = self.rare.get().and_then(|rare| rare.given.clone());
-        let mut claim = claim.with(self.several().to_vec(), given, min_hold);
-        claim.name.clone_from(&self.name);
-        (claim.fenced, claim.until, claim.asked) = (self.fenced, self.until, self.asked);
-        Ok(claim)
+        let mut request = request.with(self.several().to_vec(), given, min_hold);
+        request.name.clone_from(&self.name);
+        (request.fenced, request.until, request.asked) = (self.fenced, self.until, self.asked);
+        Ok(request)
     }
 
     /// What is known of it at the nodes of a Redlock, key by key.
-    pub(crate) fn ballots(&self) -> &[Arc<Ballot>] {
+    pub(crate) fn all_attempts(&self) -> &[Arc<Attempts>] {
         let none = || self.keys().iter().map(|_| Arc::default()).collect();
-        self.rare().ballots.get_or_init(none)
+        self.rare().all_attempts.get_or_init(none)
     }
 
-    fn ballots_of(&self, keys: &[LockKey]) -> OnceLock<Box<[Arc<Ballot>]>> {
-        let theirs = |(key, ballot): (_, &Arc<Ballot>)| keys.contains(key).then(|| ballot.clone());
+    fn ballots_of(&self, keys: &[LockKey]) -> OnceLock<Box<[Arc<Attempts>]>> {
+        let theirs =
+            |(key, attempts): (_, &Arc<Attempts>)| keys.contains(key).then(|| attempts.clone());
         OnceLock::from(
-            self.keys().iter().zip(self.ballots()).filter_map(theirs).collect::<Box<[_]>>(),
+            self.keys().iter().zip(self.all_attempts()).filter_map(theirs).collect::<Box<[_]>>(),
         )
     }
 
@@ -158,7 +159,7 @@ impl Claim {
     }
 
     pub(crate) fn is_settled(&self) -> bool {
-        self.settled.load(Ordering::Acquire) && self.known().all(|ballot| ballot.is_clear())
+        self.settled.load(Ordering::Acquire) && self.known().all(|attempts| attempts.is_clear())
     }
 
     /// Takes note that the server is asked to count until `end`.
@@ -168,7 +169,7 @@ impl Claim {
 
     /// Whether a node of a Redlock may have a token that it has not said to be gone.
     pub(crate) fn is_doubtful(&self) -> bool {
-        self.known().any(|ballot| ballot.is_doubtful())
+        self.known().any(|attempts| attempts.is_doubtful())
     }
 
     /// How many bytes it takes, about.
@@ -178,13 +179,14 @@ impl Claim {
         let counts = 2 * size_of::<usize>();
         let rare = self.rare.get().map_or(0, |_| size_of::<Rare>());
         let several: usize = self.several().iter().map(key).sum();
-        let (own, ballots) = (key(&self.key) + self.token.expose().len(), self.known().count());
-        counts + size_of::<Self>() + own + rare + several + ballots * BALLOT
+        let (own, all_attempts) =
+            (key(&self.key) + self.token.expose().len(), self.known().count());
+        counts + size_of::<Self>() + own + rare + several + all_attempts * BALLOT
     }
 
     /// For how long the key, or a place in its line, may be there without a release.
     pub(crate) fn lasts(&self) -> Duration {
-        let place = self.until.map_or(Duration::ZERO, |_| PLACE + CLAIM);
+        let place = self.until.map_or(Duration::ZERO, |_| WAITER_TTL + CONFIRM_WINDOW);
         self.ttl.max(self.left(|rare| &rare.longest)).max(place)
     }
 
@@ -198,8 +200,8 @@ impl Claim {
     }
 
     /// The ballots, if there are any yet.
-    fn known(&self) -> impl Iterator<Item = &Arc<Ballot>> {
-        self.rare.get().and_then(|rare| rare.ballots.get()).into_iter().flatten()
+    fn known(&self) -> impl Iterator<Item = &Arc<Attempts>> {
+        self.rare.get().and_then(|rare| rare.all_attempts.get()).into_iter().flatten()
     }
 
     fn rare(&self) -> &Rare {
@@ -207,7 +209,7 @@ impl Claim {
     }
 }
 
-impl Labelled for Claim {
+impl Labelled for Request {
     fn labels(&self) -> Labels<'_> {
         let given = self.rare.get().and_then(|rare| rare.given.as_ref());
         Labels { name: &self.name, key: given.unwrap_or(&self.key) }
@@ -221,6 +223,6 @@ mod tests {
     /// Everybody who waits has one.
     #[test]
     fn a_claim_is_small() {
-        assert!(size_of::<Claim>() <= 136, "{}", size_of::<Claim>());
+        assert!(size_of::<Request>() <= 136, "{}", size_of::<Request>());
     }
 }

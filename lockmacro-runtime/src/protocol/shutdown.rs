@@ -12,13 +12,13 @@ use crate::value::error::LockError;
 
 /// Whether a manager was shut down.
 #[derive(Debug, Default)]
-pub(crate) struct Closing {
+pub(crate) struct Shutdown {
     closed: AtomicBool,
     /// Told when it is.
     told: Notify,
 }
 
-impl Closing {
+impl Shutdown {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.told.notify_waiters();

@@ -19,17 +19,17 @@ pub(crate) enum Vote {
 
 /// Why a server did not answer.
 #[derive(Debug, Clone)]
-pub(crate) struct Silence {
+pub(crate) struct NodeError {
     pub(crate) error: Box<LockError>,
     /// What was asked may have been done, or may be yet.
     pub(crate) unknown: bool,
     /// It may be over soon.
-    pub(crate) passing: bool,
+    pub(crate) transient: bool,
 }
 
 /// Who a server is.
 #[derive(Debug)]
-pub(crate) struct Introduction {
+pub(crate) struct NodeInfo {
     /// The connection by which it was asked.
     pub(crate) connection: u64,
     /// Another one after every start.

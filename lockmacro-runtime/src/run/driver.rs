@@ -1,12 +1,12 @@
 //! Acquires a lock, polls a body while the lock is held, and releases the lock: everything about a
 //! locked body that does not depend on the body's type.
 
-use crate::engine::acquire::Obtain;
+use crate::engine::acquire::Acquiring;
 use crate::engine::unreported::Errors;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use crate::engine::acquire::{obtain, obtain_blocking};
+use crate::engine::acquire::{acquire, acquire_blocking};
 use crate::engine::held::Held;
 use crate::engine::reentry::Scope;
 use crate::engine::spec::LockSpec;
@@ -80,7 +80,7 @@ type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// Each state is boxed or small: a waiter carries all of them, and so does every level of locked
 /// functions that call each other.
 pub(crate) enum Driver {
-    Acquiring(Obtain, Errors),
+    Acquiring(Acquiring, Errors),
     Running(Running),
     Ending(Ending),
 }
@@ -105,7 +105,7 @@ pub(crate) struct Running {
 
 impl Driver {
     fn acquiring(spec: Box<LockSpec>, errors: Errors) -> Self {
-        Driver::Acquiring(obtain(spec, false, errors), errors)
+        Driver::Acquiring(acquire(spec, false, errors), errors)
     }
 
     fn running(guard: LockGuard, errors: Errors) -> Self {
@@ -204,8 +204,8 @@ impl Running {
             (Ended::Refused(error), _) => Some(error.clone()),
         };
         if let Some(error) = error {
-            let claim = self.guard.held().claim();
-            unreported(&claim.name, claim.keys(), &error);
+            let request = self.guard.held().request();
+            unreported(&request.name, request.keys(), &error);
         }
         ended
     }
@@ -213,7 +213,7 @@ impl Running {
 
 /// Acquires `lock`, runs `body` and releases the lock, on the caller's thread.
 fn acquire_and_run(spec: Box<LockSpec>, errors: Errors, body: &mut dyn FnMut()) -> Ended {
-    match obtain_blocking(spec, false, errors) {
+    match acquire_blocking(spec, false, errors) {
         Ok(acquired) => run_held(acquired.into(), errors, body),
         Err(error) => Ended::Refused(error),
     }
@@ -235,14 +235,14 @@ fn run_held(guard: LockGuard, errors: Errors, body: &mut dyn FnMut()) -> Ended {
 
 /// What a release says reaches no caller, so it is logged.
 fn log(held: &Held, released: Result<Released, LockError>, lost: Option<&Lost>) {
-    let claim = held.claim();
-    let (key, labels) = (claim.listed(), claim.labels());
+    let request = held.request();
+    let (key, labels) = (request.listed(), request.labels());
     match released {
         _ if lost.is_some() => {}
         Ok(Released::Held | Released::Unconfirmed) => {}
         Ok(Released::NotHeld) => telemetry::released_late(labels, key),
         Err(error) => {
-            let known = error.is_of_servers() && !held.manager().backend().call_failed(&error);
+            let known = error.is_of_servers() && !held.manager().store().call_failed(&error);
             telemetry::release_unconfirmed(labels, key, &error, known);
         }
     }

@@ -10,42 +10,42 @@ use tokio::time::Instant;
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
 #[cfg(feature = "defer")]
-use crate::jobs::nowhere::Nowhere;
+use crate::jobs::no_queue::NoQueue;
 use crate::protocol::answer::{Answer, Asked, Failed, Released};
-use crate::protocol::request::Claim;
-use crate::protocol::shutdown::Closing;
+use crate::protocol::request::Request;
+use crate::protocol::shutdown::Shutdown;
 use crate::store::memory::Memory;
 #[cfg(feature = "defer")]
 use crate::store::redis::jobs::queue::RedisJobs;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::store::Redlock;
-use crate::store::waiters::{GivenUp, Gone};
+use crate::store::waiters::{AbandonedToken, AbandonedTokens};
 use crate::value::error::{AT, LockError};
 use crate::value::key::LockKey;
 
 #[derive(Debug)]
-pub(crate) enum Backend {
+pub(crate) enum Store {
     Memory(Memory),
     Redis(Arc<Redis>),
     Redlock(Box<Redlock>),
 }
 
-impl Backend {
+impl Store {
     /// The same locks through a connection of its own, for a thread with its own runtime.
     pub(crate) fn apart(&self) -> Self {
         match self {
-            Backend::Memory(memory) => Backend::Memory(memory.clone()),
-            Backend::Redis(redis) => Backend::Redis(Arc::new(redis.apart())),
-            Backend::Redlock(redlock) => Backend::Redlock(Box::new(redlock.apart())),
+            Store::Memory(memory) => Store::Memory(memory.clone()),
+            Store::Redis(redis) => Store::Redis(Arc::new(redis.apart())),
+            Store::Redlock(redlock) => Store::Redlock(Box::new(redlock.apart())),
         }
     }
 
     /// Asks the servers whether they are there, and let us do what locks need.
     pub(crate) fn ready(&self) -> Asked<'_, Result<(), LockError>> {
         match self {
-            Backend::Memory(_) => Box::pin(async { Ok(()) }),
-            Backend::Redis(redis) => Box::pin(redis.ready()),
-            Backend::Redlock(redlock) => Box::pin(redlock.ready()),
+            Store::Memory(_) => Box::pin(async { Ok(()) }),
+            Store::Redis(redis) => Box::pin(redis.ready()),
+            Store::Redlock(redlock) => Box::pin(redlock.ready()),
         }
     }
 
@@ -54,55 +54,55 @@ impl Backend {
     /// without a box.
     pub(crate) fn asked(
         self: &Arc<Self>,
-        claim: &Arc<Claim>,
-        closing: &Arc<Closing>,
+        request: &Arc<Request>,
+        shutdown: &Arc<Shutdown>,
     ) -> Asked<'static, Result<Answer, Failed>> {
-        let (backend, claim) = (Arc::clone(self), Arc::clone(claim));
-        let wait = claim.until.map(|until| until.since(Moment::now()));
+        let (store, request) = (Arc::clone(self), Arc::clone(request));
+        let wait = request.until.map(|until| until.since(Moment::now()));
         if self.is_replicated() {
-            let closing = Arc::clone(closing);
+            let shutdown = Arc::clone(shutdown);
             return Box::pin(async move {
-                match backend.asked_for(&claim, wait, &closing).await {
-                    Ok(Answer::Granted(grant)) => backend.acknowledged(&claim, grant).await,
+                match store.asked_for(&request, wait, &shutdown).await {
+                    Ok(Answer::Granted(grant)) => store.acknowledged(&request, grant).await,
                     answer => answer,
                 }
             });
         }
         match &**self {
             // One box where many wait, or a lock mostly is free.
-            Backend::Redis(redis) if claim.several().is_empty() => {
+            Store::Redis(redis) if request.several().is_empty() => {
                 let redis = Arc::clone(redis);
                 match wait {
-                    None => Box::pin(async move { redis.acquire(&claim, None).await }),
-                    Some(wait) => Box::pin(Redis::wait(redis, claim, wait, Arc::clone(closing))),
+                    None => Box::pin(async move { redis.acquire(&request, None).await }),
+                    Some(wait) => Box::pin(Redis::wait(redis, request, wait, Arc::clone(shutdown))),
                 }
             }
             _ => {
-                let closing = Arc::clone(closing);
-                Box::pin(async move { backend.asked_for(&claim, wait, &closing).await })
+                let shutdown = Arc::clone(shutdown);
+                Box::pin(async move { store.asked_for(&request, wait, &shutdown).await })
             }
         }
     }
 
     fn asked_for<'a>(
         &'a self,
-        claim: &'a Claim,
+        request: &'a Request,
         wait: Option<Duration>,
-        closing: &'a Closing,
+        shutdown: &'a Shutdown,
     ) -> Asked<'a, Result<Answer, Failed>> {
         match wait {
-            None => self.acquire(claim),
-            Some(wait) => self.wait(claim, wait, closing),
+            None => self.acquire(request),
+            Some(wait) => self.wait(request, wait, shutdown),
         }
     }
 
     /// Asks for a lock once; for several keys all or nothing. Idempotent for a token. When it is
     /// dropped, the token may have been written all the same.
-    pub(crate) fn acquire<'a>(&'a self, claim: &'a Claim) -> Asked<'a, Result<Answer, Failed>> {
-        if claim.several().is_empty() {
-            self.ask(claim, None)
+    pub(crate) fn acquire<'a>(&'a self, request: &'a Request) -> Asked<'a, Result<Answer, Failed>> {
+        if request.several().is_empty() {
+            self.ask(request, None)
         } else {
-            self.take_in_turn(claim, None)
+            self.take_one_by_one(request, None)
         }
     }
 
@@ -110,13 +110,13 @@ impl Backend {
     /// until then, if its caller waits anyway.
     pub(crate) fn ask<'a>(
         &'a self,
-        claim: &'a Claim,
+        request: &'a Request,
         until: Option<Instant>,
     ) -> Asked<'a, Result<Answer, Failed>> {
         match self {
-            Backend::Memory(memory) => Box::pin(async move { memory.acquire(claim) }),
-            Backend::Redis(redis) => Box::pin(redis.acquire(claim, until)),
-            Backend::Redlock(redlock) => Box::pin(redlock.acquire(claim)),
+            Store::Memory(memory) => Box::pin(async move { memory.acquire(request) }),
+            Store::Redis(redis) => Box::pin(redis.acquire(request, until)),
+            Store::Redlock(redlock) => Box::pin(redlock.acquire(request)),
         }
     }
 
@@ -124,76 +124,78 @@ impl Backend {
     /// its manager is shut down. What is dropped may have been written, and may stand in line.
     pub(crate) fn wait<'a>(
         &'a self,
-        claim: &'a Claim,
+        request: &'a Request,
         wait: Duration,
-        closing: &'a Closing,
+        shutdown: &'a Shutdown,
     ) -> Asked<'a, Result<Answer, Failed>> {
-        if !claim.several().is_empty() {
-            return Box::pin(closing.unless(self.take_in_turn(claim, Some((wait, closing)))));
+        if !request.several().is_empty() {
+            return Box::pin(
+                shutdown.unless(self.take_one_by_one(request, Some((wait, shutdown)))),
+            );
         }
         match self {
-            Backend::Memory(memory) => Box::pin(memory.wait(claim, wait, closing)),
-            Backend::Redis(redis) => Box::pin(Redis::wait(&**redis, claim, wait, closing)),
-            Backend::Redlock(redlock) => {
-                Box::pin(closing.unless(Box::pin(redlock.wait(claim, wait))))
+            Store::Memory(memory) => Box::pin(memory.wait(request, wait, shutdown)),
+            Store::Redis(redis) => Box::pin(Redis::wait(&**redis, request, wait, shutdown)),
+            Store::Redlock(redlock) => {
+                Box::pin(shutdown.unless(Box::pin(redlock.wait(request, wait))))
             }
         }
     }
 
     /// A token that was given up, of which it is told when it is granted a lock all the same;
     /// `None` where that cannot be.
-    pub(crate) fn given_up(&self, claim: &Claim) -> Option<GivenUp> {
+    pub(crate) fn given_up(&self, request: &Request) -> Option<AbandonedToken> {
         match self {
-            Backend::Redis(redis) if claim.until.is_some() => Some(redis.given_up(&claim.token)),
+            Store::Redis(redis) if request.until.is_some() => Some(redis.given_up(&request.token)),
             // A grant there is made to who is there; a Redlock has no line.
-            Backend::Redis(_) | Backend::Memory(_) | Backend::Redlock(_) => None,
+            Store::Redis(_) | Store::Memory(_) | Store::Redlock(_) => None,
         }
     }
 
     /// What tells of tokens that were given up and are granted their lock all the same.
-    pub(crate) fn gone(&self) -> Option<Arc<Gone>> {
+    pub(crate) fn gone(&self) -> Option<Arc<AbandonedTokens>> {
         match self {
-            Backend::Redis(redis) => Some(redis.gone()),
-            Backend::Memory(_) | Backend::Redlock(_) => None,
+            Store::Redis(redis) => Some(redis.gone()),
+            Store::Memory(_) | Store::Redlock(_) => None,
         }
     }
 
     /// Has everybody ask again who stands in line.
     pub(crate) fn alarm(&self) {
         match self {
-            Backend::Memory(memory) => memory.alarm(),
-            Backend::Redis(redis) => redis.alarm(),
+            Store::Memory(memory) => memory.alarm(),
+            Store::Redis(redis) => redis.alarm(),
             // There is no line over several nodes.
-            Backend::Redlock(_) => {}
+            Store::Redlock(_) => {}
         }
     }
 
     /// Whether a server of the claim's keys is lost, so that nothing is to be had of it. Of a
     /// Redlock a majority may do.
-    pub(crate) fn is_lost(&self, claim: &Claim) -> bool {
-        matches!(self, Backend::Redis(redis) if redis.is_lost(claim.keys()))
+    pub(crate) fn is_lost(&self, request: &Request) -> bool {
+        matches!(self, Store::Redis(redis) if redis.is_lost(request.keys()))
     }
 
     /// Whether several servers decide together.
     pub(crate) fn is_of_several(&self) -> bool {
-        matches!(self, Backend::Redlock(_))
+        matches!(self, Store::Redlock(_))
     }
 
     /// How long an answer may take.
     pub(crate) fn answer(&self) -> Duration {
         match self {
-            Backend::Memory(_) => Duration::ZERO,
-            Backend::Redis(redis) => redis.answer(),
-            Backend::Redlock(redlock) => redlock.answer(),
+            Store::Memory(_) => Duration::ZERO,
+            Store::Redis(redis) => redis.answer(),
+            Store::Redlock(redlock) => redlock.answer(),
         }
     }
 
     /// How many of these keys, from the first on, can be asked for at once.
     pub(crate) fn at_once(&self, keys: &[LockKey]) -> usize {
         match self {
-            Backend::Memory(_) => keys.len(),
-            Backend::Redis(redis) => redis.at_once(keys),
-            Backend::Redlock(_) => 1,
+            Store::Memory(_) => keys.len(),
+            Store::Redis(redis) => redis.at_once(keys),
+            Store::Redlock(_) => 1,
         }
     }
 
@@ -201,15 +203,15 @@ impl Backend {
     /// found: of several keys, whether all were held. Idempotent.
     pub(crate) fn release<'a>(
         &'a self,
-        claim: &'a Claim,
+        request: &'a Request,
     ) -> Asked<'a, Result<Released, LockError>> {
-        if self.is_in_parts(claim) {
-            return self.release_parts(claim);
+        if self.is_in_parts(request) {
+            return self.release_parts(request);
         }
         match self {
-            Backend::Memory(memory) => Box::pin(async move { Ok(memory.release(claim)) }),
-            Backend::Redis(redis) => Box::pin(redis.release(claim)),
-            Backend::Redlock(redlock) => Box::pin(redlock.release(claim)),
+            Store::Memory(memory) => Box::pin(async move { Ok(memory.release(request)) }),
+            Store::Redis(redis) => Box::pin(redis.release(request)),
+            Store::Redlock(redlock) => Box::pin(redlock.release(request)),
         }
     }
 
@@ -217,16 +219,16 @@ impl Backend {
     /// all. Never takes it.
     pub(crate) fn renew<'a>(
         &'a self,
-        claim: &'a Claim,
+        request: &'a Request,
         ttl: Duration,
     ) -> Asked<'a, Result<bool, LockError>> {
-        if self.is_in_parts(claim) {
-            return self.renew_parts(claim, move |backend, part| backend.renew(part, ttl));
+        if self.is_in_parts(request) {
+            return self.renew_parts(request, move |store, part| store.renew(part, ttl));
         }
         match self {
-            Backend::Memory(memory) => Box::pin(async move { Ok(memory.renew(claim, ttl)) }),
-            Backend::Redis(redis) => Box::pin(redis.renew(claim, ttl)),
-            Backend::Redlock(redlock) => Box::pin(redlock.renew(claim, ttl)),
+            Store::Memory(memory) => Box::pin(async move { Ok(memory.renew(request, ttl)) }),
+            Store::Redis(redis) => Box::pin(redis.renew(request, ttl)),
+            Store::Redlock(redlock) => Box::pin(redlock.renew(request, ttl)),
         }
     }
 
@@ -234,34 +236,34 @@ impl Backend {
     /// server that was replaced may have forgotten it, or how long it lasts.
     pub(crate) fn confirm<'a>(
         &'a self,
-        claim: &'a Claim,
+        request: &'a Request,
         left: Duration,
     ) -> Asked<'a, Result<bool, LockError>> {
-        if self.is_in_parts(claim) {
-            return self.renew_parts(claim, move |backend, part| backend.confirm(part, left));
+        if self.is_in_parts(request) {
+            return self.renew_parts(request, move |store, part| store.confirm(part, left));
         }
         match self {
-            Backend::Redis(redis) => Box::pin(redis.confirm(claim, left)),
-            Backend::Memory(_) | Backend::Redlock(_) => self.renew(claim, left),
+            Store::Redis(redis) => Box::pin(redis.confirm(request, left)),
+            Store::Memory(_) | Store::Redlock(_) => self.renew(request, left),
         }
     }
 
     /// Has `tell` called when the server may be another one than the one that granted our locks.
     pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
         match self {
-            Backend::Memory(_) => {}
-            Backend::Redis(redis) => redis.on_change(tell),
+            Store::Memory(_) => {}
+            Store::Redis(redis) => redis.on_change(tell),
             // A node by itself does not decide.
-            Backend::Redlock(_) => {}
+            Store::Redlock(_) => {}
         }
     }
 
     /// Where the server of the claim's first key is, as errors end with it; of a Redlock all are.
-    pub(crate) fn at(&self, claim: &Claim) -> String {
+    pub(crate) fn at(&self, request: &Request) -> String {
         match self {
-            Backend::Memory(_) => String::new(),
-            Backend::Redis(redis) => [AT, &redis.server_of(&claim.key)].concat(),
-            Backend::Redlock(redlock) => [AT, &redlock.servers()].concat(),
+            Store::Memory(_) => String::new(),
+            Store::Redis(redis) => [AT, &redis.server_of(&request.key)].concat(),
+            Store::Redlock(redlock) => [AT, &redlock.servers()].concat(),
         }
     }
 
@@ -269,60 +271,60 @@ impl Backend {
     /// logged at WARN: not while one is lost, which was logged.
     pub(crate) fn call_failed(&self, error: &LockError) -> bool {
         match self {
-            Backend::Memory(_) => true,
-            Backend::Redis(redis) => redis.call_failed(error),
-            Backend::Redlock(redlock) => redlock.call_failed(error),
+            Store::Memory(_) => true,
+            Store::Redis(redis) => redis.call_failed(error),
+            Store::Redlock(redlock) => redlock.call_failed(error),
         }
     }
 
     /// Takes note of a lock that could not be kept.
     pub(crate) fn lock_lost(&self) {
         match self {
-            Backend::Memory(_) => {}
-            Backend::Redis(redis) => redis.lock_lost(),
-            Backend::Redlock(redlock) => redlock.lock_lost(),
+            Store::Memory(_) => {}
+            Store::Redis(redis) => redis.lock_lost(),
+            Store::Redlock(redlock) => redlock.lock_lost(),
         }
     }
 
     /// Whether it may forget locks while this process lives.
     pub(crate) fn forgets(&self) -> bool {
-        matches!(self, Backend::Redis(_))
+        matches!(self, Store::Redis(_))
     }
 
     /// Whether it has to be looked at while locks are held: another server may take its place.
     pub(crate) fn fails_over(&self) -> bool {
         match self {
-            Backend::Memory(_) | Backend::Redlock(_) => false,
-            Backend::Redis(redis) => redis.fails_over(),
+            Store::Memory(_) | Store::Redlock(_) => false,
+            Store::Redis(redis) => redis.fails_over(),
         }
     }
 
     /// Looks whether it is still there.
     pub(crate) async fn look(&self) {
         match self {
-            Backend::Memory(_) | Backend::Redlock(_) => {}
-            Backend::Redis(redis) => redis.look().await,
+            Store::Memory(_) | Store::Redlock(_) => {}
+            Store::Redis(redis) => redis.look().await,
         }
     }
 
     /// Ends the connections; the next call makes new ones.
     pub(crate) fn disconnect(&self) {
         match self {
-            Backend::Memory(_) => {}
-            Backend::Redis(redis) => redis.disconnect(),
-            Backend::Redlock(redlock) => redlock.disconnect(),
+            Store::Memory(_) => {}
+            Store::Redis(redis) => redis.disconnect(),
+            Store::Redlock(redlock) => redlock.disconnect(),
         }
     }
 }
 
 #[cfg(feature = "defer")]
-impl Backend {
+impl Store {
     /// What keeps the deferred calls of a manager that was given no other.
     pub(crate) fn deferrer(&self, max_size: usize) -> Arc<dyn Deferrer> {
         match self {
-            Backend::Memory(memory) => Arc::new(memory.jobs.clone()),
-            Backend::Redis(redis) => Arc::new(RedisJobs::new(redis, max_size)),
-            Backend::Redlock(_) => Arc::new(Nowhere),
+            Store::Memory(memory) => Arc::new(memory.jobs.clone()),
+            Store::Redis(redis) => Arc::new(RedisJobs::new(redis, max_size)),
+            Store::Redlock(_) => Arc::new(NoQueue),
         }
     }
 }

@@ -8,14 +8,14 @@ use tokio::time::{Instant, timeout_at};
 
 #[cfg(feature = "defer")]
 use crate::jobs::memory::MemoryJobs;
-use crate::protocol::answer::{Answer, Failed, Grant, Line, Released};
-use crate::protocol::request::Claim;
-use crate::protocol::shutdown::Closing;
-use crate::store::waiters::{Handover, News, Waiters, tick};
+use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
+use crate::protocol::request::Request;
+use crate::protocol::shutdown::Shutdown;
+use crate::store::waiters::{HandOff, Signal, Waiters, tick};
 use crate::value::error::LockError;
 use crate::value::fence::Fence;
 use crate::value::key::LockKey;
-use crate::value::limits::{CLAIM, PLACES};
+use crate::value::limits::{CONFIRM_WINDOW, QUEUE_MAX};
 use crate::value::time::Moment;
 use crate::value::token::{Token, label_of};
 use crate::value::unavailability::Unavailability;
@@ -28,7 +28,7 @@ static SHARED: LazyLock<Memory> = LazyLock::new(Memory::new);
 
 #[derive(Debug, Clone)]
 pub(crate) struct Memory {
-    store: Arc<Mutex<Store>>,
+    table: Arc<Mutex<Table>>,
     waiters: Arc<Waiters>,
     /// Whether every lock is granted.
     disabled: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Memory {
 }
 
 #[derive(Debug)]
-struct Store {
+struct Table {
     held: HashMap<String, Held>,
     /// Who waits, the longest first. No key has an empty line.
     lines: HashMap<String, VecDeque<Waiting>>,
@@ -64,7 +64,7 @@ struct Waiting {
 }
 
 /// One who waits, and the ticket of its place once it has one.
-struct Place {
+struct Ticket {
     number: u64,
     ticket: Option<u64>,
 }
@@ -72,7 +72,7 @@ struct Place {
 impl Memory {
     /// A store of its own.
     pub(crate) fn new() -> Self {
-        let store = Store {
+        let table = Table {
             held: HashMap::new(),
             lines: HashMap::new(),
             sweep_at: SWEEP_FROM,
@@ -80,7 +80,7 @@ impl Memory {
             last_ticket: 0,
         };
         Self {
-            store: Arc::new(Mutex::new(store)),
+            table: Arc::new(Mutex::new(table)),
             waiters: Arc::default(),
             disabled: false,
             #[cfg(feature = "defer")]
@@ -102,27 +102,27 @@ impl Memory {
         SHARED.clone()
     }
 
-    pub(crate) fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
-        self.ask(claim, None)
+    pub(crate) fn acquire(&self, request: &Request) -> Result<Answer, Failed> {
+        self.ask(request, None)
     }
 
     pub(crate) async fn wait(
         &self,
-        claim: &Claim,
+        request: &Request,
         wait: Duration,
-        closing: &Closing,
+        shutdown: &Shutdown,
     ) -> Result<Answer, Failed> {
         let waiter = self.waiters.join(0, 0, 0);
-        let mut place = Place { number: waiter.number(), ticket: None };
+        let mut place = Ticket { number: waiter.number(), ticket: None };
         let until = Instant::now().checked_add(wait);
         loop {
             // It is alarmed when that changes.
-            closing.check()?;
+            shutdown.check()?;
             let over = until.is_some_and(|until| until <= Instant::now());
-            let answer = self.ask(claim, Some(&mut place))?;
+            let answer = self.ask(request, Some(&mut place))?;
             // Nothing is on its way: who is dropped now is out with one release.
-            claim.settle(true);
-            let Answer::Busy { left, line: Line::Left(rank), .. } = &answer else {
+            request.settle(true);
+            let Answer::Busy { left, queue: Queueing::Left(rank), .. } = &answer else {
                 return Ok(answer);
             };
             if over {
@@ -132,10 +132,10 @@ impl Memory {
             let pause = until.map_or(pause, |until| until.min(pause));
             // Not kept while it waits.
             drop(answer);
-            let news = timeout_at(pause, waiter.news()).await;
-            closing.check()?;
-            if let Ok(News::Granted(handover)) = news {
-                let Handover { heard: sent, ttl, fence, .. } = *handover;
+            let signal = timeout_at(pause, waiter.signal()).await;
+            shutdown.check()?;
+            if let Ok(Signal::Granted(hand_off)) = signal {
+                let HandOff { received: sent, ttl, fence, .. } = *hand_off;
                 if sent.elapsed() < ttl / 2 {
                     let (at, resent, fences) = (sent, false, fence.into_iter().collect());
                     return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fences }));
@@ -146,45 +146,45 @@ impl Memory {
     }
 
     /// Asks once, and stands in line as `waiter` if the lock is busy.
-    fn ask(&self, claim: &Claim, mut waiter: Option<&mut Place>) -> Result<Answer, Failed> {
+    fn ask(&self, request: &Request, mut waiter: Option<&mut Ticket>) -> Result<Answer, Failed> {
         let now = Moment::now();
-        let mut store = self.store();
-        let fenced = if claim.fenced { claim.keys() } else { &[] };
+        let mut table = self.table();
+        let fenced = if request.fenced { request.keys() } else { &[] };
         // Before anything is changed.
-        store.has_fences(fenced.len()).map_err(|error| Failed { error, written: true })?;
-        let locked = if self.disabled { &[] } else { claim.keys() };
+        table.has_fences(fenced.len()).map_err(|error| Failed { error, written: true })?;
+        let locked = if self.disabled { &[] } else { request.keys() };
         for (nth, key) in locked.iter().map(LockKey::as_str).enumerate() {
-            if store.held.get(key).is_none_or(|held| held.expires <= now) {
+            if table.held.get(key).is_none_or(|held| held.expires <= now) {
                 if let Some(place) = waiter.as_deref_mut() {
-                    store.stand_in_line(claim, place);
+                    table.stand_in_line(request, place);
                 }
-                store.hand_over(key, now, &self.waiters);
+                table.hand_off(key, now, &self.waiters);
             }
-            if let Some(held) = store.held.get(key)
+            if let Some(held) = table.held.get(key)
                 && held.expires > now
-                && held.token != claim.token
+                && held.token != request.token
             {
                 let owner = label_of(held.token.expose().as_bytes());
                 let left = Some(held.expires.since(now));
-                let line = match waiter {
-                    Some(place) => store.stand_in_line(claim, place),
-                    None => Line::Outside,
+                let queue = match waiter {
+                    Some(place) => table.stand_in_line(request, place),
+                    None => Queueing::Outside,
                 };
-                return Ok(Answer::Busy { nth, owner, left, line, resent: false });
+                return Ok(Answer::Busy { nth, owner, left, queue, resent: false });
             }
         }
-        store.sweep(now);
+        table.sweep(now);
         for key in locked.iter().map(LockKey::as_str) {
             if let Some(ticket) = waiter.as_ref().and_then(|place| place.ticket) {
-                store.leave_line(key, |line| {
-                    line.binary_search_by_key(&ticket, |one| one.ticket).ok()
+                table.leave_line(key, |queue| {
+                    queue.binary_search_by_key(&ticket, |one| one.ticket).ok()
                 });
             }
-            let held = Held { token: claim.token.clone(), expires: now.after(claim.ttl) };
-            store.held.insert(key.to_owned(), held);
+            let held = Held { token: request.token.clone(), expires: now.after(request.ttl) };
+            table.held.insert(key.to_owned(), held);
         }
-        let fences = fenced.iter().filter_map(|_| store.fence()).collect();
-        Ok(Answer::Granted(Grant { sent: now, at: now, ttl: claim.ttl, resent: false, fences }))
+        let fences = fenced.iter().filter_map(|_| table.fence()).collect();
+        Ok(Answer::Granted(Grant { sent: now, at: now, ttl: request.ttl, resent: false, fences }))
     }
 
     /// Has everybody ask again who stands in line.
@@ -192,16 +192,16 @@ impl Memory {
         self.waiters.alarm_where(|_| true);
     }
 
-    pub(crate) fn renew(&self, claim: &Claim, ttl: Duration) -> bool {
+    pub(crate) fn renew(&self, request: &Request, ttl: Duration) -> bool {
         if self.disabled {
             return true;
         }
         let now = Moment::now();
-        let mut store = self.store();
+        let mut table = self.table();
         let mut all = true;
-        for key in claim.keys() {
-            match store.held.get_mut(key.as_str()) {
-                Some(held) if held.token == claim.token && held.expires > now => {
+        for key in request.keys() {
+            match table.held.get_mut(key.as_str()) {
+                Some(held) if held.token == request.token && held.expires > now => {
                     // As on a server, what is left is never shortened.
                     held.expires = held.expires.max(now.after(ttl));
                 }
@@ -211,20 +211,20 @@ impl Memory {
         all
     }
 
-    pub(crate) fn release(&self, claim: &Claim) -> Released {
+    pub(crate) fn release(&self, request: &Request) -> Released {
         if self.disabled {
             return Released::Held;
         }
         // In that order: the later it gets meanwhile, the longer the key stays.
-        let (keep, mut store, now) = (claim.keep(), self.store(), Moment::now());
+        let (keep, mut table, now) = (request.keep(), self.table(), Moment::now());
         let mut all = true;
-        for key in claim.keys().iter().map(LockKey::as_str) {
-            let Some(held) = store.held.get_mut(key).filter(|held| held.token == claim.token)
+        for key in request.keys().iter().map(LockKey::as_str) {
+            let Some(held) = table.held.get_mut(key).filter(|held| held.token == request.token)
             else {
                 // Who holds the lock is not in line.
-                if claim.until.is_some() {
-                    let own = |waiting: &Waiting| waiting.token == claim.token;
-                    store.leave_line(key, |line| line.iter().position(own));
+                if request.until.is_some() {
+                    let own = |waiting: &Waiting| waiting.token == request.token;
+                    table.leave_line(key, |queue| queue.iter().position(own));
                 }
                 all = false;
                 continue;
@@ -234,12 +234,12 @@ impl Memory {
                 held.expires = now.after(keep);
                 held.token = held.token.spent();
                 // Who is first asks again, and learns when that is over.
-                if let Some(first) = store.lines.get(key).and_then(VecDeque::front) {
+                if let Some(first) = table.lines.get(key).and_then(VecDeque::front) {
                     self.waiters.alarm(first.number);
                 }
             } else {
-                store.held.remove(key);
-                store.hand_over(key, now, &self.waiters);
+                table.held.remove(key);
+                table.hand_off(key, now, &self.waiters);
             }
             all &= was_held;
         }
@@ -248,52 +248,52 @@ impl Memory {
 
     #[cfg(test)]
     pub(crate) fn holds_nothing(&self) -> bool {
-        self.store().held.is_empty()
+        self.table().held.is_empty()
     }
 
-    fn store(&self) -> MutexGuard<'_, Store> {
+    fn table(&self) -> MutexGuard<'_, Table> {
         // Nothing that runs under this mutex leaves the map half changed.
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Store {
+impl Table {
     /// Takes a place, or keeps the one it has.
-    fn stand_in_line(&mut self, claim: &Claim, place: &mut Place) -> Line {
-        let line = self.lines.entry(claim.key.as_str().to_owned()).or_default();
+    fn stand_in_line(&mut self, request: &Request, place: &mut Ticket) -> Queueing {
+        let queue = self.lines.entry(request.key.as_str().to_owned()).or_default();
         let ticket = place.ticket.unwrap_or(0);
-        let rank = match line.binary_search_by_key(&ticket, |waiting| waiting.ticket) {
+        let rank = match queue.binary_search_by_key(&ticket, |waiting| waiting.ticket) {
             Ok(rank) => rank,
-            Err(_) if line.len() >= PLACES => return Line::Full,
+            Err(_) if queue.len() >= QUEUE_MAX => return Queueing::Full,
             Err(_) => {
                 self.last_ticket += 1;
                 let (ticket, number) = (self.last_ticket, place.number);
-                let (token, ttl, fenced) = (claim.token.clone(), claim.ttl, claim.fenced);
-                line.push_back(Waiting { ticket, token, ttl, fenced, number });
+                let (token, ttl, fenced) = (request.token.clone(), request.ttl, request.fenced);
+                queue.push_back(Waiting { ticket, token, ttl, fenced, number });
                 place.ticket = Some(ticket);
-                line.len() - 1
+                queue.len() - 1
             }
         };
-        Line::Left(u32::try_from(rank).unwrap_or(u32::MAX))
+        Queueing::Left(u32::try_from(rank).unwrap_or(u32::MAX))
     }
 
     /// Takes one out of a line.
     fn leave_line(&mut self, key: &str, find: impl Fn(&VecDeque<Waiting>) -> Option<usize>) {
-        if let Some(line) = self.lines.get_mut(key) {
-            if let Some(rank) = find(line) {
-                line.remove(rank);
+        if let Some(queue) = self.lines.get_mut(key) {
+            if let Some(rank) = find(queue) {
+                queue.remove(rank);
             }
-            if line.is_empty() {
+            if queue.is_empty() {
                 self.lines.remove(key);
             }
         }
     }
 
     /// Hands a free lock to who has waited longest and is still there.
-    fn hand_over(&mut self, key: &str, now: Moment, waiters: &Waiters) {
-        while let Some(line) = self.lines.get_mut(key) {
-            let next = line.pop_front();
-            if line.is_empty() {
+    fn hand_off(&mut self, key: &str, now: Moment, waiters: &Waiters) {
+        while let Some(queue) = self.lines.get_mut(key) {
+            let next = queue.pop_front();
+            if queue.is_empty() {
                 self.lines.remove(key);
             }
             let Some(Waiting { token, ttl, fenced, number, .. }) = next else {
@@ -306,9 +306,9 @@ impl Store {
                 continue;
             }
             // Until it is confirmed: who stands still must not keep it for the whole ttl.
-            let ttl = ttl.min(CLAIM);
+            let ttl = ttl.min(CONFIRM_WINDOW);
             self.held.insert(key.to_owned(), Held { token, expires: now.after(ttl) });
-            if waiters.grant(number, Handover { heard: now, connection: 0, at: 0, ttl, fence }) {
+            if waiters.grant(number, HandOff { received: now, connection: 0, at: 0, ttl, fence }) {
                 return;
             }
             self.held.remove(key);
@@ -352,49 +352,49 @@ impl Store {
 mod tests {
     use super::*;
 
-    fn claim(key: &str, ttl: Duration) -> Claim {
-        Claim::new(key.into(), Token::new("test", "", "", Moment::now()).unwrap(), ttl)
+    fn request(key: &str, ttl: Duration) -> Request {
+        Request::new(key.into(), Token::new("test", "", "", Moment::now()).unwrap(), ttl)
     }
 
     #[test]
     fn expired_keys_do_not_pile_up() {
         let memory = Memory::new();
         for nth in 0..10_000 {
-            memory.ask(&claim(&nth.to_string(), Duration::ZERO), None).unwrap();
+            memory.ask(&request(&nth.to_string(), Duration::ZERO), None).unwrap();
         }
-        assert!(memory.store().held.len() <= SWEEP_FROM);
+        assert!(memory.table().held.len() <= SWEEP_FROM);
     }
 
     #[test]
     fn a_release_that_waits_for_the_store_keeps_the_key_as_long_as_any() {
         let (memory, kept) = (Memory::new(), Duration::from_secs(20));
-        let claim = claim("order:42", 3 * kept).with(Vec::new(), None, kept);
+        let request = request("order:42", 3 * kept).with(Vec::new(), None, kept);
         let sent = Moment::now();
-        claim.granted(sent);
-        memory.ask(&claim, None).unwrap();
-        let (store, waits) = (memory.store(), Duration::from_millis(50));
+        request.granted(sent);
+        memory.ask(&request, None).unwrap();
+        let (table, waits) = (memory.table(), Duration::from_millis(50));
         std::thread::scope(|scope| {
-            let releasing = scope.spawn(|| memory.release(&claim));
+            let releasing = scope.spawn(|| memory.release(&request));
             std::thread::sleep(waits);
-            drop(store);
+            drop(table);
             assert_eq!(releasing.join().unwrap(), Released::Held);
         });
-        assert!(memory.store().held["order:42"].expires >= sent.after(kept));
+        assert!(memory.table().held["order:42"].expires >= sent.after(kept));
     }
 
     #[tokio::test]
     async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
-        let (memory, closing) = (Memory::new(), Closing::default());
-        memory.store().last_fence = (1 << 53) - 1;
+        let (memory, shutdown) = (Memory::new(), Shutdown::default());
+        memory.table().last_fence = (1 << 53) - 1;
         let used_up = |answer: Result<Answer, Failed>| {
             let reason = Unavailability::FencesUsedUp;
             let Err(Failed { error, .. }) = answer else { panic!("{answer:?}") };
             assert!(matches!(error, LockError::Unavailable { reason: r, .. } if r == reason));
         };
         let fenced = |key| {
-            let mut claim = claim(key, Duration::from_secs(60));
-            (claim.fenced, claim.until) = (true, Some(Moment::now().after(Duration::MAX)));
-            claim
+            let mut request = request(key, Duration::from_secs(60));
+            (request.fenced, request.until) = (true, Some(Moment::now().after(Duration::MAX)));
+            request
         };
         let last = fenced("order:42");
         let Ok(Answer::Granted(Grant { fences, .. })) = memory.ask(&last, None) else { panic!() };
@@ -403,12 +403,12 @@ mod tests {
         memory.release(&last);
 
         // Who is in line when the last one is given is told so, and those behind it are served.
-        memory.store().last_fence -= 1;
-        let plain = claim("order:42", Duration::from_secs(60));
+        memory.table().last_fence -= 1;
+        let plain = request("order:42", Duration::from_secs(60));
         assert!(matches!(memory.ask(&plain, None), Ok(Answer::Granted(_))));
         let (one, other) = (fenced("order:42"), fenced("order:42"));
-        let mut one = std::pin::pin!(memory.wait(&one, Duration::MAX, &closing));
-        let mut other = std::pin::pin!(memory.wait(&other, Duration::MAX, &closing));
+        let mut one = std::pin::pin!(memory.wait(&one, Duration::MAX, &shutdown));
+        let mut other = std::pin::pin!(memory.wait(&other, Duration::MAX, &shutdown));
         assert!(futures::poll!(&mut one).is_pending() && futures::poll!(&mut other).is_pending());
         memory.release(&plain);
         assert!(matches!(one.await, Ok(Answer::Granted(_))));
@@ -418,9 +418,9 @@ mod tests {
     #[test]
     fn every_shared_store_is_the_same_and_a_new_one_is_not() {
         let ttl = Duration::from_secs(1);
-        let first = claim("every_shared_store_is_the_same", ttl);
+        let first = request("every_shared_store_is_the_same", ttl);
         Memory::shared().ask(&first, None).unwrap();
-        let second = claim("every_shared_store_is_the_same", ttl);
+        let second = request("every_shared_store_is_the_same", ttl);
         assert!(matches!(Memory::shared().ask(&second, None), Ok(Answer::Busy { .. })));
         assert!(matches!(Memory::new().ask(&second, None), Ok(Answer::Granted(_))));
         assert_eq!(Memory::shared().release(&first), Released::Held);

@@ -5,22 +5,22 @@ use crate::store::join::all;
 use crate::store::join::held_all;
 
 use crate::protocol::answer::{Asked, Released};
-use crate::protocol::request::Claim;
-use crate::store::dispatch::Backend;
+use crate::protocol::request::Request;
+use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 
-impl Backend {
+impl Store {
     /// Whether a claim is more than can be asked for at once.
-    pub(crate) fn is_in_parts(&self, claim: &Claim) -> bool {
-        !claim.several().is_empty() && self.at_once(claim.several()) < claim.several().len()
+    pub(crate) fn is_in_parts(&self, request: &Request) -> bool {
+        !request.several().is_empty() && self.at_once(request.several()) < request.several().len()
     }
 
     pub(crate) fn release_parts<'a>(
         &'a self,
-        claim: &'a Claim,
+        request: &'a Request,
     ) -> Asked<'a, Result<Released, LockError>> {
         Box::pin(async move {
-            let parts = self.parts(claim);
+            let parts = self.parts(request);
             let mut found = Ok(Released::Held);
             all(parts.iter().map(|part| self.release(part)), |part| match (&mut found, part) {
                 (Ok(found), Ok(part)) => *found = part.max(*found),
@@ -28,8 +28,8 @@ impl Backend {
                 (Err(_), Ok(_)) => {}
             })
             .await;
-            if parts.iter().all(Claim::is_settled) {
-                claim.settle(true);
+            if parts.iter().all(Request::is_settled) {
+                request.settle(true);
             }
             found
         })
@@ -37,23 +37,23 @@ impl Backend {
 
     pub(crate) fn renew_parts<'a>(
         &'a self,
-        claim: &'a Claim,
-        renew: impl for<'b> Fn(&'b Self, &'b Claim) -> Asked<'b, Result<bool, LockError>>
+        request: &'a Request,
+        renew: impl for<'b> Fn(&'b Self, &'b Request) -> Asked<'b, Result<bool, LockError>>
         + Send
         + Sync
         + 'a,
     ) -> Asked<'a, Result<bool, LockError>> {
         Box::pin(async move {
-            let parts = self.parts(claim);
+            let parts = self.parts(request);
             held_all(parts.iter().map(|part| renew(self, part))).await
         })
     }
 
-    fn parts(&self, claim: &Claim) -> Vec<Claim> {
-        let (mut parts, mut rest) = (Vec::new(), claim.keys());
+    fn parts(&self, request: &Request) -> Vec<Request> {
+        let (mut parts, mut rest) = (Vec::new(), request.keys());
         while !rest.is_empty() {
             let (part, others) = rest.split_at(self.at_once(rest));
-            parts.push(claim.part(part));
+            parts.push(request.part(part));
             rest = others;
         }
         parts

@@ -4,57 +4,57 @@ use std::time::Duration;
 
 use crate::protocol::answer::{Answer, Asked, Failed, Grant};
 use crate::protocol::lease::{Lease, Renewal};
-use crate::protocol::request::Claim;
-use crate::store::dispatch::Backend;
+use crate::protocol::request::Request;
+use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 use crate::value::loss::LossCause;
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
 
-impl Backend {
+impl Store {
     /// Whether a grant counts only when replicas have acknowledged it.
     pub(crate) fn is_replicated(&self) -> bool {
-        matches!(self, Backend::Redis(redis) if redis.is_replicated())
+        matches!(self, Store::Redis(redis) if redis.is_replicated())
     }
 
-    /// Renews as [`renew`](Backend::renew) does; where it is replicated, that is an error unless
-    /// replicas have acknowledged it. Trouble is given no longer than `within`.
+    /// Renews as [`renew`](Store::renew) does; where it is replicated, that is an error unless
+    /// replicas have acknowledged it. CallError is given no longer than `within`.
     pub(crate) fn renew_acknowledged<'a>(
         &'a self,
-        claim: &'a Claim,
+        request: &'a Request,
         ttl: Duration,
         within: Duration,
     ) -> Asked<'a, Result<bool, LockError>> {
-        let Backend::Redis(redis) = self else { return self.renew(claim, ttl) };
+        let Store::Redis(redis) = self else { return self.renew(request, ttl) };
         if !redis.is_replicated() {
-            return self.renew(claim, ttl);
+            return self.renew(request, ttl);
         }
-        if self.is_in_parts(claim) {
-            return self.renew_parts(claim, move |backend, part| {
-                backend.renew_acknowledged(part, ttl, within)
+        if self.is_in_parts(request) {
+            return self.renew_parts(request, move |store, part| {
+                store.renew_acknowledged(part, ttl, within)
             });
         }
-        redis.renew_acknowledged(claim, ttl, within)
+        redis.renew_acknowledged(request, ttl, within)
     }
 
     /// Has replicas acknowledge a lock that was granted, however it came. From then on its whole ttl
     /// counts. A lock that too few have acknowledged is given back.
     pub(crate) fn acknowledged<'a>(
         &'a self,
-        claim: &'a Claim,
+        request: &'a Request,
         grant: Grant,
     ) -> Asked<'a, Result<Answer, Failed>> {
         // What asks from now on takes no lock: who is dropped is done with one release.
-        claim.settle(!grant.resent);
+        request.settle(!grant.resent);
         Box::pin(async move {
-            let (sent, ttl) = (Moment::now(), claim.ttl);
+            let (sent, ttl) = (Moment::now(), request.ttl);
             let left = left(grant.sent, grant.ttl).unwrap_or_default();
-            let error = match self.renew_acknowledged(claim, ttl, left).await {
+            let error = match self.renew_acknowledged(request, ttl, left).await {
                 Ok(true) if crate::store::replica_acks::left(sent, ttl).is_ok() => {
                     return Ok(Answer::Granted(Grant { sent, ttl, ..grant }));
                 }
                 Ok(true) => {
-                    let detail = format!("the ttl is {ttl:?}{}", self.at(claim));
+                    let detail = format!("the ttl is {ttl:?}{}", self.at(request));
                     LockError::Unavailable { reason: Unavailability::TooSlow, detail }
                 }
                 // Another server has taken its place, and does not know the lock.
@@ -66,7 +66,7 @@ impl Backend {
                 Err(error) => error,
             };
             let short = matches!(error, LockError::InsufficientReplicas { .. });
-            let gone = short && self.release(claim).await.is_ok();
+            let gone = short && self.release(request).await.is_ok();
             Err(Failed { error, written: grant.resent || !gone })
         })
     }

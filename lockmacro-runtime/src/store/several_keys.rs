@@ -14,36 +14,36 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::protocol::answer::{Answer, Asked, Failed, Grant, Line};
+use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
 use crate::protocol::lease::late;
-use crate::protocol::request::Claim;
-use crate::protocol::shutdown::Closing;
-use crate::store::dispatch::Backend;
+use crate::protocol::request::Request;
+use crate::protocol::shutdown::Shutdown;
+use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 use crate::value::fence::Fence;
-use crate::value::limits::{CLAIM, FOR_EVER};
+use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER};
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
 
 /// Pause before a renewal that failed is tried again.
 const RETRY: Duration = Duration::from_millis(50);
 
-impl Backend {
+impl Store {
     /// Asks for several keys, and waits for at most so long if at all, which its manager may end.
-    pub(crate) fn take_in_turn<'a>(
+    pub(crate) fn take_one_by_one<'a>(
         &'a self,
-        claim: &'a Claim,
-        wait: Option<(Duration, &'a Closing)>,
+        request: &'a Request,
+        wait: Option<(Duration, &'a Shutdown)>,
     ) -> Asked<'a, Result<Answer, Failed>> {
         // The parts are asked for with less, and the whole only when all are there.
-        if let Backend::Redlock(redlock) = self
-            && let Err(error) = redlock.check(claim.ttl)
+        if let Store::Redlock(redlock) = self
+            && let Err(error) = redlock.check(request.ttl)
         {
             return Box::pin(std::future::ready(Err(Failed { error, written: false })));
         }
-        let until = wait.map(|(wait, closing)| (Instant::now() + wait.min(FOR_EVER), closing));
+        let until = wait.map(|(wait, shutdown)| (Instant::now() + wait.min(FOR_EVER), shutdown));
         let end = until.map(|(until, _)| until.max(Instant::now() + self.answer()));
-        Box::pin(Turn::new(self, claim, until, end).take())
+        Box::pin(OneByOne::new(self, request, until, end).take())
     }
 }
 
@@ -54,11 +54,11 @@ type Told = Box<Result<Answer, Failed>>;
 type Loss = Option<LockError>;
 
 /// Taking one key after the other.
-struct Turn<'a> {
-    backend: &'a Backend,
-    claim: &'a Claim,
+struct OneByOne<'a> {
+    store: &'a Store,
+    request: &'a Request,
     /// Until when to wait, if at all, and who may end that.
-    until: Option<(Instant, &'a Closing)>,
+    until: Option<(Instant, &'a Shutdown)>,
     /// When who waits begins with nothing more: who came with little time gets one answer all the
     /// same.
     end: Option<Instant>,
@@ -77,49 +77,49 @@ struct Turn<'a> {
     resent: bool,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> OneByOne<'a> {
     fn new(
-        backend: &'a Backend,
-        claim: &'a Claim,
-        until: Option<(Instant, &'a Closing)>,
+        store: &'a Store,
+        request: &'a Request,
+        until: Option<(Instant, &'a Shutdown)>,
         end: Option<Instant>,
     ) -> Self {
         // Who dies while waiting must not keep what it holds for the whole ttl.
-        let ttl = if until.is_some() { claim.ttl.min(CLAIM) } else { claim.ttl };
+        let ttl = if until.is_some() { request.ttl.min(CONFIRM_WINDOW) } else { request.ttl };
         let (held, since, fences, resent) = (0, Moment::now(), Vec::new(), false);
         let (renewing, added) = (None, None);
-        Self { backend, claim, until, end, ttl, held, since, renewing, added, fences, resent }
+        Self { store, request, until, end, ttl, held, since, renewing, added, fences, resent }
     }
 
     /// Takes all keys, or none.
     async fn take(mut self) -> Result<Answer, Failed> {
-        let (backend, claim) = (self.backend, self.claim);
+        let (store, request) = (self.store, self.request);
         // The first that is known to be busy.
         let mut busy = None;
         loop {
-            let rest = &claim.keys()[self.held..];
+            let rest = &request.keys()[self.held..];
             if rest.is_empty() {
                 return self.confirmed().await;
             }
             // With what is held the rest is asked for once more, for no longer than an answer takes.
             let last = self.held > 0 && is_over(self.end);
-            if last && is_over(self.end.map(|end| end + backend.answer())) {
-                let resent = !self.gives_back().await || self.resent;
-                let (nth, owner, left, line) = (self.held, None, None, Line::Left(0));
-                return Ok(Answer::Busy { nth, owner, left, line, resent });
+            if last && is_over(self.end.map(|end| end + store.answer())) {
+                let resent = !self.release_held().await || self.resent;
+                let (nth, owner, left, queue) = (self.held, None, None, Queueing::Left(0));
+                return Ok(Answer::Busy { nth, owner, left, queue, resent });
             }
             let most = busy.map_or(usize::MAX, |busy: usize| busy - self.held);
-            let count = backend.at_once(rest).min(most).max(1);
-            let whole = count == claim.keys().len();
-            let mut part = claim.part(&rest[..count]);
+            let count = store.at_once(rest).min(most).max(1);
+            let whole = count == request.keys().len();
+            let mut part = request.part(&rest[..count]);
             if !whole {
                 part.ttl = self.ttl;
             }
             let asked = match self.until {
-                Some((until, closing)) if count == 1 && !last => {
-                    backend.wait(&part, until.saturating_duration_since(Instant::now()), closing)
+                Some((until, shutdown)) if count == 1 && !last => {
+                    store.wait(&part, until.saturating_duration_since(Instant::now()), shutdown)
                 }
-                until => backend.ask(&part, until.map(|(until, _)| until)),
+                until => store.ask(&part, until.map(|(until, _)| until)),
             };
             let answer = match self.while_held(&part, asked).await {
                 Ok(answer) => answer,
@@ -135,22 +135,22 @@ impl<'a> Turn<'a> {
                     busy = busy.filter(|busy| *busy >= self.held);
                 }
                 // Those before it are taken, and then it is waited for.
-                Ok(Answer::Busy { nth, line: Line::Outside, resent, .. })
+                Ok(Answer::Busy { nth, queue: Queueing::Outside, resent, .. })
                     if self.until.is_some() && !last =>
                 {
                     self.resent |= resent;
                     busy = Some(self.held + nth);
                 }
-                Ok(Answer::Busy { nth, owner, left, line, resent }) => {
-                    let resent = !self.gives_back().await || self.resent || resent;
+                Ok(Answer::Busy { nth, owner, left, queue, resent }) => {
+                    let resent = !self.release_held().await || self.resent || resent;
                     let nth = self.held + nth;
                     // Asked for the last time it was not to stand in line.
-                    let line = if last { Line::Left(0) } else { line };
-                    return Ok(Answer::Busy { nth, owner, left, line, resent });
+                    let queue = if last { Queueing::Left(0) } else { queue };
+                    return Ok(Answer::Busy { nth, owner, left, queue, resent });
                 }
                 Ok(lost @ Answer::Lost(_)) => return Ok(lost),
                 // The server has said meanwhile that it wants them apart, and so wrote nothing.
-                Err(_) if backend.at_once(rest) < count => {}
+                Err(_) if store.at_once(rest) < count => {}
                 Err(Failed { error, written }) => {
                     let written = written || self.resent || self.held > 0;
                     return Err(Failed { error, written });
@@ -174,16 +174,16 @@ impl<'a> Turn<'a> {
 
     /// The grant of all keys. Who has waited has them confirmed at one moment, and for the whole ttl.
     async fn confirmed(mut self) -> Result<Answer, Failed> {
-        let (claim, ttl) = (self.claim, self.claim.ttl);
+        let (request, ttl) = (self.request, self.request.ttl);
         if self.until.is_some() {
-            match renewed(self.backend, claim, ttl, (self.since, self.ttl), self.end).await {
+            match renewed(self.store, request, ttl, (self.since, self.ttl), self.end).await {
                 Ok(sent) => self.since = sent,
                 Err(loss) => return *self.lost(loss),
             }
         }
         if late(self.since, ttl) {
-            let detail = format!("the ttl is {ttl:?}{}", self.backend.at(claim));
-            return *self.begins_anew(Err(too_slow(detail)));
+            let detail = format!("the ttl is {ttl:?}{}", self.store.at(request));
+            return *self.starts_over(Err(too_slow(detail)));
         }
         let Self { since: sent, fences, resent, .. } = self;
         let fences = fences.into_iter().collect();
@@ -191,11 +191,11 @@ impl<'a> Turn<'a> {
     }
 
     /// What comes of asking for a part, unless what is held is lost before.
-    async fn while_held<T>(&mut self, part: &Claim, mut asked: Asked<'_, T>) -> Result<T, Loss> {
+    async fn while_held<T>(&mut self, part: &Request, mut asked: Asked<'_, T>) -> Result<T, Loss> {
         poll_fn(|cx| {
             let answer = asked.as_mut().poll(cx);
             // Who is dropped now leaves as much behind as its part.
-            self.claim.settle(part.is_settled() && !self.resent);
+            self.request.settle(part.is_settled() && !self.resent);
             if let Poll::Ready(answer) = answer {
                 return Poll::Ready(Ok(answer));
             }
@@ -215,20 +215,20 @@ impl<'a> Turn<'a> {
 
     /// The next renewal of what is held now.
     fn renewal(&self) -> Asked<'a, Result<Moment, Loss>> {
-        let (backend, since, ttl, end) = (self.backend, self.since, self.ttl, self.end);
-        let held = self.claim.part(&self.claim.keys()[..self.held]);
+        let (store, since, ttl, end) = (self.store, self.since, self.ttl, self.end);
+        let held = self.request.part(&self.request.keys()[..self.held]);
         Box::pin(async move {
             sleep((ttl / 3).saturating_sub(Moment::now().since(since))).await;
-            renewed(backend, &held, ttl, (since, ttl), end).await
+            renewed(store, &held, ttl, (since, ttl), end).await
         })
     }
 
     fn lost(&self, loss: Loss) -> Told {
-        self.begins_anew(match loss {
+        self.starts_over(match loss {
             Some(error) => {
-                let passing = error.is_passing();
+                let transient = error.is_transient();
                 let told = Err(Failed { error, written: true });
-                if !passing {
+                if !transient {
                     // It would be the same again.
                     return Box::new(told);
                 }
@@ -236,40 +236,40 @@ impl<'a> Turn<'a> {
             }
             // Nothing is known of who has it now.
             None => {
-                let nth = self.held.min(self.claim.keys().len() - 1);
-                let (owner, left, line) = (None, None, Line::Left(0));
-                Ok(Answer::Busy { nth, owner, left, line, resent: true })
+                let nth = self.held.min(self.request.keys().len() - 1);
+                let (owner, left, queue) = (None, None, Queueing::Left(0));
+                Ok(Answer::Busy { nth, owner, left, queue, resent: true })
             }
         })
     }
 
     /// The answer to who waits when what was held is lost; who does not is told.
-    fn begins_anew(&self, told: Result<Answer, Failed>) -> Told {
+    fn starts_over(&self, told: Result<Answer, Failed>) -> Told {
         let told = Box::new(told);
         if self.until.is_some() { Box::new(Ok(Answer::Lost(told))) } else { told }
     }
 
     /// Gives back what is held; tells whether nothing is left of it.
-    async fn gives_back(&mut self) -> bool {
-        self.held == 0 || self.backend.release(self.claim).await.is_ok()
+    async fn release_held(&mut self) -> bool {
+        self.held == 0 || self.store.release(self.request).await.is_ok()
     }
 }
 
 /// Has what is held, since when and for how long, count `ttl` anew: from which moment on it does.
 /// While it is held and there is time, what fails is tried again.
 async fn renewed(
-    backend: &Backend,
-    held: &Claim,
+    store: &Store,
+    held: &Request,
     ttl: Duration,
     (since, lasts): (Moment, Duration),
     end: Option<Instant>,
 ) -> Result<Moment, Loss> {
     loop {
         let sent = Moment::now();
-        match backend.renew(held, ttl).await {
+        match store.renew(held, ttl).await {
             Ok(true) => return Ok(sent),
             Ok(false) => return Err(None),
-            Err(error) if error.is_passing() && !late(since, lasts) && !is_over(end) => {
+            Err(error) if error.is_transient() && !late(since, lasts) && !is_over(end) => {
                 sleep(RETRY).await;
             }
             Err(error) => return Err(Some(error)),

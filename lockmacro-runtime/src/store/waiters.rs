@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use crate::value::fence::Fence;
 use crate::value::time::Moment;
 
-/// How often a waiter asks again, and refreshes its place.
+/// How often a waiter asks again, and refreshes its entry.
 const TICK: Duration = Duration::from_secs(2);
 /// The same when no grant can be heard, for each who is before it and itself.
 const TICK_UNHEARD: Duration = Duration::from_millis(100);
@@ -38,14 +38,14 @@ const FIRST: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     last: AtomicU64,
-    places: Mutex<HashMap<u64, Arc<Place>>>,
-    pub(crate) gone: Arc<Gone>,
+    entries: Mutex<HashMap<u64, Arc<Entry>>>,
+    pub(crate) gone: Arc<AbandonedTokens>,
 }
 
 /// Tokens that were given up and may stand in line all the same: a request for one may still
 /// arrive.
 #[derive(Debug, Default)]
-pub(crate) struct Gone {
+pub(crate) struct AbandonedTokens {
     tokens: Mutex<HashMap<u32, Arc<AtomicBool>>>,
     /// One of them was granted its lock.
     granted: Notify,
@@ -53,18 +53,18 @@ pub(crate) struct Gone {
 
 /// A token that was given up; dropping it has it forgotten.
 #[derive(Debug)]
-pub(crate) struct GivenUp {
-    gone: Arc<Gone>,
+pub(crate) struct AbandonedToken {
+    gone: Arc<AbandonedTokens>,
     bits: u32,
     granted: Arc<AtomicBool>,
 }
 
-impl Gone {
+impl AbandonedTokens {
     /// From now on a grant to this token, whose random bits these are, is told.
-    pub(crate) fn given_up(self: &Arc<Self>, bits: u64) -> GivenUp {
+    pub(crate) fn given_up(self: &Arc<Self>, bits: u64) -> AbandonedToken {
         let bits = kept_in_numbers(bits);
         let granted = Arc::clone(self.tokens().entry(bits).or_default());
-        GivenUp { gone: Arc::clone(self), bits, granted }
+        AbandonedToken { gone: Arc::clone(self), bits, granted }
     }
 
     /// Waits until one of them was granted its lock, for the one task that releases them.
@@ -98,28 +98,28 @@ fn half_of(lock: u64) -> u32 {
     lock as u32
 }
 
-impl GivenUp {
+impl AbandonedToken {
     /// Whether the token was granted the lock since this was asked last.
     pub(crate) fn was_granted(&self) -> bool {
         self.granted.swap(false, Ordering::AcqRel)
     }
 }
 
-impl Drop for GivenUp {
+impl Drop for AbandonedToken {
     fn drop(&mut self) {
         self.gone.tokens().remove(&self.bits);
     }
 }
 
 #[derive(Debug, Default)]
-struct Place {
+struct Entry {
     slot: u16,
     /// Half of its number, enough to tell locks from each other.
     lock: u32,
     /// Grows from one who waits to the next.
     order: u64,
     number: u64,
-    heard: Mutex<Heard>,
+    received: Mutex<Heard>,
 }
 
 /// What was said to a waiter.
@@ -130,23 +130,23 @@ enum Heard {
     /// Nothing, and it is to be woken.
     Awaited(Waker),
     /// What it does not know yet.
-    News(News),
+    Signal(Signal),
 }
 
 /// What a waiter hears.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum Signal {
     /// It has the lock. Boxed, as of all who wait one has it.
-    Granted(Box<Handover>),
+    Granted(Box<HandOff>),
     /// What was said since the last question may be lost: ask again.
     Unknown,
 }
 
 /// A lock that was handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Handover {
+pub(crate) struct HandOff {
     /// When it was heard of.
-    pub(crate) heard: Moment,
+    pub(crate) received: Moment,
     /// By which connection.
     pub(crate) connection: u64,
     /// When it was done, in microseconds of the server.
@@ -167,7 +167,7 @@ pub(crate) struct Sample {
     pub(crate) server: u64,
 }
 
-impl Handover {
+impl HandOff {
     /// From when on the lease counts that this brought; `None` when it is older than the sample,
     /// whose answer knew better, or was told by another server, whose clock shows something else.
     ///
@@ -179,7 +179,7 @@ impl Handover {
             return None;
         }
         let later = Duration::from_micros(self.at.checked_sub(sample.server)?);
-        Some(sample.sent.after(later - later / 100).min(self.heard))
+        Some(sample.sent.after(later - later / 100).min(self.received))
     }
 }
 
@@ -187,7 +187,7 @@ impl Handover {
 #[derive(Debug)]
 pub(crate) struct Waiter {
     waiters: Arc<Waiters>,
-    place: Arc<Place>,
+    entry: Arc<Entry>,
 }
 
 impl Waiters {
@@ -199,9 +199,9 @@ impl Waiters {
         let order = self.last.fetch_add(1, Ordering::Relaxed);
         let number = bits ^ order;
         let lock = half_of(lock);
-        let place = Arc::new(Place { slot, lock, order, number, ..Place::default() });
-        self.places().insert(number, Arc::clone(&place));
-        Waiter { waiters: Arc::clone(self), place }
+        let entry = Arc::new(Entry { slot, lock, order, number, ..Entry::default() });
+        self.entries().insert(number, Arc::clone(&entry));
+        Waiter { waiters: Arc::clone(self), entry }
     }
 
     /// Waiters of their own, who know of the same tokens that were given up.
@@ -211,97 +211,97 @@ impl Waiters {
 
     /// Passes a grant on, and tells whether somebody was there for it. One that nobody waits for
     /// any more is given back by who releases what was given up.
-    pub(crate) fn grant(&self, number: u64, handover: Handover) -> bool {
-        let place = self.places().get(&number).map(Arc::clone);
-        if let Some(place) = &place {
-            place.tell(News::Granted(Box::new(handover)));
-        } else if !handover.ttl.is_zero() {
+    pub(crate) fn grant(&self, number: u64, hand_off: HandOff) -> bool {
+        let entry = self.entries().get(&number).map(Arc::clone);
+        if let Some(entry) = &entry {
+            entry.tell(Signal::Granted(Box::new(hand_off)));
+        } else if !hand_off.ttl.is_zero() {
             self.gone.was_granted(number);
         }
-        place.is_some()
+        entry.is_some()
     }
 
     pub(crate) fn are_none(&self) -> bool {
-        self.places().is_empty()
+        self.entries().is_empty()
     }
 
     /// Has one ask again.
     pub(crate) fn alarm(&self, number: u64) {
-        if let Some(place) = self.places().get(&number) {
-            place.tell(News::Unknown);
+        if let Some(entry) = self.entries().get(&number) {
+            entry.tell(Signal::Unknown);
         }
     }
 
     /// Has everybody ask again who waits in one of these slots.
     pub(crate) fn alarm_where(&self, slots: impl Fn(u16) -> bool) {
-        for place in self.places().values().filter(|place| slots(place.slot)) {
-            place.tell(News::Unknown);
+        for entry in self.entries().values().filter(|entry| slots(entry.slot)) {
+            entry.tell(Signal::Unknown);
         }
     }
 
     /// Has those ask again who have waited for a lock for longest: one of them is first in line.
     pub(crate) fn alarm_first(&self, lock: u64) {
-        let places = self.places();
+        let entries = self.entries();
         let mut here: Vec<_> =
-            places.values().filter(|place| place.lock == half_of(lock)).collect();
-        here.sort_unstable_by_key(|place| place.order);
-        here.into_iter().take(FIRST).for_each(|place| place.tell(News::Unknown));
+            entries.values().filter(|entry| entry.lock == half_of(lock)).collect();
+        here.sort_unstable_by_key(|entry| entry.order);
+        here.into_iter().take(FIRST).for_each(|entry| entry.tell(Signal::Unknown));
     }
 
-    fn places(&self) -> MutexGuard<'_, HashMap<u64, Arc<Place>>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {
         // Nothing that runs under this mutex can panic.
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Place {
-    fn tell(&self, news: News) {
-        let mut heard = self.heard();
+impl Entry {
+    fn tell(&self, signal: Signal) {
+        let mut received = self.received();
         // A grant is not forgotten for an alarm.
-        if matches!((&*heard, &news), (Heard::News(News::Granted(_)), News::Unknown)) {
+        if matches!((&*received, &signal), (Heard::Signal(Signal::Granted(_)), Signal::Unknown)) {
             return;
         }
-        let before = mem::replace(&mut *heard, Heard::News(news));
-        drop(heard);
+        let before = mem::replace(&mut *received, Heard::Signal(signal));
+        drop(received);
         if let Heard::Awaited(waker) = before {
             waker.wake();
         }
     }
 
-    fn poll(&self, cx: &Context<'_>) -> Poll<News> {
-        let mut heard = self.heard();
-        *heard = Heard::Awaited(match mem::take(&mut *heard) {
-            Heard::News(news) => return Poll::Ready(news),
+    fn poll(&self, cx: &Context<'_>) -> Poll<Signal> {
+        let mut received = self.received();
+        *received = Heard::Awaited(match mem::take(&mut *received) {
+            Heard::Signal(signal) => return Poll::Ready(signal),
             Heard::Awaited(waker) if waker.will_wake(cx.waker()) => waker,
             Heard::Awaited(_) | Heard::Nothing => cx.waker().clone(),
         });
         Poll::Pending
     }
 
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn received(&self) -> MutexGuard<'_, Heard> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Waiter {
     pub(crate) fn number(&self) -> u64 {
-        self.place.number
+        self.entry.number
     }
 
     /// The slot in which it waits.
     pub(crate) fn slot(&self) -> u16 {
-        self.place.slot
+        self.entry.slot
     }
 
     /// Waits for news. Who asks last hears them.
-    pub(crate) fn news(&self) -> impl Future<Output = News> {
-        poll_fn(|cx| self.place.poll(cx))
+    pub(crate) fn signal(&self) -> impl Future<Output = Signal> {
+        poll_fn(|cx| self.entry.poll(cx))
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.waiters.places().remove(&self.number());
+        self.waiters.entries().remove(&self.number());
     }
 }
 
@@ -339,12 +339,12 @@ impl Foreign {
 
 /// How long to wait for news before asking again: by the place in line, what is left of the
 /// holder's lease, and whether grants can be heard. `jitter` (0 to 1) spreads it by ± 20 %.
-pub(crate) fn tick(rank: u32, left: Option<Duration>, heard: bool, jitter: f64) -> Duration {
+pub(crate) fn tick(rank: u32, left: Option<Duration>, received: bool, jitter: f64) -> Duration {
     if left == Some(Duration::ZERO) {
         // Nobody holds it: more dead ones are in front than are passed at once.
         return TICK_MIN;
     }
-    let tick = if heard { TICK } else { TICK.min(TICK_UNHEARD * rank.saturating_add(1)) };
+    let tick = if received { TICK } else { TICK.min(TICK_UNHEARD * rank.saturating_add(1)) };
     let tick = tick.mul_f64(0.8 + 0.4 * jitter.clamp(0.0, 1.0));
     let expiry = left.filter(|_| rank < HEIRS).map(|left| left + TICK_MIN * (rank + 1));
     expiry.map_or(tick, |expiry| tick.min(expiry)).max(TICK_MIN)
@@ -358,9 +358,9 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    fn handover(heard_ms: u64, at_ms: u64) -> Handover {
-        let heard = Moment::at(ms(heard_ms));
-        Handover { heard, connection: 1, at: at_ms * 1_000, ttl: ms(5_000), fence: None }
+    fn hand_off(heard_ms: u64, at_ms: u64) -> HandOff {
+        let received = Moment::at(ms(heard_ms));
+        HandOff { received, connection: 1, at: at_ms * 1_000, ttl: ms(5_000), fence: None }
     }
 
     #[test]
@@ -368,13 +368,13 @@ mod tests {
         let (sent, connection) = (Moment::at(ms(1_000)), NonZeroU64::new(1));
         let sample = Sample { sent, connection, server: 70_000_000 };
         // A second after the sample on the server's clock; the message took four.
-        let late = handover(6_000, 71_000);
+        let late = hand_off(6_000, 71_000);
         assert_eq!(late.counts_from(sample), Some(Moment::at(ms(1_990))));
         // The server's clock has jumped ahead.
-        let ahead = handover(1_500, 99_000);
+        let ahead = hand_off(1_500, 99_000);
         assert_eq!(ahead.counts_from(sample), Some(Moment::at(ms(1_500))));
         // It was on its way while the question was answered.
-        let stale = handover(1_500, 69_999);
+        let stale = hand_off(1_500, 69_999);
         assert_eq!(stale.counts_from(sample), None);
     }
 
@@ -382,10 +382,10 @@ mod tests {
     fn a_handover_does_not_count_by_the_clock_of_another_server() {
         let sample =
             |connection| Sample { sent: Moment::at(ms(0)), connection, server: 70_000_000 };
-        let (known, heard) = (NonZeroU64::new, handover(1_000, 70_900));
-        assert_eq!(heard.counts_from(sample(known(1))), Some(Moment::at(ms(891))));
+        let (known, received) = (NonZeroU64::new, hand_off(1_000, 70_900));
+        assert_eq!(received.counts_from(sample(known(1))), Some(Moment::at(ms(891))));
         for other in [known(2), None] {
-            assert_eq!(heard.counts_from(sample(other)), None, "{other:?}");
+            assert_eq!(received.counts_from(sample(other)), None, "{other:?}");
         }
     }
 
@@ -424,9 +424,9 @@ mod tests {
     async fn a_grant_is_heard_even_when_an_alarm_comes_after_it() {
         let waiters = Arc::new(Waiters::default());
         let waiter = waiters.join(7, 0, 1);
-        waiters.grant(waiter.number(), handover(0, 0));
+        waiters.grant(waiter.number(), hand_off(0, 0));
         waiters.alarm_where(|slot| slot == 7);
-        assert_eq!(waiter.news().await, News::Granted(Box::new(handover(0, 0))));
+        assert_eq!(waiter.signal().await, Signal::Granted(Box::new(hand_off(0, 0))));
     }
 
     #[tokio::test]
@@ -434,8 +434,8 @@ mod tests {
         let waiters = Arc::new(Waiters::default());
         let (one, other) = (waiters.join(1, 0, 1), waiters.join(2, 0, 7));
         waiters.alarm_where(|slot| slot == 2);
-        assert_eq!(other.news().await, News::Unknown);
-        assert!(futures::poll!(std::pin::pin!(one.news())).is_pending());
+        assert_eq!(other.signal().await, Signal::Unknown);
+        assert!(futures::poll!(std::pin::pin!(one.signal())).is_pending());
     }
 
     #[tokio::test]
@@ -445,8 +445,8 @@ mod tests {
         let all: Vec<_> = (0..4 * FIRST as u64).map(join).collect();
         waiters.alarm_first(0);
         for (nth, waiter) in all.iter().enumerate() {
-            let hears = futures::poll!(std::pin::pin!(waiter.news())).is_ready();
-            assert_eq!(hears, nth % 2 == 0 && nth < 2 * FIRST, "{nth}");
+            let receives = futures::poll!(std::pin::pin!(waiter.signal())).is_ready();
+            assert_eq!(receives, nth % 2 == 0 && nth < 2 * FIRST, "{nth}");
         }
     }
 
@@ -456,14 +456,14 @@ mod tests {
         let (bits, other) = (0x1234_5678_0000_0000, 0x8765_4321_0000_0000);
         let number = {
             let waiter = waiters.join(7, 0, bits);
-            waiters.grant(waiter.number(), handover(0, 0));
+            waiters.grant(waiter.number(), hand_off(0, 0));
             waiter.number()
         };
         let gone = waiters.apart().gone.given_up(bits);
         let mut granted = std::pin::pin!(Arc::clone(&waiters.gone).granted());
-        waiters.grant(other, handover(0, 0));
+        waiters.grant(other, hand_off(0, 0));
         assert!(futures::poll!(&mut granted).is_pending() && !gone.was_granted());
-        assert!(!waiters.grant(number, handover(0, 0)));
+        assert!(!waiters.grant(number, hand_off(0, 0)));
         granted.await;
         assert!(gone.was_granted() && !gone.was_granted());
         drop(gone);
@@ -472,13 +472,13 @@ mod tests {
 
     #[test]
     fn a_place_is_small() {
-        assert!(size_of::<Place>() <= 96, "{}", size_of::<Place>());
+        assert!(size_of::<Entry>() <= 96, "{}", size_of::<Entry>());
     }
 
     #[test]
     fn who_has_left_is_forgotten() {
         let waiters = Arc::new(Waiters::default());
         drop(waiters.join(0, 0, 1));
-        assert!(waiters.places().is_empty());
+        assert!(waiters.entries().is_empty());
     }
 }

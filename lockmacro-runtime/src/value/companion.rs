@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 pub(crate) const SLOTS: u16 = 16_384;
 /// How much longer than its key a side key is at most.
-pub(crate) const SIDE_MORE: usize = "lm1:xq:{65535}:".len();
+pub(crate) const COMPANION_MORE: usize = "lm1:xq:{65535}:".len();
 
 /// Writes the key of one `kind` of thing beside `key`, part by part.
 ///
@@ -12,7 +12,7 @@ pub(crate) const SIDE_MORE: usize = "lm1:xq:{65535}:".len();
 /// nothing; without such a tag it hashes the whole key. So a key that has a tag keeps it behind a
 /// prefix, one that has none becomes a tag itself, and one that cannot become a tag because of a
 /// `}` gets the smallest number of its slot as a tag. The three prefixes keep the three apart.
-pub(crate) fn write_side(key: &str, kind: &str, mut write: impl FnMut(&str)) {
+pub(crate) fn write_companion(key: &str, kind: &str, mut write: impl FnMut(&str)) {
     let mut parts = |parts: [&str; 4]| parts.into_iter().for_each(&mut write);
     if tag(key).is_some() {
         parts(["lm1:t", kind, ":", key]);
@@ -77,7 +77,7 @@ mod tests {
 
     fn side(key: &str, kind: &str) -> String {
         let mut side = String::new();
-        write_side(key, kind, |part| side.push_str(part));
+        write_companion(key, kind, |part| side.push_str(part));
         side
     }
 

@@ -357,12 +357,12 @@ impl LockError {
     }
 
     /// Whether it may be over soon: of a Redlock, unless too many of its nodes have lasting troubles.
-    pub(crate) fn is_passing(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             LockError::Unavailable { .. } | LockError::ConnectionLimit { .. } => true,
             LockError::NoQuorum { nodes } => {
                 let errors = nodes.iter().filter_map(|reply| reply.error.as_ref());
-                2 * errors.filter(|error| !error.is_passing()).count() < nodes.len()
+                2 * errors.filter(|error| !error.is_transient()).count() < nodes.len()
             }
             _ => false,
         }

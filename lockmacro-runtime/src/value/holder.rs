@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use crate::value::plain::Plain;
+use crate::value::escaped::Escaped;
 
 /// Longest note, in bytes.
 pub(crate) const NOTE_MAX: usize = 64;
@@ -72,8 +72,8 @@ impl Holder {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Plain(self.owner.as_deref().unwrap_or("a foreign client")).fmt(f)?;
-        self.note.as_deref().map_or(Ok(()), |note| write!(f, " ({})", Plain(note)))
+        Escaped(self.owner.as_deref().unwrap_or("a foreign client")).fmt(f)?;
+        self.note.as_deref().map_or(Ok(()), |note| write!(f, " ({})", Escaped(note)))
     }
 }
 

@@ -53,7 +53,7 @@ pub struct HeldLock {
 /// A place in the line of those who wait for a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Place {
+pub struct QueuedWaiter {
     /// The waiter's label; `None` for something that this crate did not write.
     pub owner: Option<String>,
     /// The waiter's [note](crate::Lock::holder_note), if it left one.

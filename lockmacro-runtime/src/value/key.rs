@@ -7,7 +7,7 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 
-use crate::value::plain::Plain;
+use crate::value::escaped::Escaped;
 
 /// Longest key, in bytes.
 const KEY_MAX: usize = 1024;
@@ -68,8 +68,8 @@ impl LockKey {
     }
 
     /// The key for people, in an error or a log: it is the caller's, and may come from anywhere.
-    pub(crate) fn shown(&self) -> Plain<'_> {
-        Plain(&self.text)
+    pub(crate) fn shown(&self) -> Escaped<'_> {
+        Escaped(&self.text)
     }
 
     /// The template it was made of, which is the same for many keys; empty when there is none.

@@ -9,13 +9,13 @@ pub(crate) const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The ttl of a lock that was given none.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 /// How long a place in line is kept without a word from its waiter.
-pub(crate) const PLACE: Duration = Duration::from_secs(10);
+pub(crate) const WAITER_TTL: Duration = Duration::from_secs(10);
 /// For how long a lock is handed over until its new holder has confirmed it.
-pub(crate) const CLAIM: Duration = Duration::from_secs(5);
+pub(crate) const CONFIRM_WINDOW: Duration = Duration::from_secs(5);
 /// Waiting that long stands for waiting without an end.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 /// How many may wait for one key.
-pub(crate) const PLACES: usize = 10_000;
+pub(crate) const QUEUE_MAX: usize = 10_000;
 
 /// A ttl that is no lease: shorter than [`TTL_MIN`], or longer than the longest one allowed.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ pub(crate) mod companion;
 pub(crate) mod defaults;
 pub(crate) mod duration;
 pub(crate) mod error;
+pub(crate) mod escaped;
 pub mod fence;
 pub(crate) mod holder;
 #[cfg(feature = "look")]
@@ -15,7 +16,6 @@ pub(crate) mod key_set;
 pub(crate) mod labels;
 pub(crate) mod limits;
 pub(crate) mod loss;
-pub(crate) mod plain;
 pub(crate) mod time;
 pub(crate) mod token;
 pub(crate) mod unavailability;

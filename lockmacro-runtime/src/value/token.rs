@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::fmt;
 
 use crate::value::error::LockError;
+use crate::value::escaped::Escaped;
 use crate::value::holder::ABOUT_MAX;
-use crate::value::plain::Plain;
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
 
@@ -115,7 +115,7 @@ pub(crate) fn label_of(stored: &[u8]) -> Option<String> {
     let (label, random) = std::str::from_utf8(stored).ok()?.rsplit_once('/')?;
     let ours = random.len() == RANDOM_DIGITS
         && random.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    ours.then(|| Plain(label).to_string())
+    ours.then(|| Escaped(label).to_string())
 }
 
 /// 128 random bits, of which the system is asked for many at a time: that takes it no longer.

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use lockmacro_runtime::LockManager;
-use lockmacro_runtime::inspect::{HeldLock, Place};
+use lockmacro_runtime::inspect::{HeldLock, QueuedWaiter};
 use serde_json::{Value, json};
 
 use crate::show::{document, millis, odd_json, odd_lines, plain, table, time};
@@ -53,7 +53,7 @@ pub async fn queue(
     let text = if json {
         let places = line.found.iter().enumerate().map(|(nth, place)| {
             let left = millis(place.left);
-            let Place { owner, note, .. } = place;
+            let QueuedWaiter { owner, note, .. } = place;
             json!({ "place": nth + 1, "waiter": owner, "note": note, "left_ms": left })
         });
         let (holder, places) = (holder.as_ref().map(as_json), places.collect::<Value>());

@@ -42,7 +42,7 @@ uses! {
     "several" "Locks have several keys. It takes no further right." => Several,
     "defer" "Busy calls are deferred, and run by workers: of any function." => Defer,
     "look" "Locks are looked at, and deferred calls if these are used." => Look,
-    "replicated" "Locks count when replicas have acknowledged them." => Replicated,
+    "replicated" "Locks count when replicas have acknowledged them." => ReplicaAcks,
     "redlock" "The server is a node of a Redlock." => Redlock,
     "cluster" "The server is a node of a cluster." => Cluster,
     "database" "The URL names a database." => Database,
@@ -72,8 +72,8 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
     let mut commands: BTreeSet<String> =
         LOCKS.iter().flat_map(|script| script.commands()).collect();
     let mut special = Vec::new();
-    let hears = has(Use::Wait) || has(Use::Defer);
-    if hears {
+    let receives = has(Use::Wait) || has(Use::Defer);
+    if receives {
         special.extend(match has(Use::Cluster) {
             true => ["ssubscribe", "spublish", "pubsub|shardnumsub"],
             false => ["subscribe", "publish", "pubsub|numsub"],
@@ -94,10 +94,10 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
         (Use::Cluster, &["cluster|slots", "asking"]),
         (Use::Database, &["select"]),
         (Use::Redlock, &["info"]),
-        (Use::Replicated, &["wait"]),
+        (Use::ReplicaAcks, &["wait"]),
     ];
     special.extend(more.into_iter().filter(|(one, _)| has(*one)).flat_map(|(_, words)| words));
-    if hears {
+    if receives {
         rights.push("&lm1:*".to_owned());
     }
     for known in COMMANDS.iter().chain(&[PUBSUB]) {
@@ -130,7 +130,7 @@ fn is_tagged(pattern: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::companion::write_side;
+    use crate::value::companion::write_companion;
 
     #[test]
     fn a_pattern_whose_keys_all_have_a_tag_is_known() {
@@ -146,7 +146,7 @@ mod tests {
     fn every_form_of_companion_key_has_a_pattern() {
         for (key, nth) in [("order:7", 0), ("order:{7}", 1), ("order:7}", 2)] {
             let mut side = String::new();
-            write_side(key, "q", |part| side.push_str(part));
+            write_companion(key, "q", |part| side.push_str(part));
             let pattern = &beside("order:*")[nth];
             let start = pattern.split('?').next().unwrap_or_default();
             assert!(side.starts_with(start.trim_start_matches('~')), "{side} {pattern}");

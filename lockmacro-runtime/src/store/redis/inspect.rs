@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::store::redis::client::budget::Patience;
-use crate::store::redis::client::error::Trouble;
+use crate::store::redis::client::budget::Budget;
+use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::node::Node;
-use crate::store::redis::client::retry::Tries;
+use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;
 use crate::store::redis::scripts::inspect;
 use crate::store::redis::store::Redis;
-use crate::store::redis::topology::route::Nodes;
+use crate::store::redis::topology::route::Topology;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
-use crate::value::inspection::{Found, HeldLock, ODD_MAX, Odd, Place};
+use crate::value::inspection::{Found, HeldLock, ODD_MAX, Odd, QueuedWaiter};
 use crate::value::key::LockKey;
 use crate::value::token::{TOKEN_MAX, Token, label_of};
 
@@ -64,12 +64,16 @@ impl Redis {
     }
 
     /// The first who wait for a key.
-    pub(crate) async fn line(&self, key: &LockKey, most: usize) -> Result<Found<Place>, LockError> {
+    pub(crate) async fn queue(
+        &self,
+        key: &LockKey,
+        most: usize,
+    ) -> Result<Found<QueuedWaiter>, LockError> {
         let most = most.clamp(1, PLACES_TOLD);
         let keys = slice::from_ref(key);
         let told =
             self.ask_patiently(Question::Script(&inspect::QUEUE, keys, &most.to_string())).await;
-        let reply = told.map_err(|trouble| trouble.into_error(key))?;
+        let reply = told.map_err(|error| error.into_error(key))?;
         let Value::Array(parts) = &reply else { return Err(strange(&reply)) };
         let [Value::Int(total), places @ ..] = parts.as_slice() else {
             return Err(strange(&reply));
@@ -77,7 +81,7 @@ impl Redis {
         let place = |place: &[Value]| match place {
             [Value::BulkString(token), Value::Int(left)] => {
                 let Holder { owner, note, .. } = Holder::of(label_of(token), None);
-                Ok(Place { owner, note, left: millis(*left) })
+                Ok(QueuedWaiter { owner, note, left: millis(*left) })
             }
             _ => Err(strange(&reply)),
         };
@@ -125,8 +129,8 @@ impl Redis {
             let reply =
                 match self.ask_patiently(Question::Script(&inspect::LOCKS, now, &longest)).await {
                     // From now on it is known that they go one slot at a time.
-                    Err(Trouble::CrossSlot) if self.at_once(few) < now.len() => continue,
-                    reply => reply.map_err(|trouble| trouble.into_error(&now[0]))?,
+                    Err(CallError::CrossSlot) if self.at_once(few) < now.len() => continue,
+                    reply => reply.map_err(|error| error.into_error(&now[0]))?,
                 };
             let Value::Array(told) = &reply else { return Err(strange(&reply)) };
             for (key, told) in now.iter().zip(told) {
@@ -139,30 +143,30 @@ impl Redis {
 
     async fn scan(&self, pattern: &str, kind: &'static str) -> Result<Scan, LockError> {
         let nodes = match &self.nodes {
-            Nodes::One(node) => vec![node.clone()],
-            Nodes::Cluster(cluster) => {
-                let nodes = cluster.nodes(self.patience().until).await;
-                nodes.map_err(|trouble| trouble.into_error(&LockKey::from(pattern)))?
+            Topology::One(node) => vec![node.clone()],
+            Topology::Cluster(cluster) => {
+                let nodes = cluster.nodes(self.budget().until).await;
+                nodes.map_err(|error| error.into_error(&LockKey::from(pattern)))?
             }
         };
         Ok(Scan { nodes, cursor: b"0".to_vec(), pattern: pattern.to_owned(), kind })
     }
 
     /// Asks until there is an answer, or the manager's timeout is over.
-    async fn ask_patiently(&self, question: Question<'_>) -> Result<Value, Trouble> {
-        let mut tries = Tries::new(self.patience());
+    async fn ask_patiently(&self, question: Question<'_>) -> Result<Value, CallError> {
+        let mut retry = Retry::new(self.budget());
         loop {
-            match self.put(&question, tries.patience).await {
-                Err(Trouble::Passing(passing)) => tries.after(passing).await?,
+            match self.put(&question, retry.budget).await {
+                Err(CallError::Transient(transient)) => retry.after(transient).await?,
                 reply => return reply,
             }
         }
     }
 
-    async fn put(&self, question: &Question<'_>, patience: Patience) -> Result<Value, Trouble> {
+    async fn put(&self, question: &Question<'_>, budget: Budget) -> Result<Value, CallError> {
         match question {
-            Question::Script(script, keys, arg) => self.eval(script, keys, &[arg], patience).await,
-            Question::Scan(node, command) => node.call((*command).clone(), patience).await,
+            Question::Script(script, keys, arg) => self.eval(script, keys, &[arg], budget).await,
+            Question::Scan(node, command) => node.call((*command).clone(), budget).await,
         }
     }
 }
@@ -188,7 +192,7 @@ impl Scan {
         scan.arg(&self.cursor).arg("MATCH").arg(&self.pattern);
         scan.arg("COUNT").arg(COUNT).arg("TYPE").arg(self.kind);
         let reply = redis.ask_patiently(Question::Scan(node, &scan)).await;
-        let reply = reply.map_err(|trouble| trouble.into_error(&LockKey::from(&*self.pattern)))?;
+        let reply = reply.map_err(|error| error.into_error(&LockKey::from(&*self.pattern)))?;
         let Value::Array(mut parts) = reply else { return Err(strange(&reply)) };
         let (Some(Value::Array(names)), Some(Value::BulkString(cursor))) =
             (parts.pop(), parts.pop())

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::protocol::request::Claim;
+use crate::protocol::request::Request;
 #[cfg(feature = "defer")]
 use crate::value::key::LockKey;
 
@@ -29,18 +29,18 @@ pub(crate) struct Rights {
 impl Rights {
     /// Whether a grant by a plain SET can be released. Otherwise the script has to be asked, which
     /// the server refuses before anything is granted if one of the companion keys is denied.
-    pub(crate) fn covers(&self, claim: &Claim) -> bool {
+    pub(crate) fn covers(&self, request: &Request) -> bool {
         self.every_key.load(Ordering::Relaxed) || {
             let templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
-            templates.contains(claim.key.made_of())
+            templates.contains(request.key.made_of())
         }
     }
 
     /// Takes note that the script was not refused for this lock.
-    pub(crate) fn learn(&self, claim: &Claim) {
-        if !claim.key.made_of().is_empty() && !self.every_key.load(Ordering::Relaxed) {
+    pub(crate) fn learn(&self, request: &Request) {
+        if !request.key.made_of().is_empty() && !self.every_key.load(Ordering::Relaxed) {
             let mut templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
-            templates.insert(claim.key.shared_template());
+            templates.insert(request.key.shared_template());
         }
     }
 

@@ -6,18 +6,18 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::protocol::answer::{Asked, Released};
-use crate::protocol::request::Claim;
+use crate::protocol::request::Request;
 use crate::store::join::held_all;
-use crate::store::redis::client::budget::Patience;
+use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::unexpected;
-use crate::store::redis::client::error::{Passing, Trouble, is_split as is_split_text};
+use crate::store::redis::client::error::{CallError, Transient, is_split as is_split_text};
 use crate::store::redis::client::script::Script;
-use crate::store::redis::pubsub::local_grants::Near;
+use crate::store::redis::pubsub::local_releases::LocalRelease;
 use crate::store::redis::scripts::{
     RELEASE, RELEASE_ALL, RELEASE_MIGRATING, RELEASE_UNCONTENDED, RENEW, RENEW_ALL,
 };
-use crate::store::redis::store::{CLAIM_MS, Redis};
-use crate::store::redis::topology::route::Nodes;
+use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
+use crate::store::redis::topology::route::Topology;
 use crate::value::error::LockError;
 
 /// How long the answer to a renewal is waited for at least.
@@ -27,49 +27,49 @@ const RENEWAL_MIN: Duration = Duration::from_millis(50);
 const ROUND_TRIPS: u32 = 4;
 
 impl Redis {
-    pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
-        let keep = claim.keep();
-        if claim.several().is_empty() && claim.until.is_none() && keep.is_zero() {
-            let args = [claim.token.expose()];
-            match self.own(&RELEASE_UNCONTENDED, claim, &args, self.brief()).await {
+    pub(crate) async fn release(&self, request: &Request) -> Result<Released, LockError> {
+        let keep = request.keep();
+        if request.several().is_empty() && request.until.is_none() && keep.is_zero() {
+            let args = [request.token.expose()];
+            match self.own(&RELEASE_UNCONTENDED, request, &args, self.brief()).await {
                 Ok((Own::Awaited, _)) => {}
                 Err(error) if is_split(&error) => {}
                 answer => return answer.map(released),
             }
         }
         // Boxed, as it mostly is not needed.
-        Box::pin(self.hand_over(claim, keep)).await
+        Box::pin(self.hand_off(request, keep)).await
     }
 
     /// Gives a lock back, and hands it to who waits.
-    async fn hand_over(&self, claim: &Claim, keep: Duration) -> Result<Released, LockError> {
+    async fn hand_off(&self, request: &Request, keep: Duration) -> Result<Released, LockError> {
         let keep = keep.as_millis().to_string();
-        let args = [claim.token.expose(), &keep, CLAIM_MS, &self.fence_retention];
-        let (keys, brief) = (claim.keys(), self.brief());
-        let script = if claim.several().is_empty() { &RELEASE } else { &RELEASE_ALL };
-        let reply = match self.near(claim) {
+        let args = [request.token.expose(), &keep, CONFIRM_WINDOW_MS, &self.fence_retention];
+        let (keys, brief) = (request.keys(), self.brief());
+        let script = if request.several().is_empty() { &RELEASE } else { &RELEASE_ALL };
+        let reply = match self.local(request) {
             None => self.eval(script, keys, &args, brief).await,
-            Some(near) => {
+            Some(local) => {
                 let [token, keep, window, fences] = args;
-                let args = [token, keep, window, fences, &near.channel()];
+                let args = [token, keep, window, fences, &local.channel()];
                 match self.eval(script, keys, &args, brief).await {
                     Ok(Value::BulkString(word)) => {
-                        near.answered(Some(&word));
+                        local.answered(Some(&word));
                         Ok(Value::Int(1))
                     }
                     reply => {
                         if reply.is_ok() {
-                            near.answered(None);
+                            local.answered(None);
                         }
                         reply
                     }
                 }
             }
         };
-        let answer = match self.read_own(reply, script, claim, &args, brief).await {
+        let answer = match self.read_own(reply, script, request, &args, brief).await {
             Err(error) if is_split(&error) && keep == "0" => {
                 // What is not held may still stand in line, and then is not done with.
-                if self.free(claim).await { Ok((Own::Held, false)) } else { Err(error) }
+                if self.free(request).await { Ok((Own::Held, false)) } else { Err(error) }
             }
             answer => answer,
         };
@@ -77,42 +77,46 @@ impl Redis {
     }
 
     /// Who waits by this manager, where the answer to a release can be for one of them.
-    fn near(&self, claim: &Claim) -> Option<Near> {
+    fn local(&self, request: &Request) -> Option<LocalRelease> {
         match &self.nodes {
-            Nodes::One(node) if claim.several().is_empty() => {
-                Near::of(&self.grants, node, &claim.key)
+            Topology::One(node) if request.several().is_empty() => {
+                LocalRelease::of(&self.grants, node, &request.key)
             }
             _ => None,
         }
     }
 
-    pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
+    pub(crate) async fn renew(&self, request: &Request, ttl: Duration) -> Result<bool, LockError> {
         // A lease that runs out has no time to find out twice that a connection is dead.
-        self.lengthen(claim, ttl, true).await
+        self.renew_for(request, ttl, true).await
     }
 
     /// Has a lock kept for as long as its holder believes in it, if it is still its own.
-    pub(crate) async fn confirm(&self, claim: &Claim, left: Duration) -> Result<bool, LockError> {
+    pub(crate) async fn confirm(
+        &self,
+        request: &Request,
+        left: Duration,
+    ) -> Result<bool, LockError> {
         // Nothing runs out, and a crowd of these must not end connections.
-        self.lengthen(claim, left, false).await
+        self.renew_for(request, left, false).await
     }
 
-    async fn lengthen(
+    async fn renew_for(
         &self,
-        claim: &Claim,
+        request: &Request,
         ttl: Duration,
         strict: bool,
     ) -> Result<bool, LockError> {
         let brief = self.brief();
-        let answer = self.renewal_answer(claim, ttl).min(brief.answer);
-        let patience = Patience { answer, strict, ..brief };
-        let args = [claim.token.expose(), &ttl.as_millis().to_string()];
-        let script = if claim.several().is_empty() { &RENEW } else { &RENEW_ALL };
-        match self.own(script, claim, &args, patience).await {
-            Err(error) if is_split(&error) && !claim.several().is_empty() => {
-                let parts = claim.each();
+        let answer = self.renewal_answer(request, ttl).min(brief.answer);
+        let budget = Budget { answer, strict, ..brief };
+        let args = [request.token.expose(), &ttl.as_millis().to_string()];
+        let script = if request.several().is_empty() { &RENEW } else { &RENEW_ALL };
+        match self.own(script, request, &args, budget).await {
+            Err(error) if is_split(&error) && !request.several().is_empty() => {
+                let parts = request.each();
                 held_all(parts.iter().map(|part| -> Asked<'_, _> {
-                    let own = self.own(&RENEW, part, &args, patience);
+                    let own = self.own(&RENEW, part, &args, budget);
                     Box::pin(async { Ok(own.await?.0 == Own::Held) })
                 }))
                 .await
@@ -123,9 +127,9 @@ impl Redis {
 
     /// How long the answer to a renewal is waited for: as long as the server may take, and not so
     /// long that no other one fits into the lease.
-    pub(crate) fn renewal_answer(&self, claim: &Claim, ttl: Duration) -> Duration {
-        let ttl = ttl.max(claim.ttl);
-        let Some(far) = self.nodes.round_trip(&claim.key) else {
+    pub(crate) fn renewal_answer(&self, request: &Request, ttl: Duration) -> Duration {
+        let ttl = ttl.max(request.ttl);
+        let Some(far) = self.nodes.round_trip(&request.key) else {
             return (ttl / 10).max(RENEWAL_MIN);
         };
         let (round_trip, shortest) = (far.shortest(), far.shortest() * ROUND_TRIPS);
@@ -141,10 +145,10 @@ impl Redis {
     }
 
     /// Gives locks back without a look at their lines; tells whether all of them were held.
-    async fn free(&self, claim: &Claim) -> bool {
+    async fn free(&self, request: &Request) -> bool {
         let mut held = true;
-        for part in claim.each() {
-            let args = [claim.token.expose()];
+        for part in request.each() {
+            let args = [request.token.expose()];
             held &= matches!(
                 self.own(&RELEASE_MIGRATING, &part, &args, self.brief()).await,
                 Ok((Own::Held, _))
@@ -158,39 +162,39 @@ impl Redis {
     async fn own(
         &self,
         script: &'static Script,
-        claim: &Claim,
+        request: &Request,
         args: &[&str],
-        patience: Patience,
+        budget: Budget,
     ) -> Result<(Own, bool), LockError> {
-        let reply = self.eval(script, claim.keys(), args, patience).await;
-        self.read_own(reply, script, claim, args, patience).await
+        let reply = self.eval(script, request.keys(), args, budget).await;
+        self.read_own(reply, script, request, args, budget).await
     }
 
     /// The same when a first reply is there; without one it is called again.
     async fn read_own(
         &self,
-        mut reply: Result<Value, Trouble>,
+        mut reply: Result<Value, CallError>,
         script: &'static Script,
-        claim: &Claim,
+        request: &Request,
         args: &[&str],
-        patience: Patience,
+        budget: Budget,
     ) -> Result<(Own, bool), LockError> {
         let mut resent = false;
         // A renewal is sent again only while it is wanted, which is for its table to say.
-        if let Err(Trouble::Passing(Passing { replace: true, unknown, .. })) = reply
-            && !patience.strict
+        if let Err(CallError::Transient(Transient { replace: true, unknown, .. })) = reply
+            && !budget.strict
         {
             resent = unknown;
-            reply = self.eval(script, claim.keys(), args, patience).await;
+            reply = self.eval(script, request.keys(), args, budget).await;
         }
         match reply {
             Ok(Value::Int(0)) => Ok((Own::NotHeld, resent)),
             Ok(Value::Int(1)) => Ok((Own::Held, resent)),
             Ok(Value::Int(2)) => Ok((Own::Awaited, resent)),
-            Ok(other) => Err(unexpected(&other).into_error(&claim.key)),
+            Ok(other) => Err(unexpected(&other).into_error(&request.key)),
             // Whatever is there now, it is not ours.
-            Err(Trouble::NotALock) => Ok((Own::NotHeld, resent)),
-            Err(trouble) => Err(trouble.into_error(&claim.key)),
+            Err(CallError::NotALock) => Ok((Own::NotHeld, resent)),
+            Err(error) => Err(error.into_error(&request.key)),
         }
     }
 }

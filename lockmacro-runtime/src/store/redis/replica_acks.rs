@@ -6,13 +6,13 @@ use redis::Value;
 use tokio::time::Instant;
 
 use crate::protocol::answer::Asked;
-use crate::protocol::request::Claim;
+use crate::protocol::request::Request;
 use crate::store::join::held_all;
-use crate::store::redis::client::budget::Patience;
-use crate::store::redis::client::error::{Trouble, unexpected};
+use crate::store::redis::client::budget::Budget;
+use crate::store::redis::client::error::{CallError, unexpected};
 use crate::store::redis::client::node::Node;
-use crate::store::redis::client::replicas::Replicated;
-use crate::store::redis::client::retry::Tries;
+use crate::store::redis::client::replicas::ReplicaAcks;
+use crate::store::redis::client::retry::Retry;
 use crate::store::redis::scripts::{RENEW, RENEW_ALL};
 use crate::store::redis::store::Redis;
 use crate::value::companion::slot;
@@ -24,53 +24,53 @@ impl Redis {
     }
 
     /// Has replicas acknowledge the locks, unless the URL has its own word on that.
-    pub(crate) fn replicate(&mut self, replicated: Replicated) {
+    pub(crate) fn replicate(&mut self, replicated: ReplicaAcks) {
         self.replicated.get_or_insert(replicated);
     }
 
-    /// Lets the ttl run anew, and waits for replicas to acknowledge that. Trouble is given no longer
+    /// Lets the ttl run anew, and waits for replicas to acknowledge that. CallError is given no longer
     /// than `within`, but what was sent by then has its time.
     pub(crate) fn renew_acknowledged<'a>(
         &'a self,
-        claim: &'a Claim,
+        request: &'a Request,
         ttl: Duration,
         within: Duration,
     ) -> Asked<'a, Result<bool, LockError>> {
         Box::pin(async move {
-            let Some(replicated) = self.replicated else { return self.renew(claim, ttl).await };
-            let replicated = replicated.within(ttl.max(claim.ttl));
-            let answer = self.renewal_answer(claim, ttl).min(self.brief().answer);
+            let Some(replicated) = self.replicated else { return self.renew(request, ttl).await };
+            let replicated = replicated.within(ttl.max(request.ttl));
+            let answer = self.renewal_answer(request, ttl).min(self.brief().answer);
             let answer = answer + replicated.timeout;
             let until = Instant::now() + self.timeout.min(within);
-            let mut tries = Tries::new(Patience { answer, until, strict: true });
+            let mut retry = Retry::new(Budget { answer, until, strict: true });
             let milliseconds = ttl.as_millis().to_string();
-            let args = [claim.token.expose(), &milliseconds];
+            let args = [request.token.expose(), &milliseconds];
             loop {
-                let answer = self.ask_replicas(claim, &args, replicated, tries.patience).await;
-                let trouble = match answer {
+                let answer = self.ask_replicas(request, &args, replicated, retry.budget).await;
+                let error = match answer {
                     Ok((Value::Int(1), acked)) if acked >= replicated.acks => return Ok(true),
                     Ok((Value::Int(1), acked)) => {
-                        let (key, wanted) = (claim.key.clone(), replicated.acks);
+                        let (key, wanted) = (request.key.clone(), replicated.acks);
                         let server = self.server_of(&key).into();
                         return Err(LockError::InsufficientReplicas { key, acked, wanted, server });
                     }
                     // Whatever is there now, it is not ours.
-                    Ok((Value::Int(0), _)) | Err(Trouble::NotALock) => return Ok(false),
+                    Ok((Value::Int(0), _)) | Err(CallError::NotALock) => return Ok(false),
                     Ok((other, _)) => Some(unexpected(&other)),
-                    Err(Trouble::Passing(passing))
-                        if passing.is_split() && !claim.several().is_empty() =>
+                    Err(CallError::Transient(transient))
+                        if transient.is_split() && !request.several().is_empty() =>
                     {
-                        let parts = claim.each();
+                        let parts = request.each();
                         return held_all(parts.iter().map(|part| -> Asked<'_, _> {
                             Box::pin(self.renew_acknowledged(part, ttl, within))
                         }))
                         .await;
                     }
-                    Err(Trouble::Passing(passing)) => tries.after(passing).await.err(),
-                    Err(trouble) => Some(trouble),
+                    Err(CallError::Transient(transient)) => retry.after(transient).await.err(),
+                    Err(error) => Some(error),
                 };
-                if let Some(trouble) = trouble {
-                    return Err(trouble.into_error(&claim.key));
+                if let Some(error) = error {
+                    return Err(error.into_error(&request.key));
                 }
             }
         })
@@ -78,16 +78,16 @@ impl Redis {
 
     async fn ask_replicas(
         &self,
-        claim: &Claim,
+        request: &Request,
         args: &[&str],
-        replicated: Replicated,
-        patience: Patience,
-    ) -> Result<(Value, u32), Trouble> {
-        let script = if claim.several().is_empty() { &RENEW } else { &RENEW_ALL };
-        let keys = claim.keys();
+        replicated: ReplicaAcks,
+        budget: Budget,
+    ) -> Result<(Value, u32), CallError> {
+        let script = if request.several().is_empty() { &RENEW } else { &RENEW_ALL };
+        let keys = request.keys();
         let eval = |node: Node| async move {
-            node.eval_acknowledged(script, keys, args, replicated, patience).await
+            node.eval_acknowledged(script, keys, args, replicated, budget).await
         };
-        self.nodes.route(|| slot(claim.key.as_str()), patience, eval).await
+        self.nodes.route(|| slot(request.key.as_str()), budget, eval).await
     }
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::store::redis::client::error::Trouble;
+use crate::store::redis::client::error::CallError;
 use crate::value::fence::{Fence, Fences};
 use crate::value::time::Moment;
 use crate::value::token::{hash_of, label_of};
 
 /// Reads the answer to a question that was sent at `sent`.
-pub(crate) fn answer(reply: Value, sent: Moment) -> Result<Reply, Trouble> {
+pub(crate) fn answer(reply: Value, sent: Moment) -> Result<Reply, CallError> {
     match reply {
         Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
         Value::BulkString(number) => {
@@ -66,7 +66,7 @@ fn number(reply: &[u8]) -> Option<u64> {
     std::str::from_utf8(reply).ok()?.parse().ok()
 }
 
-pub(crate) fn fence(reply: &[u8]) -> Result<Fence, Trouble> {
+pub(crate) fn fence(reply: &[u8]) -> Result<Fence, CallError> {
     let fence = number(reply).and_then(|number| Fence::try_from(number).ok());
     fence.ok_or_else(|| unexpected(&Value::BulkString(Vec::new())))
 }

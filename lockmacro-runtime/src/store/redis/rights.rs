@@ -11,9 +11,9 @@ use std::sync::atomic::Ordering;
 use redis::{Pipeline, Value};
 use tokio::task::JoinSet;
 
-use crate::protocol::request::Claim;
-use crate::store::redis::client::budget::Patience;
-use crate::store::redis::client::error::Trouble;
+use crate::protocol::request::Request;
+use crate::store::redis::client::budget::Budget;
+use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::scripts::RIGHTS;
@@ -21,7 +21,7 @@ use crate::store::redis::scripts::RIGHTS;
 use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;
 use crate::store::redis::topology::cluster::{Cluster, down};
-use crate::store::redis::topology::route::Nodes;
+use crate::store::redis::topology::route::Topology;
 use crate::value::error::LockError;
 #[cfg(feature = "defer")]
 use crate::value::key::LockKey;
@@ -68,11 +68,11 @@ impl Redis {
     /// Asks for the user's rights in one round trip, of which those to commands cannot be told yet
     /// where the user may use some keys only. What a lock has found out since stays known, unless
     /// something is denied. `hears` tells that callers may wait in line.
-    pub(crate) async fn ask_rights(&self, hears: bool, patience: Patience) -> Result<(), Trouble> {
-        let channel = hears.then(|| self.grants.channel(0));
-        let told = self.nodes.rights(self.is_replicated(), channel, patience).await;
-        let Told { every_key, lacking, server } = told.inspect_err(|trouble| {
-            if !matches!(trouble, Trouble::Passing(_)) {
+    pub(crate) async fn ask_rights(&self, receives: bool, budget: Budget) -> Result<(), CallError> {
+        let channel = receives.then(|| self.grants.channel(0));
+        let told = self.nodes.rights(self.is_replicated(), channel, budget).await;
+        let Told { every_key, lacking, server } = told.inspect_err(|error| {
+            if !matches!(error, CallError::Transient(_)) {
                 self.rights.commands.store(false, Ordering::Relaxed);
             }
         })?;
@@ -93,23 +93,23 @@ impl Redis {
     /// Asks for them with the keys of a first lock, where they could not be told without.
     pub(crate) async fn ask_rights_for(
         &self,
-        claim: &Claim,
-        patience: Patience,
-    ) -> Result<(), Trouble> {
+        request: &Request,
+        budget: Budget,
+    ) -> Result<(), CallError> {
         if !self.rights.asked.load(Ordering::Relaxed) {
             // Nobody did when the manager started.
-            self.rights(true, patience).await?;
+            self.rights(true, budget).await?;
             if self.rights.are_known() {
                 return Ok(());
             }
         }
-        let keys = slice::from_ref(&claim.key);
+        let keys = slice::from_ref(&request.key);
         let needed = needed(String::new(), self.is_replicated());
         let needed: Vec<_> = needed.iter().map(String::as_str).collect();
-        match self.nodes.eval(&RIGHTS, keys, &needed, patience).await {
+        match self.nodes.eval(&RIGHTS, keys, &needed, budget).await {
             // The next lock asks again: the slot of this one is being moved.
-            Err(Trouble::Passing(passing)) if passing.is_split() => return Ok(()),
-            told => drop(read(told?).map_err(|trouble| trouble.at(|| self.server_of(&claim.key)))?),
+            Err(CallError::Transient(transient)) if transient.is_split() => return Ok(()),
+            told => drop(read(told?).map_err(|error| error.at(|| self.server_of(&request.key)))?),
         }
         self.rights.commands.store(true, Ordering::Relaxed);
         Ok(())
@@ -122,35 +122,35 @@ fn needed(channel: String, acks: bool) -> Vec<String> {
     iter::once(channel).chain(commands).collect()
 }
 
-impl Nodes {
+impl Topology {
     /// Asks for the user's rights in one round trip: of a cluster all primaries that answer.
     async fn rights(
         &self,
         acks: bool,
         channel: Option<String>,
-        patience: Patience,
-    ) -> Result<Told, Trouble> {
-        let hears = channel.is_some();
+        budget: Budget,
+    ) -> Result<Told, CallError> {
+        let receives = channel.is_some();
         let mut needed = needed(channel.unwrap_or_default(), acks);
-        let is_cluster = matches!(self, Nodes::Cluster(_));
-        let hearing = HEARING[usize::from(is_cluster)].into_iter().filter(|_| hears);
-        needed.extend(hearing.chain(is_cluster.then_some("asking")).map(str::to_owned));
+        let is_cluster = matches!(self, Topology::Cluster(_));
+        let delivery = HEARING[usize::from(is_cluster)].into_iter().filter(|_| receives);
+        needed.extend(delivery.chain(is_cluster.then_some("asking")).map(str::to_owned));
         match self {
-            Nodes::One(node) => node.rights(&needed, patience).await,
-            Nodes::Cluster(cluster) => cluster.rights(needed, patience).await,
+            Topology::One(node) => node.rights(&needed, budget).await,
+            Topology::Cluster(cluster) => cluster.rights(needed, budget).await,
         }
     }
 }
 
 impl Cluster {
-    async fn rights(&self, needed: Vec<String>, patience: Patience) -> Result<Told, Trouble> {
+    async fn rights(&self, needed: Vec<String>, budget: Budget) -> Result<Told, CallError> {
         let mut asked = JoinSet::new();
         for node in self.map().nodes() {
             let (node, needed) = (node.clone(), needed.clone());
-            asked.spawn(async move { node.rights(&needed, patience).await });
+            asked.spawn(async move { node.rights(&needed, budget).await });
         }
         let mut all = Told { every_key: true, ..Told::default() };
-        let (mut answered, mut trouble) = (false, down("no node was asked"));
+        let (mut answered, mut error) = (false, down("no node was asked"));
         while let Some(rights) = asked.join_next().await {
             match rights {
                 Ok(Ok(told)) => {
@@ -161,39 +161,39 @@ impl Cluster {
                     }
                 }
                 // A node that is away may be back before it is needed.
-                Ok(Err(passing @ Trouble::Passing(_))) => trouble = passing,
+                Ok(Err(transient @ CallError::Transient(_))) => error = transient,
                 Ok(Err(denied)) => return Err(denied),
                 Err(_) => {}
             }
         }
-        if answered { Ok(all) } else { Err(trouble) }
+        if answered { Ok(all) } else { Err(error) }
     }
 }
 
 impl Node {
-    async fn rights(&self, needed: &[String], patience: Patience) -> Result<Told, Trouble> {
+    async fn rights(&self, needed: &[String], budget: Budget) -> Result<Told, CallError> {
         let needed: Vec<_> = needed.iter().map(String::as_str).collect();
         let mut both = Pipeline::with_capacity(2);
         both.add_command(RIGHTS.by_hash(&[], &needed)).add_command(RIGHTS.by_text(&[], &needed));
-        let replies = self.call_all(&both, 2, patience).await?;
+        let replies = self.call_all(&both, 2, budget).await?;
         let [by_hash, by_text] = <[Value; 2]>::try_from(replies)
             .map_err(|replies| unexpected(&replies.into_iter().next().unwrap_or(Value::Nil)))?;
         let mut denied = Vec::new();
         let (by_hash, by_text) = (by_hash.extract_error(), by_text.extract_error());
         for (reply, command) in [(&by_hash, "evalsha"), (&by_text, "eval")] {
-            match reply.as_ref().map_err(|error| Trouble::from(error.clone())) {
-                Ok(_) | Err(Trouble::NoScript) => {}
-                Err(Trouble::Final(LockError::AccessDenied { .. })) => {
+            match reply.as_ref().map_err(|error| CallError::from(error.clone())) {
+                Ok(_) | Err(CallError::NoScript) => {}
+                Err(CallError::Final(LockError::AccessDenied { .. })) => {
                     denied.push(command.to_owned());
                 }
-                Err(trouble) => return Err(trouble),
+                Err(error) => return Err(error),
             }
         }
         let told = match denied.is_empty() {
             true => read(by_text.or(by_hash)?),
             false => Err(lacking(&denied)),
         };
-        let told = told.map_err(|trouble| trouble.at(|| self.server()))?;
+        let told = told.map_err(|error| error.at(|| self.server()))?;
         Ok(Told { server: self.server(), ..told })
     }
 }
@@ -209,7 +209,7 @@ struct Told {
     server: String,
 }
 
-fn read(told: Value) -> Result<Told, Trouble> {
+fn read(told: Value) -> Result<Told, CallError> {
     let Value::Array(told) = told else { return Err(unexpected(&told)) };
     let mut told = told.into_iter();
     let every_key = told.next() != Some(Value::Int(0));
@@ -228,7 +228,7 @@ fn read(told: Value) -> Result<Told, Trouble> {
         let command = command.trim_start_matches(UNKNOWN).to_uppercase();
         let detail = format!("unknown command `{command}`");
         let reason = Unavailability::Protocol;
-        return Err(Trouble::Final(LockError::Unavailable { reason, detail }));
+        return Err(CallError::Final(LockError::Unavailable { reason, detail }));
     }
     if !denied.is_empty() {
         return Err(lacking(&denied));
@@ -249,24 +249,24 @@ impl Redis {
     pub(crate) async fn ask_rights_for_calls(
         &self,
         function: &LockKey,
-        patience: Patience,
-    ) -> Result<(), Trouble> {
+        budget: Budget,
+    ) -> Result<(), CallError> {
         let known = || self.rights.functions.lock().unwrap_or_else(PoisonError::into_inner);
         if known().contains(function) {
             return Ok(());
         }
         let needed: Vec<_> = iter::once("").chain(NEEDED_FOR_CALLS).collect();
-        let told = self.nodes.eval(&jobs::RIGHTS, slice::from_ref(function), &needed, patience);
+        let told = self.nodes.eval(&jobs::RIGHTS, slice::from_ref(function), &needed, budget);
         let told = read(told.await?);
-        told.map_err(|trouble| trouble.at(|| self.server_of(function)))?;
+        told.map_err(|error| error.at(|| self.server_of(function)))?;
         known().insert(function.clone());
         Ok(())
     }
 }
 
-fn lacking(denied: &[String]) -> Trouble {
+fn lacking(denied: &[String]) -> CallError {
     let detail = format!("the user lacks +{}", denied.join(" +"));
-    Trouble::Final(LockError::AccessDenied { detail })
+    CallError::Final(LockError::AccessDenied { detail })
 }
 
 #[cfg(test)]

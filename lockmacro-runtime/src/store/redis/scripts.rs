@@ -27,7 +27,7 @@ macro_rules! script {
         Script {
             code: $code,
             hash: LazyLock::new(|| redis::Script::new($code).get_hash().to_owned()),
-            sides: &$companions,
+            companions: &$companions,
             merges: $merges,
         }
     };

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::protocol::request::Claim;
-use crate::store::redis::client::budget::Patience;
-use crate::store::redis::client::error::Trouble;
+use crate::protocol::request::Request;
+use crate::store::redis::client::budget::Budget;
+use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::reply::{Reply, fence};
 use crate::store::redis::scripts::ACQUIRE_ALL;
-use crate::store::redis::store::{CLAIM_MS, Redis};
+use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::value::companion::slot;
 use crate::value::error::LockError;
 use crate::value::fence::Fences;
@@ -34,14 +34,14 @@ impl Redis {
     /// the script knows its token again.
     pub(crate) async fn ask_for_several(
         &self,
-        claim: &Claim,
-        patience: Patience,
-    ) -> Result<Reply, Trouble> {
-        let ttl = claim.ttl.as_millis().to_string();
-        let fenced = if claim.fenced { "1" } else { "0" };
-        let args = [claim.token.expose(), &ttl, fenced, CLAIM_MS, &self.fence_retention];
+        request: &Request,
+        budget: Budget,
+    ) -> Result<Reply, CallError> {
+        let ttl = request.ttl.as_millis().to_string();
+        let fenced = if request.fenced { "1" } else { "0" };
+        let args = [request.token.expose(), &ttl, fenced, CONFIRM_WINDOW_MS, &self.fence_retention];
         let sent = Moment::now();
-        match self.eval(&ACQUIRE_ALL, claim.keys(), &args, patience).await? {
+        match self.eval(&ACQUIRE_ALL, request.keys(), &args, budget).await? {
             Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
             Value::Array(parts) => match parts.as_slice() {
                 [Value::Int(left), Value::BulkString(held), Value::Int(nth)] => Ok(Reply::Busy {
@@ -53,8 +53,8 @@ impl Redis {
                 }),
                 [Value::Int(nth)] => {
                     let nth = usize::try_from(*nth).ok();
-                    let key = nth.and_then(|nth| claim.keys().get(nth)).unwrap_or(&claim.key);
-                    Err(Trouble::Final(LockError::KeyNotALock { key: key.clone() }))
+                    let key = nth.and_then(|nth| request.keys().get(nth)).unwrap_or(&request.key);
+                    Err(CallError::Final(LockError::KeyNotALock { key: key.clone() }))
                 }
                 fences => {
                     let fences = fences.iter().map(|number| match number {

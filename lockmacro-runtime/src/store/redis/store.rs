@@ -10,21 +10,21 @@ use std::time::Duration;
 use redis::{Cmd, ConnectionInfo, Value};
 use tokio::time::Instant;
 
-use crate::protocol::answer::{Answer, Failed, Grant, Line};
+use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease::late;
-use crate::protocol::request::Claim;
-use crate::store::redis::client::budget::Patience;
+use crate::protocol::request::Request;
+use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::unexpected;
-use crate::store::redis::client::error::{Passing, Trouble};
+use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::node::Node;
-use crate::store::redis::client::replicas::Replicated;
-use crate::store::redis::client::retry::Tries;
+use crate::store::redis::client::replicas::ReplicaAcks;
+use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;
 use crate::store::redis::known_rights::Rights;
 use crate::store::redis::reply::{Reply, answer};
 use crate::store::redis::scripts::ACQUIRE;
-use crate::store::redis::topology::route::Nodes;
-use crate::store::waiters::{GivenUp, Gone};
+use crate::store::redis::topology::route::Topology;
+use crate::store::waiters::{AbandonedToken, AbandonedTokens};
 use crate::value::error::{AT, LockError};
 use crate::value::fence::{Fences, RETENTION};
 use crate::value::key::LockKey;
@@ -33,18 +33,18 @@ use crate::value::token::Token;
 use crate::value::unavailability::Unavailability;
 
 /// [`CLAIM`](crate::value::limits::CLAIM) as the scripts take it.
-pub(crate) const CLAIM_MS: &str = "5000";
+pub(crate) const CONFIRM_WINDOW_MS: &str = "5000";
 
 #[derive(Debug)]
 pub(crate) struct Redis {
-    pub(crate) nodes: Nodes,
+    pub(crate) nodes: Topology,
     /// How grants come to its waiters.
     pub(crate) grants: Arc<Grants>,
     pub(crate) timeout: Duration,
     /// Whether the server wants the keys of a script in one slot, as it has told by CROSSSLOT.
     pub(crate) slots: Arc<AtomicBool>,
     /// What replicas have to acknowledge, if anything.
-    pub(crate) replicated: Option<Replicated>,
+    pub(crate) replicated: Option<ReplicaAcks>,
     /// For how long a key's last fence is kept, in milliseconds, as the scripts take it.
     pub(crate) fence_retention: Arc<str>,
     pub(crate) rights: Arc<Rights>,
@@ -54,9 +54,9 @@ impl Redis {
     /// Locks on the server at `url`, or the cluster, not connected yet. No call takes longer than
     /// `timeout`.
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
-        let grants = Grants::new(Nodes::is_cluster(url));
-        let nodes = Nodes::new(url, timeout, Arc::clone(&grants) as _)?;
-        let slots = Arc::new(AtomicBool::new(matches!(nodes, Nodes::Cluster(_))));
+        let grants = Grants::new(Topology::is_cluster(url));
+        let nodes = Topology::new(url, timeout, Arc::clone(&grants) as _)?;
+        let slots = Arc::new(AtomicBool::new(matches!(nodes, Topology::Cluster(_))));
         let (replicated, rights) = (nodes.replicated(), Arc::default());
         let fence_retention = milliseconds(nodes.fence_retention().unwrap_or(RETENTION));
         Ok(Self { nodes, grants, timeout, slots, replicated, fence_retention, rights })
@@ -65,7 +65,7 @@ impl Redis {
     /// The same for a server that the `redis` crate describes.
     pub(crate) fn of(server: ConnectionInfo, timeout: Duration) -> Self {
         let grants = Grants::new(false);
-        let nodes = Nodes::One(Node::of_server(server, timeout, Arc::clone(&grants) as _));
+        let nodes = Topology::One(Node::of_server(server, timeout, Arc::clone(&grants) as _));
         let (slots, rights) = Default::default();
         let fence_retention = milliseconds(RETENTION);
         Self { nodes, grants, timeout, slots, replicated: None, fence_retention, rights }
@@ -90,23 +90,23 @@ impl Redis {
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         // No key is part of what can go wrong here.
         let nothing = LockKey::from("");
-        let mut tries = Tries::new(self.patience());
+        let mut retry = Retry::new(self.budget());
         loop {
-            let trouble = match self.rights(true, tries.patience).await {
+            let error = match self.rights(true, retry.budget).await {
                 Ok(()) => return Ok(()),
-                Err(Trouble::Passing(passing)) => tries.after(passing).await.err(),
-                Err(trouble) => Some(trouble),
+                Err(CallError::Transient(transient)) => retry.after(transient).await.err(),
+                Err(error) => Some(error),
             };
-            if let Some(trouble) = trouble {
-                return Err(trouble.into_error(&nothing));
+            if let Some(error) = error {
+                return Err(error.into_error(&nothing));
             }
         }
     }
 
     /// `hears` tells that callers may wait in line.
-    pub(crate) async fn rights(&self, hears: bool, patience: Patience) -> Result<(), Trouble> {
-        self.nodes.ready(patience.until).await?;
-        self.ask_rights(hears, patience).await
+    pub(crate) async fn rights(&self, receives: bool, budget: Budget) -> Result<(), CallError> {
+        self.nodes.ready(budget.until).await?;
+        self.ask_rights(receives, budget).await
     }
 
     /// Has `tell` called when the server may be another one than the one that granted our locks.
@@ -130,9 +130,9 @@ impl Redis {
     }
 
     /// A grant that came when its lease was over.
-    pub(crate) fn too_slow(&self, claim: &Claim) -> Passing {
-        let detail = format!("the ttl is {:?}{AT}{}", claim.ttl, self.server_of(&claim.key));
-        Passing { reason: Unavailability::TooSlow, detail, unknown: true, replace: false }
+    pub(crate) fn too_slow(&self, request: &Request) -> Transient {
+        let detail = format!("the ttl is {:?}{AT}{}", request.ttl, self.server_of(&request.key));
+        Transient { reason: Unavailability::TooSlow, detail, unknown: true, replace: false }
     }
 
     /// Takes note of a call that has failed because of the servers; tells whether to log it at
@@ -158,13 +158,13 @@ impl Redis {
         self.nodes.look(self.brief()).await;
     }
 
-    /// A token that was given up, see [`Backend::given_up`](crate::store::dispatch::Backend::given_up).
-    pub(crate) fn given_up(&self, token: &Token) -> GivenUp {
+    /// A token that was given up, see [`Store::given_up`](crate::store::dispatch::Store::given_up).
+    pub(crate) fn given_up(&self, token: &Token) -> AbandonedToken {
         self.gone().given_up(token.bits())
     }
 
     /// All such tokens.
-    pub(crate) fn gone(&self) -> Arc<Gone> {
+    pub(crate) fn gone(&self) -> Arc<AbandonedTokens> {
         Arc::clone(&self.grants.waiters.gone)
     }
 
@@ -180,44 +180,44 @@ impl Redis {
     /// Asks for a lock once; a server in trouble is given the timeout, or until then.
     pub(crate) async fn acquire(
         &self,
-        claim: &Claim,
+        request: &Request,
         until: Option<Instant>,
     ) -> Result<Answer, Failed> {
-        let waiting = until.map(|until| self.patience_while_waiting(until));
-        let mut tries = Tries::new(waiting.unwrap_or_else(|| self.patience()));
+        let waiting = until.map(|until| self.budget_while_waiting(until));
+        let mut retry = Retry::new(waiting.unwrap_or_else(|| self.budget()));
         // More than enough for a full line of dead ones.
         let mut passes = 128;
         loop {
             // A plain SET would not know what an earlier try has set.
-            let first = !tries.unknown;
-            let passing = match self.ask(claim, first, tries.patience).await {
-                Ok(Reply::Granted { sent, .. }) if late(sent, claim.ttl) => {
-                    Ok(self.too_slow(claim))
+            let first = !retry.unknown;
+            let transient = match self.ask(request, first, retry.budget).await {
+                Ok(Reply::Granted { sent, .. }) if late(sent, request.ttl) => {
+                    Ok(self.too_slow(request))
                 }
                 Ok(Reply::Granted { sent, fences }) => {
-                    let (ttl, resent) = (claim.ttl, tries.unknown);
+                    let (ttl, resent) = (request.ttl, retry.unknown);
                     return Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences }));
                 }
                 Ok(busy)
-                    if busy.is_nobodys() && passes > 0 && Instant::now() < tries.patience.until =>
+                    if busy.is_nobodys() && passes > 0 && Instant::now() < retry.budget.until =>
                 {
                     passes -= 1;
                     continue;
                 }
                 Ok(Reply::Busy { nth, owner, left, .. }) => {
-                    let (line, resent) = (Line::Outside, tries.unknown);
-                    return Ok(Answer::Busy { nth, owner, left, line, resent });
+                    let (queue, resent) = (Queueing::Outside, retry.unknown);
+                    return Ok(Answer::Busy { nth, owner, left, queue, resent });
                 }
-                Err(Trouble::Passing(passing)) => Ok(passing),
-                Err(trouble) => Err(trouble),
+                Err(CallError::Transient(transient)) => Ok(transient),
+                Err(error) => Err(error),
             };
-            let trouble = match passing {
-                Ok(passing) => tries.after(passing).await.err(),
-                Err(trouble) => Some(trouble),
+            let error = match transient {
+                Ok(transient) => retry.after(transient).await.err(),
+                Err(error) => Some(error),
             };
-            if let Some(trouble) = trouble {
-                let error = trouble.into_error(&claim.key);
-                return Err(Failed { error, written: tries.unknown });
+            if let Some(error) = error {
+                let error = error.into_error(&request.key);
+                return Err(Failed { error, written: retry.unknown });
             }
         }
     }
@@ -226,43 +226,45 @@ impl Redis {
     /// knows the token again. A fence takes the script from the start.
     pub(crate) async fn ask(
         &self,
-        claim: &Claim,
+        request: &Request,
         first: bool,
-        patience: Patience,
-    ) -> Result<Reply, Trouble> {
+        budget: Budget,
+    ) -> Result<Reply, CallError> {
         if !self.rights.are_known() {
-            Box::pin(self.ask_rights_for(claim, patience)).await?;
+            Box::pin(self.ask_rights_for(request, budget)).await?;
         }
-        if !claim.several().is_empty() {
-            return Box::pin(self.ask_for_several(claim, patience)).await;
+        if !request.several().is_empty() {
+            return Box::pin(self.ask_for_several(request, budget)).await;
         }
-        let (token, ttl) = (claim.token.expose(), claim.ttl.as_millis());
-        let plain = first && !claim.fenced;
-        let mut covered = self.rights.covers(claim);
+        let (token, ttl) = (request.token.expose(), request.ttl.as_millis());
+        let plain = first && !request.fenced;
+        let mut covered = self.rights.covers(request);
         loop {
             if plain && covered {
-                let key = claim.key.as_str();
+                let key = request.key.as_str();
                 let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
                 set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl);
                 let sent = Moment::now();
-                match self.nodes.call(&claim.key, set, patience).await? {
+                match self.nodes.call(&request.key, set, budget).await? {
                     Value::Okay => return Ok(Reply::Granted { sent, fences: Fences::default() }),
                     Value::Nil => {}
                     other => return Err(unexpected(&other)),
                 }
             }
-            let fenced = if claim.fenced { "1" } else { "0" };
+            let fenced = if request.fenced { "1" } else { "0" };
             let ttl = ttl.to_string();
-            let args = [token, &ttl, fenced, CLAIM_MS, &self.fence_retention, "0"];
+            let args = [token, &ttl, fenced, CONFIRM_WINDOW_MS, &self.fence_retention, "0"];
             // Boxed, because a lock mostly is free, and then there is no need for it.
-            match Box::pin(self.question(claim, &args, patience)).await {
+            match Box::pin(self.question(request, &args, budget)).await {
                 // The server looks at rights first, so that the keys are allowed.
-                Err(Trouble::Passing(passing)) if passing.is_split() && plain && !covered => {
+                Err(CallError::Transient(transient))
+                    if transient.is_split() && plain && !covered =>
+                {
                     covered = true;
                 }
-                Err(trouble) => return Err(trouble),
+                Err(error) => return Err(error),
                 Ok(reply) => {
-                    self.rights.learn(claim);
+                    self.rights.learn(request);
                     return Ok(reply);
                 }
             }
@@ -272,12 +274,12 @@ impl Redis {
     /// Calls the script that asks for a lock.
     pub(crate) async fn question(
         &self,
-        claim: &Claim,
+        request: &Request,
         args: &[&str],
-        patience: Patience,
-    ) -> Result<Reply, Trouble> {
+        budget: Budget,
+    ) -> Result<Reply, CallError> {
         let sent = Moment::now();
-        answer(self.eval(&ACQUIRE, claim.keys(), args, patience).await?, sent)
+        answer(self.eval(&ACQUIRE, request.keys(), args, budget).await?, sent)
     }
 
     /// Calls a script with these keys.
@@ -286,10 +288,10 @@ impl Redis {
         script: &'static Script,
         keys: &[LockKey],
         args: &[&str],
-        patience: Patience,
-    ) -> Result<Value, Trouble> {
-        let reply = self.nodes.eval(script, keys, args, patience).await;
-        if let Err(Trouble::CrossSlot) = reply {
+        budget: Budget,
+    ) -> Result<Value, CallError> {
+        let reply = self.nodes.eval(script, keys, args, budget).await;
+        if let Err(CallError::CrossSlot) = reply {
             self.slots.store(true, Ordering::Relaxed);
         }
         reply
@@ -300,13 +302,13 @@ impl Redis {
         self.timeout / TRIES
     }
 
-    pub(crate) fn patience(&self) -> Patience {
-        Patience::new(self.answer(), self.timeout)
+    pub(crate) fn budget(&self) -> Budget {
+        Budget::new(self.answer(), self.timeout)
     }
 
     /// The patience of somebody who has other things to do: one answer's time for all.
-    pub(crate) fn brief(&self) -> Patience {
-        Patience::new(self.answer(), self.answer())
+    pub(crate) fn brief(&self) -> Budget {
+        Budget::new(self.answer(), self.answer())
     }
 }
 
@@ -314,8 +316,8 @@ impl Redis {
     /// Logs in by these, instead of what the URL says. For one that nobody uses yet.
     pub(crate) fn log_in_by(&mut self, credentials: &Credentials) -> Result<(), LockError> {
         let connectors = match &mut self.nodes {
-            Nodes::One(node) => node.connector_mut().into_iter().collect(),
-            Nodes::Cluster(cluster) => cluster.seeds_mut(),
+            Topology::One(node) => node.connector_mut().into_iter().collect(),
+            Topology::Cluster(cluster) => cluster.seeds_mut(),
         };
         if connectors.is_empty() {
             return Err(LockError::invalid_url("it is in use already"));

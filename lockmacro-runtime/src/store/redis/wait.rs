@@ -8,20 +8,20 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::protocol::answer::{Answer, Failed, Grant, Line};
+use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease::late;
-use crate::protocol::request::Claim;
-use crate::protocol::shutdown::Closing;
-use crate::store::redis::client::budget::Patience;
-use crate::store::redis::client::error::Trouble;
+use crate::protocol::request::Request;
+use crate::protocol::shutdown::Shutdown;
+use crate::store::redis::client::budget::Budget;
+use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::node::Node;
-use crate::store::redis::client::retry::Tries;
+use crate::store::redis::client::retry::Retry;
 use crate::store::redis::reply::{Reply, answer};
 use crate::store::redis::scripts::ACQUIRE;
-use crate::store::redis::store::{CLAIM_MS, Redis};
-use crate::store::waiters::{Foreign, Handover, News, Sample, Waiter, tick};
+use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
+use crate::store::waiters::{Foreign, HandOff, Sample, Signal, Waiter, tick};
 use crate::value::companion::slot;
-use crate::value::limits::{FOR_EVER, PLACE, PLACES};
+use crate::value::limits::{FOR_EVER, QUEUE_MAX, WAITER_TTL};
 use crate::value::time::Moment;
 use crate::value::token::hash_of;
 
@@ -30,13 +30,13 @@ impl Redis {
     /// is given, or borrows it.
     pub(crate) fn wait(
         redis: impl Deref<Target = Self> + Send + Sync,
-        claim: impl Deref<Target = Claim> + Send + Sync,
+        request: impl Deref<Target = Request> + Send + Sync,
         wait: Duration,
-        closing: impl Deref<Target = Closing> + Send + Sync,
+        shutdown: impl Deref<Target = Shutdown> + Send + Sync,
     ) -> impl Future<Output = Result<Answer, Failed>> + Send {
         let until = Instant::now() + wait.min(FOR_EVER);
-        let (slot, lock) = (slot(claim.key.as_str()), hash_of(claim.key.as_str().as_bytes()));
-        let waiter = redis.grants.waiters.join(slot, lock, claim.token.bits());
+        let (slot, lock) = (slot(request.key.as_str()), hash_of(request.key.as_str().as_bytes()));
+        let waiter = redis.grants.waiters.join(slot, lock, request.token.bits());
         let (mut resent, mut foreign) = (false, Foreign::default());
         // No `async fn`, which keeps its arguments twice: everybody who waits carries this.
         async move {
@@ -44,18 +44,18 @@ impl Redis {
                 // Boxed: it is large, and most of the time is spent without it.
                 let told = Box::pin(async {
                     let (known, place) = ((&mut resent, &mut foreign), (&waiter, until));
-                    closing.unless(pin!(redis.ask_until_told(&claim, place, known))).await
+                    shutdown.unless(pin!(redis.ask_until_told(&request, place, known))).await
                 });
                 let (sample, pause) = match told.await? {
                     Told::Answer(answer) => return Ok(answer),
                     Told::InLine { sample, pause } => (sample, pause),
                 };
-                let news = timeout_at(pause, waiter.news()).await;
+                let signal = timeout_at(pause, waiter.signal()).await;
                 // It was alarmed when that changed.
-                closing.check()?;
-                if let Ok(News::Granted(handover)) = news {
-                    let Handover { heard: at, ttl, fence, .. } = *handover;
-                    if let Some(sent) = handover.counts_from(sample)
+                shutdown.check()?;
+                if let Ok(Signal::Granted(hand_off)) = signal {
+                    let HandOff { received: at, ttl, fence, .. } = *hand_off;
+                    if let Some(sent) = hand_off.counts_from(sample)
                         && sent.elapsed() < ttl / 2
                     {
                         let fences = fence.into_iter().collect();
@@ -71,114 +71,114 @@ impl Redis {
     /// since when foreign clients hold the lock.
     async fn ask_until_told(
         &self,
-        claim: &Claim,
+        request: &Request,
         (waiter, until): (&Waiter, Instant),
         (resent, foreign): (&mut bool, &mut Foreign),
     ) -> Result<Told, Failed> {
         let over = until <= Instant::now();
-        let mut tries = Tries::new(self.patience_while_waiting(until));
-        claim.settle(false);
-        let (reply, question) = match self.ask_until_answered(claim, waiter, &mut tries).await {
+        let mut retry = Retry::new(self.budget_while_waiting(until));
+        request.settle(false);
+        let (reply, question) = match self.ask_until_answered(request, waiter, &mut retry).await {
             Ok(answered) => answered,
-            Err(trouble) => {
+            Err(error) => {
                 // It may stand in line since an earlier question.
-                let error = trouble.into_error(&claim.key);
+                let error = error.into_error(&request.key);
                 return Err(Failed { error, written: true });
             }
         };
-        *resent |= tries.unknown;
+        *resent |= retry.unknown;
         let resent = *resent;
         // Who is dropped while nothing is on its way is out with one release.
-        claim.settle(!resent);
+        request.settle(!resent);
         let (owner, left, place) = match reply {
             Reply::Granted { sent, fences } => {
-                let ttl = claim.ttl;
+                let ttl = request.ttl;
                 let grant = Grant { sent, at: sent, ttl, resent, fences };
                 return Ok(Told::Answer(Answer::Granted(grant)));
             }
             Reply::Busy { owner, left, place, .. } => (owner, left, place),
         };
-        let line = match place {
+        let queue = match place {
             Some((Some(rank), server)) if !over => {
-                let Question { sent, connection, heard } = question;
+                let Question { sent, connection, received } = question;
                 let sample = Sample { sent, connection, server };
                 let soon = foreign.tick(rank, owner.is_none(), Moment::now(), fastrand::f64());
-                let tick = tick(rank, left, heard, fastrand::f64());
+                let tick = tick(rank, left, received, fastrand::f64());
                 let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
                 return Ok(Told::InLine { sample, pause: until.min(pause) });
             }
-            Some((Some(rank), _)) => Line::Left(rank),
-            _ => Line::Full,
+            Some((Some(rank), _)) => Queueing::Left(rank),
+            _ => Queueing::Full,
         };
-        Ok(Told::Answer(Answer::Busy { nth: 0, owner, left, line, resent }))
+        Ok(Told::Answer(Answer::Busy { nth: 0, owner, left, queue, resent }))
     }
 
     /// Asks, again and again while the server is in trouble and there is time.
     async fn ask_until_answered(
         &self,
-        claim: &Claim,
+        request: &Request,
         waiter: &Waiter,
-        tries: &mut Tries,
-    ) -> Result<(Reply, Question), Trouble> {
+        retry: &mut Retry,
+    ) -> Result<(Reply, Question), CallError> {
         loop {
-            let passing = match self.ask_in_line(claim, waiter, tries.patience).await {
-                Ok((Reply::Granted { sent, .. }, _)) if late(sent, claim.ttl) => {
-                    self.too_slow(claim)
+            let transient = match self.ask_in_line(request, waiter, retry.budget).await {
+                Ok((Reply::Granted { sent, .. }, _)) if late(sent, request.ttl) => {
+                    self.too_slow(request)
                 }
-                Err(Trouble::Passing(passing)) => passing,
+                Err(CallError::Transient(transient)) => transient,
                 answered => return answered,
             };
-            tries.after(passing).await?;
+            retry.after(transient).await?;
         }
     }
 
     async fn ask_in_line(
         &self,
-        claim: &Claim,
+        request: &Request,
         waiter: &Waiter,
-        patience: Patience,
-    ) -> Result<(Reply, Question), Trouble> {
+        budget: Budget,
+    ) -> Result<(Reply, Question), CallError> {
         if !self.rights.are_known() {
-            self.ask_rights_for(claim, patience).await?;
+            self.ask_rights_for(request, budget).await?;
         }
-        let ask = |node: Node| async move { self.ask_node(&node, claim, waiter, patience).await };
-        self.nodes.route(|| waiter.slot(), patience, ask).await
+        let ask = |node: Node| async move { self.ask_node(&node, request, waiter, budget).await };
+        self.nodes.route(|| waiter.slot(), budget, ask).await
     }
 
     async fn ask_node(
         &self,
         node: &Node,
-        claim: &Claim,
+        request: &Request,
         waiter: &Waiter,
-        patience: Patience,
-    ) -> Result<(Reply, Question), Trouble> {
+        budget: Budget,
+    ) -> Result<(Reply, Question), CallError> {
         // Before the question: a grant may be on its way as soon as that is answered.
-        let heard = node.listen(waiter.slot(), patience).await?;
-        let ttl = claim.ttl.as_millis().to_string();
-        let (fenced, probe) = (u8::from(claim.fenced), u8::from(heard));
+        let received = node.listen(waiter.slot(), budget).await?;
+        let ttl = request.ttl.as_millis().to_string();
+        let (fenced, probe) = (u8::from(request.fenced), u8::from(received));
         let (number, channel) = (waiter.number(), self.grants.channel(waiter.slot()));
         let args = [
-            claim.token.expose(),
+            request.token.expose(),
             &ttl,
             &fenced.to_string(),
-            CLAIM_MS,
+            CONFIRM_WINDOW_MS,
             &self.fence_retention,
-            &PLACES.to_string(),
-            &PLACE.as_millis().to_string(),
+            &QUEUE_MAX.to_string(),
+            &WAITER_TTL.as_millis().to_string(),
             &format!("{ttl}|{fenced}|{probe}|{number}|{channel}"),
         ];
         let (sent, before) = (Moment::now(), node.connection());
-        let reply = node.eval(&ACQUIRE, claim.keys(), &args, patience).await?;
+        let reply = node.eval(&ACQUIRE, request.keys(), &args, budget).await?;
         // One that is there before and after was the only one: none comes back.
         let connection = before.filter(|before| node.connection() == Some(*before));
         let connection = connection.and_then(NonZeroU64::new);
-        Ok((answer(reply, sent)?, Question { sent, connection, heard }))
+        Ok((answer(reply, sent)?, Question { sent, connection, received }))
     }
 
     /// A server in trouble is given as long as the caller waits anyway.
-    pub(crate) fn patience_while_waiting(&self, until: Instant) -> Patience {
-        let patience = self.patience();
-        Patience { until: until.max(Instant::now() + patience.answer), ..patience }
+    pub(crate) fn budget_while_waiting(&self, until: Instant) -> Budget {
+        let budget = self.budget();
+        Budget { until: until.max(Instant::now() + budget.answer), ..budget }
     }
 }
 
@@ -188,7 +188,7 @@ struct Question {
     /// By which connection, if that is known.
     connection: Option<NonZeroU64>,
     /// Whether a grant that follows is heard.
-    heard: bool,
+    received: bool,
 }
 
 /// What came of a question in line.
@@ -211,9 +211,9 @@ mod tests {
     fn who_stands_in_line_is_small() {
         let redis = Redis::new("redis://127.0.0.1:1", Duration::from_secs(1)).unwrap();
         let token = Token::new("test", "", "", Moment::now()).unwrap();
-        let claim = Claim::new("order:42".into(), token, Duration::from_secs(30));
-        let closing = Closing::default();
-        let waiting = size_of_val(&Redis::wait(&redis, &claim, Duration::MAX, &closing));
+        let request = Request::new("order:42".into(), token, Duration::from_secs(30));
+        let shutdown = Shutdown::default();
+        let waiting = size_of_val(&Redis::wait(&redis, &request, Duration::MAX, &shutdown));
         assert!(waiting <= 224, "{waiting}");
     }
 }

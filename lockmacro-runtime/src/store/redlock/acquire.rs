@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::protocol::answer::{Answer, Failed, Grant, Line};
+use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease;
 use crate::protocol::quorum::late;
 use crate::protocol::quorum::{Holder, Tally, Verdict, majority, no_quorum};
-use crate::protocol::request::Claim;
-use crate::store::redlock::retry_delay::Pause;
+use crate::protocol::request::Request;
+use crate::store::redlock::retry_delay::RetryDelay;
 use crate::store::redlock::round::Round;
 use crate::store::redlock::rules::replaced;
 use crate::store::redlock::store::Redlock;
@@ -27,57 +27,57 @@ enum Failure {
     /// `passing` when it may be better soon.
     Fault {
         error: LockError,
-        passing: bool,
+        transient: bool,
     },
 }
 
 impl Redlock {
     /// Asks for a lock on one key, again while too few nodes answer or nobody
     /// has most of them, and the manager's timeout allows.
-    pub(crate) async fn acquire(&self, claim: &Claim) -> Result<Answer, Failed> {
+    pub(crate) async fn acquire(&self, request: &Request) -> Result<Answer, Failed> {
         let until = Instant::now() + self.timeout;
-        self.ask(claim, Some(until), false).await
+        self.ask(request, Some(until), false).await
     }
 
     /// Asks again and again for at most `wait`, at random intervals: there is no line over several
     /// nodes, and who asks at the same moment again would split them again.
-    pub(crate) async fn wait(&self, claim: &Claim, wait: Duration) -> Result<Answer, Failed> {
-        self.ask(claim, Instant::now().checked_add(wait), true).await
+    pub(crate) async fn wait(&self, request: &Request, wait: Duration) -> Result<Answer, Failed> {
+        self.ask(request, Instant::now().checked_add(wait), true).await
     }
 
     async fn ask(
         &self,
-        claim: &Claim,
+        request: &Request,
         until: Option<Instant>,
         waits: bool,
     ) -> Result<Answer, Failed> {
-        self.check(claim.ttl).map_err(|error| Failed { error, written: false })?;
-        let mut pause = Pause::new(&self.round_trip);
+        self.check(request.ttl).map_err(|error| Failed { error, written: false })?;
+        let mut pause = RetryDelay::new(&self.round_trip);
         // From here on the ballot tells what may be left.
-        claim.settle(true);
+        request.settle(true);
         loop {
             let over = until.is_some_and(|until| until <= Instant::now());
-            let failure = match self.attempt(claim).await {
+            let failure = match self.attempt(request).await {
                 Ok(grant) => return Ok(Answer::Granted(grant)),
                 Err(failure) => failure,
             };
             let (again, left) = match &failure {
                 // Nobody has it while several split the nodes between them.
                 Failure::Busy(Holder { split, left, .. }) => (waits || *split, *left),
-                Failure::Fault { passing, .. } => {
+                Failure::Fault { transient, .. } => {
                     let young = self.nodes.vote_in(majority(self.count()));
                     let in_time = until.is_none_or(|until| Instant::now() + young <= until);
-                    (*passing && in_time, None)
+                    (*transient && in_time, None)
                 }
             };
             if over || !again {
-                let resent = !claim.is_settled();
+                let resent = !request.is_settled();
                 return match failure {
                     Failure::Busy(Holder { owner, left, nobody, .. }) => {
                         let (owner, left) = if nobody { (None, None) } else { (owner, left) };
                         // There is no line, so nobody was before it.
-                        let line = if waits { Line::Left(0) } else { Line::Outside };
-                        Ok(Answer::Busy { nth: 0, owner, left, line, resent })
+                        let queue = if waits { Queueing::Left(0) } else { Queueing::Outside };
+                        Ok(Answer::Busy { nth: 0, owner, left, queue, resent })
                     }
                     Failure::Fault { error, .. } => Err(Failed { error, written: resent }),
                 };
@@ -88,14 +88,14 @@ impl Redlock {
     }
 
     /// Asks all nodes once. What is not won is given back.
-    async fn attempt(&self, claim: &Claim) -> Result<Grant, Failure> {
-        let (ballot, within) = (claim.ballot(), self.rules.node.min(claim.ttl / 10));
-        let token = ballot.begin();
-        let paper = Arc::new(claim.paper(token));
+    async fn attempt(&self, request: &Request) -> Result<Grant, Failure> {
+        let (attempts, within) = (request.attempts(), self.rules.node.min(request.ttl / 10));
+        let token = attempts.begin();
+        let attempt = Arc::new(request.attempt(token));
         let (sent, until) = (Moment::now(), Instant::now() + within);
         let mut round = Round::new((0..self.count()).map(|nth| {
-            let (nodes, paper) = (Arc::clone(&self.nodes), Arc::clone(&paper));
-            (nth, nodes.vote(nth, (Arc::clone(&ballot), token), paper))
+            let (nodes, attempt) = (Arc::clone(&self.nodes), Arc::clone(&attempt));
+            (nth, nodes.vote(nth, (Arc::clone(&attempts), token), attempt))
         }));
         let mut tally = Tally::of(self.count());
         let verdict = loop {
@@ -112,7 +112,7 @@ impl Redlock {
             Verdict::Granted => {
                 // Who answers later adds to the margin.
                 round.go_on();
-                match self.confirmed(claim, &paper, sent, &tally, within).await {
+                match self.confirmed(request, &attempt, sent, &tally, within).await {
                     Ok(grant) => return Ok(grant),
                     Err(failure) => failure,
                 }
@@ -135,33 +135,33 @@ impl Redlock {
                 }
                 tally.end();
                 round.go_on();
-                let (error, passing) = (tally.error(&self.nodes.names), tally.is_passing());
-                Failure::Fault { error, passing }
+                let (error, transient) = (tally.error(&self.nodes.names), tally.is_transient());
+                Failure::Fault { error, transient }
             }
         };
-        self.give_back(claim).await;
+        self.give_back(request).await;
         Err(failure)
     }
 
     /// The grant of a majority, if there is time left of it.
     async fn confirmed(
         &self,
-        claim: &Claim,
-        paper: &Arc<Claim>,
+        request: &Request,
+        attempt: &Arc<Request>,
         sent: Moment,
         tally: &Tally,
         within: Duration,
     ) -> Result<Grant, Failure> {
         let (won, fence) = tally.won();
         if let Some(fence) = fence {
-            self.raise(paper, &won, fence, within).await?;
+            self.raise(attempt, &won, fence, within).await?;
         }
-        let ttl = claim.ttl;
+        let ttl = request.ttl;
         if lease::late(sent, ttl) {
             let detail = format!("the ttl is {ttl:?}{AT}{}", self.servers());
             let reason = Unavailability::TooSlow;
             let error = LockError::Unavailable { reason, detail };
-            return Err(Failure::Fault { error, passing: true });
+            return Err(Failure::Fault { error, transient: true });
         }
         let fences = fence.into_iter().collect();
         Ok(Grant { sent, at: sent, ttl, resent: false, fences })
@@ -174,14 +174,14 @@ impl Redlock {
     /// rounds, and there the later one has read its fence after the earlier one wrote it.
     async fn raise(
         &self,
-        paper: &Arc<Claim>,
+        attempt: &Arc<Request>,
         won: &[usize],
         fence: Fence,
         within: Duration,
     ) -> Result<(), Failure> {
         let mut errors: Vec<Option<LockError>> = vec![None; self.count()];
         let mut round = Round::new(
-            won.iter().map(|nth| (*nth, self.nodes.all[*nth].redis.raise(paper, fence))),
+            won.iter().map(|nth| (*nth, self.nodes.all[*nth].redis.raise(attempt, fence))),
         );
         let until = Instant::now() + within;
         let mut raised = 0;
@@ -195,7 +195,7 @@ impl Redlock {
                     let reason = Unavailability::TooSlow;
                     errors[nth] = Some(LockError::Unavailable { reason, detail });
                 }
-                Err(silence) => errors[nth] = Some(*silence.error),
+                Err(node_error) => errors[nth] = Some(*node_error.error),
             }
             if raised >= majority(self.count()) {
                 return Ok(());
@@ -205,7 +205,7 @@ impl Redlock {
             errors[*nth].get_or_insert_with(|| late("raising the fence"));
         }
         let error = no_quorum(&self.nodes.names, errors.into_iter());
-        Err(Failure::Fault { error, passing: true })
+        Err(Failure::Fault { error, transient: true })
     }
 
     /// How long a majority took to answer of late.

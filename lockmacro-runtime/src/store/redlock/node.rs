@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::protocol::attempts::{Ballot, Withheld};
-use crate::protocol::request::Claim;
-use crate::protocol::vote::{Silence, Vote};
+use crate::protocol::attempts::{Attempts, Withheld};
+use crate::protocol::request::Request;
+use crate::protocol::vote::{NodeError, Vote};
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node_names::same;
 use crate::store::redlock::rules::{Rules, replaced};
@@ -33,7 +33,7 @@ pub(crate) struct Nodes {
     restart: Duration,
     /// After how long a node that has not answered is slow.
     slow: Duration,
-    standings: Mutex<Box<[Standing]>>,
+    eligibilities: Mutex<Box<[Eligibility]>>,
     /// The same for the connections of all threads.
     known: Arc<Shared>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Nodes {
 struct Shared {
     servers: Mutex<Box<[Known]>>,
     /// When the server that is known answered last: not before that moment, at least.
-    heard: Box<[LastMoment]>,
+    received: Box<[LastMoment]>,
 }
 
 /// The server that was seen last under a node's name.
@@ -62,12 +62,12 @@ pub(crate) struct Node {
 
 /// How one thread's connection to a node does.
 #[derive(Clone, Default)]
-struct Standing {
+struct Eligibility {
     /// The connection by which it was asked who it is, and who it is.
     connection: u64,
     who: Known,
     /// It could not be reached, or was slow: until when it is not tried again, and why.
-    quiet: Option<(Moment, Silence)>,
+    quiet: Option<(Moment, NodeError)>,
     pause: Duration,
     /// Whether that was logged, which it is when the pauses are at their longest.
     told: bool,
@@ -78,8 +78,8 @@ impl Nodes {
         let restart = if rules.durable { Duration::ZERO } else { rules.longest_ttl };
         let times = (restart, rules.node);
         let servers = Mutex::new(vec![Known::default(); redis.len()].into());
-        let heard = redis.iter().map(|_| LastMoment::default()).collect();
-        Self::with(redis, names, times, Arc::new(Shared { servers, heard }))
+        let received = redis.iter().map(|_| LastMoment::default()).collect();
+        Self::with(redis, names, times, Arc::new(Shared { servers, received }))
     }
 
     fn with(
@@ -88,9 +88,16 @@ impl Nodes {
         (restart, slow): (Duration, Duration),
         known: Arc<Shared>,
     ) -> Self {
-        let standings = Mutex::new(vec![Standing::default(); redis.len()].into());
+        let eligibilities = Mutex::new(vec![Eligibility::default(); redis.len()].into());
         let node = |redis| Node { redis, fit: AtomicU64::new(0) };
-        Self { all: redis.into_iter().map(node).collect(), names, restart, slow, standings, known }
+        Self {
+            all: redis.into_iter().map(node).collect(),
+            names,
+            restart,
+            slow,
+            eligibilities,
+            known,
+        }
     }
 
     /// The same nodes through connections of their own.
@@ -104,18 +111,18 @@ impl Nodes {
     pub(crate) async fn vote(
         self: Arc<Self>,
         nth: usize,
-        (ballot, token): (Arc<Ballot>, u64),
-        paper: Arc<Claim>,
-    ) -> Result<Vote, Silence> {
+        (attempts, token): (Arc<Attempts>, u64),
+        attempt: Arc<Request>,
+    ) -> Result<Vote, NodeError> {
         let connection = self.admit(nth).await?;
-        let request = ballot
-            .sends(nth, token, (hash_of(paper.token.expose().as_bytes()), paper.ttl))
+        let request = attempts
+            .sends(nth, token, (hash_of(attempt.token.expose().as_bytes()), attempt.ttl))
             .map_err(|withheld| match withheld {
                 Withheld::Late => silent(Unavailability::TooSlow, "not asked any more".to_owned()),
                 Withheld::Doubtful => silent(Unavailability::Timeout, "giving back".to_owned()),
             })?;
         let (node, asked) = (&self.all[nth], Moment::now());
-        let mut voting = pin!(node.redis.vote(&paper));
+        let mut voting = pin!(node.redis.vote(&attempt));
         // Not as slow as for a caller whose ttl is short.
         let voted = match timeout(self.slow, &mut voting).await {
             Ok(voted) => voted,
@@ -125,21 +132,25 @@ impl Nodes {
             }
         };
         match &voted {
-            Err(Silence { unknown: true, .. }) => drop(request),
+            Err(NodeError { unknown: true, .. }) => drop(request),
             voted => request.landed(matches!(voted, Ok(Vote::Granted(_)))),
         }
         match &voted {
             // It may have come from a server that was started meanwhile, so it does not count.
             Ok(_) if node.redis.connection() != Some(connection) => {
-                return Err(Silence { error: Box::new(replaced()), unknown: true, passing: true });
+                return Err(NodeError {
+                    error: Box::new(replaced()),
+                    unknown: true,
+                    transient: true,
+                });
             }
-            Ok(Vote::Busy { held, .. }) if ballot.recognises(nth, *held) => {
+            Ok(Vote::Busy { held, .. }) if attempts.recognises(nth, *held) => {
                 return Err(silent(Unavailability::Timeout, "giving back".to_owned()));
             }
             _ => {}
         }
         if voted.is_ok() {
-            self.known.heard[nth].note(asked);
+            self.known.received[nth].note(asked);
         }
         if voted.is_ok() && node.fit.load(Ordering::Acquire) != connection {
             self.is_well(nth);
@@ -153,25 +164,25 @@ impl Nodes {
     pub(crate) async fn renew(
         self: Arc<Self>,
         nth: usize,
-        paper: Arc<Claim>,
+        attempt: Arc<Request>,
         ttl: Duration,
     ) -> Result<bool, LockError> {
         let node = &self.all[nth];
         let is_known = |connection: u64| self.standing_of(nth, connection).is_some();
         if !node.redis.connection().is_some_and(is_known)
-            && let Err(silence) = self.admit(nth).await
+            && let Err(node_error) = self.admit(nth).await
             // One that may not vote yet may keep what it has.
             && !node.redis.connection().is_some_and(is_known)
         {
-            return Err(*silence.error);
+            return Err(*node_error.error);
         }
         let (connection, asked) = (node.redis.connection(), Moment::now());
-        let held = node.redis.renew(&paper, ttl).await?;
+        let held = node.redis.renew(&attempt, ttl).await?;
         if held && (connection.is_none() || node.redis.connection() != connection) {
             return Err(replaced());
         }
         if held {
-            self.known.heard[nth].note(asked);
+            self.known.received[nth].note(asked);
         }
         Ok(held)
     }
@@ -190,7 +201,7 @@ impl Nodes {
     }
 
     /// The connection by which a node may vote; or why it may not.
-    pub(crate) async fn admit(&self, nth: usize) -> Result<u64, Silence> {
+    pub(crate) async fn admit(&self, nth: usize) -> Result<u64, NodeError> {
         let node = &self.all[nth];
         let connection = node.redis.connection();
         if let Some(connection) = connection
@@ -203,32 +214,32 @@ impl Nodes {
             return known;
         }
         let asked = Moment::now();
-        let introduced = node.redis.introduce().await;
-        let who = introduced.inspect_err(|silence| self.rests(nth, silence.clone()))?;
-        let mut standings = self.standings();
-        let twin = |(other, known): (usize, &Standing)| {
+        let introduced = node.redis.node_info().await;
+        let who = introduced.inspect_err(|node_error| self.rests(nth, node_error.clone()))?;
+        let mut eligibilities = self.eligibilities();
+        let twin = |(other, known): (usize, &Eligibility)| {
             // It may have been there before it moved here.
             let is_live = self.all[other].redis.connection() == Some(known.connection);
             (other != nth && known.who.run_id == who.run_id && is_live).then_some(other)
         };
-        if let Some(twin) = standings.iter().enumerate().find_map(twin) {
-            drop(standings);
+        if let Some(twin) = eligibilities.iter().enumerate().find_map(twin) {
+            drop(eligibilities);
             let error = Box::new(same(&self.names[nth], &self.names[twin]));
-            let silence = Silence { error, unknown: false, passing: false };
-            self.rests(nth, silence.clone());
-            return Err(silence);
+            let node_error = NodeError { error, unknown: false, transient: false };
+            self.rests(nth, node_error.clone());
+            return Err(node_error);
         }
-        let standing = &mut standings[nth];
-        standing.connection = who.connection;
-        standing.who = self.recognise(nth, who.run_id, who.uptime);
-        self.known.heard[nth].note(asked);
-        drop(standings);
+        let eligibility = &mut eligibilities[nth];
+        eligibility.connection = who.connection;
+        eligibility.who = self.recognise(nth, who.run_id, who.uptime);
+        self.known.received[nth].note(asked);
+        drop(eligibilities);
         self.is_well(nth);
         self.standing_of(nth, who.connection).unwrap_or(Ok(who.connection))
     }
 
     /// Asks one node what the user may do there.
-    pub(crate) async fn rights(&self, nth: usize) -> Result<(), Silence> {
+    pub(crate) async fn rights(&self, nth: usize) -> Result<(), NodeError> {
         self.all[nth].redis.rights_of_a_node().await
     }
 
@@ -239,7 +250,7 @@ impl Nodes {
         if known.run_id != run_id {
             // Up to a second younger than it says, or older. The age of one that was there while another
             // one was does not tell what it has missed: it may be a replica in its place.
-            let unheard = Moment::now().since(self.known.heard[nth].get());
+            let unheard = Moment::now().since(self.known.received[nth].get());
             let is_later = uptime + AGE_STEP <= unheard;
             let age = if known.run_id.is_empty() || is_later { uptime } else { Duration::ZERO };
             let left = (self.restart + AGE_STEP).saturating_sub(age);
@@ -252,16 +263,16 @@ impl Nodes {
     /// In how long so many nodes may vote, as far as they have said.
     pub(crate) fn vote_in(&self, majority: usize) -> Duration {
         let now = Moment::now();
-        let left = |known: &Standing| known.who.votes_from.map(|from| from.since(now));
+        let left = |known: &Eligibility| known.who.votes_from.map(|from| from.since(now));
         let mut left: Vec<_> =
-            self.standings().iter().map(|known| left(known).unwrap_or_default()).collect();
+            self.eligibilities().iter().map(|known| left(known).unwrap_or_default()).collect();
         left.sort_unstable();
         left.get(majority - 1).copied().unwrap_or_default()
     }
 
     /// Whether a node may vote by a connection, if it has said by it who it is.
-    fn standing_of(&self, nth: usize, connection: u64) -> Option<Result<u64, Silence>> {
-        let known = &self.standings()[nth];
+    fn standing_of(&self, nth: usize, connection: u64) -> Option<Result<u64, NodeError>> {
+        let known = &self.eligibilities()[nth];
         if known.connection != connection {
             return None;
         }
@@ -274,11 +285,11 @@ impl Nodes {
     }
 
     /// Of many callers one tries a node that could not be reached, or was slow.
-    fn may_try(&self, nth: usize) -> Result<(), Silence> {
-        let known = &mut self.standings()[nth];
+    fn may_try(&self, nth: usize) -> Result<(), NodeError> {
+        let known = &mut self.eligibilities()[nth];
         let now = Moment::now();
         match &mut known.quiet {
-            Some((until, silence)) if now < *until => Err(silence.clone()),
+            Some((until, node_error)) if now < *until => Err(node_error.clone()),
             Some((until, _)) => {
                 known.pause = (known.pause * 2).min(PAUSES.1);
                 *until = now.after(known.pause);
@@ -289,34 +300,34 @@ impl Nodes {
     }
 
     /// Takes note that a node could not be reached, or was slow.
-    fn rests(&self, nth: usize, silence: Silence) {
-        let error = silence.error.clone();
+    fn rests(&self, nth: usize, node_error: NodeError) {
+        let error = node_error.error.clone();
         // One that is lost was logged.
         let is_lost = self.all[nth].redis.is_any_lost();
-        let is_to_be_told = self.standings()[nth].rest(silence, is_lost);
+        let is_to_be_told = self.eligibilities()[nth].rest(node_error, is_lost);
         if is_to_be_told {
             tracing::warn!(node = self.names[nth], %error, "a node of a Redlock does not vote");
         }
     }
 
     fn is_well(&self, nth: usize) {
-        let was_told = self.standings()[nth].is_well();
+        let was_told = self.eligibilities()[nth].is_well();
         if was_told {
             tracing::info!(node = self.names[nth], "a node of a Redlock votes again");
         }
     }
 
-    fn standings(&self) -> MutexGuard<'_, Box<[Standing]>> {
+    fn eligibilities(&self) -> MutexGuard<'_, Box<[Eligibility]>> {
         // Nothing that runs under this mutex can panic: every node has its place.
-        self.standings.lock().unwrap_or_else(PoisonError::into_inner)
+        self.eligibilities.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Standing {
+impl Eligibility {
     /// Takes note that it could not be reached, or was slow; tells whether that is to be told.
-    fn rest(&mut self, silence: Silence, is_lost: bool) -> bool {
+    fn rest(&mut self, node_error: NodeError, is_lost: bool) -> bool {
         self.pause = self.pause.max(PAUSES.0);
-        self.quiet = Some((Moment::now().after(self.pause), silence));
+        self.quiet = Some((Moment::now().after(self.pause), node_error));
         self.pause == PAUSES.1 && !is_lost && !mem::replace(&mut self.told, true)
     }
 
@@ -333,7 +344,7 @@ impl fmt::Debug for Nodes {
     }
 }
 
-fn silent(reason: Unavailability, detail: String) -> Silence {
+fn silent(reason: Unavailability, detail: String) -> NodeError {
     let error = Box::new(LockError::Unavailable { reason, detail });
-    Silence { error, unknown: true, passing: true }
+    NodeError { error, unknown: true, transient: true }
 }

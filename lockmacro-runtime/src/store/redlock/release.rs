@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use crate::protocol::answer::Released;
-use crate::protocol::attempts::{Ballot, Withdrawal};
+use crate::protocol::attempts::{Attempts, Withdrawal};
 use crate::protocol::quorum::{majority, no_quorum};
-use crate::protocol::request::Claim;
+use crate::protocol::request::Request;
 use crate::store::redlock::node::Nodes;
 use crate::store::redlock::round::Round;
 use crate::store::redlock::store::Redlock;
@@ -23,17 +23,17 @@ impl Redlock {
     /// Takes the token in use away from all nodes, and earlier ones where they may still be; tells what
     /// a majority found. The claim is settled when each of these nodes has answered, and nothing can
     /// arrive there any more.
-    pub(crate) async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
-        let ballot = claim.ballot();
-        claim.settle(true);
-        ballot.close();
-        let mut count = Found::new(self.count(), &ballot.traced());
-        let mut round = Round::new(ballot.traced().into_iter().map(|nth| {
-            let ballot = &ballot;
+    pub(crate) async fn release(&self, request: &Request) -> Result<Released, LockError> {
+        let attempts = request.attempts();
+        request.settle(true);
+        attempts.close();
+        let mut count = Found::new(self.count(), &attempts.traced());
+        let mut round = Round::new(attempts.traced().into_iter().map(|nth| {
+            let attempts = &attempts;
             (nth, async move {
                 // It may be a runtime that stands still which has asked.
-                ballot.landed(nth, BRIEF).await;
-                self.release_at(nth, claim, ballot).await
+                attempts.landed(nth, BRIEF).await;
+                self.release_at(nth, request, attempts).await
             })
         }));
         let more = self.usual_round_trip().saturating_mul(MORE.1).clamp(MORE.0, BRIEF);
@@ -55,21 +55,21 @@ impl Redlock {
     async fn release_at(
         &self,
         nth: usize,
-        claim: &Claim,
-        ballot: &Ballot,
+        request: &Request,
+        attempts: &Attempts,
     ) -> Result<Released, LockError> {
-        let (redis, in_use) = (&self.nodes.all[nth].redis, ballot.token());
-        let mut round = Round::new(ballot.tokens_at(nth).into_iter().map(|(token, landed)| {
-            let paper = claim.paper(token);
+        let (redis, in_use) = (&self.nodes.all[nth].redis, attempts.token());
+        let mut round = Round::new(attempts.tokens_at(nth).into_iter().map(|(token, landed)| {
+            let attempt = request.attempt(token);
             (nth, async move {
                 let found = if token == in_use {
-                    redis.release(&paper).await
+                    redis.release(&attempt).await
                 } else {
-                    let withdrawn = redis.withdraw(&paper.key, &paper.token).await;
-                    withdrawn.map(|()| Released::NotHeld).map_err(|silence| *silence.error)
+                    let withdrawn = redis.withdraw(&attempt.key, &attempt.token).await;
+                    withdrawn.map(|()| Released::NotHeld).map_err(|node_error| *node_error.error)
                 };
                 if found.is_ok() && landed {
-                    ballot.gone(nth, token);
+                    attempts.gone(nth, token);
                 }
                 (token, found)
             })
@@ -87,12 +87,12 @@ impl Redlock {
 
     /// Has what an attempt in vain has written withdrawn, and waits for the nodes that are quick about
     /// it. The others are not asked with another token before they have answered.
-    pub(crate) async fn give_back(&self, claim: &Claim) {
-        let ballot = claim.ballot();
-        ballot.close();
-        let mut round = Round::new(ballot.withdraws().into_iter().map(|withdrawal| {
+    pub(crate) async fn give_back(&self, request: &Request) {
+        let attempts = request.attempts();
+        attempts.close();
+        let mut round = Round::new(attempts.withdraws().into_iter().map(|withdrawal| {
             // Each token of the acquisition is derived from the same one.
-            let whose = claim.paper(0);
+            let whose = request.attempt(0);
             (withdrawal.node, Arc::clone(&self.nodes).withdraw(withdrawal, whose))
         }));
         let until = Instant::now() + BRIEF;
@@ -104,7 +104,7 @@ impl Redlock {
 impl Nodes {
     /// Takes the tokens of attempts in vain away from a node, all at once. Each of them is sent once: it
     /// is not asked with again, so nobody minds when one arrives late.
-    async fn withdraw(self: Arc<Self>, withdrawal: Withdrawal, whose: Claim) {
+    async fn withdraw(self: Arc<Self>, withdrawal: Withdrawal, whose: Request) {
         let redis = &self.all[withdrawal.node].redis;
         // What was asked has an end of its own.
         withdrawal.landed(redis.answer() * 2).await;

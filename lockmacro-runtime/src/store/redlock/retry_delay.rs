@@ -9,9 +9,9 @@ const LONGEST: Duration = Duration::from_millis(100);
 /// The first pause, in round trips.
 const ROUND_TRIPS: u32 = 4;
 
-pub(crate) struct Pause(Duration);
+pub(crate) struct RetryDelay(Duration);
 
-impl Pause {
+impl RetryDelay {
     /// Starts with a small multiple of a round trip, measured in microseconds.
     pub(crate) fn new(round_trip: &AtomicU64) -> Self {
         let round_trip = Duration::from_micros(round_trip.load(Ordering::Relaxed));
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn pauses_differ_grow_and_have_a_bound() {
-        let mut pause = Pause::new(&AtomicU64::new(500));
+        let mut pause = RetryDelay::new(&AtomicU64::new(500));
         let first = pause.next(None);
         assert!(
             (Duration::from_millis(1)..=Duration::from_millis(3)).contains(&first),
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn who_waits_asks_when_the_holder_ends() {
-        let mut pause = Pause::new(&AtomicU64::new(u64::MAX / 1_000_000));
+        let mut pause = RetryDelay::new(&AtomicU64::new(u64::MAX / 1_000_000));
         assert!(pause.next(Some(Duration::ZERO)) <= SHORTEST * 2);
     }
 }

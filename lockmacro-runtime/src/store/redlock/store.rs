@@ -11,17 +11,17 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::protocol::attempts::Ballot;
+use crate::protocol::attempts::Attempts;
 use crate::protocol::quorum::late;
 use crate::protocol::quorum::{majority, may_be_had, no_quorum};
-use crate::protocol::request::Claim;
-use crate::protocol::vote::Silence;
+use crate::protocol::request::Request;
+use crate::protocol::vote::NodeError;
 use crate::store::redis::client::credentials::Credentials;
 use crate::store::redis::client::replicas::not_replicated;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node::Nodes;
 use crate::store::redlock::node_names;
-use crate::store::redlock::retry_delay::Pause;
+use crate::store::redlock::retry_delay::RetryDelay;
 use crate::store::redlock::round::Round;
 use crate::value::error::LockError;
 use crate::value::limits::TTL_MAX;
@@ -90,26 +90,26 @@ impl Redlock {
     /// Connects to a majority at least, or says why not.
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         let mut until = Instant::now() + self.timeout;
-        let mut pause = Pause::new(&self.round_trip);
-        let mut silences: Vec<Option<Silence>> = vec![None; self.count()];
+        let mut pause = RetryDelay::new(&self.round_trip);
+        let mut silences: Vec<Option<NodeError>> = vec![None; self.count()];
         let mut open: Vec<usize> = (0..self.count()).collect();
         while !open.is_empty() {
             let nodes = &self.nodes;
             let admit = |nth: usize| async move {
-                nodes.admit(nth).await.map_err(|silence| (silence, false))?;
-                nodes.rights(nth).await.map_err(|silence| (silence, true))
+                nodes.admit(nth).await.map_err(|node_error| (node_error, false))?;
+                nodes.rights(nth).await.map_err(|node_error| (node_error, true))
             };
             let mut round = Round::new(open.iter().map(|nth| (*nth, admit(*nth))));
             let mut last = false;
             while let Ok(Some((nth, admitted))) = timeout_at(until, round.next()).await {
-                if let Err((Silence { error, .. }, true)) = &admitted
+                if let Err((NodeError { error, .. }, true)) = &admitted
                     && matches!(**error, LockError::AccessDenied { .. })
                 {
                     // Locks that could not be given back there would stay for their ttl.
                     return Err((**error).clone());
                 }
-                silences[nth] = admitted.err().map(|(silence, _)| silence);
-                match silences[nth].as_ref().map(|silence| &*silence.error) {
+                silences[nth] = admitted.err().map(|(node_error, _)| node_error);
+                match silences[nth].as_ref().map(|node_error| &*node_error.error) {
                     Some(error @ LockError::InvalidUrl { .. }) => return Err(error.clone()),
                     // It is there, and votes later.
                     None
@@ -123,7 +123,8 @@ impl Redlock {
                     until = until.min(Instant::now() + GRACE);
                 }
             }
-            let lasting = silences.iter().flatten().filter(|silence| !silence.passing).count();
+            let lasting =
+                silences.iter().flatten().filter(|node_error| !node_error.transient).count();
             let pause = pause.next(None);
             if last || !may_be_had(lasting, self.count()) || Instant::now() + pause >= until {
                 break;
@@ -133,21 +134,21 @@ impl Redlock {
         if self.count() - open.len() >= majority(self.count()) {
             return Ok(());
         }
-        let error = |(nth, silence): (_, Option<Silence>)| match silence {
-            Some(silence) => Some(*silence.error),
+        let error = |(nth, node_error): (_, Option<NodeError>)| match node_error {
+            Some(node_error) => Some(*node_error.error),
             None => open.contains(&nth).then(|| late("connecting")),
         };
         Err(no_quorum(&self.nodes.names, silences.into_iter().enumerate().map(error)))
     }
 
     /// Has a majority count `ttl` anew; tells whether a majority may still hold the lock.
-    pub(crate) async fn renew(&self, claim: &Claim, ttl: Duration) -> Result<bool, LockError> {
+    pub(crate) async fn renew(&self, request: &Request, ttl: Duration) -> Result<bool, LockError> {
         self.check(ttl)?;
-        let ballot = claim.ballot();
-        let paper = Arc::new(claim.paper(ballot.token()));
-        let mut round = Round::new(ballot.holders().into_iter().map(|nth| {
-            let (nodes, paper) = (Arc::clone(&self.nodes), Arc::clone(&paper));
-            (nth, nodes.renew(nth, paper, ttl))
+        let attempts = request.attempts();
+        let attempt = Arc::new(request.attempt(attempts.token()));
+        let mut round = Round::new(attempts.holders().into_iter().map(|nth| {
+            let (nodes, attempt) = (Arc::clone(&self.nodes), Arc::clone(&attempt));
+            (nth, nodes.renew(nth, attempt, ttl))
         }));
         // Who was not asked, or has refused, holds nothing.
         let (mut held, mut silent) = (0, 0);
@@ -188,17 +189,17 @@ impl Redlock {
     }
 }
 
-impl Claim {
+impl Request {
     /// What is known of its only key.
-    pub(crate) fn ballot(&self) -> Arc<Ballot> {
-        self.ballots().first().map(Arc::clone).unwrap_or_default()
+    pub(crate) fn attempts(&self) -> Arc<Attempts> {
+        self.all_attempts().first().map(Arc::clone).unwrap_or_default()
     }
 
     /// The same with its `nth` token, to be sent.
-    pub(crate) fn paper(&self, nth: u64) -> Claim {
-        let mut paper = self.part(self.keys());
-        paper.token = self.token.nth(nth);
-        paper
+    pub(crate) fn attempt(&self, nth: u64) -> Request {
+        let mut attempt = self.part(self.keys());
+        attempt.token = self.token.nth(nth);
+        attempt
     }
 }
 
@@ -216,12 +217,12 @@ mod tests {
 
     #[test]
     fn a_failure_is_news_unless_a_majority_is_lost() {
-        let (news, told, lost) = ((true, false), (false, false), (false, true));
-        assert!(is_news(&[news, news, news]) && !is_news(&[told, told, told]));
-        for nodes in [[lost, news, news], [news, lost, news], [news, news, lost]] {
+        let (signal, told, lost) = ((true, false), (false, false), (false, true));
+        assert!(is_news(&[signal, signal, signal]) && !is_news(&[told, told, told]));
+        for nodes in [[lost, signal, signal], [signal, lost, signal], [signal, signal, lost]] {
             assert!(is_news(&nodes), "two could have granted: {nodes:?}");
         }
         assert!(!is_news(&[lost, told, told]), "it was told just now");
-        assert!(!is_news(&[lost, lost, news]) && !is_news(&[lost, lost, lost]));
+        assert!(!is_news(&[lost, lost, signal]) && !is_news(&[lost, lost, lost]));
     }
 }

@@ -17,14 +17,14 @@ const FORM: &str =
 
 /// What a URL says of all nodes at once.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct OneUrl {
+pub(crate) struct RedlockUrl {
     pub(crate) urls: Vec<String>,
     durable: bool,
     longest_ttl: Option<Duration>,
     node_timeout: Option<Duration>,
 }
 
-impl OneUrl {
+impl RedlockUrl {
     /// Reads `redlock://[user:password@]host[:port],…[/db][?setting&setting=value]`, or the same with
     /// `redlocks`; `None` for another scheme.
     pub(crate) fn read(url: &str) -> Option<Result<Self, LockError>> {
@@ -98,13 +98,13 @@ fn invalid(detail: impl Into<String>) -> LockError {
 mod tests {
     use super::*;
 
-    fn read(url: &str) -> OneUrl {
-        OneUrl::read(url).expect("its scheme").expect(url)
+    fn read(url: &str) -> RedlockUrl {
+        RedlockUrl::read(url).expect("its scheme").expect(url)
     }
 
     #[test]
     fn it_names_all_nodes() {
-        assert_eq!(OneUrl::read("redis://a"), None);
+        assert_eq!(RedlockUrl::read("redis://a"), None);
         let urls = ["redis://u:p@a:1/4?", "redis://u:p@b/4?", "redis://u:p@[::1]:3/4?"];
         assert_eq!(read("redlock://u:p@a:1,b,[::1]:3/4").urls, urls);
         let urls = ["a", "b", "c"].map(|host| format!("rediss://{host}/?cacert=x&protocol=3"));
@@ -146,7 +146,7 @@ mod tests {
             (":hun?ter2@a,b,c", "`%3F`"),
             (":durable?durable@a,b,c", "`%3F`"),
         ] {
-            let error = OneUrl::read(&format!("redlock://{rest}")).expect("its scheme");
+            let error = RedlockUrl::read(&format!("redlock://{rest}")).expect("its scheme");
             let error = error.expect_err(rest).to_string();
             assert!(error.contains(why) && !error.contains("hunter2"), "{rest}: {error}");
         }

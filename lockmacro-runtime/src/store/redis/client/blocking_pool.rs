@@ -8,29 +8,29 @@ use redis::{Cmd, Pipeline, Value};
 use tokio::sync::Semaphore;
 use tokio::time::{timeout, timeout_at};
 
-use crate::store::redis::client::budget::Patience;
+use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::connect::{Connection, Connector};
 use crate::store::redis::client::error::unexpected;
-use crate::store::redis::client::error::{Passing, Trouble};
-use crate::store::redis::client::replicas::Replicated;
+use crate::store::redis::client::error::{CallError, Transient};
+use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::script::Script;
 use crate::value::key::LockKey;
 
 /// So many calls are under way at once; others wait for their turn.
-const PLACES: usize = 16;
+const QUEUE_MAX: usize = 16;
 
-pub(crate) struct Reserve {
+pub(crate) struct BlockingPool {
     idle: Mutex<Vec<Connection>>,
     places: Semaphore,
 }
 
-impl Default for Reserve {
+impl Default for BlockingPool {
     fn default() -> Self {
-        Self { idle: Mutex::default(), places: Semaphore::new(PLACES) }
+        Self { idle: Mutex::default(), places: Semaphore::new(QUEUE_MAX) }
     }
 }
 
-impl Reserve {
+impl BlockingPool {
     /// Ends the connections that nobody uses.
     pub(crate) fn clear(&self) {
         self.idle().clear();
@@ -42,7 +42,7 @@ impl Reserve {
     }
 }
 
-impl Reserve {
+impl BlockingPool {
     /// WAIT is for the last write of its own connection. A connection goes back for the next call
     /// only when this one was answered: one whose caller is dropped may still be waiting.
     pub(crate) async fn eval_acknowledged(
@@ -51,12 +51,15 @@ impl Reserve {
         script: &Script,
         keys: &[LockKey],
         args: &[&str],
-        replicated: Replicated,
-        patience: Patience,
-    ) -> Result<(Value, u32), Trouble> {
-        let place = timeout_at(patience.until, self.places.acquire()).await;
+        replicated: ReplicaAcks,
+        budget: Budget,
+    ) -> Result<(Value, u32), CallError> {
+        let place = timeout_at(budget.until, self.places.acquire()).await;
         let Ok(Ok(_place)) = place else {
-            return Err(Trouble::Passing(Passing::timeout("waiting for a connection", false)));
+            return Err(CallError::Transient(Transient::timeout(
+                "waiting for a connection",
+                false,
+            )));
         };
         let idle = self.next_idle(connector);
         // By its text to a server that may not know it: the WAIT behind it is not to be in vain.
@@ -66,16 +69,18 @@ impl Reserve {
         };
         let mut connection = match idle {
             Some(idle) => idle,
-            None => opened(connector, patience).await?,
+            None => opened(connector, budget).await?,
         };
         let mut answer =
-            and_wait(asking, &mut connection, command, replicated, patience.answer).await;
-        if let Err(Trouble::NoScript) = answer {
+            and_wait(asking, &mut connection, command, replicated, budget.answer).await;
+        if let Err(CallError::NoScript) = answer {
             let text = script.by_text(keys, args);
-            answer = and_wait(asking, &mut connection, text, replicated, patience.answer).await;
+            answer = and_wait(asking, &mut connection, text, replicated, budget.answer).await;
         }
         match &answer {
-            Err(Trouble::Passing(Passing { replace, unknown, .. })) if *replace || *unknown => {
+            Err(CallError::Transient(Transient { replace, unknown, .. }))
+                if *replace || *unknown =>
+            {
                 // The others lead to the same server.
                 self.clear();
                 if *replace {
@@ -94,18 +99,18 @@ impl Reserve {
     }
 }
 
-async fn opened(connector: &Connector, patience: Patience) -> Result<Connection, Trouble> {
-    let opened = timeout_at(patience.until, connector.open_deaf()).await;
-    opened.unwrap_or_else(|_| Err(Trouble::Passing(Passing::timeout("connecting", false))))
+async fn opened(connector: &Connector, budget: Budget) -> Result<Connection, CallError> {
+    let opened = timeout_at(budget.until, connector.open_plain()).await;
+    opened.unwrap_or_else(|_| Err(CallError::Transient(Transient::timeout("connecting", false))))
 }
 
 async fn and_wait(
     asking: bool,
     connection: &mut Connection,
     command: Cmd,
-    replicated: Replicated,
-    patience: Duration,
-) -> Result<(Value, u32), Trouble> {
+    replicated: ReplicaAcks,
+    budget: Duration,
+) -> Result<(Value, u32), CallError> {
     let mut both = Pipeline::with_capacity(3);
     if asking {
         both.cmd("ASKING");
@@ -113,9 +118,9 @@ async fn and_wait(
     both.add_command(command);
     both.cmd("WAIT").arg(replicated.acks).arg(replicated.milliseconds());
     let skipped = usize::from(asking);
-    let replies = timeout(patience, connection.inner.send_packed_commands(&both, skipped, 2));
+    let replies = timeout(budget, connection.inner.send_packed_commands(&both, skipped, 2));
     let Ok(replies) = replies.await else {
-        return Err(Trouble::Passing(Passing::timeout("sent, and not answered", true)));
+        return Err(CallError::Transient(Transient::timeout("sent, and not answered", true)));
     };
     let mut replies = replies?.into_iter();
     let reply = replies.next().unwrap_or(Value::Nil).extract_error()?;

@@ -11,17 +11,17 @@ use redis::{
 };
 use tokio::time::{Instant, timeout};
 
-use crate::store::redis::client::error::{Passing, Trouble, full};
-use crate::store::redis::client::failover::Changes;
+use crate::store::redis::client::error::{CallError, Transient, full};
+use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::health::Health;
-use crate::store::redis::client::pipeline::{Batches, Request};
+use crate::store::redis::client::pipeline::{Batcher, Command};
 use crate::store::redis::client::rejection::greeting;
-use crate::store::redis::client::replicas::Replicated;
-use crate::store::redis::client::resp2::Ear;
+use crate::store::redis::client::replicas::ReplicaAcks;
+use crate::store::redis::client::resp2::Resp2Subscription;
 use crate::store::redis::client::sentinel::{Sentinels, is_primary, no_primary};
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::subscriptions::{PushSink, Subscriptions};
-use crate::store::redis::client::url::{Address, Place};
+use crate::store::redis::client::url::{Address, Target};
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
@@ -37,7 +37,7 @@ const OPENED_MAX: u32 = 32;
 
 /// Whether grants come by a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hearing {
+pub(crate) enum Delivery {
     /// Nobody has waited yet, or what they came by has ended.
     NotAsked,
     Yes,
@@ -51,13 +51,13 @@ pub(crate) enum Hearing {
 
 pub(crate) struct Connection {
     pub(crate) inner: MultiplexedConnection,
-    batches: Batches,
-    hearing: Hearing,
-    /// Which place it leads to, see [`Changes`].
+    batcher: Batcher,
+    delivery: Delivery,
+    /// Which place it leads to, see [`Failover`].
     moves: u64,
     pub(crate) channels: Arc<Subscriptions>,
     /// Is given up with the connection.
-    ear: Option<Arc<Ear>>,
+    resp2: Option<Arc<Resp2Subscription>>,
     /// Calls in a row that were not answered.
     silent: AtomicU32,
 }
@@ -68,9 +68,9 @@ pub(crate) struct Connector {
     /// Who names the server, if others do.
     sentinels: Option<Sentinels>,
     timeout: Duration,
-    pub(crate) changes: Arc<Changes>,
+    pub(crate) changes: Arc<Failover>,
     /// How the next connection is opened.
-    hearing: Mutex<Hearing>,
+    delivery: Mutex<Delivery>,
     /// How many in a row were ended before grants came by them.
     ended: AtomicU32,
     /// Since when so many were opened that grants come by.
@@ -79,22 +79,22 @@ pub(crate) struct Connector {
 }
 
 impl Connection {
-    fn new(inner: MultiplexedConnection, hearing: Hearing, channels: Arc<Subscriptions>) -> Self {
-        let (batches, silent) =
-            (Batches::new(inner.clone(), channels.are_of_slots()), AtomicU32::new(0));
-        Self { inner, batches, hearing, moves: 0, channels, ear: None, silent }
+    fn new(inner: MultiplexedConnection, delivery: Delivery, channels: Arc<Subscriptions>) -> Self {
+        let (batcher, silent) =
+            (Batcher::new(inner.clone(), channels.are_of_slots()), AtomicU32::new(0));
+        Self { inner, batcher, delivery, moves: 0, channels, resp2: None, silent }
     }
 
-    pub(crate) fn hearing(&self) -> Hearing {
-        match &self.ear {
-            Some(ear) if !ear.is_open() => Hearing::NotAsked,
-            _ => self.hearing,
+    pub(crate) fn delivery(&self) -> Delivery {
+        match &self.resp2 {
+            Some(resp2) if !resp2.is_open() => Delivery::NotAsked,
+            _ => self.delivery,
         }
     }
 
     /// Sends a command.
-    pub(crate) fn send(&self, request: Request) -> impl Future<Output = RedisResult<Value>> + Send {
-        self.batches.send(request)
+    pub(crate) fn send(&self, command: Command) -> impl Future<Output = RedisResult<Value>> + Send {
+        self.batcher.send(command)
     }
 
     /// Sends a command after an ASKING, which is for the next command only.
@@ -147,8 +147,8 @@ impl Connector {
     }
 
     /// A login that is refused may be accepted with the next credentials.
-    pub(crate) fn or_next_login(&self, trouble: Trouble) -> Trouble {
-        self.address.settings.or_next_login(trouble)
+    pub(crate) fn or_next_login(&self, error: CallError) -> CallError {
+        self.address.settings.or_next_login(error)
     }
 
     /// One for the same server, with waiters of its own.
@@ -160,22 +160,22 @@ impl Connector {
     fn with(
         address: Address,
         timeout: Duration,
-        changes: Arc<Changes>,
+        changes: Arc<Failover>,
         sink: Arc<dyn PushSink>,
     ) -> Self {
-        let (hearing, ended) = (Mutex::new(Hearing::NotAsked), AtomicU32::new(0));
+        let (delivery, ended) = (Mutex::new(Delivery::NotAsked), AtomicU32::new(0));
         let opened = Mutex::new((Instant::now(), 0));
-        let sentinels = match &address.place {
-            Place::Named(group) => Some(Sentinels::new((**group).clone())),
-            Place::At(_) => None,
+        let sentinels = match &address.target {
+            Target::Named(group) => Some(Sentinels::new((**group).clone())),
+            Target::At(_) => None,
         };
-        Self { address, sentinels, timeout, changes, hearing, ended, opened, sink }
+        Self { address, sentinels, timeout, changes, delivery, ended, opened, sink }
     }
 
     /// One for another server of a cluster, that has the same users and settings.
     pub(crate) fn to(&self, (host, port): (&str, u16), sink: &Arc<dyn PushSink>) -> Self {
-        let place = Place::At(ConnectionAddr::Tcp(host.to_owned(), port));
-        let address = Address { place, ..self.address.clone() };
+        let target = Target::At(ConnectionAddr::Tcp(host.to_owned(), port));
+        let address = Address { target, ..self.address.clone() };
         Self::with(address, self.timeout, self.changes.elsewhere(), Arc::clone(sink))
     }
 
@@ -186,8 +186,8 @@ impl Connector {
 
     /// The host and port of the server; `None` for a socket, and for one that others name.
     pub(crate) fn endpoint(&self) -> Option<(&str, u16)> {
-        match &self.address.place {
-            Place::At(ConnectionAddr::Tcp(host, port)) => Some((host, *port)),
+        match &self.address.target {
+            Target::At(ConnectionAddr::Tcp(host, port)) => Some((host, *port)),
             _ => None,
         }
     }
@@ -195,9 +195,9 @@ impl Connector {
     /// Where the server is, for people: host and port, or a path. Without user, password and
     /// database.
     pub(crate) fn server(&self) -> String {
-        match &self.address.place {
-            Place::At(at) => at.to_string(),
-            Place::Named(sentinels) => match self.changes.last() {
+        match &self.address.target {
+            Target::At(at) => at.to_string(),
+            Target::Named(sentinels) => match self.changes.last() {
                 Some(at) => at.to_string(),
                 None => sentinels.to_string(),
             },
@@ -211,14 +211,14 @@ impl Connector {
 
     /// What the server is known by: of several that follow one another it is one name.
     fn name(&self) -> String {
-        match &self.address.place {
-            Place::At(at) => at.to_string(),
-            Place::Named(sentinels) => sentinels.to_string(),
+        match &self.address.target {
+            Target::At(at) => at.to_string(),
+            Target::Named(sentinels) => sentinels.to_string(),
         }
     }
 
     /// What the URL says that replicas have to acknowledge.
-    pub(crate) fn replicated(&self) -> Option<Replicated> {
+    pub(crate) fn replicated(&self) -> Option<ReplicaAcks> {
         self.address.replicated
     }
 
@@ -228,16 +228,16 @@ impl Connector {
     }
 
     /// From now on connections are opened so that grants are heard, if that can be.
-    pub(crate) fn hear(&self) {
-        let mut hearing = self.hearing();
-        if *hearing == Hearing::NotAsked {
-            *hearing = Hearing::Yes;
+    pub(crate) fn receive(&self) {
+        let mut delivery = self.delivery();
+        if *delivery == Delivery::NotAsked {
+            *delivery = Delivery::Yes;
         }
     }
 
     /// Whether another server may stand behind the same name from one moment to the next.
     pub(crate) fn fails_over(&self) -> bool {
-        matches!(self.address.place, Place::Named(_))
+        matches!(self.address.target, Target::Named(_))
     }
 
     /// Whether a connection leads to the server that is the right one now.
@@ -258,37 +258,37 @@ impl Connector {
         }
     }
 
-    pub(crate) async fn open(&self) -> Result<Connection, Trouble> {
-        let hearing = *self.hearing();
-        self.open_as(hearing).await
+    pub(crate) async fn open(&self) -> Result<Connection, CallError> {
+        let delivery = *self.delivery();
+        self.open_as(delivery).await
     }
 
     /// Opens a connection by which no grants come, whoever waits.
-    pub(crate) async fn open_deaf(&self) -> Result<Connection, Trouble> {
-        self.open_as(Hearing::NotAsked).await
+    pub(crate) async fn open_plain(&self) -> Result<Connection, CallError> {
+        self.open_as(Delivery::NotAsked).await
     }
 
-    async fn open_as(&self, hearing: Hearing) -> Result<Connection, Trouble> {
-        let at = match (&self.address.place, &self.sentinels) {
+    async fn open_as(&self, delivery: Delivery) -> Result<Connection, CallError> {
+        let at = match (&self.address.target, &self.sentinels) {
             (_, Some(sentinels)) => sentinels.primary().await?,
-            (Place::At(at), None) => at.clone(),
-            (Place::Named(_), None) => return Err(no_primary()),
+            (Target::At(at), None) => at.clone(),
+            (Target::Named(_), None) => return Err(no_primary()),
         };
         let settings = self.address.settings.current().await?;
         let opened = if self.fails_over() {
             // One that stands still is soon replaced, by the sentinels and then here.
-            let late = || Err(Trouble::Passing(Passing::timeout("connecting", false)));
-            timeout(self.timeout / 4, self.open_primary(&settings, &at, hearing))
+            let late = || Err(CallError::Transient(Transient::timeout("connecting", false)));
+            timeout(self.timeout / 4, self.open_primary(&settings, &at, delivery))
                 .await
                 .unwrap_or_else(|_| late())
         } else {
-            self.open_and_ask(&settings, &at, hearing).await
+            self.open_and_ask(&settings, &at, delivery).await
         };
-        let mut opened = opened.map_err(|trouble| self.or_next_login(trouble));
+        let mut opened = opened.map_err(|error| self.or_next_login(error));
         match &mut opened {
             Ok(connection) => connection.moves = self.changes.opened(&at),
-            Err(Trouble::Passing(passing))
-                if passing.reason == Unavailability::Disconnected && !passing.is_login() =>
+            Err(CallError::Transient(transient))
+                if transient.reason == Unavailability::Disconnected && !transient.is_login() =>
             {
                 let words = greeting(&at).await;
                 if let Some(full) = words.as_deref().and_then(full) {
@@ -304,9 +304,9 @@ impl Connector {
         &self,
         settings: &Settings,
         at: &ConnectionAddr,
-        hearing: Hearing,
-    ) -> Result<Connection, Trouble> {
-        let mut connection = self.open_and_ask(settings, at, hearing).await?;
+        delivery: Delivery,
+    ) -> Result<Connection, CallError> {
+        let mut connection = self.open_and_ask(settings, at, delivery).await?;
         let role = connection.inner.send_packed_command(&redis::cmd("ROLE")).await;
         if is_primary(&role.and_then(Value::extract_error)) {
             Ok(connection)
@@ -319,53 +319,54 @@ impl Connector {
         &self,
         settings: &Settings,
         at: &ConnectionAddr,
-        mut hearing: Hearing,
-    ) -> Result<Connection, Trouble> {
-        if matches!(hearing, Hearing::Yes | Hearing::Apart) && !self.may_hear() {
-            hearing = Hearing::Failed(Instant::now());
+        mut delivery: Delivery,
+    ) -> Result<Connection, CallError> {
+        if matches!(delivery, Delivery::Yes | Delivery::Apart) && !self.may_subscribe() {
+            delivery = Delivery::Failed(Instant::now());
         }
-        if hearing == Hearing::Yes {
-            match self.open_hearing(settings, at).await? {
+        if delivery == Delivery::Yes {
+            match self.open_subscribed(settings, at).await? {
                 Ok(connection) => return Ok(connection),
-                Err(otherwise) => hearing = otherwise,
+                Err(otherwise) => delivery = otherwise,
             }
         }
-        let plain = settings.client(at, None).map_err(Trouble::Final)?;
+        let plain = settings.client(at, None).map_err(CallError::Final)?;
         let inner = self.opened(&plain, AsyncConnectionConfig::new()).await?;
         let channels = Subscriptions::new(&self.sink);
-        if hearing == Hearing::Apart && self.sink.is_by_slot() {
+        if delivery == Delivery::Apart && self.sink.is_by_slot() {
             // A second connection for each node is not worth it.
-            return Ok(Connection::new(inner, Hearing::Refused, channels));
+            return Ok(Connection::new(inner, Delivery::Refused, channels));
         }
-        let mut connection = Connection::new(inner, hearing, channels);
-        if hearing != Hearing::Apart {
+        let mut connection = Connection::new(inner, delivery, channels);
+        if delivery != Delivery::Apart {
             return Ok(connection);
         }
-        let ear = Ear::open(&plain, &connection.channels, &self.sink.channel(0)).await;
-        let subscribed = ear.map(|ear| connection.ear = Some(Arc::new(ear)));
+        let resp2 =
+            Resp2Subscription::open(&plain, &connection.channels, &self.sink.channel(0)).await;
+        let subscribed = resp2.map(|resp2| connection.resp2 = Some(Arc::new(resp2)));
         let (inner, channels) = (connection.inner.clone(), Arc::clone(&connection.channels));
-        let knocks = subscribed.is_ok();
-        match self.heard_by(connection, subscribed).await {
+        let probed = subscribed.is_ok();
+        match self.receiving(connection, subscribed).await {
             Ok(connection) => Ok(connection),
             // Commands can go on without: who waits asks for its turn meanwhile.
             Err(_) => {
-                let inner = if knocks {
+                let inner = if probed {
                     // The knock may have ended it.
                     self.opened(&plain, AsyncConnectionConfig::new()).await?
                 } else {
                     inner
                 };
-                Ok(Connection::new(inner, Hearing::Failed(Instant::now()), channels))
+                Ok(Connection::new(inner, Delivery::Failed(Instant::now()), channels))
             }
         }
     }
 
     /// A connection by which grants come beside replies, or how to hear of them otherwise.
-    async fn open_hearing(
+    async fn open_subscribed(
         &self,
         settings: &Settings,
         at: &ConnectionAddr,
-    ) -> Result<Result<Connection, Hearing>, Trouble> {
+    ) -> Result<Result<Connection, Delivery>, CallError> {
         let channels = Subscriptions::new(&self.sink);
         let pushed = Arc::clone(&channels);
         let pushes = move |push: PushInfo| -> Result<(), SendError> {
@@ -375,50 +376,48 @@ impl Connector {
         let config = AsyncConnectionConfig::new().set_push_sender(pushes);
         // Messages come by the connection of the commands, and never before the replies to what
         // was sent earlier.
-        let resp3 = settings.client(at, Some(ProtocolVersion::RESP3)).map_err(Trouble::Final)?;
+        let resp3 = settings.client(at, Some(ProtocolVersion::RESP3)).map_err(CallError::Final)?;
         let mut inner = match self.opened(&resp3, config).await {
             Ok(inner) => inner,
-            Err(Trouble::Final(LockError::Unavailable {
+            Err(CallError::Final(LockError::Unavailable {
                 reason: Unavailability::Protocol,
                 ..
             })) => {
                 // The server does not know HELLO, or not this version.
-                *self.hearing() = Hearing::Apart;
-                return Ok(Err(Hearing::Apart));
+                *self.delivery() = Delivery::Apart;
+                return Ok(Err(Delivery::Apart));
             }
-            Err(trouble) if self.is_ended_again(&trouble) => return Ok(Err(Hearing::Apart)),
-            Err(trouble) => return Err(trouble),
+            Err(error) if self.is_ended_again(&error) => return Ok(Err(Delivery::Apart)),
+            Err(error) => return Err(error),
         };
         if self.sink.is_by_slot() {
             // The channels of slots are for who waits there to open.
             self.ended.store(0, Ordering::Relaxed);
-            return Ok(Ok(Connection::new(inner, Hearing::Yes, channels)));
+            return Ok(Ok(Connection::new(inner, Delivery::Yes, channels)));
         }
         let subscribed = inner.subscribe(&self.sink.channel(0)).await;
-        let connection = Connection::new(inner, Hearing::Yes, channels);
-        match self.heard_by(connection, subscribed).await {
+        let connection = Connection::new(inner, Delivery::Yes, channels);
+        match self.receiving(connection, subscribed).await {
             Ok(connection) => {
                 self.ended.store(0, Ordering::Relaxed);
                 Ok(Ok(connection))
             }
-            Err(trouble) if self.is_ended_again(&trouble) => {
-                Ok(Err(Hearing::Failed(Instant::now())))
-            }
-            Err(trouble) => Err(trouble),
+            Err(error) if self.is_ended_again(&error) => Ok(Err(Delivery::Failed(Instant::now()))),
+            Err(error) => Err(error),
         }
     }
 
     /// Whether a connection was ended, and not for the first time: some proxies do so when they are
     /// told what they do not know.
-    fn is_ended_again(&self, trouble: &Trouble) -> bool {
+    fn is_ended_again(&self, error: &CallError) -> bool {
         let reason = Unavailability::Disconnected;
-        matches!(trouble, Trouble::Passing(passing) if passing.reason == reason)
+        matches!(error, CallError::Transient(transient) if transient.reason == reason)
             && self.ended.fetch_add(1, Ordering::Relaxed) > 0
     }
 
     /// Whether one more connection may be opened to hear grants by. When they are ended again and
     /// again, who waits is better off asking.
-    fn may_hear(&self) -> bool {
+    fn may_subscribe(&self) -> bool {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if opened.0.elapsed() > KEPT {
             *opened = (Instant::now(), 0);
@@ -429,30 +428,32 @@ impl Connector {
 
     /// Has grants come by this connection, if the user may listen to the channel and send to it:
     /// who hands a lock over is asked whether somebody heard it.
-    async fn heard_by(
+    async fn receiving(
         &self,
         mut connection: Connection,
         subscribed: Result<(), RedisError>,
-    ) -> Result<Connection, Trouble> {
-        let mut knock = redis::cmd("PUBLISH");
-        knock.arg(self.sink.channel(0)).arg("");
-        let heard = match subscribed {
-            Ok(()) => connection.inner.send_packed_command(&knock).await,
+    ) -> Result<Connection, CallError> {
+        let mut probe = redis::cmd("PUBLISH");
+        probe.arg(self.sink.channel(0)).arg("");
+        let received = match subscribed {
+            Ok(()) => connection.inner.send_packed_command(&probe).await,
             Err(error) => Err(error),
         };
-        match heard.and_then(Value::extract_error).map_err(Trouble::unapplied) {
+        match received.and_then(Value::extract_error).map_err(CallError::unapplied) {
             Ok(_) => Ok(connection),
-            Err(Trouble::Final(LockError::AccessDenied { .. } | LockError::Unavailable { .. })) => {
+            Err(CallError::Final(
+                LockError::AccessDenied { .. } | LockError::Unavailable { .. },
+            )) => {
                 let Connection { inner, channels, .. } = connection;
-                Ok(Connection::new(inner, Hearing::Refused, channels))
+                Ok(Connection::new(inner, Delivery::Refused, channels))
             }
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
         }
     }
 
-    fn hearing(&self) -> MutexGuard<'_, Hearing> {
+    fn delivery(&self) -> MutexGuard<'_, Delivery> {
         // Nothing that runs under this mutex can panic.
-        self.hearing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.delivery.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a connection and asks for a first answer: a server that wants a password says so then.
@@ -460,19 +461,19 @@ impl Connector {
         &self,
         client: &Client,
         config: AsyncConnectionConfig,
-    ) -> Result<MultiplexedConnection, Trouble> {
+    ) -> Result<MultiplexedConnection, CallError> {
         let config = config
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(ROOM);
         let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-        let mut connection = connection.map_err(Trouble::unapplied)?;
+        let mut connection = connection.map_err(CallError::unapplied)?;
         let asked = Instant::now();
         let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
         self.changes.healths().round_trip(&self.name()).note(asked);
-        match greeting.and_then(Value::extract_error).map_err(Trouble::unapplied) {
-            Ok(_) | Err(Trouble::Final(LockError::AccessDenied { .. })) => Ok(connection),
-            Err(trouble) => Err(trouble),
+        match greeting.and_then(Value::extract_error).map_err(CallError::unapplied) {
+            Ok(_) | Err(CallError::Final(LockError::AccessDenied { .. })) => Ok(connection),
+            Err(error) => Err(error),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::store::redis::client::error::{LOGIN, Passing, Trouble};
+use crate::store::redis::client::error::{CallError, LOGIN, Transient};
 use crate::value::unavailability::Unavailability;
 
 type Asked = Pin<Box<dyn Future<Output = Result<(String, String), String>> + Send>>;
@@ -28,14 +28,14 @@ impl Credentials {
     }
 
     /// Fails as a login does that may be accepted soon.
-    pub(crate) async fn ask(&self) -> Result<(String, String), Trouble> {
+    pub(crate) async fn ask(&self) -> Result<(String, String), CallError> {
         (self.0)().await.map_err(|error| refused(&format!("no credentials: {error}")))
     }
 }
 
 /// Nothing was applied, and another connection is asked for.
-pub(crate) fn refused(detail: &str) -> Trouble {
-    Trouble::Passing(Passing {
+pub(crate) fn refused(detail: &str) -> CallError {
+    CallError::Transient(Transient {
         reason: Unavailability::Disconnected,
         detail: format!("{LOGIN}{detail}"),
         unknown: false,

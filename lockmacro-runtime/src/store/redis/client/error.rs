@@ -5,10 +5,10 @@ use crate::value::error::AT;
 use redis::{ErrorKind, RedisError, Value};
 
 use crate::store::redis::client::tls;
-use crate::value::companion::write_side;
+use crate::value::companion::write_companion;
 use crate::value::error::LockError;
+use crate::value::escaped::Escaped;
 use crate::value::key::LockKey;
-use crate::value::plain::Plain;
 use crate::value::unavailability::Unavailability;
 
 /// What the detail of a refused login starts with, where the next one may be accepted.
@@ -16,7 +16,7 @@ pub(crate) const LOGIN: &str = "login: ";
 
 /// A call that brought no answer to its question.
 #[derive(Debug, Clone)]
-pub(crate) enum Trouble {
+pub(crate) enum CallError {
     /// The server does not know the script; nothing was applied.
     NoScript,
     /// The key is of another type; nothing was applied.
@@ -24,16 +24,16 @@ pub(crate) enum Trouble {
     /// The keys are in different slots of a cluster; nothing was applied.
     CrossSlot,
     /// The key is on another node of a cluster; nothing was applied.
-    Elsewhere(Elsewhere),
+    Redirect(Redirect),
     /// Nothing was applied, and nothing will be until a person mends it.
     Final(LockError),
     /// It may be over soon.
-    Passing(Passing),
+    Transient(Transient),
 }
 
 /// Where a node of a cluster sends its caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Elsewhere {
+pub(crate) struct Redirect {
     /// `host:port`; without a host it is the one that was asked.
     pub(crate) address: String,
     /// Only this once, after an ASKING: the slot is being moved there.
@@ -41,7 +41,7 @@ pub(crate) struct Elsewhere {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Passing {
+pub(crate) struct Transient {
     pub(crate) reason: Unavailability,
     pub(crate) detail: String,
     /// The call may have been applied, or may be yet.
@@ -50,7 +50,7 @@ pub(crate) struct Passing {
     pub(crate) replace: bool,
 }
 
-impl Passing {
+impl Transient {
     pub(crate) fn timeout(detail: &str, unknown: bool) -> Self {
         Self { reason: Unavailability::Timeout, detail: detail.to_owned(), unknown, replace: false }
     }
@@ -66,30 +66,30 @@ impl Passing {
     }
 }
 
-impl Trouble {
+impl CallError {
     /// The trouble to tell after this one: what a person has to mend tells more than silence.
     pub(crate) fn unless_final(self, next: Self) -> Self {
-        if matches!(self, Trouble::Final(_)) { self } else { next }
+        if matches!(self, CallError::Final(_)) { self } else { next }
     }
 
-    /// Trouble while connecting: the caller's own command was not sent yet.
+    /// CallError while connecting: the caller's own command was not sent yet.
     pub(crate) fn unapplied(error: RedisError) -> Self {
         if let Some(detail) = tls::told(&error) {
-            return Trouble::Final(unavailable(Unavailability::Tls, detail));
+            return CallError::Final(unavailable(Unavailability::Tls, detail));
         }
-        let mut trouble = Trouble::from(error);
-        if let Trouble::Passing(passing) = &mut trouble {
-            passing.unknown = false;
+        let mut error = CallError::from(error);
+        if let CallError::Transient(transient) = &mut error {
+            transient.unknown = false;
         }
-        trouble
+        error
     }
 
     /// The same with where it was.
     pub(crate) fn at(mut self, server: impl FnOnce() -> String) -> Self {
         use LockError::{AccessDenied, Authentication, ConnectionLimit, Unavailable};
         let detail = match &mut self {
-            Trouble::Passing(Passing { detail, .. })
-            | Trouble::Final(
+            CallError::Transient(Transient { detail, .. })
+            | CallError::Final(
                 AccessDenied { detail }
                 | Authentication { detail }
                 | ConnectionLimit { detail }
@@ -105,34 +105,34 @@ impl Trouble {
     /// What the caller is told when there is no more time to try.
     pub(crate) fn into_error(self, key: &LockKey) -> LockError {
         match self {
-            Trouble::NoScript => unavailable(Unavailability::Protocol, "it forgets its scripts"),
-            Trouble::NotALock => LockError::KeyNotALock { key: key.clone() },
-            Trouble::CrossSlot => unavailable(Unavailability::ClusterDown, "it wants one slot"),
-            Trouble::Elsewhere(Elsewhere { address, .. }) => {
+            CallError::NoScript => unavailable(Unavailability::Protocol, "it forgets its scripts"),
+            CallError::NotALock => LockError::KeyNotALock { key: key.clone() },
+            CallError::CrossSlot => unavailable(Unavailability::ClusterDown, "it wants one slot"),
+            CallError::Redirect(Redirect { address, .. }) => {
                 let detail = format!("the key is at {address}: give a `redis-cluster://` URL");
                 unavailable(Unavailability::ClusterDown, detail)
             }
-            Trouble::Final(LockError::AccessDenied { detail }) => {
+            CallError::Final(LockError::AccessDenied { detail }) => {
                 LockError::AccessDenied { detail: with_keys(detail, key) }
             }
-            Trouble::Final(error) => error,
-            Trouble::Passing(Passing { detail, .. }) if is_full(&detail) => {
+            CallError::Final(error) => error,
+            CallError::Transient(Transient { detail, .. }) if is_full(&detail) => {
                 LockError::ConnectionLimit { detail }
             }
-            Trouble::Passing(passing) if passing.is_login() => {
-                let detail = passing.detail.split_at(LOGIN.len()).1.to_owned();
+            CallError::Transient(transient) if transient.is_login() => {
+                let detail = transient.detail.split_at(LOGIN.len()).1.to_owned();
                 LockError::Authentication { detail }
             }
-            Trouble::Passing(Passing { reason, detail, .. }) => {
+            CallError::Transient(Transient { reason, detail, .. }) => {
                 LockError::Unavailable { reason, detail }
             }
         }
     }
 }
 
-impl From<Passing> for Trouble {
-    fn from(passing: Passing) -> Self {
-        Trouble::Passing(passing)
+impl From<Transient> for CallError {
+    fn from(transient: Transient) -> Self {
+        CallError::Transient(transient)
     }
 }
 
@@ -153,13 +153,13 @@ const DENIED: [&str; 3] = [
 /// or password.
 fn without_arguments(text: &str) -> String {
     let text = text.split("with args beginning with").next().unwrap_or_default();
-    Plain(text.trim_end_matches([',', ' ', ':'])).to_string()
+    Escaped(text.trim_end_matches([',', ' ', ':'])).to_string()
 }
 
 /// What a server that takes no more clients says to every new one, whatever it asks.
-pub(crate) fn full(words: &str) -> Option<Trouble> {
+pub(crate) fn full(words: &str) -> Option<CallError> {
     is_full(words).then(|| {
-        Trouble::Passing(Passing {
+        CallError::Transient(Transient {
             reason: Unavailability::Refused,
             detail: words.to_owned(),
             unknown: false,
@@ -178,41 +178,43 @@ fn with_keys(detail: String, key: &LockKey) -> String {
         return detail;
     }
     let mut companions = String::new();
-    write_side(key.as_str(), "*", |part| companions.push_str(part));
-    format!("{detail}: the lock needs ~{} and ~{}", key.shown(), Plain(&companions))
+    write_companion(key.as_str(), "*", |part| companions.push_str(part));
+    format!("{detail}: the lock needs ~{} and ~{}", key.shown(), Escaped(&companions))
 }
 
 fn unavailable(reason: Unavailability, detail: impl Into<String>) -> LockError {
     LockError::Unavailable { reason, detail: detail.into() }
 }
 
-impl From<RedisError> for Trouble {
+impl From<RedisError> for CallError {
     fn from(error: RedisError) -> Self {
         let detail = without_arguments(&error.to_string());
         if let Some(full) = full(&detail) {
             return full;
         }
         if DENIED.iter().any(|text| detail.contains(text)) {
-            return Trouble::Final(LockError::AccessDenied { detail });
+            return CallError::Final(LockError::AccessDenied { detail });
         }
         if let Some(code) = error.code() {
             return of_reply(code, error.detail().unwrap_or_default());
         }
         match error.kind() {
-            ErrorKind::AuthenticationFailed => Trouble::Final(LockError::Authentication { detail }),
-            _ if error.is_connection_refusal() => Trouble::Passing(Passing {
+            ErrorKind::AuthenticationFailed => {
+                CallError::Final(LockError::Authentication { detail })
+            }
+            _ if error.is_connection_refusal() => CallError::Transient(Transient {
                 reason: Unavailability::Refused,
                 detail,
                 unknown: false,
                 replace: true,
             }),
-            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Trouble::Passing(Passing {
+            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => CallError::Transient(Transient {
                 reason: Unavailability::Protocol,
                 detail,
                 unknown: true,
                 replace: true,
             }),
-            _ => Trouble::Passing(Passing {
+            _ => CallError::Transient(Transient {
                 reason: Unavailability::Disconnected,
                 detail,
                 unknown: true,
@@ -224,7 +226,7 @@ impl From<RedisError> for Trouble {
 
 /// An error reply by its code. Servers before 7.0 wrap what happened inside a script in a text
 /// after `ERR`, where the code is looked for then.
-fn of_reply(code: &str, text: &str) -> Trouble {
+fn of_reply(code: &str, text: &str) -> CallError {
     let text = without_arguments(text);
     let inner = (code == "ERR" && text.contains("Error running script")).then(|| {
         ["WRONGTYPE", "READONLY", "OOM", "NOREPLICAS", "MISCONF", "NOPERM", "MASTERDOWN"]
@@ -233,49 +235,49 @@ fn of_reply(code: &str, text: &str) -> Trouble {
     });
     let code = inner.flatten().unwrap_or(code);
     let detail = format!("{code} {text}").trim_end().to_owned();
-    let passing = |reason, replace| {
-        Trouble::Passing(Passing { reason, detail: detail.clone(), unknown: false, replace })
+    let transient = |reason, replace| {
+        CallError::Transient(Transient { reason, detail: detail.clone(), unknown: false, replace })
     };
     match code {
-        "NOSCRIPT" => Trouble::NoScript,
-        "WRONGTYPE" => Trouble::NotALock,
-        "CROSSSLOT" => Trouble::CrossSlot,
+        "NOSCRIPT" => CallError::NoScript,
+        "WRONGTYPE" => CallError::NotALock,
+        "CROSSSLOT" => CallError::CrossSlot,
         // These take writes again as soon as others leave room, a replica is back, or data is saved.
-        "OOM" => passing(Unavailability::OutOfMemory, false),
-        "NOREPLICAS" => passing(Unavailability::NotEnoughReplicas, false),
-        "MISCONF" => passing(Unavailability::NotSaving, false),
+        "OOM" => transient(Unavailability::OutOfMemory, false),
+        "NOREPLICAS" => transient(Unavailability::NotEnoughReplicas, false),
+        "MISCONF" => transient(Unavailability::NotSaving, false),
         // What acquire.lua says.
-        "FENCESUSEDUP" => Trouble::Final(unavailable(Unavailability::FencesUsedUp, detail)),
-        "NOAUTH" | "WRONGPASS" => Trouble::Final(LockError::Authentication { detail }),
-        "NOPERM" => Trouble::Final(LockError::AccessDenied { detail }),
+        "FENCESUSEDUP" => CallError::Final(unavailable(Unavailability::FencesUsedUp, detail)),
+        "NOAUTH" | "WRONGPASS" => CallError::Final(LockError::Authentication { detail }),
+        "NOPERM" => CallError::Final(LockError::AccessDenied { detail }),
         // A new connection may find the primary, where a name stands for it.
-        "READONLY" => passing(Unavailability::ReadOnly, true),
+        "READONLY" => transient(Unavailability::ReadOnly, true),
         // It was made a replica while it waited for its own.
-        "UNBLOCKED" => passing(Unavailability::ReadOnly, true),
-        "MASTERDOWN" => passing(Unavailability::PrimaryDown, true),
-        "LOADING" => passing(Unavailability::Loading, false),
-        "BUSY" => passing(Unavailability::BusyScript, false),
-        "CLUSTERDOWN" | "TRYAGAIN" => passing(Unavailability::ClusterDown, false),
+        "UNBLOCKED" => transient(Unavailability::ReadOnly, true),
+        "MASTERDOWN" => transient(Unavailability::PrimaryDown, true),
+        "LOADING" => transient(Unavailability::Loading, false),
+        "BUSY" => transient(Unavailability::BusyScript, false),
+        "CLUSTERDOWN" | "TRYAGAIN" => transient(Unavailability::ClusterDown, false),
         "MOVED" | "ASK" => match text.split_once(' ') {
             Some((_slot, address)) => {
                 let address = address.trim_end().to_owned();
-                Trouble::Elsewhere(Elsewhere { address, once: code == "ASK" })
+                CallError::Redirect(Redirect { address, once: code == "ASK" })
             }
-            None => Trouble::Final(unavailable(Unavailability::Protocol, detail)),
+            None => CallError::Final(unavailable(Unavailability::Protocol, detail)),
         },
         // A slot that is being moved has lost a key while the script was at it.
-        _ if text.contains("access a non local key") => Trouble::Passing(Passing {
+        _ if text.contains("access a non local key") => CallError::Transient(Transient {
             reason: Unavailability::ClusterDown,
             detail,
             unknown: true,
             replace: false,
         }),
-        _ => Trouble::Final(unavailable(Unavailability::Protocol, detail)),
+        _ => CallError::Final(unavailable(Unavailability::Protocol, detail)),
     }
 }
 
 /// An answer that is none to the question.
-pub(crate) fn unexpected(reply: &Value) -> Trouble {
+pub(crate) fn unexpected(reply: &Value) -> CallError {
     // The kind of the reply only: its text may be somebody's token.
     let kind = match reply {
         Value::Nil => "nil",
@@ -286,7 +288,7 @@ pub(crate) fn unexpected(reply: &Value) -> Trouble {
         _ => "something else",
     };
     // Whatever it means, something may have been written.
-    Trouble::Passing(Passing {
+    CallError::Transient(Transient {
         reason: Unavailability::Protocol,
         detail: format!("the server answered {kind}"),
         unknown: true,

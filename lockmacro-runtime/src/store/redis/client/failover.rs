@@ -9,7 +9,7 @@ use crate::store::redis::client::health::Healths;
 
 /// What all connections of a manager to one address have in common.
 #[derive(Default)]
-pub(crate) struct Changes {
+pub(crate) struct Failover {
     /// Where the last connection leads.
     at: Mutex<Option<ConnectionAddr>>,
     /// Counts the places that it has led to.
@@ -26,7 +26,7 @@ struct All {
     healths: Healths,
 }
 
-impl Changes {
+impl Failover {
     /// Has `tell` called after a connection was replaced, or leads elsewhere: what was granted
     /// before may be forgotten there. It is told too often rather than not, as a server says
     /// nothing by which it could be known again to a user without further rights.

@@ -1,8 +1,8 @@
 //! One server and our connection to it: made when needed, shared by all calls, replaced when it
 //! is of no more use. No call waits longer than its caller allows.
 
-use crate::store::redis::client::budget::Patience;
-use crate::store::redis::client::pipeline::Request;
+use crate::store::redis::client::budget::Budget;
+use crate::store::redis::client::pipeline::Command;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,18 +13,18 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use crate::store::redis::client::blocking_pool::Reserve;
+use crate::store::redis::client::blocking_pool::BlockingPool;
 use crate::store::redis::client::budget::TRIES;
 use crate::store::redis::client::connect::{Connection, Connector};
-use crate::store::redis::client::error::{Passing, Trouble};
-use crate::store::redis::client::failover::Changes;
+use crate::store::redis::client::error::{CallError, Transient};
+use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::health;
 use crate::store::redis::client::health::Health;
-use crate::store::redis::client::replicas::Replicated;
+use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::round_trip::RoundTrip;
 use crate::store::redis::client::script::Script;
 use crate::store::redis::client::sentinel::is_primary;
-use crate::store::redis::client::singleflight::Errand;
+use crate::store::redis::client::singleflight::SingleFlight;
 use crate::store::redis::client::subscriptions::PushSink;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
@@ -48,9 +48,9 @@ pub(crate) struct Inner {
     pub(crate) connector: Connector,
     live: Mutex<Option<Arc<Connection>>>,
     pub(crate) timeout: Duration,
-    connecting: Errand<Result<Arc<Connection>, Trouble>>,
-    loading: Errand<()>,
-    pub(crate) reserve: Reserve,
+    connecting: SingleFlight<Result<Arc<Connection>, CallError>>,
+    loading: SingleFlight<()>,
+    pub(crate) blocking_pool: BlockingPool,
     health: Arc<Health>,
     /// From when on one silence is enough again, and the pause after that.
     doubts: Mutex<Option<(Instant, Duration)>>,
@@ -94,9 +94,9 @@ impl Node {
             connector,
             live: Mutex::new(None),
             timeout,
-            connecting: Errand::new(timeout),
-            loading: Errand::new(timeout),
-            reserve: Reserve::default(),
+            connecting: SingleFlight::new(timeout),
+            loading: SingleFlight::new(timeout),
+            blocking_pool: BlockingPool::default(),
             doubts: Mutex::default(),
             ends: AtomicU64::new(0),
         };
@@ -132,26 +132,26 @@ impl Node {
     /// Sends a command and waits for its reply.
     pub(crate) async fn call(
         &self,
-        request: impl Into<Request>,
-        patience: Patience,
-    ) -> Result<Value, Trouble> {
-        let live = self.connect(patience.until).await?;
-        self.send(&live, request, patience).await
+        command: impl Into<Command>,
+        budget: Budget,
+    ) -> Result<Value, CallError> {
+        let live = self.connect(budget.until).await?;
+        self.send(&live, command, budget).await
     }
 
     /// Sends a command by this connection.
     pub(crate) fn send<'a>(
         &'a self,
         live: &'a Connection,
-        request: impl Into<Request>,
-        patience: Patience,
-    ) -> impl Future<Output = Result<Value, Trouble>> + Send + 'a {
+        command: impl Into<Command>,
+        budget: Budget,
+    ) -> impl Future<Output = Result<Value, CallError>> + Send + 'a {
         let asked = Instant::now();
-        let until = patience.until.min(asked + patience.answer);
+        let until = budget.until.min(asked + budget.answer);
         // Not kept across the await, which would cost every caller its room.
         let sent = match self.asking {
-            true => Err(Box::pin(live.asking(request.into().command))),
-            false => Ok(live.send(request.into())),
+            true => Err(Box::pin(live.asking(command.into().cmd))),
+            false => Ok(live.send(command.into())),
         };
         async move {
             let reply = match sent {
@@ -161,7 +161,7 @@ impl Node {
             if reply.is_ok() {
                 self.round_trip().note(asked);
             }
-            self.read(live, reply.ok(), patience.strict)
+            self.read(live, reply.ok(), budget.strict)
         }
     }
 
@@ -170,10 +170,10 @@ impl Node {
         &self,
         commands: &Pipeline,
         count: usize,
-        patience: Patience,
-    ) -> Result<Vec<Value>, Trouble> {
-        let live = self.connect(patience.until).await?;
-        let until = patience.until.min(Instant::now() + patience.answer);
+        budget: Budget,
+    ) -> Result<Vec<Value>, CallError> {
+        let live = self.connect(budget.until).await?;
+        let until = budget.until.min(Instant::now() + budget.answer);
         let mut connection = live.inner.clone();
         let sent = connection.send_packed_commands(commands, 0, count);
         match timeout_at(until, sent).await {
@@ -189,10 +189,10 @@ impl Node {
         live: &Connection,
         reply: Option<RedisResult<Value>>,
         strict: bool,
-    ) -> Result<Value, Trouble> {
-        if live.channels.is_torn() {
+    ) -> Result<Value, CallError> {
+        if live.channels.is_desynchronized() {
             self.discard(live);
-            return Err(torn().at(|| self.server()));
+            return Err(desynchronized().at(|| self.server()));
         }
         let Some(reply) = reply else {
             let silent = live.unanswered();
@@ -205,17 +205,17 @@ impl Node {
         if strict {
             *self.doubts() = None;
         }
-        let trouble = match reply.and_then(Value::extract_error) {
+        let error = match reply.and_then(Value::extract_error) {
             Ok(value) => {
                 self.inner.health.answered(|| self.server());
                 return Ok(value);
             }
-            Err(error) => self.failed(self.inner.connector.or_next_login(Trouble::from(error))),
+            Err(error) => self.failed(self.inner.connector.or_next_login(CallError::from(error))),
         };
-        if matches!(&trouble, Trouble::Passing(passing) if passing.replace) {
+        if matches!(&error, CallError::Transient(transient) if transient.replace) {
             self.discard(live);
         }
-        Err(trouble)
+        Err(error)
     }
 
     /// Whether a connection may be given up for one silence now.
@@ -243,11 +243,11 @@ impl Node {
         script: &'static Script,
         keys: &[LockKey],
         args: &[&str],
-        patience: Patience,
-    ) -> Result<Value, Trouble> {
-        match self.call(Request::call_of(script, keys, args), patience).await {
+        budget: Budget,
+    ) -> Result<Value, CallError> {
+        match self.call(Command::call_of(script, keys, args), budget).await {
             // Boxed, as is all that is rare: a future that waits for a lock must not carry it.
-            Err(Trouble::NoScript) => Box::pin(self.teach(script, keys, args, patience)).await,
+            Err(CallError::NoScript) => Box::pin(self.teach(script, keys, args, budget)).await,
             reply => reply,
         }
     }
@@ -258,8 +258,8 @@ impl Node {
         script: &'static Script,
         keys: &[LockKey],
         args: &[&str],
-        patience: Patience,
-    ) -> Result<Value, Trouble> {
+        budget: Budget,
+    ) -> Result<Value, CallError> {
         // Of a crowd that comes to a new server one sends the text.
         let (answer, mut answered) = oneshot::channel();
         let mut answer = Some(answer);
@@ -267,18 +267,18 @@ impl Node {
             let (node, answer) = (self.clone(), answer.take());
             let text = script.by_text(keys, args);
             async move {
-                let reply = node.call(text, patience).await;
+                let reply = node.call(text, budget).await;
                 // Its caller may have gone meanwhile.
                 answer.map(|answer| answer.send(reply));
             }
         };
-        self.inner.loading.done(send, patience.until).await;
+        self.inner.loading.done(send, budget.until).await;
         if answer.is_none() {
             // Without a reply it may be under way.
             return answered.try_recv().unwrap_or_else(|_| Err(self.failed(unanswered())));
         }
-        match self.call(script.by_hash(keys, args), patience).await {
-            Err(Trouble::NoScript) => self.call(script.by_text(keys, args), patience).await,
+        match self.call(script.by_hash(keys, args), budget).await {
+            Err(CallError::NoScript) => self.call(script.by_text(keys, args), budget).await,
             reply => reply,
         }
     }
@@ -293,31 +293,31 @@ impl Node {
         script: &'static Script,
         keys: &[LockKey],
         args: &[&str],
-        replicated: Replicated,
-        patience: Patience,
-    ) -> Result<(Value, u32), Trouble> {
+        replicated: ReplicaAcks,
+        budget: Budget,
+    ) -> Result<(Value, u32), CallError> {
         let (node, keys) = (self.clone(), keys.to_vec());
         let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let mut task = JoinSet::new();
         task.spawn(async move {
             let args: Vec<_> = args.iter().map(String::as_str).collect();
-            let Inner { connector, reserve, .. } = &*node.inner;
-            let answer = reserve.eval_acknowledged(
+            let Inner { connector, blocking_pool, .. } = &*node.inner;
+            let answer = blocking_pool.eval_acknowledged(
                 (connector, node.asking),
                 script,
                 &keys,
                 &args,
                 replicated,
-                patience,
+                budget,
             );
-            answer.await.map_err(|trouble| node.failed(trouble))
+            answer.await.map_err(|error| node.failed(error))
         });
-        let ended = || Err(Trouble::Passing(Passing::timeout("the runtime has ended", true)));
+        let ended = || Err(CallError::Transient(Transient::timeout("the runtime has ended", true)));
         task.join_next().await.and_then(Result::ok).unwrap_or_else(ended)
     }
 
     /// Makes sure that there is a connection.
-    pub(crate) async fn ready(&self, until: Instant) -> Result<(), Trouble> {
+    pub(crate) async fn ready(&self, until: Instant) -> Result<(), CallError> {
         self.connect(until).await.map(drop)
     }
 
@@ -330,7 +330,7 @@ impl Node {
     pub(crate) fn pass_on(&self, connection: u64, word: &[u8]) -> bool {
         let channels = self.live().as_ref().map(|live| Arc::clone(&live.channels));
         channels.filter(|channels| channels.number == connection).is_some_and(|channels| {
-            channels.hear(word);
+            channels.receive(word);
             true
         })
     }
@@ -343,12 +343,12 @@ impl Node {
             live.take();
         }
         self.inner.connecting.forget();
-        self.inner.reserve.clear();
+        self.inner.blocking_pool.clear();
         self.inner.connector.disconnect();
     }
 
     /// What the connections to this server have in common.
-    pub(crate) fn changes(&self) -> &Changes {
+    pub(crate) fn changes(&self) -> &Failover {
         &self.inner.connector.changes
     }
 
@@ -358,7 +358,7 @@ impl Node {
     }
 
     /// What the URL says that replicas have to acknowledge.
-    pub(crate) fn replicated(&self) -> Option<Replicated> {
+    pub(crate) fn replicated(&self) -> Option<ReplicaAcks> {
         self.inner.connector.replicated()
     }
 
@@ -368,18 +368,18 @@ impl Node {
     }
 
     /// Looks whether the server is there, takes writes, and is the one that sentinels name; else the connection is given up.
-    pub(crate) async fn look(&self, patience: Patience) {
-        let Ok(live) = self.connect(patience.until).await else { return };
-        let role = timeout_at(patience.until, live.send(redis::cmd("ROLE").into())).await;
+    pub(crate) async fn look(&self, budget: Budget) {
+        let Ok(live) = self.connect(budget.until).await else { return };
+        let role = timeout_at(budget.until, live.send(redis::cmd("ROLE").into())).await;
         // A primary of old that was cut off from its sentinels goes on to answer.
         if !role.is_ok_and(|role| is_primary(&role.and_then(Value::extract_error)))
-            || matches!(timeout_at(patience.until, self.inner.connector.is_left()).await, Ok(true))
+            || matches!(timeout_at(budget.until, self.inner.connector.is_left()).await, Ok(true))
         {
             self.discard(&live);
         }
     }
 
-    pub(crate) async fn connect(&self, until: Instant) -> Result<Arc<Connection>, Trouble> {
+    pub(crate) async fn connect(&self, until: Instant) -> Result<Arc<Connection>, CallError> {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
@@ -389,7 +389,7 @@ impl Node {
         };
         let opened = self.inner.connecting.done(open, until);
         Box::pin(opened).await.unwrap_or_else(|| {
-            Err(self.failed(Trouble::Passing(Passing::timeout("connecting", false))))
+            Err(self.failed(CallError::Transient(Transient::timeout("connecting", false))))
         })
     }
 
@@ -404,25 +404,25 @@ impl Node {
     }
 
     /// Takes note of what went wrong with a call; gives it with where that was.
-    pub(crate) fn failed(&self, trouble: Trouble) -> Trouble {
+    pub(crate) fn failed(&self, error: CallError) -> CallError {
         let health = &self.inner.health;
-        match &trouble {
+        match &error {
             // Only some of its keys are.
-            Trouble::Passing(passing) if passing.is_split() => {}
-            Trouble::Passing(passing) if health::is_lost(passing.reason) => {
-                health.failed(passing.reason, self.inner.timeout / TRIES, || self.server());
+            CallError::Transient(transient) if transient.is_split() => {}
+            CallError::Transient(transient) if health::is_lost(transient.reason) => {
+                health.failed(transient.reason, self.inner.timeout / TRIES, || self.server());
             }
             _ => health.answered(|| self.server()),
         }
-        trouble.at(|| self.server())
+        error.at(|| self.server())
     }
 
-    async fn open(&self) -> Result<Arc<Connection>, Trouble> {
+    async fn open(&self) -> Result<Arc<Connection>, CallError> {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
         let ends = self.inner.ends.load(Ordering::Relaxed);
-        let opened = self.inner.connector.open().await.map_err(|trouble| self.failed(trouble))?;
+        let opened = self.inner.connector.open().await.map_err(|error| self.failed(error))?;
         self.inner.health.opened();
         let opened = Arc::new(opened);
         // Another caller may have opened one, if this runtime was blocked meanwhile.
@@ -442,7 +442,8 @@ impl Node {
 
     /// The connection, while it leads to the right server.
     pub(crate) fn in_use(&self) -> Option<Arc<Connection>> {
-        let live = self.live().as_ref().filter(|live| !live.channels.is_torn()).cloned()?;
+        let live =
+            self.live().as_ref().filter(|live| !live.channels.is_desynchronized()).cloned()?;
         if self.inner.connector.leads_there(&live) {
             return Some(live);
         }
@@ -492,13 +493,13 @@ impl Node {
     }
 }
 
-fn unanswered() -> Trouble {
-    Trouble::Passing(Passing::timeout("sent, and not answered", true))
+fn unanswered() -> CallError {
+    CallError::Transient(Transient::timeout("sent, and not answered", true))
 }
 
 /// Its manager was shut down while a connection was opened.
-fn ended() -> Trouble {
-    Trouble::Passing(Passing {
+fn ended() -> CallError {
+    CallError::Transient(Transient {
         reason: Unavailability::Disconnected,
         detail: "the connection was ended while it was opened".to_owned(),
         unknown: false,
@@ -509,8 +510,8 @@ fn ended() -> Trouble {
 /// A slot was given away, and after that replies are not told apart: see [`Subscriptions::is_torn`].
 ///
 /// [`Subscriptions::is_torn`]: crate::store::redis::client::subscriptions::Subscriptions::is_torn
-fn torn() -> Trouble {
-    Trouble::Passing(Passing {
+fn desynchronized() -> CallError {
+    CallError::Transient(Transient {
         reason: Unavailability::Disconnected,
         detail: "a slot of the cluster was moved away".to_owned(),
         unknown: true,

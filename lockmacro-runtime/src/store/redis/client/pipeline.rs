@@ -18,66 +18,64 @@ const FEW: usize = 4;
 const TOGETHER: usize = 64;
 
 /// What a connection is asked, from all its callers.
-pub(crate) struct Batches {
+pub(crate) struct Batcher {
     connection: MultiplexedConnection,
     calls: mpsc::UnboundedSender<Call>,
-    under_way: AtomicUsize,
+    in_flight: AtomicUsize,
 }
 
 /// A command, and how it may be sent with others.
-pub(crate) struct Request {
-    pub(crate) command: Cmd,
+pub(crate) struct Command {
+    pub(crate) cmd: Cmd,
     /// The script whose calls, of which this is one, may be merged into one call.
     pub(crate) merges: Option<&'static Script>,
 }
 
-impl Request {
+impl Command {
     /// The call of a script by its hash.
     pub(crate) fn call_of(script: &'static Script, keys: &[LockKey], args: &[&str]) -> Self {
         let merges = script.merges.then_some(script);
-        Self { command: script.by_hash(keys, args), merges }
+        Self { cmd: script.by_hash(keys, args), merges }
     }
 }
 
-impl From<Cmd> for Request {
-    fn from(command: Cmd) -> Self {
-        Self { command, merges: None }
+impl From<Cmd> for Command {
+    fn from(cmd: Cmd) -> Self {
+        Self { cmd, merges: None }
     }
 }
 
 struct Call {
-    request: Request,
+    command: Command,
     reply: oneshot::Sender<RedisResult<Value>>,
 }
 
-impl Batches {
+impl Batcher {
     /// The calls by `connection`, which a task on this runtime sends while this lives. Where keys are
     /// at their slots, no call is merged with others.
     pub(crate) fn new(connection: MultiplexedConnection, by_slot: bool) -> Self {
         let (calls, called) = mpsc::unbounded_channel();
         tokio::spawn(send_all(connection.clone(), called, by_slot));
-        Self { connection, calls, under_way: AtomicUsize::new(0) }
+        Self { connection, calls, in_flight: AtomicUsize::new(0) }
     }
 
     /// Sends a command; gives its reply. Dropping that leaves open whether it was sent.
-    pub(crate) fn send(&self, request: Request) -> impl Future<Output = RedisResult<Value>> + Send {
+    pub(crate) fn send(&self, command: Command) -> impl Future<Output = RedisResult<Value>> + Send {
         // Before the first await: a future keeps the room of what it was given.
-        let others = self.under_way.fetch_add(1, Ordering::Relaxed);
-        let under_way = UnderWay(&self.under_way);
+        let others = self.in_flight.fetch_add(1, Ordering::Relaxed);
+        let in_flight = InFlightCall(&self.in_flight);
         let sent = if others < FEW {
             let mut connection = self.connection.clone();
             // Boxed: a future that waits for a lock must not carry it.
-            Sent::Alone(Box::pin(
-                async move { connection.send_packed_command(&request.command).await },
-            ))
+            Sent::Alone(Box::pin(async move { connection.send_packed_command(&command.cmd).await }))
         } else {
             let (reply, answered) = oneshot::channel();
             // Without the task there will be no reply.
-            let _ = self.calls.send(Call { request, reply });
+            let _ = self.calls.send(Call { command, reply });
             Sent::Together(answered)
         };
         async move {
-            let _under_way = under_way;
+            let _under_way = in_flight;
             match sent {
                 Sent::Alone(reply) => reply.await,
                 // The task has ended with its runtime, as the connection has.
@@ -94,9 +92,9 @@ enum Sent {
 }
 
 /// A call until its reply is there, or nobody waits for it.
-struct UnderWay<'a>(&'a AtomicUsize);
+struct InFlightCall<'a>(&'a AtomicUsize);
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlightCall<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -125,9 +123,9 @@ async fn send_all(
         // Who has gone sees to it by itself that its lock is released.
         let now = calls.drain(..).filter(|call| !call.reply.is_closed());
         let merges = !one_by_one.load(Ordering::Relaxed);
-        let merged = |call: &Call| merges && call.request.merges.is_some();
+        let merged = |call: &Call| merges && call.command.merges.is_some();
         let (mergeable, mut others): (Vec<_>, Vec<_>) = now.partition(merged);
-        match mergeable.first().and_then(|call| call.request.merges) {
+        match mergeable.first().and_then(|call| call.command.merges) {
             Some(script) if mergeable.len() > 1 => {
                 let one_by_one = Arc::clone(&one_by_one);
                 batches.spawn(merge(connection.clone(), script, mergeable, one_by_one));
@@ -145,8 +143,8 @@ async fn send_all(
 async fn send(mut connection: MultiplexedConnection, calls: Vec<Call>) {
     let mut pipeline = Pipeline::with_capacity(calls.len());
     let mut callers = Vec::with_capacity(calls.len());
-    for Call { request, reply } in calls {
-        pipeline.add_command(request.command);
+    for Call { command, reply } in calls {
+        pipeline.add_command(command.cmd);
         callers.push(reply);
     }
     match connection.send_packed_commands(&pipeline, 0, callers.len()).await {
@@ -173,7 +171,7 @@ async fn merge(
     calls: Vec<Call>,
     one_by_one: Arc<AtomicBool>,
 ) {
-    let all = script.merged(calls.iter().map(|call| &call.request.command));
+    let all = script.merged(calls.iter().map(|call| &call.command.cmd));
     let found = match connection.send_packed_command(&all).await {
         Ok(Value::Array(found)) if found.len() == calls.len() => found,
         // It was refused as a whole, and nothing was done.

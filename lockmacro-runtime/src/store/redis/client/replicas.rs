@@ -12,12 +12,12 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// So many replicas have to acknowledge a lock, and are waited for that long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Replicated {
+pub(crate) struct ReplicaAcks {
     pub(crate) acks: u32,
     pub(crate) timeout: Duration,
 }
 
-impl Replicated {
+impl ReplicaAcks {
     pub(crate) fn new(acks: u32, timeout: Duration) -> Result<Self, LockError> {
         if acks == 0 {
             return Err(LockError::invalid_url(
@@ -72,8 +72,9 @@ mod tests {
 
     #[test]
     fn a_url_says_how_many_and_for_how_long() {
-        let read = |acks, within| Replicated::read(acks, within).map_err(|error| error.to_string());
-        let is = |acks, ms| Ok(Some(Replicated { acks, timeout: Duration::from_millis(ms) }));
+        let read =
+            |acks, within| ReplicaAcks::read(acks, within).map_err(|error| error.to_string());
+        let is = |acks, ms| Ok(Some(ReplicaAcks { acks, timeout: Duration::from_millis(ms) }));
         assert_eq!(read(None, None), Ok(None));
         assert_eq!(read(Some("2"), None), is(2, 500));
         assert_eq!(read(Some("1"), Some("100ms")), is(1, 100));
@@ -94,9 +95,9 @@ mod tests {
 
     #[test]
     fn a_lease_is_not_used_up_by_waiting_and_nobody_waits_for_ever() {
-        let replicated = Replicated { acks: 1, timeout: TIMEOUT };
+        let replicated = ReplicaAcks { acks: 1, timeout: TIMEOUT };
         assert_eq!(replicated.within(Duration::from_secs(30)).milliseconds(), 500);
         assert_eq!(replicated.within(Duration::from_millis(400)).milliseconds(), 100);
-        assert_eq!(Replicated { acks: 1, timeout: Duration::ZERO }.milliseconds(), 1);
+        assert_eq!(ReplicaAcks { acks: 1, timeout: Duration::ZERO }.milliseconds(), 1);
     }
 }

@@ -12,13 +12,13 @@ use tokio::task::JoinSet;
 use crate::store::redis::client::subscriptions::Subscriptions;
 
 /// Passes grants on until it is dropped, its connection ends, or its runtime does.
-pub(crate) struct Ear {
+pub(crate) struct Resp2Subscription {
     open: Arc<AtomicBool>,
     /// Ends when this is dropped.
     _task: JoinSet<()>,
 }
 
-impl Ear {
+impl Resp2Subscription {
     /// Listens to the one channel, which the server has confirmed when this returns.
     pub(crate) async fn open(
         client: &Client,
@@ -32,7 +32,7 @@ impl Ear {
         let mut task = JoinSet::new();
         task.spawn(async move {
             while let Some(message) = messages.next().await {
-                open_while.channels.hear(message.get_payload_bytes());
+                open_while.channels.receive(message.get_payload_bytes());
             }
         });
         Ok(Self { open, _task: task })

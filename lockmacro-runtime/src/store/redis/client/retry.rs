@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::store::redis::client::budget::Patience;
-use crate::store::redis::client::error::{Passing, Trouble};
+use crate::store::redis::client::budget::Budget;
+use crate::store::redis::client::error::{CallError, Transient};
 use crate::value::unavailability::Unavailability;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -14,31 +14,31 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// The same for who waits long: a crowd of them is not to ask more often than it does in line.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-pub(crate) struct Tries {
-    pub(crate) patience: Patience,
+pub(crate) struct Retry {
+    pub(crate) budget: Budget,
     /// An earlier call may have been applied.
     pub(crate) unknown: bool,
     began: Instant,
     pause: Duration,
     /// The last of what told most: silence at the end tells less than a server's words before it.
-    told: Option<Passing>,
+    told: Option<Transient>,
 }
 
-impl Tries {
-    pub(crate) fn new(patience: Patience) -> Self {
+impl Retry {
+    pub(crate) fn new(budget: Budget) -> Self {
         let (began, pause) = (Instant::now(), Duration::ZERO);
-        Self { patience, unknown: false, began, pause, told: None }
+        Self { budget, unknown: false, began, pause, told: None }
     }
 
     /// Waits before the next try, or gives what to tell the caller when there is no time for one.
-    pub(crate) async fn after(&mut self, trouble: Passing) -> Result<(), Trouble> {
-        self.unknown |= trouble.unknown;
-        if Instant::now() + self.pause >= self.patience.until {
-            let told = self.told.take().filter(|told| weight(told) > weight(&trouble));
-            return Err(Trouble::Passing(told.unwrap_or(trouble)));
+    pub(crate) async fn after(&mut self, error: Transient) -> Result<(), CallError> {
+        self.unknown |= error.unknown;
+        if Instant::now() + self.pause >= self.budget.until {
+            let told = self.told.take().filter(|told| weight(told) > weight(&error));
+            return Err(CallError::Transient(told.unwrap_or(error)));
         }
-        if self.told.as_ref().is_none_or(|told| weight(&trouble) >= weight(told)) {
-            self.told = Some(trouble);
+        if self.told.as_ref().is_none_or(|told| weight(&error) >= weight(told)) {
+            self.told = Some(error);
         }
         sleep(self.pause).await;
         // Twice as much each time, and not the same to everybody; after long a tenth of that.
@@ -50,8 +50,8 @@ impl Tries {
 }
 
 /// How much a failed try tells: nothing in time, that the network is broken, or the server's words.
-fn weight(trouble: &Passing) -> u8 {
-    match trouble.reason {
+fn weight(error: &Transient) -> u8 {
+    match error.reason {
         Unavailability::Timeout | Unavailability::TooSlow => 0,
         Unavailability::Disconnected => 1,
         _ => 2,

@@ -5,14 +5,14 @@ use std::sync::LazyLock;
 
 use redis::{Arg, Cmd, RedisWrite, ToRedisArgs};
 
-use crate::value::companion::{SIDE_MORE, write_side};
+use crate::value::companion::{COMPANION_MORE, write_companion};
 use crate::value::key::LockKey;
 
 /// A script, its SHA-1, which is hashed once, and the kinds of side keys that it works on.
 pub(crate) struct Script {
     pub(crate) code: &'static str,
     pub(crate) hash: LazyLock<String>,
-    pub(crate) sides: &'static [&'static str],
+    pub(crate) companions: &'static [&'static str],
     /// Whether calls of many callers may be merged into one: the script then gives a reply for each.
     pub(crate) merges: bool,
 }
@@ -40,7 +40,7 @@ impl Script {
 
     /// One call for several calls by hash: first all keys, and then what else each was given.
     pub(crate) fn merged<'a>(&self, calls: impl ExactSizeIterator<Item = &'a Cmd> + Clone) -> Cmd {
-        let (count, of_each) = (calls.len(), 1 + self.sides.len());
+        let (count, of_each) = (calls.len(), 1 + self.companions.len());
         let args = |call: &'a Cmd| {
             call.args_iter().skip(3).filter_map(|arg| match arg {
                 Arg::Simple(arg) => Some(arg),
@@ -59,17 +59,17 @@ impl Script {
     }
 
     fn call(&self, verb: &str, script: &str, keys: &[LockKey], args: &[&str]) -> Cmd {
-        let of_each = 1 + self.sides.len();
+        let of_each = 1 + self.companions.len();
         let count = keys.len() * of_each;
-        let keys_len: usize = keys.iter().map(|key| key.as_str().len() + SIDE_MORE).sum();
+        let keys_len: usize = keys.iter().map(|key| key.as_str().len() + COMPANION_MORE).sum();
         let args_len: usize = args.iter().map(|arg| arg.len()).sum();
         let room = verb.len() + script.len() + 4 + of_each * keys_len + args_len;
         let mut cmd = Cmd::with_capacity(3 + count + args.len(), room);
         cmd.arg(verb).arg(script).arg(count);
         for key in keys.iter().map(LockKey::as_str) {
             cmd.arg(key);
-            for kind in self.sides {
-                cmd.arg(Side { key, kind });
+            for kind in self.companions {
+                cmd.arg(CompanionKey { key, kind });
             }
         }
         cmd.arg(args);
@@ -78,15 +78,15 @@ impl Script {
 }
 
 /// A side key, written into a command as it is made.
-struct Side<'a> {
+struct CompanionKey<'a> {
     key: &'a str,
     kind: &'a str,
 }
 
-impl ToRedisArgs for Side<'_> {
+impl ToRedisArgs for CompanionKey<'_> {
     fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
         let mut arg = out.writer_for_next_arg();
         // A command is written to memory, where nothing fails.
-        write_side(self.key, self.kind, |part| drop(arg.write_all(part.as_bytes())));
+        write_companion(self.key, self.kind, |part| drop(arg.write_all(part.as_bytes())));
     }
 }

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::store::redis::client::error::unexpected;
-use crate::store::redis::client::error::{Passing, Trouble};
+use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::url::SentinelGroup;
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
@@ -59,25 +59,26 @@ impl Sentinels {
     }
 
     /// Where to connect to.
-    pub(crate) async fn primary(&self) -> Result<ConnectionAddr, Trouble> {
+    pub(crate) async fn primary(&self) -> Result<ConnectionAddr, CallError> {
         self.named().await.map(|(at, _)| at)
     }
 
     /// Asks all of them, and goes where most of them all say; when fewer answer in time, where most
     /// of those say. One that was cut off names a primary of old for long. With how many say so.
-    async fn named(&self) -> Result<(ConnectionAddr, usize), Trouble> {
+    async fn named(&self) -> Result<(ConnectionAddr, usize), CallError> {
         let mut asked = JoinSet::new();
         for (nth, at) in self.group.at.iter().enumerate() {
-            let client = self.group.settings.client(at, None).map_err(Trouble::Final)?;
-            let (name, patience) = (self.group.name.clone(), self.group.patience);
+            let client = self.group.settings.client(at, None).map_err(CallError::Final)?;
+            let (name, budget) = (self.group.name.clone(), self.group.budget);
             let kept = self.kept.clone();
             asked.spawn(async move {
-                let late = || Err(Trouble::Passing(Passing::timeout("asking a sentinel", false)));
-                timeout(patience, ask(client, &name, &kept, nth)).await.unwrap_or_else(|_| late())
+                let late =
+                    || Err(CallError::Transient(Transient::timeout("asking a sentinel", false)));
+                timeout(budget, ask(client, &name, &kept, nth)).await.unwrap_or_else(|_| late())
             });
         }
         let mut named: Vec<(ConnectionAddr, usize)> = Vec::new();
-        let mut trouble = Passing::timeout("asking the sentinels", false).into();
+        let mut error = Transient::timeout("asking the sentinels", false).into();
         while let Some(answer) = asked.join_next().await {
             match answer {
                 Ok(Ok(at)) => {
@@ -91,7 +92,7 @@ impl Sentinels {
                         break;
                     }
                 }
-                Ok(Err(told)) => trouble = Trouble::unless_final(trouble, told),
+                Ok(Err(told)) => error = CallError::unless_final(error, told),
                 Err(_) => {}
             }
         }
@@ -102,10 +103,10 @@ impl Sentinels {
             // One of them was cut off, and nobody knows which.
             [(_, times), (_, others), ..] if times == others => {
                 let detail = "the sentinels do not agree which server is the primary";
-                Err(Passing::timeout(detail, false).into())
+                Err(Transient::timeout(detail, false).into())
             }
             [most, ..] => Ok(most.clone()),
-            [] => Err(trouble),
+            [] => Err(error),
         }
     }
 }
@@ -116,7 +117,7 @@ async fn ask(
     name: &str,
     kept: &Kept,
     nth: usize,
-) -> Result<ConnectionAddr, Trouble> {
+) -> Result<ConnectionAddr, CallError> {
     let mut question = redis::cmd("SENTINEL");
     question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
     if let Some(mut connection) = kept.take(nth)
@@ -127,18 +128,18 @@ async fn ask(
         return told(answer, name);
     }
     let mut connection =
-        client.get_multiplexed_async_connection().await.map_err(Trouble::unapplied)?;
+        client.get_multiplexed_async_connection().await.map_err(CallError::unapplied)?;
     let answer = connection.send_packed_command(&question).await.and_then(Value::extract_error);
-    let answer = answer.map_err(Trouble::unapplied)?;
+    let answer = answer.map_err(CallError::unapplied)?;
     kept.keep(nth, connection);
     told(answer, name)
 }
 
 /// Whom a sentinel has named.
-fn told(answer: Value, name: &str) -> Result<ConnectionAddr, Trouble> {
+fn told(answer: Value, name: &str) -> Result<ConnectionAddr, CallError> {
     match answer {
         Value::Nil => {
-            Err(Trouble::Final(LockError::invalid_url(format!("the sentinels know no `{name}`"))))
+            Err(CallError::Final(LockError::invalid_url(format!("the sentinels know no `{name}`"))))
         }
         Value::Array(parts) => match parts.as_slice() {
             [Value::BulkString(host), Value::BulkString(port)] => {
@@ -164,8 +165,8 @@ pub(crate) fn is_primary(role: &Result<Value, redis::RedisError>) -> bool {
 }
 
 /// What a connection to a replica is, where a primary was named.
-pub(crate) fn no_primary() -> Trouble {
-    Trouble::Passing(Passing {
+pub(crate) fn no_primary() -> CallError {
+    CallError::Transient(Transient {
         reason: Unavailability::ReadOnly,
         detail: "the sentinels still name a server that is no primary any more".to_owned(),
         unknown: false,

@@ -9,7 +9,7 @@ use redis::{
 };
 
 use crate::store::redis::client::credentials::{Credentials, refused};
-use crate::store::redis::client::error::Trouble;
+use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::tls::Files;
 use crate::value::error::LockError;
 
@@ -58,7 +58,7 @@ impl Settings {
     }
 
     /// The same with the user and the password of now.
-    pub(crate) async fn current(&self) -> Result<Self, Trouble> {
+    pub(crate) async fn current(&self) -> Result<Self, CallError> {
         let mut current = self.clone();
         if let Some(credentials) = &self.credentials {
             let (user, password) = credentials.ask().await?;
@@ -68,9 +68,11 @@ impl Settings {
     }
 
     /// A login that is refused may be accepted with the next credentials.
-    pub(crate) fn or_next_login(&self, trouble: Trouble) -> Trouble {
-        match trouble {
-            Trouble::Final(LockError::Authentication { detail }) if self.credentials.is_some() => {
+    pub(crate) fn or_next_login(&self, error: CallError) -> CallError {
+        match error {
+            CallError::Final(LockError::Authentication { detail })
+                if self.credentials.is_some() =>
+            {
                 refused(&detail)
             }
             other => other,

@@ -12,14 +12,14 @@ const BEATS: u32 = 40;
 /// A task that has shown nothing for so many beats is on a blocked runtime.
 const MISSED: u32 = 5;
 
-pub(crate) struct Errand<T> {
+pub(crate) struct SingleFlight<T> {
     /// For how long the work may take.
     limit: Duration,
-    under_way: Mutex<Option<UnderWay<T>>>,
+    in_flight: Mutex<Option<InFlight<T>>>,
 }
 
 #[derive(Clone)]
-struct UnderWay<T> {
+struct InFlight<T> {
     until: Instant,
     progress: watch::Receiver<Progress<T>>,
 }
@@ -31,16 +31,16 @@ struct Progress<T> {
     result: Option<Option<T>>,
 }
 
-impl<T> UnderWay<T> {
+impl<T> InFlight<T> {
     /// Until when the work is waited for, as far as is known now.
     fn trusted(&self, limit: Duration) -> Instant {
         self.until.min(self.progress.borrow().beat + limit / BEATS * MISSED)
     }
 }
 
-impl<T: Clone + Send + Sync + 'static> Errand<T> {
+impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { limit, under_way: Mutex::new(None) }
+        Self { limit, in_flight: Mutex::new(None) }
     }
 
     /// Waits for what comes of the work, which is started unless it is under way; it is started
@@ -78,19 +78,19 @@ impl<T: Clone + Send + Sync + 'static> Errand<T> {
 
     /// Keeps no longer what came of the work, when it is over.
     pub(crate) fn forget(&self) {
-        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        under_way.take_if(|work| work.progress.has_changed().is_err());
+        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        in_flight.take_if(|work| work.progress.has_changed().is_err());
     }
 
     /// The work that is under way, and whether it was started by this call.
-    fn join<W>(&self, work: impl FnOnce() -> W) -> (UnderWay<T>, bool)
+    fn join<W>(&self, work: impl FnOnce() -> W) -> (InFlight<T>, bool)
     where
         W: Future<Output = T> + Send + 'static,
     {
         // Nothing that runs under this mutex can panic.
-        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        if let Some(joined) = &*under_way
+        if let Some(joined) = &*in_flight
             && now < joined.trusted(self.limit)
             && joined.progress.has_changed().is_ok()
         {
@@ -98,8 +98,8 @@ impl<T: Clone + Send + Sync + 'static> Errand<T> {
         }
         let (shown, progress) = watch::channel(Progress { beat: now, result: None });
         tokio::spawn(show(work(), self.limit, shown));
-        let started = UnderWay { until: now + self.limit, progress };
-        *under_way = Some(started.clone());
+        let started = InFlight { until: now + self.limit, progress };
+        *in_flight = Some(started.clone());
         (started, true)
     }
 }
@@ -136,7 +136,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_callers_have_it_done_once() {
-        let (errand, times) = (Errand::new(LIMIT), Arc::new(AtomicU32::new(0)));
+        let (errand, times) = (SingleFlight::new(LIMIT), Arc::new(AtomicU32::new(0)));
         let work = || {
             let times = Arc::clone(&times);
             async move {
@@ -151,7 +151,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_caller_that_is_not_polled_holds_up_nobody() {
-        let errand = Errand::new(LIMIT);
+        let errand = SingleFlight::new(LIMIT);
         let mut first = Box::pin(errand.done(|| async { 7 }, soon()));
         assert!(futures::poll!(&mut first).is_pending());
         assert_eq!(errand.done(|| async { 8 }, soon()).await, Some(7));
@@ -160,14 +160,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn work_without_an_end_is_given_up() {
-        let errand = Errand::<u32>::new(LIMIT);
+        let errand = SingleFlight::<u32>::new(LIMIT);
         assert_eq!(errand.done(pending, soon()).await, None);
         assert_eq!(errand.done(|| async { 7 }, soon()).await, Some(7));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_came_of_it_is_kept_until_it_is_to_be_forgotten_and_no_longer() {
-        let (errand, result) = (Errand::new(LIMIT), Arc::new(()));
+        let (errand, result) = (SingleFlight::new(LIMIT), Arc::new(()));
         let mut kept = Some(Arc::clone(&result));
         let work = || std::future::ready(kept.take().unwrap_or_default());
         drop(errand.done(work, soon()).await);
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn work_on_a_runtime_that_has_ended_is_started_again() {
         let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let errand = Errand::new(LIMIT);
+        let errand = SingleFlight::new(LIMIT);
         runtime().unwrap().block_on(async {
             let mut first = Box::pin(errand.done(pending, soon()));
             assert!(futures::poll!(&mut first).is_pending());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     /// A runtime that has begun the work and is then blocked, until what this returns is dropped.
-    fn blocked_in(errand: &Arc<Errand<u32>>) -> std::sync::mpsc::Sender<()> {
+    fn blocked_in(errand: &Arc<SingleFlight<u32>>) -> std::sync::mpsc::Sender<()> {
         let (free, blocked) = std::sync::mpsc::channel::<()>();
         let (began, begun) = std::sync::mpsc::channel();
         let errand = Arc::clone(errand);
@@ -221,7 +221,7 @@ mod tests {
     #[tokio::test]
     async fn a_blocked_runtime_that_has_begun_the_work_holds_up_nobody() {
         let limit = Duration::from_secs(20);
-        let errand = Arc::new(Errand::new(limit));
+        let errand = Arc::new(SingleFlight::new(limit));
         let _blocked = blocked_in(&errand);
         let start = Instant::now();
         let times = Arc::new(AtomicU32::new(0));
@@ -236,7 +236,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_caller_waits_no_longer_than_it_may_for_a_blocked_runtime() {
-        let errand = Arc::new(Errand::new(Duration::from_secs(60)));
+        let errand = Arc::new(SingleFlight::new(Duration::from_secs(60)));
         let _blocked = blocked_in(&errand);
         let start = Instant::now();
         let until = start + Duration::from_millis(20);
@@ -246,7 +246,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn slow_work_on_a_runtime_that_runs_is_begun_once() {
-        let (errand, times) = (Errand::new(LIMIT), Arc::new(AtomicU32::new(0)));
+        let (errand, times) = (SingleFlight::new(LIMIT), Arc::new(AtomicU32::new(0)));
         let work = || {
             let times = Arc::clone(&times);
             async move {

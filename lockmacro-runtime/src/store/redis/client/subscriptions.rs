@@ -8,8 +8,8 @@ use std::time::Duration;
 use redis::{PushInfo, PushKind, Value};
 use tokio::time::Instant;
 
-use crate::store::redis::client::error::Trouble;
-use crate::store::redis::client::singleflight::Errand;
+use crate::store::redis::client::error::CallError;
+use crate::store::redis::client::singleflight::SingleFlight;
 
 /// Takes what a server sends without having been asked for it.
 pub(crate) trait PushSink: Send + Sync {
@@ -34,24 +34,24 @@ pub(crate) struct Subscriptions {
     sink: Arc<dyn PushSink>,
     by_slot: Mutex<HashMap<u16, Channel>>,
     /// The server refuses the channels.
-    deaf: AtomicBool,
+    refuses: AtomicBool,
     /// Replies can no longer be told from each other.
-    torn: AtomicBool,
+    desynchronized: AtomicBool,
 }
 
 /// The channel of a slot.
 struct Channel {
     used: Instant,
-    heard: bool,
-    joining: Arc<Errand<Result<bool, Trouble>>>,
+    received: bool,
+    joining: Arc<SingleFlight<Result<bool, CallError>>>,
 }
 
 impl Subscriptions {
     pub(crate) fn new(sink: &Arc<dyn PushSink>) -> Arc<Self> {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        let (by_slot, deaf, torn) = Default::default();
-        Arc::new(Self { number, sink: Arc::clone(sink), by_slot, deaf, torn })
+        let (by_slot, refuses, desynchronized) = Default::default();
+        Arc::new(Self { number, sink: Arc::clone(sink), by_slot, refuses, desynchronized })
     }
 
     /// Whether each slot has its own, as in a cluster.
@@ -61,20 +61,20 @@ impl Subscriptions {
 
     /// Whether grants in this slot are heard; an errand of `limit` at most when that is still to be
     /// seen to.
-    pub(crate) fn hears(
+    pub(crate) fn receives(
         &self,
         slot: u16,
         limit: Duration,
-    ) -> Result<bool, Arc<Errand<Result<bool, Trouble>>>> {
-        if self.deaf.load(Ordering::Acquire) || !self.sink.is_by_slot() {
-            return Ok(!self.deaf.load(Ordering::Acquire));
+    ) -> Result<bool, Arc<SingleFlight<Result<bool, CallError>>>> {
+        if self.refuses.load(Ordering::Acquire) || !self.sink.is_by_slot() {
+            return Ok(!self.refuses.load(Ordering::Acquire));
         }
         let used = Instant::now();
-        let new = || Channel { used, heard: false, joining: Arc::new(Errand::new(limit)) };
+        let new = || Channel { used, received: false, joining: Arc::new(SingleFlight::new(limit)) };
         let mut channels = self.channels();
         let channel = channels.entry(slot).or_insert_with(new);
         channel.used = used;
-        if channel.heard { Ok(true) } else { Err(Arc::clone(&channel.joining)) }
+        if channel.received { Ok(true) } else { Err(Arc::clone(&channel.joining)) }
     }
 
     pub(crate) fn is(&self, other: &Self) -> bool {
@@ -84,27 +84,27 @@ impl Subscriptions {
     /// From now on grants in this slot are heard; tells whether they are the first.
     pub(crate) fn opened(&self, slot: u16) -> bool {
         let mut channels = self.channels();
-        let first = !channels.values().any(|channel| channel.heard);
+        let first = !channels.values().any(|channel| channel.received);
         if let Some(channel) = channels.get_mut(&slot) {
-            channel.heard = true;
+            channel.received = true;
         }
         first
     }
 
     /// The server refuses the channels, and will go on to.
     pub(crate) fn refused(&self) {
-        self.deaf.store(true, Ordering::Release);
+        self.refuses.store(true, Ordering::Release);
     }
 
     /// Which slots were asked for in the last `time`; `None` when all that are heard were.
     pub(crate) fn wanted(&self, time: Duration) -> Option<Vec<u16>> {
         let channels = self.channels();
-        let heard = || channels.iter().filter(|(_, channel)| channel.heard);
+        let received = || channels.iter().filter(|(_, channel)| channel.received);
         let wanted = |channel: &Channel| channel.used.elapsed() < time;
-        if heard().all(|(_, channel)| wanted(channel)) {
+        if received().all(|(_, channel)| wanted(channel)) {
             return None;
         }
-        Some(heard().filter(|(_, channel)| wanted(channel)).map(|(slot, _)| *slot).collect())
+        Some(received().filter(|(_, channel)| wanted(channel)).map(|(slot, _)| *slot).collect())
     }
 
     /// Has everybody ask again who hears by this connection.
@@ -120,12 +120,12 @@ impl Subscriptions {
     /// the reply to whatever was asked first, and each later reply for the one before it: a lock that
     /// somebody else was given could be believed to be ours. It passes the push on before it takes
     /// it for a reply, so who looks after a reply came sees this in time.
-    pub(crate) fn is_torn(&self) -> bool {
-        self.torn.load(Ordering::Acquire)
+    pub(crate) fn is_desynchronized(&self) -> bool {
+        self.desynchronized.load(Ordering::Acquire)
     }
 
     /// Passes a grant on.
-    pub(crate) fn hear(&self, grant: &[u8]) {
+    pub(crate) fn receive(&self, grant: &[u8]) {
         self.sink.message(grant, self.number);
     }
 
@@ -133,12 +133,12 @@ impl Subscriptions {
     pub(crate) fn push(&self, push: &PushInfo) {
         match (&push.kind, push.data.as_slice()) {
             (PushKind::Message | PushKind::SMessage, [_, Value::BulkString(grant)]) => {
-                self.hear(grant);
+                self.receive(grant);
             }
             (PushKind::Disconnection, _) => self.alarm(),
             // We never ask for that, because it could not be told from what was not asked for.
             (PushKind::Unsubscribe | PushKind::PUnsubscribe | PushKind::SUnsubscribe, _) => {
-                self.torn.store(true, Ordering::Release);
+                self.desynchronized.store(true, Ordering::Release);
                 self.alarm();
             }
             _ => {}
@@ -182,21 +182,21 @@ mod tests {
         let channels = Subscriptions::new(&sink());
         let push = |kind| PushInfo { kind, data: vec![Value::Nil, Value::Int(0)] };
         channels.push(&push(PushKind::SSubscribe));
-        assert!(!channels.is_torn());
+        assert!(!channels.is_desynchronized());
         channels.push(&push(PushKind::SUnsubscribe));
-        assert!(channels.is_torn());
+        assert!(channels.is_desynchronized());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_channel_that_nobody_asks_for_is_not_wanted_for_long() {
         let channels = Subscriptions::new(&sink());
         for slot in [1, 2] {
-            assert!(channels.hears(slot, LIMIT).is_err());
+            assert!(channels.receives(slot, LIMIT).is_err());
             assert_eq!(channels.opened(slot), slot == 1);
         }
         assert_eq!(channels.wanted(LIMIT), None);
         tokio::time::advance(LIMIT).await;
-        assert!(matches!(channels.hears(2, LIMIT), Ok(true)));
+        assert!(matches!(channels.receives(2, LIMIT), Ok(true)));
         assert_eq!(channels.wanted(LIMIT), Some(vec![2]));
     }
 }

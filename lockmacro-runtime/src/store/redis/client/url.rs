@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
-use crate::store::redis::client::replicas::Replicated;
+use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::settings::{FORM, Settings, tcp, unreadable};
 use crate::store::redis::client::tls::Files;
 use crate::value::error::LockError;
@@ -22,17 +22,17 @@ const SENTINEL_PORT: u16 = 26379;
 /// A URL that was read.
 #[derive(Clone)]
 pub(crate) struct Address {
-    pub(crate) place: Place,
+    pub(crate) target: Target,
     pub(crate) settings: Settings,
     /// What replicas have to acknowledge, if anything.
-    pub(crate) replicated: Option<Replicated>,
+    pub(crate) replicated: Option<ReplicaAcks>,
     /// For how long fences are kept, if it says so.
     pub(crate) fence_retention: Option<Duration>,
 }
 
 /// Which server it is.
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) enum Target {
     At(ConnectionAddr),
     /// The one that these name.
     Named(Box<SentinelGroup>),
@@ -47,7 +47,7 @@ pub(crate) struct SentinelGroup {
     /// How to log in to them.
     pub(crate) settings: Settings,
     /// How long one of them is waited for.
-    pub(crate) patience: Duration,
+    pub(crate) budget: Duration,
 }
 
 impl fmt::Display for SentinelGroup {
@@ -63,7 +63,7 @@ impl Address {
         let login = server.redis_settings().clone().set_skip_set_lib_name();
         let settings = Settings { login, credentials: None, tcp: tcp(unsent), tls: None };
         Self {
-            place: Place::At(server.addr().clone()),
+            target: Target::At(server.addr().clone()),
             settings,
             replicated: None,
             fence_retention: None,
@@ -79,7 +79,7 @@ impl Address {
             ));
         }
         let (scheme, rest) = url.split_once("://").ok_or_else(|| LockError::invalid_url(FORM))?;
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (target, query) = rest.split_once('?').unwrap_or((rest, ""));
         let encrypted = matches!(scheme, "rediss" | "valkeys" | "rediss-sentinel");
         let sentinel = matches!(scheme, "redis-sentinel" | "rediss-sentinel");
         let (mut files, mut others) = (Files::default(), Vec::new());
@@ -103,14 +103,14 @@ impl Address {
         }
         let (others, tcp) = (others.join("&"), tcp(unsent));
         let tls = if encrypted { Some(files.checked()?) } else { None };
-        let replicated = Replicated::read(acks, acks_within)?;
+        let replicated = ReplicaAcks::read(acks, acks_within)?;
         let settings = |login: RedisConnectionInfo| {
             let (login, tcp, tls) = (login.set_skip_set_lib_name(), tcp.clone(), tls.clone());
             Settings { login, credentials: None, tcp, tls }
         };
         let address = if sentinel {
             let (authority, path) =
-                place.split_once('/').ok_or_else(|| LockError::invalid_url(SENTINEL_FORM))?;
+                target.split_once('/').ok_or_else(|| LockError::invalid_url(SENTINEL_FORM))?;
             let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
             let (name, db) = path.split_once('/').unwrap_or((path, ""));
             if name.is_empty() {
@@ -135,22 +135,22 @@ impl Address {
                 at: infos.iter().map(|info| info.addr().clone()).collect(),
                 name: decoded(name),
                 settings: settings(watcher),
-                patience: unsent / 4,
+                budget: unsent / 4,
             };
             let settings = settings(login.unwrap_or_default());
-            let place = Place::Named(Box::new(sentinels));
-            Self { place, settings, replicated, fence_retention }
+            let target = Target::Named(Box::new(sentinels));
+            Self { target, settings, replicated, fence_retention }
         } else {
             let scheme = if encrypted { &scheme[..scheme.len() - 1] } else { scheme };
-            let info = info(&format!("{scheme}://{place}?{others}"))?;
+            let info = info(&format!("{scheme}://{target}?{others}"))?;
             let settings = settings(info.redis_settings().clone());
-            let place = Place::At(info.addr().clone());
-            Self { place, settings, replicated, fence_retention }
+            let target = Target::At(info.addr().clone());
+            Self { target, settings, replicated, fence_retention }
         };
         // What is wrong with the certificates is known now.
-        let some = match &address.place {
-            Place::At(at) => Some(at),
-            Place::Named(sentinels) => sentinels.at.first(),
+        let some = match &address.target {
+            Target::At(at) => Some(at),
+            Target::Named(sentinels) => sentinels.at.first(),
         };
         some.map(|at| address.settings.client(at, None)).transpose()?;
         Ok(address)
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn sentinels_are_read_with_their_ports_and_their_password() {
         let url = "redis-sentinel://u:p%40@one,two:7,[::1]/main/3?sentinel_password=w%26";
-        let Ok(Address { place: Place::Named(sentinels), settings, .. }) = parse(url) else {
+        let Ok(Address { target: Target::Named(sentinels), settings, .. }) = parse(url) else {
             panic!("not read");
         };
         let at: Vec<_> = sentinels.at.iter().map(ToString::to_string).collect();

@@ -8,12 +8,12 @@ use tokio::task::JoinSet;
 
 use crate::jobs::call::Job;
 use crate::jobs::limits::{DEAD_MAX, note_abandoned};
-use crate::store::redis::client::budget::Patience;
+use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::budget::TRIES;
-use crate::store::redis::client::error::Trouble;
+use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::node::Node;
-use crate::store::redis::client::retry::Tries;
+use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;
 use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;
@@ -63,28 +63,28 @@ impl Calls {
         self.redis.call_failed(error)
     }
 
-    pub(crate) fn patience(&self) -> Patience {
-        self.redis.patience()
+    pub(crate) fn budget(&self) -> Budget {
+        self.redis.budget()
     }
 
-    /// Patience for a call of a script with so many bytes, there or back.
-    pub(crate) fn patience_for(&self, bytes: usize) -> Patience {
+    /// Budget for a call of a script with so many bytes, there or back.
+    pub(crate) fn budget_for(&self, bytes: usize) -> Budget {
         // An hour is more than any timeout may be.
         let more = Duration::from_secs_f64((bytes as f64 / BANDWIDTH).min(3_600.0));
-        Patience::new(self.redis.answer() + more, self.redis.timeout + more * TRIES)
+        Budget::new(self.redis.answer() + more, self.redis.timeout + more * TRIES)
     }
 
-    /// Patience for a reply with calls.
-    pub(crate) fn patience_for_calls(&self) -> Patience {
-        self.patience_for(self.max_size)
+    /// Budget for a reply with calls.
+    pub(crate) fn budget_for_calls(&self) -> Budget {
+        self.budget_for(self.max_size)
     }
 
     /// Asks whether the user may do what the calls of a function need, unless it is known.
-    /// Trouble of the server passes, or is told by the next question.
+    /// CallError of the server passes, or is told by the next question.
     pub(crate) async fn allowed(&self, function: &str) -> Result<(), LockError> {
         let key = key_of(function);
         match self.redis.ask_rights_for_calls(&key, self.redis.brief()).await {
-            Err(trouble @ Trouble::Final(_)) => Err(trouble.into_error(&key)),
+            Err(error @ CallError::Final(_)) => Err(error.into_error(&key)),
             Ok(()) | Err(_) => Ok(()),
         }
     }
@@ -96,7 +96,7 @@ impl Calls {
         function: &str,
         args: &[&str],
     ) -> Result<Value, LockError> {
-        self.ask_for(script, function, args, self.redis.patience()).await
+        self.ask_for(script, function, args, self.redis.budget()).await
     }
 
     /// The same with another patience.
@@ -105,21 +105,21 @@ impl Calls {
         script: &'static Script,
         function: &str,
         args: &[&str],
-        patience: Patience,
+        budget: Budget,
     ) -> Result<Value, LockError> {
         let keys = [key_of(function)];
-        let mut tries = Tries::new(patience);
+        let mut retry = Retry::new(budget);
         loop {
-            let trouble = match self.redis.eval(script, &keys, args, tries.patience).await {
+            let error = match self.redis.eval(script, &keys, args, retry.budget).await {
                 Ok(value) => return Ok(value),
-                Err(Trouble::Passing(passing)) => match tries.after(passing).await {
+                Err(CallError::Transient(transient)) => match retry.after(transient).await {
                     Ok(()) => continue,
-                    Err(trouble) => trouble,
+                    Err(error) => error,
                 },
-                Err(trouble) => trouble,
+                Err(error) => error,
             };
             let [key] = keys;
-            return Err(trouble.into_error(&key));
+            return Err(error.into_error(&key));
         }
     }
 
@@ -157,24 +157,24 @@ impl Calls {
         waiter: &Waiter,
     ) -> Result<(Vec<Job>, Duration), LockError> {
         let Question { id, most, lease, brief } = question;
-        let usual = if brief { self.redis.brief() } else { self.patience() };
-        let heard = self.listen(waiter, usual).await?;
-        let tick = if heard { TICK } else { TICK_UNHEARD };
-        let idle = match heard {
+        let usual = if brief { self.redis.brief() } else { self.budget() };
+        let received = self.listen(waiter, usual).await?;
+        let tick = if received { TICK } else { TICK_UNHEARD };
+        let idle = match received {
             true => {
                 format!("{}|{}", waiter.number(), self.redis.grants.channel(waiter.slot()))
             }
             false => String::new(),
         };
-        let patience = match self.patience_for_calls() {
+        let budget = match self.budget_for_calls() {
             // A look is answered without any call.
             _ if most == 0 => usual,
-            long if brief => Patience::new(long.answer, long.answer),
+            long if brief => Budget::new(long.answer, long.answer),
             long => long,
         };
         let (most, dead_max) = (most.to_string(), DEAD_MAX.to_string());
         let args = [&*most, &millis(lease), &idle, &millis(tick), id, BUDGET, &dead_max];
-        let reply = self.ask_for(&jobs::TAKE, function, &args, patience).await?;
+        let reply = self.ask_for(&jobs::TAKE, function, &args, budget).await?;
         let Value::Array(parts) = &reply else { return Err(strange(&reply)) };
         let [Value::Int(again), Value::Int(strays), Value::Array(dead), calls @ ..] =
             parts.as_slice()
@@ -222,20 +222,20 @@ impl Calls {
         &self,
         job: &Job,
         lease: Duration,
-        patience: Patience,
+        budget: Budget,
     ) -> Result<bool, LockError> {
         let args = [&*job.id, &job.taken.to_string(), &millis(lease)];
-        whether(&self.ask_for(&jobs::KEEP, &job.function, &args, patience).await?)
+        whether(&self.ask_for(&jobs::KEEP, &job.function, &args, budget).await?)
     }
 
     /// Sees to it that news can be heard, where they can.
-    async fn listen(&self, waiter: &Waiter, patience: Patience) -> Result<bool, LockError> {
-        let listen = |node: Node| async move { node.listen(waiter.slot(), patience).await };
-        let listened = self.redis.nodes.route(|| waiter.slot(), patience, listen).await;
+    async fn listen(&self, waiter: &Waiter, budget: Budget) -> Result<bool, LockError> {
+        let listen = |node: Node| async move { node.listen(waiter.slot(), budget).await };
+        let listened = self.redis.nodes.route(|| waiter.slot(), budget, listen).await;
         match listened {
-            Ok(heard) => Ok(heard),
-            Err(Trouble::Passing(_)) => Ok(false),
-            Err(trouble) => Err(trouble.into_error(&LockKey::from("lm1:jobs"))),
+            Ok(received) => Ok(received),
+            Err(CallError::Transient(_)) => Ok(false),
+            Err(error) => Err(error.into_error(&LockKey::from("lm1:jobs"))),
         }
     }
 }

@@ -80,8 +80,8 @@ impl Looks {
         let alone = self.functions.len() == 1;
         self.asked.spawn(async move {
             if !pause.is_zero() {
-                // News or not, it looks again.
-                let _ = timeout(pause, waiter.news()).await;
+                // Signal or not, it looks again.
+                let _ = timeout(pause, waiter.signal()).await;
             }
             if alone {
                 return (nth, Ok(Instant::now()));

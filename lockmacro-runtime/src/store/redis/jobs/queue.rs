@@ -8,8 +8,8 @@ use tokio::select;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Order, Page, Settled, Stored};
-use crate::jobs::deferrer::{Answer, Deferrer, Enough};
+use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions};
+use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{DEAD_MAX, WAITING_MAX, check_size, full};
 use crate::store::redis::jobs::calls::{BUDGET, Calls, Question, fields, millis, strange, text};
 use crate::store::redis::jobs::listing::{Kept, Looks};
@@ -43,7 +43,7 @@ impl RedisJobs {
         &self,
         looks: &mut Looks,
         nth: usize,
-        order: &Order,
+        order: &TakeOptions,
     ) -> Result<(Vec<Job>, Duration), LockError> {
         let (most, lease) = (order.most.min(TAKEN_MAX), order.lease);
         let others = order.functions.len() > 1;
@@ -110,8 +110,8 @@ impl Deferrer for RedisJobs {
             let (delay, unique) = (millis(delay), if unique { "1" } else { "0" });
             let (most, attempts) = (WAITING_MAX.to_string(), attempts.to_string());
             let args = [&id, &delay, &arguments, &key, unique, &most, &attempts];
-            let patience = self.calls.patience_for(arguments.len());
-            match self.calls.ask_for(&jobs::PUT, &function, &args, patience).await? {
+            let budget = self.calls.budget_for(arguments.len());
+            match self.calls.ask_for(&jobs::PUT, &function, &args, budget).await? {
                 Value::Array(parts) => match parts.as_slice() {
                     [id, Value::Int(due)] => {
                         let id = text(id).ok_or_else(|| strange(id))?;
@@ -126,7 +126,7 @@ impl Deferrer for RedisJobs {
         })
     }
 
-    fn take<'a>(&'a self, order: Order, mut enough: Enough<'a>) -> Answer<'a, Vec<Job>> {
+    fn take<'a>(&'a self, order: TakeOptions, mut enough: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
         Box::pin(async move {
             if order.most == 0 {
                 return Ok(Vec::new());
@@ -165,7 +165,7 @@ impl Deferrer for RedisJobs {
     }
 
     fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
-        Box::pin(async move { self.calls.keep(&job, lease, self.calls.patience()).await })
+        Box::pin(async move { self.calls.keep(&job, lease, self.calls.budget()).await })
     }
 
     fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
@@ -175,7 +175,7 @@ impl Deferrer for RedisJobs {
                 Settled::Again { delay, error } => ("again", delay, error),
                 Settled::Dead { error } => ("dead", Duration::ZERO, error),
                 Settled::Busy { delay, error } => ("busy", delay, error),
-                Settled::Back => ("back", Duration::ZERO, String::new()),
+                Settled::Untried => ("back", Duration::ZERO, String::new()),
             };
             let (taken, delay) = (job.taken.to_string(), millis(delay));
             let args = [&*job.id, &taken, how, &delay, &error, &DEAD_MAX.to_string()];
@@ -193,8 +193,8 @@ impl Deferrer for RedisJobs {
         Box::pin(async move {
             let (first, most) = (first.min(FIRST_MAX), most.min(TAKEN_MAX));
             let args = [state.name(), &first.to_string(), &most.to_string(), BUDGET];
-            let patience = self.calls.patience_for_calls();
-            let reply = self.calls.ask_for(&jobs::LIST, &function, &args, patience).await?;
+            let budget = self.calls.budget_for_calls();
+            let reply = self.calls.ask_for(&jobs::LIST, &function, &args, budget).await?;
             let Value::Array(parts) = &reply else { return Err(strange(&reply)) };
             let [Value::Int(total), calls @ ..] = parts.as_slice() else {
                 return Err(strange(&reply));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::store::redis::client::subscriptions::PushSink;
 use crate::store::redis::pubsub::releases::Releases;
-use crate::store::waiters::{Handover, Waiters};
+use crate::store::waiters::{HandOff, Waiters};
 use crate::value::companion;
 use crate::value::fence::Fence;
 use crate::value::time::Moment;
@@ -48,8 +48,8 @@ impl Grants {
 
 impl PushSink for Grants {
     fn message(&self, grant: &[u8], connection: u64) {
-        if let Some((number, handover)) = handover(grant, connection) {
-            self.waiters.grant(number, handover);
+        if let Some((number, hand_off)) = hand_off(grant, connection) {
+            self.waiters.grant(number, hand_off);
         }
     }
 
@@ -74,11 +74,11 @@ impl fmt::Debug for Grants {
 }
 
 /// Reads `number|fence|time in microseconds|ttl in milliseconds`, as queue.lua writes.
-fn handover(grant: &[u8], connection: u64) -> Option<(u64, Handover)> {
+fn hand_off(grant: &[u8], connection: u64) -> Option<(u64, HandOff)> {
     let mut fields = std::str::from_utf8(grant).ok()?.splitn(4, '|').map(str::parse::<u64>);
     let mut field = || fields.next()?.ok();
     let (number, fence, at, ttl) = (field()?, field()?, field()?, field()?);
     let fence = Fence::try_from(fence).ok().filter(|_| fence > 0);
-    let (heard, ttl) = (Moment::now(), Duration::from_millis(ttl));
-    Some((number, Handover { heard, connection, at, ttl, fence }))
+    let (received, ttl) = (Moment::now(), Duration::from_millis(ttl));
+    Some((number, HandOff { received, connection, at, ttl, fence }))
 }

@@ -8,10 +8,10 @@ use tokio::time::Instant;
 
 /// Releases of a manager whose answers are for its waiters, too.
 #[derive(Debug, Default)]
-pub(crate) struct Releases(Mutex<UnderWay>);
+pub(crate) struct Releases(Mutex<InFlight>);
 
 #[derive(Debug, Default)]
-pub(crate) struct UnderWay {
+pub(crate) struct InFlight {
     pub(crate) last: u64,
     /// When they were sent, and for which locks.
     pub(crate) releases: HashMap<u64, (Instant, u64)>,
@@ -22,18 +22,18 @@ pub(crate) struct UnderWay {
 impl Releases {
     /// Takes those out that are late; tells for which locks they are, and whether that were all.
     pub(crate) fn late(&self, late: Duration) -> (Vec<u64>, bool) {
-        let (mut under_way, now) = (self.under_way(), Instant::now());
+        let (mut in_flight, now) = (self.in_flight(), Instant::now());
         let mut locks = Vec::new();
-        under_way.releases.retain(|_, (sent, lock)| {
+        in_flight.releases.retain(|_, (sent, lock)| {
             let is_late = now >= *sent + late;
             locks.extend(is_late.then_some(*lock));
             !is_late
         });
-        under_way.minded = (!under_way.releases.is_empty()).then(|| now + late * 4);
-        (locks, under_way.minded.is_none())
+        in_flight.minded = (!in_flight.releases.is_empty()).then(|| now + late * 4);
+        (locks, in_flight.minded.is_none())
     }
 
-    pub(crate) fn under_way(&self) -> MutexGuard<'_, UnderWay> {
+    pub(crate) fn in_flight(&self) -> MutexGuard<'_, InFlight> {
         // Nothing that runs under this mutex can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -5,64 +5,64 @@ use std::sync::{Arc, Weak};
 
 use tokio::time::{sleep, timeout};
 
-use crate::store::redis::client::budget::Patience;
-use crate::store::redis::client::connect::{Connection, Hearing, KEPT};
-use crate::store::redis::client::error::{Passing, Trouble};
+use crate::store::redis::client::budget::Budget;
+use crate::store::redis::client::connect::{Connection, Delivery, KEPT};
+use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::node::{Inner, Node};
 use crate::store::redis::client::subscriptions::Subscriptions;
 
 impl Node {
     /// Sees to it that grants can be heard, in a cluster those in `slot`; tells whether they can.
-    pub(crate) async fn listen(&self, slot: u16, patience: Patience) -> Result<bool, Trouble> {
+    pub(crate) async fn listen(&self, slot: u16, budget: Budget) -> Result<bool, CallError> {
         // What is heard where a slot is on its way to may be ended when it has come.
         if self.is_asking() {
             return Ok(false);
         }
-        self.inner.connector.hear();
+        self.inner.connector.receive();
         loop {
-            let live = self.connect(patience.until).await?;
-            match live.hearing() {
-                Hearing::Yes => {
-                    let joining = match live.channels.hears(slot, self.inner.timeout) {
-                        Ok(heard) => return Ok(heard),
+            let live = self.connect(budget.until).await?;
+            match live.delivery() {
+                Delivery::Yes => {
+                    let joining = match live.channels.receives(slot, self.inner.timeout) {
+                        Ok(received) => return Ok(received),
                         Err(joining) => joining,
                     };
                     let work = || {
                         let (node, live) = (self.clone(), Arc::clone(&live));
                         async move { node.subscribe(live, slot).await }
                     };
-                    let late = || Trouble::Passing(Passing::timeout("subscribing", false));
+                    let late = || CallError::Transient(Transient::timeout("subscribing", false));
                     let timeout = || Err(late().at(|| self.server()));
-                    let joined = joining.done(work, patience.until);
+                    let joined = joining.done(work, budget.until);
                     return Box::pin(joined).await.unwrap_or_else(timeout);
                 }
-                Hearing::Apart => return Ok(true),
-                Hearing::Refused => return Ok(false),
-                Hearing::Failed(at) if at.elapsed() < KEPT => return Ok(false),
+                Delivery::Apart => return Ok(true),
+                Delivery::Refused => return Ok(false),
+                Delivery::Failed(at) if at.elapsed() < KEPT => return Ok(false),
                 // Whoever has sent something by the old one still gets the answer by it.
                 // Nor is it known whether that would have been answered, by the same server.
-                Hearing::NotAsked | Hearing::Failed(_) => self.discard(&live),
+                Delivery::NotAsked | Delivery::Failed(_) => self.discard(&live),
             }
         }
     }
 
     /// Has the grants of a slot come by this connection, if the user may listen to the channel and
     /// send to it: who hands a lock over is asked whether somebody heard it.
-    async fn subscribe(&self, live: Arc<Connection>, slot: u16) -> Result<bool, Trouble> {
+    async fn subscribe(&self, live: Arc<Connection>, slot: u16) -> Result<bool, CallError> {
         let timeout = self.inner.timeout;
         let channel = self.sink().channel(slot);
-        let (mut subscribe, mut knock) = (redis::cmd("SSUBSCRIBE"), redis::cmd("SPUBLISH"));
+        let (mut subscribe, mut probe) = (redis::cmd("SSUBSCRIBE"), redis::cmd("SPUBLISH"));
         subscribe.arg(&channel);
-        knock.arg(&channel).arg("");
-        for command in [subscribe, knock] {
-            match self.send(&live, command, Patience::new(timeout, timeout)).await {
+        probe.arg(&channel).arg("");
+        for command in [subscribe, probe] {
+            match self.send(&live, command, Budget::new(timeout, timeout)).await {
                 Ok(_) => {}
                 // Also a server before Redis 7, which does not know the command.
-                Err(Trouble::Final(_)) => {
+                Err(CallError::Final(_)) => {
                     live.channels.refused();
                     return Ok(false);
                 }
-                Err(trouble) => return Err(trouble),
+                Err(error) => return Err(error),
             }
         }
         if live.channels.opened(slot) {
@@ -93,7 +93,7 @@ fn tidy(
                 return;
             };
             if let Some(wanted) = channels.wanted(KEPT)
-                && let Ok(Some(next)) = timeout(node.inner.timeout, node.heir(wanted)).await
+                && let Ok(Some(next)) = timeout(node.inner.timeout, node.successor(wanted)).await
                 && node.replace(&live, next)
             {
                 // What the old one has not passed on yet is lost.
@@ -106,12 +106,12 @@ fn tidy(
 
 impl Node {
     /// A new connection that hears what is wanted.
-    async fn heir(&self, wanted: Vec<u16>) -> Option<Arc<Connection>> {
+    async fn successor(&self, wanted: Vec<u16>) -> Option<Arc<Connection>> {
         // Where the last one leads may have been another server for a while.
         self.changes().broke();
         let next = Arc::new(self.inner.connector.open().await.ok()?);
         for slot in wanted {
-            if next.channels.hears(slot, self.inner.timeout).is_err()
+            if next.channels.receives(slot, self.inner.timeout).is_err()
                 && !matches!(self.subscribe(Arc::clone(&next), slot).await, Ok(true))
             {
                 return None;

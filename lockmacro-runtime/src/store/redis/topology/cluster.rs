@@ -7,15 +7,15 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::store::redis::client::budget::Patience;
+use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::connect::Connector;
-use crate::store::redis::client::error::{Elsewhere, Passing, Trouble};
-use crate::store::redis::client::failover::Changes;
+use crate::store::redis::client::error::{CallError, Redirect, Transient};
+use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::node::Node;
-use crate::store::redis::client::replicas::Replicated;
-use crate::store::redis::client::singleflight::Errand;
+use crate::store::redis::client::replicas::ReplicaAcks;
+use crate::store::redis::client::singleflight::SingleFlight;
 use crate::store::redis::client::subscriptions::PushSink;
-use crate::store::redis::topology::slot_map::{Endpoint, Map, Range, slots};
+use crate::store::redis::topology::slot_map::{Endpoint, Range, SlotMap, slots};
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
@@ -33,8 +33,8 @@ struct Shared {
     seeds: Vec<Connector>,
     sink: Arc<dyn PushSink>,
     timeout: Duration,
-    map: RwLock<Map>,
-    learning: Errand<Result<(), Trouble>>,
+    map: RwLock<SlotMap>,
+    learning: SingleFlight<Result<(), CallError>>,
 }
 
 impl Cluster {
@@ -79,7 +79,7 @@ impl Cluster {
     }
 
     fn with(seeds: Vec<Connector>, timeout: Duration, sink: Arc<dyn PushSink>) -> Self {
-        let learning = Errand::new(timeout);
+        let learning = SingleFlight::new(timeout);
         let map = RwLock::default();
         Self(Arc::new(Shared { seeds, sink, timeout, map, learning }))
     }
@@ -92,12 +92,12 @@ impl Cluster {
     }
 
     /// All nodes have theirs in common with the first seed.
-    pub(crate) fn changes(&self) -> Option<&Changes> {
+    pub(crate) fn changes(&self) -> Option<&Failover> {
         self.0.seeds.first().map(|seed| &*seed.changes)
     }
 
     /// What the URL says that replicas have to acknowledge.
-    pub(crate) fn replicated(&self) -> Option<Replicated> {
+    pub(crate) fn replicated(&self) -> Option<ReplicaAcks> {
         self.0.seeds.first().and_then(Connector::replicated)
     }
 
@@ -107,7 +107,7 @@ impl Cluster {
     }
 
     /// Makes sure that the map is known.
-    pub(crate) async fn ready(&self, until: Instant) -> Result<(), Trouble> {
+    pub(crate) async fn ready(&self, until: Instant) -> Result<(), CallError> {
         if self.map().is_known() {
             return Ok(());
         }
@@ -127,13 +127,13 @@ impl Cluster {
 
     /// All primaries.
     #[cfg(feature = "look")]
-    pub(crate) async fn nodes(&self, until: Instant) -> Result<Vec<Node>, Trouble> {
+    pub(crate) async fn nodes(&self, until: Instant) -> Result<Vec<Node>, CallError> {
         self.learnt(until).await?;
         Ok(self.map().nodes().cloned().collect())
     }
 
     /// Learns the map, unless that was done just now.
-    pub(crate) async fn learnt(&self, until: Instant) -> Result<(), Trouble> {
+    pub(crate) async fn learnt(&self, until: Instant) -> Result<(), CallError> {
         if self.map().is_younger_than(LEARN_EVERY) {
             return Ok(());
         }
@@ -142,7 +142,7 @@ impl Cluster {
             async move { cluster.learn().await }
         };
         let learnt = self.0.learning.done(learn, until);
-        let timeout = || Trouble::Passing(Passing::timeout("asking for the slots", false));
+        let timeout = || CallError::Transient(Transient::timeout("asking for the slots", false));
         Box::pin(learnt).await.unwrap_or_else(|| Err(timeout().at(|| self.servers())))
     }
 
@@ -167,7 +167,7 @@ impl Cluster {
     }
 
     /// Asks the nodes for the map, one soon after the other, until one has answered.
-    async fn learn(&self) -> Result<(), Trouble> {
+    async fn learn(&self) -> Result<(), CallError> {
         let mut nodes: Vec<Node> = self.map().nodes().cloned().collect();
         fastrand::shuffle(&mut nodes);
         let strangers = self.0.seeds.iter().filter(|seed| {
@@ -178,12 +178,12 @@ impl Cluster {
             strangers.map(|seed| Node::with(seed.apart(Arc::clone(&self.0.sink)), self.0.timeout));
         let strangers: Vec<Node> = strangers.collect();
         let mut nodes = nodes.into_iter().chain(strangers);
-        let (mut asked, mut trouble) = (JoinSet::new(), down("no node was asked"));
+        let (mut asked, mut error) = (JoinSet::new(), down("no node was asked"));
         loop {
             let more = match nodes.next() {
                 Some(node) => {
-                    let patience = Patience::new(self.0.timeout, self.0.timeout);
-                    asked.spawn(async move { (slots(&node, patience).await, node) });
+                    let budget = Budget::new(self.0.timeout, self.0.timeout);
+                    asked.spawn(async move { (slots(&node, budget).await, node) });
                     true
                 }
                 None => false,
@@ -193,22 +193,22 @@ impl Cluster {
                 // One that has forgotten its cluster knows nothing.
                 Ok(Some(Ok((Ok(ranges), node)))) if ranges.is_empty() => {
                     let none = down("no slot is given to a node").at(|| node.server());
-                    trouble = trouble.unless_final(none);
+                    error = error.unless_final(none);
                 }
                 Ok(Some(Ok((Ok(ranges), node)))) => {
                     self.take(&node, ranges)?;
                     return Ok(());
                 }
-                Ok(Some(Ok((Err(told), _)))) => trouble = trouble.unless_final(told),
-                Ok(None) if !more => return Err(trouble),
+                Ok(Some(Ok((Err(told), _)))) => error = error.unless_final(told),
+                Ok(None) if !more => return Err(error),
                 _ => {}
             }
         }
     }
 
     /// Takes the map that a node has told over, and has who waits in a slot that moved follow it.
-    fn take(&self, told: &Node, ranges: Vec<Range>) -> Result<(), Trouble> {
-        let mut next = Map::default();
+    fn take(&self, told: &Node, ranges: Vec<Range>) -> Result<(), CallError> {
+        let mut next = SlotMap::default();
         for range in ranges {
             let node = self.node_at(&range.endpoint.beside(told.endpoint()), told)?;
             next.give(range.first..=range.last, node);
@@ -235,7 +235,7 @@ impl Cluster {
     }
 
     /// The node at an address, which is a new one if none of the map has it.
-    fn node_at(&self, endpoint: &Endpoint, told: &Node) -> Result<Node, Trouble> {
+    fn node_at(&self, endpoint: &Endpoint, told: &Node) -> Result<Node, CallError> {
         let known = self.map().nodes().find(|node| endpoint.is(node.endpoint())).cloned();
         if let Some(node) = known {
             return Ok(node);
@@ -255,9 +255,9 @@ impl Cluster {
     pub(crate) fn redirected(
         &self,
         slot: u16,
-        to: &Elsewhere,
+        to: &Redirect,
         told: &Node,
-    ) -> Result<Node, Trouble> {
+    ) -> Result<Node, CallError> {
         let Some(endpoint) = Endpoint::read(&to.address) else {
             return Err(down("a node has sent us to no address").at(|| told.server()));
         };
@@ -277,7 +277,7 @@ impl Cluster {
         Ok(node)
     }
 
-    pub(crate) fn map(&self) -> RwLockReadGuard<'_, Map> {
+    pub(crate) fn map(&self) -> RwLockReadGuard<'_, SlotMap> {
         // Nothing that runs under this lock can panic.
         self.0.map.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -298,8 +298,8 @@ fn seeds(url: &str) -> Option<Vec<String>> {
     Some(hosts.split(',').map(|host| format!("{scheme}://{user}{host}{more}")).collect())
 }
 
-pub(crate) fn down(detail: &str) -> Trouble {
-    Trouble::Passing(Passing {
+pub(crate) fn down(detail: &str) -> CallError {
+    CallError::Transient(Transient {
         reason: Unavailability::ClusterDown,
         detail: detail.to_owned(),
         unknown: false,

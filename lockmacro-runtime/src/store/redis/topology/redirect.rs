@@ -5,8 +5,8 @@
 
 use tokio::time::Instant;
 
-use crate::store::redis::client::budget::Patience;
-use crate::store::redis::client::error::Trouble;
+use crate::store::redis::client::budget::Budget;
+use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::topology::cluster::{Cluster, down};
 use crate::value::unavailability::Unavailability;
@@ -15,7 +15,7 @@ use crate::value::unavailability::Unavailability;
 const REDIRECTIONS: u32 = 8;
 
 /// Where one command goes until a node has taken it.
-struct Way<'a> {
+struct Route<'a> {
     cluster: &'a Cluster,
     slot: u16,
     node: Node,
@@ -29,42 +29,42 @@ impl Cluster {
     pub(crate) async fn route<T, F>(
         &self,
         slot: u16,
-        patience: Patience,
+        budget: Budget,
         mut send: impl FnMut(Node) -> F,
-    ) -> Result<T, Trouble>
+    ) -> Result<T, CallError>
     where
-        F: Future<Output = Result<T, Trouble>>,
+        F: Future<Output = Result<T, CallError>>,
     {
-        let mut way = self.way(slot, patience).await?;
+        let mut route = self.route_to(slot, budget).await?;
         loop {
-            let reply = send(way.node.clone()).await;
-            if let Some(reply) = way.follow(reply).await {
+            let reply = send(route.node.clone()).await;
+            if let Some(reply) = route.follow(reply).await {
                 return reply;
             }
         }
     }
 
     /// The way to the node of a slot.
-    async fn way(&self, slot: u16, patience: Patience) -> Result<Way<'_>, Trouble> {
-        self.ready(patience.until).await?;
+    async fn route_to(&self, slot: u16, budget: Budget) -> Result<Route<'_>, CallError> {
+        self.ready(budget.until).await?;
         let mut node = self.map().node_of(slot);
         if node.is_none() {
-            self.learnt(patience.until).await?;
+            self.learnt(budget.until).await?;
             node = self.map().node_of(slot);
         }
         let node = node.ok_or_else(|| down("no node has the slot").at(|| self.told_by()))?;
-        Ok(Way { cluster: self, slot, node, left: REDIRECTIONS, until: patience.until })
+        Ok(Route { cluster: self, slot, node, left: REDIRECTIONS, until: budget.until })
     }
 }
 
-impl Way<'_> {
+impl Route<'_> {
     /// The end of the command, unless it is to be sent to another node.
-    async fn follow<T>(&mut self, reply: Result<T, Trouble>) -> Option<Result<T, Trouble>> {
-        let mut passing = match reply {
-            Err(Trouble::Elsewhere(to)) => {
+    async fn follow<T>(&mut self, reply: Result<T, CallError>) -> Option<Result<T, CallError>> {
+        let mut transient = match reply {
+            Err(CallError::Redirect(to)) => {
                 if self.left == 0 {
-                    let trouble = down("its nodes send us from one to the other");
-                    return Some(Err(trouble.at(|| self.node.server())));
+                    let error = down("its nodes send us from one to the other");
+                    return Some(Err(error.at(|| self.node.server())));
                 }
                 self.left -= 1;
                 return match self.cluster.redirected(self.slot, &to, &self.node) {
@@ -72,21 +72,21 @@ impl Way<'_> {
                         self.node = node;
                         None
                     }
-                    Err(trouble) => Some(Err(trouble)),
+                    Err(error) => Some(Err(error)),
                 };
             }
-            Err(Trouble::Passing(passing)) => passing,
+            Err(CallError::Transient(transient)) => transient,
             reply => return Some(reply),
         };
-        if passing.replace {
+        if transient.replace {
             // The slot may have a new primary, and who asks again at once finds it.
             let _ = Box::pin(self.cluster.learnt(self.until)).await;
         } else {
             self.cluster.learn_soon();
         }
-        if passing.reason == Unavailability::Refused {
-            passing.reason = Unavailability::ClusterDown;
+        if transient.reason == Unavailability::Refused {
+            transient.reason = Unavailability::ClusterDown;
         }
-        Some(Err(Trouble::Passing(passing)))
+        Some(Err(CallError::Transient(transient)))
     }
 }

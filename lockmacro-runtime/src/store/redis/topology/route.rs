@@ -6,11 +6,11 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
-use crate::store::redis::client::budget::Patience;
-use crate::store::redis::client::error::Trouble;
-use crate::store::redis::client::failover::Changes;
+use crate::store::redis::client::budget::Budget;
+use crate::store::redis::client::error::CallError;
+use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::node::Node;
-use crate::store::redis::client::replicas::Replicated;
+use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::round_trip::RoundTrip;
 use crate::store::redis::client::script::Script;
 use crate::store::redis::client::subscriptions::PushSink;
@@ -20,12 +20,12 @@ use crate::value::error::LockError;
 use crate::value::key::LockKey;
 
 #[derive(Debug)]
-pub(crate) enum Nodes {
+pub(crate) enum Topology {
     One(Node),
     Cluster(Cluster),
 }
 
-impl Nodes {
+impl Topology {
     /// Whether a URL names a cluster.
     pub(crate) fn is_cluster(url: &str) -> bool {
         Cluster::is_meant(url)
@@ -38,88 +38,88 @@ impl Nodes {
         sink: Arc<dyn PushSink>,
     ) -> Result<Self, LockError> {
         Ok(match Cluster::is_meant(url) {
-            true => Nodes::Cluster(Cluster::new(url, timeout, sink)?),
-            false => Nodes::One(Node::new(url, timeout, sink)?),
+            true => Topology::Cluster(Cluster::new(url, timeout, sink)?),
+            false => Topology::One(Node::new(url, timeout, sink)?),
         })
     }
 
     /// The same through connections of their own.
     pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
         match self {
-            Nodes::One(node) => Nodes::One(node.apart(sink)),
-            Nodes::Cluster(cluster) => Nodes::Cluster(cluster.apart(sink)),
+            Topology::One(node) => Topology::One(node.apart(sink)),
+            Topology::Cluster(cluster) => Topology::Cluster(cluster.apart(sink)),
         }
     }
 
     /// What the URL says that replicas have to acknowledge.
-    pub(crate) fn replicated(&self) -> Option<Replicated> {
+    pub(crate) fn replicated(&self) -> Option<ReplicaAcks> {
         match self {
-            Nodes::One(node) => node.replicated(),
-            Nodes::Cluster(cluster) => cluster.replicated(),
+            Topology::One(node) => node.replicated(),
+            Topology::Cluster(cluster) => cluster.replicated(),
         }
     }
 
     /// What the URL says of how long fences are kept.
     pub(crate) fn fence_retention(&self) -> Option<Duration> {
         match self {
-            Nodes::One(node) => node.inner.connector.fence_retention(),
-            Nodes::Cluster(cluster) => cluster.fence_retention(),
+            Topology::One(node) => node.inner.connector.fence_retention(),
+            Topology::Cluster(cluster) => cluster.fence_retention(),
         }
     }
 
     /// Makes sure that they can be asked.
-    pub(crate) async fn ready(&self, until: Instant) -> Result<(), Trouble> {
+    pub(crate) async fn ready(&self, until: Instant) -> Result<(), CallError> {
         match self {
-            Nodes::One(node) => node.ready(until).await,
-            Nodes::Cluster(cluster) => cluster.ready(until).await,
+            Topology::One(node) => node.ready(until).await,
+            Topology::Cluster(cluster) => cluster.ready(until).await,
         }
     }
 
     /// Has `tell` called when a server may be another one than the one that granted our locks.
     pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
         match self {
-            Nodes::One(node) => node.changes().tell(tell),
-            Nodes::Cluster(cluster) => cluster.on_change(tell),
+            Topology::One(node) => node.changes().tell(tell),
+            Topology::Cluster(cluster) => cluster.on_change(tell),
         }
     }
 
     /// What all connections have in common.
-    pub(crate) fn changes(&self) -> Option<&Changes> {
+    pub(crate) fn changes(&self) -> Option<&Failover> {
         match self {
-            Nodes::One(node) => Some(node.changes()),
-            Nodes::Cluster(cluster) => cluster.changes(),
+            Topology::One(node) => Some(node.changes()),
+            Topology::Cluster(cluster) => cluster.changes(),
         }
     }
 
     /// Whether another server may take a server's place from one moment to the next.
     pub(crate) fn fails_over(&self) -> bool {
         match self {
-            Nodes::One(node) => node.fails_over(),
-            Nodes::Cluster(_) => true,
+            Topology::One(node) => node.fails_over(),
+            Topology::Cluster(_) => true,
         }
     }
 
     /// Has a server that stands still, or is no primary any more, noticed.
-    pub(crate) async fn look(&self, patience: Patience) {
+    pub(crate) async fn look(&self, budget: Budget) {
         match self {
-            Nodes::One(node) => node.look(patience).await,
-            Nodes::Cluster(cluster) => cluster.look(patience.until).await,
+            Topology::One(node) => node.look(budget).await,
+            Topology::Cluster(cluster) => cluster.look(budget.until).await,
         }
     }
 
     /// Ends all connections; the next calls make new ones.
     pub(crate) fn disconnect(&self) {
         match self {
-            Nodes::One(node) => node.disconnect(),
-            Nodes::Cluster(cluster) => cluster.disconnect(),
+            Topology::One(node) => node.disconnect(),
+            Topology::Cluster(cluster) => cluster.disconnect(),
         }
     }
 
     /// The node that has the key, if it is known.
     fn node_of(&self, key: &LockKey) -> Option<Node> {
         match self {
-            Nodes::One(node) => Some(node.clone()),
-            Nodes::Cluster(cluster) => cluster.map().node_of(slot(key.as_str())),
+            Topology::One(node) => Some(node.clone()),
+            Topology::Cluster(cluster) => cluster.map().node_of(slot(key.as_str())),
         }
     }
 
@@ -143,17 +143,17 @@ impl Nodes {
         &self,
         key: &LockKey,
         command: Cmd,
-        patience: Patience,
-    ) -> Result<Value, Trouble> {
+        budget: Budget,
+    ) -> Result<Value, CallError> {
         match self {
-            Nodes::One(node) => node.call(command, patience).await,
+            Topology::One(node) => node.call(command, budget).await,
             // Boxed, as is all that is rare.
-            Nodes::Cluster(cluster) => {
+            Topology::Cluster(cluster) => {
                 let send = |node: Node| {
                     let command = command.clone();
-                    async move { node.call(command, patience).await }
+                    async move { node.call(command, budget).await }
                 };
-                Box::pin(cluster.route(slot(key.as_str()), patience, send)).await
+                Box::pin(cluster.route(slot(key.as_str()), budget, send)).await
             }
         }
     }
@@ -164,11 +164,11 @@ impl Nodes {
         script: &'static Script,
         keys: &[LockKey],
         args: &[&str],
-        patience: Patience,
-    ) -> Result<Value, Trouble> {
+        budget: Budget,
+    ) -> Result<Value, CallError> {
         let slot = || keys.first().map_or(0, |key| slot(key.as_str()));
-        let eval = |node: Node| async move { node.eval(script, keys, args, patience).await };
-        self.route(slot, patience, eval).await
+        let eval = |node: Node| async move { node.eval(script, keys, args, budget).await };
+        self.route(slot, budget, eval).await
     }
 
     /// Has `send` send a call to the node of a slot, and to the next node for as long as the call is
@@ -176,15 +176,15 @@ impl Nodes {
     pub(crate) async fn route<T, F>(
         &self,
         slot: impl FnOnce() -> u16,
-        patience: Patience,
+        budget: Budget,
         mut send: impl FnMut(Node) -> F,
-    ) -> Result<T, Trouble>
+    ) -> Result<T, CallError>
     where
-        F: Future<Output = Result<T, Trouble>>,
+        F: Future<Output = Result<T, CallError>>,
     {
         match self {
-            Nodes::One(node) => send(node.clone()).await,
-            Nodes::Cluster(cluster) => Box::pin(cluster.route(slot(), patience, send)).await,
+            Topology::One(node) => send(node.clone()).await,
+            Topology::Cluster(cluster) => Box::pin(cluster.route(slot(), budget, send)).await,
         }
     }
 }

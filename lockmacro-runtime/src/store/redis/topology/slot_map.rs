@@ -6,8 +6,8 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::Instant;
 
-use crate::store::redis::client::budget::Patience;
-use crate::store::redis::client::error::Trouble;
+use crate::store::redis::client::budget::Budget;
+use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::node::Node;
 use crate::value::companion::SLOTS;
@@ -18,7 +18,7 @@ const NONE: u16 = u16::MAX;
 
 /// Empty at first.
 #[derive(Debug, Default)]
-pub(crate) struct Map {
+pub(crate) struct SlotMap {
     nodes: Vec<Node>,
     /// Which of the nodes has each slot; nothing while nothing is known.
     owners: Vec<u16>,
@@ -27,7 +27,7 @@ pub(crate) struct Map {
     told_by: Option<String>,
 }
 
-impl Map {
+impl SlotMap {
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter()
     }
@@ -127,19 +127,19 @@ impl Endpoint {
 }
 
 /// Asks a node who has which slots.
-pub(crate) async fn slots(node: &Node, patience: Patience) -> Result<Vec<Range>, Trouble> {
+pub(crate) async fn slots(node: &Node, budget: Budget) -> Result<Vec<Range>, CallError> {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
-    let reply = node.call(command, patience).await.map_err(no_cluster)?;
+    let reply = node.call(command, budget).await.map_err(no_cluster)?;
     ranges(&reply).ok_or_else(|| unexpected(&reply))
 }
 
 /// A server by itself is a mistake in the URL.
-fn no_cluster(trouble: Trouble) -> Trouble {
-    match trouble {
-        Trouble::Final(LockError::Unavailable { detail, .. }) if detail.contains("disabled") => {
+fn no_cluster(error: CallError) -> CallError {
+    match error {
+        CallError::Final(LockError::Unavailable { detail, .. }) if detail.contains("disabled") => {
             let detail = "the server is not in a cluster: give a `redis://` URL".to_owned();
-            Trouble::Final(LockError::InvalidUrl { detail })
+            CallError::Final(LockError::InvalidUrl { detail })
         }
         other => other,
     }

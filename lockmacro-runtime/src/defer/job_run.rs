@@ -18,7 +18,7 @@ use crate::jobs::call::{Job, Settled};
 use crate::jobs::deferrer::Deferrer;
 use crate::jobs::limits::abandoned;
 use crate::manager::lock_manager::LockManager;
-use crate::store::dispatch::Backend;
+use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -28,7 +28,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const ERROR_MAX: usize = 2 * 1024;
 
 /// A call that a worker has taken.
-pub(crate) struct Turn {
+pub(crate) struct JobRun {
     pub(crate) manager: LockManager,
     pub(crate) deferrer: Arc<dyn Deferrer>,
     pub(crate) function: Function,
@@ -36,7 +36,7 @@ pub(crate) struct Turn {
     pub(crate) lease: Duration,
 }
 
-impl Turn {
+impl JobRun {
     /// Has the call kept by a task of its own, also while it blocks its thread. The task ends when the call
     /// is not this worker's any more, and with what this returns.
     pub(crate) fn keeper(&self) -> JoinSet<()> {
@@ -63,7 +63,7 @@ impl Turn {
                     // What cannot be stopped is left to its lease.
                     _ = give_back.wait_for(|give_back| *give_back) => match self.function.blocking {
                         true => return,
-                        false => Settled::Back,
+                        false => Settled::Untried,
                     },
                 },
             }
@@ -84,7 +84,7 @@ impl Turn {
         match ended {
             Ended::Done => Settled::Done,
             // It may have failed because of that.
-            _ if self.manager.core().closing().is_closed() => Settled::Back,
+            _ if self.manager.core().shutdown().is_closed() => Settled::Untried,
             Ended::Busy { error, left } => match self.function.when_busy(busy, left) {
                 Some(delay) => Settled::Busy { delay, error: shortened(error) },
                 None => dead(format!("its lock could not be had {busy} times: {error}")),
@@ -143,16 +143,16 @@ impl Turn {
 
     async fn tell(&self, how: Settled) -> Result<bool, LockError> {
         let job = self.job.clone();
-        if how != Settled::Back || self.manager.core().has_another_queue() {
+        if how != Settled::Untried || self.manager.core().has_another_queue() {
             return self.deferrer.settle(job, how).await;
         }
         // After the locks of its body, which are released by that thread: on one server the next worker does
         // not find them busy.
         let manager = self.manager.clone();
-        let back = move |backend: Arc<Backend>| async move {
-            manager.core().deferrer_of(&backend).settle(job, how).await
+        let back = move |store: Arc<Store>| async move {
+            manager.core().deferrer_of(&store).settle(job, how).await
         };
-        self.manager.core().janitor().call_after_cleanup(back).await?
+        self.manager.core().background().call_after_cleanup(back).await?
     }
 }
 

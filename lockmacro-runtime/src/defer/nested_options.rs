@@ -18,12 +18,12 @@ pub(crate) fn somes<T: Serialize>(value: &T) -> usize {
 /// Goes through a value and writes nothing.
 struct Somes(usize);
 
-type Gone = Result<(), fmt::Error>;
+type AbandonedTokens = Result<(), fmt::Error>;
 
 /// What has nothing inside.
 macro_rules! plain {
     ($($serialize:ident($($value:ty),*))*) => {
-        $(fn $serialize(self, $(_: $value),*) -> Gone {
+        $(fn $serialize(self, $(_: $value),*) -> AbandonedTokens {
             Ok(())
         })*
     };
@@ -44,10 +44,10 @@ macro_rules! parts {
         $(impl $Kind for &mut Somes {
             type Ok = ();
             type Error = fmt::Error;
-            $(fn $part<T: Serialize + ?Sized>(&mut self, $(_: $key,)? value: &T) -> Gone {
+            $(fn $part<T: Serialize + ?Sized>(&mut self, $(_: $key,)? value: &T) -> AbandonedTokens {
                 value.serialize(&mut **self)
             })+
-            fn end(self) -> Gone {
+            fn end(self) -> AbandonedTokens {
                 Ok(())
             }
         })*
@@ -60,12 +60,16 @@ impl Serializer for &mut Somes {
     type Ok = ();
     type Error = fmt::Error;
 
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Gone {
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> AbandonedTokens {
         self.0 += 1;
         value.serialize(self)
     }
 
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: Name, value: &T) -> Gone {
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        _: Name,
+        value: &T,
+    ) -> AbandonedTokens {
         value.serialize(self)
     }
 
@@ -75,7 +79,7 @@ impl Serializer for &mut Somes {
         _: u32,
         _: Name,
         value: &T,
-    ) -> Gone {
+    ) -> AbandonedTokens {
         value.serialize(self)
     }
 
@@ -118,7 +122,7 @@ mod tests {
     use super::*;
 
     #[derive(Serialize, Deserialize)]
-    struct Order {
+    struct TakeOptions {
         note: Option<Wrapped>,
         prices: Vec<Option<f64>>,
         by: BTreeMap<String, (Option<u128>, Kind)>,
@@ -144,14 +148,14 @@ mod tests {
             Kind::Named { text: Some("2".to_owned()) },
         ];
         let by = kinds.into_iter().zip(["a", "b", "c", "d"]);
-        let order = Order {
+        let order = TakeOptions {
             note: Some(Wrapped(Some(()))),
             prices: vec![None, Some(1.5), Some(f64::NAN)],
             by: by.map(|(kind, name)| (name.to_owned(), (Some(u128::MAX), kind))).collect(),
         };
         assert_eq!(somes(&order), 2 + 2 + 4 + 3);
         let text = serde_json::to_string(&order).expect("it is JSON");
-        let read: Order = serde_json::from_str(&text).expect("it is an order");
+        let read: TakeOptions = serde_json::from_str(&text).expect("it is an order");
         assert_eq!(somes(&read), 1 + 4 + 3, "not those around a unit and what is no number");
     }
 }

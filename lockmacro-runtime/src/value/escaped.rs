@@ -3,9 +3,9 @@
 use std::fmt::{self, Write as _};
 
 /// Text in which whatever would do something to a terminal or a log is escaped, as `\u{1b}`.
-pub(crate) struct Plain<'a>(pub(crate) &'a str);
+pub(crate) struct Escaped<'a>(pub(crate) &'a str);
 
-impl fmt::Display for Plain<'_> {
+impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut left = self.0;
         while let Some((at, odd)) = left.char_indices().find(|(_, c)| is_odd(*c)) {
@@ -31,8 +31,8 @@ mod tests {
 
     #[test]
     fn what_does_something_to_a_terminal_or_a_log_is_escaped() {
-        let shown = Plain("订单 \u{1b}]0;x\u{7}\r\n\u{202e}a\u{9b}").to_string();
+        let shown = Escaped("订单 \u{1b}]0;x\u{7}\r\n\u{202e}a\u{9b}").to_string();
         assert_eq!(shown, "订单 \\u{1b}]0;x\\u{7}\\r\\n\\u{202e}a\\u{9b}");
-        assert_eq!(Plain("web-3:4711 \\é").to_string(), "web-3:4711 \\é");
+        assert_eq!(Escaped("web-3:4711 \\é").to_string(), "web-3:4711 \\é");
     }
 }

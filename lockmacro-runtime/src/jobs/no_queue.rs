@@ -5,23 +5,23 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::jobs::call::{Job, JobState, NewJob, Order, Page, Settled, Stored};
-use crate::jobs::deferrer::{Answer, Deferrer, Enough};
+use crate::jobs::call::{Job, JobState, NewJob, Page, Settled, Stored, TakeOptions};
+use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::value::error::LockError;
 
 #[derive(Debug)]
-pub(crate) struct Nowhere;
+pub(crate) struct NoQueue;
 
 fn refused<'a, T: Send + 'a>() -> Answer<'a, T> {
     Box::pin(ready(Err(LockError::NoDeferrer)))
 }
 
-impl Deferrer for Nowhere {
+impl Deferrer for NoQueue {
     fn put(&self, _: NewJob) -> Answer<'_, Stored> {
         refused()
     }
 
-    fn take<'a>(&'a self, _: Order, _: Enough<'a>) -> Answer<'a, Vec<Job>> {
+    fn take<'a>(&'a self, _: TakeOptions, _: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
         refused()
     }
 

@@ -15,7 +15,7 @@ use crate::value::token::hash_of;
 const LATE: u32 = 8;
 
 /// One release. Unless it is told of its answer, those who wait for the lock ask.
-pub(crate) struct Near {
+pub(crate) struct LocalRelease {
     grants: Arc<Grants>,
     node: Node,
     connection: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Near {
     told: bool,
 }
 
-impl Near {
+impl LocalRelease {
     /// A release that is about to be sent; `None` when nobody waits at this node, whatever for.
     pub(crate) fn of(grants: &Arc<Grants>, node: &Node, key: &LockKey) -> Option<Self> {
         if grants.waiters.are_none() {
@@ -54,10 +54,10 @@ impl Near {
     }
 }
 
-impl Drop for Near {
+impl Drop for LocalRelease {
     fn drop(&mut self) {
         let grants = &self.grants;
-        grants.releases.under_way().releases.remove(&self.number);
+        grants.releases.in_flight().releases.remove(&self.number);
         if !self.told {
             grants.waiters.alarm_first(self.lock);
         }
@@ -66,13 +66,13 @@ impl Drop for Near {
 
 fn add(grants: &Arc<Grants>, lock: u64, late: Duration) -> u64 {
     let (number, minded) = {
-        let (mut under_way, now) = (grants.releases.under_way(), Instant::now());
-        under_way.last += 1;
-        let number = under_way.last;
-        under_way.releases.insert(number, (now, lock));
-        let minded = under_way.minded.is_some_and(|until| now < until);
+        let (mut in_flight, now) = (grants.releases.in_flight(), Instant::now());
+        in_flight.last += 1;
+        let number = in_flight.last;
+        in_flight.releases.insert(number, (now, lock));
+        let minded = in_flight.minded.is_some_and(|until| now < until);
         if !minded {
-            under_way.minded = Some(now + late * 4);
+            in_flight.minded = Some(now + late * 4);
         }
         (number, minded)
     };
