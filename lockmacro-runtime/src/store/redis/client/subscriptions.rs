@@ -27,6 +27,29 @@ pub(crate) trait PushSink: Send + Sync {
     fn is_by_slot(&self) -> bool;
 }
 
+/// Takes no pushes: for a connection by which nobody waits.
+pub(crate) struct NoPushes;
+
+impl NoPushes {
+    pub(crate) fn sink() -> Arc<dyn PushSink> {
+        Arc::new(Self)
+    }
+}
+
+impl PushSink for NoPushes {
+    fn message(&self, _: &[u8], _: u64) {}
+
+    fn interrupted(&self, _: &[u16]) {}
+
+    fn channel(&self, _: u16) -> String {
+        String::new()
+    }
+
+    fn is_by_slot(&self) -> bool {
+        true
+    }
+}
+
 /// What is heard by one connection.
 pub(crate) struct Subscriptions {
     /// Of no other connection of this process.
@@ -155,31 +178,11 @@ impl Subscriptions {
 mod tests {
     use super::*;
 
-    struct NoSink;
-
-    impl PushSink for NoSink {
-        fn message(&self, _: &[u8], _: u64) {}
-
-        fn interrupted(&self, _: &[u16]) {}
-
-        fn channel(&self, _: u16) -> String {
-            String::new()
-        }
-
-        fn is_by_slot(&self) -> bool {
-            true
-        }
-    }
-
-    fn sink() -> Arc<dyn PushSink> {
-        Arc::new(NoSink)
-    }
-
     const LIMIT: Duration = Duration::from_secs(1);
 
     #[test]
     fn replies_are_not_trusted_after_a_subscription_was_ended() {
-        let channels = Subscriptions::new(&sink());
+        let channels = Subscriptions::new(&NoPushes::sink());
         let push = |kind| PushInfo { kind, data: vec![Value::Nil, Value::Int(0)] };
         channels.push(&push(PushKind::SSubscribe));
         assert!(!channels.is_desynchronized());
@@ -189,7 +192,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_channel_that_nobody_asks_for_is_not_wanted_for_long() {
-        let channels = Subscriptions::new(&sink());
+        let channels = Subscriptions::new(&NoPushes::sink());
         for slot in [1, 2] {
             assert!(channels.receives(slot, LIMIT).is_err());
             assert_eq!(channels.opened(slot), slot == 1);

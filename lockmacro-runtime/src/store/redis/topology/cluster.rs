@@ -14,7 +14,7 @@ use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::singleflight::SingleFlight;
-use crate::store::redis::client::subscriptions::PushSink;
+use crate::store::redis::client::subscriptions::{NoPushes, PushSink};
 use crate::store::redis::topology::slot_map::{Endpoint, Range, SlotMap, slots};
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
@@ -175,7 +175,7 @@ impl Cluster {
             !nodes.iter().any(|node| node.endpoint() == endpoint)
         });
         let strangers =
-            strangers.map(|seed| Node::with(seed.apart(Arc::clone(&self.0.sink)), self.0.timeout));
+            strangers.map(|seed| Node::with(seed.apart(NoPushes::sink()), self.0.timeout));
         let strangers: Vec<Node> = strangers.collect();
         let mut nodes = nodes.into_iter().chain(strangers);
         let (mut asked, mut error) = (JoinSet::new(), down("no node was asked"));
