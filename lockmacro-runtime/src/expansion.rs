@@ -1,9 +1,9 @@
 //! Constants as keys: the attribute sees their names, and not their text.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
 use crate::value::key::LockKey;
+use crate::value::sync::Mutex;
 
 /// The key that a constant gives. A text with a placeholder for one of the function's arguments is
 /// told of once, as every call shares one lock then.
@@ -39,7 +39,7 @@ fn placeholder<'a>(text: &str, arguments: &[&'a str]) -> Option<&'a str> {
 /// Whether this text is here for the first time. There are as many as constants.
 fn is_new(text: &str) -> bool {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned())
+    TOLD.lock().insert(text.to_owned())
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::jobs::call::{Job, NewJob};
 use crate::jobs::limits::check_size;
 use crate::manager::lock_manager::LockManager;
 use crate::store::dispatch::Store;
+use crate::value::backoff::{exponential, jittered};
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
@@ -226,8 +227,8 @@ impl<A> DeferredFn<A> {
 impl Function {
     /// In how long a call is due again that has failed so often; `None` when that was enough.
     pub(crate) fn again(&self, attempts: u32) -> Option<Duration> {
-        let doubled = self.delay.saturating_mul(1 << attempts.min(20));
-        (attempts < self.attempts).then(|| scattered(doubled.min(DELAY_MAX.max(self.delay))))
+        let longest = DELAY_MAX.max(self.delay);
+        (attempts < self.attempts).then(|| exponential(self.delay, attempts, longest))
     }
 
     /// In how long a call is due again that could not be tried now, and not so often before; `None` when that
@@ -237,7 +238,7 @@ impl Function {
     pub(crate) fn when_busy(&self, before: u32, left: Option<Duration>) -> Option<Duration> {
         let step = BUSY_STEP * (1 + before);
         let usual = self.delay.saturating_mul(1 + before / 8).max(step);
-        let usual = scattered(usual.min(BUSY_MAX.max(self.delay)));
+        let usual = jittered(usual.min(BUSY_MAX.max(self.delay)));
         let known = left.map(|left| left.max(step) + usual.mul_f64(fastrand::f64() / 4.0));
         (before < TIMES_BUSY).then(|| known.map_or(usual, |known| known.min(usual)))
     }
@@ -254,11 +255,6 @@ impl Function {
         catch_unwind(AssertUnwindSafe(|| (self.call)(job)))
             .unwrap_or_else(|_| Err("reading its arguments panicked".to_owned()))
     }
-}
-
-/// Calls that meet at one lock do not meet there again.
-fn scattered(pause: Duration) -> Duration {
-    pause.mul_f64(0.75 + fastrand::f64() / 2.0)
 }
 
 impl<A> Clone for DeferredFn<A> {

@@ -19,6 +19,7 @@ use crate::jobs::deferrer::Deferrer;
 use crate::jobs::limits::abandoned;
 use crate::manager::lock_manager::LockManager;
 use crate::store::dispatch::Store;
+use crate::value::backoff::Backoff;
 use crate::value::error::LockError;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -116,7 +117,8 @@ impl JobRun {
     /// calls this has the call kept meanwhile.
     async fn settle(&self, how: Settled, mut end: watch::Receiver<bool>) {
         let Job { function, id, .. } = &self.job;
-        let (until, mut pause) = (Instant::now() + self.lease, FIRST_PAUSE);
+        let until = Instant::now() + self.lease;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             let is_last = *end.borrow();
             let error = match self.tell(how.clone()).await {
@@ -129,15 +131,15 @@ impl JobRun {
             };
             // What is refused now will be refused again.
             let in_trouble = matches!(error, LockError::Unavailable { .. });
+            let pause = backoff.next();
             if !in_trouble || is_last || Instant::now() + pause > until {
                 tracing::error!(%function, id, %error, "how a deferred call ended could not be told: it runs again");
                 return;
             }
             select! {
                 _ = end.wait_for(|end| *end) => {}
-                () = sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0)) => {}
+                () = sleep(pause) => {}
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::engine::observer::{Observer, observe};
 use crate::guard::LockGuard;
 use crate::jobs::call::Job;
 use crate::value::error::LockError;
+use crate::value::sync::Mutex;
 
 /// Tells a worker of errors that the function it calls met.
 const OBSERVER: Observer = Observer { refused, unreported };
@@ -56,16 +57,16 @@ impl Running {
 
     /// What went wrong.
     pub(crate) fn error(&self) -> Option<LockError> {
-        lock(&self.0.error).take()
+        self.0.error.lock().take()
     }
 
     /// Why a lock could not be had, whatever the call may be.
     pub(crate) fn refused(&self) -> Option<LockError> {
-        lock(&self.0.refused).take()
+        self.0.refused.lock().take()
     }
 
     fn note(&self, error: LockError) {
-        *lock(&self.0.error) = Some(error);
+        *self.0.error.lock() = Some(error);
     }
 
     /// What tells a call that is deferred inside from all others but itself in another try of this one.
@@ -76,16 +77,11 @@ impl Running {
             hasher.finish()
         };
         let call = (hash(0), hash(1));
-        let mut inside = lock(&self.0.inside);
+        let mut inside = self.0.inside.lock();
         let nth = inside.entry(call).or_default();
         *nth += 1;
         format!("{:016x}{:016x}-{nth}", call.0, call.1)
     }
-}
-
-/// Nothing that runs under these leaves them half changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The id of a new call. One that is deferred inside of another has the same one each time that the other
@@ -136,7 +132,7 @@ fn refused(error: &LockError) {
             | Unavailable { .. }
     );
     if transient && LockGuard::current().is_none() {
-        let note = |running: &Running| *lock(&running.0.refused) = Some(error.clone());
+        let note = |running: &Running| *running.0.refused.lock() = Some(error.clone());
         // The other ones are told of by who has met them.
         if RUNNING.try_with(note).is_ok() && *error == NotInstalled {
             tracing::warn!(%error, "a deferred call was not tried: there is no lock to be had here");

@@ -18,6 +18,7 @@ use crate::engine::core::inside_runtime;
 use crate::engine::current::Current;
 use crate::jobs::call::TakeOptions;
 use crate::manager::lock_manager::LockManager;
+use crate::value::backoff::Backoff;
 use crate::value::error::LockError;
 
 /// So many calls are run at once if nothing else is said.
@@ -184,7 +185,7 @@ impl Worker {
         if let Err(error @ LockError::AccessDenied { .. }) = allowed {
             return Err(error);
         }
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         while !*stopped.borrow() {
             while running.try_join_next().is_some() {}
             let mut place = select! {
@@ -200,7 +201,7 @@ impl Worker {
             };
             match deferrer.take(order, Box::pin(enough)).await {
                 Ok(jobs) => {
-                    pause = FIRST_PAUSE;
+                    backoff.reset();
                     for job in jobs {
                         let name = job.function.strip_prefix(defaults.prefix()).unwrap_or_default();
                         let Some(function) = self.functions.get(name) else { continue };
@@ -227,12 +228,11 @@ impl Worker {
                         true => tracing::debug!(%error, "deferred calls could not be taken"),
                         false => tracing::warn!(%error, "deferred calls could not be taken"),
                     }
-                    let pause_now = sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0));
+                    let pause = sleep(backoff.next());
                     select! {
                         _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
-                        () = pause_now => {}
+                        () = pause => {}
                     }
-                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
         }

@@ -9,7 +9,7 @@
 
 use std::pin::Pin;
 use std::sync::mpsc as std_mpsc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::{mem, process, thread};
 
 use tokio::runtime;
@@ -22,6 +22,7 @@ use crate::engine::renewal::{Enrolled, Renewable, Renewals};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::error::LockError;
+use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
 
@@ -51,7 +52,7 @@ impl Background {
 
     /// What there is in this process.
     fn here(&self) -> MutexGuard<'_, Thread> {
-        let mut here = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut here = self.0.lock();
         if here.process != process::id() {
             let ours = Thread::new(&here.store);
             // The other process goes on to use its connections, which are not to be ended here.
@@ -270,7 +271,7 @@ mod tests {
 
     impl Wake for Asks {
         fn wake(self: Arc<Self>) {
-            self.1.store(self.0.0.try_lock().is_ok(), Ordering::SeqCst);
+            self.1.store(self.0.0.try_lock().is_some(), Ordering::SeqCst);
         }
     }
 

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::mem;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -23,7 +23,9 @@ use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::store::waiters::{AbandonedToken, AbandonedTokens};
+use crate::value::backoff::jittered;
 use crate::value::error::LockError;
+use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::unavailability::Unavailability;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -320,7 +322,7 @@ impl Cleanup {
                 return Some(item);
             }
             match now < item.end {
-                true => lists.put(item, now + spread(LONGEST_PAUSE)),
+                true => lists.put(item, now + jittered(LONGEST_PAUSE)),
                 false => lists.left += u64::from(item.guard.is_some()),
             }
         }
@@ -397,7 +399,7 @@ impl Cleanup {
         let pause = match is_granted {
             true => Duration::ZERO,
             false if item.is_last => CLOSED_LOOK,
-            false => spread(pause),
+            false => jittered(pause),
         };
         if now + pause <= item.end {
             lists.put(item, now + pause);
@@ -405,8 +407,7 @@ impl Cleanup {
     }
 
     fn lists(&self) -> MutexGuard<'_, Lists> {
-        // Nothing that runs under this mutex can panic.
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lists.lock()
     }
 }
 
@@ -464,11 +465,6 @@ fn left(store: &Store, request: &Request, error: &LockError) {
         false => tracing::warn!(%key, %error, "what was dropped is left to its ttl"),
     }
 }
-
-fn spread(pause: Duration) -> Duration {
-    pause.mul_f64(0.8 + 0.4 * fastrand::f64())
-}
-
 /// Whether a release that failed so would fail again.
 fn is_final(error: &LockError) -> bool {
     match error {

@@ -1,7 +1,7 @@
 //! A lock that was granted: its hold, and what is known of its lease.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -21,6 +21,7 @@ use crate::value::fence::{Fence, Fences};
 use crate::value::key::LockKey;
 use crate::value::labels::Labelled;
 use crate::value::loss::{LossCause, Lost};
+use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
 
 /// How often a lease is looked at that nobody polls for.
@@ -82,7 +83,7 @@ impl Held {
         });
         let watched =
             held.manager().background().watch(Arc::downgrade(&held) as _, grant.sent, first)?;
-        *lock(&held.renewal) = watched;
+        *held.renewal.lock() = watched;
         Ok(held)
     }
 
@@ -203,11 +204,11 @@ impl Held {
         if self.was_released() {
             return;
         }
-        lock(&self.renewal).take();
+        self.renewal.lock().take();
         // The last look at the lease, so that a loss is told.
         let _ = self.remaining();
         self.released.store(true, Ordering::Release);
-        lock(&self.counted).take();
+        self.counted.lock().take();
         telemetry::released(self.request().labels(), self.since);
         let held = self.since.elapsed() + self.request().keep();
         self.request().keys().iter().for_each(|key| self.manager().note_held(key, held));
@@ -215,7 +216,7 @@ impl Held {
     }
 
     fn lease(&self) -> MutexGuard<'_, Lease> {
-        lock(&self.lease)
+        self.lease.lock()
     }
 }
 
@@ -268,9 +269,4 @@ impl Renewable for Held {
         let left = self.remaining().ok().filter(|left| *left <= self.request().ttl / 2)?;
         (!self.halved.swap(true, Ordering::AcqRel)).then_some(left)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that runs under these mutexes can panic.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
@@ -14,7 +14,9 @@ use tokio::time::{Instant, timeout};
 use crate::engine::telemetry;
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
+use crate::value::backoff::exponential;
 use crate::value::labels::Labelled;
+use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
 
 /// How often the clock is looked at while there are leases. A timer stands still while the machine
@@ -254,8 +256,7 @@ impl Renewals {
             entry.failed = entry.failed.saturating_add(1);
             entry.failed - 1
         });
-        let pause = CONFIRM_AGAIN * (1 << failed.min(3));
-        Moment::now().after(pause.mul_f64(0.8 + 0.4 * fastrand::f64()))
+        Moment::now().after(exponential(CONFIRM_AGAIN, failed, CONFIRM_AGAIN * 8))
     }
 
     fn schedule(&self, mut table: MutexGuard<'_, Table>, id: u64, due: Moment) {
@@ -273,8 +274,7 @@ impl Renewals {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // Nothing that runs under this mutex can panic.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 }
 

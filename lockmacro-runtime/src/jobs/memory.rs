@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::{pending, ready};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::select;
@@ -15,6 +15,7 @@ use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{DEAD_MAX, WAITING_MAX, full, note_abandoned};
 use crate::jobs::states::{Call, Queue};
 use crate::value::error::LockError;
+use crate::value::sync::{Mutex, MutexGuard};
 
 /// What is further away is as good as never; a server forgets it by then.
 const FAR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -56,7 +57,7 @@ impl MemoryJobs {
 
     fn queues(&self) -> MutexGuard<'_, HashMap<Arc<str>, Queue>> {
         // Nothing that runs under this mutex leaves the calls half changed.
-        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.queues.lock()
     }
 
     fn put_now(&self, new: NewJob) -> Result<Stored, LockError> {

@@ -8,12 +8,13 @@
 //! node that has one of an earlier attempt is not asked again before that, so there are few of them.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
 
 /// So many requests to one node that were lost are looked for. A node that loses more than that, and
@@ -242,8 +243,7 @@ impl Attempts {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing that runs under this mutex can panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,12 +1,11 @@
 //! `memory://`: the locks of one process, with the meaning of a server and nothing to install.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, timeout_at};
 
-#[cfg(feature = "defer")]
 use crate::jobs::memory::MemoryJobs;
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
 use crate::protocol::request::Request;
@@ -16,6 +15,8 @@ use crate::value::error::LockError;
 use crate::value::fence::Fence;
 use crate::value::key::LockKey;
 use crate::value::limits::{CONFIRM_WINDOW, QUEUE_MAX};
+#[cfg(feature = "defer")]
+use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
 use crate::value::token::{Token, label_of};
 use crate::value::unavailability::Unavailability;
@@ -253,7 +254,7 @@ impl Memory {
 
     fn table(&self) -> MutexGuard<'_, Table> {
         // Nothing that runs under this mutex leaves the map half changed.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 }
 

@@ -5,14 +5,15 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::mem;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::value::fence::Fence;
+use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
 
 /// How often a waiter asks again, and refreshes its entry.
@@ -81,8 +82,7 @@ impl AbandonedTokens {
     }
 
     fn tokens(&self) -> MutexGuard<'_, HashMap<u32, Arc<AtomicBool>>> {
-        // Nothing that runs under this mutex can panic.
-        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tokens.lock()
     }
 }
 
@@ -249,8 +249,7 @@ impl Waiters {
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {
-        // Nothing that runs under this mutex can panic.
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock()
     }
 }
 
@@ -279,7 +278,7 @@ impl Entry {
     }
 
     fn received(&self) -> MutexGuard<'_, Heard> {
-        self.received.lock().unwrap_or_else(PoisonError::into_inner)
+        self.received.lock()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Values that know nothing of servers.
 
+pub(crate) mod backoff;
 pub(crate) mod busy;
 pub(crate) mod busy_text;
 pub(crate) mod companion;
@@ -16,6 +17,7 @@ pub(crate) mod key_set;
 pub(crate) mod labels;
 pub(crate) mod limits;
 pub(crate) mod loss;
+pub(crate) mod sync;
 pub(crate) mod time;
 pub(crate) mod token;
 pub(crate) mod unavailability;

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use crate::protocol::request::Request;
 #[cfg(feature = "defer")]
 use crate::value::key::LockKey;
+use crate::value::sync::Mutex;
 
 /// Whether a lock that the user may take can be given back: its companion keys may be denied.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl Rights {
     /// the server refuses before anything is granted if one of the companion keys is denied.
     pub(crate) fn covers(&self, request: &Request) -> bool {
         self.every_key.load(Ordering::Relaxed) || {
-            let templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
+            let templates = self.templates.lock();
             templates.contains(request.key.made_of())
         }
     }
@@ -39,7 +39,7 @@ impl Rights {
     /// Takes note that the script was not refused for this lock.
     pub(crate) fn learn(&self, request: &Request) {
         if !request.key.made_of().is_empty() && !self.every_key.load(Ordering::Relaxed) {
-            let mut templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut templates = self.templates.lock();
             templates.insert(request.key.shared_template());
         }
     }

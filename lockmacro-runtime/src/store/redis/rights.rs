@@ -4,8 +4,6 @@
 use std::collections::BTreeSet;
 use std::iter;
 use std::slice;
-#[cfg(feature = "defer")]
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use redis::{Pipeline, Value};
@@ -251,7 +249,7 @@ impl Redis {
         function: &LockKey,
         budget: Budget,
     ) -> Result<(), CallError> {
-        let known = || self.rights.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || self.rights.functions.lock();
         if known().contains(function) {
             return Ok(());
         }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::mem;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -16,6 +16,7 @@ use crate::store::redis::store::Redis;
 use crate::store::redlock::node_names::same;
 use crate::store::redlock::rules::{Rules, replaced};
 use crate::value::error::LockError;
+use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::{LastMoment, Moment};
 use crate::value::token::hash_of;
 use crate::value::unavailability::Unavailability;
@@ -246,7 +247,7 @@ impl Nodes {
     /// What is known of the server under a node's name, which has said who and how old it is.
     fn recognise(&self, nth: usize, run_id: String, uptime: Duration) -> Known {
         // Nothing that runs under this mutex can panic: every node has its place.
-        let known = &mut self.known.servers.lock().unwrap_or_else(PoisonError::into_inner)[nth];
+        let known = &mut self.known.servers.lock()[nth];
         if known.run_id != run_id {
             // Up to a second younger than it says, or older. The age of one that was there while another
             // one was does not tell what it has missed: it may be a replica in its place.
@@ -319,7 +320,7 @@ impl Nodes {
 
     fn eligibilities(&self) -> MutexGuard<'_, Box<[Eligibility]>> {
         // Nothing that runs under this mutex can panic: every node has its place.
-        self.eligibilities.lock().unwrap_or_else(PoisonError::into_inner)
+        self.eligibilities.lock()
     }
 }
 

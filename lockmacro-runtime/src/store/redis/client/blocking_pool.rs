@@ -1,7 +1,6 @@
 //! Connections beside the one that all calls share, for a command that holds up what comes after
 //! it: one for each call, and a few at most.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::{Cmd, Pipeline, Value};
@@ -15,6 +14,7 @@ use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::script::Script;
 use crate::value::key::LockKey;
+use crate::value::sync::{Mutex, MutexGuard};
 
 /// So many calls are under way at once; others wait for their turn.
 const QUEUE_MAX: usize = 16;
@@ -37,8 +37,7 @@ impl BlockingPool {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
-        // Nothing that runs under this mutex can panic.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 }
 

@@ -1,7 +1,7 @@
 //! How a connection to a server is opened.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, SendError};
@@ -23,6 +23,7 @@ use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::subscriptions::{PushSink, Subscriptions};
 use crate::store::redis::client::url::{Address, Target};
 use crate::value::error::LockError;
+use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::unavailability::Unavailability;
 
 /// So many calls may be under way at once: more than there ever are. Who had to wait for room could
@@ -418,7 +419,7 @@ impl Connector {
     /// Whether one more connection may be opened to hear grants by. When they are ended again and
     /// again, who waits is better off asking.
     fn may_subscribe(&self) -> bool {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self.opened.lock();
         if opened.0.elapsed() > KEPT {
             *opened = (Instant::now(), 0);
         }
@@ -452,8 +453,7 @@ impl Connector {
     }
 
     fn delivery(&self) -> MutexGuard<'_, Delivery> {
-        // Nothing that runs under this mutex can panic.
-        self.delivery.lock().unwrap_or_else(PoisonError::into_inner)
+        self.delivery.lock()
     }
 
     /// Makes a connection and asks for a first answer: a server that wants a password says so then.

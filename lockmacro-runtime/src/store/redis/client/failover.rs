@@ -1,11 +1,12 @@
 //! Whether the server behind an address is still the one that granted our locks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use redis::ConnectionAddr;
 
 use crate::store::redis::client::health::Healths;
+use crate::value::sync::Mutex;
 
 /// What all connections of a manager to one address have in common.
 #[derive(Default)]
@@ -41,7 +42,7 @@ impl Failover {
 
     /// Where the last connection leads.
     pub(crate) fn last(&self) -> Option<ConnectionAddr> {
-        self.at.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.at.lock().clone()
     }
 
     /// The same for another node.
@@ -64,7 +65,7 @@ impl Failover {
     /// Takes note of a new connection, which is not used yet; gives the number of its place.
     pub(crate) fn opened(&self, at: &ConnectionAddr) -> u64 {
         let moved = {
-            let mut last = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = self.at.lock();
             last.replace(at.clone()).is_some_and(|last| last != *at)
         };
         let moves = self.moves.fetch_add(u64::from(moved), Ordering::SeqCst) + u64::from(moved);
@@ -76,7 +77,7 @@ impl Failover {
 
     /// Whether the last connection leads to another server than this one.
     pub(crate) fn led_elsewhere(&self, at: &ConnectionAddr) -> bool {
-        let last = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.at.lock();
         last.as_ref().is_some_and(|last| last != at)
     }
 

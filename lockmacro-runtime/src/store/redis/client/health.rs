@@ -3,9 +3,10 @@
 //! meanwhile.
 
 use crate::store::redis::client::round_trip::RoundTrip;
+use crate::value::sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -69,14 +70,14 @@ impl Healths {
 
     fn known(&self, name: &str) -> Arc<Health> {
         let new = || Arc::new(Health { lost: Arc::clone(&self.lost), ..Health::default() });
-        Arc::clone(lock(&self.servers).entry(name.to_owned()).or_insert_with(new))
+        Arc::clone(self.servers.lock().entry(name.to_owned()).or_insert_with(new))
     }
 
     /// Takes note that the slot map of a cluster has these servers and no others, and ends the
     /// outages of the others: nobody asks them again, so they could not be back.
     pub(crate) fn are_only(&self, names: &BTreeSet<String>) {
         let mut ended = Vec::new();
-        lock(&self.servers).retain(|name, health| {
+        self.servers.lock().retain(|name, health| {
             if names.contains(name) {
                 health.joined();
                 return true;
@@ -96,12 +97,12 @@ impl Healths {
     /// At the server with that name, or where none is named at all that are in trouble. Of one
     /// server the name is not asked: several follow one another under a name.
     fn note(&self, at: Option<&str>, note: impl Fn(&mut Outage)) {
-        let servers = lock(&self.servers);
+        let servers = self.servers.lock();
         let at = at.filter(|_| servers.len() > 1);
         for (name, server) in &*servers {
             if at.is_none_or(|at| at == name)
                 && server.state.load(Ordering::Relaxed) != WELL
-                && let Some(outage) = &mut *lock(&server.outage)
+                && let Some(outage) = &mut *server.outage.lock()
             {
                 note(outage);
             }
@@ -123,7 +124,7 @@ impl Healths {
     /// tells whether that is to be logged at WARN, as some of many are.
     pub(crate) fn call_failed(&self, server: Option<&str>) -> bool {
         self.note(server, |outage| outage.failed_calls += 1);
-        let mut warned = lock(&self.warned);
+        let mut warned = self.warned.lock();
         let may = !self.is_any_lost() && warned.is_none_or(|last| last.elapsed() >= WARNED);
         if may {
             *warned = Some(Instant::now());
@@ -141,7 +142,7 @@ impl Health {
     /// Takes note of a connection that could be opened, which not every broken server refuses.
     pub(crate) fn opened(&self) {
         if self.state.load(Ordering::Relaxed) == NEW {
-            let outage = lock(&self.outage);
+            let outage = self.outage.lock();
             // Only an answer ends an outage.
             let next = if outage.is_none() { WELL } else { DOUBTFUL };
             let _ = self.state.compare_exchange(NEW, next, Ordering::Relaxed, Ordering::Relaxed);
@@ -156,7 +157,7 @@ impl Health {
     /// Takes note that it is not in the slot map; gives the outage that has ended by that, if it
     /// was logged.
     fn left(&self) -> Option<Outage> {
-        let mut outage = lock(&self.outage);
+        let mut outage = self.outage.lock();
         self.state.store(LEFT, Ordering::Relaxed);
         let ended = outage.take().filter(|outage| outage.told);
         self.lost.fetch_sub(usize::from(ended.is_some()), Ordering::Relaxed);
@@ -168,7 +169,7 @@ impl Health {
         if matches!(self.state.load(Ordering::Relaxed), WELL | LEFT) {
             return;
         }
-        let mut outage = lock(&self.outage);
+        let mut outage = self.outage.lock();
         if self.state.load(Ordering::Relaxed) == LEFT {
             return;
         }
@@ -192,7 +193,7 @@ impl Health {
         server: impl FnOnce() -> String,
     ) {
         let now = Instant::now();
-        let mut outage = lock(&self.outage);
+        let mut outage = self.outage.lock();
         let state = self.state.load(Ordering::Relaxed);
         if state == LEFT {
             return;
@@ -222,7 +223,7 @@ impl Health {
     /// Whether it is lost.
     pub(crate) fn is_lost(&self) -> bool {
         self.state.load(Ordering::Relaxed) != WELL
-            && lock(&self.outage).as_ref().is_some_and(|outage| outage.told)
+            && self.outage.lock().as_ref().is_some_and(|outage| outage.told)
     }
 }
 
@@ -246,12 +247,6 @@ pub(crate) fn is_lost(reason: Unavailability) -> bool {
             | Timeout
     )
 }
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that runs under these mutexes leaves them half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::time::advance;
@@ -344,7 +339,7 @@ mod tests {
         drop(gone);
         healths.are_only(&left);
         assert!(!healths.is_any_lost());
-        let names: Vec<_> = lock(&healths.servers).keys().cloned().collect();
+        let names: Vec<_> = healths.servers.lock().keys().cloned().collect();
         assert_eq!(names, ["b:1"]);
     }
 

@@ -3,9 +3,10 @@
 
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::pipeline::Command;
+use crate::value::sync::{Mutex, MutexGuard};
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::{ConnectionInfo, Pipeline, RedisResult, Value};
@@ -233,8 +234,7 @@ impl Node {
     }
 
     fn doubts(&self) -> MutexGuard<'_, Option<(Instant, Duration)>> {
-        // Nothing that runs under this mutex can panic.
-        self.inner.doubts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.doubts.lock()
     }
 
     /// Calls a script by its hash, and by its text where the server does not know it.
@@ -488,8 +488,7 @@ impl Node {
     }
 
     fn live(&self) -> MutexGuard<'_, Option<Arc<Connection>>> {
-        // Nothing that runs under this mutex can panic.
-        self.inner.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.live.lock()
     }
 }
 

@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::{CallError, Transient};
+use crate::value::backoff::jittered;
 use crate::value::unavailability::Unavailability;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -44,7 +45,7 @@ impl Retry {
         // Twice as much each time, and not the same to everybody; after long a tenth of that.
         let longest = (self.began.elapsed() / 10).clamp(LONGEST_PAUSE, LONGEST_WAIT);
         let pause = (self.pause * 2).clamp(FIRST_PAUSE, longest);
-        self.pause = pause.mul_f64(0.75 + fastrand::f64() / 4.0);
+        self.pause = jittered(pause);
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Client, ConnectionAddr, Value};
@@ -13,6 +13,7 @@ use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::url::SentinelGroup;
 use crate::value::error::LockError;
+use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::unavailability::Unavailability;
 
 /// The sentinels of one primary, and a connection to each that has answered.
@@ -36,8 +37,7 @@ impl Kept {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<usize, MultiplexedConnection>> {
-        // Nothing that runs under this mutex can panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Work that many callers wait for, done once by a task of its own. A caller that is dropped, or
 //! that nobody polls any more, holds up nobody else; nor does a runtime that is blocked.
 
-use std::sync::{Mutex, PoisonError};
+use crate::value::sync::Mutex;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -78,7 +78,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
 
     /// Keeps no longer what came of the work, when it is over.
     pub(crate) fn forget(&self) {
-        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_flight = self.in_flight.lock();
         in_flight.take_if(|work| work.progress.has_changed().is_err());
     }
 
@@ -87,8 +87,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     where
         W: Future<Output = T> + Send + 'static,
     {
-        // Nothing that runs under this mutex can panic.
-        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_flight = self.in_flight.lock();
         let now = Instant::now();
         if let Some(joined) = &*in_flight
             && now < joined.trusted(self.limit)

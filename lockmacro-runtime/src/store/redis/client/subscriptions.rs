@@ -1,8 +1,8 @@
 //! What a connection is subscribed to, and where its pushes go.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::{PushInfo, PushKind, Value};
@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::singleflight::SingleFlight;
+use crate::value::sync::{Mutex, MutexGuard};
 
 /// Takes what a server sends without having been asked for it.
 pub(crate) trait PushSink: Send + Sync {
@@ -169,8 +170,7 @@ impl Subscriptions {
     }
 
     fn channels(&self) -> MutexGuard<'_, HashMap<u16, Channel>> {
-        // Nothing that runs under this mutex can panic.
-        self.by_slot.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_slot.lock()
     }
 }
 

@@ -5,7 +5,7 @@
 //! found out is kept for the worker's next turn.
 
 use std::future::pending;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout};
 use crate::store::redis::jobs::calls::Calls;
 use crate::store::waiters::Waiter;
 use crate::value::error::LockError;
+use crate::value::sync::{Mutex, MutexGuard};
 
 /// How long a function in trouble is left alone.
 const TROUBLED: Duration = Duration::from_secs(1);
@@ -160,6 +161,6 @@ impl Kept {
 
     fn all(&self) -> MutexGuard<'_, Vec<Looks>> {
         // Nothing that runs under this mutex leaves them half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

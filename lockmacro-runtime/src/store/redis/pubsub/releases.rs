@@ -1,7 +1,7 @@
 //! Releases that are in flight, whose answers may be for waiters of the same manager.
 
+use crate::value::sync::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -34,7 +34,6 @@ impl Releases {
     }
 
     pub(crate) fn in_flight(&self) -> MutexGuard<'_, InFlight> {
-        // Nothing that runs under this mutex can panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -1,7 +1,7 @@
 //! A Redis Cluster: which node has a slot, learnt from any of them.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -17,6 +17,7 @@ use crate::store::redis::client::singleflight::SingleFlight;
 use crate::store::redis::client::subscriptions::{NoPushes, PushSink};
 use crate::store::redis::topology::slot_map::{Endpoint, Range, SlotMap, slots};
 use crate::value::error::LockError;
+use crate::value::sync::{RwLock, RwLockReadGuard};
 use crate::value::unavailability::Unavailability;
 
 /// After so long without an answer the next node is asked for the map, too.
@@ -215,7 +216,7 @@ impl Cluster {
         }
         let names = next.nodes().map(Node::server).collect();
         let moved = {
-            let mut map = self.0.map.write().unwrap_or_else(PoisonError::into_inner);
+            let mut map = self.0.map.write();
             let moved = next.differs_from(&map);
             *map = next.known(told);
             moved
@@ -266,7 +267,7 @@ impl Cluster {
             return Ok(node.asking());
         }
         let moved = {
-            let mut map = self.0.map.write().unwrap_or_else(PoisonError::into_inner);
+            let mut map = self.0.map.write();
             map.give(slot..=slot, node.clone())
         };
         if moved {
@@ -278,8 +279,7 @@ impl Cluster {
     }
 
     pub(crate) fn map(&self) -> RwLockReadGuard<'_, SlotMap> {
-        // Nothing that runs under this lock can panic.
-        self.0.map.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.map.read()
     }
 }
 

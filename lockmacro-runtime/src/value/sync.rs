@@ -1,0 +1,41 @@
+//! Locks of the standard library that ignore poison.
+//!
+//! A panic under one of them leaves what it guards as the last whole statement made it, and all
+//! code here keeps it valid between statements. So the next caller may go on with it.
+
+use std::sync;
+pub(crate) use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+
+/// A [`std::sync::Mutex`] that ignores poison.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(sync::PoisonError::into_inner)
+    }
+
+    /// The lock if nobody has it now.
+    #[cfg(test)]
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().ok()
+    }
+}
+
+/// A [`std::sync::RwLock`] that ignores poison.
+#[derive(Debug, Default)]
+pub(crate) struct RwLock<T>(sync::RwLock<T>);
+
+impl<T> RwLock<T> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+        self.0.read().unwrap_or_else(sync::PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.0.write().unwrap_or_else(sync::PoisonError::into_inner)
+    }
+}
