@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use lockmacro_runtime::defer::{JobState, NewJob, Order, Settled};
+use lockmacro_runtime::defer::{JobState, NewJob, Settled, TakeOptions};
 use lockmacro_runtime::{Fence, LockError};
 use lockmacro_tests::Backend;
 
@@ -69,7 +69,7 @@ async fn all_that_is_deferred(locks: &LockManager) -> Result<(), LockError> {
         };
         deferrer.put(job).await?;
         let functions = vec!["shop::audit".into()];
-        let order = Order { functions, most: 1, lease: LONG };
+        let order = TakeOptions { functions, most: 1, lease: LONG };
         let job = deferrer.take(order, Box::pin(pending())).await?.remove(0);
         assert!(deferrer.keep(job.clone(), LONG).await?);
         assert!(deferrer.settle(job, how).await?);
