@@ -195,5 +195,11 @@ async fn under_load_a_failover_forgets_no_lock_and_lets_no_two_in() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_it_the_same_failover_forgets_locks() {
-    assert!(failover(false).await.forgotten.load(SeqCst) > 0);
+    // On a loaded machine a failover may find no lock that only the old primary knew.
+    for _ in 0..3 {
+        if failover(false).await.forgotten.load(SeqCst) > 0 {
+            return;
+        }
+    }
+    panic!("no failover of three has forgotten a lock");
 }
