@@ -86,7 +86,7 @@ async fn storm(nodes: usize, grants: usize, second_round: bool) -> (usize, (usiz
     skew(&nodes);
     let proxies: Vec<_> = nodes.0.iter().map(|server| Proxy::to(server.port())).collect();
     if !second_round {
-        let raise = include_str!("../../lockmacro-runtime/src/backend/redis/scripts/raise.lua");
+        let raise = include_str!("../../lockmacro-runtime/src/store/redis/scripts/raise.lua");
         assert_eq!(raise.matches(LIFTS.0).count(), 1, "a passage to replace");
         proxies.iter().for_each(|proxy| proxy.rewrite(LIFTS.0, LIFTS.1));
     }
