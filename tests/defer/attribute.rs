@@ -64,6 +64,7 @@ fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_busy_call_is_told_when_it_is_due_and_is_run_later(backend: &Backend) {
     let _turn = TURN.lock().await;
     let manager = manager(backend).await;
@@ -103,6 +104,7 @@ async fn a_busy_call_is_told_when_it_is_due_and_is_run_later(backend: &Backend) 
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn every_shape_of_function_is_run_later(backend: &Backend) {
     let _turn = TURN.lock().await;
     let manager = manager(backend).await;
@@ -145,8 +147,3 @@ async fn every_shape_of_function_is_run_later(backend: &Backend) {
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
-
-lockmacro_tests::on_every_backend!(
-    a_busy_call_is_told_when_it_is_due_and_is_run_later,
-    every_shape_of_function_is_run_later,
-);

@@ -3,7 +3,7 @@
 use std::future::pending;
 
 use lockmacro_runtime::defer::{Order, Settled};
-use lockmacro_tests::Server;
+use lockmacro_tests::{Server, on};
 
 use super::*;
 
@@ -33,6 +33,7 @@ fn locked(name: &str, key: &str, manager: &LockManager, calls: &Calls) -> Deferr
     .delay(SOON)
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn all_calls_of_one_key_are_done(backend: &Backend) {
     const CALLS: u64 = 60;
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("hot"));
@@ -62,6 +63,7 @@ async fn all_calls_of_one_key_are_done(backend: &Backend) {
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_is_busy_is_told_as_busy_and_not_as_tried(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("busy"));
     let key = backend.key("order:1");
@@ -89,6 +91,7 @@ async fn a_call_that_is_busy_is_told_as_busy_and_not_as_tried(backend: &Backend)
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_is_busy_is_due_when_the_lease_of_the_holder_ends(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("lease"));
     let key = backend.key("order:1");
@@ -114,6 +117,7 @@ async fn a_call_that_is_busy_is_due_when_the_lease_of_the_holder_ends(backend: &
 }
 
 /// A lock without an end is somebody's mistake, which a person has to see.
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_is_busy_for_ever_is_given_up_in_the_end(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("for-ever"));
     let key = backend.key("order:1");
@@ -146,6 +150,7 @@ async fn a_call_that_is_busy_for_ever_is_given_up_in_the_end(backend: &Backend) 
 }
 
 /// The locks of its body are given back before the call is.
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_a_stopped_worker_gives_back_is_not_busy(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("rolling"));
     let key = backend.key("order:1");
@@ -218,11 +223,3 @@ async fn a_call_whose_lock_cannot_be_asked_for_has_not_failed() {
     locks.shutdown(IN_TIME).await.unwrap();
     working.await.unwrap().unwrap();
 }
-
-lockmacro_tests::on_every_backend!(
-    a_call_that_a_stopped_worker_gives_back_is_not_busy,
-    a_call_that_is_busy_for_ever_is_given_up_in_the_end,
-    a_call_that_is_busy_is_due_when_the_lease_of_the_holder_ends,
-    a_call_that_is_busy_is_told_as_busy_and_not_as_tried,
-    all_calls_of_one_key_are_done,
-);

@@ -3,7 +3,7 @@
 use std::future::pending;
 
 use lockmacro_runtime::defer::{NewJob, Order, Settled};
-use lockmacro_tests::{Proxy, Server};
+use lockmacro_tests::{Proxy, Server, on};
 
 use super::*;
 
@@ -44,6 +44,7 @@ async fn many_large_calls_are_run_over_a_network_of_little_bandwidth() {
     working.await.unwrap().unwrap();
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn many_large_calls_are_run(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("large"));
     for nth in 0..16 {
@@ -58,6 +59,7 @@ async fn many_large_calls_are_run(backend: &Backend) {
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn arguments_over_the_limit_are_refused_with_size_and_limit(backend: &Backend) {
     let calls = Calls::default();
     let (usual, told) = (LockManager::builder(), LockManager::builder().max_deferred_size(8));
@@ -88,11 +90,6 @@ async fn arguments_over_the_limit_are_refused_with_size_and_limit(backend: &Back
     }
     forget(backend).await;
 }
-
-lockmacro_tests::on_every_backend!(
-    many_large_calls_are_run,
-    arguments_over_the_limit_are_refused_with_size_and_limit,
-);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_no_network_carries_is_a_dead_letter_and_others_are_run() {
@@ -142,6 +139,7 @@ async fn calls_are_taken_and_listed_in_parts_that_are_not_too_large() {
 }
 
 /// A worker that nobody heard of may come to an end all the same.
+#[on(memory, redis, both_runtimes)]
 async fn a_late_end_of_a_call_that_was_given_up_counts(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("late"));
     let (deferrer, function) = (locks.deferrer(), Arc::<str>::from(&*name));
@@ -156,5 +154,3 @@ async fn a_late_end_of_a_call_that_was_given_up_counts(backend: &Backend) {
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
 }
-
-lockmacro_tests::on_every_backend!(a_late_end_of_a_call_that_was_given_up_counts);

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use lockmacro_runtime::defer::{DeferredFn, JobState, Worker, argument};
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LockManagerBuilder};
-use lockmacro_tests::{Backend, Server, eventually};
+use lockmacro_tests::{Backend, Server, eventually, on};
 
 const SOON: Duration = Duration::from_millis(20);
 const LATER: Duration = Duration::from_secs(60);
@@ -127,6 +127,7 @@ fn worker<A>(locks: &LockManager, function: &DeferredFn<A>) -> Worker {
     Worker::new(locks).register(function.clone())
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_call_is_run_once_when_it_is_due(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("once"));
     let function = noting(&name, &calls);
@@ -140,6 +141,7 @@ async fn a_call_is_run_once_when_it_is_due(backend: &Backend) {
     forget(backend).await;
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn an_earlier_call_wakes_a_worker_that_waits_for_a_later_one(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("earlier"));
     let function = noting(&name, &calls);
@@ -179,13 +181,3 @@ async fn forget(backend: &Backend) {
         }
     }
 }
-
-lockmacro_tests::on_every_backend!(
-    a_call_is_run_once_when_it_is_due,
-    an_earlier_call_wakes_a_worker_that_waits_for_a_later_one,
-);
-
-lockmacro_tests::on_a_cluster!(
-    a_call_is_run_once_when_it_is_due,
-    an_earlier_call_wakes_a_worker_that_waits_for_a_later_one,
-);

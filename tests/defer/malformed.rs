@@ -3,7 +3,7 @@
 use std::future::pending;
 
 use lockmacro_runtime::defer::{Job, NewJob, Order, Settled};
-use lockmacro_tests::Server;
+use lockmacro_tests::{Server, on};
 
 use super::*;
 
@@ -244,6 +244,7 @@ async fn dead_letters_whose_id_is_no_text_can_be_removed() {
     assert!(!server.admin().ask::<bool>(&["EXISTS", "lm1:jobs:f"]), "nothing is left of them");
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn numbers_without_an_end_are_as_good_as_large_ones(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("far"));
     let (deferrer, of) = (locks.deferrer(), Arc::<str>::from(&*name));
@@ -280,5 +281,3 @@ async fn numbers_without_an_end_are_as_good_as_large_ones(backend: &Backend) {
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
-
-lockmacro_tests::on_every_backend!(numbers_without_an_end_are_as_good_as_large_ones);

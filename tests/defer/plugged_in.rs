@@ -6,7 +6,7 @@ use lockmacro_runtime::Unavailability;
 use lockmacro_runtime::defer::{
     Answer, Deferrer, Enough, Job, JobInfo, NewJob, Order, Page, Settled, Stored,
 };
-use lockmacro_tests::Server;
+use lockmacro_tests::{Server, on};
 use tokio::sync::Notify;
 
 use super::*;
@@ -203,6 +203,7 @@ impl Deferrer for Shelf {
     }
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_queue_of_ones_own_keeps_the_calls(backend: &Backend) {
     let shelf = Arc::new(Shelf::default());
     let plugged_in = || {
@@ -259,8 +260,6 @@ async fn a_queue_of_ones_own_keeps_the_calls(backend: &Backend) {
     working.await.unwrap().unwrap();
     also_working.await.unwrap().unwrap();
 }
-
-lockmacro_tests::on_every_backend!(a_queue_of_ones_own_keeps_the_calls);
 
 #[tokio::test]
 async fn calls_can_be_kept_on_another_server_than_the_locks() {

@@ -3,7 +3,7 @@
 use std::future::pending;
 
 use lockmacro_runtime::defer::{Job, JobInfo, NewJob, Order, Settled};
-use lockmacro_tests::{Fault, Proxy, Server};
+use lockmacro_tests::{Fault, Proxy, Server, on};
 
 use super::*;
 
@@ -47,6 +47,7 @@ async fn a_call_whose_storing_was_not_answered_is_run_once() {
     working.await.unwrap().unwrap();
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("stored-again"));
     let function = noting(&name, &calls);
@@ -204,6 +205,7 @@ async fn given_back(locks: &LockManager, function: &DeferredFn<(u64,)>) -> (Job,
     (silent, other)
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_late_worker_ends_its_call_unless_another_has_it(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("late"));
     let function = noting(&name, &Calls::default());
@@ -233,6 +235,7 @@ async fn a_late_worker_ends_its_call_unless_another_has_it(backend: &Backend) {
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_late_worker_is_told_that_others_have_ended_its_call(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("others"));
     let function = noting(&name, &Calls::default());
@@ -258,6 +261,7 @@ async fn a_late_worker_is_told_that_others_have_ended_its_call(backend: &Backend
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_late_worker_does_not_end_what_others_count_on(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("count-on"));
     let function = noting(&name, &Calls::default()).unique();
@@ -271,10 +275,3 @@ async fn a_late_worker_does_not_end_what_others_count_on(backend: &Backend) {
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
 }
-
-lockmacro_tests::on_every_backend!(
-    a_call_that_is_stored_again_after_it_was_done_is_run_once,
-    a_late_worker_ends_its_call_unless_another_has_it,
-    a_late_worker_does_not_end_what_others_count_on,
-    a_late_worker_is_told_that_others_have_ended_its_call,
-);

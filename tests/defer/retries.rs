@@ -16,6 +16,7 @@ fn failing(name: &str, failures: u32) -> (DeferredFn<(u64,)>, Arc<AtomicU32>) {
     (function.delay(SOON), tries)
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_fails_is_tried_again(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("again"));
     let (function, tries) = failing(&name, 3);
@@ -28,6 +29,7 @@ async fn a_call_that_fails_is_tried_again(backend: &Backend) {
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_fails_too_often_is_a_dead_letter_with_its_error(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("dead"));
     let (function, tries) = failing(&name, 3);
@@ -51,6 +53,7 @@ async fn a_call_that_fails_too_often_is_a_dead_letter_with_its_error(backend: &B
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn an_error_that_the_return_type_cannot_tell_is_a_failure(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("silent"));
     let manager = locks.clone();
@@ -73,6 +76,7 @@ async fn an_error_that_the_return_type_cannot_tell_is_a_failure(backend: &Backen
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_body_that_goes_on_without_an_inner_lock_is_done(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("inner"));
     let (manager, noted, key) = (locks.clone(), calls.clone(), backend.key("outer"));
@@ -98,6 +102,7 @@ async fn a_body_that_goes_on_without_an_inner_lock_is_done(backend: &Backend) {
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_is_busy_again_is_stored_once_whatever_its_arguments(backend: &Backend) {
     type Stock = std::collections::HashMap<String, u64>;
     let (locks, name, key) = (manager(backend).await, name("map"), backend.key("busy"));
@@ -138,11 +143,3 @@ async fn a_call_that_is_busy_again_is_stored_once_whatever_its_arguments(backend
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
-
-lockmacro_tests::on_every_backend!(
-    an_error_that_the_return_type_cannot_tell_is_a_failure,
-    a_body_that_goes_on_without_an_inner_lock_is_done,
-    a_call_that_is_busy_again_is_stored_once_whatever_its_arguments,
-    a_call_that_fails_is_tried_again,
-    a_call_that_fails_too_often_is_a_dead_letter_with_its_error,
-);

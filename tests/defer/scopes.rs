@@ -5,6 +5,7 @@ use lockmacro_runtime::distributed_lock;
 
 use super::*;
 
+#[on(memory, redis, both_runtimes)]
 async fn services_with_prefixes_do_not_run_each_others_calls(backend: &Backend) {
     let (calls, others, name) = (Calls::default(), Calls::default(), name("of a service"));
     let shop = backend.manager_from(patient().key_prefix("shop:")).await;
@@ -89,5 +90,3 @@ async fn a_disabled_manager_defers_nothing() {
     worker(&locks, &function).run_until(soon).await.expect("it ends");
     assert_eq!(calls.all(), [0; 0]);
 }
-
-lockmacro_tests::on_every_backend!(services_with_prefixes_do_not_run_each_others_calls);

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 
+#[on(memory, redis, both_runtimes)]
 async fn a_worker_that_is_stopped_gives_back_what_is_not_done(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("stopped"));
     let noted = calls.clone();
@@ -36,6 +37,7 @@ async fn a_worker_that_is_stopped_gives_back_what_is_not_done(backend: &Backend)
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_worker_of_two_functions_of_one_name_does_not_begin(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("twins"));
     put(&locks, &noting(&name, &calls), 1).await;
@@ -51,6 +53,7 @@ async fn a_worker_of_two_functions_of_one_name_does_not_begin(backend: &Backend)
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_worker_that_is_stopped_waits_for_what_is_nearly_done(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("nearly"));
     let noted = calls.clone();
@@ -76,6 +79,7 @@ async fn a_worker_that_is_stopped_waits_for_what_is_nearly_done(backend: &Backen
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn so_many_run_at_once(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("bound"));
     let running = Arc::new(Mutex::new((0_u32, 0_u32, 0_u32)));
@@ -111,6 +115,7 @@ async fn so_many_run_at_once(backend: &Backend) {
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_takes_longer_than_its_lease_stays_with_its_worker(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("long"));
     let noted = calls.clone();
@@ -179,6 +184,7 @@ async fn a_call_that_blocks_its_thread_is_kept_on_redis() {
     a_call_that_blocks_its_thread_is_kept(&Backend::redis()).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_whose_lock_is_gone_with_the_manager_goes_back(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("shut-down"));
     let (begun, mut has_begun) = tokio::sync::watch::channel(false);
@@ -204,6 +210,7 @@ async fn a_call_whose_lock_is_gone_with_the_manager_goes_back(backend: &Backend)
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_went_to_another_worker_is_settled_by_that_one(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("handed-on"));
     let function = noting(&name, &Calls::default());
@@ -233,13 +240,3 @@ async fn a_call_that_went_to_another_worker_is_settled_by_that_one(backend: &Bac
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
 }
-
-lockmacro_tests::on_every_backend!(
-    a_worker_of_two_functions_of_one_name_does_not_begin,
-    a_call_that_takes_longer_than_its_lease_stays_with_its_worker,
-    a_call_whose_lock_is_gone_with_the_manager_goes_back,
-    a_call_that_went_to_another_worker_is_settled_by_that_one,
-    a_worker_that_is_stopped_gives_back_what_is_not_done,
-    a_worker_that_is_stopped_waits_for_what_is_nearly_done,
-    so_many_run_at_once,
-);

@@ -6,6 +6,7 @@ use lockmacro_runtime::defer::{Deferrer, Job, NewJob, Order, Settled};
 
 use super::*;
 
+#[on(memory, redis, both_runtimes)]
 async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("clicks"));
     let function = noting(&name, &calls).unique();
@@ -48,6 +49,7 @@ async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
 }
 
 /// An application may seed its random numbers, in every process alike.
+#[on(memory, redis, both_runtimes)]
 async fn calls_of_processes_that_seed_alike_are_two(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("seeded"));
     let function = noting(&name, &calls).delay(LATER);
@@ -80,6 +82,7 @@ fn busy_again(delay: Duration) -> Settled {
     Settled::Again { delay, error: "busy".to_owned() }
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_waits_again_is_one_with_a_later_one_of_its_key(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("again"));
     let deferrer = &*locks.deferrer();
@@ -108,6 +111,7 @@ async fn a_call_that_waits_again_is_one_with_a_later_one_of_its_key(backend: &Ba
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("back"));
     let deferrer = &*locks.deferrer();
@@ -135,6 +139,7 @@ async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Back
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_always_fails_is_given_up_however_often_it_is_stored(backend: &Backend) {
     const ATTEMPTS: u32 = 5;
     let (locks, name) = (manager(backend).await, name("fails"));
@@ -169,11 +174,3 @@ async fn a_call_that_always_fails_is_given_up_however_often_it_is_stored(backend
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
 }
-
-lockmacro_tests::on_every_backend!(
-    a_call_that_always_fails_is_given_up_however_often_it_is_stored,
-    a_call_that_goes_back_is_one_with_a_later_one_of_its_key,
-    a_call_that_waits_again_is_one_with_a_later_one_of_its_key,
-    a_thousand_busy_clicks_are_one_call,
-    calls_of_processes_that_seed_alike_are_two,
-);

@@ -5,29 +5,11 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use lockmacro_runtime::{Lock, LockError, LossCause};
-use lockmacro_tests::{Backend, Polled, drop_after_polls, eventually, on_a_plain_thread};
+use lockmacro_tests::{Backend, Polled, drop_after_polls, eventually, on, on_a_plain_thread};
 
-use crate::{Locked, SOON, cause, left, lock, ms, on_memory_and_redis, renewed};
+use crate::{Locked, SOON, cause, left, lock, ms, renewed};
 
-on_memory_and_redis!(
-    max_hold_ends_a_lock_that_is_renewed,
-    a_body_shorter_than_max_hold_is_left_alone,
-    a_short_body_leaves_the_key_for_the_rest_of_min_hold,
-    min_hold_holds_for_a_body_that_panics_or_fails,
-    min_hold_holds_for_a_body_that_is_dropped,
-    min_hold_holds_for_a_guard_and_for_sync_code,
-    a_body_longer_than_min_hold_frees_the_key_at_once,
-    min_hold_is_never_longer_than_the_ttl,
-    min_hold_is_nothing_to_an_attempt_that_was_refused,
-    an_extension_lengthens_a_lease,
-    an_extension_never_shortens_a_lease,
-    an_extension_of_a_renewed_lock_is_not_cut_by_a_renewal,
-    a_ttl_that_is_no_ttl_extends_nothing,
-    lost_wakes_at_the_end_of_the_lease,
-    lost_wakes_at_the_release,
-    check_fails_after_the_loss,
-);
-
+#[on(memory, redis)]
 async fn max_hold_ends_a_lock_that_is_renewed(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -41,6 +23,7 @@ async fn max_hold_ends_a_lock_that_is_renewed(backend: &Backend) {
     assert!(backend.is_free(&key).await, "it is given back, not left to its ttl");
 }
 
+#[on(memory, redis)]
 async fn a_body_shorter_than_max_hold_is_left_alone(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -78,6 +61,7 @@ fn job(manager: &lockmacro_runtime::LockManager, key: &str) -> Lock {
     lock(manager, key).min_hold(MIN_HOLD)
 }
 
+#[on(memory, redis)]
 async fn a_short_body_leaves_the_key_for_the_rest_of_min_hold(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("job");
@@ -96,6 +80,7 @@ async fn a_short_body_leaves_the_key_for_the_rest_of_min_hold(backend: &Backend)
     stays(backend, &key, start).await;
 }
 
+#[on(memory, redis)]
 async fn min_hold_holds_for_a_body_that_panics_or_fails(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("job");
@@ -112,6 +97,7 @@ async fn min_hold_holds_for_a_body_that_panics_or_fails(backend: &Backend) {
     stays(backend, &key, start).await;
 }
 
+#[on(memory, redis)]
 async fn min_hold_holds_for_a_body_that_is_dropped(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("job");
@@ -139,6 +125,7 @@ async fn min_hold_holds_for_a_body_that_is_dropped(backend: &Backend) {
     panic!("it never completed");
 }
 
+#[on(memory, redis)]
 async fn min_hold_holds_for_a_guard_and_for_sync_code(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("job");
@@ -152,6 +139,7 @@ async fn min_hold_holds_for_a_guard_and_for_sync_code(backend: &Backend) {
     stays(backend, &key, start).await;
 }
 
+#[on(memory, redis)]
 async fn a_body_longer_than_min_hold_frees_the_key_at_once(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("job");
@@ -163,6 +151,7 @@ async fn a_body_longer_than_min_hold_frees_the_key_at_once(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis)]
 async fn min_hold_is_never_longer_than_the_ttl(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("job");
@@ -172,6 +161,7 @@ async fn min_hold_is_never_longer_than_the_ttl(backend: &Backend) {
     stays(backend, &key, start).await;
 }
 
+#[on(memory, redis)]
 async fn min_hold_is_nothing_to_an_attempt_that_was_refused(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("job");
@@ -182,6 +172,7 @@ async fn min_hold_is_nothing_to_an_attempt_that_was_refused(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis)]
 async fn an_extension_lengthens_a_lease(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -201,6 +192,7 @@ async fn an_extension_lengthens_a_lease(backend: &Backend) {
     assert_eq!(body.await, Ok(7));
 }
 
+#[on(memory, redis)]
 async fn an_extension_never_shortens_a_lease(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -212,6 +204,7 @@ async fn an_extension_never_shortens_a_lease(backend: &Backend) {
     guard.release().await.expect("ours");
 }
 
+#[on(memory, redis)]
 async fn an_extension_of_a_renewed_lock_is_not_cut_by_a_renewal(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -232,6 +225,7 @@ async fn an_extension_of_a_renewed_lock_is_not_cut_by_a_renewal(backend: &Backen
     guard.release().await.expect("ours");
 }
 
+#[on(memory, redis)]
 async fn a_ttl_that_is_no_ttl_extends_nothing(backend: &Backend) {
     let manager = backend.manager().await;
     let guard = lock(&manager, &backend.key("order:42")).acquire().await.expect("free");
@@ -242,6 +236,7 @@ async fn a_ttl_that_is_no_ttl_extends_nothing(backend: &Backend) {
     }
 }
 
+#[on(memory, redis)]
 async fn lost_wakes_at_the_end_of_the_lease(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -255,6 +250,7 @@ async fn lost_wakes_at_the_end_of_the_lease(backend: &Backend) {
     assert!(start.elapsed() >= ms(1_180) && start.elapsed() < SOON, "{:?}", start.elapsed());
 }
 
+#[on(memory, redis)]
 async fn lost_wakes_at_the_release(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -276,6 +272,7 @@ async fn lost_wakes_at_the_release(backend: &Backend) {
     }
 }
 
+#[on(memory, redis)]
 async fn check_fails_after_the_loss(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");

@@ -5,17 +5,11 @@ use std::time::Duration;
 
 use lockmacro_runtime::fence::{Fence, WRITE};
 use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
-use lockmacro_tests::{Admin, Backend, Fault, Proxy, Server, eventually};
+use lockmacro_tests::{Admin, Backend, Fault, Proxy, Server, eventually, on};
 
-use crate::{Locked, SOON, lock, ms, on_memory_and_redis, renewed};
+use crate::{Locked, SOON, lock, ms, renewed};
 
-on_memory_and_redis!(
-    every_fence_is_larger_than_all_before,
-    a_lock_acquired_without_a_fence_has_none,
-    a_blocking_lock_has_a_fence_too,
-    an_expired_lease_leaves_a_larger_fence,
-);
-
+#[on(memory, redis)]
 async fn every_fence_is_larger_than_all_before(backend: &Backend) {
     const TASKS: usize = 4;
     const TURNS: usize = 50;
@@ -48,8 +42,10 @@ async fn every_fence_is_larger_than_all_before(backend: &Backend) {
     let fences = fences.lock().expect("the fences");
     assert_eq!(fences.len(), TASKS * TURNS);
     assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{fences:?}");
+    backend.forget_fences();
 }
 
+#[on(memory, redis)]
 async fn a_lock_acquired_without_a_fence_has_none(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -64,6 +60,7 @@ async fn a_lock_acquired_without_a_fence_has_none(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis)]
 async fn a_blocking_lock_has_a_fence_too(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -76,8 +73,10 @@ async fn a_blocking_lock_has_a_fence_too(backend: &Backend) {
         fence
     });
     assert!(second.await > first);
+    backend.forget_fences();
 }
 
+#[on(memory, redis)]
 async fn an_expired_lease_leaves_a_larger_fence(backend: &Backend) {
     let (late, next) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -88,6 +87,7 @@ async fn an_expired_lease_leaves_a_larger_fence(backend: &Backend) {
     assert!(second > first);
     assert_eq!(guard.fence(), Some(first), "a lost guard still knows its fence");
     theirs.release().await.expect("theirs");
+    backend.forget_fences();
 }
 
 #[tokio::test]

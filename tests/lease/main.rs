@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
-use lockmacro_tests::{Admin, Backend};
+use lockmacro_tests::Admin;
 
 /// A ttl that never ends within a test.
 const LONG: Duration = Duration::from_secs(60);
@@ -154,40 +154,3 @@ fn rival(url: &str, key: &str) -> std::thread::JoinHandle<Instant> {
 async fn joined<T: Send + 'static>(thread: std::thread::JoinHandle<T>) -> T {
     lockmacro_tests::on_a_plain_thread(|| thread.join().expect("no panic")).await
 }
-
-/// A connection that looks at the backend's server, where there is one.
-fn admin(backend: &Backend) -> Option<Admin> {
-    backend.url().starts_with("redis").then(|| Admin::connect(backend.url()))
-}
-
-/// Deletes the last fences, which a server keeps for a week.
-fn forget_fences(backend: &Backend) {
-    if let Some(mut admin) = admin(backend) {
-        for key in admin.keys().iter().filter(|key| key.starts_with("lm1:")) {
-            admin.ask::<()>(&["DEL", key]);
-        }
-    }
-}
-
-/// Makes two tests of each claim: in memory on one thread, on a Redis server on two. For claims
-/// that take their time; the others are in `on_every_backend!`.
-macro_rules! on_memory_and_redis {
-    ($($claim:ident),+ $(,)?) => {
-        $(mod $claim {
-            #[tokio::test]
-            async fn memory() {
-                let backend = lockmacro_tests::Backend::memory();
-                lockmacro_tests::in_time(super::$claim(&backend)).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn redis() {
-                let backend = lockmacro_tests::Backend::redis();
-                lockmacro_tests::in_time(super::$claim(&backend)).await;
-                crate::forget_fences(&backend);
-                backend.keeps_nothing().await;
-            }
-        })+
-    };
-}
-use on_memory_and_redis;

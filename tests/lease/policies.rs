@@ -6,25 +6,10 @@ use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockManager, LossCause, Lost, OnLost};
 use lockmacro_tests::{
-    Backend, Fault, Proxy, Server, eventually, in_time, on_a_plain_thread, on_every_backend,
-    watched,
+    Backend, Fault, Proxy, Server, eventually, in_time, on, on_a_plain_thread, watched,
 };
 
-use crate::{Failure, Locked, SOON, cause, ms, next, on_memory_and_redis, warm_up};
-
-on_memory_and_redis!(under_cancel_the_body_is_dropped_before_a_rival_is_granted);
-on_every_backend!(
-    under_error_the_body_ends_and_its_value_does_not_count,
-    under_finish_the_body_ends_and_its_value_counts,
-    a_handler_gets_the_loss_and_the_value,
-    a_handler_of_a_lock_that_was_not_lost_is_not_called,
-    a_lock_that_is_lost_before_the_body_has_nothing_to_recover,
-    a_bodys_own_error_is_kept_under_every_policy,
-    a_skipped_function_has_the_policies_too,
-    a_sync_body_ends_first_whatever_the_policy,
-    a_handler_recovers_a_sync_body,
-    a_body_that_spawned_work_is_told_to_wait_for_it,
-);
+use crate::{Failure, Locked, SOON, cause, ms, next, warm_up};
 
 const TTL: Duration = Duration::from_millis(500);
 const LATER: Duration = Duration::from_millis(520);
@@ -42,6 +27,7 @@ impl Drop for Told {
     }
 }
 
+#[on(memory, redis)]
 async fn under_cancel_the_body_is_dropped_before_a_rival_is_granted(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -73,6 +59,7 @@ async fn under_cancel_the_body_is_dropped_before_a_rival_is_granted(backend: &Ba
     }
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn under_error_the_body_ends_and_its_value_does_not_count(backend: &Backend) {
     let manager = backend.manager().await;
     let mut ended = false;
@@ -87,6 +74,7 @@ async fn under_error_the_body_ends_and_its_value_does_not_count(backend: &Backen
     assert!(ended);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn under_finish_the_body_ends_and_its_value_counts(backend: &Backend) {
     let manager = backend.manager().await;
     let result = short(&manager, &backend.key("order:42"), OnLost::Finish).run(async {
@@ -108,6 +96,7 @@ async fn book(time: Duration) -> Locked<Vec<String>> {
     Ok(vec!["written".to_owned()])
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_handler_gets_the_loss_and_the_value(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -128,6 +117,7 @@ async fn a_handler_gets_the_loss_and_the_value(backend: &Backend) {
     assert_eq!(guard.recovering(recover).run(failed).await, Err(Failure::Own));
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_handler_of_a_lock_that_was_not_lost_is_not_called(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -137,6 +127,7 @@ async fn a_handler_of_a_lock_that_was_not_lost_is_not_called(backend: &Backend) 
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_lock_that_is_lost_before_the_body_has_nothing_to_recover(backend: &Backend) {
     let manager = backend.manager().await;
     for on_lost in [OnLost::Cancel, OnLost::Error, OnLost::Finish] {
@@ -162,6 +153,7 @@ async fn a_lock_that_is_lost_before_the_body_has_nothing_to_recover(backend: &Ba
     }
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_bodys_own_error_is_kept_under_every_policy(backend: &Backend) {
     let manager = backend.manager().await;
     for on_lost in [OnLost::Cancel, OnLost::Error, OnLost::Finish] {
@@ -177,6 +169,7 @@ async fn a_bodys_own_error_is_kept_under_every_policy(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_skipped_function_has_the_policies_too(backend: &Backend) {
     let manager = backend.manager().await;
     let late = async || tokio::time::sleep(LATER).await;
@@ -215,6 +208,7 @@ async fn a_skipped_function_has_the_policies_too(backend: &Backend) {
     assert!(!ended);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_sync_body_ends_first_whatever_the_policy(backend: &Backend) {
     let manager = backend.manager().await;
     for (on_lost, counts) in
@@ -240,6 +234,7 @@ async fn a_sync_body_ends_first_whatever_the_policy(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_handler_recovers_a_sync_body(backend: &Backend) {
     let manager = backend.manager().await;
     let lock = short(&manager, &backend.key("order:42"), OnLost::Error);
@@ -259,6 +254,7 @@ async fn a_handler_recovers_a_sync_body(backend: &Backend) {
 }
 
 /// The limit of every policy: only awaits are stopped. Spawned work watches the lock by itself.
+#[on(memory, redis, both_runtimes)]
 async fn a_body_that_spawned_work_is_told_to_wait_for_it(backend: &Backend) {
     let manager = backend.manager().await;
     let guard = short(&manager, &backend.key("order:42"), OnLost::Cancel).acquire().await;

@@ -4,20 +4,13 @@ use std::future::ready;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockManager};
-use lockmacro_tests::{Backend, Fault, Proxy, Server, eventually, in_time};
+use lockmacro_tests::{Backend, Fault, Proxy, Server, eventually, in_time, on};
 
-use crate::{LONG, Locked, SOON, cause, left, ms, on_memory_and_redis, renewed, warm_up};
-
-on_memory_and_redis!(
-    a_renewed_key_never_falls_under_half_its_ttl,
-    a_lock_without_a_ttl_is_renewed,
-    a_lock_with_a_ttl_is_not_renewed,
-    a_renewed_sync_body_keeps_its_lock,
-    a_body_that_blocks_its_runtime_is_renewed_all_the_same,
-);
+use crate::{LONG, Locked, SOON, cause, left, ms, renewed, warm_up};
 
 const TTL: Duration = Duration::from_millis(2_500);
 
+#[on(memory, redis)]
 async fn a_renewed_key_never_falls_under_half_its_ttl(backend: &Backend) {
     // So long that a loaded machine has time for each renewal.
     const TTL: Duration = Duration::from_secs(4);
@@ -38,6 +31,7 @@ async fn a_renewed_key_never_falls_under_half_its_ttl(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis)]
 async fn a_lock_without_a_ttl_is_renewed(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -51,6 +45,7 @@ async fn a_lock_without_a_ttl_is_renewed(backend: &Backend) {
     guard.release().await.expect("still ours");
 }
 
+#[on(memory, redis)]
 async fn a_lock_with_a_ttl_is_not_renewed(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -61,6 +56,7 @@ async fn a_lock_with_a_ttl_is_not_renewed(backend: &Backend) {
     assert!(start.elapsed() >= ms(190), "{:?}", start.elapsed());
 }
 
+#[on(memory, redis)]
 async fn a_renewed_sync_body_keeps_its_lock(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -81,6 +77,7 @@ async fn a_renewed_sync_body_keeps_its_lock(backend: &Backend) {
     assert_eq!(tokio::join!(working, watching).0, Ok(7));
 }
 
+#[on(memory, redis)]
 async fn a_body_that_blocks_its_runtime_is_renewed_all_the_same(backend: &Backend) {
     let manager = backend.manager().await;
     let result = renewed(&manager, &backend.key("order:42"), ms(1_800)).run(async {

@@ -3,29 +3,11 @@
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockKey};
-use lockmacro_tests::{Backend, Server, on_a_plain_thread, on_a_redlock};
+use lockmacro_tests::{Backend, Server, on, on_a_plain_thread};
 
-use crate::{LONG, Locked, SOON, busy_key, everywhere, free, keys, lock, many};
+use crate::{LONG, Locked, SOON, busy_key, free, keys, lock, many};
 
-everywhere!(
-    a_lock_on_several_keys_holds_each_of_them,
-    one_busy_key_means_that_none_is_held,
-    the_first_busy_key_is_told_with_its_holder,
-    keys_that_are_given_twice_count_once,
-    one_key_given_twice_is_a_lock_on_one,
-    the_most_keys_are_held_and_given_back,
-    a_body_runs_under_all_keys_or_not_at_all,
-    a_sync_body_runs_under_all_keys_or_not_at_all,
-    all_keys_stay_for_the_min_hold,
-);
-on_a_redlock!(
-    a_lock_on_several_keys_holds_each_of_them,
-    one_busy_key_means_that_none_is_held,
-    the_first_busy_key_is_told_with_its_holder,
-    the_most_keys_are_held_and_given_back,
-    a_body_runs_under_all_keys_or_not_at_all,
-);
-
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_lock_on_several_keys_holds_each_of_them(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
@@ -38,6 +20,7 @@ async fn a_lock_on_several_keys_holds_each_of_them(backend: &Backend) {
     assert_eq!(free(backend, &keys).await, [true; 3]);
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn one_busy_key_means_that_none_is_held(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<3>(backend);
@@ -52,6 +35,7 @@ async fn one_busy_key_means_that_none_is_held(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn the_first_busy_key_is_told_with_its_holder(backend: &Backend) {
     let ours = backend.manager().await;
     let theirs =
@@ -69,6 +53,7 @@ async fn the_first_busy_key_is_told_with_its_holder(backend: &Backend) {
     assert_eq!(message.as_deref(), Some("these orders are being audited"));
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn keys_that_are_given_twice_count_once(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<2>(backend);
@@ -78,6 +63,7 @@ async fn keys_that_are_given_twice_count_once(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn one_key_given_twice_is_a_lock_on_one(backend: &Backend) {
     let manager = backend.manager().await;
     let [key] = keys::<1>(backend);
@@ -89,6 +75,7 @@ async fn one_key_given_twice_is_a_lock_on_one(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn the_most_keys_are_held_and_given_back(backend: &Backend) {
     let manager = backend.manager().await;
     let keys: Vec<String> = (0..128).map(|nth| backend.key(&format!("order:{nth}"))).collect();
@@ -98,6 +85,7 @@ async fn the_most_keys_are_held_and_given_back(backend: &Backend) {
     assert!(!free(backend, &keys).await.contains(&false));
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_body_runs_under_all_keys_or_not_at_all(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
@@ -109,6 +97,7 @@ async fn a_body_runs_under_all_keys_or_not_at_all(backend: &Backend) {
     assert!(!ran && backend.is_free(&keys[0]).await);
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn a_sync_body_runs_under_all_keys_or_not_at_all(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
@@ -128,6 +117,7 @@ async fn a_sync_body_runs_under_all_keys_or_not_at_all(backend: &Backend) {
     assert!(backend.is_free(&keys[0]).await);
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn all_keys_stay_for_the_min_hold(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<2>(backend);

@@ -1,24 +1,10 @@
 //! Whatever is dropped, wherever it was, no key stays behind.
 
 use lockmacro_runtime::LockGuard;
-use lockmacro_tests::{Backend, Polled, drop_after_polls, on_a_redlock};
+use lockmacro_tests::{Backend, Polled, drop_after_polls, on};
 use tokio::time::timeout;
 
-use crate::{CLAIM, LONG, Locked, SOON, everywhere, keys, lock, many, ms};
-
-everywhere!(
-    an_acquire_dropped_at_any_point_leaves_no_key,
-    a_waiter_dropped_at_any_point_leaves_no_key,
-    a_waiter_dropped_at_any_point_of_its_grant_leaves_no_key,
-    a_body_dropped_at_any_point_leaves_no_key,
-    a_release_dropped_at_any_point_leaves_no_key,
-    a_timeout_around_a_waiter_leaves_no_key,
-);
-on_a_redlock!(
-    a_waiter_dropped_at_any_point_of_its_grant_leaves_no_key,
-    a_body_dropped_at_any_point_leaves_no_key,
-    a_release_dropped_at_any_point_leaves_no_key,
-);
+use crate::{CLAIM, LONG, Locked, SOON, keys, lock, many, ms};
 
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 400;
@@ -30,6 +16,7 @@ async fn become_free(backend: &Backend, keys: &[String]) {
     }
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn an_acquire_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
@@ -46,6 +33,7 @@ async fn an_acquire_dropped_at_any_point_leaves_no_key(backend: &Backend) {
 }
 
 /// The middle one of three keys stays held.
+#[on(memory, redis, slots, both_runtimes)]
 async fn a_waiter_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<3>(backend);
@@ -64,6 +52,7 @@ async fn a_waiter_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     panic!("it never stood in line");
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_waiter_dropped_at_any_point_of_its_grant_leaves_no_key(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<3>(backend);
@@ -84,6 +73,7 @@ async fn a_waiter_dropped_at_any_point_of_its_grant_leaves_no_key(backend: &Back
     panic!("it never completed");
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_body_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
@@ -107,6 +97,7 @@ async fn a_body_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     panic!("it never completed");
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_release_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
@@ -121,6 +112,7 @@ async fn a_release_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     panic!("it never completed");
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn a_timeout_around_a_waiter_leaves_no_key(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<3>(backend);

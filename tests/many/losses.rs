@@ -3,17 +3,14 @@
 use std::time::Duration;
 
 use lockmacro_runtime::{LockError, LossCause, OnLost};
-use lockmacro_tests::{Admin, Backend, on_a_redlock, on_every_backend};
+use lockmacro_tests::{Admin, Backend, on};
 
-use crate::{LONG, Locked, SOON, become_free, everywhere, free, has_keys, keys, many, ms};
-
-everywhere!(all_keys_are_renewed_together, all_keys_are_extended_together);
-on_every_backend!(a_lease_ends_for_all_keys_at_once);
-on_a_redlock!(a_lease_ends_for_all_keys_at_once);
+use crate::{LONG, Locked, SOON, become_free, free, has_keys, keys, many, ms};
 
 /// Short, and long enough for a renewal in time on a loaded machine.
 const TTL: Duration = Duration::from_millis(1_200);
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn all_keys_are_renewed_together(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
@@ -25,6 +22,7 @@ async fn all_keys_are_renewed_together(backend: &Backend) {
     assert_eq!(free, Ok(vec![false; 3]));
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn all_keys_are_extended_together(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
@@ -35,6 +33,7 @@ async fn all_keys_are_extended_together(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_lease_ends_for_all_keys_at_once(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<2>(backend);

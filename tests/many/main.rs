@@ -31,24 +31,6 @@ const CLAIM: Duration = Duration::from_secs(5);
 
 type Locked<T> = Result<T, LockError>;
 
-/// Makes five tests of each claim: those of `on_every_backend!`, and one on a server whose keys are
-/// in slots.
-macro_rules! everywhere {
-    ($($claim:ident),+ $(,)?) => {
-        lockmacro_tests::on_every_backend!($($claim),+);
-
-        mod in_slots {
-            $(#[tokio::test]
-            async fn $claim() {
-                let backend = lockmacro_tests::Backend::slots().await;
-                lockmacro_tests::in_time(super::$claim(&backend)).await;
-                backend.keeps_nothing().await;
-            })+
-        }
-    };
-}
-use everywhere;
-
 /// A lock on one key.
 fn lock(manager: &LockManager, key: &str) -> Lock {
     Lock::new(key).ttl(LONG).manager(manager)
@@ -112,15 +94,6 @@ where
         }
         assert!(start.elapsed() < SOON, "it does not hold {key}");
         tokio::time::sleep(ms(1)).await;
-    }
-}
-
-/// Deletes the fences that a test has left, which stay for a week otherwise.
-fn forget_fences(backend: &Backend) {
-    for mut admin in backend.admins() {
-        for key in admin.keys().iter().filter(|key| key.starts_with("lm1:wf:")) {
-            admin.ask::<()>(&["DEL", key]);
-        }
     }
 }
 

@@ -3,12 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
-use lockmacro_tests::{Backend, in_time, on_a_redlock};
+use lockmacro_tests::{Backend, in_time, on};
 
-use crate::{LONG, Locked, everywhere, many};
-
-everywhere!(opposite_transfers_keep_the_balance_and_do_not_deadlock);
-on_a_redlock!(opposite_transfers_on_several_nodes_keep_the_balance);
+use crate::{LONG, Locked, many};
 
 const TASKS: u32 = 8;
 const OPENING: i64 = 1_000;
@@ -30,10 +27,12 @@ impl Account {
     }
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn opposite_transfers_keep_the_balance_and_do_not_deadlock(backend: &Backend) {
     transfer(backend, 1_000).await;
 }
 
+#[on(redlock)]
 async fn opposite_transfers_on_several_nodes_keep_the_balance(backend: &Backend) {
     transfer(backend, 400).await;
 }

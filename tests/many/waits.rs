@@ -4,39 +4,16 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{LockError, LockManager};
-use lockmacro_tests::{Backend, eventually, on_a_redlock, on_every_backend};
+use lockmacro_tests::{Backend, eventually, on};
 use tokio::time::timeout;
 
 use crate::{
-    CLAIM, LONG, Locked, SOON, become_free, busy_key, everywhere, free, keys, lock, many, ms,
-    until_it_holds,
+    CLAIM, LONG, Locked, SOON, become_free, busy_key, free, keys, lock, many, ms, until_it_holds,
 };
 
-everywhere!(
-    a_waiter_gets_all_keys_when_the_last_is_free,
-    each_of_several_busy_keys_is_waited_for,
-    a_waiter_holds_what_is_before_the_busy_key_and_nothing_after_it,
-    a_wait_in_vain_leaves_nothing_and_says_for_which_key,
-    the_lease_of_who_has_waited_is_whole,
-    waiters_for_the_same_keys_are_served_in_order,
-    a_key_that_is_never_free_is_had_in_its_turn,
-    a_shutdown_sends_a_waiter_away,
-    a_sync_caller_waits_too,
-);
 // Nobody stands in line there: who asks first is not served first.
-on_a_redlock!(
-    a_waiter_gets_all_keys_when_the_last_is_free,
-    each_of_several_busy_keys_is_waited_for,
-    a_waiter_holds_what_is_before_the_busy_key_and_nothing_after_it,
-    a_wait_in_vain_leaves_nothing_and_says_for_which_key,
-    a_key_that_is_never_free_is_had_in_its_turn,
-    a_sync_caller_waits_too,
-);
-on_every_backend!(
-    what_a_waiter_holds_it_holds_for_as_long_as_it_waits,
-    a_waiter_that_stands_still_holds_nothing_for_long_and_begins_again,
-);
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_waiter_gets_all_keys_when_the_last_is_free(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<3>(backend);
@@ -53,6 +30,7 @@ async fn a_waiter_gets_all_keys_when_the_last_is_free(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn each_of_several_busy_keys_is_waited_for(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<4>(backend);
@@ -71,6 +49,7 @@ async fn each_of_several_busy_keys_is_waited_for(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_waiter_holds_what_is_before_the_busy_key_and_nothing_after_it(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<4>(backend);
@@ -83,6 +62,7 @@ async fn a_waiter_holds_what_is_before_the_busy_key_and_nothing_after_it(backend
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_wait_in_vain_leaves_nothing_and_says_for_which_key(backend: &Backend) {
     // A loaded machine may need longer for an answer than is waited here.
     let ours = backend.manager_from(LockManager::builder().timeout(LONG / 2)).await;
@@ -102,6 +82,7 @@ async fn a_wait_in_vain_leaves_nothing_and_says_for_which_key(backend: &Backend)
     }
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn the_lease_of_who_has_waited_is_whole(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
@@ -120,6 +101,7 @@ async fn the_lease_of_who_has_waited_is_whole(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn waiters_for_the_same_keys_are_served_in_order(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<3>(backend);
@@ -154,6 +136,7 @@ async fn waiters_for_the_same_keys_are_served_in_order(backend: &Backend) {
 }
 
 /// Others hand the second key to each other all the time.
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_key_that_is_never_free_is_had_in_its_turn(backend: &Backend) {
     let ours = backend.manager().await;
     let keys = keys::<2>(backend);
@@ -178,6 +161,7 @@ async fn a_key_that_is_never_free_is_had_in_its_turn(backend: &Backend) {
     become_free(backend, &keys).await;
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn a_shutdown_sends_a_waiter_away(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
@@ -191,6 +175,7 @@ async fn a_shutdown_sends_a_waiter_away(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_sync_caller_waits_too(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
@@ -206,6 +191,7 @@ async fn a_sync_caller_waits_too(backend: &Backend) {
     become_free(backend, &keys).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn what_a_waiter_holds_it_holds_for_as_long_as_it_waits(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
@@ -222,6 +208,7 @@ async fn what_a_waiter_holds_it_holds_for_as_long_as_it_waits(backend: &Backend)
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_waiter_that_stands_still_holds_nothing_for_long_and_begins_again(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);

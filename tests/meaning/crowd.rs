@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::LockManager;
-use lockmacro_tests::{Backend, on_every_backend};
+use lockmacro_tests::{Backend, on};
 
 use crate::{Failure, SOON, lock};
 
 // Not on a Redlock: without a line, so many who ask at once are more than its nodes answer in time.
-on_every_backend!(two_hundred_tasks_that_ask_again_lose_nothing);
 
 const TASKS: u64 = 200;
 
@@ -25,6 +24,7 @@ impl Counter {
     }
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn two_hundred_tasks_that_ask_again_lose_nothing(backend: &Backend) {
     let counter = Arc::new(Counter(std::sync::Mutex::default()));
     let managers = [backend.manager().await, backend.manager().await];

@@ -3,31 +3,9 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::LockError;
-use lockmacro_tests::{Backend, Polled, drop_after_polls, on_a_cluster};
+use lockmacro_tests::{Backend, Polled, drop_after_polls, on};
 
-use crate::{LONG, Locked, SOON, everywhere, lock, ms};
-
-everywhere!(
-    an_acquire_dropped_at_any_point_leaves_no_lock,
-    a_refused_acquire_dropped_at_any_point_leaves_the_holder_alone,
-    a_body_dropped_at_any_point_leaves_no_lock,
-    a_release_dropped_at_any_point_leaves_no_lock,
-    a_timeout_around_a_locked_body_leaves_no_lock,
-    a_select_that_drops_a_locked_body_leaves_no_lock,
-    an_aborted_task_leaves_no_lock,
-    a_dropped_lock_is_free_within_milliseconds,
-);
-
-on_a_cluster!(
-    an_acquire_dropped_at_any_point_leaves_no_lock,
-    a_refused_acquire_dropped_at_any_point_leaves_the_holder_alone,
-    a_body_dropped_at_any_point_leaves_no_lock,
-    a_release_dropped_at_any_point_leaves_no_lock,
-    a_timeout_around_a_locked_body_leaves_no_lock,
-    a_select_that_drops_a_locked_body_leaves_no_lock,
-    an_aborted_task_leaves_no_lock,
-    a_dropped_lock_is_free_within_milliseconds,
-);
+use crate::{LONG, Locked, SOON, lock, ms};
 
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 200;
@@ -38,6 +16,7 @@ fn is_on_its_way(error: &LockError) {
     assert!(error.is_busy(), "{error}");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn an_acquire_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -53,6 +32,7 @@ async fn an_acquire_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
     panic!("it never completed");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_refused_acquire_dropped_at_any_point_leaves_the_holder_alone(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let (key, marker) = (backend.key("order:42"), backend.key("marker"));
@@ -72,6 +52,7 @@ async fn a_refused_acquire_dropped_at_any_point_leaves_the_holder_alone(backend:
     panic!("it never completed");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_body_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -93,6 +74,7 @@ async fn a_body_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
     panic!("it never completed");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_release_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -106,6 +88,7 @@ async fn a_release_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
     panic!("it never completed");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_timeout_around_a_locked_body_leaves_no_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -114,6 +97,7 @@ async fn a_timeout_around_a_locked_body_leaves_no_lock(backend: &Backend) {
     backend.becomes_free(&key, SOON).await;
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_select_that_drops_a_locked_body_leaves_no_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -129,6 +113,7 @@ async fn a_select_that_drops_a_locked_body_leaves_no_lock(backend: &Backend) {
     backend.becomes_free(&key, SOON).await;
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn an_aborted_task_leaves_no_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -146,6 +131,7 @@ async fn an_aborted_task_leaves_no_lock(backend: &Backend) {
 }
 
 /// As the README says; a loaded machine may need longer now and then, but not most of the time.
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_dropped_lock_is_free_within_milliseconds(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");

@@ -4,20 +4,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
-use lockmacro_tests::{Backend, watched};
+use lockmacro_tests::{Backend, on, watched};
 
-use crate::{LONG, Locked, SOON, everywhere, lock, ms};
-
-everywhere!(
-    a_lock_ends_at_its_ttl_and_not_before,
-    a_body_that_outlives_its_lease_is_dropped_before_a_rival_runs,
-    a_lost_body_ends_as_lost_even_when_nobody_wants_its_lock,
-    a_body_that_sleeps_past_its_lease_is_not_polled_again,
-    a_guard_knows_how_long_it_holds,
-    a_lost_guard_stays_lost,
-    a_lost_guard_runs_no_body,
-    loss_ends_only_the_lock_that_was_lost,
-);
+use crate::{LONG, Locked, SOON, lock, ms};
 
 /// Asks until the lock is granted.
 async fn next(rival: &LockManager, key: &str) -> LockGuard {
@@ -32,6 +21,7 @@ async fn next(rival: &LockManager, key: &str) -> LockGuard {
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_lock_ends_at_its_ttl_and_not_before(backend: &Backend) {
     const TTL: Duration = Duration::from_millis(300);
     let (holder, rival) = (backend.manager().await, backend.manager().await);
@@ -46,6 +36,7 @@ async fn a_lock_ends_at_its_ttl_and_not_before(backend: &Backend) {
     theirs.release().await.expect("released");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_body_that_outlives_its_lease_is_dropped_before_a_rival_runs(backend: &Backend) {
     // A bit more than 1 % of it is there for the drop: enough, unless its task is seen to stand still just then.
     const TTL: Duration = Duration::from_secs(3);
@@ -89,6 +80,7 @@ impl Drop for Leaving {
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_lost_body_ends_as_lost_even_when_nobody_wants_its_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -100,6 +92,7 @@ async fn a_lost_body_ends_as_lost_even_when_nobody_wants_its_lock(backend: &Back
     assert!(start.elapsed() < SOON);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_body_that_sleeps_past_its_lease_is_not_polled_again(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -120,6 +113,7 @@ async fn a_body_that_sleeps_past_its_lease_is_not_polled_again(backend: &Backend
     backend.becomes_free(&key, SOON).await;
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_guard_knows_how_long_it_holds(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -132,6 +126,7 @@ async fn a_guard_knows_how_long_it_holds(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_lost_guard_stays_lost(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -144,6 +139,7 @@ async fn a_lost_guard_stays_lost(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_lost_guard_runs_no_body(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -160,6 +156,7 @@ async fn a_lost_guard_runs_no_body(backend: &Backend) {
     assert!(!ran);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn loss_ends_only_the_lock_that_was_lost(backend: &Backend) {
     let manager = backend.manager().await;
     let (outer, inner) = (backend.key("outer"), backend.key("inner"));

@@ -3,19 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
-use lockmacro_tests::Backend;
+use lockmacro_tests::{Backend, on};
 
-use crate::{LONG, everywhere, lock, ms};
-
-everywhere!(
-    who_is_refused_is_told_to_come_when_such_locks_are_usually_done,
-    a_lock_that_stays_longer_than_its_body_counts_as_long_as_it_stays,
-    no_one_is_told_to_come_later_than_the_lease_ends,
-    a_holders_note_is_shown_to_those_who_find_it_busy,
-    a_note_is_no_part_of_label_or_token,
-    the_holder_stays_beside_a_message,
-    a_holder_that_did_not_wait_tells_since_when_it_holds,
-);
+use crate::{LONG, lock, ms};
 
 /// A lock of the same template as others of the test.
 fn job(manager: &LockManager, backend: &Backend, id: u64) -> Lock {
@@ -29,6 +19,7 @@ async fn refused(lock: Lock) -> LockError {
     error
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn who_is_refused_is_told_to_come_when_such_locks_are_usually_done(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let held = job(&theirs, backend, 0).acquire().await.expect("free");
@@ -51,6 +42,7 @@ async fn who_is_refused_is_told_to_come_when_such_locks_are_usually_done(backend
     held.release().await.expect("still held");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_lock_that_stays_longer_than_its_body_counts_as_long_as_it_stays(backend: &Backend) {
     let manager = backend.manager().await;
     let stays = Duration::from_secs(12);
@@ -64,6 +56,7 @@ async fn a_lock_that_stays_longer_than_its_body_counts_as_long_as_it_stays(backe
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn no_one_is_told_to_come_later_than_the_lease_ends(backend: &Backend) {
     let manager = backend.manager_from(builder().retry_after(ms(10)..=LONG)).await;
     let brief = job(&manager, backend, 1).ttl(ms(4_000));
@@ -80,6 +73,7 @@ fn builder() -> lockmacro_runtime::LockManagerBuilder {
     LockManager::builder().timeout(Duration::from_secs(60))
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_holders_note_is_shown_to_those_who_find_it_busy(backend: &Backend) {
     let ours = backend.manager_from(builder().label("web-3")).await;
     let key = backend.key("order:42");
@@ -98,6 +92,7 @@ async fn a_holders_note_is_shown_to_those_who_find_it_busy(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_note_is_no_part_of_label_or_token(backend: &Backend) {
     let ours = backend.manager_from(builder().label("web-3")).await;
     let key = backend.key("order:42");
@@ -123,6 +118,7 @@ async fn a_note_is_no_part_of_label_or_token(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn the_holder_stays_beside_a_message(backend: &Backend) {
     let ours = backend.manager_from(builder().label("web-3")).await;
     let key = backend.key("order:42");
@@ -137,6 +133,7 @@ async fn the_holder_stays_beside_a_message(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_holder_that_did_not_wait_tells_since_when_it_holds(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");

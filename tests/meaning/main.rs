@@ -25,16 +25,6 @@ const LONG: Duration = Duration::from_secs(60);
 /// Far below `LONG`, far above what a loaded machine needs.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Makes five tests of each claim: those of `on_every_backend!`, and one on a Redlock of three nodes.
-macro_rules! everywhere {
-    ($($claim:ident),+ $(,)?) => {
-        lockmacro_tests::on_every_backend!($($claim),+);
-
-        lockmacro_tests::on_a_redlock!($($claim),+);
-    };
-}
-use everywhere;
-
 type Locked<T> = Result<T, LockError>;
 
 fn lock(manager: &LockManager, key: &str) -> Lock {

@@ -3,25 +3,13 @@
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
-use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
+use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
-use crate::{LONG, Locked, everywhere, lock, ms};
-
-everywhere!(
-    a_ttl_outside_of_its_bounds_is_refused,
-    an_unusable_key_is_refused,
-    a_key_at_its_bounds_is_accepted,
-    a_refused_lock_runs_no_body,
-    locks_that_are_never_run_leave_nothing,
-    an_async_lock_outside_of_a_runtime_is_refused,
-);
+use crate::{LONG, Locked, lock, ms};
 
 // Not on a Redlock: the shortest times may be over on a loaded machine before three nodes have answered.
-on_every_backend!(
-    a_ttl_at_its_bounds_is_accepted,
-    a_timeout_of_any_length_is_one_that_can_be_waited_for,
-);
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_ttl_outside_of_its_bounds_is_refused(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -35,6 +23,7 @@ async fn a_ttl_outside_of_its_bounds_is_refused(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_ttl_at_its_bounds_is_accepted(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -44,6 +33,7 @@ async fn a_ttl_at_its_bounds_is_accepted(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn an_unusable_key_is_refused(backend: &Backend) {
     let manager = backend.manager().await;
     let empty_value = LockKey::template("order:<id>").literal("order:").value("").into();
@@ -60,6 +50,7 @@ async fn an_unusable_key_is_refused(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_key_at_its_bounds_is_accepted(backend: &Backend) {
     let manager = backend.manager().await;
     let prefix = backend.key("");
@@ -69,6 +60,7 @@ async fn a_key_at_its_bounds_is_accepted(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_refused_lock_runs_no_body(backend: &Backend) {
     let manager = backend.manager().await;
     let mut ran = false;
@@ -82,6 +74,7 @@ async fn a_refused_lock_runs_no_body(backend: &Backend) {
     assert!(!ran);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn locks_that_are_never_run_leave_nothing(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -91,6 +84,7 @@ async fn locks_that_are_never_run_leave_nothing(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_timeout_of_any_length_is_one_that_can_be_waited_for(backend: &Backend) {
     let key = backend.key("order:42");
     let lazy = backend.manager_from(LockManager::builder().timeout(Duration::MAX)).await;
@@ -108,6 +102,7 @@ async fn a_timeout_of_any_length_is_one_that_can_be_waited_for(backend: &Backend
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn an_async_lock_outside_of_a_runtime_is_refused(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");

@@ -4,38 +4,11 @@ use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
 use lockmacro_runtime::Lock;
-use lockmacro_tests::{Backend, eventually, on_a_cluster};
+use lockmacro_tests::{Backend, eventually, on};
 
-use crate::{Failure, Locked, SOON, everywhere, lock, ms};
+use crate::{Failure, Locked, SOON, lock, ms};
 
-everywhere!(
-    a_body_that_returns_ok_frees_the_lock_and_gives_its_value,
-    a_body_that_returns_an_error_frees_the_lock_and_gives_its_error,
-    a_body_that_returns_early_frees_the_lock,
-    a_body_that_panics_frees_the_lock,
-    a_released_guard_frees_the_lock,
-    a_dropped_guard_frees_the_lock,
-    a_guards_body_frees_the_lock,
-    a_guard_outlives_the_last_handle_of_its_manager,
-    a_late_release_frees_nobody_elses_lock,
-    a_late_drop_frees_nobody_elses_lock,
-    a_bodys_error_survives_the_loss_of_its_lock,
-);
-
-on_a_cluster!(
-    a_body_that_returns_ok_frees_the_lock_and_gives_its_value,
-    a_body_that_returns_an_error_frees_the_lock_and_gives_its_error,
-    a_body_that_returns_early_frees_the_lock,
-    a_body_that_panics_frees_the_lock,
-    a_released_guard_frees_the_lock,
-    a_dropped_guard_frees_the_lock,
-    a_guards_body_frees_the_lock,
-    a_guard_outlives_the_last_handle_of_its_manager,
-    a_late_release_frees_nobody_elses_lock,
-    a_late_drop_frees_nobody_elses_lock,
-    a_bodys_error_survives_the_loss_of_its_lock,
-);
-
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_body_that_returns_ok_frees_the_lock_and_gives_its_value(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -49,6 +22,7 @@ async fn a_body_that_returns_ok_frees_the_lock_and_gives_its_value(backend: &Bac
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_body_that_returns_an_error_frees_the_lock_and_gives_its_error(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -57,6 +31,7 @@ async fn a_body_that_returns_an_error_frees_the_lock_and_gives_its_error(backend
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_body_that_returns_early_frees_the_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -75,6 +50,7 @@ async fn a_body_that_returns_early_frees_the_lock(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_body_that_panics_frees_the_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -89,6 +65,7 @@ async fn a_body_that_panics_frees_the_lock(backend: &Backend) {
     backend.becomes_free(&key, SOON).await;
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_released_guard_frees_the_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -98,6 +75,7 @@ async fn a_released_guard_frees_the_lock(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_dropped_guard_frees_the_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -107,6 +85,7 @@ async fn a_dropped_guard_frees_the_lock(backend: &Backend) {
     backend.becomes_free(&key, SOON).await;
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_guards_body_frees_the_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -116,6 +95,7 @@ async fn a_guards_body_frees_the_lock(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_guard_outlives_the_last_handle_of_its_manager(backend: &Backend) {
     let key = backend.key("order:42");
     let manager = backend.manager().await;
@@ -130,6 +110,7 @@ async fn a_guard_outlives_the_last_handle_of_its_manager(backend: &Backend) {
     backend.becomes_free(&key, SOON).await;
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_late_release_frees_nobody_elses_lock(backend: &Backend) {
     let (late, next) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -142,6 +123,7 @@ async fn a_late_release_frees_nobody_elses_lock(backend: &Backend) {
     theirs.release().await.expect("still theirs");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_late_drop_frees_nobody_elses_lock(backend: &Backend) {
     let (late, next) = (backend.manager().await, backend.manager().await);
     let (key, marker) = (backend.key("order:42"), backend.key("marker"));
@@ -157,6 +139,7 @@ async fn a_late_drop_frees_nobody_elses_lock(backend: &Backend) {
     theirs.release().await.expect("still theirs");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_bodys_error_survives_the_loss_of_its_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");

@@ -7,13 +7,9 @@ use std::task::Poll;
 
 use futures::FutureExt;
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, distributed_lock};
-use lockmacro_tests::{Backend, drop_after_polls, on_a_plain_thread};
+use lockmacro_tests::{Backend, drop_after_polls, on, on_a_plain_thread};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
-
-use crate::everywhere;
-
-everywhere!(an_annotated_function_is_locked_by_the_manager_of_its_task);
 
 #[distributed_lock(key = "order:<id>", ttl = "60s")]
 async fn audit(id: u64) -> Result<bool, LockError> {
@@ -47,6 +43,7 @@ async fn is_inside(locks: &LockManager) -> bool {
     joins
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn an_annotated_function_is_locked_by_the_manager_of_its_task(backend: &Backend) {
     let prefix = backend.key("");
     let locks =

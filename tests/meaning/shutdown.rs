@@ -3,20 +3,11 @@
 use std::time::Instant;
 
 use lockmacro_runtime::LockError;
-use lockmacro_tests::{Backend, on_a_plain_thread};
+use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
-use crate::{LONG, Locked, SOON, everywhere, lock, ms};
+use crate::{LONG, Locked, SOON, lock, ms};
 
-everywhere!(
-    a_manager_that_is_shut_down_grants_no_lock,
-    a_manager_without_locks_shuts_down_at_once,
-    a_shutdown_waits_for_held_locks,
-    a_shutdown_with_locks_held_too_long_says_how_many,
-    a_shutdown_waits_for_the_releases_of_dropped_guards,
-    a_shutdown_leaves_other_managers_alone,
-    a_shutdown_may_be_asked_for_twice,
-);
-
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_manager_that_is_shut_down_grants_no_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -37,6 +28,7 @@ async fn a_manager_that_is_shut_down_grants_no_lock(backend: &Backend) {
     assert_eq!(blocking.await, Err(LockError::ShutDown));
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_manager_without_locks_shuts_down_at_once(backend: &Backend) {
     let manager = backend.manager().await;
     let start = Instant::now();
@@ -44,6 +36,7 @@ async fn a_manager_without_locks_shuts_down_at_once(backend: &Backend) {
     assert!(start.elapsed() < SOON);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_shutdown_waits_for_held_locks(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -65,6 +58,7 @@ async fn a_shutdown_waits_for_held_locks(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_shutdown_with_locks_held_too_long_says_how_many(backend: &Backend) {
     let manager = backend.manager().await;
     let (one, two) = (backend.key("order:1"), backend.key("order:2"));
@@ -83,6 +77,7 @@ async fn a_shutdown_with_locks_held_too_long_says_how_many(backend: &Backend) {
     backend.becomes_free(&two, SOON).await;
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_shutdown_waits_for_the_releases_of_dropped_guards(backend: &Backend) {
     let manager = backend.manager().await;
     let keys: Vec<String> = (0..20).map(|n| backend.key(&format!("order:{n}"))).collect();
@@ -95,6 +90,7 @@ async fn a_shutdown_waits_for_the_releases_of_dropped_guards(backend: &Backend) 
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_shutdown_leaves_other_managers_alone(backend: &Backend) {
     let (closed, other) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -106,6 +102,7 @@ async fn a_shutdown_leaves_other_managers_alone(backend: &Backend) {
     lock(&other, &key).run(async { Locked::Ok(()) }).await.expect("not shut down");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_shutdown_may_be_asked_for_twice(backend: &Backend) {
     let manager = backend.manager().await;
     manager.shutdown(SOON).await.expect("nothing is held");

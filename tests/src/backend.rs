@@ -145,6 +145,18 @@ impl Backend {
         !self.shared || key.contains(&self.prefix)
     }
 
+    /// Deletes the last fences of the test's keys, which a server keeps for a week.
+    pub fn forget_fences(&self) {
+        for mut admin in self.admins() {
+            for key in admin.keys() {
+                if key.starts_with("lm1:wf:") && self.has(&key) {
+                    assert!(admin.ttl(&key).is_some(), "{key} has no end");
+                    admin.ask::<()>(&["DEL", &key]);
+                }
+            }
+        }
+    }
+
     /// Waits until the store is empty, as it must be after every test. A key that is there for long yet is
     /// to be removed: one whose end is waited for was left behind.
     pub async fn keeps_nothing(&self) {
@@ -172,70 +184,4 @@ impl Backend {
             }
         }
     }
-}
-
-/// Makes a test of each claim on a cluster.
-#[macro_export]
-macro_rules! on_a_cluster {
-    ($($claim:ident),+ $(,)?) => {
-        mod on_a_cluster {
-            $(#[tokio::test]
-            async fn $claim() {
-                let backend = $crate::Backend::cluster().await;
-                $crate::in_time(super::$claim(&backend)).await;
-                backend.keeps_nothing().await;
-            })+
-        }
-    };
-}
-
-/// Makes a test of each claim on a Redlock of three nodes.
-#[macro_export]
-macro_rules! on_a_redlock {
-    ($($claim:ident),+ $(,)?) => {
-        mod on_a_redlock {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $claim() {
-                let backend = $crate::Backend::redlock();
-                $crate::in_time(super::$claim(&backend)).await;
-                backend.keeps_nothing().await;
-            })+
-        }
-    };
-}
-
-/// Makes four tests of each claim, an `async fn claim(backend: &Backend)`: on `memory://` and on a
-/// Redis server, on both kinds of runtime. A claim that is not listed is dead code to the compiler,
-/// and one that hangs fails.
-#[macro_export]
-macro_rules! on_every_backend {
-    ($($claim:ident),+ $(,)?) => {
-        $(mod $claim {
-            #[tokio::test]
-            async fn memory() {
-                let backend = $crate::Backend::memory();
-                $crate::in_time(super::$claim(&backend)).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn memory_multi_thread() {
-                let backend = $crate::Backend::memory();
-                $crate::in_time(super::$claim(&backend)).await;
-            }
-
-            #[tokio::test]
-            async fn redis() {
-                let backend = $crate::Backend::redis();
-                $crate::in_time(super::$claim(&backend)).await;
-                backend.keeps_nothing().await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn redis_multi_thread() {
-                let backend = $crate::Backend::redis();
-                $crate::in_time(super::$claim(&backend)).await;
-                backend.keeps_nothing().await;
-            }
-        })+
-    };
 }

@@ -6,7 +6,7 @@
 //! * [`with_replicas`], [`Group`] – a primary with replicas, and with sentinels that watch over them
 //! * [`Certificates`] – for servers that speak TLS
 //! * [`Proxy`] – a network that delays, loses and cuts, by order
-//! * [`Backend`] and [`on_every_backend!`] – one test body for `memory://` and for Redis
+//! * [`Backend`] and [`on`] – one claim, and the stores it holds on
 //! * [`log`] – what this process logs
 //! * [`eventually`], [`drop_after_polls`] – bounded waiting, and a future that goes at its k-th poll
 //!
@@ -31,6 +31,7 @@ pub use backend::Backend;
 pub use certificates::Certificates;
 pub use cluster::{Cluster, Move};
 pub use group::{Group, with_replicas};
+pub use lockmacro_tests_stores::on;
 pub use polls::{Polled, drop_after_polls};
 pub use proxy::{Fault, Proxy};
 pub use server::Server;

@@ -1,33 +1,11 @@
 //! Waiters that go: whatever they were at, the next one is served and nothing is left.
 
 use lockmacro_runtime::{LockError, LockGuard, LockManager};
-use lockmacro_tests::{Backend, Polled, drop_after_polls, on_a_cluster, on_every_backend};
+use lockmacro_tests::{Backend, Polled, drop_after_polls, on};
 use tokio::time::timeout;
 
 use crate::line::Line;
 use crate::{LONG, Locked, SOON, lock, ms, served, waiting};
-
-on_every_backend!(
-    a_waiter_dropped_at_any_point_leaves_the_line,
-    a_waiter_dropped_at_any_point_of_its_grant_passes_the_lock_on,
-    a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on,
-    a_timeout_around_a_waiter_leaves_nothing,
-    a_select_that_drops_a_waiter_leaves_nothing,
-    an_aborted_waiter_leaves_nothing,
-    many_waiters_dropped_at_once_leave_nothing,
-    a_panicking_body_hands_the_lock_over,
-);
-
-on_a_cluster!(
-    a_waiter_dropped_at_any_point_leaves_the_line,
-    a_waiter_dropped_at_any_point_of_its_grant_passes_the_lock_on,
-    a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on,
-    a_timeout_around_a_waiter_leaves_nothing,
-    a_select_that_drops_a_waiter_leaves_nothing,
-    an_aborted_waiter_leaves_nothing,
-    many_waiters_dropped_at_once_leave_nothing,
-    a_panicking_body_hands_the_lock_over,
-);
 
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 200;
@@ -39,6 +17,7 @@ async fn free_again(manager: &LockManager, key: &str) -> LockGuard {
 }
 
 /// Has a waiter dropped after each number of polls while the lock stays held.
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_waiter_dropped_at_any_point_leaves_the_line(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -62,6 +41,7 @@ async fn a_waiter_dropped_at_any_point_leaves_the_line(backend: &Backend) {
 }
 
 /// Has a waiter dropped after each number of polls while the lock is handed over to it.
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_waiter_dropped_at_any_point_of_its_grant_passes_the_lock_on(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -81,6 +61,7 @@ async fn a_waiter_dropped_at_any_point_of_its_grant_passes_the_lock_on(backend: 
     panic!("it never completed");
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -105,6 +86,7 @@ async fn a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on(backend: 
     panic!("it never completed");
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_timeout_around_a_waiter_leaves_nothing(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -118,6 +100,7 @@ async fn a_timeout_around_a_waiter_leaves_nothing(backend: &Backend) {
     served(SOON, next).await;
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_select_that_drops_a_waiter_leaves_nothing(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -136,6 +119,7 @@ async fn a_select_that_drops_a_waiter_leaves_nothing(backend: &Backend) {
     backend.becomes_free(&key, SOON).await;
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn an_aborted_waiter_leaves_nothing(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -153,6 +137,7 @@ async fn an_aborted_waiter_leaves_nothing(backend: &Backend) {
     served(SOON, third).await;
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn many_waiters_dropped_at_once_leave_nothing(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -168,6 +153,7 @@ async fn many_waiters_dropped_at_once_leave_nothing(backend: &Backend) {
     line.reaches(0).await;
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_panicking_body_hands_the_lock_over(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");

@@ -5,26 +5,18 @@ use std::mem;
 use std::time::Instant;
 
 use lockmacro_runtime::{Lock, LockGuard};
-use lockmacro_tests::{Backend, eventually, on_every_backend};
+use lockmacro_tests::{Backend, eventually, on};
 use tokio::time::timeout;
 
 use crate::line::Line;
 use crate::{CLAIM, LONG, Locked, SOON, TICK, lock, ms, served, waiting};
-
-on_every_backend!(
-    a_dead_holder_is_succeeded_at_its_ttl,
-    several_dead_holders_are_succeeded_one_after_the_other,
-    a_handed_over_lock_is_worth_its_whole_ttl_soon,
-    a_renewed_lock_is_handed_over_and_renewed,
-    a_short_lease_that_is_handed_over_is_not_stretched,
-    a_waiter_that_is_not_polled_costs_the_others_the_claim_and_not_the_ttl,
-);
 
 /// What a process that dies leaves: a lock that nobody releases.
 fn die(guard: LockGuard) {
     mem::forget(guard);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_dead_holder_is_succeeded_at_its_ttl(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -40,6 +32,7 @@ async fn a_dead_holder_is_succeeded_at_its_ttl(backend: &Backend) {
     served(SOON, second).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn several_dead_holders_are_succeeded_one_after_the_other(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -99,6 +92,7 @@ async fn a_body_longer_than_the_claim_is_held_throughout(backend: &Backend) {
     assert!(waiter.await.expect("it kept the lock") > 10);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_handed_over_lock_is_worth_its_whole_ttl_soon(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -112,6 +106,7 @@ async fn a_handed_over_lock_is_worth_its_whole_ttl_soon(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_renewed_lock_is_handed_over_and_renewed(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -130,6 +125,7 @@ async fn a_renewed_lock_is_handed_over_and_renewed(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_short_lease_that_is_handed_over_is_not_stretched(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -143,6 +139,7 @@ async fn a_short_lease_that_is_handed_over_is_not_stretched(backend: &Backend) {
     backend.becomes_free(&key, SOON).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_waiter_that_is_not_polled_costs_the_others_the_claim_and_not_the_ttl(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");

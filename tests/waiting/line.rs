@@ -96,18 +96,6 @@ impl Line {
     }
 }
 
-/// Deletes the fences that a test has left, which stay for a week otherwise.
-pub(crate) fn forget_fences(backend: &Backend) {
-    if backend.url().starts_with("redis") {
-        let mut admin = Admin::connect(backend.url());
-        for key in admin.keys().iter().filter(|key| is_fence(key) && backend.has(key)) {
-            let left = admin.ttl(key).expect("every key has an end");
-            assert!(left > ms(0));
-            admin.ask::<()>(&["DEL", key]);
-        }
-    }
-}
-
 pub(crate) fn is_fence(key: &str) -> bool {
     key.starts_with("lm1:wf:")
 }

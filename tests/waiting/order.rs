@@ -4,42 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::LockGuard;
-use lockmacro_tests::{Backend, on_a_cluster, on_every_backend};
+use lockmacro_tests::{Backend, on};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::line::{Line, forget_fences};
+use crate::line::Line;
 use crate::{LONG, Locked, SOON, TICK, lock, ms, waiting};
-
-on_every_backend!(
-    a_hundred_waiters_get_the_lock_in_the_order_of_asking,
-    waiters_of_several_managers_get_the_lock_in_the_order_of_asking,
-    a_body_that_returns_hands_the_lock_over,
-    a_guard_that_is_dropped_hands_the_lock_over,
-    bodies_of_waiters_never_overlap,
-    who_does_not_wait_overtakes_nobody,
-    a_lock_that_is_free_is_not_waited_for,
-    different_keys_have_different_lines,
-    fences_grow_in_the_order_of_the_hand_overs,
-    a_waiter_gets_the_lock_after_its_min_hold_and_not_before,
-    a_waiters_own_min_hold_counts_from_its_grant,
-    re_entry_does_not_stand_in_line,
-);
-
-on_a_cluster!(
-    a_hundred_waiters_get_the_lock_in_the_order_of_asking,
-    waiters_of_several_managers_get_the_lock_in_the_order_of_asking,
-    a_body_that_returns_hands_the_lock_over,
-    a_guard_that_is_dropped_hands_the_lock_over,
-    bodies_of_waiters_never_overlap,
-    who_does_not_wait_overtakes_nobody,
-    a_lock_that_is_free_is_not_waited_for,
-    different_keys_have_different_lines,
-    fences_grow_in_the_order_of_the_hand_overs,
-    a_waiter_gets_the_lock_after_its_min_hold_and_not_before,
-    a_waiters_own_min_hold_counts_from_its_grant,
-    re_entry_does_not_stand_in_line,
-);
 
 /// Notes in which order `waiters` came to their turns.
 async fn turns<F>(waiters: Vec<F>) -> Vec<usize>
@@ -63,6 +33,7 @@ where
     Arc::into_inner(turns).unwrap().into_inner().unwrap()
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_hundred_waiters_get_the_lock_in_the_order_of_asking(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -77,6 +48,7 @@ async fn a_hundred_waiters_get_the_lock_in_the_order_of_asking(backend: &Backend
     assert_eq!(turns, (0..100).collect::<Vec<_>>());
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn waiters_of_several_managers_get_the_lock_in_the_order_of_asking(backend: &Backend) {
     let mut managers = Vec::new();
     for _ in 0..4 {
@@ -95,6 +67,7 @@ async fn waiters_of_several_managers_get_the_lock_in_the_order_of_asking(backend
     assert_eq!(turns, (0..40).collect::<Vec<_>>());
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_body_that_returns_hands_the_lock_over(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -115,6 +88,7 @@ async fn a_body_that_returns_hands_the_lock_over(backend: &Backend) {
     assert_eq!(body.await.expect("no panic"), Ok(1));
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_guard_that_is_dropped_hands_the_lock_over(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -124,6 +98,7 @@ async fn a_guard_that_is_dropped_hands_the_lock_over(backend: &Backend) {
     crate::served(SOON, next).await;
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn bodies_of_waiters_never_overlap(backend: &Backend) {
     let key = backend.key("order:42");
     let number = Arc::new(Mutex::new(0_u32));
@@ -151,6 +126,7 @@ async fn bodies_of_waiters_never_overlap(backend: &Backend) {
     assert_eq!(*number.lock().unwrap(), 200);
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn who_does_not_wait_overtakes_nobody(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -185,6 +161,7 @@ async fn who_does_not_wait_overtakes_nobody(backend: &Backend) {
     assert!(refused > 0, "it never asked in between");
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_lock_that_is_free_is_not_waited_for(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -195,6 +172,7 @@ async fn a_lock_that_is_free_is_not_waited_for(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn different_keys_have_different_lines(backend: &Backend) {
     let manager = backend.manager().await;
     let (one, two) = (backend.key("order:1"), backend.key("order:2"));
@@ -209,6 +187,7 @@ async fn different_keys_have_different_lines(backend: &Backend) {
     crate::served(SOON, for_second).await;
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn fences_grow_in_the_order_of_the_hand_overs(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -228,9 +207,10 @@ async fn fences_grow_in_the_order_of_the_hand_overs(backend: &Backend) {
         guard.release().await.expect("still held");
     }
     assert!(fences.is_sorted_by(|one, other| one < other), "{fences:?}");
-    forget_fences(backend);
+    backend.forget_fences();
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_waiter_gets_the_lock_after_its_min_hold_and_not_before(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("job");
@@ -243,6 +223,7 @@ async fn a_waiter_gets_the_lock_after_its_min_hold_and_not_before(backend: &Back
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_waiters_own_min_hold_counts_from_its_grant(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("job");
@@ -259,6 +240,7 @@ async fn a_waiters_own_min_hold_counts_from_its_grant(backend: &Backend) {
     assert!(handed_over.elapsed() >= ms(299), "after {:?}", handed_over.elapsed());
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn re_entry_does_not_stand_in_line(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");

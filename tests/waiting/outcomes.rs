@@ -3,32 +3,10 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
-use lockmacro_tests::{Backend, on_a_cluster, on_a_plain_thread, on_every_backend};
+use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
 use crate::line::Line;
 use crate::{LONG, Locked, SOON, lock, ms, served, waiting};
-
-on_every_backend!(
-    a_wait_that_runs_out_is_not_busy_but_timed_out,
-    a_wait_that_runs_out_tells_how_many_were_before,
-    a_wait_runs_out_in_time,
-    a_wait_that_runs_out_leaves_the_line,
-    a_busy_body_does_not_run_when_the_wait_runs_out,
-    many_waits_that_run_out_leave_nothing,
-    a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on,
-    a_body_is_skipped_after_the_wait,
-);
-
-on_a_cluster!(
-    a_wait_that_runs_out_is_not_busy_but_timed_out,
-    a_wait_that_runs_out_tells_how_many_were_before,
-    a_wait_runs_out_in_time,
-    a_wait_that_runs_out_leaves_the_line,
-    a_busy_body_does_not_run_when_the_wait_runs_out,
-    many_waits_that_run_out_leave_nothing,
-    a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on,
-    a_body_is_skipped_after_the_wait,
-);
 
 /// How much later than its end a wait may be over: less than if it were noticed at a tick. A machine in
 /// need gets some chances.
@@ -45,6 +23,7 @@ async fn timed_out(lock: Lock) -> (Option<String>, Option<Duration>, u32) {
     }
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_wait_that_runs_out_is_not_busy_but_timed_out(backend: &Backend) {
     let ours = backend.manager_from(LockManager::builder().label("desk-1")).await;
     let theirs = backend.manager_from(LockManager::builder().label("desk-2")).await;
@@ -73,6 +52,7 @@ async fn patient(backend: &Backend) -> LockManager {
     backend.manager_from(LockManager::builder().timeout(LONG)).await
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_wait_that_runs_out_tells_how_many_were_before(backend: &Backend) {
     let (ours, theirs) = (patient(backend).await, patient(backend).await);
     let key = backend.key("order:42");
@@ -89,6 +69,7 @@ async fn a_wait_that_runs_out_tells_how_many_were_before(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_wait_runs_out_in_time(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -110,6 +91,7 @@ async fn a_wait_runs_out_in_time(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_wait_that_runs_out_leaves_the_line(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -122,6 +104,7 @@ async fn a_wait_that_runs_out_leaves_the_line(backend: &Backend) {
     served(SOON, next).await;
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_busy_body_does_not_run_when_the_wait_runs_out(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -136,6 +119,7 @@ async fn a_busy_body_does_not_run_when_the_wait_runs_out(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn many_waits_that_run_out_leave_nothing(backend: &Backend) {
     // Two hundred questions at once may take a small machine a while.
     let patient = LockManager::builder().timeout(LONG);
@@ -149,6 +133,7 @@ async fn many_waits_that_run_out_leave_nothing(backend: &Backend) {
     backend.becomes_free(&key, SOON).await;
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on(backend: &Backend) {
     let (ours, theirs) = (patient(backend).await, patient(backend).await);
     let key = backend.key("order:42");
@@ -179,6 +164,7 @@ async fn a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on(backend: &Back
     }
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_body_is_skipped_after_the_wait(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("job");

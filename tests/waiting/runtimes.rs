@@ -1,18 +1,11 @@
 //! Waiters whose runtime ends, and waiters of several runtimes.
 
 use lockmacro_runtime::LockManager;
-use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
+use lockmacro_tests::{Backend, on, on_a_plain_thread};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::line::Line;
 use crate::{SOON, TICK, lock, served, waiting};
-
-on_every_backend!(
-    a_waiter_whose_runtime_is_dropped_leaves_nothing,
-    a_waiter_whose_runtime_is_shut_down_leaves_nothing,
-    a_waiter_whose_runtime_stands_still_is_granted_and_then_passed_over,
-    waiters_go_on_when_the_runtime_that_connected_has_ended,
-);
 
 fn current_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -55,15 +48,18 @@ async fn ended_waiters(backend: &Backend, end: fn(Runtime)) {
     }
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_waiter_whose_runtime_is_dropped_leaves_nothing(backend: &Backend) {
     ended_waiters(backend, drop).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_waiter_whose_runtime_is_shut_down_leaves_nothing(backend: &Backend) {
     ended_waiters(backend, Runtime::shutdown_background).await;
 }
 
 /// A current-thread runtime that is not run: its waiter is first in line, and never looks.
+#[on(memory, redis, both_runtimes)]
 async fn a_waiter_whose_runtime_stands_still_is_granted_and_then_passed_over(backend: &Backend) {
     let (ours, theirs, frozen) =
         (backend.manager().await, backend.manager().await, backend.manager().await);
@@ -98,6 +94,7 @@ async fn a_waiter_whose_runtime_stands_still_is_granted_and_then_passed_over(bac
     thread.await.expect("no panic");
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn waiters_go_on_when_the_runtime_that_connected_has_ended(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let (key, other) = (backend.key("order:42"), backend.key("other"));

@@ -3,19 +3,14 @@
 use std::time::Instant;
 
 use lockmacro_runtime::LockError;
-use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
+use lockmacro_tests::{Backend, on, on_a_plain_thread};
 use tokio::time::timeout;
 
 use crate::line::Line;
 use crate::{LONG, SOON, lock, ms, served, waiting};
 
-on_every_backend!(
-    a_shutdown_sends_the_waiters_away,
-    a_shutdown_sends_a_waiting_thread_away,
-    a_shutdown_leaves_the_waiters_of_other_managers_alone,
-);
-
 /// No lock is given any more, so whoever waits for one waits in vain.
+#[on(memory, redis, both_runtimes)]
 async fn a_shutdown_sends_the_waiters_away(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -37,6 +32,7 @@ async fn a_shutdown_sends_the_waiters_away(backend: &Backend) {
 }
 
 /// It waits by the connection of the background thread.
+#[on(memory, redis, both_runtimes)]
 async fn a_shutdown_sends_a_waiting_thread_away(backend: &Backend) {
     let theirs = backend.manager().await;
     let key = backend.key("order:42");
@@ -61,6 +57,7 @@ async fn a_shutdown_sends_a_waiting_thread_away(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_shutdown_leaves_the_waiters_of_other_managers_alone(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");

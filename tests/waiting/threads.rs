@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Instant;
 
 use lockmacro_runtime::{Lock, LockError};
-use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
+use lockmacro_tests::{Backend, on, on_a_plain_thread};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
@@ -13,15 +13,7 @@ use tokio::task::LocalSet;
 use crate::line::Line;
 use crate::{LONG, Locked, SOON, lock, ms, served, waiting};
 
-on_every_backend!(
-    waiting_threads_are_served_one_at_a_time,
-    a_thread_gets_the_lock_from_an_async_holder_and_gives_it_back_to_an_async_waiter,
-    a_thread_whose_wait_runs_out_is_told,
-    a_thread_succeeds_a_dead_holder,
-    sync_waiters_in_the_tasks_of_a_runtime_let_its_holder_go_on,
-    a_sync_waiter_in_a_local_set_is_served_by_a_holder_elsewhere,
-);
-
+#[on(memory, redis, both_runtimes)]
 async fn waiting_threads_are_served_one_at_a_time(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -56,6 +48,7 @@ async fn waiting_threads_are_served_one_at_a_time(backend: &Backend) {
     assert_eq!(served, (0..12).collect::<Vec<_>>());
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_thread_gets_the_lock_from_an_async_holder_and_gives_it_back_to_an_async_waiter(
     backend: &Backend,
 ) {
@@ -76,6 +69,7 @@ async fn a_thread_gets_the_lock_from_an_async_holder_and_gives_it_back_to_an_asy
     served(SOON, next).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_thread_whose_wait_runs_out_is_told(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -89,6 +83,7 @@ async fn a_thread_whose_wait_runs_out_is_told(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_thread_succeeds_a_dead_holder(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -102,6 +97,7 @@ async fn a_thread_succeeds_a_dead_holder(backend: &Backend) {
 }
 
 /// Twice as many of them as there are workers.
+#[on(memory, redis, both_runtimes)]
 async fn sync_waiters_in_the_tasks_of_a_runtime_let_its_holder_go_on(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -140,6 +136,7 @@ async fn sync_waiters_in_the_tasks_of_a_runtime_let_its_holder_go_on(backend: &B
 }
 
 /// Its thread has nothing to hand on, and tokio would panic if it were asked to.
+#[on(memory, redis, both_runtimes)]
 async fn a_sync_waiter_in_a_local_set_is_served_by_a_holder_elsewhere(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
