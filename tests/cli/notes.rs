@@ -8,10 +8,10 @@ use super::*;
 async fn a_holders_note_and_since_when_it_holds_are_shown() {
     let server = Server::start();
     let desk = manager(&server, "desk-1").await;
-    let lock = Lock::new("order:42").ttl(LONG).manager(&desk);
+    let lock = Lock::new("order:42").ttl(LONG_TTL).manager(&desk);
     let noted = lock.clone().holder_note("Ann \u{202e}Example");
     let _held = noted.acquire().await.expect("it is free");
-    let waiting = tokio::spawn(lock.wait(LONG).holder_note("Bob").acquire());
+    let waiting = tokio::spawn(lock.wait(LONG_TTL).holder_note("Bob").acquire());
     eventually("it stands in line", IN_TIME, async || in_line(&desk, "order:42").await == 1).await;
 
     let said = tool(&server, &["locks"]).await;

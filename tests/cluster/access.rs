@@ -3,7 +3,7 @@
 use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::Cluster;
 
-use crate::{LONG, Locked, line_reaches, lock};
+use crate::{FAILOVER_TTL, Locked, line_reaches, lock};
 
 const README: &str = include_str!("../../README.md");
 const KEY: &str = "order:42";
@@ -30,7 +30,7 @@ fn on_all_nodes(cluster: &Cluster, words: &[&str]) {
 async fn use_all(cluster: &Cluster, url: &str) -> Result<(), LockError> {
     let (one, other) = (LockManager::connect(url).await?, LockManager::connect(url).await?);
     let guard = lock(&one, KEY).acquire().await?;
-    let waiting = tokio::spawn(lock(&other, KEY).wait(LONG).run(async { Locked::Ok(()) }));
+    let waiting = tokio::spawn(lock(&other, KEY).wait(FAILOVER_TTL).run(async { Locked::Ok(()) }));
     line_reaches(cluster, KEY, 1).await;
     guard.release().await?;
     waiting.await.expect("no panic")

@@ -8,8 +8,8 @@ use lockmacro_tests::Cluster;
 use tokio::task::JoinSet;
 
 use crate::{
-    LONG, Locked, a_key_on_each, keeps_nothing_of, key, line_of, line_reaches, lock, manager, ms,
-    shared,
+    FAILOVER_TTL, Locked, a_key_on_each, keeps_nothing_of, key, line_of, line_reaches, lock,
+    manager, ms, shared,
 };
 
 /// The channels of slots that a node is asked for.
@@ -25,7 +25,7 @@ async fn who_waits_is_told_and_does_not_poll() {
     // The first hand-over has the server load the scripts, and opens the channel.
     for _ in 0..2 {
         let guard = lock(&holder, key).acquire().await.expect("free");
-        let waiting = Lock::new(key.as_str()).ttl(ms(5_000)).wait(LONG).manager(&waiter);
+        let waiting = Lock::new(key.as_str()).ttl(ms(5_000)).wait(FAILOVER_TTL).manager(&waiter);
         let waiting = tokio::spawn(waiting.run(async { Locked::Ok(()) }));
         line_reaches(&cluster, key, 1).await;
         let mut admin = cluster.admin(1);
@@ -97,7 +97,7 @@ async fn waiters_of_several_processes_are_served_in_order_on_every_node() {
         let mut tasks = JoinSet::new();
         for nth in 0..9 {
             let said = said.clone();
-            tasks.spawn(lock(&managers[nth % 3], &key).wait(LONG).run(async move {
+            tasks.spawn(lock(&managers[nth % 3], &key).wait(FAILOVER_TTL).run(async move {
                 said.send(nth).expect("the test listens");
                 Locked::Ok(())
             }));
@@ -121,8 +121,8 @@ async fn a_waiter_dropped_at_any_point_leaves_no_trace() {
     let key = key("dropped");
     for polls in 1..12 {
         // What was dropped last may have been on its way, and is released when it has come.
-        let guard = lock(&manager, &key).wait(LONG).acquire().await.expect("free");
-        let waiting = lock(&manager, &key).wait(LONG).run(async { Locked::Ok(()) });
+        let guard = lock(&manager, &key).wait(FAILOVER_TTL).acquire().await.expect("free");
+        let waiting = lock(&manager, &key).wait(FAILOVER_TTL).run(async { Locked::Ok(()) });
         let waiting = lockmacro_tests::drop_after_polls(waiting, polls);
         let released = async {
             tokio::task::yield_now().await;
@@ -154,7 +154,7 @@ async fn a_dead_waiter_is_passed_over() {
     let record = format!("9999999999999|60000|0|1|1|lm1:{{{key}}}:gone");
     admin.ask::<()>(&["ZADD", &line_of(&key), "1", "gone"]);
     admin.ask::<()>(&["HSET", &format!("lm1:ww:{{{key}}}"), "gone", &record]);
-    let mut waiting = pin!(lock(&next, &key).wait(LONG).acquire());
+    let mut waiting = pin!(lock(&next, &key).wait(FAILOVER_TTL).acquire());
     let mut released = Some(guard);
     let mut start = Instant::now();
     let granted = tokio::select! {

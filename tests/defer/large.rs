@@ -40,7 +40,7 @@ async fn many_large_calls_are_run_over_a_network_of_little_bandwidth() {
     let working = tokio::spawn(worker(&far, &measuring("f", &calls)).run());
     calls.become_so_many(16).await;
     nothing_is_left(&near, "f").await;
-    far.shutdown(IN_TIME).await.unwrap();
+    far.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -54,7 +54,7 @@ async fn many_large_calls_are_run(backend: &Backend) {
     calls.become_so_many(16).await;
     assert!(calls.all().iter().all(|length| *length == MIB as u64 - 4), "whole");
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -104,14 +104,14 @@ async fn a_call_that_no_network_carries_is_a_dead_letter_and_others_are_run() {
     let function = measuring("f", &calls);
     let working = tokio::spawn(worker(&far, &function).lease(Duration::from_secs(2)).run());
     let dead = async || count(&near, "f", JobState::Dead).await == 1;
-    eventually("it is given up", IN_TIME * 2, dead).await;
+    eventually("it is given up", PATIENCE * 2, dead).await;
     let page = near.deferrer().list("f".into(), JobState::Dead, 0, 1).await.unwrap();
     let error = page.jobs[0].error.as_deref();
     assert_eq!(error, Some("it was taken 2 times and no end was told"));
     near.deferrer().put(large("f", "small", 5)).await.unwrap();
     calls.become_so_many(1).await;
     assert_eq!(calls.all(), [1], "the other one has reached nobody");
-    far.shutdown(IN_TIME).await.unwrap();
+    far.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -131,7 +131,7 @@ async fn calls_are_taken_and_listed_in_parts_that_are_not_too_large() {
     assert_eq!([list(0).await, list(2).await, list(3).await, list(4).await], ["ab", "c", "d", "e"]);
     let mut taken = Vec::new();
     while taken.len() < 4 {
-        let order = Order { functions: vec!["f".into()], most: 16, lease: LATER };
+        let order = Order { functions: vec!["f".into()], most: 16, lease: LONG_TTL };
         let jobs = deferrer.take(order, Box::pin(pending())).await.unwrap();
         taken.push(jobs.into_iter().map(|job| job.id).collect::<String>());
     }
@@ -144,11 +144,11 @@ async fn a_late_end_of_a_call_that_was_given_up_counts(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("late"));
     let (deferrer, function) = (locks.deferrer(), Arc::<str>::from(&*name));
     deferrer.put(NewJob { attempts: 0, ..large(&name, "id", 5) }).await.unwrap();
-    let order = Order { functions: vec![Arc::clone(&function)], most: 1, lease: SOON };
+    let order = Order { functions: vec![Arc::clone(&function)], most: 1, lease: SHORT_DELAY };
     let job = deferrer.take(order.clone(), Box::pin(pending())).await.unwrap().remove(0);
     // Another worker asks, and is not given it.
     let enough =
-        eventually("given up", IN_TIME, async || count(&locks, &name, JobState::Dead).await == 1);
+        eventually("given up", PATIENCE, async || count(&locks, &name, JobState::Dead).await == 1);
     assert!(deferrer.take(order, Box::pin(enough)).await.unwrap().is_empty());
     assert!(deferrer.settle(job, Settled::Done).await.unwrap());
     nothing_is_left(&locks, &name).await;

@@ -28,15 +28,12 @@ use std::time::{Duration, Instant};
 
 use lockmacro_runtime::defer::{DeferredFn, JobState, Worker, argument};
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LockManagerBuilder};
+use lockmacro_tests::times::{LONG_TTL, PATIENCE, SHORT_DELAY};
 use lockmacro_tests::{Backend, Server, eventually, on};
-
-const SOON: Duration = Duration::from_millis(20);
-const LATER: Duration = Duration::from_secs(60);
-const IN_TIME: Duration = Duration::from_secs(20);
 
 /// What is said to a manager that is not to give up on a loaded machine.
 fn patient() -> LockManagerBuilder {
-    LockManager::builder().timeout(IN_TIME * 2)
+    LockManager::builder().timeout(PATIENCE * 2)
 }
 
 async fn manager(backend: &Backend) -> LockManager {
@@ -67,7 +64,7 @@ impl Calls {
     }
 
     async fn become_so_many(&self, count: usize) {
-        eventually("all calls were run", IN_TIME, async || self.all().len() >= count).await;
+        eventually("all calls were run", PATIENCE, async || self.all().len() >= count).await;
         assert_eq!(self.all().len(), count, "{:?}", self.all());
     }
 }
@@ -79,16 +76,16 @@ fn noting(name: &str, calls: &Calls) -> DeferredFn<(u64,)> {
         calls.add(number);
         async { Ok::<(), LockError>(()) }
     })
-    .delay(SOON)
+    .delay(SHORT_DELAY)
 }
 
 async fn hold(locks: &LockManager, key: &str) -> LockGuard {
-    Lock::new(key).ttl(LATER).manager(locks).acquire().await.expect("it is free")
+    Lock::new(key).ttl(LONG_TTL).manager(locks).acquire().await.expect("it is free")
 }
 
 /// What a caller gets when the lock is held.
 async fn busy(locks: &LockManager, key: &str) -> LockError {
-    Lock::new(key).ttl(LATER).manager(locks).acquire().await.expect_err("it is held")
+    Lock::new(key).ttl(LONG_TTL).manager(locks).acquire().await.expect_err("it is held")
 }
 
 /// Stores a call, as a busy function does.
@@ -112,7 +109,7 @@ async fn count(locks: &LockManager, function: &str, state: JobState) -> usize {
 /// Nothing is left of a function's calls.
 async fn nothing_is_left(locks: &LockManager, function: &str) {
     use JobState::{Dead, Running, Waiting};
-    eventually("nothing is left", IN_TIME, async || {
+    eventually("nothing is left", PATIENCE, async || {
         let mut left = 0;
         // What goes from one to the other meanwhile is seen in one of them.
         for state in [Running, Waiting, Running, Waiting, Dead] {
@@ -135,7 +132,7 @@ async fn a_call_is_run_once_when_it_is_due(backend: &Backend) {
     put(&locks, &function, 42).await;
     calls.become_so_many(1).await;
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     assert_eq!(calls.all(), [42]);
     forget(backend).await;
@@ -145,7 +142,7 @@ async fn a_call_is_run_once_when_it_is_due(backend: &Backend) {
 async fn an_earlier_call_wakes_a_worker_that_waits_for_a_later_one(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("earlier"));
     let function = noting(&name, &calls);
-    let late = put(&locks, &function.clone().delay(LATER), 1).await;
+    let late = put(&locks, &function.clone().delay(LONG_TTL), 1).await;
     let working = tokio::spawn(worker(&locks, &function).run());
     // Another process stores it.
     let other = manager(backend).await;
@@ -162,7 +159,7 @@ async fn an_earlier_call_wakes_a_worker_that_waits_for_a_later_one(backend: &Bac
     }
     assert!(calls.all().iter().all(|number| *number == 2), "the other one is not due");
     assert!(locks.deferrer().remove(name.as_str().into(), late).await.unwrap());
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }

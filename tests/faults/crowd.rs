@@ -4,7 +4,7 @@ use futures::future::join_all;
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use lockmacro_tests::{Admin, Backend, Fault, Polled, Proxy, Server, drop_after_polls, eventually};
 
-use crate::{LONG, Locked, SOON, keeps_nothing, works};
+use crate::{LONG_TTL, Locked, PATIENCE, keeps_nothing, works};
 
 /// More than go together at most.
 const CROWD: usize = 300;
@@ -14,11 +14,11 @@ fn key(nth: usize) -> String {
 }
 
 fn each(manager: &LockManager) -> impl Iterator<Item = Lock> {
-    (0..CROWD).map(|nth| Lock::new(key(nth)).ttl(LONG).manager(manager))
+    (0..CROWD).map(|nth| Lock::new(key(nth)).ttl(LONG_TTL).manager(manager))
 }
 
 async fn patient(url: &str) -> LockManager {
-    LockManager::builder().timeout(LONG).connect(url).await.expect("the server is there")
+    LockManager::builder().timeout(LONG_TTL).connect(url).await.expect("the server is there")
 }
 
 /// How often scripts were called since the counting began.
@@ -73,10 +73,10 @@ async fn locks_given_back_together_are_each_found_as_they_are() {
                 admin.ask::<()>(&["RPUSH", &key, "a list"]);
             }
             4 => {
-                let lock = Lock::new(&*key).ttl(LONG).manager(&other).wait_forever();
+                let lock = Lock::new(&*key).ttl(LONG_TTL).manager(&other).wait_forever();
                 waiting.push(tokio::spawn(lock.acquire()));
                 let line = format!("lm1:wq:{{{key}}}");
-                eventually("it stands in line", SOON, || {
+                eventually("it stands in line", PATIENCE, || {
                     std::future::ready(admin.ask::<usize>(&["ZCARD", &line]) == 1)
                 })
                 .await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Fault, Proxy, Server, eventually, in_time};
 
-use crate::{LONG, TIMEOUT, lock, ms, works};
+use crate::{LONG_TTL, TIMEOUT, lock, ms, works};
 
 const MANAGERS: usize = 10;
 /// What a shutdown may leave behind is gone within 6 s; here with what a loaded machine adds.
@@ -29,12 +29,13 @@ async fn a_manager_that_was_shut_down_leaves_no_thread_and_no_connection_for_a_t
             works(&manager).await;
             // It is not known whether this one arrives.
             proxy.on_next("SET", Fault::LoseReply);
-            let dropped = Lock::new("dropped").ttl(LONG).manager(&manager);
+            let dropped = Lock::new("dropped").ttl(LONG_TTL).manager(&manager);
             let asking = tokio::spawn(dropped.acquire());
-            eventually("it was sent", LONG, || std::future::ready(proxy.orders_are_done())).await;
+            eventually("it was sent", LONG_TTL, || std::future::ready(proxy.orders_are_done()))
+                .await;
             asking.abort();
             let _ = asking.await;
-            manager.shutdown(LONG).await.expect("nothing is held");
+            manager.shutdown(LONG_TTL).await.expect("nothing is held");
         }
         let start = Instant::now();
         eventually("all have gone", GONE_WITHIN, || std::future::ready(connections() == 0)).await;
@@ -53,10 +54,10 @@ async fn what_arrives_soon_after_a_shutdown_is_taken_back_all_the_same() {
         works(&manager).await;
         proxy.on_next("SET", Fault::HoldLastCommand(ms(700)));
         let asking = tokio::spawn(lock(&manager).acquire());
-        eventually("it was sent", LONG, || std::future::ready(proxy.orders_are_done())).await;
+        eventually("it was sent", LONG_TTL, || std::future::ready(proxy.orders_are_done())).await;
         asking.abort();
         let _ = asking.await;
-        manager.shutdown(LONG).await.expect("nothing is held");
+        manager.shutdown(LONG_TTL).await.expect("nothing is held");
         proxy.held_commands_arrive().await;
         crate::keeps_nothing(&server).await;
     })

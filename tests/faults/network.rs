@@ -8,8 +8,8 @@ use lockmacro_runtime::{Lock, LockManager, Unavailability};
 use lockmacro_tests::{Fault, Proxy, Server};
 
 use crate::{
-    KEY, LONG, Locked, SLACK, SOON, TIMEOUT, keeps_nothing, lock, manager, ms, reason, refusal,
-    works,
+    KEY, LONG_TTL, Locked, PATIENCE, SLACK, TIMEOUT, keeps_nothing, lock, manager, ms, reason,
+    refusal, works,
 };
 
 /// A server, a proxy in front of it, and a manager that has used the proxy before.
@@ -23,7 +23,7 @@ async fn proxied() -> (Server, Proxy, LockManager) {
 
 /// One that waits for each answer for longer than any is late.
 async fn patient(proxy: &Proxy) -> LockManager {
-    let manager = LockManager::builder().timeout(LONG).connect(&proxy.url()).await;
+    let manager = LockManager::builder().timeout(LONG_TTL).connect(&proxy.url()).await;
     let manager = manager.expect("the server is there");
     works(&manager).await;
     manager
@@ -109,7 +109,7 @@ async fn a_release_that_is_resent_frees_nobody_elses_lock() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(SOON, taken).await.expect("released");
+    tokio::time::timeout(PATIENCE, taken).await.expect("released");
     // The server had carried it out, which the resent one cannot tell any more.
     let error = release.await.expect("no panic").expect_err("not known to be released");
     assert_eq!(reason(error), Unavailability::Disconnected);
@@ -227,7 +227,7 @@ async fn many_tasks_share_one_connection_through_a_cut() {
         let manager = manager.clone();
         tasks.spawn(async move {
             for _ in 0..4 {
-                let own = Lock::new(format!("order:{n}")).ttl(LONG).manager(&manager);
+                let own = Lock::new(format!("order:{n}")).ttl(LONG_TTL).manager(&manager);
                 assert_eq!(own.run(async { Locked::Ok(n) }).await, Ok(n));
             }
         });
@@ -251,7 +251,9 @@ async fn bodies_never_overlap_on_a_network_that_is_cut_all_the_time() {
     // A slow machine needs longer for some.
     let is_over = {
         let runs = Arc::clone(&runs);
-        move || start.elapsed() > ms(1_000) && (runs.load(SeqCst) > 10 || start.elapsed() > SOON)
+        move || {
+            start.elapsed() > ms(1_000) && (runs.load(SeqCst) > 10 || start.elapsed() > PATIENCE)
+        }
     };
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..4 {

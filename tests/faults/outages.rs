@@ -6,8 +6,8 @@ use lockmacro_runtime::{Lock, LockManager, Unavailability};
 use lockmacro_tests::{Server, eventually, in_time, on_a_plain_thread};
 
 use crate::{
-    KEY, LONG, Locked, SLACK, SOON, TIMEOUT, first_error, keeps_nothing, lock, manager, ms, reason,
-    refusal, works,
+    KEY, LONG_TTL, Locked, PATIENCE, SLACK, TIMEOUT, first_error, keeps_nothing, lock, manager, ms,
+    reason, refusal, works,
 };
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn a_server_stopped_for_long_leaves_nothing_behind_either() {
     tokio::time::sleep(ms(3_500)).await;
     server.resume();
     let mut admin = server.admin();
-    eventually("the key is free", SOON, || std::future::ready(admin.get(KEY).is_none())).await;
+    eventually("the key is free", PATIENCE, || std::future::ready(admin.get(KEY).is_none())).await;
     works(&manager).await;
 }
 
@@ -84,7 +84,8 @@ async fn connecting_to_a_stopped_server_is_a_timeout() {
 #[tokio::test]
 async fn a_callers_own_deadline_is_kept_when_the_server_stands_still() {
     let server = Server::start();
-    let manager = LockManager::builder().timeout(LONG).connect(&server.url()).await.expect("there");
+    let manager =
+        LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await.expect("there");
     works(&manager).await;
     server.pause();
     let start = Instant::now();
@@ -119,7 +120,8 @@ async fn a_runtime_that_ends_in_mid_acquire_leaves_nothing_behind() {
 #[tokio::test]
 async fn a_server_that_goes_on_in_time_grants_the_lock_after_all() {
     let server = Server::start();
-    let manager = LockManager::builder().timeout(SOON).connect(&server.url()).await.expect("there");
+    let manager =
+        LockManager::builder().timeout(PATIENCE).connect(&server.url()).await.expect("there");
     works(&manager).await;
     server.pause();
     let waiting = tokio::spawn({
@@ -205,7 +207,7 @@ async fn a_shutdown_ends_in_time_when_the_server_is_down() {
     let mut server = Server::start();
     let manager = manager(&server.url()).await;
     drop(lock(&manager).acquire().await.expect("free"));
-    let guard = Lock::new("other").ttl(LONG).manager(&manager).acquire().await.expect("free");
+    let guard = Lock::new("other").ttl(LONG_TTL).manager(&manager).acquire().await.expect("free");
     server.kill();
     drop(guard);
     let start = Instant::now();

@@ -7,7 +7,7 @@ use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Cluster, Proxy, Server, in_time, on_a_plain_thread};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{LONG, Locked, SLACK, TIMEOUT, keeps_nothing, lock};
+use crate::{LONG_TTL, Locked, SLACK, TIMEOUT, keeps_nothing, lock};
 
 /// How long a command is on its way.
 const FAR: Duration = Duration::from_millis(80);
@@ -37,7 +37,7 @@ async fn to_be_connected(url: String, proxy: &Proxy) -> LockManager {
 async fn blocked_while_it_connects(manager: &LockManager) -> mpsc::Sender<()> {
     let (free, blocked) = mpsc::channel::<()>();
     let (began, begun) = tokio::sync::oneshot::channel();
-    let asking = Lock::new("its own").ttl(LONG).manager(manager);
+    let asking = Lock::new("its own").ttl(LONG_TTL).manager(manager);
     std::thread::spawn(move || {
         worker().block_on(async {
             let mut asking = Box::pin(asking.acquire());
@@ -55,7 +55,7 @@ async fn blocked_while_it_connects(manager: &LockManager) -> mpsc::Sender<()> {
 async fn blocked_at_once(manager: &LockManager) -> mpsc::Sender<()> {
     let (free, blocked) = mpsc::channel::<()>();
     let (began, begun) = tokio::sync::oneshot::channel();
-    let asking = Lock::new("its own").ttl(LONG).manager(manager);
+    let asking = Lock::new("its own").ttl(LONG_TTL).manager(manager);
     std::thread::spawn(move || {
         worker().block_on(async {
             let mut asking = Box::pin(asking.acquire());
@@ -72,7 +72,7 @@ async fn blocked_at_once(manager: &LockManager) -> mpsc::Sender<()> {
 async fn three_others(manager: &LockManager) -> Duration {
     let start = Instant::now();
     let workers = (0..3).map(|nth| {
-        let lock = Lock::new(format!("order:{nth}")).ttl(LONG).manager(manager);
+        let lock = Lock::new(format!("order:{nth}")).ttl(LONG_TTL).manager(manager);
         on_a_plain_thread(move || worker().block_on(lock.run(async { Locked::Ok(nth) })))
     });
     let values = futures::future::join_all(workers).await;
@@ -103,7 +103,7 @@ async fn a_waiter_is_not_held_up_by_a_blocked_worker_for_as_long_as_it_waits() {
         let manager = to_be_connected(proxy.url(), &proxy).await;
         let _free = blocked_while_it_connects(&manager).await;
         let start = Instant::now();
-        let result = lock(&manager).wait(LONG).run(async { Locked::Ok(7) }).await;
+        let result = lock(&manager).wait(LONG_TTL).run(async { Locked::Ok(7) }).await;
         assert_eq!(result, Ok(7));
         assert!(start.elapsed() < 2 * TIMEOUT + SLACK, "{:?}", start.elapsed());
     })
@@ -138,7 +138,7 @@ async fn who_was_blocked_while_it_connected_goes_on_by_the_others_connection() {
         let (began, begun) = tokio::sync::oneshot::channel();
         proxy.cut();
         proxy.delay(FAR);
-        let theirs = Lock::new("its own").ttl(LONG).manager(&manager);
+        let theirs = Lock::new("its own").ttl(LONG_TTL).manager(&manager);
         let worker = on_a_plain_thread(move || {
             worker().block_on(async {
                 let mut asking = Box::pin(theirs.run(async { Locked::Ok(1) }));
@@ -160,7 +160,7 @@ async fn who_was_blocked_while_it_connected_goes_on_by_the_others_connection() {
         for _ in 0..3 {
             lock(&manager).run(async { Locked::Ok(()) }).await.expect("free");
         }
-        manager.shutdown(LONG).await.expect("nothing is held");
+        manager.shutdown(LONG_TTL).await.expect("nothing is held");
         keeps_nothing(&server).await;
     })
     .await;

@@ -4,19 +4,18 @@ use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockGuard, LockManager};
 use lockmacro_tests::Server;
+use lockmacro_tests::times::{LONG_TTL, SOON};
 use rustix::process::Signal;
 
 use crate::Worker;
 
 const KEY: &str = "order:42";
-const LONG: Duration = Duration::from_secs(60);
-const SOON: Duration = Duration::from_secs(5);
 
 /// Asks until the lock is granted.
 async fn next(rival: &LockManager) -> LockGuard {
     let start = Instant::now();
     loop {
-        match Lock::new(KEY).ttl(LONG).manager(rival).acquire().await {
+        match Lock::new(KEY).ttl(LONG_TTL).manager(rival).acquire().await {
             Ok(guard) => return guard,
             Err(error) => assert!(error.is_busy(), "{error}"),
         }

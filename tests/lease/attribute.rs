@@ -66,11 +66,11 @@ async fn min_hold_keeps_the_key(backend: &Backend) {
     backend.becomes_free(&key, SOON).await;
 }
 
-const LATER: Duration = Duration::from_millis(420);
+const AFTER_TTL: Duration = Duration::from_millis(420);
 
 #[distributed_lock(key = key, ttl = "400ms", manager = manager)]
 async fn cancelled(manager: &LockManager, key: &str, ended: &mut bool) -> Locked<u32> {
-    tokio::time::sleep(LATER).await;
+    tokio::time::sleep(AFTER_TTL).await;
     *ended = true;
     Ok(7)
 }
@@ -86,14 +86,14 @@ async fn cancel_is_what_happens_when_nothing_is_said(backend: &Backend) {
 
 #[distributed_lock(key = key, ttl = "400ms", on_lost = error, manager = manager)]
 async fn ending(manager: &LockManager, key: &str, ended: &mut bool) -> Locked<u32> {
-    tokio::time::sleep(LATER).await;
+    tokio::time::sleep(AFTER_TTL).await;
     *ended = true;
     Ok(7)
 }
 
 #[distributed_lock(key = key, ttl = "400ms", on_lost = finish, manager = manager)]
 async fn finishing(manager: &LockManager, key: &str) -> Locked<u32> {
-    tokio::time::sleep(LATER).await;
+    tokio::time::sleep(AFTER_TTL).await;
     Ok(7)
 }
 
@@ -115,7 +115,7 @@ fn roll_back(lost: Lost, written: Locked<Vec<String>>) -> Locked<Vec<String>> {
 
 #[distributed_lock(key = key, ttl = *ttl, on_lost = roll_back, manager = manager)]
 async fn book(manager: &LockManager, key: &str, ttl: &Duration) -> Locked<Vec<String>> {
-    tokio::time::sleep(LATER).await;
+    tokio::time::sleep(AFTER_TTL).await;
     Ok(vec!["booked".to_owned()])
 }
 

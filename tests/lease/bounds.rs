@@ -199,8 +199,8 @@ async fn an_extension_never_shortens_a_lease(backend: &Backend) {
     let guard = lock(&manager, &key).acquire().await.expect("free");
     guard.extend(ms(50)).await.expect("ours");
     tokio::time::sleep(ms(80)).await;
-    assert!(guard.remaining() > crate::LONG - SOON);
-    assert!(left(&rival, &key).await.expect("held") > crate::LONG - SOON);
+    assert!(guard.remaining() > crate::LONG_TTL - SOON);
+    assert!(left(&rival, &key).await.expect("held") > crate::LONG_TTL - SOON);
     guard.release().await.expect("ours");
 }
 
@@ -229,10 +229,10 @@ async fn an_extension_of_a_renewed_lock_is_not_cut_by_a_renewal(backend: &Backen
 async fn a_ttl_that_is_no_ttl_extends_nothing(backend: &Backend) {
     let manager = backend.manager().await;
     let guard = lock(&manager, &backend.key("order:42")).acquire().await.expect("free");
-    for ttl in [Duration::ZERO, ms(1), 24 * 61 * crate::LONG] {
+    for ttl in [Duration::ZERO, ms(1), 24 * 61 * crate::LONG_TTL] {
         let result = guard.extend(ttl).await;
         assert!(matches!(result, Err(LockError::InvalidTtl { .. })), "{result:?}");
-        assert!(guard.remaining() > crate::LONG / 2);
+        assert!(guard.remaining() > crate::LONG_TTL / 2);
     }
 }
 

@@ -135,7 +135,7 @@ async fn the_last_fence_is_kept_for_a_week_and_the_lock_for_its_ttl() {
     guard.release().await.expect("released");
     let [kept] = <[String; 1]>::try_from(admin.keys()).expect("the fence alone");
     assert_eq!(admin.get(&kept), Some(fence.to_string()));
-    assert!(admin.ttl(&kept).expect("an end") > 6 * 24 * 60 * crate::LONG);
+    assert!(admin.ttl(&kept).expect("an end") > 6 * 24 * 60 * crate::LONG_TTL);
 }
 
 #[tokio::test]

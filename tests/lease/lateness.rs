@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockManager, LossCause};
 use lockmacro_tests::{Fault, Proxy, Server, eventually, in_time};
 
-use crate::{LONG, Locked, SOON, Steps, cause, joined, ms, renewed, rival, warm_up};
+use crate::{LONG_TTL, Locked, SOON, Steps, cause, joined, ms, renewed, rival, warm_up};
 
 const KEY: &str = "order:42";
 
@@ -15,7 +15,8 @@ const KEY: &str = "order:42";
 async fn proxied() -> (Server, Proxy, LockManager) {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
-    let manager = LockManager::builder().timeout(LONG).connect(&proxy.url()).await.expect("there");
+    let manager =
+        LockManager::builder().timeout(LONG_TTL).connect(&proxy.url()).await.expect("there");
     warm_up(&manager).await;
     (server, proxy, manager)
 }

@@ -30,11 +30,7 @@ use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use lockmacro_tests::Admin;
-
-/// A ttl that never ends within a test.
-const LONG: Duration = Duration::from_secs(60);
-/// Far below `LONG`, far above what a loaded machine needs.
-const SOON: Duration = Duration::from_secs(5);
+use lockmacro_tests::times::{LONG_TTL, SOON, ms};
 
 type Locked<T> = Result<T, LockError>;
 
@@ -47,13 +43,9 @@ enum Failure {
     Lock(#[from] LockError),
 }
 
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
-
 /// A lock that is not renewed and does not end within a test.
 fn lock(manager: &LockManager, key: &str) -> Lock {
-    Lock::new(key).ttl(LONG).manager(manager)
+    Lock::new(key).ttl(LONG_TTL).manager(manager)
 }
 
 /// A lock that is renewed.
@@ -72,7 +64,7 @@ fn cause<T: std::fmt::Debug>(result: Locked<T>) -> LossCause {
 /// Has the server learn its scripts, so that the next call of each is one command.
 async fn warm_up(manager: &LockManager) {
     let guard = lock(manager, "warm").acquire().await.expect("free");
-    guard.extend(LONG).await.expect("ours");
+    guard.extend(LONG_TTL).await.expect("ours");
     guard.release().await.expect("ours");
 }
 

@@ -12,7 +12,7 @@ use lockmacro_tests::{
 use crate::{Failure, Locked, SOON, cause, ms, next, warm_up};
 
 const TTL: Duration = Duration::from_millis(500);
-const LATER: Duration = Duration::from_millis(520);
+const AFTER_TTL: Duration = Duration::from_millis(520);
 
 fn short(manager: &LockManager, key: &str, on_lost: OnLost) -> Lock {
     Lock::new(key).ttl(TTL).on_lost(on_lost).manager(manager)
@@ -65,7 +65,7 @@ async fn under_error_the_body_ends_and_its_value_does_not_count(backend: &Backen
     let mut ended = false;
     let result = short(&manager, &backend.key("order:42"), OnLost::Error)
         .run(async {
-            tokio::time::sleep(LATER).await;
+            tokio::time::sleep(AFTER_TTL).await;
             ended = true;
             Locked::Ok(7)
         })
@@ -78,7 +78,7 @@ async fn under_error_the_body_ends_and_its_value_does_not_count(backend: &Backen
 async fn under_finish_the_body_ends_and_its_value_counts(backend: &Backend) {
     let manager = backend.manager().await;
     let result = short(&manager, &backend.key("order:42"), OnLost::Finish).run(async {
-        tokio::time::sleep(LATER).await;
+        tokio::time::sleep(AFTER_TTL).await;
         Locked::Ok(7)
     });
     assert_eq!(result.await, Ok(7));
@@ -101,13 +101,13 @@ async fn a_handler_gets_the_loss_and_the_value(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let guard = short(&manager, &key, OnLost::Cancel).acquire().await.expect("free");
-    let written = guard.recovering(roll_back).run(book(LATER)).await.expect("it recovers");
+    let written = guard.recovering(roll_back).run(book(AFTER_TTL)).await.expect("it recovers");
     assert_eq!(written, ["written".to_owned(), format!("rolled back: {key} Expired")]);
     assert!(backend.is_free(&key).await);
 
     let guard = short(&manager, &key, OnLost::Cancel).acquire().await.expect("free");
     let failed = async {
-        tokio::time::sleep(LATER).await;
+        tokio::time::sleep(AFTER_TTL).await;
         Err(Failure::Own)
     };
     let recover = |_: Lost, result: Result<(), Failure>| {
@@ -161,7 +161,7 @@ async fn a_bodys_own_error_is_kept_under_every_policy(backend: &Backend) {
         let result: Result<(), Failure> = short(&manager, &key, on_lost)
             .run(async {
                 // One poll that outlasts the lease: there is no await at which to stop it.
-                std::thread::sleep(LATER);
+                std::thread::sleep(AFTER_TTL);
                 Err(Failure::Own)
             })
             .await;
@@ -172,7 +172,7 @@ async fn a_bodys_own_error_is_kept_under_every_policy(backend: &Backend) {
 #[on(memory, redis, both_runtimes)]
 async fn a_skipped_function_has_the_policies_too(backend: &Backend) {
     let manager = backend.manager().await;
-    let late = async || tokio::time::sleep(LATER).await;
+    let late = async || tokio::time::sleep(AFTER_TTL).await;
     let lock = |name: &str, on_lost| short(&manager, &backend.key(name), on_lost);
 
     let cancelled: Result<Option<u32>, Failure> = lock("one", OnLost::Cancel)
@@ -218,7 +218,7 @@ async fn a_sync_body_ends_first_whatever_the_policy(backend: &Backend) {
         let (result, ended) = on_a_plain_thread(move || {
             let mut ended = false;
             let result = lock.run_blocking(|| {
-                std::thread::sleep(LATER);
+                std::thread::sleep(AFTER_TTL);
                 ended = true;
                 Locked::Ok(7)
             });
@@ -246,7 +246,7 @@ async fn a_handler_recovers_a_sync_body(backend: &Backend) {
                 value.map(|value| value + 1)
             })
             .run_blocking(|| {
-                std::thread::sleep(LATER);
+                std::thread::sleep(AFTER_TTL);
                 Ok(1)
             })
     });
@@ -262,7 +262,7 @@ async fn a_body_that_spawned_work_is_told_to_wait_for_it(backend: &Backend) {
     let watched = guard.share();
     let work = tokio::spawn(async move {
         tokio::select! {
-            () = tokio::time::sleep(LATER * 10) => None,
+            () = tokio::time::sleep(AFTER_TTL * 10) => None,
             lost = watched.lost() => Some(lost.cause()),
         }
     });
@@ -278,7 +278,7 @@ async fn a_body_is_dropped_before_its_release_is_sent() {
     for lost in [false, true] {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
-        let manager = LockManager::builder().timeout(crate::LONG).connect(&proxy.url()).await;
+        let manager = LockManager::builder().timeout(crate::LONG_TTL).connect(&proxy.url()).await;
         let manager = manager.expect("there");
         warm_up(&manager).await;
         // The server frees the key, and the holder does not know it for a while.

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use lockmacro_runtime::LockManager;
 use lockmacro_tests::{Admin, Fault, Proxy, Server, eventually, in_time, on_a_plain_thread};
 
-use crate::{LONG, Locked, SOON, ms, renewed, warm_up};
+use crate::{LONG_TTL, Locked, SOON, ms, renewed, warm_up};
 
 const TTL: Duration = Duration::from_millis(1_500);
 
@@ -53,7 +53,7 @@ async fn nothing_is_renewed_after_a_release_a_drop_or_a_panic() {
 
     let body = lock().run(async {
         renewal(&mut server.admin(), "order:42").await;
-        assert!(TTL > LONG, "as planned");
+        assert!(TTL > LONG_TTL, "as planned");
         Locked::Ok(())
     });
     AssertUnwindSafe(body).catch_unwind().await.expect_err("it panics");

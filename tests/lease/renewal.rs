@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Backend, Fault, Proxy, Server, eventually, in_time, on};
 
-use crate::{LONG, Locked, SOON, cause, left, ms, renewed, warm_up};
+use crate::{LONG_TTL, Locked, SOON, cause, left, ms, renewed, warm_up};
 
 const TTL: Duration = Duration::from_millis(2_500);
 
@@ -168,7 +168,7 @@ async fn one_answer_that_does_not_come_costs_no_other_lease() {
 #[tokio::test]
 async fn a_long_lease_delays_no_short_one() {
     let manager = LockManager::memory();
-    let long = Lock::new("long").ttl(LONG).renew().manager(&manager);
+    let long = Lock::new("long").ttl(LONG_TTL).renew().manager(&manager);
     let long = long.acquire().await.expect("free");
     // The task that renews sleeps until 20 s from now, unless it is woken.
     tokio::time::sleep(ms(50)).await;

@@ -65,7 +65,7 @@ async fn a_server_that_comes_back_with_old_data_keeps_a_lock_for_as_long_as_its_
     let manager = manager(&server).await;
     let guard = Lock::new(KEY).ttl(ms(20_000)).manager(&manager).acquire().await.expect("free");
     server.admin().ask::<()>(&["SAVE"]);
-    guard.extend(crate::LONG).await.expect("ours");
+    guard.extend(crate::LONG_TTL).await.expect("ours");
     server.kill();
     server.restart();
     assert!(server.admin().ttl(KEY).expect("saved") <= ms(20_000));

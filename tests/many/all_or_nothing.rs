@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockError, LockKey};
 use lockmacro_tests::{Backend, Server, on, on_a_plain_thread};
 
-use crate::{LONG, Locked, SOON, busy_key, free, keys, lock, many};
+use crate::{IN_TIME, LONG_TTL, Locked, busy_key, free, keys, lock, many};
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_lock_on_several_keys_holds_each_of_them(backend: &Backend) {
@@ -13,7 +13,7 @@ async fn a_lock_on_several_keys_holds_each_of_them(backend: &Backend) {
     let keys = keys::<3>(backend);
     let guard = many(&manager, [&keys[2], &keys[0], &keys[1]]).acquire().await.expect("free");
     assert_eq!(free(backend, &keys).await, [false; 3]);
-    assert!(guard.remaining() > LONG * 9 / 10);
+    assert!(guard.remaining() > LONG_TTL * 9 / 10);
     assert!(guard.keys().iter().map(LockKey::as_str).eq(&keys), "in order");
     assert_eq!(guard.key().as_str(), keys[0]);
     guard.release().await.expect("still held");
@@ -49,7 +49,7 @@ async fn the_first_busy_key_is_told_with_its_holder(backend: &Backend) {
     };
     assert_eq!(key.as_str(), keys[1]);
     assert_eq!(error.owner(), Some("web-7:audit"));
-    assert!(error.free_within().is_some_and(|left| left > LONG / 2));
+    assert!(error.free_within().is_some_and(|left| left > LONG_TTL / 2));
     assert_eq!(message.as_deref(), Some("these orders are being audited"));
 }
 
@@ -127,7 +127,7 @@ async fn all_keys_stay_for_the_min_hold(backend: &Backend) {
     let now = free(backend, &keys).await;
     assert!(now == [false; 2] || start.elapsed() >= min_hold, "{now:?}");
     for key in &keys {
-        backend.becomes_free(key, SOON).await;
+        backend.becomes_free(key, IN_TIME).await;
     }
     assert!(start.elapsed() >= min_hold, "after {:?}", start.elapsed());
 }

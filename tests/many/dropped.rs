@@ -4,7 +4,7 @@ use lockmacro_runtime::LockGuard;
 use lockmacro_tests::{Backend, Polled, drop_after_polls, on};
 use tokio::time::timeout;
 
-use crate::{CLAIM, LONG, Locked, SOON, keys, lock, many, ms};
+use crate::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, keys, lock, many, ms};
 
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 400;
@@ -12,7 +12,7 @@ const ENOUGH: usize = 400;
 /// Waits until another process would get each of the keys, sooner than one that was left behind would end.
 async fn become_free(backend: &Backend, keys: &[String]) {
     for key in keys {
-        backend.becomes_free(key, CLAIM * 4 / 5).await;
+        backend.becomes_free(key, CONFIRM_WINDOW * 4 / 5).await;
     }
 }
 
@@ -58,11 +58,11 @@ async fn a_waiter_dropped_at_any_point_of_its_grant_leaves_no_key(backend: &Back
     let keys = keys::<3>(backend);
     for polls in 0..ENOUGH {
         // What was dropped last may have asked once more, and is released again.
-        let guard = lock(&theirs, &keys[1]).wait(LONG).acquire().await.expect("free");
+        let guard = lock(&theirs, &keys[1]).wait(LONG_TTL).acquire().await.expect("free");
         let waiter = many(&ours, &keys).wait_forever().acquire();
         let waiter = crate::until_it_holds(backend, &keys[0], waiter).await;
         guard.release().await.expect("still held");
-        let polled = timeout(SOON, drop_after_polls(waiter, polls)).await.expect("in time");
+        let polled = timeout(IN_TIME, drop_after_polls(waiter, polls)).await.expect("in time");
         let done = matches!(&polled, Polled::Completed(Ok(_)));
         drop(polled);
         become_free(backend, &keys).await;
@@ -117,7 +117,7 @@ async fn a_timeout_around_a_waiter_leaves_no_key(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<3>(backend);
     let guard = lock(&theirs, &keys[2]).acquire().await.expect("free");
-    let body = many(&ours, &keys).wait(LONG).run(async { Locked::Ok(()) });
+    let body = many(&ours, &keys).wait(LONG_TTL).run(async { Locked::Ok(()) });
     timeout(ms(300), body).await.expect_err("it waits");
     become_free(backend, &keys[..2]).await;
     guard.release().await.expect("still held");

@@ -3,7 +3,7 @@
 use lockmacro_runtime::{Fence, LockError, LockGuard};
 use lockmacro_tests::{Backend, Server, on, on_a_plain_thread};
 
-use crate::{LONG, Locked, keys, lock, many, until_it_holds};
+use crate::{LONG_TTL, Locked, keys, lock, many, until_it_holds};
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn each_key_has_the_fence_of_its_own(backend: &Backend) {
@@ -47,7 +47,7 @@ async fn who_has_waited_has_a_fence_for_each_key(backend: &Backend) {
     let keys = keys::<3>(backend);
     let (guard, before) = many(&theirs, &keys[1..]).acquire_fenced().await.expect("free");
     let waiter = async {
-        let (guard, fences) = many(&ours, &keys).wait(LONG).acquire_fenced().await?;
+        let (guard, fences) = many(&ours, &keys).wait(LONG_TTL).acquire_fenced().await?;
         let of = |key: &String| guard.fence_of(key).expect("a fence");
         assert_eq!(fences, keys.each_ref().map(of));
         assert!(fences[1] > before[0] && fences[2] > before[1], "{fences:?} after {before:?}");

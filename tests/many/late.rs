@@ -6,7 +6,7 @@ use lockmacro_runtime::LockManager;
 use lockmacro_tests::{Fault, Proxy, Server};
 use tokio::time::timeout;
 
-use crate::{CLAIM, LONG, Locked, SOON, lock, many, ms};
+use crate::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, lock, many, ms};
 
 /// What is held while another key is waited for is asked for with a short ttl, and confirmed with the
 /// whole one.
@@ -19,25 +19,29 @@ async fn a_late_question_for_a_part_does_not_shorten_what_was_confirmed() {
     let theirs = theirs.expect("there");
     // All scripts are loaded.
     let busy = lock(&theirs, "order:b").ttl(ms(300)).acquire().await.expect("free");
-    let all = many(&ours, ["order:a", "order:b"]).wait(LONG).run(async { Locked::Ok(()) });
+    let all = many(&ours, ["order:a", "order:b"]).wait(LONG_TTL).run(async { Locked::Ok(()) });
     all.await.expect("served");
     drop(busy);
 
     let busy = lock(&theirs, "order:b").acquire().await.expect("free");
     // The question in line for the first key is the first that tells how many places there are.
     proxy.on_next("10000", Fault::HoldCommand(ms(2_500)));
-    let mut waiter = Box::pin(many(&ours, ["order:a", "order:b"]).wait(LONG).acquire());
+    let mut waiter = Box::pin(many(&ours, ["order:a", "order:b"]).wait(LONG_TTL).acquire());
     let mut admin = server.admin();
     let start = Instant::now();
     while admin.get("order:a").is_none() {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
-        assert!(start.elapsed() < SOON, "the first key is not held");
+        assert!(start.elapsed() < IN_TIME, "the first key is not held");
     }
     busy.release().await.expect("still held");
-    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
     proxy.held_commands_arrive().await;
     let left = server.admin().ttl("order:a").expect("it is held");
-    assert!(left > CLAIM && left >= guard.remaining(), "{left:?}, not {:?}", guard.remaining());
+    assert!(
+        left > CONFIRM_WINDOW && left >= guard.remaining(),
+        "{left:?}, not {:?}",
+        guard.remaining()
+    );
     guard.release().await.expect("still held");
 }
 
@@ -50,20 +54,24 @@ async fn a_late_question_does_not_shorten_what_was_extended() {
     for several in [false, true] {
         let acquire = async || {
             if several {
-                let lock = many(&ours, ["order:a", "order:b"]).ttl(CLAIM);
+                let lock = many(&ours, ["order:a", "order:b"]).ttl(CONFIRM_WINDOW);
                 lock.acquire_fenced().await.expect("free").0
             } else {
-                lock(&ours, "order:a").ttl(CLAIM).acquire_fenced().await.expect("free").0
+                lock(&ours, "order:a").ttl(CONFIRM_WINDOW).acquire_fenced().await.expect("free").0
             }
         };
         // The script is loaded.
         acquire().await.release().await.expect("still held");
         proxy.on_next("EVALSHA", Fault::HoldCommand(ms(1_500)));
         let guard = acquire().await;
-        guard.extend(LONG).await.expect("still held");
+        guard.extend(LONG_TTL).await.expect("still held");
         proxy.held_commands_arrive().await;
         let left = server.admin().ttl("order:a").expect("it is held");
-        assert!(left > CLAIM && left >= guard.remaining(), "{left:?}, {:?}", guard.remaining());
+        assert!(
+            left > CONFIRM_WINDOW && left >= guard.remaining(),
+            "{left:?}, {:?}",
+            guard.remaining()
+        );
         guard.release().await.expect("still held");
     }
 }
@@ -80,7 +88,7 @@ async fn a_late_release_takes_nothing_away_from_who_has_begun_anew() {
     // The scripts are loaded.
     many(&ours, all).run(async { Locked::Ok(()) }).await.expect("free");
     let busy = lock(&theirs, "order:b").acquire().await.expect("free");
-    let mut waiter = Box::pin(many(&ours, all).ttl(ms(3_000)).wait(LONG).acquire());
+    let mut waiter = Box::pin(many(&ours, all).ttl(ms(3_000)).wait(LONG_TTL).acquire());
     let mut admin = server.admin();
     while admin.ask::<u64>(&["EXISTS", "lm1:wq:{order:b}"]) == 0 {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
@@ -94,7 +102,7 @@ async fn a_late_release_takes_nothing_away_from_who_has_begun_anew() {
     }
     assert_ne!(admin.get("order:a"), token, "the release may still arrive");
     busy.release().await.expect("still held");
-    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
     proxy.held_commands_arrive().await;
     assert!(all.iter().all(|key| admin.get(key).is_some()), "{:?}", admin.keys());
     // Its manager waits too briefly for answers to tell it by a release on a loaded machine.

@@ -11,7 +11,7 @@ use lockmacro_tests::Backend;
 use proptest::prelude::*;
 use tokio::time::timeout;
 
-use crate::{LONG, Locked, become_free, many, ms};
+use crate::{LONG_TTL, Locked, become_free, many, ms};
 
 const KEYS: usize = 6;
 
@@ -60,13 +60,13 @@ impl Drop for Under<'_> {
 async fn perform(manager: LockManager, names: Vec<String>, call: Call, inside: Arc<Inside>) {
     let keys = call.keys.iter().map(|key| &names[*key]);
     let lock = many(&manager, keys);
-    let lock = if call.waits { lock.wait(LONG) } else { lock };
+    let lock = if call.waits { lock.wait(LONG_TTL) } else { lock };
     let body = async {
         let _under = inside.enter(&call.keys);
         tokio::time::sleep(ms(call.body)).await;
         Locked::Ok(())
     };
-    let limit = call.gone.map_or(LONG / 2, Duration::from_millis);
+    let limit = call.gone.map_or(LONG_TTL / 2, Duration::from_millis);
     match timeout(limit, lock.run(body)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => assert!(error.is_busy() && !call.waits, "{call:?}: {error}"),

@@ -6,13 +6,13 @@ use lockmacro_runtime::{LockError, LockManager, Unavailability};
 use lockmacro_tests::{Admin, Backend, Fault, Proxy, eventually};
 use tokio::time::timeout;
 
-use crate::{LONG, Locked, SOON, become_free, busy_key, keys, lock, many, ms};
+use crate::{IN_TIME, LONG_TTL, Locked, become_free, busy_key, keys, lock, many, ms};
 
 /// A manager with all the time it wants, behind a proxy, that knows of the slots.
 async fn through(proxy: &Proxy, timeout: Duration, keys: &[String]) -> LockManager {
     let builder = LockManager::builder().timeout(timeout);
     let manager = builder.connect(&proxy.url()).await.expect("there");
-    many(&manager, keys).wait(LONG).run(async { Locked::Ok(()) }).await.expect("free");
+    many(&manager, keys).wait(LONG_TTL).run(async { Locked::Ok(()) }).await.expect("free");
     manager
 }
 
@@ -24,7 +24,7 @@ fn is_too_slow(error: &LockError) -> bool {
 async fn the_lease_counts_from_before_the_first_key_was_asked_for() {
     let backend = Backend::slots().await;
     let (proxy, keys) = (backend.proxy(), keys::<2>(&backend));
-    let manager = through(&proxy, LONG, &keys).await;
+    let manager = through(&proxy, LONG_TTL, &keys).await;
     let (ttl, start) = (ms(10_000), Instant::now());
     proxy.on_next("SET", Fault::DelayReply(ms(600)));
     let guard = many(&manager, &keys).ttl(ttl).acquire().await.expect("free");
@@ -38,7 +38,7 @@ async fn the_lease_counts_from_before_the_first_key_was_asked_for() {
 async fn keys_that_came_too_slowly_are_given_back() {
     let backend = Backend::slots().await;
     let (proxy, keys) = (backend.proxy(), keys::<3>(&backend));
-    let manager = through(&proxy, LONG, &keys).await;
+    let manager = through(&proxy, LONG_TTL, &keys).await;
     for _ in 0..2 {
         proxy.on_next("SET", Fault::DelayReply(ms(1_100)));
     }
@@ -71,7 +71,7 @@ async fn free_keys_of_many_slots_are_held_while_the_others_are_asked_for() {
     let backend = Backend::slots().await;
     let keys: Vec<_> = (0..64).map(|nth| backend.key(&format!("order:{nth}"))).collect();
     let proxy = backend.proxy();
-    let manager = through(&proxy, LONG, &keys).await;
+    let manager = through(&proxy, LONG_TTL, &keys).await;
     for _ in 0..keys.len() {
         proxy.on_next("10000", Fault::DelayReply(ms(40)));
     }
@@ -81,8 +81,8 @@ async fn free_keys_of_many_slots_are_held_while_the_others_are_asked_for() {
         calls.iter().find(|(name, _)| name == "evalsha").map_or(0, |(_, calls)| *calls)
     };
     let (before, start, ttl) = (called(&mut admin), Instant::now(), ms(2_500));
-    let waiter = many(&manager, &keys).ttl(ttl).wait(LONG).acquire();
-    let guard = timeout(LONG, waiter).await.expect("in time").expect("free");
+    let waiter = many(&manager, &keys).ttl(ttl).wait(LONG_TTL).acquire();
+    let guard = timeout(LONG_TTL, waiter).await.expect("in time").expect("free");
     // Each is asked for and confirmed, and no more of them are renewed than a third of the ttl asks for.
     let thirds = u64::try_from(start.elapsed().as_millis() / (ttl / 3).as_millis()).expect("few");
     let calls = called(&mut admin) - before;
@@ -97,7 +97,7 @@ async fn who_finds_something_that_is_no_lock_gives_back_the_keys_before_it() {
     let (manager, keys) = (backend.manager().await, keys::<3>(&backend));
     let mut admin = backend.admin().expect("a server");
     admin.ask::<()>(&["RPUSH", &keys[2], "a list"]);
-    for wait in [None, Some(LONG)] {
+    for wait in [None, Some(LONG_TTL)] {
         let lock = many(&manager, &keys);
         let lock = if let Some(wait) = wait { lock.wait(wait) } else { lock };
         let error = lock.acquire().await.expect_err("no lock");
@@ -141,7 +141,7 @@ async fn a_late_question_for_a_key_that_was_given_back_leaves_no_key() {
     let error = many(&ours, &keys).acquire().await.expect_err("busy");
     assert_eq!(busy_key(&error), keys[1]);
     proxy.held_commands_arrive().await;
-    eventually("the first key is free", SOON, || backend.is_free(&keys[0])).await;
+    eventually("the first key is free", IN_TIME, || backend.is_free(&keys[0])).await;
     busy.release().await.expect("still held");
     backend.keeps_nothing().await;
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
 use lockmacro_tests::{Backend, in_time, on};
 
-use crate::{LONG, Locked, many};
+use crate::{LONG_TTL, Locked, many};
 
 const TASKS: u32 = 8;
 const OPENING: i64 = 1_000;
@@ -62,7 +62,7 @@ async fn transfer(backend: &Backend, rounds: u32) {
         tasks.push(tokio::spawn(async move {
             for cents in 0..rounds / TASKS {
                 let cents = i64::from(cents);
-                let lock = many(&manager, [&keys[from], &keys[to]]).wait(LONG);
+                let lock = many(&manager, [&keys[from], &keys[to]]).wait(LONG_TTL);
                 let booked = lock.run(async {
                     accounts[from].book(-cents).await;
                     accounts[to].book(cents).await;

@@ -8,7 +8,8 @@ use lockmacro_tests::{Backend, eventually, on};
 use tokio::time::timeout;
 
 use crate::{
-    CLAIM, LONG, Locked, SOON, become_free, busy_key, free, keys, lock, many, ms, until_it_holds,
+    CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, become_free, busy_key, free, keys, lock, many, ms,
+    until_it_holds,
 };
 
 // Nobody stands in line there: who asks first is not served first.
@@ -19,11 +20,11 @@ async fn a_waiter_gets_all_keys_when_the_last_is_free(backend: &Backend) {
     let keys = keys::<3>(backend);
     for busy in 0..3 {
         let guard = lock(&theirs, &keys[busy]).acquire().await.expect("free");
-        let waiter = many(&ours, &keys).wait(LONG).acquire();
+        let waiter = many(&ours, &keys).wait(LONG_TTL).acquire();
         let mut waiter = Box::pin(waiter);
         timeout(ms(50), &mut waiter).await.expect_err("one is busy");
         guard.release().await.expect("still held");
-        let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+        let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
         assert_eq!(free(backend, &keys).await, [false; 3]);
         guard.release().await.expect("still held");
         assert_eq!(free(backend, &keys).await, [true; 3]);
@@ -38,13 +39,13 @@ async fn each_of_several_busy_keys_is_waited_for(backend: &Backend) {
     for key in [&keys[0], &keys[2], &keys[3]] {
         holders.push(lock(&theirs, key).acquire().await.expect("free"));
     }
-    let mut waiter = Box::pin(many(&ours, &keys).wait(LONG).acquire());
+    let mut waiter = Box::pin(many(&ours, &keys).wait(LONG_TTL).acquire());
     // The last first: who waits for the first does not care.
     while let Some(guard) = holders.pop() {
         timeout(ms(50), &mut waiter).await.expect_err("one is busy");
         guard.release().await.expect("still held");
     }
-    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
     assert_eq!(free(backend, &keys).await, [false; 4]);
     guard.release().await.expect("still held");
 }
@@ -54,7 +55,7 @@ async fn a_waiter_holds_what_is_before_the_busy_key_and_nothing_after_it(backend
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<4>(backend);
     let guard = lock(&theirs, &keys[2]).acquire().await.expect("free");
-    let waiter = many(&ours, &keys).wait(LONG).acquire();
+    let waiter = many(&ours, &keys).wait(LONG_TTL).acquire();
     let waiter = until_it_holds(backend, &keys[1], waiter).await;
     assert_eq!(free(backend, &keys).await, [false, false, false, true]);
     drop(waiter);
@@ -65,7 +66,7 @@ async fn a_waiter_holds_what_is_before_the_busy_key_and_nothing_after_it(backend
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_wait_in_vain_leaves_nothing_and_says_for_which_key(backend: &Backend) {
     // A loaded machine may need longer for an answer than is waited here.
-    let ours = backend.manager_from(LockManager::builder().timeout(LONG / 2)).await;
+    let ours = backend.manager_from(LockManager::builder().timeout(LONG_TTL / 2)).await;
     let theirs = backend.manager_from(LockManager::builder().label("web-7")).await;
     let keys = keys::<3>(backend);
     for busy in 0..3 {
@@ -86,16 +87,16 @@ async fn a_wait_in_vain_leaves_nothing_and_says_for_which_key(backend: &Backend)
 async fn the_lease_of_who_has_waited_is_whole(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
-    for ttl in [ms(2_000), LONG] {
+    for ttl in [ms(2_000), LONG_TTL] {
         let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
-        let waiter = many(&ours, &keys).ttl(ttl).wait(LONG).acquire();
+        let waiter = many(&ours, &keys).ttl(ttl).wait(LONG_TTL).acquire();
         let mut waiter = until_it_holds(backend, &keys[0], waiter).await;
         // Longer than the lease, in all.
         for _ in 0..21 {
             timeout(ms(100), &mut waiter).await.expect_err("one is busy");
         }
         guard.release().await.expect("still held");
-        let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+        let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
         assert!(guard.remaining() > ttl / 2, "{:?} of {ttl:?}", guard.remaining());
         guard.release().await.expect("still held");
     }
@@ -112,7 +113,7 @@ async fn waiters_for_the_same_keys_are_served_in_order(backend: &Backend) {
             let (served, mut keys) = (&served, keys.to_vec());
             // Each names them in another order.
             keys.rotate_left(nth % 3);
-            let lock = many(&ours, keys).wait(LONG);
+            let lock = many(&ours, keys).wait(LONG_TTL);
             Box::pin(lock.run(async move {
                 served.lock().expect("served").push(nth);
                 Locked::Ok(())
@@ -129,7 +130,7 @@ async fn waiters_for_the_same_keys_are_served_in_order(backend: &Backend) {
         }
     }
     guard.release().await.expect("still held");
-    for ended in timeout(LONG / 2, futures::future::join_all(waiters)).await.expect("in time") {
+    for ended in timeout(LONG_TTL / 2, futures::future::join_all(waiters)).await.expect("in time") {
         ended.expect("served");
     }
     assert_eq!(*served.lock().expect("served"), [0, 1, 2, 3, 4, 5]);
@@ -149,13 +150,13 @@ async fn a_key_that_is_never_free_is_had_in_its_turn(backend: &Backend) {
                     tokio::time::sleep(ms(2)).await;
                     Locked::Ok(())
                 };
-                lock(&manager, &key).wait(LONG).run(body).await.expect("served");
+                lock(&manager, &key).wait(LONG_TTL).run(body).await.expect("served");
             }
         });
     }
     for _ in 0..10 {
-        let waiter = many(&ours, &keys).wait(LONG).run(async { Locked::Ok(()) });
-        timeout(SOON, waiter).await.expect("it is not overtaken for ever").expect("served");
+        let waiter = many(&ours, &keys).wait(LONG_TTL).run(async { Locked::Ok(()) });
+        timeout(IN_TIME, waiter).await.expect("it is not overtaken for ever").expect("served");
     }
     others.shutdown().await;
     become_free(backend, &keys).await;
@@ -168,7 +169,7 @@ async fn a_shutdown_sends_a_waiter_away(backend: &Backend) {
     let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
     let waiter = many(&ours, &keys).wait_forever().acquire();
     let waiter = until_it_holds(backend, &keys[0], waiter).await;
-    let (shut_down, waited) = tokio::join!(ours.shutdown(LONG), waiter);
+    let (shut_down, waited) = tokio::join!(ours.shutdown(LONG_TTL), waiter);
     assert_eq!(shut_down, Ok(()));
     assert_eq!(waited.expect_err("closed"), LockError::ShutDown);
     become_free(backend, &keys[..1]).await;
@@ -181,10 +182,11 @@ async fn a_sync_caller_waits_too(backend: &Backend) {
     let keys = keys::<2>(backend);
     let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
     let given = keys.clone();
-    let thread =
-        std::thread::spawn(move || many(&ours, &given).wait(LONG).run_blocking(|| Locked::Ok(7)));
+    let thread = std::thread::spawn(move || {
+        many(&ours, &given).wait(LONG_TTL).run_blocking(|| Locked::Ok(7))
+    });
     let held = || async { !backend.is_free(&keys[0]).await };
-    lockmacro_tests::eventually("it holds the first", SOON, held).await;
+    lockmacro_tests::eventually("it holds the first", IN_TIME, held).await;
     guard.release().await.expect("still held");
     let ended = lockmacro_tests::on_a_plain_thread(move || thread.join().expect("no panic")).await;
     assert_eq!(ended, Ok(7));
@@ -199,12 +201,12 @@ async fn what_a_waiter_holds_it_holds_for_as_long_as_it_waits(backend: &Backend)
     let waiter = many(&ours, &keys).wait_forever().acquire();
     let mut waiter = until_it_holds(backend, &keys[0], waiter).await;
     let start = Instant::now();
-    while start.elapsed() < CLAIM + ms(2_000) {
+    while start.elapsed() < CONFIRM_WINDOW + ms(2_000) {
         timeout(ms(100), &mut waiter).await.expect_err("one is busy");
         assert!(!backend.is_free(&keys[0]).await, "after {:?}", start.elapsed());
     }
     guard.release().await.expect("still held");
-    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
     guard.release().await.expect("still held");
 }
 
@@ -216,14 +218,14 @@ async fn a_waiter_that_stands_still_holds_nothing_for_long_and_begins_again(back
     let waiter = many(&ours, &keys).wait_forever().acquire();
     let waiter = until_it_holds(backend, &keys[0], waiter).await;
     // Nobody polls it any more, for longer than it may hold what it waits with.
-    backend.becomes_free(&keys[0], CLAIM + SOON).await;
+    backend.becomes_free(&keys[0], CONFIRM_WINDOW + IN_TIME).await;
     let other = lock(&theirs, &keys[0]).acquire().await.expect("free");
     guard.release().await.expect("still held");
     let mut waiter = waiter;
     timeout(ms(1_000), &mut waiter).await.expect_err("the first key is another's by now");
     assert!(other.is_held());
     other.release().await.expect("still held");
-    let guard = timeout(SOON + CLAIM, waiter).await.expect("in time").expect("served");
+    let guard = timeout(IN_TIME + CONFIRM_WINDOW, waiter).await.expect("in time").expect("served");
     assert_eq!(free(backend, &keys).await, [false; 2]);
     guard.release().await.expect("still held");
 }
@@ -237,7 +239,7 @@ async fn who_waits_for_one_key_is_not_overtaken_by_who_asks_for_several() {
     let mut admin = backend.admin().expect("a server");
     for key in &keys {
         admin.ask::<()>(&["SET", key, "php", "PX", "60000"]);
-        let mut waiter = Box::pin(lock(&theirs, key).wait(LONG).acquire());
+        let mut waiter = Box::pin(lock(&theirs, key).wait(LONG_TTL).acquire());
         let line = format!("lm1:wq:{{{key}}}");
         while admin.ask::<u64>(&["EXISTS", &line]) == 0 {
             timeout(ms(1), &mut waiter).await.expect_err("busy");
@@ -257,7 +259,7 @@ async fn what_is_lost_while_waiting_is_waited_for_again() {
         let keys = keys::<3>(&backend);
         let mut admin = backend.admin().expect("a server");
         let last = lock(&theirs, &keys[2]).acquire().await.expect("free");
-        let waiter = many(&ours, &keys).wait(LONG).acquire();
+        let waiter = many(&ours, &keys).wait(LONG_TTL).acquire();
         let mut waiter = until_it_holds(&backend, &keys[1], waiter).await;
         admin.ask::<()>(&["DEL", &keys[0]]);
         let first = lock(&theirs, &keys[0]).acquire().await.expect("deleted");
@@ -266,7 +268,8 @@ async fn what_is_lost_while_waiting_is_waited_for_again() {
         // Whoever waits for the first holds nothing.
         become_free(&backend, &keys[1..]).await;
         first.release().await.expect("still held");
-        let guard = timeout(SOON + CLAIM, waiter).await.expect("in time").expect("served");
+        let guard =
+            timeout(IN_TIME + CONFIRM_WINDOW, waiter).await.expect("in time").expect("served");
         assert_eq!(free(&backend, &keys).await, [false; 3]);
         guard.release().await.expect("still held");
         backend.keeps_nothing().await;
@@ -285,7 +288,7 @@ async fn a_server_that_goes_away_while_one_waits_is_told_as_that() {
     let mut waiter = Box::pin(waiter);
     timeout(ms(200), &mut waiter).await.expect_err("busy");
     server.kill();
-    let error = timeout(LONG / 2, waiter).await.expect("in time").expect_err("gone");
+    let error = timeout(LONG_TTL / 2, waiter).await.expect("in time").expect_err("gone");
     assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
     let wait = Duration::from_secs(1);
     let error = many(&ours, ["order:a", "order:b"]).wait(wait).acquire().await.expect_err("gone");
@@ -315,7 +318,7 @@ async fn however_many_are_dead_in_all_lines_a_call_passes_a_bounded_number() {
     let last = keys.last().expect("some").clone();
     let waiter = tokio::spawn(lock(&theirs, &last).wait_forever().acquire());
     let line = format!("lm1:wq:{{{last}}}");
-    eventually("it stands in line", SOON, || {
+    eventually("it stands in line", IN_TIME, || {
         std::future::ready(admin.ask::<usize>(&["ZCARD", &line]) == KEYS + 1)
     })
     .await;
@@ -327,7 +330,7 @@ async fn however_many_are_dead_in_all_lines_a_call_passes_a_bounded_number() {
     let passed = calls.get("zpopmin").copied().unwrap_or_default();
     assert!(passed <= 4 * KEYS as u64, "{passed} were passed in one call");
     // What is left is passed when somebody asks.
-    let served = tokio::time::timeout(SOON, waiter).await.expect("in time").expect("no panic");
+    let served = tokio::time::timeout(IN_TIME, waiter).await.expect("in time").expect("no panic");
     served.expect("served").release().await.expect("still held");
-    many(&ours, keys).wait(SOON).acquire().await.expect("free").release().await.expect("held");
+    many(&ours, keys).wait(IN_TIME).acquire().await.expect("free").release().await.expect("held");
 }

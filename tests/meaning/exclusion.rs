@@ -3,7 +3,7 @@
 use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::{Backend, on};
 
-use crate::{LONG, Locked, lock, ms};
+use crate::{LONG_TTL, Locked, lock, ms};
 
 #[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_held_lock_is_busy_to_another_manager(backend: &Backend) {
@@ -105,7 +105,7 @@ async fn busy_tells_who_holds_the_lock_and_for_how_long(backend: &Backend) {
     assert_eq!(holder.owner.as_deref(), Some(owner));
     assert!(owner.starts_with("web-3") && owner.contains("audit_order"), "{owner}");
     let left = error.free_within().expect("it has a ttl");
-    assert!(left <= LONG && left > LONG - ms(20_000), "{left:?}");
+    assert!(left <= LONG_TTL && left > LONG_TTL - ms(20_000), "{left:?}");
     assert_eq!(*message, None);
     guard.release().await.expect("released");
 }

@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime};
 use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
 use lockmacro_tests::{Backend, on};
 
-use crate::{LONG, lock, ms};
+use crate::{LONG_TTL, lock, ms};
 
 /// A lock of the same template as others of the test.
 fn job(manager: &LockManager, backend: &Backend, id: u64) -> Lock {
     let template = LockKey::template("job:<id>").literal(&backend.key("job:"));
-    Lock::new(template.value(&id)).ttl(LONG * 5).manager(manager)
+    Lock::new(template.value(&id)).ttl(LONG_TTL * 5).manager(manager)
 }
 
 async fn refused(lock: Lock) -> LockError {
@@ -35,7 +35,7 @@ async fn who_is_refused_is_told_to_come_when_such_locks_are_usually_done(backend
     // A body of 20 ms on the most loaded machine.
     assert!(seen.retry_after() < Some(ms(5_000)), "{seen}");
     assert!(seen.retry_after_secs() >= Some(1), "{seen}");
-    assert!(seen.free_within().is_some_and(|left| left > LONG * 4), "{seen}");
+    assert!(seen.free_within().is_some_and(|left| left > LONG_TTL * 4), "{seen}");
     // Who was in line has those before it, too.
     let waited = refused(job(&ours, backend, 0).wait(ms(1))).await;
     assert!(waited.retry_after() < Some(ms(5_000)), "{waited}");
@@ -58,19 +58,19 @@ async fn a_lock_that_stays_longer_than_its_body_counts_as_long_as_it_stays(backe
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn no_one_is_told_to_come_later_than_the_lease_ends(backend: &Backend) {
-    let manager = backend.manager_from(builder().retry_after(ms(10)..=LONG)).await;
+    let manager = backend.manager_from(builder().retry_after(ms(10)..=LONG_TTL)).await;
     let brief = job(&manager, backend, 1).ttl(ms(4_000));
     let guard = brief.clone().acquire().await.expect("free");
     let error = refused(brief).await;
     assert_eq!(error.retry_after(), error.free_within(), "{error}");
     guard.release().await.ok();
-    let bad = builder().retry_after(LONG..=ms(1)).memory();
+    let bad = builder().retry_after(LONG_TTL..=ms(1)).memory();
     let error = lock(&bad, "x").acquire().await.expect_err("refused");
     assert!(matches!(error, LockError::InvalidSetting { setting: "retry_after", .. }), "{error:?}");
 }
 
 fn builder() -> lockmacro_runtime::LockManagerBuilder {
-    LockManager::builder().timeout(Duration::from_secs(60))
+    LockManager::builder().timeout(LONG_TTL)
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
@@ -79,7 +79,7 @@ async fn a_holders_note_is_shown_to_those_who_find_it_busy(backend: &Backend) {
     let key = backend.key("order:42");
     let noted = lock(&ours, &key).name("audit").holder_note("Ann Example, 订单台");
     // Who waits writes its note as well, and it is shown when its turn has come.
-    for noted in [noted.clone(), noted.wait(LONG)] {
+    for noted in [noted.clone(), noted.wait(LONG_TTL)] {
         let guard = noted.acquire().await.expect("free");
         let error = refused(lock(&backend.manager().await, &key)).await;
         assert_eq!(error.holder_note(), Some("Ann Example, 订单台"));
@@ -112,7 +112,7 @@ async fn a_note_is_no_part_of_label_or_token(backend: &Backend) {
         assert_eq!((error.owner(), error.holder_note()), (Some("web-3"), told.as_deref()));
         assert!(!error.to_string().contains(char::is_control), "{error:?}");
         assert!(guard.is_held());
-        guard.extend(LONG * 2).await.expect("it is ours");
+        guard.extend(LONG_TTL * 2).await.expect("it is ours");
         guard.release().await.expect("it is ours");
     }
     assert!(backend.is_free(&key).await);
@@ -144,7 +144,7 @@ async fn a_holder_that_did_not_wait_tells_since_when_it_holds(backend: &Backend)
     assert!(before <= since && since <= SystemTime::now(), "{since:?}");
     guard.release().await.expect("still held");
     // A waiter's value is older than its grant.
-    let guard = lock(&manager, &key).wait(LONG).acquire().await.expect("free");
+    let guard = lock(&manager, &key).wait(LONG_TTL).acquire().await.expect("free");
     assert_eq!(refused(lock(&manager, &key)).await.held_since(), None);
     guard.release().await.expect("still held");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
 use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
-use crate::{LONG, Locked, lock, ms};
+use crate::{LONG_TTL, Locked, lock, ms};
 
 // Not on a Redlock: the shortest times may be over on a loaded machine before three nodes have answered.
 
@@ -45,7 +45,7 @@ async fn an_unusable_key_is_refused(backend: &Backend) {
         empty_value,
     ];
     for key in bad {
-        let error = Lock::new(&key).ttl(LONG).manager(&manager).acquire().await;
+        let error = Lock::new(&key).ttl(LONG_TTL).manager(&manager).acquire().await;
         assert!(matches!(error, Err(LockError::InvalidKey { .. })), "{key}: {error:?}");
     }
 }
@@ -98,7 +98,7 @@ async fn a_timeout_of_any_length_is_one_that_can_be_waited_for(backend: &Backend
         // On a loaded machine 20 ms may be too short for a server.
         let answered = matches!(result, Ok(7) | Err(LockError::Unavailable { .. }));
         assert!(answered, "{result:?}");
-        backend.becomes_free(&key, LONG / 2).await;
+        backend.becomes_free(&key, LONG_TTL / 2).await;
     }
 }
 

@@ -29,7 +29,7 @@ fn is_outside() -> bool {
 async fn is_inside(locks: &LockManager) -> bool {
     let held = Lock::new("order:1").manager(locks).acquire().await.expect("free");
     let found = tokio::time::timeout(
-        crate::SOON,
+        crate::PATIENCE,
         LockManager::installed()
             .map(|here| async move {
                 Lock::new("order:1").manager(&here).wait(std::time::Duration::ZERO).acquire().await
@@ -46,8 +46,9 @@ async fn is_inside(locks: &LockManager) -> bool {
 #[on(memory, redis, redlock, both_runtimes)]
 async fn an_annotated_function_is_locked_by_the_manager_of_its_task(backend: &Backend) {
     let prefix = backend.key("");
-    let locks =
-        backend.manager_from(LockManager::builder().timeout(crate::LONG).key_prefix(&prefix)).await;
+    let locks = backend
+        .manager_from(LockManager::builder().timeout(crate::LONG_TTL).key_prefix(&prefix))
+        .await;
     locks
         .scope(async {
             let held = Lock::new("order:42").acquire().await.expect("free");

@@ -13,7 +13,7 @@ use lockmacro_tests::{Fault, Proxy, Server};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::{LONG, Nodes, connected, ms};
+use crate::{LONG_TTL, Nodes, connected, ms};
 
 const KEYS: usize = 32;
 const MANAGERS: usize = 4;
@@ -103,7 +103,7 @@ async fn storm(nodes: usize, grants: usize, second_round: bool) -> (usize, (usiz
     let mut admins: Vec<_> = nodes.0.iter().map(Server::admin).collect();
     let (start, mut step) = (Instant::now(), 0);
     while granted.load(SeqCst) < grants {
-        assert!(start.elapsed() < LONG * 15, "only {} grants", granted.load(SeqCst));
+        assert!(start.elapsed() < LONG_TTL * 15, "only {} grants", granted.load(SeqCst));
         if granted.load(SeqCst) < step * 10 {
             sleep(ms(1)).await;
             continue;

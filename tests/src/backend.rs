@@ -9,6 +9,7 @@ use lockmacro_runtime::{Lock, LockManager, LockManagerBuilder};
 
 use tokio::sync::OnceCell;
 
+use crate::times::{IN_TIME, LONG_TTL, PATIENCE};
 use crate::{Server, eventually};
 
 /// A store that several managers share, seen only through the public API.
@@ -63,7 +64,7 @@ impl Backend {
         let server = Server::with(&["--cluster-enabled", "yes"]);
         let mut admin = server.admin();
         admin.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
-        eventually("the cluster is up", Duration::from_secs(10), || {
+        eventually("the cluster is up", IN_TIME, || {
             let info: String = admin.ask(&["CLUSTER", "INFO"]);
             std::future::ready(info.contains("cluster_state:ok"))
         })
@@ -116,7 +117,7 @@ impl Backend {
     /// A new manager on the same store, as another process would have. It waits for answers as long as a
     /// loaded machine needs.
     pub async fn manager(&self) -> LockManager {
-        self.manager_from(LockManager::builder().timeout(Duration::from_secs(60))).await
+        self.manager_from(LockManager::builder().timeout(LONG_TTL)).await
     }
 
     /// A new manager with settings.
@@ -179,7 +180,7 @@ impl Backend {
                     let is_going = first < LONG || left > first / 4;
                     assert!(is_going, "left to its end: {key}, {first:?} before it");
                 }
-                assert!(start.elapsed() < Duration::from_secs(20), "left behind: {keys:?}");
+                assert!(start.elapsed() < PATIENCE, "left behind: {keys:?}");
                 tokio::time::sleep(Duration::from_millis(3)).await;
             }
         }

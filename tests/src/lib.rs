@@ -8,6 +8,7 @@
 //! * [`Proxy`] – a network that delays, loses and cuts, by order
 //! * [`Backend`] and [`on`] – one claim, and the stores it holds on
 //! * [`log`] – what this process logs
+//! * [`times`] – how long a test waits, and the ttls of its locks
 //! * [`eventually`], [`drop_after_polls`] – bounded waiting, and a future that goes at its k-th poll
 //!
 //! The servers are started by our own code and not by `redis-test`, because that crate does not
@@ -24,6 +25,7 @@ mod polls;
 mod port;
 mod proxy;
 mod server;
+pub mod times;
 mod wait;
 
 pub use admin::Admin;

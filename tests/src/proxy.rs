@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::eventually;
+use crate::times::PATIENCE;
 
 /// What happens to one command on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +113,7 @@ impl Proxy {
             let none = self.state.held.load(Ordering::SeqCst) == 0;
             std::future::ready(self.orders_are_done() && none)
         };
-        eventually("the held commands arrive", Duration::from_secs(20), arrived).await;
+        eventually("the held commands arrive", PATIENCE, arrived).await;
     }
 
     /// Lets every command from now on reach the server that much later, as by a long way.

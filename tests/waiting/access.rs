@@ -6,7 +6,7 @@ use lockmacro_runtime::LockManager;
 use lockmacro_tests::Server;
 
 use crate::line::Line;
-use crate::{KEY, SOON, TICK, keeps_only_fences, lock, ms, served, waiting};
+use crate::{KEY, POLLED, PUSHED, keeps_only_fences, lock, ms, served, waiting};
 
 /// A server with a user who has the rights given, and two managers of that user.
 async fn with_user(rights: &[&str]) -> (Server, LockManager, LockManager) {
@@ -37,34 +37,34 @@ async fn everybody_is_served(rights: &[&str], each: Duration) -> Server {
     for waiter in waiters {
         served(each, async { waiter.await.expect("no panic") }).await;
     }
-    keeps_only_fences(&server, SOON).await;
+    keeps_only_fences(&server, PUSHED).await;
     server
 }
 
 #[tokio::test]
 async fn a_user_of_no_channel_polls() {
-    everybody_is_served(&["~*", "+@all", "resetchannels"], SOON).await;
+    everybody_is_served(&["~*", "+@all", "resetchannels"], PUSHED).await;
 }
 
 #[tokio::test]
 async fn a_user_who_may_not_subscribe_polls() {
-    everybody_is_served(&["~*", "&*", "+@all", "-subscribe"], SOON).await;
+    everybody_is_served(&["~*", "&*", "+@all", "-subscribe"], PUSHED).await;
 }
 
 #[tokio::test]
 async fn a_user_who_may_not_publish_is_served_by_asking() {
-    everybody_is_served(&["~*", "&*", "+@all", "-publish"], TICK).await;
+    everybody_is_served(&["~*", "&*", "+@all", "-publish"], POLLED).await;
 }
 
 #[tokio::test]
 async fn a_user_who_may_neither_publish_nor_subscribe_polls() {
-    everybody_is_served(&["~*", "&*", "+@all", "-publish", "-subscribe"], SOON).await;
+    everybody_is_served(&["~*", "&*", "+@all", "-publish", "-subscribe"], PUSHED).await;
 }
 
 #[tokio::test]
 async fn our_own_channels_are_all_that_is_needed() {
     let rights = ["~order:*", "~lm1:*", "resetchannels", "&lm1:*", "+@all"];
-    let server = everybody_is_served(&rights, SOON).await;
+    let server = everybody_is_served(&rights, PUSHED).await;
     let denied: Vec<redis::Value> = server.admin().ask(&["ACL", "LOG"]);
     assert_eq!(denied, [], "something was denied");
 }

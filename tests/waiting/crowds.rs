@@ -5,7 +5,9 @@ use lockmacro_tests::{Server, eventually};
 use tokio::time::timeout;
 
 use crate::line::{FAR, Line};
-use crate::{CLAIM, KEY, LONG, SOON, TICK, keeps_only_fences, lock, manager, ms, waiting};
+use crate::{
+    CONFIRM_WINDOW, KEY, LONG_TTL, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, waiting,
+};
 
 #[tokio::test]
 async fn a_living_waiter_behind_a_thousand_dead_is_served_soon() {
@@ -16,9 +18,9 @@ async fn a_living_waiter_behind_a_thousand_dead_is_served_soon() {
     line.crowd(1_000, FAR);
     let waiter = line.join(waiting(&theirs, KEY).acquire()).await;
     guard.release().await.expect("held");
-    let guard = timeout(TICK + SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(POLLED + PUSHED, waiter).await.expect("in time").expect("served");
     guard.release().await.expect("held");
-    keeps_only_fences(&server, SOON).await;
+    keeps_only_fences(&server, PUSHED).await;
 }
 
 #[tokio::test]
@@ -30,9 +32,9 @@ async fn a_lock_that_only_dead_ones_wait_for_is_free() {
     let (guard, _) = lock(&ours, KEY).acquire_fenced().await.expect("nobody holds it");
     guard.release().await.expect("held");
     line.crowd(1_000, FAR);
-    let several = lockmacro_runtime::Lock::many(["order:41", KEY]).ttl(LONG).manager(&ours);
+    let several = lockmacro_runtime::Lock::many(["order:41", KEY]).ttl(LONG_TTL).manager(&ours);
     several.acquire().await.expect("nobody holds them").release().await.expect("held");
-    keeps_only_fences(&server, SOON).await;
+    keeps_only_fences(&server, PUSHED).await;
 }
 
 #[tokio::test]
@@ -47,7 +49,7 @@ async fn places_that_have_lapsed_make_no_full_line() {
     assert!(line.length() < Some(10_000));
     line.disperse();
     guard.release().await.expect("held");
-    keeps_only_fences(&server, SOON).await;
+    keeps_only_fences(&server, PUSHED).await;
 }
 
 /// The release of who leaves is tried for as long as its place may last, not only for its short ttl.
@@ -66,5 +68,5 @@ async fn a_waiter_that_is_dropped_during_a_short_outage_leaves_the_line() {
     server.resume();
     // Before the place would lapse.
     let left = || std::future::ready(line.length() == Some(0));
-    eventually("it left the line", CLAIM + SOON, left).await;
+    eventually("it left the line", CONFIRM_WINDOW + PUSHED, left).await;
 }

@@ -5,7 +5,7 @@ use lockmacro_tests::{Backend, Polled, drop_after_polls, on};
 use tokio::time::timeout;
 
 use crate::line::Line;
-use crate::{LONG, Locked, SOON, lock, ms, served, waiting};
+use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 200;
@@ -13,7 +13,7 @@ const ENOUGH: usize = 200;
 /// Takes the lock. A question of who was dropped last may have been on its way, and then its grant is
 /// released when it has come.
 async fn free_again(manager: &LockManager, key: &str) -> LockGuard {
-    lock(manager, key).wait(LONG).acquire().await.expect("free")
+    lock(manager, key).wait(LONG_TTL).acquire().await.expect("free")
 }
 
 /// Has a waiter dropped after each number of polls while the lock stays held.
@@ -32,7 +32,7 @@ async fn a_waiter_dropped_at_any_point_leaves_the_line(backend: &Backend) {
         line.reaches(0).await;
         let next = line.join(next).await;
         guard.release().await.expect("still held");
-        served(SOON, next).await;
+        served(PUSHED, next).await;
         if in_line {
             return;
         }
@@ -51,12 +51,12 @@ async fn a_waiter_dropped_at_any_point_of_its_grant_passes_the_lock_on(backend: 
         let waiter = line.join(waiting(&theirs, &key).acquire()).await;
         let next = line.join(waiting(&ours, &key).acquire()).await;
         guard.release().await.expect("still held");
-        let polled = timeout(SOON, drop_after_polls(waiter, polls)).await.expect("in time");
+        let polled = timeout(PUSHED, drop_after_polls(waiter, polls)).await.expect("in time");
         if let Polled::Completed(guard) = polled {
             guard.expect("served").release().await.expect("still held");
-            return served(SOON, next).await;
+            return served(PUSHED, next).await;
         }
-        served(SOON, next).await;
+        served(PUSHED, next).await;
     }
     panic!("it never completed");
 }
@@ -77,8 +77,8 @@ async fn a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on(backend: 
         let waiter = line.join(waiting(&theirs, &key).run(body)).await;
         let next = line.join(waiting(&ours, &key).acquire()).await;
         guard.release().await.expect("still held");
-        let polled = timeout(SOON, drop_after_polls(waiter, polls)).await.expect("in time");
-        served(SOON, next).await;
+        let polled = timeout(PUSHED, drop_after_polls(waiter, polls)).await.expect("in time");
+        served(PUSHED, next).await;
         if let Polled::Completed(result) = polled {
             return result.expect("the body ran");
         }
@@ -97,7 +97,7 @@ async fn a_timeout_around_a_waiter_leaves_nothing(backend: &Backend) {
     line.reaches(0).await;
     let next = line.join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
-    served(SOON, next).await;
+    served(PUSHED, next).await;
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
@@ -115,8 +115,8 @@ async fn a_select_that_drops_a_waiter_leaves_nothing(backend: &Backend) {
         granted = waiter => granted.map(drop),
     };
     released.expect("still held");
-    served(SOON, next).await;
-    backend.becomes_free(&key, SOON).await;
+    served(PUSHED, next).await;
+    backend.becomes_free(&key, PUSHED).await;
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
@@ -134,7 +134,7 @@ async fn an_aborted_waiter_leaves_nothing(backend: &Backend) {
     // This one is aborted as it is being served.
     second.abort();
     drop(second.await);
-    served(SOON, third).await;
+    served(PUSHED, third).await;
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
@@ -149,7 +149,7 @@ async fn many_waiters_dropped_at_once_leave_nothing(backend: &Backend) {
     let last = line.join(waiting(&ours, &key).acquire()).await;
     all.abort();
     guard.release().await.expect("still held");
-    served(SOON, last).await;
+    served(PUSHED, last).await;
     line.reaches(0).await;
 }
 
@@ -164,9 +164,9 @@ async fn a_panicking_body_hands_the_lock_over(backend: &Backend) {
     let next = line.join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
     assert!(first.await.expect_err("it panicked").is_panic());
-    served(SOON, next).await;
+    served(PUSHED, next).await;
     let broken: Result<(), LockError> = Err(LockError::ShutDown);
-    let failing = waiting(&ours, &key).wait(LONG).run(async { broken });
+    let failing = waiting(&ours, &key).wait(LONG_TTL).run(async { broken });
     assert_eq!(failing.await, Err(LockError::ShutDown));
-    backend.becomes_free(&key, SOON).await;
+    backend.becomes_free(&key, PUSHED).await;
 }

@@ -8,14 +8,16 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::line::Line;
-use crate::{KEY, LONG, Locked, SOON, TICK, keeps_only_fences, lock, manager, ms, served, waiting};
+use crate::{
+    KEY, LONG_TTL, Locked, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, served, waiting,
+};
 
 /// Starts waiters of two managers whose bodies take a while, and gives their ends.
 async fn crowd(server: &Server, waiters: usize, body: Duration) -> JoinSet<Locked<()>> {
     let managers = [manager(server).await, manager(server).await];
     let mut tasks = JoinSet::new();
     for nth in 0..waiters {
-        let lock = Lock::new(KEY).ttl(ms(2_000)).manager(&managers[nth % 2]).wait(LONG);
+        let lock = Lock::new(KEY).ttl(ms(2_000)).manager(&managers[nth % 2]).wait(LONG_TTL);
         tasks.spawn(lock.run(async move {
             tokio::time::sleep(body).await;
             Locked::Ok(())
@@ -37,8 +39,8 @@ async fn everybody_is_served_despite(fault: impl Fn(&mut Admin)) {
     while let Some(ended) = tasks.join_next().await {
         ended.expect("no panic").expect("served");
     }
-    assert!(start.elapsed() < 4 * TICK, "after {:?}", start.elapsed());
-    keeps_only_fences(&server, TICK).await;
+    assert!(start.elapsed() < 4 * POLLED, "after {:?}", start.elapsed());
+    keeps_only_fences(&server, POLLED).await;
 }
 
 #[tokio::test]
@@ -77,11 +79,11 @@ async fn a_waiter_whose_subscription_is_killed_hears_of_its_grant_again() {
         let channels: Vec<String> = admin.ask(&["PUBSUB", "CHANNELS"]);
         std::future::ready(channels.len() == 1)
     };
-    eventually("it subscribes again by itself", SOON, subscribed).await;
+    eventually("it subscribes again by itself", PUSHED, subscribed).await;
     // And asks again, so that nothing in between was missed.
     tokio::time::sleep(ms(30)).await;
     guard.release().await.expect("still held");
-    served(SOON, async { waiter.await.expect("no panic") }).await;
+    served(PUSHED, async { waiter.await.expect("no panic") }).await;
 }
 
 #[tokio::test]
@@ -95,9 +97,9 @@ async fn a_grant_that_went_to_a_killed_connection_is_found_again() {
         let killed = server.admin().ask::<i64>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
         assert_eq!(killed, 1);
         guard.release().await.expect("still held");
-        served(SOON, waiter).await;
+        served(PUSHED, waiter).await;
     }
-    keeps_only_fences(&server, SOON).await;
+    keeps_only_fences(&server, PUSHED).await;
 }
 
 #[tokio::test]
@@ -116,16 +118,16 @@ async fn a_server_restarted_empty_serves_its_waiters_or_tells_them() {
     server.restart();
     let start = Instant::now();
     let mut served = 0;
-    while let Some(ended) = timeout(2 * TICK, tasks.join_next()).await.expect("nobody is stuck") {
+    while let Some(ended) = timeout(2 * POLLED, tasks.join_next()).await.expect("nobody is stuck") {
         match ended.expect("no panic") {
             Ok(()) => served += 1,
             Err(LockError::Unavailable { .. }) => {}
             Err(error) => panic!("{error:?}"),
         }
     }
-    assert!(served > 0 && start.elapsed() < 2 * TICK, "{served} after {:?}", start.elapsed());
+    assert!(served > 0 && start.elapsed() < 2 * POLLED, "{served} after {:?}", start.elapsed());
     drop(guard);
-    keeps_only_fences(&server, TICK).await;
+    keeps_only_fences(&server, POLLED).await;
 }
 
 #[tokio::test]
@@ -139,7 +141,7 @@ async fn a_server_that_stays_down_is_told_to_its_waiters() {
     let limited = lock(&impatient, KEY).wait(ms(2_000)).acquire();
     let limited = tokio::spawn(line.join(limited).await);
     server.kill();
-    let error = timeout(TICK + SOON, limited).await.expect("nobody is stuck");
+    let error = timeout(POLLED + PUSHED, limited).await.expect("nobody is stuck");
     let error = error.expect("no panic").expect_err("the server is down");
     assert!(matches!(error, LockError::Unavailable { .. }), "{error:?}");
     drop(guard);
@@ -159,8 +161,8 @@ async fn a_server_stopped_shortly_costs_its_waiters_that_time() {
     while let Some(ended) = tasks.join_next().await {
         ended.expect("no panic").expect("served");
     }
-    assert!(start.elapsed() < 2 * TICK, "after {:?}", start.elapsed());
-    keeps_only_fences(&server, TICK).await;
+    assert!(start.elapsed() < 2 * POLLED, "after {:?}", start.elapsed());
+    keeps_only_fences(&server, POLLED).await;
 }
 
 #[tokio::test]
@@ -180,9 +182,9 @@ async fn a_waiters_own_deadline_is_kept_when_the_server_stands_still() {
         "{error:?}"
     );
     // One more question may be waited for: a quarter of the manager's timeout.
-    assert!(start.elapsed() < wait + ms(500) + SOON, "after {:?}", start.elapsed());
+    assert!(start.elapsed() < wait + ms(500) + PUSHED, "after {:?}", start.elapsed());
     guard.release().await.expect("still held");
-    keeps_only_fences(&server, TICK).await;
+    keeps_only_fences(&server, POLLED).await;
 }
 
 #[tokio::test]
@@ -197,15 +199,15 @@ async fn a_question_whose_answer_is_lost_takes_one_place() {
         proxy.on_next("EVALSHA", fault);
         let waiter = tokio::spawn(waiting(&theirs, KEY).acquire());
         let done = || std::future::ready(proxy.orders_are_done());
-        eventually("the fault has happened", SOON, done).await;
+        eventually("the fault has happened", PUSHED, done).await;
         line.reaches(1).await;
         let next = line.join(waiting(&ours, KEY).acquire()).await;
         guard.release().await.expect("still held");
-        served(TICK, async { waiter.await.expect("no panic") }).await;
-        served(SOON, next).await;
+        served(POLLED, async { waiter.await.expect("no panic") }).await;
+        served(PUSHED, next).await;
     }
     // A question that never arrived is looked for until its ttl is over, but leaves nothing.
-    keeps_only_fences(&server, TICK).await;
+    keeps_only_fences(&server, POLLED).await;
 }
 
 #[tokio::test]
@@ -223,18 +225,18 @@ async fn a_grant_that_comes_late_is_not_believed_longer_than_it_lasts() {
     guard.release().await.expect("still held");
     tokio::time::sleep(ms(1_000)).await;
     proxy.stall(false);
-    let guard = timeout(TICK, late).await.expect("in time").expect("no panic").expect("served");
+    let guard = timeout(POLLED, late).await.expect("in time").expect("no panic").expect("served");
     let left = server.admin().ttl(KEY).expect("held, with an end");
     assert!(guard.remaining() <= left, "{:?} believed of {left:?}", guard.remaining());
     guard.release().await.expect("still held");
-    served(SOON, next).await;
+    served(PUSHED, next).await;
 }
 
 /// When a call is not yet given up as unanswered by a `patient` manager: that is a quarter of its timeout.
 const EARLY: Duration = Duration::from_secs(10);
 
 async fn patient(server: &Server) -> LockManager {
-    LockManager::builder().timeout(LONG).connect(&server.url()).await.expect("there")
+    LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await.expect("there")
 }
 
 /// Has a waiter polled so many times and then no more, and asks for another lock meanwhile.
@@ -254,7 +256,7 @@ async fn others_are_served_beside_one_that_is_not_polled(prepare: impl Fn(&mut A
         served(EARLY, waiting(&manager, KEY).acquire()).await;
         drop(idle);
     }
-    keeps_only_fences(&server, TICK).await;
+    keeps_only_fences(&server, POLLED).await;
 }
 
 #[tokio::test]
@@ -281,7 +283,7 @@ async fn many_futures_that_are_not_polled_delay_nobody_else() {
     let server = Server::start();
     let manager = patient(&server).await;
     // It listens from here on.
-    lock(&manager, KEY).wait(LONG).run(async { Locked::Ok(()) }).await.expect("free");
+    lock(&manager, KEY).wait(LONG_TTL).run(async { Locked::Ok(()) }).await.expect("free");
     let keys: Vec<String> = (0..500).map(|nth| format!("stock:{nth}")).collect();
     let mut idle = Vec::new();
     for key in &keys {
@@ -308,12 +310,12 @@ async fn a_waiter_outlasts(code: &str, server: Server, refuse: &[[&str; 2]], acc
             let info: String = admin.ask(&["INFO", "persistence"]);
             std::future::ready(info.contains("rdb_last_bgsave_status:err"))
         };
-        eventually("it could not save", LONG, failed).await;
+        eventually("it could not save", LONG_TTL, failed).await;
     }
     // It asks at once when it may have missed something.
     admin.ask::<redis::Value>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     let refused =
-        async { eventually(code, LONG, || std::future::ready(admin.refused(code) > 2)).await };
+        async { eventually(code, LONG_TTL, || std::future::ready(admin.refused(code) > 2)).await };
     tokio::select! {
         answer = &mut waiter => panic!("{code}: {answer:?}"),
         () = refused => {}
@@ -322,7 +324,7 @@ async fn a_waiter_outlasts(code: &str, server: Server, refuse: &[[&str; 2]], acc
         admin.configure(name, value);
     }
     guard.release().await.expect("still held");
-    served(LONG, waiter).await;
+    served(LONG_TTL, waiter).await;
 }
 
 #[tokio::test]
@@ -355,9 +357,9 @@ async fn a_waiter_outlasts_a_server_with_too_many_clients() {
     };
     tokio::select! {
         answer = &mut waiter => panic!("{answer:?}"),
-        () = async { eventually("it is let in no more", LONG, rejected).await } => {}
+        () = async { eventually("it is let in no more", LONG_TTL, rejected).await } => {}
     }
     admin.configure("maxclients", "100");
     guard.release().await.expect("still held");
-    served(LONG, waiter).await;
+    served(LONG_TTL, waiter).await;
 }

@@ -8,7 +8,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::line::Line;
-use crate::{KEY, LONG, Locked, SOON, TICK, keeps_only_fences, lock, manager, ms, served, waiting};
+use crate::{
+    KEY, LONG_TTL, Locked, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, served, waiting,
+};
 
 const SECRET: &str = "5f2b-php-worker-secret";
 const COMPARE_AND_DELETE: &str =
@@ -34,9 +36,9 @@ async fn a_foreign_holder_is_succeeded_within_a_tick_of_its_release() {
     let second = tokio::spawn(line.join(waiting(&manager, KEY).acquire()).await);
     timeout(ms(100), &mut first).await.expect_err("it is held");
     assert!(gives_back(&mut foreign));
-    served(TICK, async { first.await.expect("no panic") }).await;
-    served(SOON, async { second.await.expect("no panic") }).await;
-    keeps_only_fences(&server, SOON).await;
+    served(POLLED, async { first.await.expect("no panic") }).await;
+    served(PUSHED, async { second.await.expect("no panic") }).await;
+    keeps_only_fences(&server, PUSHED).await;
 }
 
 #[tokio::test]
@@ -47,7 +49,7 @@ async fn a_foreign_holder_that_dies_is_succeeded_at_its_expiry() {
     let start = Instant::now();
     assert!(takes(&mut foreign, "500"));
     let waiter = Line::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
-    let guard = timeout(ms(500) + SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(ms(500) + PUSHED, waiter).await.expect("in time").expect("served");
     assert!(start.elapsed() >= ms(499), "after {:?}", start.elapsed());
     guard.release().await.expect("still held");
 }
@@ -92,7 +94,7 @@ async fn a_foreign_client_is_excluded_while_the_line_moves() {
     while let Some(ended) = tasks.join_next().await {
         ended.expect("no panic").expect("served");
     }
-    keeps_only_fences(&server, SOON).await;
+    keeps_only_fences(&server, PUSHED).await;
 }
 
 #[tokio::test]
@@ -108,13 +110,13 @@ async fn a_key_deleted_under_a_line_lets_the_line_go_on_within_a_tick() {
     server.admin().ask::<()>(&["DEL", KEY]);
     let start = Instant::now();
     for waiter in waiters {
-        served(TICK, async { waiter.await.expect("no panic") }).await;
+        served(POLLED, async { waiter.await.expect("no panic") }).await;
     }
     // Only the first one had to ask.
-    assert!(start.elapsed() < TICK + SOON, "after {:?}", start.elapsed());
+    assert!(start.elapsed() < POLLED + PUSHED, "after {:?}", start.elapsed());
     let error = guard.release().await.expect_err("somebody has deleted it");
     assert!(matches!(error, LockError::Lost(_)), "{error:?}");
-    keeps_only_fences(&server, SOON).await;
+    keeps_only_fences(&server, PUSHED).await;
 }
 
 #[tokio::test]
@@ -139,10 +141,10 @@ async fn a_line_deleted_under_its_waiters_is_stood_in_again() {
             guard.release().await.expect("still held");
         }
         // In the order in which they ask again, whichever that is.
-        while let Some(ended) = timeout(TICK, waiters.join_next()).await.expect("in time") {
+        while let Some(ended) = timeout(POLLED, waiters.join_next()).await.expect("in time") {
             ended.expect("no panic").expect("served");
         }
-        keeps_only_fences(&server, SOON).await;
+        keeps_only_fences(&server, PUSHED).await;
     }
 }
 
@@ -152,14 +154,15 @@ async fn a_key_of_another_type_ends_the_wait() {
     let manager = manager(&server).await;
     let mut admin = server.admin();
     admin.ask::<()>(&["RPUSH", KEY, "not a lock"]);
-    let asked = timeout(SOON, lock(&manager, KEY).wait(LONG).acquire()).await.expect("at once");
+    let asked =
+        timeout(PUSHED, lock(&manager, KEY).wait(LONG_TTL).acquire()).await.expect("at once");
     assert!(matches!(asked.map(drop), Err(LockError::KeyNotALock { .. })));
     admin.ask::<()>(&["DEL", KEY]);
     let guard = lock(&manager, KEY).acquire().await.expect("free");
     let waiter = Line::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
     admin.ask::<()>(&["DEL", KEY]);
     admin.ask::<()>(&["RPUSH", KEY, "not a lock"]);
-    let asked: Locked<()> = timeout(TICK, waiter).await.expect("within a tick").map(drop);
+    let asked: Locked<()> = timeout(POLLED, waiter).await.expect("within a tick").map(drop);
     assert!(matches!(asked, Err(LockError::KeyNotALock { .. })), "{asked:?}");
     drop(guard);
     admin.ask::<()>(&["DEL", KEY]);
@@ -174,7 +177,7 @@ async fn who_leaves_while_the_key_is_of_another_type_is_never_granted() {
     let mut admin = server.admin();
     for manager in [&ours, &theirs] {
         // From then on it hears, and has no reason to ask twice.
-        served(LONG, waiting(manager, "another").acquire()).await;
+        served(LONG_TTL, waiting(manager, "another").acquire()).await;
     }
     let guard = lock(&ours, KEY).acquire().await.expect("free");
     let mut line = Line::at(&server, KEY);
@@ -185,9 +188,9 @@ async fn who_leaves_while_the_key_is_of_another_type_is_never_granted() {
     drop(leaves);
     line.reaches(1).await;
     admin.ask::<i64>(&["DEL", KEY]);
-    served(TICK, async { stays.await.expect("no panic") }).await;
+    served(POLLED, async { stays.await.expect("no panic") }).await;
     drop(guard);
-    keeps_only_fences(&server, SOON).await;
+    keeps_only_fences(&server, PUSHED).await;
 }
 
 #[tokio::test]

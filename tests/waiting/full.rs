@@ -7,13 +7,13 @@ use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::{Backend, Server, in_time};
 
 use crate::line::{FAR, Line};
-use crate::{KEY, LONG, Locked, keeps_only_fences, lock, ms, served, waiting};
+use crate::{KEY, LONG_TTL, Locked, keeps_only_fences, lock, ms, served, waiting};
 
 const PLACES: usize = 10_000;
 
 /// Fills what is left of the line, has one come too late and one go, and drops the others.
 async fn fill(ours: LockManager, key: &str, mut line: Line, left: usize) {
-    let guard = lock(&ours, key).ttl(10 * LONG).acquire().await.expect("free");
+    let guard = lock(&ours, key).ttl(10 * LONG_TTL).acquire().await.expect("free");
     let mut waiters: FuturesUnordered<_> =
         (0..left).map(|_| waiting(&ours, key).acquire()).collect();
     let full = async {
@@ -31,7 +31,7 @@ async fn fill(ours: LockManager, key: &str, mut line: Line, left: usize) {
     assert!(matches!(&error, LockError::QueueFull { key: told, .. } if told.as_str() == key));
     assert!(error.is_busy());
     assert!(error.to_string().contains(key), "{error}");
-    assert!(start.elapsed() < LONG / 12, "after {:?}", start.elapsed());
+    assert!(start.elapsed() < LONG_TTL / 12, "after {:?}", start.elapsed());
     let skipped: Option<u32> = waiting(&ours, key).run_or_skip(async { Some(7) }).await;
     assert_eq!(skipped, None);
     let once: Locked<_> = lock(&ours, key).acquire().await;
@@ -43,7 +43,7 @@ async fn fill(ours: LockManager, key: &str, mut line: Line, left: usize) {
     drop(waiters);
     line.disperse();
     first.release().await.expect("still held");
-    served(LONG / 4, last).await;
+    served(LONG_TTL / 4, last).await;
 }
 
 #[tokio::test]
@@ -63,5 +63,5 @@ async fn a_full_line_of_a_server_is_told() {
     let left = 50;
     line.crowd(PLACES - left, FAR);
     in_time(fill(ours, KEY, line, left)).await;
-    keeps_only_fences(&server, LONG / 4).await;
+    keeps_only_fences(&server, LONG_TTL / 4).await;
 }

@@ -7,7 +7,9 @@ use lockmacro_tests::{Fault, Proxy, Server, eventually};
 use tokio::time::{sleep_until, timeout};
 
 use crate::line::Line;
-use crate::{CLAIM, KEY, LONG, Locked, SOON, TICK, lock, manager, ms, served, waiting};
+use crate::{
+    CONFIRM_WINDOW, KEY, LONG_TTL, Locked, POLLED, PUSHED, lock, manager, ms, served, waiting,
+};
 
 /// The waiter's question is on its way when the hand-over is pushed, and answered when it has run
 /// out: the answer says "busy", and the push is read after it.
@@ -30,10 +32,10 @@ async fn a_hand_over_older_than_the_last_answer_is_not_believed() {
         let set = ["SET", KEY, "foreign", "NX", "PX", "30000"];
         std::future::ready(admin.ask::<Option<String>>(&set).is_some())
     };
-    eventually("the hand-over has run out", LONG / 4, taken).await;
+    eventually("the hand-over has run out", LONG_TTL / 4, taken).await;
     sleep_until(start + ms(3_050)).await;
     proxy.stall(false);
-    let granted = timeout(SOON, &mut waiter).await;
+    let granted = timeout(PUSHED, &mut waiter).await;
     assert!(granted.is_err(), "granted beside the foreign holder: {granted:?}");
     waiter.abort();
 }
@@ -55,11 +57,11 @@ async fn a_confirmation_that_fails_is_tried_again_before_the_claim_ends() {
         }
         guard.release().await.expect("still held");
         let next = next.await.expect("served");
-        eventually("it is confirmed", CLAIM - ms(500), || {
-            std::future::ready(next.remaining() > 2 * CLAIM)
+        eventually("it is confirmed", CONFIRM_WINDOW - ms(500), || {
+            std::future::ready(next.remaining() > 2 * CONFIRM_WINDOW)
         })
         .await;
-        assert!(admin.ttl(KEY).expect("it has an end") > 2 * CLAIM);
+        assert!(admin.ttl(KEY).expect("it has an end") > 2 * CONFIRM_WINDOW);
         next.release().await.expect("still held");
     }
 }
@@ -72,9 +74,9 @@ async fn who_waits_for_ever_waits_for_a_server_too() {
     let mut waiter = Line::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
     server.kill();
     drop(guard);
-    timeout(TICK, &mut waiter).await.expect_err("there is no server");
+    timeout(POLLED, &mut waiter).await.expect_err("there is no server");
     server.restart();
-    crate::served(TICK, waiter).await;
+    crate::served(POLLED, waiter).await;
 }
 
 #[tokio::test]
@@ -86,7 +88,7 @@ async fn a_limit_that_passes_leaves_the_waiters_hearing() {
     let refused = lock(&manager, KEY).wait(ms(20)).acquire().await;
     assert!(refused.is_err_and(|error| !error.is_busy()), "no connection to listen by");
     admin.configure("maxclients", "100");
-    lock(&manager, KEY).wait(LONG).run(async { Locked::Ok(()) }).await.expect("free");
+    lock(&manager, KEY).wait(LONG_TTL).run(async { Locked::Ok(()) }).await.expect("free");
     let channels: Vec<String> = admin.ask(&["PUBSUB", "CHANNELS"]);
     assert_eq!(channels.len(), 1, "{channels:?}");
 }
@@ -124,7 +126,7 @@ async fn a_hand_over_that_cannot_be_confirmed_is_lost_when_the_claim_ends() {
     let ours = manager(&server).await;
     let theirs = LockManager::connect(&proxy.url()).await.expect("the server is there");
     // From then on it hears, and has no reason to ask twice.
-    served(LONG, waiting(&theirs, KEY).acquire()).await;
+    served(LONG_TTL, waiting(&theirs, KEY).acquire()).await;
     let guard = lock(&ours, KEY).acquire().await.expect("free");
     let next = Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
     // The connection that confirms is a new one.
@@ -132,9 +134,9 @@ async fn a_hand_over_that_cannot_be_confirmed_is_lost_when_the_claim_ends() {
     let handed_over = Instant::now();
     guard.release().await.expect("still held");
     let next = next.await.expect("served");
-    let lost = timeout(2 * CLAIM, next.lost()).await.expect("not believed any longer");
+    let lost = timeout(2 * CONFIRM_WINDOW, next.lost()).await.expect("not believed any longer");
     assert_eq!(lost.cause(), LossCause::NotRenewed);
-    assert!(handed_over.elapsed() > CLAIM / 2, "after {:?}", handed_over.elapsed());
+    assert!(handed_over.elapsed() > CONFIRM_WINDOW / 2, "after {:?}", handed_over.elapsed());
 }
 
 /// The question of a waiter that has gone arrives late and stands in line; the lock is handed to
@@ -146,17 +148,18 @@ async fn a_grant_for_who_has_gone_is_given_back_at_once() {
     let (ours, rival) = (manager(&server).await, manager(&server).await);
     let theirs = LockManager::connect(&proxy.url()).await.expect("the server is there");
     // From then on it hears, and the server knows the scripts.
-    served(LONG, waiting(&theirs, KEY).acquire()).await;
+    served(LONG_TTL, waiting(&theirs, KEY).acquire()).await;
     let guard = lock(&ours, KEY).acquire().await.expect("free");
     // By then it is looked for every few seconds only.
     proxy.on_next("EVALSHA", Fault::HoldCommand(ms(3_400)));
     let waiter = tokio::spawn(waiting(&theirs, KEY).acquire());
-    eventually("its question was sent", LONG, || std::future::ready(proxy.orders_are_done())).await;
+    eventually("its question was sent", LONG_TTL, || std::future::ready(proxy.orders_are_done()))
+        .await;
     waiter.abort();
     proxy.held_commands_arrive().await;
     assert_eq!(Line::at(&server, KEY).length(), Some(1), "in line, and gone");
     guard.release().await.expect("still held");
     let start = Instant::now();
-    served(CLAIM, lock(&rival, KEY).wait(CLAIM).acquire()).await;
-    assert!(start.elapsed() < SOON, "free after {:?}", start.elapsed());
+    served(CONFIRM_WINDOW, lock(&rival, KEY).wait(CONFIRM_WINDOW).acquire()).await;
+    assert!(start.elapsed() < PUSHED, "free after {:?}", start.elapsed());
 }

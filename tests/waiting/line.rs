@@ -4,7 +4,7 @@ use std::pin::Pin;
 
 use lockmacro_tests::{Admin, Backend, Server, eventually};
 
-use crate::{LONG, ms};
+use crate::{LONG_TTL, ms};
 
 /// A time of the server, in milliseconds, that does not come.
 pub(crate) const FAR: u64 = 9_999_999_999_999;
@@ -69,7 +69,7 @@ impl Line {
     pub(crate) async fn reaches(&mut self, length: usize) {
         let claim = format!("{length} in line");
         let reached = || std::future::ready(self.length().is_none_or(|now| now == length));
-        eventually(&claim, LONG / 4, reached).await;
+        eventually(&claim, LONG_TTL / 4, reached).await;
     }
 
     /// Polls a future until it stands in line, behind everybody who does already.

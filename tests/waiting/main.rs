@@ -27,15 +27,7 @@ use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
 use lockmacro_tests::Server;
-
-/// A ttl that never ends within a test.
-const LONG: Duration = Duration::from_secs(60);
-/// Far below a tick, far above what a loaded machine needs: who is served within it was told.
-const SOON: Duration = Duration::from_millis(1_200);
-/// After so long the slowest waiter has asked again: 2 s and 20 %, and what a loaded machine adds.
-const TICK: Duration = Duration::from_millis(3_400);
-/// For how long a lock is handed over until its new holder confirms it.
-const CLAIM: Duration = Duration::from_secs(5);
+use lockmacro_tests::times::{CONFIRM_WINDOW, LONG_TTL, POLLED, PUSHED, ms};
 
 const KEY: &str = "order:42";
 
@@ -43,16 +35,12 @@ type Locked<T> = Result<T, LockError>;
 
 /// A lock that is asked for once.
 fn lock(manager: &LockManager, key: &str) -> Lock {
-    Lock::new(key).ttl(LONG).manager(manager)
+    Lock::new(key).ttl(LONG_TTL).manager(manager)
 }
 
 /// A lock that is waited for.
 fn waiting(manager: &LockManager, key: &str) -> Lock {
     lock(manager, key).wait_forever()
-}
-
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
 }
 
 async fn manager(server: &Server) -> LockManager {

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::line::Line;
-use crate::{LONG, Locked, SOON, TICK, lock, ms, waiting};
+use crate::{LONG_TTL, Locked, POLLED, PUSHED, lock, ms, waiting};
 
 /// Notes in which order `waiters` came to their turns.
 async fn turns<F>(waiters: Vec<F>) -> Vec<usize>
@@ -84,7 +84,7 @@ async fn a_body_that_returns_hands_the_lock_over(backend: &Backend) {
     let mut next = line.join(next).await;
     timeout(ms(60), &mut next).await.expect_err("the body runs");
     end.send(()).expect("the body waits");
-    assert_eq!(timeout(SOON, next).await.expect("in time"), Ok(2));
+    assert_eq!(timeout(PUSHED, next).await.expect("in time"), Ok(2));
     assert_eq!(body.await.expect("no panic"), Ok(1));
 }
 
@@ -95,7 +95,7 @@ async fn a_guard_that_is_dropped_hands_the_lock_over(backend: &Backend) {
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let next = Line::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
     drop(guard);
-    crate::served(SOON, next).await;
+    crate::served(PUSHED, next).await;
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
@@ -149,7 +149,7 @@ async fn who_does_not_wait_overtakes_nobody(backend: &Backend) {
                 }
                 // Only when everybody was served, which the next round tells.
                 Ok(guard) => {
-                    let served = timeout(SOON, &mut line).await.expect("it overtook somebody");
+                    let served = timeout(PUSHED, &mut line).await.expect("it overtook somebody");
                     guard.release().await.expect("still held");
                     break served.expect("no panic");
                 }
@@ -165,9 +165,9 @@ async fn who_does_not_wait_overtakes_nobody(backend: &Backend) {
 async fn a_lock_that_is_free_is_not_waited_for(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
-    for wait in [Duration::ZERO, ms(1), LONG, Duration::MAX] {
+    for wait in [Duration::ZERO, ms(1), LONG_TTL, Duration::MAX] {
         let guard = lock(&manager, &key).wait(wait).acquire().await.expect("free");
-        assert!(guard.remaining() > LONG / 2);
+        assert!(guard.remaining() > LONG_TTL / 2);
         guard.release().await.expect("still held");
     }
 }
@@ -181,10 +181,10 @@ async fn different_keys_have_different_lines(backend: &Backend) {
     let for_first = Line::of(backend, &one).join(waiting(&manager, &one).acquire()).await;
     let mut for_second = Line::of(backend, &two).join(waiting(&manager, &two).acquire()).await;
     first.release().await.expect("still held");
-    crate::served(SOON, for_first).await;
+    crate::served(PUSHED, for_first).await;
     timeout(ms(30), &mut for_second).await.expect_err("its own is held");
     second.release().await.expect("still held");
-    crate::served(SOON, for_second).await;
+    crate::served(PUSHED, for_second).await;
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
@@ -201,7 +201,7 @@ async fn fences_grow_in_the_order_of_the_hand_overs(backend: &Backend) {
     guard.release().await.expect("still held");
     let mut fences = vec![first];
     for waiter in waiters {
-        let (guard, fence) = timeout(SOON, waiter).await.expect("in time").expect("served");
+        let (guard, fence) = timeout(PUSHED, waiter).await.expect("in time").expect("served");
         assert_eq!(guard.fence(), Some(fence));
         fences.push(fence);
         guard.release().await.expect("still held");
@@ -218,7 +218,7 @@ async fn a_waiter_gets_the_lock_after_its_min_hold_and_not_before(backend: &Back
     let guard = lock(&ours, &key).min_hold(ms(400)).acquire().await.expect("free");
     let next = Line::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
-    let guard = timeout(ms(400) + SOON, next).await.expect("in time").expect("served");
+    let guard = timeout(ms(400) + PUSHED, next).await.expect("in time").expect("served");
     assert!(asked.elapsed() >= ms(399), "after {:?}", asked.elapsed());
     guard.release().await.expect("still held");
 }
@@ -234,9 +234,9 @@ async fn a_waiters_own_min_hold_counts_from_its_grant(backend: &Backend) {
     tokio::time::sleep(ms(350)).await;
     let handed_over = Instant::now();
     guard.release().await.expect("still held");
-    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(PUSHED, waiter).await.expect("in time").expect("served");
     guard.release().await.expect("still held");
-    backend.becomes_free(&key, TICK).await;
+    backend.becomes_free(&key, POLLED).await;
     assert!(handed_over.elapsed() >= ms(299), "after {:?}", handed_over.elapsed());
 }
 
@@ -254,6 +254,6 @@ async fn re_entry_does_not_stand_in_line(backend: &Backend) {
         waiting(&ours, &key).run(async { Locked::Ok(7) }).await
     };
     let body = waiting(&ours, &key).run(body);
-    assert_eq!(timeout(SOON, body).await.expect("it waits for itself"), Ok(7));
-    crate::served(SOON, next.expect("in line")).await;
+    assert_eq!(timeout(PUSHED, body).await.expect("it waits for itself"), Ok(7));
+    crate::served(PUSHED, next.expect("in line")).await;
 }

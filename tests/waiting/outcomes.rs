@@ -6,7 +6,7 @@ use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
 use crate::line::Line;
-use crate::{LONG, Locked, SOON, lock, ms, served, waiting};
+use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 
 /// How much later than its end a wait may be over: less than if it were noticed at a tick. A machine in
 /// need gets some chances.
@@ -33,7 +33,7 @@ async fn a_wait_that_runs_out_is_not_busy_but_timed_out(backend: &Backend) {
     assert!(matches!(error, LockError::Busy { .. }), "{error:?}");
     let error = lock(&theirs, &key).wait(ms(50)).acquire().await.expect_err("held");
     assert!(error.is_busy());
-    assert!(error.free_within().is_some_and(|left| left > LONG / 2 && left <= LONG));
+    assert!(error.free_within().is_some_and(|left| left > LONG_TTL / 2 && left <= LONG_TTL));
     assert_eq!(error.retry_after_secs(), Some(5), "nobody has seen how long it is held");
     assert!(error.to_string().contains("desk-1:audit"), "{error}");
     let owner = error.owner().map(str::to_owned);
@@ -49,7 +49,7 @@ async fn a_wait_that_runs_out_is_not_busy_but_timed_out(backend: &Backend) {
 
 /// One that a loaded machine may keep waiting for an answer.
 async fn patient(backend: &Backend) -> LockManager {
-    backend.manager_from(LockManager::builder().timeout(LONG)).await
+    backend.manager_from(LockManager::builder().timeout(LONG_TTL)).await
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
@@ -65,7 +65,7 @@ async fn a_wait_that_runs_out_tells_how_many_were_before(backend: &Backend) {
     assert_eq!(timed_out(lock(&theirs, &key).wait(ms(50))).await.2, 5);
     guard.release().await.expect("still held");
     for waiter in waiters {
-        served(LONG, waiter).await;
+        served(LONG_TTL, waiter).await;
     }
 }
 
@@ -101,7 +101,7 @@ async fn a_wait_that_runs_out_leaves_the_line(backend: &Backend) {
     line.reaches(0).await;
     let next = line.join(waiting(&ours, &key).acquire()).await;
     guard.release().await.expect("still held");
-    served(SOON, next).await;
+    served(PUSHED, next).await;
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
@@ -122,7 +122,7 @@ async fn a_busy_body_does_not_run_when_the_wait_runs_out(backend: &Backend) {
 #[on(memory, redis, cluster, both_runtimes)]
 async fn many_waits_that_run_out_leave_nothing(backend: &Backend) {
     // Two hundred questions at once may take a small machine a while.
-    let patient = LockManager::builder().timeout(LONG);
+    let patient = LockManager::builder().timeout(LONG_TTL);
     let (ours, theirs) = (backend.manager().await, backend.manager_from(patient).await);
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
@@ -130,7 +130,7 @@ async fn many_waits_that_run_out_leave_nothing(backend: &Backend) {
     futures::future::join_all(waits).await;
     Line::of(backend, &key).reaches(0).await;
     guard.release().await.expect("still held");
-    backend.becomes_free(&key, SOON).await;
+    backend.becomes_free(&key, PUSHED).await;
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
@@ -160,7 +160,7 @@ async fn a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on(backend: &Back
             Ok(guard) => guard.release().await.expect("still held"),
             Err(error) => assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}"),
         }
-        served(LONG, next).await;
+        served(LONG_TTL, next).await;
     }
 }
 

@@ -10,7 +10,7 @@ use lockmacro_tests::{Admin, Backend, Server, in_time};
 use tokio::time::timeout;
 
 use crate::line::Line;
-use crate::{KEY, LONG, SOON, lock, manager, ms, served, waiting};
+use crate::{KEY, LONG_TTL, PUSHED, lock, manager, ms, served, waiting};
 
 const COMPARE_AND_DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
@@ -171,7 +171,7 @@ async fn a_foreign_release_is_found_out_soon() {
         let mut first = tokio::spawn(waiting(&manager, &key).acquire());
         timeout(ms(400), &mut first).await.expect_err("it is held");
         foreign.ask::<()>(&["DEL", &key]);
-        served(SOON / 2, async { first.await.expect("no panic") }).await;
+        served(PUSHED / 2, async { first.await.expect("no panic") }).await;
     }
 }
 
@@ -184,10 +184,10 @@ async fn who_becomes_the_head_asks_often_from_then_on() {
     foreign.ask::<()>(&["SET", KEY, "foreign", "PX", "60000"]);
     let mut line = Line::at(&server, KEY);
     let head = line.join(waiting(&ours, KEY).acquire()).await;
-    let mut next = tokio::spawn(line.join(waiting(&theirs, KEY).wait(LONG).acquire()).await);
+    let mut next = tokio::spawn(line.join(waiting(&theirs, KEY).wait(LONG_TTL).acquire()).await);
     timeout(ms(100), &mut next).await.expect_err("it is held");
     drop(head);
     line.reaches(1).await;
     foreign.ask::<()>(&["DEL", KEY]);
-    served(SOON / 2, async { next.await.expect("no panic") }).await;
+    served(PUSHED / 2, async { next.await.expect("no panic") }).await;
 }

@@ -5,7 +5,7 @@ use lockmacro_tests::{Backend, on, on_a_plain_thread};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::line::Line;
-use crate::{SOON, TICK, lock, served, waiting};
+use crate::{POLLED, PUSHED, lock, served, waiting};
 
 fn current_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -44,7 +44,7 @@ async fn ended_waiters(backend: &Backend, end: fn(Runtime)) {
         line.reaches(0).await;
         let next = line.join(waiting(&theirs, &key).acquire()).await;
         guard.release().await.expect("still held");
-        served(SOON, next).await;
+        served(PUSHED, next).await;
     }
 }
 
@@ -82,14 +82,14 @@ async fn a_waiter_whose_runtime_stands_still_is_granted_and_then_passed_over(bac
         ready.send(()).expect("the test goes on");
         frozen_until.recv().expect("the test goes on");
         // It must not believe in the grant that it slept through.
-        runtime.block_on(crate::served(SOON, waiter));
+        runtime.block_on(crate::served(PUSHED, waiter));
     });
     let thread = tokio::spawn(thread);
     is_ready.await.expect("it stands in line");
     let next = line.join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
     // Its lease of 400 ms is lost time, and no more than that and a tick.
-    served(crate::ms(400) + TICK, next).await;
+    served(crate::ms(400) + POLLED, next).await;
     thaw.send(()).expect("it waits");
     thread.await.expect("no panic");
 }
@@ -103,7 +103,7 @@ async fn waiters_go_on_when_the_runtime_that_connected_has_ended(backend: &Backe
     let runtime = on_a_plain_thread(current_thread).await;
     let (runtime, manager) = on_a_plain_thread(move || {
         let manager = runtime.block_on(LockManager::connect(&url)).expect("there");
-        runtime.block_on(served(SOON, waiting(&manager, &other).acquire()));
+        runtime.block_on(served(PUSHED, waiting(&manager, &other).acquire()));
         (runtime, manager)
     })
     .await;
@@ -115,5 +115,5 @@ async fn waiters_go_on_when_the_runtime_that_connected_has_ended(backend: &Backe
     let next = line.join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
     let waiter = async { waiter.await.expect("no panic") };
-    tokio::join!(served(TICK, waiter), served(TICK, next));
+    tokio::join!(served(POLLED, waiter), served(POLLED, next));
 }

@@ -7,7 +7,7 @@ use lockmacro_tests::{Backend, on, on_a_plain_thread};
 use tokio::time::timeout;
 
 use crate::line::Line;
-use crate::{LONG, SOON, lock, ms, served, waiting};
+use crate::{LONG_TTL, PUSHED, lock, ms, served, waiting};
 
 /// No lock is given any more, so whoever waits for one waits in vain.
 #[on(memory, redis, both_runtimes)]
@@ -20,13 +20,13 @@ async fn a_shutdown_sends_the_waiters_away(backend: &Backend) {
     // It has been polled by then, and is only woken by what it is told.
     tokio::time::sleep(ms(20)).await;
     let start = Instant::now();
-    let shutdown = ours.shutdown(LONG / 20).await;
+    let shutdown = ours.shutdown(LONG_TTL / 20).await;
     let took = start.elapsed();
     // Its task may end on another thread a moment later.
-    let told = timeout(LONG / 2, waiter).await;
+    let told = timeout(LONG_TTL / 2, waiter).await;
     guard.release().await.expect("still held");
     shutdown.expect("nothing is held");
-    assert!(took < SOON, "after {took:?}");
+    assert!(took < PUSHED, "after {took:?}");
     let told = told.expect("told while the lock is held").expect("no panic");
     assert_eq!(told.map(drop), Err(LockError::ShutDown));
 }
@@ -45,11 +45,11 @@ async fn a_shutdown_sends_a_waiting_thread_away(backend: &Backend) {
         line.reaches(1).await;
         tokio::time::sleep(ms(20)).await;
         let start = Instant::now();
-        ours.shutdown(LONG).await.expect("nothing is held");
+        ours.shutdown(LONG_TTL).await.expect("nothing is held");
         let took = start.elapsed();
         assert_eq!(thread.await.expect("no panic"), Err(LockError::ShutDown));
         line.reaches(0).await;
-        if took < SOON {
+        if took < PUSHED {
             break;
         }
         assert!(nth < 5, "after {took:?}");
@@ -64,9 +64,9 @@ async fn a_shutdown_leaves_the_waiters_of_other_managers_alone(backend: &Backend
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let waiter = Line::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
     let closing = ours.clone();
-    let closing = tokio::spawn(async move { closing.shutdown(LONG).await });
+    let closing = tokio::spawn(async move { closing.shutdown(LONG_TTL).await });
     tokio::time::sleep(ms(20)).await;
     guard.release().await.expect("still held");
-    served(SOON, waiter).await;
+    served(PUSHED, waiter).await;
     closing.await.expect("no panic").expect("drained");
 }

@@ -5,7 +5,7 @@ use lockmacro_tests::Server;
 use tokio::time::timeout;
 
 use crate::line::Line;
-use crate::{KEY, SOON, lock, manager, ms};
+use crate::{KEY, PUSHED, lock, manager, ms};
 
 /// The application may seed them, in every process alike.
 #[tokio::test]
@@ -24,9 +24,9 @@ async fn two_that_seed_alike_do_not_take_each_others_grants() {
     }
     let [first, mut second] = <[_; 2]>::try_from(waiters).expect("two");
     guard.release().await.expect("held");
-    let first = timeout(SOON, first).await.expect("served").expect("no panic").expect("served");
+    let first = timeout(PUSHED, first).await.expect("served").expect("no panic").expect("served");
     timeout(ms(300), &mut second).await.expect_err("two hold it");
     first.release().await.expect("held");
-    let second = timeout(SOON, second).await.expect("served").expect("no panic").expect("served");
+    let second = timeout(PUSHED, second).await.expect("served").expect("no panic").expect("served");
     second.release().await.expect("held");
 }

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
 use crate::line::Line;
-use crate::{LONG, Locked, SOON, lock, ms, served, waiting};
+use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 
 #[on(memory, redis, both_runtimes)]
 async fn waiting_threads_are_served_one_at_a_time(backend: &Backend) {
@@ -66,7 +66,7 @@ async fn a_thread_gets_the_lock_from_an_async_holder_and_gives_it_back_to_an_asy
     let freed = Instant::now();
     guard.release().await.expect("still held");
     assert!(thread.await.expect("no panic").expect("served") >= freed);
-    served(SOON, next).await;
+    served(PUSHED, next).await;
 }
 
 #[on(memory, redis, both_runtimes)]
@@ -78,7 +78,7 @@ async fn a_thread_whose_wait_runs_out_is_told(backend: &Backend) {
     let start = Instant::now();
     let result = on_a_plain_thread(move || blocking.run_blocking(|| Locked::Ok(()))).await;
     assert!(matches!(result, Err(LockError::TimedOut { position: 0, .. })), "{result:?}");
-    assert!(start.elapsed() >= ms(80) && start.elapsed() < ms(80) + SOON);
+    assert!(start.elapsed() >= ms(80) && start.elapsed() < ms(80) + PUSHED);
     Line::of(backend, &key).reaches(0).await;
     guard.release().await.expect("still held");
 }
@@ -89,11 +89,11 @@ async fn a_thread_succeeds_a_dead_holder(backend: &Backend) {
     let key = backend.key("order:42");
     let dying = Lock::new(&*key).ttl(ms(300)).manager(&ours).acquire().await.expect("free");
     std::mem::forget(dying);
-    let blocking = lock(&theirs, &key).wait(LONG);
+    let blocking = lock(&theirs, &key).wait(LONG_TTL);
     let start = Instant::now();
     let result = on_a_plain_thread(move || blocking.run_blocking(|| Locked::Ok(7))).await;
     assert_eq!(result, Ok(7));
-    assert!(start.elapsed() < ms(300) + SOON, "after {:?}", start.elapsed());
+    assert!(start.elapsed() < ms(300) + PUSHED, "after {:?}", start.elapsed());
 }
 
 /// Twice as many of them as there are workers.
@@ -115,11 +115,11 @@ async fn sync_waiters_in_the_tasks_of_a_runtime_let_its_holder_go_on(backend: &B
                 }));
                 is_held.await.expect("it is free");
                 let waiter = || {
-                    let lock = lock(&manager, &key).wait(LONG);
+                    let lock = lock(&manager, &key).wait(LONG_TTL);
                     tokio::spawn(async move { lock.acquire_blocking()?.release_blocking() })
                 };
                 let mut waiters: Vec<_> = (1..2 * workers).map(|_| waiter()).collect();
-                let last = lock(&manager, &key).wait(LONG);
+                let last = lock(&manager, &key).wait(LONG_TTL);
                 waiters.push(tokio::spawn(async move {
                     // A task that this worker has only itself to run, and the holder waits for.
                     tokio::spawn(async { go.send(()) });
