@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::times::{FAILOVER, FAILOVER_TTL, ms};
-use lockmacro_tests::{Cluster, eventually};
+use lockmacro_tests::{Cluster, eventually, is_fence, line_of};
 use tokio::sync::OnceCell;
 
 type Locked<T> = Result<T, LockError>;
@@ -42,11 +42,6 @@ fn lock(manager: &LockManager, key: &str) -> Lock {
     Lock::new(key).ttl(FAILOVER_TTL).manager(manager)
 }
 
-/// Where the waiters of a key without braces stand.
-fn line_of(key: &str) -> String {
-    format!("lm1:wq:{{{key}}}")
-}
-
 /// Waits until so many stand in line for a key.
 async fn line_reaches(cluster: &Cluster, key: &str, length: usize) {
     let mut admin = cluster.admin_of(key);
@@ -58,8 +53,8 @@ async fn line_reaches(cluster: &Cluster, key: &str, length: usize) {
 
 /// Waits until nothing of a key is left anywhere but fences.
 async fn keeps_nothing_of(cluster: &Cluster, key: &str) {
-    let is_fence = |name: &str| name.starts_with("lm1:wf:") || name.starts_with("lm1:tf:");
-    let is_left = |name: &String| name.contains(key) && !is_fence(name);
+    let keeps_fence = |name: &str| is_fence(name) || name.starts_with("lm1:tf:");
+    let is_left = |name: &String| name.contains(key) && !keeps_fence(name);
     eventually(&format!("nothing is left of {key}"), FAILOVER, || {
         std::future::ready(!cluster.keys().iter().any(is_left))
     })

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use lockmacro_runtime::LockManager;
-use lockmacro_tests::{Fault, Proxy, Server};
+use lockmacro_tests::{Call, Fault, Proxy, Server, line_of};
 use tokio::time::timeout;
 
 use crate::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, lock, many, ms};
@@ -24,8 +24,10 @@ async fn a_late_question_for_a_part_does_not_shorten_what_was_confirmed() {
     drop(busy);
 
     let busy = lock(&theirs, "order:b").acquire().await.expect("free");
-    // The question in line for the first key is the first that tells how many places there are.
-    proxy.on_next("10000", Fault::HoldCommand(ms(2_500)));
+    // Both are asked for first, and then the question in line for the first key is about it alone.
+    let line = line_of("order:a");
+    let in_line = move |call: &Call<'_>| call.names(&line) && !call.names("order:b");
+    proxy.on_next_call(in_line, Fault::HoldCommand(ms(2_500)));
     let mut waiter = Box::pin(many(&ours, ["order:a", "order:b"]).wait(LONG_TTL).acquire());
     let mut admin = server.admin();
     let start = Instant::now();
@@ -93,10 +95,10 @@ async fn a_late_release_takes_nothing_away_from_who_has_begun_anew() {
     while admin.ask::<u64>(&["EXISTS", "lm1:wq:{order:b}"]) == 0 {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
     }
-    // It is noticed by a renewal, and the next command that names the time of a hand-over is the release.
+    // It is noticed by a renewal, which names the key alone; the release names its line.
     let token = admin.get("order:a");
     admin.ask::<()>(&["DEL", "order:a"]);
-    proxy.on_next("5000", Fault::HoldCommand(ms(2_500)));
+    proxy.on_next(&line_of("order:a"), Fault::HoldCommand(ms(2_500)));
     while !proxy.orders_are_done() || admin.get("order:a").is_none() {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
     }

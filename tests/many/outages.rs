@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use lockmacro_runtime::{LockError, LockManager};
-use lockmacro_tests::{Backend, Fault, Proxy, Server, eventually};
+use lockmacro_tests::{Backend, Call, Fault, Proxy, Server, eventually, line_of};
 use tokio::time::timeout;
 
 use crate::{
@@ -127,8 +127,8 @@ async fn a_renewal_that_fails_once_loses_nothing() {
         timeout(ms(5), &mut rival).await.expect_err("the first is held");
     }
     let token = admin.get(KEYS[0]);
-    // The next command that names the ttl is the renewal, a second after the first key's grant.
-    proxy.on_next("3000", Fault::CutCommand);
+    // The next command about the first key is its renewal, a second after its grant.
+    proxy.on_next(KEYS[0], Fault::CutCommand);
     while !proxy.orders_are_done() {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
     }
@@ -158,11 +158,14 @@ async fn a_confirmation_whose_answer_is_late_is_worth_less() {
     let waiter = many(&ours, &keys).ttl(ms(90_000)).wait(LONG_TTL).acquire();
     let mut waiter = until_it_holds(&backend, &keys[0], waiter).await;
     let mut admin = backend.admin().expect("a server");
-    let line = format!("lm1:wq:{{{}}}", keys[1]);
+    let line = line_of(&keys[1]);
     while admin.ask::<u64>(&["EXISTS", &line]) == 0 {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
     }
-    proxy.on_next("90000", Fault::DelayReply(ms(600)));
+    // Only the confirmation is about both: the first is renewed, and the second is asked for.
+    let both = keys.clone();
+    let confirms = move |call: &Call<'_>| both.iter().all(|key| call.names(key));
+    proxy.on_next_call(confirms, Fault::DelayReply(ms(600)));
     busy.release().await.expect("still held");
     let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
     assert!(proxy.orders_are_done());
@@ -199,7 +202,9 @@ async fn a_question_that_arrives_when_its_waiter_has_begun_anew_leaves_no_place(
     let theirs = LockManager::connect(&server.url()).await.expect("there");
     let (all, line) = (["order:a", "order:b", "order:c"], "lm1:wq:{order:c}");
     let busy = lock(&theirs, "order:c").acquire().await.expect("free");
-    proxy.on_next("10000", Fault::HoldCommand(ms(2_000)));
+    // The others are asked for without standing in line.
+    let in_line = move |call: &Call<'_>| call.names(line) && !call.names("order:a");
+    proxy.on_next_call(in_line, Fault::HoldCommand(ms(2_000)));
     let mut waiter = Box::pin(many(&ours, all).ttl(ms(3_000)).wait(LONG_TTL).acquire());
     let mut admin = server.admin();
     while !proxy.orders_are_done() || admin.ask::<u64>(&["EXISTS", line]) == 0 {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{LockError, LockManager, Unavailability};
-use lockmacro_tests::{Admin, Backend, Fault, Proxy, eventually};
+use lockmacro_tests::{Admin, Backend, Fault, Proxy, eventually, line_of};
 use tokio::time::timeout;
 
 use crate::{IN_TIME, LONG_TTL, Locked, become_free, busy_key, keys, lock, many, ms};
@@ -72,8 +72,9 @@ async fn free_keys_of_many_slots_are_held_while_the_others_are_asked_for() {
     let keys: Vec<_> = (0..64).map(|nth| backend.key(&format!("order:{nth}"))).collect();
     let proxy = backend.proxy();
     let manager = through(&proxy, LONG_TTL, &keys).await;
-    for _ in 0..keys.len() {
-        proxy.on_next("10000", Fault::DelayReply(ms(40)));
+    for key in &keys {
+        // A question in line for the key names its line; a renewal names the key alone.
+        proxy.on_next(&line_of(key), Fault::DelayReply(ms(40)));
     }
     let mut admin = backend.admin().expect("a server");
     let called = |admin: &mut Admin| {

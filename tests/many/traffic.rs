@@ -1,7 +1,7 @@
 //! What several keys cost a server.
 
 use lockmacro_runtime::LockManager;
-use lockmacro_tests::Backend;
+use lockmacro_tests::{Backend, line_of};
 
 use crate::{LONG_TTL, Locked, lock, many};
 
@@ -46,7 +46,7 @@ async fn a_busy_key_costs_as_much_whatever_the_number_of_keys() {
         admin.forget_calls();
         let waiter = many(&ours, &keys).wait(LONG_TTL).acquire();
         let mut waiter = Box::pin(waiter);
-        let line = format!("lm1:wq:{{{}}}", keys[count / 2]);
+        let line = line_of(&keys[count / 2]);
         let start = std::time::Instant::now();
         while admin.ask::<u64>(&["EXISTS", &line]) == 0 {
             assert!(futures::poll!(&mut waiter).is_pending() && start.elapsed() < LONG_TTL / 2);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{LockError, LockManager};
-use lockmacro_tests::{Backend, eventually, on};
+use lockmacro_tests::{Backend, eventually, line_of, on};
 use tokio::time::timeout;
 
 use crate::{
@@ -121,7 +121,7 @@ async fn waiters_for_the_same_keys_are_served_in_order(backend: &Backend) {
         })
         .collect();
     let mut admin = backend.admin();
-    let line = format!("lm1:wq:{{{}}}", keys[0]);
+    let line = line_of(&keys[0]);
     for (nth, waiter) in waiters.iter_mut().enumerate() {
         assert!(futures::poll!(&mut *waiter).is_pending(), "busy");
         // On `memory://` one poll is one place in line.
@@ -240,7 +240,7 @@ async fn who_waits_for_one_key_is_not_overtaken_by_who_asks_for_several() {
     for key in &keys {
         admin.ask::<()>(&["SET", key, "php", "PX", "60000"]);
         let mut waiter = Box::pin(lock(&theirs, key).wait(LONG_TTL).acquire());
-        let line = format!("lm1:wq:{{{key}}}");
+        let line = line_of(&key);
         while admin.ask::<u64>(&["EXISTS", &line]) == 0 {
             timeout(ms(1), &mut waiter).await.expect_err("busy");
         }
@@ -317,7 +317,7 @@ async fn however_many_are_dead_in_all_lines_a_call_passes_a_bounded_number() {
     }
     let last = keys.last().expect("some").clone();
     let waiter = tokio::spawn(lock(&theirs, &last).wait_forever().acquire());
-    let line = format!("lm1:wq:{{{last}}}");
+    let line = line_of(&last);
     eventually("it stands in line", IN_TIME, || {
         std::future::ready(admin.ask::<usize>(&["ZCARD", &line]) == KEYS + 1)
     })

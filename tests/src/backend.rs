@@ -10,7 +10,7 @@ use lockmacro_runtime::{Lock, LockManager, LockManagerBuilder};
 use tokio::sync::OnceCell;
 
 use crate::times::{IN_TIME, LONG_TTL, PATIENCE};
-use crate::{Server, eventually};
+use crate::{Server, eventually, is_fence};
 
 /// A store that several managers share, seen only through the public API.
 pub struct Backend {
@@ -150,7 +150,7 @@ impl Backend {
     pub fn forget_fences(&self) {
         for mut admin in self.admins() {
             for key in admin.keys() {
-                if key.starts_with("lm1:wf:") && self.has(&key) {
+                if is_fence(&key) && self.has(&key) {
                     assert!(admin.ttl(&key).is_some(), "{key} has no end");
                     admin.ask::<()>(&["DEL", &key]);
                 }

@@ -17,10 +17,12 @@
 
 mod admin;
 mod backend;
+mod call;
 mod certificates;
 mod cluster;
 mod group;
 pub mod log;
+mod names;
 mod polls;
 mod port;
 mod proxy;
@@ -30,10 +32,12 @@ mod wait;
 
 pub use admin::Admin;
 pub use backend::Backend;
+pub use call::Call;
 pub use certificates::Certificates;
 pub use cluster::{Cluster, Move};
 pub use group::{Group, with_replicas};
 pub use lockmacro_tests_stores::on;
+pub use names::{is_fence, line_of};
 pub use polls::{Polled, drop_after_polls};
 pub use proxy::{Fault, Proxy};
 pub use server::Server;

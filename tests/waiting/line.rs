@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use lockmacro_tests::{Admin, Backend, Server, eventually};
+use lockmacro_tests::{Admin, Backend, Server, eventually, line_of};
 
 use crate::{LONG_TTL, ms};
 
@@ -94,13 +94,4 @@ impl Line {
         }
         panic!("it never stood in line");
     }
-}
-
-pub(crate) fn is_fence(key: &str) -> bool {
-    key.starts_with("lm1:wf:")
-}
-
-/// Where the waiters of a key without braces stand.
-fn line_of(key: &str) -> String {
-    format!("lm1:wq:{{{key}}}")
 }

@@ -26,8 +26,8 @@ mod traffic;
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
-use lockmacro_tests::Server;
 use lockmacro_tests::times::{CONFIRM_WINDOW, LONG_TTL, POLLED, PUSHED, ms};
+use lockmacro_tests::{Server, is_fence};
 
 const KEY: &str = "order:42";
 
@@ -78,7 +78,7 @@ async fn keeps_only_fences(server: &Server, within: Duration) {
     let mut admin = server.admin();
     let mut others = || {
         let mut keys = admin.keys();
-        keys.retain(|key| !line::is_fence(key));
+        keys.retain(|key| !is_fence(key));
         keys
     };
     let start = std::time::Instant::now();
