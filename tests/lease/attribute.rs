@@ -7,7 +7,7 @@ use lockmacro_runtime::{
 };
 use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
-use crate::{Locked, SOON, cause, left, ms};
+use crate::{BRIEF, Locked, SOON, brief, cause, left, ms};
 
 #[distributed_lock(key = key, ttl = "1500ms", renew, manager = manager)]
 async fn work(manager: &LockManager, key: &str, time: Duration) -> Locked<u32> {
@@ -33,6 +33,18 @@ async fn a_function_without_a_ttl_is_renewed(backend: &Backend) {
     let manager = backend.manager().await;
     let remaining = remaining(&manager, &backend.key("order:42")).await.expect("free");
     assert!(remaining > ms(25_000) && remaining < ms(30_000), "{remaining:?}");
+    // 30 s are too long to watch, so this manager has a shorter default.
+    let (manager, key) = (brief(backend).await, backend.key("brief"));
+    assert_eq!(unnamed(&manager, &key, backend).await, Ok(7));
+    assert!(backend.is_free(&key).await);
+}
+
+/// Its body is dropped at the end of the lease, unless that is renewed.
+#[distributed_lock(key = key, manager = manager)]
+async fn unnamed(manager: &LockManager, key: &str, backend: &Backend) -> Locked<u32> {
+    tokio::time::sleep(BRIEF * 5 / 4).await;
+    assert!(!backend.is_free(key).await);
+    Ok(7)
 }
 
 #[distributed_lock(key = key, ttl = "2s", renew, max_hold = "3s", manager = manager)]

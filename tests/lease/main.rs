@@ -29,8 +29,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
-use lockmacro_tests::Admin;
 use lockmacro_tests::times::{LONG_TTL, SOON, ms};
+use lockmacro_tests::{Admin, Backend};
 
 type Locked<T> = Result<T, LockError>;
 
@@ -46,6 +46,15 @@ enum Failure {
 /// A lock that is not renewed and does not end within a test.
 fn lock(manager: &LockManager, key: &str) -> Lock {
     Lock::new(key).ttl(LONG_TTL).manager(manager)
+}
+
+/// The ttl of a lock that names none, by a [`brief`] manager.
+const BRIEF: Duration = Duration::from_millis(1_800);
+
+/// A manager whose default ttl can end within a test.
+async fn brief(backend: &Backend) -> LockManager {
+    let builder = LockManager::builder().timeout(LONG_TTL);
+    backend.manager_from(builder.default_ttl(BRIEF)).await
 }
 
 /// A lock that is renewed.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Backend, Fault, Proxy, Server, eventually, in_time, on};
 
-use crate::{LONG_TTL, Locked, SOON, cause, left, ms, renewed, warm_up};
+use crate::{BRIEF, LONG_TTL, Locked, SOON, brief, cause, left, ms, renewed, warm_up};
 
 const TTL: Duration = Duration::from_millis(2_500);
 
@@ -37,11 +37,13 @@ async fn a_lock_without_a_ttl_is_renewed(backend: &Backend) {
     let key = backend.key("order:42");
     let guard = Lock::new(&*key).manager(&manager).acquire().await.expect("free");
     assert!(guard.remaining() > ms(25_000) && guard.remaining() < ms(30_000));
-    // 30 s are too long to watch; a shorter lease shows that somebody renews it.
-    let short = renewed(&manager, &backend.key("short"), ms(1_800)).acquire().await.expect("free");
-    tokio::time::sleep(ms(2_200)).await;
-    assert!(short.is_held());
-    short.release().await.expect("still ours");
+    guard.release().await.expect("still ours");
+    // 30 s are too long to watch, so this manager has a shorter default.
+    let manager = brief(backend).await;
+    let guard = Lock::new(&*key).manager(&manager).acquire().await.expect("free");
+    // Without a renewal the lease is over by then.
+    tokio::time::sleep(BRIEF * 5 / 4).await;
+    assert!(guard.is_held() && !backend.is_free(&key).await);
     guard.release().await.expect("still ours");
 }
 
