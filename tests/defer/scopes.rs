@@ -86,6 +86,7 @@ async fn a_disabled_manager_defers_nothing() {
     let held = hold(&locks, "order:42").await;
     let again = hold(&locks, "order:42").await;
     drop((held, again));
+    // Nothing is run in the time in which a call would be.
     let soon = tokio::time::sleep(SHORT_DELAY);
     worker(&locks, &function).run_until(soon).await.expect("it ends");
     assert_eq!(calls.all(), [0; 0]);

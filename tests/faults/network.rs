@@ -113,6 +113,7 @@ async fn a_release_that_is_resent_frees_nobody_elses_lock() {
     // The server had carried it out, which the resent one cannot tell any more.
     let error = release.await.expect("no panic").expect_err("not known to be released");
     assert_eq!(reason(error), Unavailability::Disconnected);
+    // Nothing frees it, for longer than one more release would take.
     tokio::time::sleep(ms(50)).await;
     assert_eq!(admin.get(KEY).as_deref(), Some("somebody"));
 }
@@ -223,16 +224,19 @@ async fn many_tasks_share_one_connection_through_a_cut() {
     let manager = patient(&proxy).await;
     let before = proxy.accepted();
     let mut tasks = tokio::task::JoinSet::new();
+    let (ran, mut runs) = tokio::sync::watch::channel(0);
     for n in 0..50 {
-        let manager = manager.clone();
+        let (manager, ran) = (manager.clone(), ran.clone());
         tasks.spawn(async move {
             for _ in 0..4 {
                 let own = Lock::new(format!("order:{n}")).ttl(LONG_TTL).manager(&manager);
                 assert_eq!(own.run(async { Locked::Ok(n) }).await, Ok(n));
+                ran.send_modify(|ran| *ran += 1);
             }
         });
     }
-    tokio::time::sleep(ms(2)).await;
+    // In the middle of the work.
+    runs.wait_for(|ran| *ran > 0).await.expect("they run");
     proxy.cut();
     while let Some(task) = tasks.join_next().await {
         task.expect("no lock failed");

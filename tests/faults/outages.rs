@@ -65,6 +65,7 @@ async fn a_server_stopped_for_long_leaves_nothing_behind_either() {
     works(&manager).await;
     server.pause();
     assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);
+    // The server is silent for longer than the manager tries.
     tokio::time::sleep(ms(3_500)).await;
     server.resume();
     let mut admin = server.admin();
@@ -128,6 +129,7 @@ async fn a_server_that_goes_on_in_time_grants_the_lock_after_all() {
         let lock = lock(&manager);
         async move { lock.run(async { Locked::Ok(7) }).await }
     });
+    // The server is silent for that long.
     tokio::time::sleep(ms(150)).await;
     server.resume();
     assert_eq!(waiting.await.expect("no panic"), Ok(7));

@@ -48,6 +48,7 @@ async fn a_holder_that_stood_still_past_its_lease_takes_no_further_step() {
     // A step takes 200 ms of waiting, so it stands still in the middle of that.
     holder.signal(Signal::STOP);
     let guard = next(&rival).await;
+    // It stands still past its lease for a while.
     tokio::time::sleep(Duration::from_millis(50)).await;
     holder.signal(Signal::CONT);
     assert_eq!(holder.next_line(), "lost", "its first word after going on");

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use lockmacro_runtime::{Lock, LockError, LossCause};
-use lockmacro_tests::{Backend, Polled, drop_after_polls, eventually, on, on_a_plain_thread};
+use lockmacro_tests::{
+    Backend, Polled, drop_after_polls, eventually, on, on_a_plain_thread, spawn_polled,
+};
 
 use crate::{Locked, SOON, cause, left, lock, ms, renewed};
 
@@ -198,6 +200,7 @@ async fn an_extension_never_shortens_a_lease(backend: &Backend) {
     let key = backend.key("order:42");
     let guard = lock(&manager, &key).acquire().await.expect("free");
     guard.extend(ms(50)).await.expect("ours");
+    // The lease outlasts the time it was extended by.
     tokio::time::sleep(ms(80)).await;
     assert!(guard.remaining() > crate::LONG_TTL - SOON);
     assert!(left(&rival, &key).await.expect("held") > crate::LONG_TTL - SOON);
@@ -220,6 +223,7 @@ async fn an_extension_of_a_renewed_lock_is_not_cut_by_a_renewal(backend: &Backen
     let guard = renewed(&manager, &key, ms(3_000)).acquire().await.expect("free");
     // Shorter than the time until the next renewal.
     guard.extend(ms(400)).await.expect("ours");
+    // The lease outlasts the extension.
     tokio::time::sleep(ms(900)).await;
     guard.check().expect("it is a renewed lock");
     guard.release().await.expect("ours");
@@ -257,9 +261,7 @@ async fn lost_wakes_at_the_release(backend: &Backend) {
     for dropped in [false, true] {
         let guard = lock(&manager, &key).acquire().await.expect("free");
         let shared = guard.share();
-        let waiting = tokio::spawn(async move { (shared.lost().await, shared.check()) });
-        // Time to begin to wait, on another thread perhaps.
-        tokio::time::sleep(ms(20)).await;
+        let waiting = spawn_polled(async move { (shared.lost().await, shared.check()) }).await;
         if dropped {
             drop(guard)
         } else {

@@ -176,6 +176,7 @@ async fn a_renewal_keeps_the_fence() {
     let manager = LockManager::connect(&server.url()).await.expect("there");
     let (guard, fence) =
         renewed(&manager, "order:42", ms(1_500)).acquire_fenced().await.expect("free");
+    // Longer than the ttl, so that it was renewed.
     tokio::time::sleep(ms(1_700)).await;
     assert_eq!(guard.fence(), Some(fence));
     assert_eq!(server.admin().get("lm1:wf:{order:42}"), Some(fence.to_string()));

@@ -270,7 +270,6 @@ async fn a_body_that_spawned_work_is_told_to_wait_for_it(backend: &Backend) {
     assert_eq!(cause(result), LossCause::Expired);
     let seen = work.await.expect("no panic");
     assert!(matches!(seen, Some(LossCause::Expired | LossCause::Released)), "{seen:?}");
-    tokio::time::sleep(ms(1)).await;
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ async fn is_quiet(server: &Server, how: &str) {
     let free = || std::future::ready(admin.keys().is_empty());
     eventually("the key is given back", SOON, free).await;
     admin.forget_calls();
+    // A renewal would come after a third of the ttl.
     tokio::time::sleep(TTL / 2).await;
     let calls: Vec<_> =
         admin.calls().into_iter().filter(|(name, _)| name.starts_with("eval")).collect();
@@ -109,6 +110,7 @@ async fn a_manager_that_is_shut_down_renews_what_is_still_held() {
     let manager = LockManager::connect(&server.url()).await.expect("there");
     let guard = renewed(&manager, "order:42", TTL).acquire().await.expect("free");
     manager.shutdown(ms(10)).await.expect_err("it is still held");
+    // Longer than the lease lasts without a renewal.
     tokio::time::sleep(TTL * 2).await;
     guard.check().expect("renewed");
     guard.release().await.expect("ours");
@@ -150,6 +152,7 @@ async fn a_renewal_that_was_under_way_is_not_sent_again_after_the_release() {
     let mut admin = server.admin();
     admin.forget_calls();
     proxy.cut();
+    // Nothing is sent, for longer than a new connection takes.
     tokio::time::sleep(ms(100)).await;
     let calls = admin.calls();
     assert!(!calls.iter().any(|(name, _)| name.starts_with("eval")), "{calls:?}");

@@ -284,6 +284,7 @@ async fn entering_again_is_no_traffic() {
         lock(&manager, "order:42").run_or_skip(async { Some(()) }).await;
         lock(&manager, "order:42").acquire().await?.release().await?;
         drop(lock(&manager, "order:42").acquire().await?);
+        // Nothing comes of the drop, for as long as a release in the background would take.
         tokio::time::sleep(ms(20)).await;
         Locked::Ok(admin.calls())
     };

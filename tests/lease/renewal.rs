@@ -160,6 +160,7 @@ async fn one_answer_that_does_not_come_costs_no_other_lease() {
     // All that is on its way on that connection waits behind it, and is sent again on another.
     proxy.on_next("EVALSHA", Fault::LoseReply);
     eventually("a renewal fails", SOON, async || proxy.orders_are_done()).await;
+    // Longer than a lease lasts without a renewal.
     tokio::time::sleep(TTL + ms(300)).await;
     for guard in guards {
         assert!(guard.is_held(), "{}", guard.key());
@@ -172,9 +173,11 @@ async fn a_long_lease_delays_no_short_one() {
     let manager = LockManager::memory();
     let long = Lock::new("long").ttl(LONG_TTL).renew().manager(&manager);
     let long = long.acquire().await.expect("free");
-    // The task that renews sleeps until 20 s from now, unless it is woken.
+    // Time for the task that renews to fall asleep, until 20 s from now unless it is woken. Nothing
+    // tells that from outside.
     tokio::time::sleep(ms(50)).await;
     let short = renewed(&manager, "short", ms(1_800)).acquire().await.expect("free");
+    // Longer than the short lease lasts without a renewal.
     tokio::time::sleep(ms(2_200)).await;
     assert!(short.is_held() && long.is_held());
 }

@@ -38,7 +38,7 @@ async fn a_rival_on_an_empty_server_is_left_alone_by_the_old_holder() {
     let theirs = lock(&new, KEY).acquire().await.expect("free");
     assert_eq!(in_time(guard.lost()).await.cause(), LossCause::Taken);
     drop(guard);
-    tokio::time::sleep(ms(50)).await;
+    old.shutdown(SOON).await.expect("what was dropped is released");
     theirs.check().expect("theirs");
     theirs.release().await.expect("still theirs");
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockKey, LockManager, Lost};
 use lockmacro_tests::{Backend, eventually, on};
+use tokio::time::timeout;
 
 use crate::{LONG_TTL, Locked, PATIENCE, lock, ms};
 
@@ -118,8 +119,8 @@ async fn a_lock_that_names_no_wait_waits_as_its_manager_says(backend: &Backend) 
     let key = backend.key("order:42");
     let patient = backend.manager_from(builder().default_wait(LONG_TTL)).await;
     let held = lock(&patient, &key).acquire().await.expect("free");
-    let waiting = tokio::spawn(lock(&patient, &key).acquire());
-    tokio::time::sleep(ms(30)).await;
+    let mut waiting = tokio::spawn(lock(&patient, &key).acquire());
+    timeout(ms(30), &mut waiting).await.expect_err("it waits");
     held.release().await.expect("released");
     waiting.await.expect("it ends").expect("its turn").release().await.expect("released");
 
@@ -146,19 +147,20 @@ async fn what_is_skipped_when_busy_does_not_wait_by_itself(backend: &Backend) {
     let patient = backend.manager_from(builder().default_wait(LONG_TTL)).await;
     let held = lock(&patient, &key).acquire().await.expect("free");
     let skipped = lock(&patient, &key).run_or_skip(async { Some(1) });
-    let done = tokio::time::timeout(PATIENCE, skipped).await.expect("it does not wait");
+    let done = timeout(PATIENCE, skipped).await.expect("it does not wait");
     assert_eq!(done, None, "another machine does it right now");
     let keep = |_: Lost, value: Option<u32>| value;
     let skipped = lock(&patient, &key).recovering(keep).run_or_skip(async { Some(1) });
-    let done = tokio::time::timeout(PATIENCE, skipped).await.expect("it does not wait");
+    let done = timeout(PATIENCE, skipped).await.expect("it does not wait");
     assert_eq!(done, None, "nor where a loss is recovered from");
     let body = async { Ok::<_, String>(Some(1)) };
     let skipped = lock(&patient, &key).map_err(|error| error.to_string()).run_or_skip(body);
-    let done = tokio::time::timeout(PATIENCE, skipped).await.expect("it does not wait");
+    let done = timeout(PATIENCE, skipped).await.expect("it does not wait");
     assert_eq!(done, Ok(None), "nor where errors are mapped");
     // What says so waits.
-    let waiting = tokio::spawn(lock(&patient, &key).wait(LONG_TTL).run_or_skip(async { Some(1) }));
-    tokio::time::sleep(ms(30)).await;
+    let waiting = lock(&patient, &key).wait(LONG_TTL).run_or_skip(async { Some(1) });
+    let mut waiting = tokio::spawn(waiting);
+    timeout(ms(30), &mut waiting).await.expect_err("it waits");
     held.release().await.expect("released");
     assert_eq!(waiting.await.expect("it ends"), Some(1));
 }

@@ -40,6 +40,7 @@ async fn who_waits_outlives_a_time_without_a_majority() {
     nodes.0[0].pause();
     nodes.0[1].pause();
     let waiting = tokio::spawn(lock(&manager).wait(LONG_TTL).acquire());
+    // It goes on waiting for that long.
     tokio::time::sleep(ms(700)).await;
     assert!(!waiting.is_finished());
     nodes.0[0].resume();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Fence, LockError, LockManager, distributed_lock};
 
-use crate::{OrderError, probe};
+use crate::{OrderError, ms, probe};
 
 /// A manager whose locks wait longer than any test does.
 fn patient() -> LockManager {
@@ -38,9 +38,8 @@ async fn a_function_that_names_no_wait_waits_as_its_manager_says() {
     }
     let locks = patient();
     let held = probe(&locks, "order:42").acquire().await.unwrap();
-    let waiting = tokio::spawn(audit(locks, 42));
-    tokio::time::sleep(Duration::from_millis(30)).await;
-    assert!(!waiting.is_finished());
+    let mut waiting = tokio::spawn(audit(locks, 42));
+    tokio::time::timeout(ms(30), &mut waiting).await.expect_err("it waits");
     held.release().await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap(), 42);
 }

@@ -20,7 +20,7 @@ mod waits;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockManager, LossCause};
-use lockmacro_tests::times::PATIENCE;
+use lockmacro_tests::times::{PATIENCE, ms};
 
 /// An application's error.
 #[derive(Debug)]

@@ -38,7 +38,7 @@ pub use cluster::{Cluster, Move};
 pub use group::{Group, with_replicas};
 pub use lockmacro_tests_stores::on;
 pub use names::{is_fence, line_of};
-pub use polls::{Polled, drop_after_polls};
+pub use polls::{Polled, drop_after_polls, spawn_polled};
 pub use proxy::{Fault, Proxy};
 pub use server::Server;
 pub use wait::{eventually, in_time, on_a_plain_thread, watched};

@@ -9,7 +9,8 @@ use tokio::time::timeout;
 
 use crate::line::Line;
 use crate::{
-    KEY, LONG_TTL, Locked, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, served, waiting,
+    KEY, LONG_TTL, Locked, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, questions, served,
+    waiting,
 };
 
 /// Starts waiters of two managers whose bodies take a while, and gives their ends.
@@ -73,6 +74,7 @@ async fn a_waiter_whose_subscription_is_killed_hears_of_its_grant_again() {
     let waiter = Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
     let waiter = tokio::spawn(waiter);
     let mut admin = server.admin();
+    admin.forget_calls();
     let killed: i64 = admin.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     assert_eq!(killed, 1);
     let subscribed = || {
@@ -80,8 +82,8 @@ async fn a_waiter_whose_subscription_is_killed_hears_of_its_grant_again() {
         std::future::ready(channels.len() == 1)
     };
     eventually("it subscribes again by itself", PUSHED, subscribed).await;
-    // And asks again, so that nothing in between was missed.
-    tokio::time::sleep(ms(30)).await;
+    let asked = || std::future::ready(questions(&mut admin) > 0);
+    eventually("it asks again, so that nothing in between was missed", PUSHED, asked).await;
     guard.release().await.expect("still held");
     served(PUSHED, async { waiter.await.expect("no panic") }).await;
 }
@@ -223,6 +225,7 @@ async fn a_grant_that_comes_late_is_not_believed_longer_than_it_lasts() {
     let next = line.join(waiting(&ours, KEY).acquire()).await;
     proxy.stall(true);
     guard.release().await.expect("still held");
+    // The grant is told that much later.
     tokio::time::sleep(ms(1_000)).await;
     proxy.stall(false);
     let guard = timeout(POLLED, late).await.expect("in time").expect("no panic").expect("served");

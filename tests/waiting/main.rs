@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
 use lockmacro_tests::times::{CONFIRM_WINDOW, LONG_TTL, POLLED, PUSHED, ms};
-use lockmacro_tests::{Server, is_fence};
+use lockmacro_tests::{Admin, Server, is_fence};
 
 const KEY: &str = "order:42";
 
@@ -71,6 +71,11 @@ async fn served(within: Duration, grant: impl Future<Output = Locked<LockGuard>>
     let guard = timeout_here(within, grant).await.expect("served in time").expect("served");
     assert!(guard.is_held());
     guard.release().await.expect("still held");
+}
+
+/// How often scripts were called since the last `forget_calls`.
+fn questions(admin: &mut Admin) -> u64 {
+    admin.calls().iter().filter(|(name, _)| name == "evalsha").map(|(_, calls)| calls).sum()
 }
 
 /// Waits until the server keeps nothing but fences.

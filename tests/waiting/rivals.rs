@@ -10,7 +10,7 @@ use lockmacro_tests::{Admin, Backend, Server, in_time};
 use tokio::time::timeout;
 
 use crate::line::Line;
-use crate::{KEY, LONG_TTL, PUSHED, lock, manager, ms, served, waiting};
+use crate::{KEY, LONG_TTL, PUSHED, lock, manager, ms, questions, served, waiting};
 
 const COMPARE_AND_DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
@@ -124,11 +124,6 @@ async fn beside_foreign_clients_of_a_cluster_a_waiter_gets_what_a_poller_gets() 
     in_time(at_least_what_a_poller_gets(&Backend::cluster().await)).await;
 }
 
-/// How often waiters ask: calls of the script.
-fn questions(admin: &mut Admin) -> u64 {
-    admin.calls().iter().filter(|(name, _)| name == "evalsha").map(|(_, calls)| calls).sum()
-}
-
 #[tokio::test]
 async fn only_the_head_asks_often_while_a_foreign_client_holds_the_lock() {
     const WAITERS: u64 = 30;
@@ -143,6 +138,7 @@ async fn only_the_head_asks_often_while_a_foreign_client_holds_the_lock() {
     }
     admin.forget_calls();
     let start = Instant::now();
+    // The questions of that time are counted.
     tokio::time::sleep(ms(2_000)).await;
     let (asked, time) = (questions(&mut admin), start.elapsed());
     let ticks = WAITERS * (time.as_millis() as u64 / 1_600 + 1);
@@ -152,6 +148,7 @@ async fn only_the_head_asks_often_while_a_foreign_client_holds_the_lock() {
     let ours = lock(&managers[0], "another").acquire().await.expect("free");
     let token = admin.get("another").expect("held");
     admin.ask::<()>(&["SET", KEY, &token, "PX", "60000"]);
+    // The head learns it by its next question, one of many.
     tokio::time::sleep(ms(300)).await;
     admin.forget_calls();
     let start = Instant::now();

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use lockmacro_runtime::LockError;
-use lockmacro_tests::{Backend, on, on_a_plain_thread};
+use lockmacro_tests::{Backend, on, on_a_plain_thread, spawn_polled};
 use tokio::time::timeout;
 
 use crate::line::Line;
@@ -16,9 +16,8 @@ async fn a_shutdown_sends_the_waiters_away(backend: &Backend) {
     let key = backend.key("order:42");
     let guard = lock(&theirs, &key).acquire().await.expect("free");
     let waiter = Line::of(backend, &key).join(waiting(&ours, &key).acquire()).await;
-    let waiter = tokio::spawn(waiter);
-    // It has been polled by then, and is only woken by what it is told.
-    tokio::time::sleep(ms(20)).await;
+    // Once its task has polled it, it is woken only by what it is told.
+    let waiter = spawn_polled(waiter).await;
     let start = Instant::now();
     let shutdown = ours.shutdown(LONG_TTL / 20).await;
     let took = start.elapsed();
@@ -43,6 +42,7 @@ async fn a_shutdown_sends_a_waiting_thread_away(backend: &Backend) {
         let (mut line, waiter) = (Line::of(backend, &key), waiting(&ours, &key));
         let thread = tokio::spawn(on_a_plain_thread(move || waiter.acquire_blocking().map(drop)));
         line.reaches(1).await;
+        // Time for the answer to reach the thread, which nothing tells from outside.
         tokio::time::sleep(ms(20)).await;
         let start = Instant::now();
         ours.shutdown(LONG_TTL).await.expect("nothing is held");
@@ -64,8 +64,7 @@ async fn a_shutdown_leaves_the_waiters_of_other_managers_alone(backend: &Backend
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let waiter = Line::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
     let closing = ours.clone();
-    let closing = tokio::spawn(async move { closing.shutdown(LONG_TTL).await });
-    tokio::time::sleep(ms(20)).await;
+    let closing = spawn_polled(async move { closing.shutdown(LONG_TTL).await }).await;
     guard.release().await.expect("still held");
     served(PUSHED, waiter).await;
     closing.await.expect("no panic").expect("drained");
