@@ -8,8 +8,8 @@ use crate::{FAILOVER_TTL, Locked, line_reaches, lock};
 const README: &str = include_str!("../../README.md");
 const KEY: &str = "order:42";
 
-/// The words of the README that give a user its rights: those for one server, but with the cluster's
-/// in the place of those for waiting.
+/// The words of the README that give a user its rights: those for one server, but with the
+/// cluster's in the place of those for waiting.
 fn rights() -> Vec<&'static str> {
     let line = README.lines().find(|line| line.starts_with("ACL SETUSER"));
     let grant = line.expect("the README has it").split_whitespace();

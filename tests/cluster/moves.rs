@@ -139,8 +139,8 @@ async fn several_locks_of_one_slot_are_kept_while_it_is_on_its_way() {
     keeps_nothing_of(&cluster, tag).await;
 }
 
-/// A subscription that the server ends comes as a reply that nobody asked for: whoever counts replies
-/// takes the answer of one call for that of the next.
+/// A subscription that the server ends comes as a reply that nobody asked for: whoever counts
+/// replies takes the answer of one call for that of the next.
 #[tokio::test]
 async fn no_answer_is_taken_for_that_of_another_call_when_a_slot_is_given_away() {
     let cluster = Cluster::start(2, 0).await;

@@ -36,8 +36,8 @@ async fn who_waits_is_told_and_does_not_poll() {
         let calls = admin.calls();
         let count = |name: &str| calls.iter().find(|(n, _)| n == name).map_or(0, |(_, c)| *c);
         assert_eq!((count("spublish"), count("publish")), (1, 0), "{calls:?}");
-        // A release that finds out that it has to hand over, one that does, and another one; whoever
-        // ticked would have asked, too.
+        // A release that finds out that it has to hand over, one that does, and another one;
+        // whoever ticked would have asked, too.
         if asked.elapsed() < ms(500) {
             assert!(count("evalsha") <= 3 && count("eval") <= 2, "{calls:?}");
         }

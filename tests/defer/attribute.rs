@@ -28,12 +28,16 @@ async fn audit(id: u64, mut note: Note) -> Result<usize, LockError> {
 }
 
 /// What says nothing tells the caller nothing.
-#[distributed_lock(key = "report:<id>", on_busy = defer("20ms"), name = "reports", manager = locks())]
+#[distributed_lock(
+    key = "report:<id>", on_busy = defer("20ms"), name = "reports", manager = locks(),
+)]
 async fn report(id: u64) {
     DONE.lock().unwrap().entry(id).or_default().push("reported".to_owned());
 }
 
-#[distributed_lock(key = "count:<id>", ttl = "10s", on_busy = defer("20ms", attempts = 2), manager = locks())]
+#[distributed_lock(
+    key = "count:<id>", ttl = "10s", on_busy = defer("20ms", attempts = 2), manager = locks(),
+)]
 async fn count_up(id: u64) -> Result<Option<u32>, LockError> {
     DONE.lock().unwrap().entry(id).or_default().push("counted".to_owned());
     Ok(Some(1))

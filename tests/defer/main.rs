@@ -146,8 +146,8 @@ async fn an_earlier_call_wakes_a_worker_that_waits_for_a_later_one(backend: &Bac
     let working = tokio::spawn(worker(&locks, &function).run());
     // Another process stores it.
     let other = manager(backend).await;
-    // By itself it would look every two seconds, and six times in a row not so soon. A machine in need gets
-    // some chances.
+    // By itself it would look every two seconds, and six times in a row not so soon. A machine in
+    // need gets some chances.
     let (mut rounds, mut soon) = (0, 0);
     while soon < 6 {
         rounds += 1;
@@ -164,8 +164,8 @@ async fn an_earlier_call_wakes_a_worker_that_waits_for_a_later_one(backend: &Bac
     forget(backend).await;
 }
 
-/// Removes what is kept for a while, so that a test can see that nothing else is left: who looks for calls,
-/// and which calls are over.
+/// Removes what is kept for a while, so that a test can see that nothing else is left: who looks
+/// for calls, and which calls are over.
 async fn forget(backend: &Backend) {
     if let Some(mut admin) = backend.admin() {
         for key in admin.keys().into_iter().filter(|key| backend.has(key)) {

@@ -60,7 +60,8 @@ fn write(server: &Server, id: &str, arguments: &str, place: &str, at: &str) {
 async fn an_id_that_is_no_text_is_removed_and_any_text_is_an_id() {
     let server = Server::start();
     let (locks, calls) = (connect(&server).await, Calls::default());
-    // Cut short, out of place, longer than need be, half of a pair, too large, and one in the midst of text.
+    // Cut short, out of place, longer than need be, half of a pair, too large, and one in the midst
+    // of text.
     let no_text = [
         r"\255",
         r"\226\130",

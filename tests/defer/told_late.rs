@@ -74,7 +74,8 @@ fn deaf(deaf_for: usize) -> (LockManager, Arc<Deaf>) {
     (patient().deferrer(plugged_in).memory(), deaf)
 }
 
-/// Runs one call, until it is over or was begun twice; gives how often it was begun, and told in vain.
+/// Runs one call, until it is over or was begun twice; gives how often it was begun, and told in
+/// vain.
 async fn run(deaf_for: usize) -> (usize, usize) {
     let (locks, deaf) = deaf(deaf_for);
     let calls = Calls::default();

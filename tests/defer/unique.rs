@@ -115,7 +115,8 @@ async fn a_call_that_waits_again_is_one_with_a_later_one_of_its_key(backend: &Ba
 async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("back"));
     let deferrer = &*locks.deferrer();
-    // Its worker gives it back, or is not heard of, or it was given up and a person has it tried again.
+    // Its worker gives it back, or is not heard of, or it was given up and a person has it tried
+    // again.
     for (nth, how) in [Some(Settled::Back), None, Some(Settled::Dead { error: "no".to_owned() })]
         .into_iter()
         .enumerate()

@@ -130,8 +130,8 @@ impl Ledger {
         !in_hand.is_empty()
     }
 
-    /// Has a process go on that stood still for longer than its leases. It may be told that calls are over
-    /// which others have ended.
+    /// Has a process go on that stood still for longer than its leases. It may be told that calls
+    /// are over which others have ended.
     fn go_on(&mut self, process: &Process) {
         self.read();
         for call in self.in_hand.remove(&process.0.id()).unwrap_or_default() {
@@ -220,8 +220,8 @@ async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
     let dead = count(&locks, "bad", JobState::Dead).await;
     assert_eq!(dead, (0..stored as u64).filter(|call| is_bad(*call)).count(), "dead letters");
     println!(
-        "{stored} calls, {kills} kills in mid-job: none lost, {dead} dead letters; {again} begun once \
-         more, of {killed} in the hand of who was killed and {lost} whose lease was over"
+        "{stored} calls, {kills} kills in mid-job: none lost, {dead} dead letters; {again} begun \
+         once more, of {killed} in the hand of who was killed and {lost} whose lease was over"
     );
     locks.shutdown(PATIENCE).await.unwrap();
 }

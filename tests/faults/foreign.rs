@@ -57,7 +57,8 @@ async fn a_foreign_lock_may_hold_any_bytes() {
 
 #[tokio::test]
 async fn a_foreign_client_is_excluded_and_frees_only_its_own() {
-    const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+    const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
+        return redis.call('DEL', KEYS[1]) end return 0";
     let server = Server::start();
     let manager = manager(&server.url()).await;
     let mut foreign = server.admin();

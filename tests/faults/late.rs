@@ -47,8 +47,8 @@ async fn a_set_that_arrives_after_its_acquire_was_given_up_is_taken_back_soon() 
     keeps_nothing(&server).await;
 }
 
-/// The reason that is told when a replica refuses at first, with an error of that name, and does not
-/// answer any more after that. `prepare` makes a refusing replica of a server.
+/// The reason that is told when a replica refuses at first, with an error of that name, and does
+/// not answer any more after that. `prepare` makes a refusing replica of a server.
 async fn told_of(error: &str, prepare: impl AsyncFnOnce(&Server)) -> Unavailability {
     let server = Server::start();
     let proxy = Proxy::to(server.port());

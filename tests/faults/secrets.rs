@@ -39,8 +39,8 @@ async fn no_log_line_shows_a_token_or_a_password() {
     assert!(!log.contains("hunter2") && !log.contains("foreign-secret"), "{log}");
 }
 
-/// Something as long as the random part of a token. The name of a script is longer, which some errors
-/// of servers tell.
+/// Something as long as the random part of a token. The name of a script is longer, which some
+/// errors of servers tell.
 fn shows_a_token(text: &str) -> bool {
     let mut words = text.split(|c: char| !c.is_ascii_hexdigit()).map(str::len);
     words.any(|length| length >= 32 && length != 40)

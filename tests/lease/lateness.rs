@@ -10,8 +10,8 @@ use crate::{LONG_TTL, Locked, SOON, Steps, cause, joined, ms, renewed, rival, wa
 
 const KEY: &str = "order:42";
 
-/// A server, a proxy in front of it, and a manager that has used it before. It waits for late answers,
-/// and does not ask again meanwhile.
+/// A server, a proxy in front of it, and a manager that has used it before. It waits for late
+/// answers, and does not ask again meanwhile.
 async fn proxied() -> (Server, Proxy, LockManager) {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
@@ -43,7 +43,8 @@ async fn a_renewal_that_is_told_late_is_counted_from_before_it_was_sent() {
     let holding = tokio::spawn(renewed(&manager, KEY, ms(2_000)).run(body));
     let done = async || proxy.orders_are_done();
     eventually("a renewal is on its way", SOON, done).await;
-    // That one is told, and the next, which is due after a third of the ttl, does not reach the server.
+    // That one is told, and the next, which is due after a third of the ttl, does not reach the
+    // server.
     tokio::time::sleep(ms(170)).await;
     proxy.stall(true);
     let granted = joined(rival(&server.url(), KEY)).await;

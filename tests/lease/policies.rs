@@ -40,8 +40,8 @@ async fn under_cancel_the_body_is_dropped_before_a_rival_is_granted(backend: &Ba
             begun.send(()).expect("the test goes on");
             std::future::pending::<Locked<()>>().await
         };
-        // Its lease ends 22 ms before the key does: time enough to drop the body, unless its task is seen
-        // to stand still just then.
+        // Its lease ends 22 ms before the key does: time enough to drop the body, unless its task
+        // is seen to stand still just then.
         let long = Lock::new(&*key).ttl(ms(2_000)).manager(&manager);
         let holding = tokio::spawn(watched(ms(20), long.run(body)));
         began.await.expect("the body begins");

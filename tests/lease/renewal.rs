@@ -98,7 +98,8 @@ async fn a_renewal_that_fails_once_keeps_the_lock() {
     let server = Server::start();
     let manager = LockManager::connect(&server.url()).await.expect("there");
     let result = in_time(renewed(&manager, "order:42", TTL).run(async {
-        // The first renewal is due after 1,000 ms, and the server does not answer before the second one is.
+        // The first renewal is due after 1,000 ms, and the server does not answer before the second
+        // one is.
         tokio::time::sleep(ms(500)).await;
         server.pause();
         tokio::time::sleep(ms(1_450)).await;

@@ -9,7 +9,8 @@ use crate::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, keys, lock, many, ms};
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 400;
 
-/// Waits until another process would get each of the keys, sooner than one that was left behind would end.
+/// Waits until another process would get each of the keys, sooner than one that was left behind
+/// would end.
 async fn become_free(backend: &Backend, keys: &[String]) {
     for key in keys {
         backend.becomes_free(key, CONFIRM_WINDOW * 4 / 5).await;

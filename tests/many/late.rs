@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 use crate::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, lock, many, ms};
 
-/// What is held while another key is waited for is asked for with a short ttl, and confirmed with the
-/// whole one.
+/// What is held while another key is waited for is asked for with a short ttl, and confirmed with
+/// the whole one.
 #[tokio::test]
 async fn a_late_question_for_a_part_does_not_shorten_what_was_confirmed() {
     let server = Server::start();
@@ -78,7 +78,8 @@ async fn a_late_question_does_not_shorten_what_was_extended() {
     }
 }
 
-/// Who has lost a key while it waits gives back the others, and begins anew before that is answered.
+/// Who has lost a key while it waits gives back the others, and begins anew before that is
+/// answered.
 #[tokio::test]
 async fn a_late_release_takes_nothing_away_from_who_has_begun_anew() {
     let server = Server::start();

@@ -1,5 +1,5 @@
-//! Any sets of keys, asked for by anybody in any way: two bodies that share a key never overlap, all
-//! come to an end, and nothing is left.
+//! Any sets of keys, asked for by anybody in any way: two bodies that share a key never overlap,
+//! all come to an end, and nothing is left.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

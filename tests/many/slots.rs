@@ -84,7 +84,8 @@ async fn free_keys_of_many_slots_are_held_while_the_others_are_asked_for() {
     let (before, start, ttl) = (called(&mut admin), Instant::now(), ms(2_500));
     let waiter = many(&manager, &keys).ttl(ttl).wait(LONG_TTL).acquire();
     let guard = timeout(LONG_TTL, waiter).await.expect("in time").expect("free");
-    // Each is asked for and confirmed, and no more of them are renewed than a third of the ttl asks for.
+    // Each is asked for and confirmed, and no more of them are renewed than a third of the ttl asks
+    // for.
     let thirds = u64::try_from(start.elapsed().as_millis() / (ttl / 3).as_millis()).expect("few");
     let calls = called(&mut admin) - before;
     assert!(calls <= (thirds + 3) * 64, "{calls} calls in {thirds} thirds of the ttl");

@@ -1,4 +1,5 @@
-//! Money between two accounts, in both directions at once: nothing is lost, and nobody waits for ever.
+//! Money between two accounts, in both directions at once: nothing is lost, and nobody waits for
+//! ever.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};

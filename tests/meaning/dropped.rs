@@ -10,8 +10,8 @@ use crate::{LONG_TTL, Locked, PATIENCE, lock, ms};
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 200;
 
-/// What was dropped last may have been on its way when the lock was free, and come after that; then it
-/// is released again.
+/// What was dropped last may have been on its way when the lock was free, and come after that; then
+/// it is released again.
 fn is_on_its_way(error: &LockError) {
     assert!(error.is_busy(), "{error}");
 }

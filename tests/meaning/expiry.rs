@@ -38,7 +38,8 @@ async fn a_lock_ends_at_its_ttl_and_not_before(backend: &Backend) {
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_body_that_outlives_its_lease_is_dropped_before_a_rival_runs(backend: &Backend) {
-    // A bit more than 1 % of it is there for the drop: enough, unless its task is seen to stand still just then.
+    // A bit more than 1 % of it is there for the drop: enough, unless its task is seen to stand
+    // still just then.
     const TTL: Duration = Duration::from_secs(3);
     let (holder, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");

@@ -85,7 +85,8 @@ async fn a_lock_without_a_manager_uses_the_installed_one() {
     LazyLock::force(&SERVER);
     let guard = Lock::new("order:6").ttl(LONG_TTL).acquire().await.expect("free");
     assert!(SERVER.admin().get("order:6").is_some());
-    // The runtime of another test, which the connection is a task of, may end before this is answered.
+    // The runtime of another test, which the connection is a task of, may end before this is
+    // answered.
     if let Err(error) = guard.release().await {
         assert!(error.is_unavailable(), "{error}");
     }

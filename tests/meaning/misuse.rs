@@ -7,7 +7,8 @@ use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
 use crate::{LONG_TTL, Locked, lock, ms};
 
-// Not on a Redlock: the shortest times may be over on a loaded machine before three nodes have answered.
+// Not on a Redlock: the shortest times may be over on a loaded machine before three nodes have
+// answered.
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_ttl_outside_of_its_bounds_is_refused(backend: &Backend) {

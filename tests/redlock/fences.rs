@@ -79,8 +79,9 @@ fn lasting(nodes: usize) -> Nodes {
 /// What the second round does at a node, and what it would do if it lifted nothing.
 const LIFTS: (&str, &str) = ("or 0) < tonumber(ARGV[2]) then", "or 0) < tonumber('0')     then");
 
-/// Has fences given by nodes that forget locks, lose answers and are killed; without the second round,
-/// if so asked, by changing its script on its way. Tells how many grants there were, and as [`faults`].
+/// Has fences given by nodes that forget locks, lose answers and are killed; without the second
+/// round, if so asked, by changing its script on its way. Tells how many grants there were, and as
+/// [`faults`].
 async fn storm(nodes: usize, grants: usize, second_round: bool) -> (usize, (usize, usize)) {
     let mut nodes = lasting(nodes);
     skew(&nodes);

@@ -105,7 +105,8 @@ async fn what_others_hold_at_a_majority_is_busy_and_at_a_minority_is_not() {
     assert_eq!(nodes.values(), [None, Some(theirs.clone()), Some(theirs)]);
 }
 
-/// As who died while it had one of three nodes would leave it, or who holds it with the one that is dead.
+/// As who died while it had one of three nodes would leave it, or who holds it with the one that is
+/// dead.
 #[tokio::test]
 async fn who_may_hold_a_lock_is_named_and_who_cannot_is_not() {
     let mut nodes = Nodes::start(3);

@@ -32,8 +32,8 @@ fn uptime(server: &Server) -> u64 {
 }
 
 /// Has the lock held by the first and the last of three nodes, starts the last one again with
-/// nothing in it, and asks for another, for so long. Tells what came of it, if the first was held all
-/// the time.
+/// nothing in it, and asks for another, for so long. Tells what came of it, if the first was held
+/// all the time.
 async fn after_a_restart(
     builder: &LockManagerBuilder,
     ttl: Duration,

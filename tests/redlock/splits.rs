@@ -8,8 +8,8 @@ use crate::{IN_TIME, LONG_TTL, Nodes, connected, lock, ms};
 
 type Asking = JoinHandle<Result<LockGuard, LockError>>;
 
-/// Two who have one node each: each is near to one that is far from the other. Somebody else has the
-/// third.
+/// Two who have one node each: each is near to one that is far from the other. Somebody else has
+/// the third.
 struct Split {
     nodes: Nodes,
     managers: [LockManager; 2],

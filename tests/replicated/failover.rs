@@ -6,7 +6,8 @@ use lockmacro_tests::{Group, in_time, with_replicas};
 
 use crate::*;
 
-/// A primary and two replicas, of which the second hears nothing any more of what the first is told.
+/// A primary and two replicas, of which the second hears nothing any more of what the first is
+/// told.
 async fn with_one_cut_off() -> Vec<Server> {
     let servers = with_replicas(2).await;
     let online = |count| {

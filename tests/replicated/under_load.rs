@@ -1,7 +1,8 @@
-//! A failover by sentinels while many hold and want locks: with `replicated` nobody's lock is forgotten.
+//! A failover by sentinels while many hold and want locks: with `replicated` nobody's lock is
+//! forgotten.
 //!
-//! The primary is cut off from its replicas before it dies. What it has granted meanwhile no replica
-//! knows: with `replicated` that is nothing.
+//! The primary is cut off from its replicas before it dies. What it has granted meanwhile no
+//! replica knows: with `replicated` that is nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -15,7 +16,8 @@ use crate::*;
 
 const KEYS: usize = 6;
 const WORKERS: usize = 12;
-/// So many keys, the first ones, are held before the primary is cut off; the others only after that.
+/// So many keys, the first ones, are held before the primary is cut off; the others only after
+/// that.
 const HELD_BEFORE: usize = 2;
 
 /// What the workers are to do, and what became of it.

@@ -1,5 +1,5 @@
-//! `rediss-cluster://` and `rediss-sentinel://`: what others have named is spoken to by TLS as well. And
-//! `redlocks://`.
+//! `rediss-cluster://` and `rediss-sentinel://`: what others have named is spoken to by TLS as
+//! well. And `redlocks://`.
 
 use lockmacro_tests::{Certificates, Cluster, Group, in_time};
 

@@ -64,7 +64,8 @@ async fn a_lock_is_taken_refused_handed_over_and_released_by_tls() {
         let next = in_time(next).await.expect("no panic").expect("served");
         fastest = fastest.min(start.elapsed());
         next.release().await.expect("still held");
-        // And what is dropped is given back. Who asked for its place may only just be leaving the line.
+        // And what is dropped is given back. Who asked for its place may only just be leaving the
+        // line.
         drop(lock(&one).wait(FAILOVER).acquire().await.expect("free"));
         eventually("it is free", FAILOVER, || async { lock(&other).acquire().await.is_ok() }).await;
     }

@@ -119,7 +119,8 @@ async fn a_holder_leaves_a_note_made_of_its_arguments() {
     assert_eq!(busy.holder_note(), Some("Ann Example, no 42"));
     assert_eq!(
         busy.to_string(),
-        "order 42 is being processed (locked by web-3:shapes::defaults::audit (Ann Example, no 42): try again in 5s)"
+        "order 42 is being processed (locked by web-3:shapes::defaults::audit \
+         (Ann Example, no 42): try again in 5s)"
     );
     end.send(()).unwrap();
     assert_eq!(holding.await.unwrap(), 42);

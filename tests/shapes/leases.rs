@@ -98,7 +98,9 @@ async fn ttl_is_the_longest_hold_without_renew() {
 
 #[tokio::test]
 async fn min_hold_keeps_the_key_after_a_short_body() {
-    #[distributed_lock(key = "job", ttl = "60s", min_hold = "1200ms", on_busy = skip, manager = locks)]
+    #[distributed_lock(
+        key = "job", ttl = "60s", min_hold = "1200ms", on_busy = skip, manager = locks,
+    )]
     async fn job(locks: &LockManager) -> Option<Instant> {
         Some(Instant::now())
     }

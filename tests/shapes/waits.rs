@@ -234,7 +234,9 @@ fn a_sync_fallback_comes_after_the_wait() {
 
 #[tokio::test]
 async fn a_waiter_with_a_guard_and_a_fence_gets_its_own() {
-    #[distributed_lock(key = "account", wait = forever, manager = locks, guard = lock, fence = fence)]
+    #[distributed_lock(
+        key = "account", wait = forever, manager = locks, guard = lock, fence = fence,
+    )]
     async fn book(locks: &LockManager) -> Result<u64, OrderError> {
         lock.check()?;
         Ok(fence.into())

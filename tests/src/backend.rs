@@ -35,8 +35,8 @@ impl Backend {
         Backend::at(server.url(), vec![Arc::new(server)])
     }
 
-    /// A Redlock of three servers of this test's own, which are not started again, and are waited for as
-    /// long as a loaded machine needs.
+    /// A Redlock of three servers of this test's own, which are not started again, and are waited
+    /// for as long as a loaded machine needs.
     pub fn redlock() -> Backend {
         let servers: Vec<_> = (0..3).map(|_| Arc::new(Server::start())).collect();
         let places: Vec<_> = servers.iter().map(|s| format!("127.0.0.1:{}", s.port())).collect();
@@ -114,8 +114,8 @@ impl Backend {
         format!("{}{name}", self.prefix)
     }
 
-    /// A new manager on the same store, as another process would have. It waits for answers as long as a
-    /// loaded machine needs.
+    /// A new manager on the same store, as another process would have. It waits for answers as long
+    /// as a loaded machine needs.
     pub async fn manager(&self) -> LockManager {
         self.manager_from(LockManager::builder().timeout(LONG_TTL)).await
     }
@@ -158,8 +158,8 @@ impl Backend {
         }
     }
 
-    /// Waits until the store is empty, as it must be after every test. A key that is there for long yet is
-    /// to be removed: one whose end is waited for was left behind.
+    /// Waits until the store is empty, as it must be after every test. A key that is there for long
+    /// yet is to be removed: one whose end is waited for was left behind.
     pub async fn keeps_nothing(&self) {
         // What was left to its end by the test's own claim has less.
         const LONG: Duration = Duration::from_secs(2);
@@ -176,7 +176,8 @@ impl Backend {
                 for key in &keys {
                     let Some(left) = admin.ttl(key) else { continue };
                     let first = *first_left.entry(key.clone()).or_insert(left);
-                    // Three parts are time for a loaded machine, the last one is for looks that come late.
+                    // Three parts are time for a loaded machine, the last one is for looks that
+                    // come late.
                     let is_going = first < LONG || left > first / 4;
                     assert!(is_going, "left to its end: {key}, {first:?} before it");
                 }

@@ -103,8 +103,8 @@ impl Cluster {
         .await;
     }
 
-    /// Waits until each node serves and knows who has which slots, and each replica has its primary's
-    /// data.
+    /// Waits until each node serves and knows who has which slots, and each replica has its
+    /// primary's data.
     pub async fn serves(&self) {
         eventually("the cluster serves", FAILOVER, || {
             ready(self.each(|admin| {

@@ -17,7 +17,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// One primary and a sentinel that has further lines in its file, and is started with `arguments`.
+    /// One primary and a sentinel that has further lines in its file, and is started with
+    /// `arguments`.
     pub fn alone(primary: Server, lines: &str, arguments: &[&str]) -> Group {
         let files = tempfile::tempdir().expect("a directory for the sentinel");
         let file = files.path().join("sentinel.conf");

@@ -3,13 +3,15 @@
 //! * [`Server`] – a redis-server of the test's own, which can be paused, killed and restarted
 //! * [`Cluster`] – several of them that share the slots of a Redis Cluster, with replicas
 //! * [`Admin`] – a plain connection that looks at the server from outside
-//! * [`with_replicas`], [`Group`] – a primary with replicas, and with sentinels that watch over them
+//! * [`with_replicas`], [`Group`] – a primary with replicas, and with sentinels that watch over
+//!   them
 //! * [`Certificates`] – for servers that speak TLS
 //! * [`Proxy`] – a network that delays, loses and cuts, by order
 //! * [`Backend`] and [`on`] – one claim, and the stores it holds on
 //! * [`log`] – what this process logs
 //! * [`times`] – how long a test waits, and the ttls of its locks
-//! * [`eventually`], [`drop_after_polls`] – bounded waiting, and a future that goes at its k-th poll
+//! * [`eventually`], [`drop_after_polls`] – bounded waiting, and a future that goes at its k-th
+//!   poll
 //!
 //! The servers are started by our own code and not by `redis-test`, because that crate does not
 //! wait until a server answers, cannot pause it or start it again on its port, and leaves it

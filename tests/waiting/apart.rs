@@ -138,8 +138,8 @@ async fn a_waiter_dropped_at_any_point_leaves_no_trace() {
     let ours = manager(&server).await;
     let mut line = Line::at(&server, KEY);
     for polls in 0..200 {
-        // One that has to connect first. A question of the last one may have been on its way, and then
-        // its grant is released when it has come.
+        // One that has to connect first. A question of the last one may have been on its way, and
+        // then its grant is released when it has come.
         let theirs = manager(&server).await;
         let guard = lock(&ours, KEY).wait(LONG_TTL).acquire().await.expect("free");
         let waiter = drop_after_polls(waiting(&theirs, KEY).acquire(), polls);

@@ -52,7 +52,8 @@ async fn places_that_have_lapsed_make_no_full_line() {
     keeps_only_fences(&server, PUSHED).await;
 }
 
-/// The release of who leaves is tried for as long as its place may last, not only for its short ttl.
+/// The release of who leaves is tried for as long as its place may last, not only for its short
+/// ttl.
 #[tokio::test]
 async fn a_waiter_that_is_dropped_during_a_short_outage_leaves_the_line() {
     let server = Server::start();

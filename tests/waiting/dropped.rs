@@ -10,8 +10,8 @@ use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 200;
 
-/// Takes the lock. A question of who was dropped last may have been on its way, and then its grant is
-/// released when it has come.
+/// Takes the lock. A question of who was dropped last may have been on its way, and then its grant
+/// is released when it has come.
 async fn free_again(manager: &LockManager, key: &str) -> LockGuard {
     lock(manager, key).wait(LONG_TTL).acquire().await.expect("free")
 }

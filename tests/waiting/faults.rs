@@ -235,7 +235,8 @@ async fn a_grant_that_comes_late_is_not_believed_longer_than_it_lasts() {
     served(PUSHED, next).await;
 }
 
-/// When a call is not yet given up as unanswered by a `patient` manager: that is a quarter of its timeout.
+/// When a call is not yet given up as unanswered by a `patient` manager: that is a quarter of its
+/// timeout.
 const EARLY: Duration = Duration::from_secs(10);
 
 async fn patient(server: &Server) -> LockManager {

@@ -47,9 +47,9 @@ async fn manager(server: &Server) -> LockManager {
     LockManager::connect(&server.url()).await.expect("the server is there")
 }
 
-/// What comes within a time in which this machine does as much as an idle one: what it sleeps too long
-/// does not count. On one that sleeps too long all the time this may be later than a tick, and tells no push
-/// from it.
+/// What comes within a time in which this machine does as much as an idle one: what it sleeps too
+/// long does not count. On one that sleeps too long all the time this may be later than a tick, and
+/// tells no push from it.
 async fn timeout_here<F: Future>(within: Duration, work: F) -> Option<F::Output> {
     const BEAT: Duration = Duration::from_millis(20);
     let mut beats = tokio::task::JoinSet::new();

@@ -8,8 +8,8 @@ use lockmacro_tests::{Backend, on, on_a_plain_thread};
 use crate::line::Line;
 use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 
-/// How much later than its end a wait may be over: less than if it were noticed at a tick. A machine in
-/// need gets some chances.
+/// How much later than its end a wait may be over: less than if it were noticed at a tick. A
+/// machine in need gets some chances.
 const MARGIN: Duration = Duration::from_millis(1_200);
 const CHANCES: usize = 8;
 

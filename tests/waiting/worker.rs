@@ -1,4 +1,5 @@
-//! One process of those that wait in line in `waiting::fleet`: `<url> <record> <name> <tasks> <ttl in ms>`.
+//! One process of those that wait in line in `waiting::fleet`: `<url> <record> <name> <tasks> <ttl
+//! in ms>`.
 //!
 //! Its tasks run bodies under three keys, one after the other, until its standard input ends. Every
 //! body notes in the record when it enters and leaves. It says `ready` when it is connected, a line
