@@ -33,7 +33,7 @@ fn nothing_was_denied(admin: &mut Admin, line: &str) {
     assert_eq!(denied, [], "denied with {line}");
 }
 
-/// Takes a lock in every way and gives it back, so that nothing of it is left.
+/// Takes a lock in every way and releases it, so that nothing of it is left.
 async fn plain(locks: &LockManager, key: &str) -> Result<(), LockError> {
     let lock = || Lock::new(key).ttl(LONG_TTL).manager(locks);
     let guard = lock().acquire().await?;
@@ -134,7 +134,7 @@ async fn who_waits_by_the_line_is_told_and_does_not_ask() {
         let waiting = Lock::new(key).ttl(LONG_TTL).wait(LONG_TTL).manager(&other);
         let waiting = tokio::spawn(async move { waiting.acquire().await });
         let side = format!("*:*{}*", key.replace(['{', '}'], "?"));
-        eventually("it stands in line", IN_TIME, || {
+        eventually("it is in the queue", IN_TIME, || {
             let keys: Vec<String> = admin.ask(&["KEYS", &format!("lm1:?q{}", &side[1..])]);
             std::future::ready(!keys.is_empty())
         })

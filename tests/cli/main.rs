@@ -93,7 +93,7 @@ async fn hold(locks: &LockManager, key: &str) -> LockGuard {
     Lock::new(key).ttl(LONG_TTL).manager(locks).acquire().await.expect("it is free")
 }
 
-/// Starts one more waiter, and returns when it stands in line.
+/// Starts one more waiter, and returns when it is in the queue.
 async fn wait_for(locks: &LockManager, key: &'static str) -> JoinHandle<LockGuard> {
     let before = in_line(locks, key).await;
     let manager = locks.clone();
@@ -101,7 +101,7 @@ async fn wait_for(locks: &LockManager, key: &'static str) -> JoinHandle<LockGuar
         let lock = Lock::new(key).ttl(LONG_TTL).wait(LONG_TTL).manager(&manager);
         lock.acquire().await.expect("its turn comes")
     });
-    eventually("it stands in line", IN_TIME, async || in_line(locks, key).await > before).await;
+    eventually("it is in the queue", IN_TIME, async || in_line(locks, key).await > before).await;
     waiting
 }
 

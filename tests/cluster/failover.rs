@@ -38,7 +38,7 @@ async fn the_keys_of_a_node_that_is_down_are_unavailable_and_others_go_on() {
             lock(&manager, &keys[nth]).run(async { Locked::Ok(()) }).await.expect("free");
         }
     }
-    // All or nothing: what was taken on the others is given back.
+    // All or nothing: what was taken on the others is released.
     let both = Lock::many(keys.clone()).ttl(FAILOVER_TTL).manager(&manager);
     assert!(matches!(both.acquire().await, Err(LockError::Unavailable { .. })));
     cluster.server_mut(1).restart();
@@ -116,7 +116,7 @@ async fn a_primary_that_is_killed_under_load_leaves_nobody_stuck() {
     }
 }
 
-/// One that stands still answers nothing, and closes nothing.
+/// A stalled node answers nothing, and closes nothing.
 #[tokio::test]
 async fn a_primary_that_hangs_is_left_for_its_replica() {
     let cluster = Cluster::start(3, 1).await;

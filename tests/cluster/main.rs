@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::times::{FAILOVER, FAILOVER_TTL, ms};
-use lockmacro_tests::{Cluster, eventually, is_fence, line_of};
+use lockmacro_tests::{Cluster, eventually, is_fence, queue_of};
 use tokio::sync::OnceCell;
 
 type Locked<T> = Result<T, LockError>;
@@ -42,11 +42,11 @@ fn lock(manager: &LockManager, key: &str) -> Lock {
     Lock::new(key).ttl(FAILOVER_TTL).manager(manager)
 }
 
-/// Waits until so many stand in line for a key.
-async fn line_reaches(cluster: &Cluster, key: &str, length: usize) {
+/// Waits until this many waiters are in the queue for a key.
+async fn queue_reaches(cluster: &Cluster, key: &str, length: usize) {
     let mut admin = cluster.admin_of(key);
-    eventually(&format!("{length} in line"), FAILOVER, || {
-        std::future::ready(admin.ask::<usize>(&["ZCARD", &line_of(key)]) == length)
+    eventually(&format!("{length} in the queue"), FAILOVER, || {
+        std::future::ready(admin.ask::<usize>(&["ZCARD", &queue_of(key)]) == length)
     })
     .await;
 }

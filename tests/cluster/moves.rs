@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use crate::rush::Rush;
 use crate::{
-    FAILOVER, FAILOVER_TTL, Locked, a_key_on_each, keeps_nothing_of, line_of, line_reaches, lock,
-    manager, ms,
+    FAILOVER, FAILOVER_TTL, Locked, a_key_on_each, keeps_nothing_of, lock, manager, ms, queue_of,
+    queue_reaches,
 };
 
 /// How many processes listen to the channel of a key's slot on a node.
@@ -55,7 +55,7 @@ async fn waiters_follow_a_slot_and_are_served_in_order() {
             said.send(nth).expect("the test listens");
             Locked::Ok(())
         }));
-        line_reaches(&cluster, key, nth + 1).await;
+        queue_reaches(&cluster, key, nth + 1).await;
     }
     let moving = cluster.begin_to_move(key, 1);
     moving.carry_keys();
@@ -64,7 +64,7 @@ async fn waiters_follow_a_slot_and_are_served_in_order() {
     let mut followed = || std::future::ready(listeners(&cluster, 1, key) == 3);
     eventually("all processes follow", ms(1_500), &mut followed).await;
     let mut admin = cluster.admin(1);
-    assert_eq!(admin.ask::<usize>(&["ZCARD", &line_of(key)]), WAITERS);
+    assert_eq!(admin.ask::<usize>(&["ZCARD", &queue_of(key)]), WAITERS);
     guard.release().await.expect("still held");
     for nth in 0..WAITERS {
         assert_eq!(timeout(FAILOVER, heard.recv()).await, Ok(Some(nth)));
@@ -95,7 +95,7 @@ async fn a_slot_moves_to_and_fro_under_contention_without_two_bodies_or_a_lock_t
 }
 
 #[tokio::test]
-async fn a_lock_is_given_back_and_taken_while_its_slot_is_on_its_way() {
+async fn a_lock_is_released_and_taken_while_its_slot_is_on_its_way() {
     let cluster = Cluster::start(2, 0).await;
     let (one, other) = (manager(&cluster).await, manager(&cluster).await);
     let key = &a_key_on_each(&cluster, 1)[0];
@@ -155,7 +155,7 @@ async fn no_answer_is_taken_for_that_of_another_call_when_a_slot_is_given_away()
         let guard = lock(&theirs, &waited).acquire().await.expect("free");
         let waiting =
             tokio::spawn(lock(&ours, &waited).wait(FAILOVER_TTL).run(async { Locked::Ok(()) }));
-        line_reaches(&cluster, &waited, 1).await;
+        queue_reaches(&cluster, &waited, 1).await;
         guard.release().await.expect("still held");
         waiting.await.expect("no panic").expect("served");
         keeps_nothing_of(&cluster, &waited).await;

@@ -64,7 +64,7 @@ impl Rush {
         self.overlap.store(false, Ordering::SeqCst);
     }
 
-    /// Waits until so many more bodies have run.
+    /// Waits until this many more bodies have run.
     pub(crate) async fn goes_on(&self, more: u32) {
         let from = self.bodies.load(Ordering::SeqCst);
         eventually("bodies run", FAILOVER, || {

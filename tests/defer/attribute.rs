@@ -27,7 +27,7 @@ async fn audit(id: u64, mut note: Note) -> Result<usize, LockError> {
     Ok(note.lines.len())
 }
 
-/// What says nothing tells the caller nothing.
+/// A function that says nothing tells its caller nothing.
 #[distributed_lock(
     key = "report:<id>", on_busy = defer("20ms"), name = "reports", manager = locks(),
 )]

@@ -70,7 +70,7 @@ async fn so_many_calls_of_a_function_wait_and_no_more() {
     held.release().await.unwrap();
 }
 
-/// Who waits.
+/// The calls that are due or wait.
 const DUE: &str = "lm1:wd:{lm1:jobs:f}";
 /// Has calls wait, by number.
 const FILL: &str = "local calls = {}

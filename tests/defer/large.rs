@@ -11,7 +11,7 @@ const MIB: usize = 1024 * 1024;
 /// What a network of 100 Mbit passes.
 const BANDWIDTH: usize = 12_000_000;
 
-/// A call whose arguments have so many bytes, due at once.
+/// A call whose arguments have this many bytes, due at once.
 fn large(function: &str, id: &str, bytes: usize) -> NewJob {
     let arguments = format!("[\"{}\"]", "x".repeat(bytes - 4));
     let (function, id, key) = (function.into(), id.to_owned(), name("key"));

@@ -7,9 +7,9 @@ use futures::future::join_all;
 use super::*;
 
 /// What a call may be late on a system that has nothing else to do; on another one as much later as
-/// a question is answered that is asked at the same time.
+/// a request is answered that is sent at the same time.
 const LATE: Duration = Duration::from_millis(50);
-/// A machine that has much else to do gets so many chances. One that looks at a fixed beat has
+/// A machine that has much else to do gets that many chances. One that looks at a fixed beat has
 /// none: all calls of a round must be in time.
 const ROUNDS: usize = 20;
 

@@ -31,7 +31,7 @@ use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LockManagerBuil
 use lockmacro_tests::times::{LONG_TTL, PATIENCE, SHORT_DELAY};
 use lockmacro_tests::{Backend, Server, eventually, on};
 
-/// What is said to a manager that is not to give up on a loaded machine.
+/// The settings of a manager that does not give up on a loaded machine.
 fn patient() -> LockManagerBuilder {
     LockManager::builder().timeout(PATIENCE * 2)
 }

@@ -104,7 +104,7 @@ async fn many_functions_are_asked_for_at_once_and_not_one_after_another() {
         })
     };
     proxy.delay(WAY);
-    // A machine in need gets some chances. Who asks one after another has none.
+    // A machine in need gets some chances. A worker that asks for one after another has none.
     let one_after_another = WAY * FUNCTIONS;
     let mut number = 0;
     loop {

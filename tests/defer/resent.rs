@@ -65,7 +65,7 @@ async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Bac
     assert_eq!((&*stored.id, stored.due), ("id", SHORT_DELAY));
     calls.become_so_many(1).await;
     nothing_is_left(&locks, &name).await;
-    // Its caller was not answered in time, or a request was held up on its way.
+    // Its caller was not answered in time, or a request was held up in flight.
     let again = locks.deferrer().put(job.clone()).await.unwrap();
     assert_eq!((&*again.id, again.due), ("id", Duration::ZERO), "it is over");
     assert_eq!(count(&locks, &name, JobState::Waiting).await, 0);
@@ -78,7 +78,7 @@ async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Bac
     forget(backend).await;
 }
 
-/// Has so many answers lost by which a worker is given a call.
+/// Has this many answers lost by which a worker is given a call.
 async fn lose(answers: usize, timeout: Duration, fault: Fault, functions: &[&str]) {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
@@ -108,7 +108,7 @@ async fn lose(answers: usize, timeout: Duration, fault: Fault, functions: &[&str
     }
     // Its lease ends long after this test.
     let working = tokio::spawn(working.lease(LONG_TTL * 60).run());
-    // Its manager gives up many questions on a loaded machine.
+    // Its manager gives up many requests on a loaded machine.
     eventually("it is run", PATIENCE * 6, async || !calls.all().is_empty()).await;
     assert!(proxy.orders_are_done(), "its first answers were lost");
     nothing_is_left(&other, "f").await;
@@ -123,7 +123,7 @@ async fn a_call_whose_way_to_a_worker_was_cut_is_given_to_it_again() {
     lose(1, PATIENCE * 2, Fault::CutReply, &["g", "h"]).await;
 }
 
-/// The worker has given up one question by then, and makes a pause.
+/// The worker has given up one request by then, and makes a pause.
 #[tokio::test]
 async fn a_call_that_is_answered_too_late_is_given_to_the_worker_again() {
     let impatient = Duration::from_millis(700);

@@ -92,7 +92,7 @@ async fn so_many_run_at_once(backend: &Backend) {
                 counted.0 += 1;
                 counted.1 = counted.1.max(counted.0);
             }
-            // The first ones until they are so many.
+            // The first ones until there are that many.
             while counted.lock().unwrap().1 < 3 {
                 tokio::time::sleep(SHORT_DELAY / 10).await;
             }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// What a worker has that nothing else is said to.
+/// The lease of a worker by default.
 const LEASE: Duration = Duration::from_secs(30);
 
 /// Calls that are kept in memory, whose ends are not taken note of for a while.

@@ -130,7 +130,7 @@ impl Ledger {
         !in_hand.is_empty()
     }
 
-    /// Has a process go on that stood still for longer than its leases. It may be told that calls
+    /// Has a process go on that was stalled for longer than its leases. It may be told that calls
     /// are over which others have ended.
     fn go_on(&mut self, process: &Process) {
         self.read();
@@ -169,7 +169,7 @@ async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
             locks.deferrer().put(job).await.expect("stored");
             stored += 1;
         }
-        // One stands still for longer than its lease, again and again.
+        // One is stalled for longer than its lease, again and again.
         let (process, since) = match standing.take() {
             Some(standing) => standing,
             None => {

@@ -92,7 +92,7 @@ async fn a_user_without_set_is_denied() {
     assert_denied(&refusal(&manager).await);
 }
 
-/// A plain SET would be granted there, and could not be given back.
+/// A plain SET would be granted there, and could not be released.
 #[tokio::test]
 async fn a_user_without_the_companion_keys_is_denied_the_lock_and_leaves_nothing() {
     let (server, manager) = with_user(&["~order:*", "+@all"]).await;
@@ -175,7 +175,7 @@ async fn a_prefix_takes_the_rights_of_the_same_form_and_no_others() {
     let (guard, _) = order.clone().acquire_fenced().await.expect("free");
     let waiting = tokio::spawn(order.wait(LONG_TTL).acquire());
     let in_line = || std::future::ready(server.admin().keys().iter().any(|k| k.contains("lm1:wq")));
-    eventually("it stands in line", PATIENCE, in_line).await;
+    eventually("it is in the queue", PATIENCE, in_line).await;
     guard.release().await.expect("still held");
     waiting.await.expect("no panic").expect("its turn").release().await.expect("still held");
     for key in ["order:{42}", "order:4}2"] {
@@ -293,7 +293,7 @@ async fn a_server_with_too_many_clients_is_a_connection_limit() {
     works(&manager(&server.url()).await).await;
 }
 
-/// Who writes to a server that closes the connection may miss what it says.
+/// A client that writes to a server that closes the connection may miss the server's answer.
 async fn the_limit_is_told_every_time() {
     let server = Server::start();
     let mut admin = server.admin();

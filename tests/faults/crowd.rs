@@ -1,4 +1,4 @@
-//! Commands that go together, since many are under way: each caller still has its own answer.
+//! Commands that go together, since many are in flight: each caller still has its own answer.
 
 use futures::future::join_all;
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
@@ -55,7 +55,7 @@ async fn who_asks_together_is_each_told_of_its_own_lock() {
 }
 
 #[tokio::test]
-async fn locks_given_back_together_are_each_found_as_they_are() {
+async fn locks_released_together_are_each_found_as_they_are() {
     let server = Server::start();
     let (manager, other) = (patient(&server.url()).await, patient(&server.url()).await);
     let mut admin = server.admin();
@@ -76,7 +76,7 @@ async fn locks_given_back_together_are_each_found_as_they_are() {
                 let lock = Lock::new(&*key).ttl(LONG_TTL).manager(&other).wait_forever();
                 waiting.push(tokio::spawn(lock.acquire()));
                 let line = format!("lm1:wq:{{{key}}}");
-                eventually("it stands in line", PATIENCE, || {
+                eventually("it is in the queue", PATIENCE, || {
                     std::future::ready(admin.ask::<usize>(&["ZCARD", &line]) == 1)
                 })
                 .await;

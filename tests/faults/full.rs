@@ -50,9 +50,9 @@ async fn a_full_server_refuses_locks_of_every_kind_and_keeps_nothing_of_them() {
     works(&manager).await;
 }
 
-/// Nobody new stands in line, also where the lock is held.
+/// No new waiter joins the queue, also where the lock is held.
 #[tokio::test]
-async fn a_full_server_gives_no_place_in_line() {
+async fn a_full_server_gives_no_place_in_the_queue() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     let guard = lock(&manager).acquire().await.expect("free");
@@ -138,7 +138,7 @@ async fn a_lock_whose_answer_was_lost_is_granted_by_a_server_that_is_full_by_the
     }
 }
 
-/// What a lease ended for is not given to somebody new, and not kept from who waits.
+/// What a lease ended for is not given to a newcomer, and not kept from a waiter.
 #[tokio::test]
 async fn a_lock_that_expires_on_a_full_server_goes_to_who_waits() {
     let server = Server::start();

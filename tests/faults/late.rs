@@ -111,7 +111,7 @@ async fn a_dropped_call_in_doubt_takes_three_commands_at_most() {
     let called = scripts(&mut admin);
     assert!((CALLS..=3 * CALLS + 2).contains(&called), "{called} for {CALLS}");
 
-    // A server that stands still is asked for one of them, again and again.
+    // A stalled server is asked for one of them, again and again.
     server.pause();
     drop_in_doubt(&manager, CALLS).await;
     tokio::time::sleep(ms(6_000)).await;

@@ -32,7 +32,7 @@ async fn loading() -> (Server, LockManager, LockManager) {
 async fn a_loading_server_is_waited_for_and_named() {
     let (server, hasty, patient) = loading().await;
     assert_eq!(reason(refusal(&hasty).await), Unavailability::Loading);
-    // Who has the time gets the lock when the server is ready.
+    // A caller that has the time gets the lock when the server is ready.
     works(&patient).await;
     works(&hasty).await;
     let mut admin = server.admin();

@@ -105,7 +105,7 @@ async fn an_outage_with_many_callers_is_told_once_and_so_is_its_end() {
 }
 
 #[tokio::test]
-async fn a_server_that_stands_still_is_told_as_one_that_is_gone() {
+async fn a_server_that_stalls_is_told_as_one_that_is_gone() {
     log::start();
     const NAME: &str = "stands-still";
     let server = Server::start();

@@ -152,7 +152,7 @@ async fn a_client_killed_by_the_server_reconnects() {
 }
 
 #[tokio::test]
-async fn a_network_that_stands_still_is_a_timeout_and_leaves_nothing_behind() {
+async fn a_network_that_stalls_is_a_timeout_and_leaves_nothing_behind() {
     let (server, proxy, manager) = proxied().await;
     proxy.stall(true);
     assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);

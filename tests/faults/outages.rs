@@ -52,7 +52,7 @@ async fn a_stopped_server_is_a_timeout_and_leaves_nothing_behind_when_it_goes_on
     assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);
     assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);
     server.resume();
-    // What was sent while it stood still is carried out now, and taken back.
+    // What was sent while it was stalled is carried out now, and taken back.
     keeps_nothing(&server).await;
     works(&manager).await;
     keeps_nothing(&server).await;
@@ -83,7 +83,7 @@ async fn connecting_to_a_stopped_server_is_a_timeout() {
 }
 
 #[tokio::test]
-async fn a_callers_own_deadline_is_kept_when_the_server_stands_still() {
+async fn a_callers_own_deadline_is_kept_when_the_server_stalls() {
     let server = Server::start();
     let manager =
         LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await.expect("there");
@@ -108,7 +108,7 @@ async fn a_runtime_that_ends_in_mid_acquire_leaves_nothing_behind() {
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         runtime.spawn(acquire);
-        // Long enough for the command to be on its way, too short for the manager to give up.
+        // Long enough for the command to be in flight, too short for the manager to give up.
         runtime.block_on(async { tokio::time::sleep(ms(50)).await });
         runtime.shutdown_background();
     })

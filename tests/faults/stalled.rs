@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{LONG_TTL, Locked, SLACK, TIMEOUT, keeps_nothing, lock};
 
-/// How long a command is on its way.
+/// How long a command is in flight.
 const FAR: Duration = Duration::from_millis(80);
 
 fn worker() -> Runtime {

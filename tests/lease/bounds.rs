@@ -49,7 +49,7 @@ async fn stays(backend: &Backend, key: &str, start: Instant) {
         let latest = start.elapsed() + kept;
         assert!(latest > MIN_HOLD - ms(2), "{latest:?}");
         // From when the lock was asked for; what a release takes on its way comes on top. Of what
-        // was dropped it may be on its way still.
+        // was dropped, it may still be in flight.
         if asked + kept < 2 * MIN_HOLD {
             break;
         }
@@ -75,7 +75,7 @@ async fn a_short_body_leaves_the_key_for_the_rest_of_min_hold(backend: &Backend)
     assert_eq!(result.await, Ok(7));
     assert!(start.elapsed() < MIN_HOLD, "the caller does not wait for it");
     stays(backend, &key, start).await;
-    // Renewed or not: nobody renews it once it is given back.
+    // Renewed or not: nobody renews it once it is released.
     let start = Instant::now();
     let renewed = renewed(&manager, &key, SOON).min_hold(MIN_HOLD);
     renewed.run(async { Locked::Ok(7) }).await.expect("free again");
@@ -114,7 +114,7 @@ async fn min_hold_holds_for_a_body_that_is_dropped(backend: &Backend) {
         began = began => began.expect("the body begins"),
     }
     stays(backend, &key, start).await;
-    // Dropped while it is given back, at each point.
+    // Dropped while it is released, at each point.
     for polls in 1..20 {
         let start = Instant::now();
         let guard = job(&manager, &key).acquire().await.expect("free");
@@ -183,7 +183,7 @@ async fn an_extension_lengthens_a_lease(backend: &Backend) {
     let start = Instant::now();
     guard.extend(ms(9_000)).await.expect("ours");
     let remaining = guard.remaining();
-    // Less 1 % and 2 ms, and counted from before the question.
+    // Less 1 % and 2 ms, and counted from before the request.
     assert!(remaining + start.elapsed() > ms(8_907) && remaining < ms(8_910), "{remaining:?}");
     let left = left(&rival, &key).await.expect("held");
     assert!(left > guard.remaining(), "{left:?} of {remaining:?}");

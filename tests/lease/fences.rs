@@ -17,7 +17,7 @@ async fn every_fence_is_larger_than_all_before(backend: &Backend) {
     let fences = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..TASKS {
-        // What is looked at is the order, not how soon a loaded machine answers.
+        // The order is looked at, and not how soon a loaded machine answers.
         let manager = backend.manager_from(LockManager::builder().timeout(4 * SOON)).await;
         let (key, fences) = (key.clone(), Arc::clone(&fences));
         tasks.spawn(async move {
@@ -241,7 +241,7 @@ async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
         let both = Lock::many(["order:42", "order:43"]).manager(&manager);
         refused(both.acquire_fenced().await.map(drop).expect_err("no fence"));
         assert_eq!((admin.get("order:42"), admin.get("order:43")), (None, None));
-        // Who wants none is given the lock.
+        // A caller that wants no fence is given the lock.
         ask().acquire().await.expect("free").release().await.expect("still held");
     }
     let last = LARGEST - 1;
@@ -255,7 +255,7 @@ async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
     guard.release().await.expect("still held");
 }
 
-/// Who waits for a lock with a fence when the last one is given.
+/// A caller that waits for a lock with a fence when the last fence is given.
 #[tokio::test]
 async fn fences_that_are_used_up_are_told_to_who_waits_and_hold_up_nobody() {
     let server = Server::start();

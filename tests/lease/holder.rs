@@ -80,7 +80,7 @@ async fn write(url: &str, database: &Path, fence: Fence) -> Done {
     Ok(())
 }
 
-/// Says a line at once. Who listens no longer need not be told.
+/// Says a line at once. A reader that has gone needs no line.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

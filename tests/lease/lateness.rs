@@ -1,4 +1,4 @@
-//! Answers that come late, or in another order: a lease is counted from before its question.
+//! Answers that come late, or in another order: a lease is counted from before its request.
 
 use std::future::ready;
 use std::time::Duration;

@@ -41,20 +41,20 @@ async fn under_cancel_the_body_is_dropped_before_a_rival_is_granted(backend: &Ba
             std::future::pending::<Locked<()>>().await
         };
         // Its lease ends 22 ms before the key does: time enough to drop the body, unless its task
-        // is seen to stand still just then.
+        // is seen to be stalled just then.
         let long = Lock::new(&*key).ttl(ms(2_000)).manager(&manager);
         let holding = tokio::spawn(watched(ms(20), long.run(body)));
         began.await.expect("the body begins");
         let guard = next(&rival, &key).await;
         let before = dropped.load(SeqCst);
-        let (result, stood_still) = in_time(holding).await.expect("no panic");
+        let (result, stalled) = in_time(holding).await.expect("no panic");
         assert_eq!(cause(result), LossCause::Expired);
         assert!(dropped.load(SeqCst), "the body is still there");
         guard.release().await.expect("the rival's");
         if before {
             return;
         }
-        assert!(stood_still, "granted to a rival, and the body is still there");
+        assert!(stalled, "granted to a rival, and the body is still there");
         assert!(chance < 5, "the machine stands still each time");
     }
 }

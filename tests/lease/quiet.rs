@@ -118,7 +118,7 @@ async fn a_manager_that_is_shut_down_renews_what_is_still_held() {
 }
 
 /// A key that is kept by `min_hold`, while a renewal of it waits for an answer that does not come.
-async fn given_back_during_a_renewal() -> (Server, Proxy, LockManager) {
+async fn released_during_a_renewal() -> (Server, Proxy, LockManager) {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let manager = LockManager::connect(&proxy.url()).await.expect("there");
@@ -134,8 +134,8 @@ async fn given_back_during_a_renewal() -> (Server, Proxy, LockManager) {
 }
 
 #[tokio::test]
-async fn a_renewal_that_was_under_way_does_not_lift_what_was_given_back() {
-    let (server, proxy, _manager) = given_back_during_a_renewal().await;
+async fn a_renewal_that_was_in_flight_does_not_lift_what_was_released() {
+    let (server, proxy, _manager) = released_during_a_renewal().await;
     let mut admin = server.admin();
     let kept = admin.ttl("job").expect("kept for the rest of min_hold");
     assert!(kept < ms(2_700), "{kept:?}");
@@ -147,8 +147,8 @@ async fn a_renewal_that_was_under_way_does_not_lift_what_was_given_back() {
 }
 
 #[tokio::test]
-async fn a_renewal_that_was_under_way_is_not_sent_again_after_the_release() {
-    let (server, proxy, _manager) = given_back_during_a_renewal().await;
+async fn a_renewal_that_was_in_flight_is_not_sent_again_after_the_release() {
+    let (server, proxy, _manager) = released_during_a_renewal().await;
     let mut admin = server.admin();
     admin.forget_calls();
     proxy.cut();

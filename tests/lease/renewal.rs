@@ -158,7 +158,7 @@ async fn one_answer_that_does_not_come_costs_no_other_lease() {
         let key = format!("order:{nth}");
         guards.push(renewed(&manager, &key, TTL).acquire().await.expect("free"));
     }
-    // All that is on its way on that connection waits behind it, and is sent again on another.
+    // All that is in flight on that connection waits behind it, and is sent again on another.
     proxy.on_next("EVALSHA", Fault::LoseReply);
     eventually("a renewal fails", SOON, async || proxy.orders_are_done()).await;
     // Longer than a lease lasts without a renewal.

@@ -53,7 +53,7 @@ async fn a_server_that_comes_back_empty_is_told_though_the_next_who_asks_waits()
         server.restart();
         let other = lock(&manager, "other");
         let other = if waits { other.wait(SOON) } else { other };
-        // The first question may find out that the connection is gone.
+        // The first request may find out that the connection is gone.
         drop(other.acquire().await);
         assert_eq!(in_time(guard.lost()).await.cause(), LossCause::Taken, "waits: {waits}");
     }

@@ -76,7 +76,7 @@ async fn one_key_given_twice_is_a_lock_on_one(backend: &Backend) {
 }
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
-async fn the_most_keys_are_held_and_given_back(backend: &Backend) {
+async fn the_most_keys_are_held_and_released(backend: &Backend) {
     let manager = backend.manager().await;
     let keys: Vec<String> = (0..128).map(|nth| backend.key(&format!("order:{nth}"))).collect();
     let guard = many(&manager, &keys).acquire().await.expect("free");

@@ -41,16 +41,16 @@ async fn a_waiter_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
     for polls in 0..ENOUGH {
         let waiter = many(&ours, &keys).wait_forever().acquire();
-        // It does not ask to be polled again when it stands in line.
-        let in_line = timeout(ms(100), drop_after_polls(waiter, polls)).await.is_err();
+        // It does not ask to be polled again when it is in the queue.
+        let joins = timeout(ms(100), drop_after_polls(waiter, polls)).await.is_err();
         become_free(backend, &[keys[0].clone(), keys[2].clone()]).await;
-        if in_line {
+        if joins {
             guard.release().await.expect("still held");
-            // Nobody is left in line to whom it would be handed over.
+            // Nobody is left in the queue to whom it would be handed off.
             return become_free(backend, &keys).await;
         }
     }
-    panic!("it never stood in line");
+    panic!("it never was in the queue");
 }
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
@@ -90,7 +90,7 @@ async fn a_body_dropped_at_any_point_leaves_no_key(backend: &Backend) {
         become_free(backend, &keys).await;
         match polled {
             Polled::Completed(Ok(())) => return,
-            // What was dropped last may have been on its way, and is released when it has come.
+            // What was dropped last may have been in flight, and is released when it has come.
             Polled::Completed(Err(error)) => assert!(error.is_busy(), "{error}"),
             Polled::Dropped => {}
         }

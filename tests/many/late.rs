@@ -1,9 +1,9 @@
-//! Questions that reach the server late, when something else has been said meanwhile.
+//! Requests that reach the server late, when something else has been said meanwhile.
 
 use std::time::Instant;
 
 use lockmacro_runtime::LockManager;
-use lockmacro_tests::{Call, Fault, Proxy, Server, line_of};
+use lockmacro_tests::{Call, Fault, Proxy, Server, queue_of};
 use tokio::time::timeout;
 
 use crate::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, lock, many, ms};
@@ -11,7 +11,7 @@ use crate::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, lock, many, ms};
 /// What is held while another key is waited for is asked for with a short ttl, and confirmed with
 /// the whole one.
 #[tokio::test]
-async fn a_late_question_for_a_part_does_not_shorten_what_was_confirmed() {
+async fn a_late_request_for_a_part_does_not_shorten_what_was_confirmed() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let ours = LockManager::builder().timeout(ms(1_200)).connect(&proxy.url()).await;
@@ -24,10 +24,10 @@ async fn a_late_question_for_a_part_does_not_shorten_what_was_confirmed() {
     drop(busy);
 
     let busy = lock(&theirs, "order:b").acquire().await.expect("free");
-    // Both are asked for first, and then the question in line for the first key is about it alone.
-    let line = line_of("order:a");
-    let in_line = move |call: &Call<'_>| call.names(&line) && !call.names("order:b");
-    proxy.on_next_call(in_line, Fault::HoldCommand(ms(2_500)));
+    // Both are asked for first; the request that joins the first key's queue is about it alone.
+    let queue = queue_of("order:a");
+    let joins = move |call: &Call<'_>| call.names(&queue) && !call.names("order:b");
+    proxy.on_next_call(joins, Fault::HoldCommand(ms(2_500)));
     let mut waiter = Box::pin(many(&ours, ["order:a", "order:b"]).wait(LONG_TTL).acquire());
     let mut admin = server.admin();
     let start = Instant::now();
@@ -48,7 +48,7 @@ async fn a_late_question_for_a_part_does_not_shorten_what_was_confirmed() {
 }
 
 #[tokio::test]
-async fn a_late_question_does_not_shorten_what_was_extended() {
+async fn a_late_request_does_not_shorten_what_was_extended() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let ours = LockManager::builder().timeout(ms(1_200)).connect(&proxy.url()).await;
@@ -78,10 +78,10 @@ async fn a_late_question_does_not_shorten_what_was_extended() {
     }
 }
 
-/// Who has lost a key while it waits gives back the others, and begins anew before that is
+/// A waiter that has lost a key releases the others, and begins again before that is
 /// answered.
 #[tokio::test]
-async fn a_late_release_takes_nothing_away_from_who_has_begun_anew() {
+async fn a_late_release_takes_nothing_away_from_who_has_begun_again() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let ours = LockManager::builder().timeout(ms(1_200)).connect(&proxy.url()).await;
@@ -99,7 +99,7 @@ async fn a_late_release_takes_nothing_away_from_who_has_begun_anew() {
     // It is noticed by a renewal, which names the key alone; the release names its line.
     let token = admin.get("order:a");
     admin.ask::<()>(&["DEL", "order:a"]);
-    proxy.on_next(&line_of("order:a"), Fault::HoldCommand(ms(2_500)));
+    proxy.on_next(&queue_of("order:a"), Fault::HoldCommand(ms(2_500)));
     while !proxy.orders_are_done() || admin.get("order:a").is_none() {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
     }

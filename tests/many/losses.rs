@@ -75,7 +75,7 @@ async fn with_each_theft(
 }
 
 #[tokio::test]
-async fn a_body_is_stopped_when_one_key_is_taken_and_the_others_are_given_back() {
+async fn a_body_is_stopped_when_one_key_is_taken_and_the_others_are_released() {
     with_each_theft(async |backend, keys, nth, theft| {
         let manager = backend.manager().await;
         let mut admin = backend.admin().expect("a server");
@@ -111,7 +111,7 @@ async fn on_a_redlock_a_key_is_lost_when_a_majority_has_it_no_more() {
 }
 
 #[tokio::test]
-async fn a_release_that_finds_one_key_gone_says_so_and_gives_back_the_others() {
+async fn a_release_that_finds_one_key_gone_says_so_and_releases_the_others() {
     with_each_theft(async |backend, keys, nth, theft| {
         let manager = backend.manager().await;
         let mut admin = backend.admin().expect("a server");

@@ -89,5 +89,5 @@ where
 /// Waits until the server has `count` keys.
 async fn has_keys(admin: &mut Admin, count: usize) {
     let there = || std::future::ready(admin.keys().len() == count);
-    eventually("so many keys", IN_TIME, there).await;
+    eventually("that many keys", IN_TIME, there).await;
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use lockmacro_runtime::{LockError, LockManager};
-use lockmacro_tests::{Backend, Call, Fault, Proxy, Server, eventually, line_of};
+use lockmacro_tests::{Backend, Call, Fault, Proxy, Server, eventually, queue_of};
 use tokio::time::timeout;
 
 use crate::{
@@ -83,7 +83,7 @@ async fn who_keeps_losing_keys_has_waited_in_vain() {
 }
 
 #[tokio::test]
-async fn who_loses_a_key_while_waiting_gives_back_the_others() {
+async fn who_loses_a_key_while_waiting_releases_the_others() {
     for backend in [Backend::redis(), Backend::slots().await] {
         let (ours, theirs) = (backend.manager().await, backend.manager().await);
         let keys = keys::<3>(&backend);
@@ -120,7 +120,7 @@ async fn a_renewal_that_fails_once_loses_nothing() {
     while admin.ask::<u64>(&["EXISTS", "lm1:wq:{order:b}"]) == 0 {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
     }
-    // Whoever gives the first key back has lost it to this one.
+    // If the waiter released the first key, this rival would get it.
     let mut rival = Box::pin(lock(&theirs, KEYS[0]).wait(LONG_TTL).acquire());
     while admin.ask::<u64>(&["EXISTS", "lm1:wq:{order:a}"]) == 0 {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
@@ -158,8 +158,8 @@ async fn a_confirmation_whose_answer_is_late_is_worth_less() {
     let waiter = many(&ours, &keys).ttl(ms(90_000)).wait(LONG_TTL).acquire();
     let mut waiter = until_it_holds(&backend, &keys[0], waiter).await;
     let mut admin = backend.admin().expect("a server");
-    let line = line_of(&keys[1]);
-    while admin.ask::<u64>(&["EXISTS", &line]) == 0 {
+    let queue = queue_of(&keys[1]);
+    while admin.ask::<u64>(&["EXISTS", &queue]) == 0 {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
     }
     // Only the confirmation is about both: the first is renewed, and the second is asked for.
@@ -173,9 +173,9 @@ async fn a_confirmation_whose_answer_is_late_is_worth_less() {
     guard.release().await.expect("still held");
 }
 
-/// It was dropped while its question was on its way.
+/// It was dropped while its request was in flight.
 #[tokio::test]
-async fn a_question_that_arrives_when_nobody_waits_any_more_leaves_no_key() {
+async fn a_request_that_arrives_when_nobody_waits_any_more_leaves_no_key() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let ours = LockManager::builder().timeout(LONG_TTL).connect(&proxy.url()).await.expect("there");
@@ -195,19 +195,19 @@ async fn a_question_that_arrives_when_nobody_waits_any_more_leaves_no_key() {
 
 /// Its answer did not come, it was asked again, and what was held before that was lost.
 #[tokio::test]
-async fn a_question_that_arrives_when_its_waiter_has_begun_anew_leaves_no_place() {
+async fn a_request_that_arrives_when_its_waiter_has_begun_again_leaves_no_place() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let ours = LockManager::builder().timeout(ms(800)).connect(&proxy.url()).await.expect("there");
     let theirs = LockManager::connect(&server.url()).await.expect("there");
-    let (all, line) = (["order:a", "order:b", "order:c"], "lm1:wq:{order:c}");
+    let (all, queue) = (["order:a", "order:b", "order:c"], "lm1:wq:{order:c}");
     let busy = lock(&theirs, "order:c").acquire().await.expect("free");
-    // The others are asked for without standing in line.
-    let in_line = move |call: &Call<'_>| call.names(line) && !call.names("order:a");
-    proxy.on_next_call(in_line, Fault::HoldCommand(ms(2_000)));
+    // The others are asked for without joining the queue.
+    let joins = move |call: &Call<'_>| call.names(queue) && !call.names("order:a");
+    proxy.on_next_call(joins, Fault::HoldCommand(ms(2_000)));
     let mut waiter = Box::pin(many(&ours, all).ttl(ms(3_000)).wait(LONG_TTL).acquire());
     let mut admin = server.admin();
-    while !proxy.orders_are_done() || admin.ask::<u64>(&["EXISTS", line]) == 0 {
+    while !proxy.orders_are_done() || admin.ask::<u64>(&["EXISTS", queue]) == 0 {
         timeout(ms(5), &mut waiter).await.expect_err("the last is busy");
     }
     let token = admin.get("order:a");
@@ -220,7 +220,7 @@ async fn a_question_that_arrives_when_its_waiter_has_begun_anew_leaves_no_place(
         timeout(ms(5), &mut waiter).await.expect_err("the last is busy");
     }
     let start = Instant::now();
-    while admin.ask::<u64>(&["ZCARD", line]) != 1 {
+    while admin.ask::<u64>(&["ZCARD", queue]) != 1 {
         timeout(ms(5), &mut waiter).await.expect_err("the last is busy");
         assert!(start.elapsed() < IN_TIME, "it waits twice");
     }

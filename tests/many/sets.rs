@@ -20,7 +20,7 @@ const KEYS: usize = 6;
 struct Call {
     keys: Vec<usize>,
     waits: bool,
-    /// After so many milliseconds it is dropped, wherever it is.
+    /// After this many milliseconds it is dropped, wherever it is.
     gone: Option<u64>,
     body: u64,
 }
@@ -36,7 +36,7 @@ fn call() -> impl Strategy<Value = Call> {
     })
 }
 
-/// Who is in a body, by the keys it is under: one bit each.
+/// The keys whose bodies run: one bit each.
 #[derive(Default)]
 struct Inside(AtomicU64);
 

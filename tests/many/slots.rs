@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{LockError, LockManager, Unavailability};
-use lockmacro_tests::{Admin, Backend, Fault, Proxy, eventually, line_of};
+use lockmacro_tests::{Admin, Backend, Fault, Proxy, eventually, queue_of};
 use tokio::time::timeout;
 
 use crate::{IN_TIME, LONG_TTL, Locked, become_free, busy_key, keys, lock, many, ms};
@@ -35,7 +35,7 @@ async fn the_lease_counts_from_before_the_first_key_was_asked_for() {
 }
 
 #[tokio::test]
-async fn keys_that_came_too_slowly_are_given_back() {
+async fn keys_that_came_too_slowly_are_released() {
     let backend = Backend::slots().await;
     let (proxy, keys) = (backend.proxy(), keys::<3>(&backend));
     let manager = through(&proxy, LONG_TTL, &keys).await;
@@ -53,7 +53,7 @@ async fn a_wait_ends_in_time_where_each_key_takes_long() {
     let backend = Backend::slots().await;
     let (proxy, keys) = (backend.proxy(), keys::<24>(&backend));
     let manager = through(&proxy, ms(4_000), &keys).await;
-    // An answer is given a second: so much for what it waits, and as much for the last questions.
+    // An answer is given a second: so much for what it waits, and as much for the last requests.
     proxy.delay(ms(600));
     let start = Instant::now();
     let error = many(&manager, &keys).wait(ms(100)).acquire().await.expect_err("no time");
@@ -73,8 +73,8 @@ async fn free_keys_of_many_slots_are_held_while_the_others_are_asked_for() {
     let proxy = backend.proxy();
     let manager = through(&proxy, LONG_TTL, &keys).await;
     for key in &keys {
-        // A question in line for the key names its line; a renewal names the key alone.
-        proxy.on_next(&line_of(key), Fault::DelayReply(ms(40)));
+        // A request that joins the key's queue names the queue; a renewal names the key alone.
+        proxy.on_next(&queue_of(key), Fault::DelayReply(ms(40)));
     }
     let mut admin = backend.admin().expect("a server");
     let called = |admin: &mut Admin| {
@@ -94,7 +94,7 @@ async fn free_keys_of_many_slots_are_held_while_the_others_are_asked_for() {
 }
 
 #[tokio::test]
-async fn who_finds_something_that_is_no_lock_gives_back_the_keys_before_it() {
+async fn who_finds_something_that_is_no_lock_releases_the_keys_before_it() {
     let backend = Backend::slots().await;
     let (manager, keys) = (backend.manager().await, keys::<3>(&backend));
     let mut admin = backend.admin().expect("a server");
@@ -110,7 +110,7 @@ async fn who_finds_something_that_is_no_lock_gives_back_the_keys_before_it() {
 }
 
 #[tokio::test]
-async fn a_release_gives_back_what_it_can() {
+async fn a_release_does_what_it_can() {
     let backend = Backend::slots().await;
     let keys = keys::<3>(&backend);
     let mut admin = backend.admin().expect("a server");
@@ -131,10 +131,10 @@ async fn a_release_gives_back_what_it_can() {
     }
 }
 
-/// The question for the first key is answered only the second time; the first one arrives when the
-/// key was given back, as another one is busy.
+/// The request for the first key is answered only the second time; the first one arrives when the
+/// key was released, because another one is busy.
 #[tokio::test]
-async fn a_late_question_for_a_key_that_was_given_back_leaves_no_key() {
+async fn a_late_request_for_a_key_that_was_released_leaves_no_key() {
     let backend = Backend::slots().await;
     let (proxy, keys) = (backend.proxy(), keys::<2>(&backend));
     let (ours, theirs) = (through(&proxy, ms(1_200), &keys).await, backend.manager().await);

@@ -1,7 +1,7 @@
 //! What several keys cost a server.
 
 use lockmacro_runtime::LockManager;
-use lockmacro_tests::{Backend, line_of};
+use lockmacro_tests::{Backend, queue_of};
 
 use crate::{LONG_TTL, Locked, lock, many};
 
@@ -31,8 +31,8 @@ async fn any_number_of_keys_costs_two_commands_when_nothing_is_in_the_way() {
     }
 }
 
-/// All at once, those before the busy one, that one in line, those after it, the confirmation, the
-/// release: not one for each key.
+/// All at once, those before the busy one, that one in the queue, those after it, the confirmation,
+/// the release: not one for each key.
 #[tokio::test]
 async fn a_busy_key_costs_as_much_whatever_the_number_of_keys() {
     let backend = Backend::redis();
@@ -46,9 +46,9 @@ async fn a_busy_key_costs_as_much_whatever_the_number_of_keys() {
         admin.forget_calls();
         let waiter = many(&ours, &keys).wait(LONG_TTL).acquire();
         let mut waiter = Box::pin(waiter);
-        let line = line_of(&keys[count / 2]);
+        let queue = queue_of(&keys[count / 2]);
         let start = std::time::Instant::now();
-        while admin.ask::<u64>(&["EXISTS", &line]) == 0 {
+        while admin.ask::<u64>(&["EXISTS", &queue]) == 0 {
             assert!(futures::poll!(&mut waiter).is_pending() && start.elapsed() < LONG_TTL / 2);
             tokio::task::yield_now().await;
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{LockError, LockManager};
-use lockmacro_tests::{Backend, eventually, line_of, on};
+use lockmacro_tests::{Backend, eventually, on, queue_of};
 use tokio::time::timeout;
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     until_it_holds,
 };
 
-// Nobody stands in line there: who asks first is not served first.
+// There is no queue there, so the first caller is not served first.
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_waiter_gets_all_keys_when_the_last_is_free(backend: &Backend) {
@@ -121,11 +121,11 @@ async fn waiters_for_the_same_keys_are_served_in_order(backend: &Backend) {
         })
         .collect();
     let mut admin = backend.admin();
-    let line = line_of(&keys[0]);
+    let queue = queue_of(&keys[0]);
     for (nth, waiter) in waiters.iter_mut().enumerate() {
         assert!(futures::poll!(&mut *waiter).is_pending(), "busy");
-        // On `memory://` one poll is one place in line.
-        while admin.as_mut().is_some_and(|admin| admin.ask::<usize>(&["ZCARD", &line]) <= nth) {
+        // On `memory://` one poll is one place in the queue.
+        while admin.as_mut().is_some_and(|admin| admin.ask::<usize>(&["ZCARD", &queue]) <= nth) {
             timeout(ms(1), &mut *waiter).await.expect_err("busy");
         }
     }
@@ -211,7 +211,7 @@ async fn what_a_waiter_holds_it_holds_for_as_long_as_it_waits(backend: &Backend)
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_waiter_that_stands_still_holds_nothing_for_long_and_begins_again(backend: &Backend) {
+async fn a_waiter_that_stalls_holds_nothing_for_long_and_begins_again(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
     let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
@@ -240,8 +240,8 @@ async fn who_waits_for_one_key_is_not_overtaken_by_who_asks_for_several() {
     for key in &keys {
         admin.ask::<()>(&["SET", key, "php", "PX", "60000"]);
         let mut waiter = Box::pin(lock(&theirs, key).wait(LONG_TTL).acquire());
-        let line = line_of(&key);
-        while admin.ask::<u64>(&["EXISTS", &line]) == 0 {
+        let queue = queue_of(&key);
+        while admin.ask::<u64>(&["EXISTS", &queue]) == 0 {
             timeout(ms(1), &mut waiter).await.expect_err("busy");
         }
         admin.ask::<()>(&["DEL", &keys[0], &keys[1]]);
@@ -265,7 +265,7 @@ async fn what_is_lost_while_waiting_is_waited_for_again() {
         let first = lock(&theirs, &keys[0]).acquire().await.expect("deleted");
         last.release().await.expect("still held");
         timeout(ms(500), &mut waiter).await.expect_err("it does not have all of them");
-        // Whoever waits for the first holds nothing.
+        // A waiter for the first key holds nothing.
         become_free(&backend, &keys[1..]).await;
         first.release().await.expect("still held");
         let guard =
@@ -297,7 +297,7 @@ async fn a_server_that_goes_away_while_one_waits_is_told_as_that() {
 
 /// Lines of 128 who are dead, in front of one who lives at the last key.
 #[tokio::test]
-async fn however_many_are_dead_in_all_lines_a_call_passes_a_bounded_number() {
+async fn however_many_are_dead_in_all_queues_a_call_passes_a_bounded_number() {
     const KEYS: usize = 128;
     let backend = Backend::redis();
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
@@ -312,14 +312,14 @@ async fn however_many_are_dead_in_all_lines_a_call_passes_a_bounded_number() {
     redis.call('PEXPIRE', KEYS[2], 60000)";
     let guard = many(&ours, keys.clone()).acquire().await.expect("free");
     for key in &keys {
-        let [line, how] = ["q", "w"].map(|kind| format!("lm1:w{kind}:{{{key}}}"));
-        admin.ask::<()>(&["EVAL", lined, "2", &line, &how]);
+        let [queue, how] = ["q", "w"].map(|kind| format!("lm1:w{kind}:{{{key}}}"));
+        admin.ask::<()>(&["EVAL", lined, "2", &queue, &how]);
     }
     let last = keys.last().expect("some").clone();
     let waiter = tokio::spawn(lock(&theirs, &last).wait_forever().acquire());
-    let line = line_of(&last);
-    eventually("it stands in line", IN_TIME, || {
-        std::future::ready(admin.ask::<usize>(&["ZCARD", &line]) == KEYS + 1)
+    let queue = queue_of(&last);
+    eventually("it is in the queue", IN_TIME, || {
+        std::future::ready(admin.ask::<usize>(&["ZCARD", &queue]) == KEYS + 1)
     })
     .await;
     admin.forget_calls();
@@ -329,7 +329,7 @@ async fn however_many_are_dead_in_all_lines_a_call_passes_a_bounded_number() {
     // Some are passed by who asks at once when told so.
     let passed = calls.get("zpopmin").copied().unwrap_or_default();
     assert!(passed <= 4 * KEYS as u64, "{passed} were passed in one call");
-    // What is left is passed when somebody asks.
+    // A place that is left is passed by the next request.
     let served = tokio::time::timeout(IN_TIME, waiter).await.expect("in time").expect("no panic");
     served.expect("served").release().await.expect("still held");
     many(&ours, keys).wait(IN_TIME).acquire().await.expect("free").release().await.expect("held");

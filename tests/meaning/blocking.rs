@@ -106,7 +106,7 @@ async fn a_blocking_lock_works_on_a_thread_beside_a_current_thread_runtime(backe
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let worker = tokio::task::LocalSet::new();
         worker.block_on(&runtime, async move {
-            // A task of the worker holds it meanwhile, and gives it back.
+            // A task of the worker holds it meanwhile, and releases it.
             let held = lock(&manager, &name).acquire().await.expect("free");
             let waiting = lock(&manager, &name).wait(PATIENCE);
             let beside =

@@ -9,7 +9,8 @@ use lockmacro_tests::{Backend, on};
 
 use crate::{Failure, PATIENCE, lock};
 
-// Not on a Redlock: without a line, so many who ask at once are more than its nodes answer in time.
+// Not on a Redlock: without a queue, two hundred callers at once are more than its nodes answer in
+// time.
 
 const TASKS: u64 = 200;
 

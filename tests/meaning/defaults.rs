@@ -157,7 +157,7 @@ async fn what_is_skipped_when_busy_does_not_wait_by_itself(backend: &Backend) {
     let skipped = lock(&patient, &key).map_err(|error| error.to_string()).run_or_skip(body);
     let done = timeout(PATIENCE, skipped).await.expect("it does not wait");
     assert_eq!(done, Ok(None), "nor where errors are mapped");
-    // What says so waits.
+    // A job that says so waits.
     let waiting = lock(&patient, &key).wait(LONG_TTL).run_or_skip(async { Some(1) });
     let mut waiting = tokio::spawn(waiting);
     timeout(ms(30), &mut waiting).await.expect_err("it waits");

@@ -10,9 +10,9 @@ use crate::{LONG_TTL, Locked, PATIENCE, lock, ms};
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 200;
 
-/// What was dropped last may have been on its way when the lock was free, and come after that; then
+/// What was dropped last may have been in flight when the lock was free, and come after that; then
 /// it is released again.
-fn is_on_its_way(error: &LockError) {
+fn is_in_flight(error: &LockError) {
     assert!(error.is_busy(), "{error}");
 }
 
@@ -24,7 +24,7 @@ async fn an_acquire_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
         let polled = drop_after_polls(lock(&manager, &key).acquire(), polls).await;
         match polled {
             Polled::Completed(Ok(guard)) => return guard.release().await.expect("released"),
-            Polled::Completed(Err(error)) => is_on_its_way(&error),
+            Polled::Completed(Err(error)) => is_in_flight(&error),
             Polled::Dropped => {}
         }
         backend.becomes_free(&key, PATIENCE).await;
@@ -66,7 +66,7 @@ async fn a_body_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
         let polled = drop_after_polls(lock(&manager, &key).run(body), polls).await;
         match polled {
             Polled::Completed(Ok(())) => return,
-            Polled::Completed(Err(error)) => is_on_its_way(&error),
+            Polled::Completed(Err(error)) => is_in_flight(&error),
             Polled::Dropped => {}
         }
         backend.becomes_free(&key, PATIENCE).await;

@@ -59,7 +59,7 @@ async fn a_body_that_outlives_its_lease_is_dropped_before_a_rival_runs(backend: 
         tokio::time::sleep(TTL / 2).await;
         let theirs = next(&rival, &key).await;
         let granted = Instant::now();
-        let (result, stood_still) = holding.await.expect("no panic");
+        let (result, stalled) = holding.await.expect("no panic");
         assert!(matches!(result, Err(LockError::Lost(_))), "{result:?}");
         theirs.release().await.expect("released");
         let dropped = dropped.get().copied().expect("dropped");
@@ -67,7 +67,7 @@ async fn a_body_that_outlives_its_lease_is_dropped_before_a_rival_runs(backend: 
         if dropped < granted {
             return;
         }
-        assert!(stood_still, "too late, by {:?}", dropped - granted);
+        assert!(stalled, "too late, by {:?}", dropped - granted);
         assert!(chance < 5, "the machine stands still each time");
     }
 }
@@ -172,7 +172,7 @@ async fn loss_ends_only_the_lock_that_was_lost(backend: &Backend) {
     assert_eq!(result, Ok(7));
 }
 
-/// A runtime whose time stands still, or jumps, says nothing about what a server counts.
+/// A runtime whose time is paused, or jumps, says nothing about what a server counts.
 #[tokio::test(start_paused = true)]
 async fn a_lease_ends_by_the_real_clock_and_not_by_paused_time() {
     let manager = LockManager::memory();

@@ -36,7 +36,7 @@ async fn who_is_refused_is_told_to_come_when_such_locks_are_usually_done(backend
     assert!(seen.retry_after() < Some(ms(5_000)), "{seen}");
     assert!(seen.retry_after_secs() >= Some(1), "{seen}");
     assert!(seen.free_within().is_some_and(|left| left > LONG_TTL * 4), "{seen}");
-    // Who was in line has those before it, too.
+    // A waiter has those before it, too.
     let waited = refused(job(&ours, backend, 0).wait(ms(1))).await;
     assert!(waited.retry_after() < Some(ms(5_000)), "{waited}");
     held.release().await.expect("still held");
@@ -78,7 +78,7 @@ async fn a_holders_note_is_shown_to_those_who_find_it_busy(backend: &Backend) {
     let ours = backend.manager_from(builder().label("web-3")).await;
     let key = backend.key("order:42");
     let noted = lock(&ours, &key).name("audit").holder_note("Ann Example, 订单台");
-    // Who waits writes its note as well, and it is shown when its turn has come.
+    // A waiter writes its note as well, and it is shown when its turn has come.
     for noted in [noted.clone(), noted.wait(LONG_TTL)] {
         let guard = noted.acquire().await.expect("free");
         let error = refused(lock(&backend.manager().await, &key)).await;

@@ -37,7 +37,7 @@ async fn who_waits_in_vain_keeps_no_minority() {
     let mut free = nodes.0[2].admin();
     free.forget_calls();
     let waiting = tokio::spawn(lock(&manager).wait(LONG_TTL).acquire());
-    // The second question comes when the first one's token is gone.
+    // The second request comes when the first one's token is gone.
     eventually("it is asked twice", IN_TIME, || is_asked(&mut free, 2)).await;
     eventually("it has nothing", IN_TIME, || ready(free.get(KEY).is_none())).await;
     waiting.abort();
@@ -52,7 +52,7 @@ async fn a_release_takes_earlier_tokens_away_too() {
     let manager = nodes.manager().await;
     nodes.are_known_to(&manager).await;
     nodes.hold(&[0, 1], "somebody else's");
-    // It can be asked for the lock, and not to give it back.
+    // It can be asked for the lock, and not to release it.
     let mut last = nodes.0[2].admin();
     last.ask::<()>(&["ACL", "SETUSER", "default", "-eval", "-evalsha"]);
     let waiting = tokio::spawn(lock(&manager).wait(LONG_TTL).acquire());
@@ -90,7 +90,7 @@ async fn a_token_that_arrives_late_is_taken_away_by_who_still_waits() {
 }
 
 #[tokio::test]
-async fn several_keys_are_given_back_at_a_node_that_hung_meanwhile() {
+async fn several_keys_are_released_at_a_node_that_hung_meanwhile() {
     let nodes = Nodes::start(3);
     let manager = nodes.manager().await;
     nodes.are_known_to(&manager).await;
@@ -106,7 +106,7 @@ async fn several_keys_are_given_back_at_a_node_that_hung_meanwhile() {
 
 /// It is told that the last is busy long before a node has the first.
 #[tokio::test]
-async fn of_several_keys_a_token_that_arrives_late_is_given_back() {
+async fn of_several_keys_a_token_that_arrives_late_is_released() {
     let nodes = Nodes::start(3);
     let proxies: Vec<_> = nodes.0.iter().map(|server| Proxy::to(server.port())).collect();
     let urls = proxies.iter().map(Proxy::url).collect();
@@ -129,7 +129,7 @@ async fn of_several_keys_a_token_that_arrives_late_is_given_back() {
     }
 }
 
-/// It was withdrawn, and comes once more: as it would if the request had been held up on its way.
+/// It was withdrawn, and comes once more: as it would if the request had been held up in flight.
 #[tokio::test]
 async fn a_token_of_old_is_recognised_and_withdrawn_again() {
     let (nodes, proxy, manager) = behind_a_proxy().await;
@@ -173,7 +173,7 @@ async fn an_acquire_of_several_keys_dropped_at_any_point_is_done_with() {
                 // Nobody goes on to release what is gone.
                 return manager.shutdown(IN_TIME * 2).await.expect("nothing is left to release");
             }
-            // What was dropped last may have been on its way, and is released when it has come.
+            // What was dropped last may have been in flight, and is released when it has come.
             Polled::Completed(Err(error)) => assert!(error.is_busy(), "{error}"),
             Polled::Dropped => {}
         }

@@ -19,7 +19,7 @@ async fn an_answer_that_comes_after_the_lease_is_no_grant() {
     let set = ("set".to_owned(), 1);
     let sent = || std::future::ready(admin.calls().contains(&set));
     eventually("it has left", IN_TIME, sent).await;
-    // The answers arrive, and whoever has asked stands still for too long.
+    // The answers arrive, and whoever has asked is stalled for too long.
     tokio::time::sleep(ttl * 2).await;
     let guard = acquiring.await.expect("granted in the second attempt");
     assert!(guard.is_held());
@@ -96,7 +96,7 @@ async fn a_fenced_acquire_dropped_at_any_point_leaves_no_lock() {
         let acquiring = lock(&manager).acquire_fenced();
         match drop_after_polls(acquiring, polls).await {
             Polled::Completed(Ok((guard, _))) => return guard.release().await.expect("released"),
-            // What was dropped last may have been on its way, and is released when it has come.
+            // What was dropped last may have been in flight, and is released when it has come.
             Polled::Completed(Err(error)) => assert!(error.is_busy(), "{error}"),
             Polled::Dropped => {}
         }

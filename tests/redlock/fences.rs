@@ -19,7 +19,7 @@ const KEYS: usize = 32;
 const MANAGERS: usize = 4;
 /// Of each manager.
 const TASKS: usize = 3;
-/// What the nodes give differs by as much, as if their clocks had.
+/// The fences of the nodes differ by as much, as if their clocks did.
 const SKEW: u64 = 3_600_000_000;
 
 /// A grant as its caller saw it.
@@ -133,7 +133,7 @@ async fn storm(nodes: usize, grants: usize, second_round: bool) -> (usize, (usiz
     (seen.len(), faults(&seen))
 }
 
-/// Asks for locks and gives them back, until it is over.
+/// Asks for locks and releases them, until it is over.
 async fn ask(manager: LockManager, granted: Arc<AtomicUsize>, over: Arc<AtomicBool>) -> Vec<Seen> {
     let mut seen = Vec::new();
     while !over.load(SeqCst) {

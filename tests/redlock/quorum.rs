@@ -105,7 +105,7 @@ async fn what_others_hold_at_a_majority_is_busy_and_at_a_minority_is_not() {
     assert_eq!(nodes.values(), [None, Some(theirs.clone()), Some(theirs)]);
 }
 
-/// As who died while it had one of three nodes would leave it, or who holds it with the one that is
+/// As a holder that died with one of three nodes would leave it, or one that holds the node that is
 /// dead.
 #[tokio::test]
 async fn who_may_hold_a_lock_is_named_and_who_cannot_is_not() {
@@ -114,7 +114,7 @@ async fn who_may_hold_a_lock_is_named_and_who_cannot_is_not() {
     let told = async || loop {
         match lock(&manager).wait(ms(1)).acquire().await {
             Err(LockError::TimedOut { holder, .. }) => return (holder.owner, holder.free_within),
-            // A node of a loaded machine may be late when it gives a part back.
+            // A node of a loaded machine may be late when it releases a part.
             Err(LockError::NoQuorum { .. }) => {}
             other => panic!("{other:?}"),
         }

@@ -8,7 +8,7 @@ use lockmacro_tests::{Proxy, eventually, in_time};
 use crate::{IN_TIME, KEY, LONG_TTL, Nodes, connected, lock, ms};
 
 #[tokio::test]
-async fn who_waits_gets_the_lock_when_it_is_given_back() {
+async fn who_waits_gets_the_lock_when_it_is_released() {
     let nodes = Nodes::start(3);
     let (ours, theirs) = (nodes.manager().await, nodes.manager().await);
     let guard = lock(&ours).acquire().await.expect("free");
@@ -49,7 +49,7 @@ async fn who_waits_outlives_a_time_without_a_majority() {
     guard.release().await.expect("released");
 }
 
-/// Who asks at the same moment takes one node each, and nobody has a majority.
+/// Callers that ask at the same moment take one node each, and none has a majority.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_that_split_the_nodes_are_all_served_in_the_end() {
     let nodes = Nodes::start(3);
@@ -126,7 +126,7 @@ async fn who_waits_for_more_keys_than_there_is_time_for_is_told_that_it_is_over(
     let urls = proxies.iter().map(Proxy::url).collect();
     let builder = LockManager::builder().durable().timeout(ms(4_000)).node_timeout(IN_TIME);
     let manager = connected(builder, urls).await;
-    // An answer is given a second: so much for what it waits, and as much for the last questions.
+    // An answer is given a second: so much for what it waits, and as much for the last requests.
     proxies.iter().for_each(|proxy| proxy.delay(ms(50)));
     let keys: Vec<_> = (10..55).map(|nth| format!("order:{nth}")).collect();
     let wanted = Lock::many(keys).ttl(LONG_TTL).wait(ms(300)).manager(&manager);

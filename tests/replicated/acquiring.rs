@@ -24,7 +24,7 @@ async fn too_few_replicas_are_told_in_time_and_nothing_is_left() {
     };
     let result = lock(&manager).run(body).await;
     assert!(start.elapsed() >= ms(1_000) && start.elapsed() < FAILOVER, "{:?}", start.elapsed());
-    // It is given back before it is told.
+    // It is released before it is told.
     assert_eq!(servers[0].admin().keys(), Vec::<String>::new());
     let error = result.expect_err("one replica is no two");
     let text = error.to_string();
@@ -78,13 +78,13 @@ async fn a_body_starts_when_the_replicas_have_its_lock_and_holds_up_nobody_meanw
 }
 
 #[tokio::test]
-async fn a_lock_that_is_handed_over_is_acknowledged_before_its_body_starts() {
+async fn a_lock_that_is_handed_off_is_acknowledged_before_its_body_starts() {
     let servers = with_replicas(1).await;
     let (holder, waiter) = (plain(&servers[0]).await, patient(&servers[0], 1, FAILOVER).await);
     let guard = lock(&holder).acquire().await.expect("free");
     let next = tokio::spawn(lock(&waiter).wait(FAILOVER_TTL).acquire());
     let mut admin = servers[0].admin();
-    eventually("it stands in line", FAILOVER, || {
+    eventually("it is in the queue", FAILOVER, || {
         std::future::ready(admin.ask::<usize>(&["ZCARD", "lm1:wq:{order:42}"]) == 1)
     })
     .await;
@@ -106,7 +106,7 @@ async fn who_waits_is_told_of_too_few_replicas_and_the_next_one_gets_its_turn() 
     let guard = lock(&holder).acquire().await.expect("free");
     let short_of = tokio::spawn(lock(&waiter).wait(FAILOVER_TTL).acquire());
     let mut admin = servers[0].admin();
-    eventually("it stands in line", FAILOVER, || {
+    eventually("it is in the queue", FAILOVER, || {
         std::future::ready(admin.ask::<usize>(&["ZCARD", "lm1:wq:{order:42}"]) == 1)
     })
     .await;
@@ -156,7 +156,7 @@ async fn a_lock_that_is_gone_before_its_body_starts_is_asked_for_again() {
         assert!(servers[0].admin().get(KEY).is_some() && servers[1].admin().get(KEY).is_some());
         guard.release().await.expect("held");
     }
-    // Who does not wait asks once more.
+    // A caller that does not wait asks once more.
     let (told, ()) = in_time(join(tokio::spawn(lock(&manager).acquire()), is_gone(2))).await;
     let error = told.expect("no panic").expect_err("it goes again");
     assert!(

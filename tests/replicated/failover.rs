@@ -109,7 +109,7 @@ async fn sentinels_promote_a_replica_that_knows_the_lock() {
         match lock(&impatient).acquire().await {
             Err(LockError::InsufficientReplicas { wanted: 2, .. }) => true,
             Err(LockError::Unavailable { .. }) => false,
-            // By the attempt before, which could not be given back.
+            // By the attempt before, which could not be released.
             Err(error) if error.is_busy() => false,
             other => panic!("{other:?}"),
         }

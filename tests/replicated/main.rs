@@ -18,13 +18,13 @@ const KEY: &str = "order:42";
 
 type Locked<T> = Result<T, LockError>;
 
-/// One that waits for so many replicas, for longer than a loaded machine needs.
+/// A manager that waits for this many replicas, for longer than a loaded machine needs.
 async fn manager(primary: &Server, acks: u32) -> LockManager {
     patient(primary, acks, FAILOVER).await
 }
 
 async fn patient(primary: &Server, acks: u32, timeout: Duration) -> LockManager {
-    // Who waits for an answer of a connection that is held up waits for long.
+    // An answer on a connection that is held up takes long.
     let builder = LockManager::builder().timeout(FAILOVER_TTL).replicated(acks, timeout);
     builder.connect(&primary.url()).await.expect("the server is there")
 }
@@ -37,7 +37,7 @@ fn lock(manager: &LockManager) -> Lock {
     Lock::new(KEY).ttl(FAILOVER_TTL).manager(manager)
 }
 
-/// Waits until so many callers wait for replicas.
+/// Waits until this many callers wait for replicas.
 async fn so_many_wait(primary: &Server, count: usize) {
     let mut admin = primary.admin();
     eventually(&format!("{count} wait for replicas"), FAILOVER, || {

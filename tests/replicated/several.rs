@@ -5,7 +5,7 @@ use lockmacro_tests::{Cluster, with_replicas};
 use crate::*;
 
 #[tokio::test]
-async fn several_keys_are_acknowledged_or_all_given_back() {
+async fn several_keys_are_acknowledged_or_all_released() {
     let servers = with_replicas(1).await;
     let keys = ["account:1", "account:2", "account:3"];
     let too_few = patient(&servers[0], 2, ms(1_000)).await;
@@ -17,11 +17,11 @@ async fn several_keys_are_acknowledged_or_all_given_back() {
     for key in keys {
         assert!(replica.get(key).is_some(), "{key}");
     }
-    // Who waits for them in turn has them acknowledged as well.
+    // Keys that are waited for one after the other are acknowledged as well.
     let waiting = Lock::many(keys).ttl(FAILOVER_TTL).wait(FAILOVER_TTL).manager(&enough).acquire();
     let waiting = tokio::spawn(waiting);
     let mut admin = servers[0].admin();
-    eventually("it stands in line", FAILOVER, || {
+    eventually("it is in the queue", FAILOVER, || {
         std::future::ready(admin.ask::<usize>(&["ZCARD", "lm1:wq:{account:1}"]) == 1)
     })
     .await;
@@ -61,7 +61,7 @@ async fn in_a_cluster_the_replicas_of_each_key_are_waited_for() {
     }
     cluster.server(3).resume();
 
-    // While its slot is on its way, a lock is acknowledged where it is.
+    // While its slot moves, a lock is acknowledged where it is.
     let of_it = ["a", "b"].map(|key| format!("{{{}}}:{key}", keys[0]));
     let several = Lock::many(of_it.clone()).ttl(FAILOVER_TTL).manager(&locks);
     let several = several.acquire().await.expect("acknowledged");

@@ -77,7 +77,7 @@ impl Load {
                 Err(LockError::Lost(lost)) if lost.cause() == LossCause::Taken => {
                     self.forgotten.fetch_add(1, SeqCst);
                 }
-                // It is not known whether it was given back: then its ttl ends it.
+                // It is not known whether it was released: then its ttl ends it.
                 Err(LockError::Unavailable { .. }) => {}
                 Err(other) => panic!("{other}"),
             }
@@ -182,7 +182,7 @@ async fn failover(replicated: bool) -> Arc<Load> {
     };
     timeout(FAILOVER * 3, everybody).await.expect("everybody is served");
     for key in admin.keys() {
-        // What was given back on the server of before may be here until it ends.
+        // What was released on the server of before may be here until it ends.
         assert_ne!(admin.ask::<i64>(&["PTTL", &key]), -1, "{key} stays");
     }
     load

@@ -5,7 +5,7 @@ use lockmacro_tests::{Certificates, Cluster, Group, in_time};
 
 use crate::*;
 
-/// A lock is taken, refused, handed over and given back.
+/// A lock is taken, refused, handed off and released.
 async fn serves(url: &str, key: &str) {
     let one = patient().connect(url).await.expect("the server is there");
     let other = patient().connect(url).await.expect("the server is there");

@@ -15,7 +15,7 @@ use lockmacro_tests::times::{FAILOVER, FAILOVER_TTL};
 
 const KEY: &str = "order:42";
 
-/// What is said to a manager that is not to give up on a loaded machine.
+/// The settings of a manager that does not give up on a loaded machine.
 fn patient() -> LockManagerBuilder {
     LockManager::builder().timeout(FAILOVER)
 }

@@ -54,7 +54,7 @@ async fn a_lock_that_the_new_primary_knows_is_kept() {
     let mut admin = replica.admin();
     eventually("the replica knows", FAILOVER, || std::future::ready(admin.get(KEY).is_some()))
         .await;
-    // It stands still with all its connections open.
+    // It is stalled with all its connections open.
     group.servers[0].pause();
     admin.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
     group.names(&replica);
@@ -69,7 +69,7 @@ async fn a_lock_that_the_new_primary_knows_is_kept() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
     let group = Group::start().await;
-    // What was given back on the old primary stays on the new one for that long.
+    // What was released on the old primary stays on the new one for that long.
     let ttl = Duration::from_secs(5);
     let over = Arc::new(AtomicBool::new(false));
     let served = Arc::new(AtomicUsize::new(0));
@@ -92,7 +92,7 @@ async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
                     Err(other) => panic!("{other}"),
                 };
                 let body = async {
-                    // Who began before may hold a lock of the old primary.
+                    // A caller that began before may hold a lock of the old primary.
                     let alone = last.then(|| Inside::enter(&inside[nth % 3]));
                     sleep(Duration::from_millis(1)).await;
                     drop(alone);
@@ -125,7 +125,7 @@ async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
     };
     timeout(FAILOVER, everybody).await.expect("everybody is served");
     for key in admin.keys() {
-        // What was given back on the server of before may be here until it ends.
+        // What was released on the server of before may be here until it ends.
         assert_ne!(admin.ask::<i64>(&["PTTL", &key]), -1, "{key} stays");
     }
 }
@@ -160,7 +160,7 @@ async fn sentinels_that_disagree_one_to_one_are_not_believed() {
         }
         other => panic!("{other:?}"),
     }
-    // Who has time waits until they do.
+    // A caller that has time waits until they do.
     let patient = tokio::spawn(async move {
         LockManager::builder().timeout(FAILOVER).connect(&url).await.map(drop)
     });
@@ -187,7 +187,7 @@ async fn sentinels_are_asked_again_and_again_by_one_connection() {
         let (connections, commands) = counted();
         (commands - before >= asked + often).then_some(connections)
     };
-    // The first question may be asked by a connection of its own.
+    // The first request may be sent by a connection of its own.
     let mut connections = None;
     eventually("it is asked while a lock is held", FAILOVER, || {
         connections = so_often(6);
@@ -202,7 +202,7 @@ async fn sentinels_are_asked_again_and_again_by_one_connection() {
     .await;
     // One more where an answer took half a second.
     let new = later.expect("counted") - connections.expect("counted");
-    assert!(new <= 1, "{new} for three questions");
+    assert!(new <= 1, "{new} for three requests");
     held.release().await.expect("held");
 }
 

@@ -1,4 +1,4 @@
-//! What the end-to-end tests stand on.
+//! The helpers of the end-to-end tests.
 //!
 //! * [`Server`] – a redis-server of the test's own, which can be paused, killed and restarted
 //! * [`Cluster`] – several of them that share the slots of a Redis Cluster, with replicas
@@ -39,7 +39,7 @@ pub use certificates::Certificates;
 pub use cluster::{Cluster, Move};
 pub use group::{Group, with_replicas};
 pub use lockmacro_tests_stores::on;
-pub use names::{is_fence, line_of};
+pub use names::{is_fence, queue_of};
 pub use polls::{Polled, drop_after_polls, spawn_polled};
 pub use proxy::{Fault, Proxy};
 pub use server::Server;

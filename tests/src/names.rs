@@ -1,7 +1,7 @@
 //! The names of the keys that are kept beside a lock.
 
 /// The waiters of a key without braces.
-pub fn line_of(key: &str) -> String {
+pub fn queue_of(key: &str) -> String {
     format!("lm1:wq:{{{key}}}")
 }
 

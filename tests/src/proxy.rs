@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::times::PATIENCE;
 use crate::{Call, eventually};
 
-/// What happens to one command on its way.
+/// A fault of one command in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The server carries it out; its reply, and everything after it on that connection, never
@@ -139,7 +139,7 @@ impl Proxy {
         *self.state.delay.lock().expect("the delay") = delay;
     }
 
-    /// Lets so many bytes of replies a second pass on each connection from now on.
+    /// Lets this many bytes of replies a second pass on each connection from now on.
     pub fn bandwidth(&self, bytes_a_second: usize) {
         self.state.bandwidth.store(bytes_a_second, Ordering::SeqCst);
     }
@@ -295,7 +295,7 @@ async fn replies(
             tokio::time::sleep(Duration::from_secs_f64(length as f64 / bandwidth as f64)).await;
         }
         wait_while_stalled(&mut stalled).await;
-        // When the client has given the connection up, what it sent before is still on its way.
+        // When the client has given the connection up, what it sent before is still in flight.
         let _ = to.write_all(&bytes[..length]).await;
     }
 }

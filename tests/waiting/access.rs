@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockmacro_runtime::LockManager;
 use lockmacro_tests::Server;
 
-use crate::line::Line;
+use crate::queue::Queue;
 use crate::{KEY, POLLED, PUSHED, keeps_only_fences, lock, ms, served, waiting};
 
 /// A server with a user who has the rights given, and two managers of that user.
@@ -23,12 +23,12 @@ async fn with_user(rights: &[&str]) -> (Server, LockManager, LockManager) {
 /// Has five waiters, each served within `each` after the one before.
 async fn everybody_is_served(rights: &[&str], each: Duration) -> Server {
     let (server, ours, theirs) = with_user(rights).await;
-    let mut line = Line::at(&server, KEY);
+    let mut queue = Queue::at(&server, KEY);
     let guard = lock(&ours, KEY).acquire().await.expect("free");
     let mut waiters = Vec::new();
     for nth in 0..5 {
         let manager = if nth % 2 == 0 { &theirs } else { &ours };
-        let waiter = line.join(waiting(manager, KEY).acquire()).await;
+        let waiter = queue.join(waiting(manager, KEY).acquire()).await;
         waiters.push(tokio::spawn(waiter));
     }
     let told = lock(&theirs, KEY).wait(ms(50)).acquire().await.expect_err("held");

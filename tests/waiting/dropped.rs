@@ -4,13 +4,13 @@ use lockmacro_runtime::{LockError, LockGuard, LockManager};
 use lockmacro_tests::{Backend, Polled, drop_after_polls, on};
 use tokio::time::timeout;
 
-use crate::line::Line;
+use crate::queue::Queue;
 use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 200;
 
-/// Takes the lock. A question of who was dropped last may have been on its way, and then its grant
+/// Takes the lock. A request of who was dropped last may have been in flight, and then its grant
 /// is released when it has come.
 async fn free_again(manager: &LockManager, key: &str) -> LockGuard {
     lock(manager, key).wait(LONG_TTL).acquire().await.expect("free")
@@ -18,38 +18,38 @@ async fn free_again(manager: &LockManager, key: &str) -> LockGuard {
 
 /// Has a waiter dropped after each number of polls while the lock stays held.
 #[on(memory, redis, cluster, both_runtimes)]
-async fn a_waiter_dropped_at_any_point_leaves_the_line(backend: &Backend) {
+async fn a_waiter_dropped_at_any_point_leaves_the_queue(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     for polls in 0..ENOUGH {
         let guard = free_again(&ours, &key).await;
-        // It does not ask to be polled again when it stands in line.
+        // It does not ask to be polled again when it is in the queue.
         let waiter = drop_after_polls(waiting(&theirs, &key).acquire(), polls);
-        let in_line = timeout(ms(100), waiter).await.is_err();
+        let joins = timeout(ms(100), waiter).await.is_err();
         assert!(guard.is_held());
         let next = waiting(&ours, &key).acquire();
-        line.reaches(0).await;
-        let next = line.join(next).await;
+        queue.reaches(0).await;
+        let next = queue.join(next).await;
         guard.release().await.expect("still held");
         served(PUSHED, next).await;
-        if in_line {
+        if joins {
             return;
         }
     }
-    panic!("it never stood in line");
+    panic!("it never was in the queue");
 }
 
-/// Has a waiter dropped after each number of polls while the lock is handed over to it.
+/// Has a waiter dropped after each number of polls while the lock is handed off to it.
 #[on(memory, redis, cluster, both_runtimes)]
 async fn a_waiter_dropped_at_any_point_of_its_grant_passes_the_lock_on(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     for polls in 1..ENOUGH {
-        let mut line = Line::of(backend, &key);
+        let mut queue = Queue::of(backend, &key);
         let guard = free_again(&ours, &key).await;
-        let waiter = line.join(waiting(&theirs, &key).acquire()).await;
-        let next = line.join(waiting(&ours, &key).acquire()).await;
+        let waiter = queue.join(waiting(&theirs, &key).acquire()).await;
+        let next = queue.join(waiting(&ours, &key).acquire()).await;
         guard.release().await.expect("still held");
         let polled = timeout(PUSHED, drop_after_polls(waiter, polls)).await.expect("in time");
         if let Polled::Completed(guard) = polled {
@@ -66,7 +66,7 @@ async fn a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on(backend: 
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     for polls in 1..ENOUGH {
-        let mut line = Line::of(backend, &key);
+        let mut queue = Queue::of(backend, &key);
         let guard = free_again(&ours, &key).await;
         let body = async {
             for _ in 0..3 {
@@ -74,8 +74,8 @@ async fn a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on(backend: 
             }
             Locked::Ok(())
         };
-        let waiter = line.join(waiting(&theirs, &key).run(body)).await;
-        let next = line.join(waiting(&ours, &key).acquire()).await;
+        let waiter = queue.join(waiting(&theirs, &key).run(body)).await;
+        let next = queue.join(waiting(&ours, &key).acquire()).await;
         guard.release().await.expect("still held");
         let polled = timeout(PUSHED, drop_after_polls(waiter, polls)).await.expect("in time");
         served(PUSHED, next).await;
@@ -90,12 +90,12 @@ async fn a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on(backend: 
 async fn a_timeout_around_a_waiter_leaves_nothing(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let waiter = line.join(waiting(&theirs, &key).acquire()).await;
+    let waiter = queue.join(waiting(&theirs, &key).acquire()).await;
     timeout(ms(30), waiter).await.expect_err("held");
-    line.reaches(0).await;
-    let next = line.join(waiting(&theirs, &key).acquire()).await;
+    queue.reaches(0).await;
+    let next = queue.join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
     served(PUSHED, next).await;
 }
@@ -104,10 +104,10 @@ async fn a_timeout_around_a_waiter_leaves_nothing(backend: &Backend) {
 async fn a_select_that_drops_a_waiter_leaves_nothing(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let waiter = line.join(waiting(&theirs, &key).acquire()).await;
-    let next = line.join(waiting(&theirs, &key).acquire()).await;
+    let waiter = queue.join(waiting(&theirs, &key).acquire()).await;
+    let next = queue.join(waiting(&theirs, &key).acquire()).await;
     let released = tokio::select! {
         biased;
         released = guard.release() => released,
@@ -123,11 +123,11 @@ async fn a_select_that_drops_a_waiter_leaves_nothing(backend: &Backend) {
 async fn an_aborted_waiter_leaves_nothing(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let first = tokio::spawn(line.join(waiting(&theirs, &key).acquire()).await);
-    let second = tokio::spawn(line.join(waiting(&theirs, &key).acquire()).await);
-    let third = line.join(waiting(&theirs, &key).acquire()).await;
+    let first = tokio::spawn(queue.join(waiting(&theirs, &key).acquire()).await);
+    let second = tokio::spawn(queue.join(waiting(&theirs, &key).acquire()).await);
+    let third = queue.join(waiting(&theirs, &key).acquire()).await;
     first.abort();
     assert!(first.await.expect_err("aborted").is_cancelled());
     guard.release().await.expect("still held");
@@ -141,27 +141,27 @@ async fn an_aborted_waiter_leaves_nothing(backend: &Backend) {
 async fn many_waiters_dropped_at_once_leave_nothing(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let all = (0..300).map(|_| waiting(&theirs, &key).acquire());
     let all = tokio::spawn(futures::future::join_all(all));
-    line.reaches(300).await;
-    let last = line.join(waiting(&ours, &key).acquire()).await;
+    queue.reaches(300).await;
+    let last = queue.join(waiting(&ours, &key).acquire()).await;
     all.abort();
     guard.release().await.expect("still held");
     served(PUSHED, last).await;
-    line.reaches(0).await;
+    queue.reaches(0).await;
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
 async fn a_panicking_body_hands_the_lock_over(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let body = async || -> Locked<()> { panic!("as planned") };
-    let first = tokio::spawn(line.join(waiting(&ours, &key).run(body())).await);
-    let next = line.join(waiting(&theirs, &key).acquire()).await;
+    let first = tokio::spawn(queue.join(waiting(&ours, &key).run(body())).await);
+    let next = queue.join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
     assert!(first.await.expect_err("it panicked").is_panic());
     served(PUSHED, next).await;

@@ -1,5 +1,5 @@
 //! Processes that wait for the same keys while subscribers are killed, scripts are flushed, and
-//! processes die and stand still. How long is `WAITING_SECONDS`, 4 if nothing is said.
+//! processes die and are stopped. `WAITING_SECONDS` says for how long, 4 by default.
 
 mod record;
 
@@ -19,9 +19,9 @@ use crate::{CONFIRM_WINDOW, LONG_TTL, POLLED, PUSHED, keeps_only_fences, ms};
 const PROCESSES: usize = 5;
 const TASKS: &str = "40";
 /// Below the claim, so that a lock of a process that was killed is free again within the test; far
-/// above the time for which one stands still.
+/// above the time for which one is stopped.
 const TTL: &str = "2000";
-/// Above the claim: these have to confirm what is handed over to them.
+/// Above the confirm window: these have to confirm the grants that are handed off to them.
 const TTL_LONG: &str = "30000";
 const STANDSTILL: Duration = Duration::from_millis(300);
 
@@ -91,7 +91,7 @@ impl Drop for Worker {
     }
 }
 
-/// What strikes while they work. A long lease is not worth a killed process, as it would outlast
+/// The faults while they work. A long lease is not worth a killed process, as it would outlast
 /// the test: the first two live.
 fn strike(
     nth: usize,

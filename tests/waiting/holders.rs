@@ -8,7 +8,7 @@ use lockmacro_runtime::{Lock, LockGuard};
 use lockmacro_tests::{Backend, eventually, on};
 use tokio::time::timeout;
 
-use crate::line::Line;
+use crate::queue::Queue;
 use crate::{CONFIRM_WINDOW, LONG_TTL, Locked, POLLED, PUSHED, lock, ms, served, waiting};
 
 /// What a process that dies leaves: a lock that nobody releases.
@@ -20,11 +20,11 @@ fn die(guard: LockGuard) {
 async fn a_dead_holder_is_succeeded_at_its_ttl(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let asked = Instant::now();
     let guard = Lock::new(&*key).ttl(ms(600)).manager(&ours).acquire().await.expect("free");
-    let first = line.join(waiting(&theirs, &key).acquire()).await;
-    let second = line.join(waiting(&theirs, &key).acquire()).await;
+    let first = queue.join(waiting(&theirs, &key).acquire()).await;
+    let second = queue.join(waiting(&theirs, &key).acquire()).await;
     die(guard);
     let guard = timeout(ms(600) + PUSHED, first).await.expect("at the ttl").expect("served");
     assert!(asked.elapsed() >= ms(598), "after {:?}", asked.elapsed());
@@ -36,14 +36,14 @@ async fn a_dead_holder_is_succeeded_at_its_ttl(backend: &Backend) {
 async fn several_dead_holders_are_succeeded_one_after_the_other(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let short = |manager| Lock::new(&*key).ttl(ms(300)).manager(manager).wait_forever();
     let guard = short(&ours).acquire().await.expect("free");
     // What its holder believes in is over before anybody else has the lock.
     let mut ends = Instant::now() + guard.remaining();
     let mut waiters = Vec::new();
     for _ in 0..4 {
-        waiters.push(line.join(short(&theirs).acquire()).await);
+        waiters.push(queue.join(short(&theirs).acquire()).await);
     }
     die(guard);
     for waiter in waiters {
@@ -87,17 +87,17 @@ async fn a_body_longer_than_the_claim_is_held_throughout(backend: &Backend) {
         Locked::Ok(refused)
     };
     let waiter = Lock::new(&*key).ttl(LONG_TTL / 2).manager(&theirs).wait_forever().run(body);
-    let waiter = Line::of(backend, &key).join(waiter).await;
+    let waiter = Queue::of(backend, &key).join(waiter).await;
     guard.release().await.expect("still held");
     assert!(waiter.await.expect("it kept the lock") > 10);
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_handed_over_lock_is_worth_its_whole_ttl_soon(backend: &Backend) {
+async fn a_handed_off_lock_is_worth_its_whole_ttl_soon(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let waiter = Line::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
+    let waiter = Queue::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
     let guard = timeout(PUSHED, waiter).await.expect("in time").expect("served");
     assert!(guard.remaining() > CONFIRM_WINDOW / 2, "{:?}", guard.remaining());
@@ -107,12 +107,12 @@ async fn a_handed_over_lock_is_worth_its_whole_ttl_soon(backend: &Backend) {
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_renewed_lock_is_handed_over_and_renewed(backend: &Backend) {
+async fn a_renewed_lock_is_handed_off_and_renewed(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let renewed = |manager| Lock::new(&*key).ttl(ms(2_500)).renew().manager(manager).wait_forever();
     let guard = renewed(&ours).acquire().await.expect("free");
-    let waiter = Line::of(backend, &key).join(renewed(&theirs).acquire()).await;
+    let waiter = Queue::of(backend, &key).join(renewed(&theirs).acquire()).await;
     let mut waiter = tokio::spawn(waiter);
     timeout(ms(2_800), &mut waiter).await.expect_err("the holder lives, and renews");
     guard.release().await.expect("still held");
@@ -126,12 +126,12 @@ async fn a_renewed_lock_is_handed_over_and_renewed(backend: &Backend) {
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_short_lease_that_is_handed_over_is_not_stretched(backend: &Backend) {
+async fn a_short_lease_that_is_handed_off_is_not_stretched(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let waiter = Lock::new(&*key).ttl(ms(200)).manager(&theirs).wait_forever().acquire();
-    let waiter = Line::of(backend, &key).join(waiter).await;
+    let waiter = Queue::of(backend, &key).join(waiter).await;
     guard.release().await.expect("still held");
     let guard = timeout(PUSHED, waiter).await.expect("in time").expect("served");
     assert!(guard.remaining() <= ms(200), "{:?}", guard.remaining());
@@ -143,10 +143,10 @@ async fn a_short_lease_that_is_handed_over_is_not_stretched(backend: &Backend) {
 async fn a_waiter_that_is_not_polled_costs_the_others_the_claim_and_not_the_ttl(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let idle = line.join(waiting(&theirs, &key).acquire()).await;
-    let next = line.join(waiting(&theirs, &key).acquire()).await;
+    let idle = queue.join(waiting(&theirs, &key).acquire()).await;
+    let next = queue.join(waiting(&theirs, &key).acquire()).await;
     let handed_over = Instant::now();
     guard.release().await.expect("still held");
     served(CONFIRM_WINDOW + POLLED, next).await;

@@ -6,15 +6,15 @@ use lockmacro_runtime::{Lock, LockManager, LossCause};
 use lockmacro_tests::{Fault, Proxy, Server, eventually};
 use tokio::time::{sleep_until, timeout};
 
-use crate::line::Line;
+use crate::queue::Queue;
 use crate::{
     CONFIRM_WINDOW, KEY, LONG_TTL, Locked, POLLED, PUSHED, lock, manager, ms, served, waiting,
 };
 
-/// The waiter's question is on its way when the hand-over is pushed, and answered when it has run
+/// The waiter's request is in flight when the hand-off is pushed, and answered when it has run
 /// out: the answer says "busy", and the push is read after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hand_over_older_than_the_last_answer_is_not_believed() {
+async fn a_hand_off_older_than_the_last_answer_is_not_believed() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let ours = manager(&server).await;
@@ -24,7 +24,7 @@ async fn a_hand_over_older_than_the_last_answer_is_not_believed() {
     let guard = Lock::new(KEY).ttl(ms(3_000)).manager(&ours).acquire().await.expect("free");
     let short = Lock::new(KEY).ttl(ms(300)).manager(&theirs).wait_forever();
     let mut waiter = tokio::spawn(short.acquire());
-    Line::at(&server, KEY).reaches(1).await;
+    Queue::at(&server, KEY).reaches(1).await;
     proxy.stall(true);
     guard.release().await.expect("still held");
     // It asks when the first lease would end; by then the foreign client has the key.
@@ -49,7 +49,7 @@ async fn a_confirmation_that_fails_is_tried_again_before_the_claim_ends() {
     for round in 0..2 {
         let guard = lock(&ours, KEY).acquire().await.expect("free");
         let next = Lock::new(KEY).ttl(ttl).manager(&theirs).wait_forever();
-        let next = Line::at(&server, KEY).join(next.acquire()).await;
+        let next = Queue::at(&server, KEY).join(next.acquire()).await;
         if round == 1 {
             // The connection that confirms is cut while it is idle, as by a load balancer.
             let kill = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
@@ -71,7 +71,7 @@ async fn who_waits_for_ever_waits_for_a_server_too() {
     let mut server = Server::start();
     let manager = LockManager::builder().timeout(ms(1_000)).connect(&server.url()).await.unwrap();
     let guard = lock(&manager, KEY).acquire().await.expect("free");
-    let mut waiter = Line::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
+    let mut waiter = Queue::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
     server.kill();
     drop(guard);
     timeout(POLLED, &mut waiter).await.expect_err("there is no server");
@@ -93,20 +93,20 @@ async fn a_limit_that_passes_leaves_the_waiters_hearing() {
     assert_eq!(channels.len(), 1, "{channels:?}");
 }
 
-/// A place in line is left with one command.
+/// A place in the queue is left with one command.
 #[tokio::test]
 async fn a_waiter_that_is_dropped_is_cleared_away_once() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let _guard = lock(&ours, KEY).acquire().await.expect("free");
-    let mut line = Line::at(&server, KEY);
-    let mut waiter = line.join(waiting(&theirs, KEY).acquire()).await;
-    // Its question is answered, not only carried out.
+    let mut queue = Queue::at(&server, KEY);
+    let mut waiter = queue.join(waiting(&theirs, KEY).acquire()).await;
+    // Its request is answered, not only carried out.
     timeout(ms(300), &mut waiter).await.expect_err("held");
     let mut admin = server.admin();
     admin.forget_calls();
     drop(waiter);
-    line.reaches(0).await;
+    queue.reaches(0).await;
     // What would be sent again would be sent after 20, 80 and 260 milliseconds.
     tokio::time::sleep(ms(700)).await;
     let calls: u64 = admin
@@ -120,7 +120,7 @@ async fn a_waiter_that_is_dropped_is_cleared_away_once() {
 }
 
 #[tokio::test]
-async fn a_hand_over_that_cannot_be_confirmed_is_lost_when_the_claim_ends() {
+async fn a_hand_off_that_cannot_be_confirmed_is_lost_when_the_confirm_window_ends() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let ours = manager(&server).await;
@@ -128,7 +128,7 @@ async fn a_hand_over_that_cannot_be_confirmed_is_lost_when_the_claim_ends() {
     // From then on it hears, and has no reason to ask twice.
     served(LONG_TTL, waiting(&theirs, KEY).acquire()).await;
     let guard = lock(&ours, KEY).acquire().await.expect("free");
-    let next = Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+    let next = Queue::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
     // The connection that confirms is a new one.
     proxy.refuse(true);
     let handed_over = Instant::now();
@@ -139,10 +139,10 @@ async fn a_hand_over_that_cannot_be_confirmed_is_lost_when_the_claim_ends() {
     assert!(handed_over.elapsed() > CONFIRM_WINDOW / 2, "after {:?}", handed_over.elapsed());
 }
 
-/// The question of a waiter that has gone arrives late and stands in line; the lock is handed to
+/// The request of a waiter that has gone arrives late and joins the queue; the lock is handed to
 /// nobody then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_grant_for_who_has_gone_is_given_back_at_once() {
+async fn a_grant_for_who_has_gone_is_released_at_once() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let (ours, rival) = (manager(&server).await, manager(&server).await);
@@ -157,7 +157,7 @@ async fn a_grant_for_who_has_gone_is_given_back_at_once() {
         .await;
     waiter.abort();
     proxy.held_commands_arrive().await;
-    assert_eq!(Line::at(&server, KEY).length(), Some(1), "in line, and gone");
+    assert_eq!(Queue::at(&server, KEY).length(), Some(1), "in line, and gone");
     guard.release().await.expect("still held");
     let start = Instant::now();
     served(CONFIRM_WINDOW, lock(&rival, KEY).wait(CONFIRM_WINDOW).acquire()).await;

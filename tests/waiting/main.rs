@@ -1,4 +1,4 @@
-//! Waiting in line, claim by claim: on `memory://` and on a Redis server where both can have it,
+//! Waiting, claim by claim: on `memory://` and on a Redis server where both can have it,
 //! and what only a server can do to a line.
 
 mod access;
@@ -11,10 +11,10 @@ mod foreign;
 mod full;
 mod holders;
 mod late;
-mod line;
 mod near;
 mod order;
 mod outcomes;
+mod queue;
 mod replicas;
 mod rivals;
 mod runtimes;
@@ -66,7 +66,7 @@ async fn timeout_here<F: Future>(within: Duration, work: F) -> Option<F::Output>
     }
 }
 
-/// Awaits a grant that must come within `time`, and gives the lock back.
+/// Awaits a grant that must come within `time`, and releases the lock.
 async fn served(within: Duration, grant: impl Future<Output = Locked<LockGuard>>) {
     let guard = timeout_here(within, grant).await.expect("served in time").expect("served");
     assert!(guard.is_held());
@@ -74,7 +74,7 @@ async fn served(within: Duration, grant: impl Future<Output = Locked<LockGuard>>
 }
 
 /// How often scripts were called since the last `forget_calls`.
-fn questions(admin: &mut Admin) -> u64 {
+fn requests(admin: &mut Admin) -> u64 {
     admin.calls().iter().filter(|(name, _)| name == "evalsha").map(|(_, calls)| calls).sum()
 }
 

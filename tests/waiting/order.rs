@@ -1,4 +1,4 @@
-//! Who comes first is served first, by a hand-over and not by a race.
+//! Waiters are served in the order of their requests, by a hand-off and not by a race.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use lockmacro_tests::{Backend, on};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::line::Line;
+use crate::queue::Queue;
 use crate::{LONG_TTL, Locked, POLLED, PUSHED, lock, ms, waiting};
 
 /// Notes in which order `waiters` came to their turns.
@@ -37,11 +37,11 @@ where
 async fn a_hundred_waiters_get_the_lock_in_the_order_of_asking(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&manager, &key).acquire().await.expect("free");
     let mut waiters = Vec::new();
     for _ in 0..100 {
-        waiters.push(line.join(waiting(&manager, &key).acquire()).await);
+        waiters.push(queue.join(waiting(&manager, &key).acquire()).await);
     }
     let (turns, released) = tokio::join!(turns(waiters), guard.release());
     released.expect("still held");
@@ -55,11 +55,11 @@ async fn waiters_of_several_managers_get_the_lock_in_the_order_of_asking(backend
         managers.push(backend.manager().await);
     }
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&managers[0], &key).acquire().await.expect("free");
     let mut waiters = Vec::new();
     for nth in 0..40 {
-        waiters.push(line.join(waiting(&managers[nth * 7 % 4], &key).acquire()).await);
+        waiters.push(queue.join(waiting(&managers[nth * 7 % 4], &key).acquire()).await);
     }
     let (turns, released) = tokio::join!(turns(waiters), guard.release());
     released.expect("still held");
@@ -71,7 +71,7 @@ async fn waiters_of_several_managers_get_the_lock_in_the_order_of_asking(backend
 async fn a_body_that_returns_hands_the_lock_over(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let (begin, begun) = tokio::sync::oneshot::channel::<()>();
     let (end, may_end) = tokio::sync::oneshot::channel::<()>();
     let body = tokio::spawn(lock(&ours, &key).run(async move {
@@ -81,7 +81,7 @@ async fn a_body_that_returns_hands_the_lock_over(backend: &Backend) {
     }));
     begun.await.expect("the body runs");
     let next = waiting(&theirs, &key).run(async { Locked::Ok(2) });
-    let mut next = line.join(next).await;
+    let mut next = queue.join(next).await;
     timeout(ms(60), &mut next).await.expect_err("the body runs");
     end.send(()).expect("the body waits");
     assert_eq!(timeout(PUSHED, next).await.expect("in time"), Ok(2));
@@ -93,7 +93,7 @@ async fn a_guard_that_is_dropped_hands_the_lock_over(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let next = Line::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
+    let next = Queue::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
     drop(guard);
     crate::served(PUSHED, next).await;
 }
@@ -130,18 +130,18 @@ async fn bodies_of_waiters_never_overlap(backend: &Backend) {
 async fn who_does_not_wait_overtakes_nobody(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let mut waiters = Vec::new();
     for _ in 0..50 {
-        waiters.push(line.join(waiting(&ours, &key).acquire()).await);
+        waiters.push(queue.join(waiting(&ours, &key).acquire()).await);
     }
-    let mut line = tokio::spawn(async move { tokio::join!(turns(waiters), guard.release()).0 });
+    let mut queue = tokio::spawn(async move { tokio::join!(turns(waiters), guard.release()).0 });
     let mut refused = 0;
     let served = loop {
         tokio::select! {
             biased;
-            served = &mut line => break served.expect("no panic"),
+            served = &mut queue => break served.expect("no panic"),
             asked = lock(&theirs, &key).acquire() => match asked {
                 Err(error) => {
                     assert!(error.is_busy(), "{error}");
@@ -149,7 +149,7 @@ async fn who_does_not_wait_overtakes_nobody(backend: &Backend) {
                 }
                 // Only when everybody was served, which the next round tells.
                 Ok(guard) => {
-                    let served = timeout(PUSHED, &mut line).await.expect("it overtook somebody");
+                    let served = timeout(PUSHED, &mut queue).await.expect("it overtook somebody");
                     guard.release().await.expect("still held");
                     break served.expect("no panic");
                 }
@@ -173,13 +173,13 @@ async fn a_lock_that_is_free_is_not_waited_for(backend: &Backend) {
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
-async fn different_keys_have_different_lines(backend: &Backend) {
+async fn different_keys_have_different_queues(backend: &Backend) {
     let manager = backend.manager().await;
     let (one, two) = (backend.key("order:1"), backend.key("order:2"));
     let first = lock(&manager, &one).acquire().await.expect("free");
     let second = lock(&manager, &two).acquire().await.expect("free");
-    let for_first = Line::of(backend, &one).join(waiting(&manager, &one).acquire()).await;
-    let mut for_second = Line::of(backend, &two).join(waiting(&manager, &two).acquire()).await;
+    let for_first = Queue::of(backend, &one).join(waiting(&manager, &one).acquire()).await;
+    let mut for_second = Queue::of(backend, &two).join(waiting(&manager, &two).acquire()).await;
     first.release().await.expect("still held");
     crate::served(PUSHED, for_first).await;
     timeout(ms(30), &mut for_second).await.expect_err("its own is held");
@@ -188,15 +188,15 @@ async fn different_keys_have_different_lines(backend: &Backend) {
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
-async fn fences_grow_in_the_order_of_the_hand_overs(backend: &Backend) {
+async fn fences_grow_in_the_order_of_the_hand_offs(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let (guard, first) = lock(&ours, &key).acquire_fenced().await.expect("free");
     let mut waiters = Vec::new();
     for nth in 0..20 {
         let manager = if nth % 2 == 0 { &ours } else { &theirs };
-        waiters.push(line.join(waiting(manager, &key).acquire_fenced()).await);
+        waiters.push(queue.join(waiting(manager, &key).acquire_fenced()).await);
     }
     guard.release().await.expect("still held");
     let mut fences = vec![first];
@@ -216,7 +216,7 @@ async fn a_waiter_gets_the_lock_after_its_min_hold_and_not_before(backend: &Back
     let key = backend.key("job");
     let asked = Instant::now();
     let guard = lock(&ours, &key).min_hold(ms(400)).acquire().await.expect("free");
-    let next = Line::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
+    let next = Queue::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
     let guard = timeout(ms(400) + PUSHED, next).await.expect("in time").expect("served");
     assert!(asked.elapsed() >= ms(399), "after {:?}", asked.elapsed());
@@ -229,7 +229,7 @@ async fn a_waiters_own_min_hold_counts_from_its_grant(backend: &Backend) {
     let key = backend.key("job");
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let waiter = waiting(&theirs, &key).min_hold(ms(300)).acquire();
-    let waiter = Line::of(backend, &key).join(waiter).await;
+    let waiter = Queue::of(backend, &key).join(waiter).await;
     // Longer than the min_hold, which has not begun.
     tokio::time::sleep(ms(350)).await;
     let handed_over = Instant::now();
@@ -241,15 +241,15 @@ async fn a_waiters_own_min_hold_counts_from_its_grant(backend: &Backend) {
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
-async fn re_entry_does_not_stand_in_line(backend: &Backend) {
+async fn re_entry_does_not_join_the_queue(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let mut next = None;
     let body = async {
-        next = Some(line.join(waiting(&theirs, &key).acquire()).await);
+        next = Some(queue.join(waiting(&theirs, &key).acquire()).await);
         let inner = waiting(&ours, &key).acquire().await?;
-        assert!(inner.is_joined() && line.length().is_none_or(|length| length == 1));
+        assert!(inner.is_joined() && queue.length().is_none_or(|length| length == 1));
         inner.release().await?;
         waiting(&ours, &key).run(async { Locked::Ok(7) }).await
     };

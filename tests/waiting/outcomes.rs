@@ -1,11 +1,11 @@
-//! Waits that run out: what the caller is told, when, and what stays in line.
+//! Waits that run out: what the caller is told, when, and what stays in the queue.
 
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
-use crate::line::Line;
+use crate::queue::Queue;
 use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 
 /// How much later than its end a wait may be over: less than if it were noticed at a tick. A
@@ -56,11 +56,11 @@ async fn patient(backend: &Backend) -> LockManager {
 async fn a_wait_that_runs_out_tells_how_many_were_before(backend: &Backend) {
     let (ours, theirs) = (patient(backend).await, patient(backend).await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let mut waiters = Vec::new();
     for _ in 0..5 {
-        waiters.push(line.join(waiting(&ours, &key).acquire()).await);
+        waiters.push(queue.join(waiting(&ours, &key).acquire()).await);
     }
     assert_eq!(timed_out(lock(&theirs, &key).wait(ms(50))).await.2, 5);
     guard.release().await.expect("still held");
@@ -92,14 +92,14 @@ async fn a_wait_runs_out_in_time(backend: &Backend) {
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
-async fn a_wait_that_runs_out_leaves_the_line(backend: &Backend) {
+async fn a_wait_that_runs_out_leaves_the_queue(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
     timed_out(lock(&theirs, &key).wait(ms(30))).await;
-    line.reaches(0).await;
-    let next = line.join(waiting(&ours, &key).acquire()).await;
+    queue.reaches(0).await;
+    let next = queue.join(waiting(&ours, &key).acquire()).await;
     guard.release().await.expect("still held");
     served(PUSHED, next).await;
 }
@@ -121,28 +121,28 @@ async fn a_busy_body_does_not_run_when_the_wait_runs_out(backend: &Backend) {
 
 #[on(memory, redis, cluster, both_runtimes)]
 async fn many_waits_that_run_out_leave_nothing(backend: &Backend) {
-    // Two hundred questions at once may take a small machine a while.
+    // Two hundred requests at once may take a small machine a while.
     let patient = LockManager::builder().timeout(LONG_TTL);
     let (ours, theirs) = (backend.manager().await, backend.manager_from(patient).await);
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let waits = (0..200).map(|nth| timed_out(lock(&theirs, &key).wait(ms(20 + nth % 40))));
     futures::future::join_all(waits).await;
-    Line::of(backend, &key).reaches(0).await;
+    Queue::of(backend, &key).reaches(0).await;
     guard.release().await.expect("still held");
     backend.becomes_free(&key, PUSHED).await;
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
-async fn a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on(backend: &Backend) {
+async fn a_wait_that_runs_out_at_the_hand_off_passes_the_lock_on(backend: &Backend) {
     let (ours, theirs) = (patient(backend).await, patient(backend).await);
     let key = backend.key("order:42");
     let mut wait = ms(200);
     for nth in 0..12 {
-        let mut line = Line::of(backend, &key);
+        let mut queue = Queue::of(backend, &key);
         let guard = lock(&ours, &key).acquire().await.expect("free");
         let first = loop {
-            match line.try_to_join(lock(&theirs, &key).wait(wait).acquire()).await {
+            match queue.try_to_join(lock(&theirs, &key).wait(wait).acquire()).await {
                 Some(first) => break first,
                 // A loaded machine needs longer to ask.
                 None => wait *= 2,
@@ -150,7 +150,7 @@ async fn a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on(backend: &Back
         };
         let queued = Instant::now();
         let first = tokio::spawn(first);
-        let next = line.join(waiting(&theirs, &key).acquire()).await;
+        let next = queue.join(waiting(&theirs, &key).acquire()).await;
         // Around the end of the wait, before and after it.
         let pause = wait - ms(5) + Duration::from_micros(800 * nth);
         let pause = pause.saturating_sub(queued.elapsed());
@@ -178,9 +178,9 @@ async fn a_body_is_skipped_after_the_wait(backend: &Backend) {
         lock(&manager, &name).wait(ms(60)).run_blocking_or_skip(|| Some(7))
     });
     assert_eq!(skipped.await, None);
-    let mut line = Line::of(backend, &key);
-    line.reaches(0).await;
-    let next = line.join(waiting(&theirs, &key).run_or_skip(async { Some(7) })).await;
+    let mut queue = Queue::of(backend, &key);
+    queue.reaches(0).await;
+    let next = queue.join(waiting(&theirs, &key).run_or_skip(async { Some(7) })).await;
     guard.release().await.expect("still held");
     assert_eq!(next.await, Some(7));
 }

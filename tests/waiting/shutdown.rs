@@ -6,7 +6,7 @@ use lockmacro_runtime::LockError;
 use lockmacro_tests::{Backend, on, on_a_plain_thread, spawn_polled};
 use tokio::time::timeout;
 
-use crate::line::Line;
+use crate::queue::Queue;
 use crate::{LONG_TTL, PUSHED, lock, ms, served, waiting};
 
 /// No lock is given any more, so whoever waits for one waits in vain.
@@ -15,7 +15,7 @@ async fn a_shutdown_sends_the_waiters_away(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&theirs, &key).acquire().await.expect("free");
-    let waiter = Line::of(backend, &key).join(waiting(&ours, &key).acquire()).await;
+    let waiter = Queue::of(backend, &key).join(waiting(&ours, &key).acquire()).await;
     // Once its task has polled it, it is woken only by what it is told.
     let waiter = spawn_polled(waiter).await;
     let start = Instant::now();
@@ -39,16 +39,16 @@ async fn a_shutdown_sends_a_waiting_thread_away(backend: &Backend) {
     // Once is enough: a loaded machine may take as long as it is until the thread asks again.
     for nth in 1..=5 {
         let ours = backend.manager().await;
-        let (mut line, waiter) = (Line::of(backend, &key), waiting(&ours, &key));
+        let (mut queue, waiter) = (Queue::of(backend, &key), waiting(&ours, &key));
         let thread = tokio::spawn(on_a_plain_thread(move || waiter.acquire_blocking().map(drop)));
-        line.reaches(1).await;
+        queue.reaches(1).await;
         // Time for the answer to reach the thread, which nothing tells from outside.
         tokio::time::sleep(ms(20)).await;
         let start = Instant::now();
         ours.shutdown(LONG_TTL).await.expect("nothing is held");
         let took = start.elapsed();
         assert_eq!(thread.await.expect("no panic"), Err(LockError::ShutDown));
-        line.reaches(0).await;
+        queue.reaches(0).await;
         if took < PUSHED {
             break;
         }
@@ -62,7 +62,7 @@ async fn a_shutdown_leaves_the_waiters_of_other_managers_alone(backend: &Backend
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let waiter = Line::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
+    let waiter = Queue::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
     let closing = ours.clone();
     let closing = spawn_polled(async move { closing.shutdown(LONG_TTL).await }).await;
     guard.release().await.expect("still held");

@@ -1,4 +1,4 @@
-//! Waiters that are not async: threads in line.
+//! Waiters that are not async: threads in the queue.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -10,14 +10,14 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
-use crate::line::Line;
+use crate::queue::Queue;
 use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 
 #[on(memory, redis, both_runtimes)]
 async fn waiting_threads_are_served_one_at_a_time(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&manager, &key).acquire().await.expect("free");
     let served = Arc::new(Mutex::new(Vec::new()));
     let inside = Arc::new(Mutex::new(()));
@@ -33,7 +33,7 @@ async fn waiting_threads_are_served_one_at_a_time(backend: &Backend) {
                 Locked::Ok(())
             })
         }));
-        line.reaches(nth + 1).await;
+        queue.reaches(nth + 1).await;
     }
     guard.release().await.expect("still held");
     let ended =
@@ -41,7 +41,7 @@ async fn waiting_threads_are_served_one_at_a_time(backend: &Backend) {
     let ended: Vec<Locked<()>> = ended.await;
     assert!(ended.iter().all(Result::is_ok), "{ended:?}");
     let mut served = Arc::into_inner(served).unwrap().into_inner().unwrap();
-    if line.length().is_none() {
+    if queue.length().is_none() {
         // The order in which threads asked is not known here.
         served.sort_unstable();
     }
@@ -54,15 +54,15 @@ async fn a_thread_gets_the_lock_from_an_async_holder_and_gives_it_back_to_an_asy
 ) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let blocking = waiting(&theirs, &key);
     let mut thread = tokio::spawn(on_a_plain_thread(move || {
         blocking.run_blocking(|| Locked::Ok(Instant::now()))
     }));
     tokio::time::timeout(ms(50), &mut thread).await.expect_err("it has to wait");
-    line.reaches(1).await;
-    let next = line.join(waiting(&ours, &key).acquire()).await;
+    queue.reaches(1).await;
+    let next = queue.join(waiting(&ours, &key).acquire()).await;
     let freed = Instant::now();
     guard.release().await.expect("still held");
     assert!(thread.await.expect("no panic").expect("served") >= freed);
@@ -79,7 +79,7 @@ async fn a_thread_whose_wait_runs_out_is_told(backend: &Backend) {
     let result = on_a_plain_thread(move || blocking.run_blocking(|| Locked::Ok(()))).await;
     assert!(matches!(result, Err(LockError::TimedOut { position: 0, .. })), "{result:?}");
     assert!(start.elapsed() >= ms(80) && start.elapsed() < ms(80) + PUSHED);
-    Line::of(backend, &key).reaches(0).await;
+    Queue::of(backend, &key).reaches(0).await;
     guard.release().await.expect("still held");
 }
 
@@ -140,7 +140,7 @@ async fn sync_waiters_in_the_tasks_of_a_runtime_let_its_holder_go_on(backend: &B
 async fn a_sync_waiter_in_a_local_set_is_served_by_a_holder_elsewhere(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&manager, &key).acquire().await.expect("free");
     let blocking = waiting(&manager, &key);
     let waiter = tokio::spawn(on_a_plain_thread(move || {
@@ -150,7 +150,7 @@ async fn a_sync_waiter_in_a_local_set_is_served_by_a_holder_elsewhere(backend: &
             local.spawn_local(async move { blocking.acquire_blocking()?.release_blocking() });
         local.block_on(&runtime, waiter).expect("no panic")
     }));
-    line.reaches(1).await;
+    queue.reaches(1).await;
     guard.release().await.expect("still held");
     assert_eq!(waiter.await.expect("no panic"), Ok(()));
 }

@@ -1,4 +1,4 @@
-//! What waiting costs a server: a place in line and a release, however many wait.
+//! What waiting costs a server: a place in the queue and a release, however many wait.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use lockmacro_runtime::Lock;
 use lockmacro_tests::{Admin, Server, eventually};
 use tokio::task::JoinSet;
 
-use crate::line::Line;
+use crate::queue::Queue;
 use crate::{CONFIRM_WINDOW, KEY, LONG_TTL, Locked, keeps_only_fences, lock, manager, ms, waiting};
 
 const WAITERS: usize = 200;
 
-/// What clients were asking for since the counting began: the scripts' own calls are not counted.
+/// The requests of clients since the counting began: the scripts' own calls are not counted.
 fn commands(admin: &mut Admin) -> usize {
     let calls = admin.calls();
     let scripts: u64 = calls
@@ -44,9 +44,9 @@ async fn measured_once(ttl: Duration, processes: usize, waiters: usize) -> (f64,
     for _ in 0..processes {
         managers.push(manager(&server).await);
     }
-    // The first hand-over has the server load the scripts.
+    // The first hand-off has the server load the scripts.
     let guard = lock(&managers[0], KEY).acquire().await.expect("free");
-    let first = Line::at(&server, KEY).join(waiting(&managers[0], KEY).acquire()).await;
+    let first = Queue::at(&server, KEY).join(waiting(&managers[0], KEY).acquire()).await;
     guard.release().await.expect("still held");
     let guard = first.await.expect("served");
     let mut admin = server.admin();
@@ -57,7 +57,7 @@ async fn measured_once(ttl: Duration, processes: usize, waiters: usize) -> (f64,
         let lock = Lock::new(KEY).ttl(ttl).manager(&managers[nth % processes]).wait_forever();
         tasks.spawn(lock.run(async { Locked::Ok(()) }));
     }
-    Line::at(&server, KEY).reaches(waiters).await;
+    Queue::at(&server, KEY).reaches(waiters).await;
     guard.release().await.expect("still held");
     while let Some(ended) = tasks.join_next().await {
         ended.expect("no panic").expect("served");
@@ -99,7 +99,7 @@ async fn nobody_polls_while_waiting() {
     for _ in 0..WAITERS {
         tasks.spawn(lock(&manager, KEY).wait(LONG_TTL).run(async { Locked::Ok(()) }));
     }
-    Line::at(&server, KEY).reaches(WAITERS).await;
+    Queue::at(&server, KEY).reaches(WAITERS).await;
     let mut admin = server.admin();
     admin.forget_calls();
     // With ticks it is one command each in about two seconds.
@@ -163,7 +163,7 @@ async fn who_has_waited_has_no_more_connections_than_before() {
     let mut are_three = move || std::future::ready(clients() == 3);
     let guard = lock(&theirs, KEY).acquire().await.expect("free");
     eventually("each has one", LONG_TTL, &mut are_three).await;
-    let waiter = Line::at(&server, KEY).join(waiting(&ours, KEY).acquire()).await;
+    let waiter = Queue::at(&server, KEY).join(waiting(&ours, KEY).acquire()).await;
     guard.release().await.expect("still held");
     waiter.await.expect("served").release().await.expect("still held");
     eventually("the one before is closed", LONG_TTL, &mut are_three).await;
