@@ -108,9 +108,9 @@ async fn a_user_made_of_the_line_can_lock_every_kind_of_key_and_leaves_nothing()
                 _ => all_that_wait(&locks, key).await,
             };
             assert_eq!(done, Ok(()), "{key} with {line}");
-            assert_eq!(admin.get(key), None, "{key} is given back with {line}");
+            assert_eq!(admin.get(key), None, "{key} is released with {line}");
         }
-        locks.shutdown(IN_TIME).await.expect("all are given back");
+        locks.shutdown(IN_TIME).await.expect("all are released");
         nothing_was_denied(&mut admin, &line);
         // Nothing else is the user's.
         let error = LockManager::connect(&url).await.expect("let in");

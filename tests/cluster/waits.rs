@@ -83,7 +83,7 @@ async fn an_acquisition_of_many_waiters_costs_two_commands_and_a_push() {
         }
         // So many take longer than a tick here.
         many -= if attempt > 1 { many / 3 } else { 0 };
-        assert!(many >= 10, "{many} hand-overs take longer than a tick here");
+        assert!(many >= 10, "{many} hand-offs take longer than a tick here");
     }
 }
 

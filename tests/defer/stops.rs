@@ -108,7 +108,7 @@ async fn so_many_run_at_once(backend: &Backend) {
     }
     let working = tokio::spawn(worker(&locks, &function).concurrency(3).run());
     eventually("all are done", PATIENCE, async || running.lock().unwrap().2 == 12).await;
-    assert_eq!(running.lock().unwrap().1, 3, "so many at once and no more");
+    assert_eq!(running.lock().unwrap().1, 3, "three at once and no more");
     nothing_is_left(&locks, &name).await;
     locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();

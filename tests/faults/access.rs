@@ -130,7 +130,7 @@ async fn companion_keys_of_one_lock_do_not_stand_for_those_of_another() {
     let lock = |key: LockKey| Lock::new(key).ttl(LONG_TTL).manager(&manager);
     lock(template("order").into()).run(async { Locked::Ok(()) }).await.expect("allowed");
     for key in ["invoice:1".into(), template("invoice").into()] {
-        assert_denied(&lock(key).acquire().await.expect_err("it could not be given back"));
+        assert_denied(&lock(key).acquire().await.expect_err("it could not be released"));
         keeps_nothing(&server).await;
     }
 }

@@ -97,14 +97,14 @@ async fn locks_released_together_are_each_found_as_they_are() {
         match nth % 10 {
             2 => assert_eq!(now.expect("a string").as_deref(), Some("somebody")),
             3 => assert!(now.is_err(), "still a list"),
-            4 => assert!(now.expect("a string").is_some(), "handed over"),
+            4 => assert!(now.expect("a string").is_some(), "handed off"),
             _ => assert_eq!(now.expect("free"), None, "{nth}"),
         }
     }
     // Those that somebody waits for, or that are no locks, take another call each.
     assert!(together < CROWD as u64 * 2 / 3, "{together} calls");
     for waiter in waiting {
-        let guard = waiter.await.expect("no panic").expect("handed over");
+        let guard = waiter.await.expect("no panic").expect("handed off");
         guard.release().await.expect("still held");
     }
 }
@@ -135,7 +135,7 @@ async fn a_crowd_that_is_dropped_leaves_nothing() {
         }
         keeps_nothing(&server).await;
     }
-    assert!(dropped > 0, "none was dropped on its way");
+    assert!(dropped > 0, "none was dropped in flight");
 }
 
 #[tokio::test]

@@ -26,7 +26,7 @@ async fn a_set_that_arrives_after_its_release_is_taken_back_soon() {
     // Granted by a second request, which overtakes the first one.
     let guard = lock(&manager).acquire().await.expect("free");
     guard.release().await.expect("released");
-    assert!(start.elapsed() < HELD_UP, "the first request is still on its way");
+    assert!(start.elapsed() < HELD_UP, "the first request is still in flight");
     proxy.held_commands_arrive().await;
     let mut admin = server.admin();
     eventually("the key is free", PATIENCE, || std::future::ready(admin.get(KEY).is_none())).await;

@@ -178,7 +178,7 @@ async fn the_node_of_a_cluster_that_is_lost_is_named_and_no_other() {
     cluster.server(lost).pause();
     let key = &*keys[0];
     let lock = Lock::new(key).name("lost-node").ttl(LONG_TTL).manager(&manager);
-    let error = lock.acquire().await.expect_err("it stands still");
+    let error = lock.acquire().await.expect_err("it stalls");
     let places: Vec<_> =
         (0..3).map(|nth| format!("127.0.0.1:{}", cluster.server(nth).port())).collect();
     assert!(error.to_string().contains(&places[lost]), "{error}");

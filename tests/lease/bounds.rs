@@ -22,7 +22,7 @@ async fn max_hold_ends_a_lock_that_is_renewed(backend: &Backend) {
     assert_eq!(cause(result), LossCause::Expired);
     // Another renewal would be good for another ttl.
     assert!(held >= ms(2_950) && held < ms(4_500), "{held:?}");
-    assert!(backend.is_free(&key).await, "it is given back, not left to its ttl");
+    assert!(backend.is_free(&key).await, "it is released, not left to its ttl");
 }
 
 #[on(memory, redis)]
@@ -48,12 +48,12 @@ async fn stays(backend: &Backend, key: &str, start: Instant) {
         let Some(kept) = left(&rival, key).await else { break };
         let latest = start.elapsed() + kept;
         assert!(latest > MIN_HOLD - ms(2), "{latest:?}");
-        // From when the lock was asked for; what a release takes on its way comes on top. Of what
+        // From when the lock was asked for; what a release takes in flight comes on top. Of what
         // was dropped, it may still be in flight.
         if asked + kept < 2 * MIN_HOLD {
             break;
         }
-        assert!(asked < SOON, "not given back: {kept:?}");
+        assert!(asked < SOON, "not released: {kept:?}");
     }
     backend.becomes_free(key, SOON).await;
     assert!(start.elapsed() >= MIN_HOLD - ms(2), "free after {:?}", start.elapsed());

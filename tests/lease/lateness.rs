@@ -42,7 +42,7 @@ async fn a_renewal_that_is_told_late_is_counted_from_before_it_was_sent() {
     proxy.on_next("EVALSHA", Fault::DelayReply(ms(150)));
     let holding = tokio::spawn(renewed(&manager, KEY, ms(2_000)).run(body));
     let done = async || proxy.orders_are_done();
-    eventually("a renewal is on its way", SOON, done).await;
+    eventually("a renewal is in flight", SOON, done).await;
     // That one is told, and the next, which is due after a third of the ttl, does not reach the
     // server.
     tokio::time::sleep(ms(170)).await;
@@ -75,7 +75,7 @@ async fn what_is_believed_is_held_in_whatever_order_answers_come() {
         // The renewal is carried out first, and its answer comes last.
         proxy.on_next("EVALSHA", Fault::DelayReply(ms(250)));
         let done = async || proxy.orders_are_done();
-        eventually("a renewal is on its way", SOON, done).await;
+        eventually("a renewal is in flight", SOON, done).await;
         let mut admin = server.admin();
         let full = || ready(admin.ttl(KEY).is_some_and(|left| left > ms(5_000)));
         eventually("it is carried out", SOON, full).await;
@@ -105,5 +105,5 @@ async fn an_answer_that_comes_after_the_end_revives_nothing() {
     assert!(server.admin().ttl(KEY).expect("held") > ms(10_000));
     assert!(!guard.is_held());
     assert_eq!(cause(guard.run(async { Locked::Ok(()) }).await), LossCause::Expired);
-    assert_eq!(server.admin().get(KEY), None, "and it is given back");
+    assert_eq!(server.admin().get(KEY), None, "and it is released");
 }

@@ -151,7 +151,7 @@ async fn what_is_held_and_waited_for_is_gauged_and_comes_back_to_nothing() {
     let mut admin = server.admin();
     let mut is_free = async || {
         let free = || std::future::ready(admin.keys().is_empty());
-        eventually("what was dropped is given back", SOON, free).await;
+        eventually("what was dropped is released", SOON, free).await;
     };
     is_free().await;
     drop(named(&manager, name).acquire().await.expect("free"));

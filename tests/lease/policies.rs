@@ -55,7 +55,7 @@ async fn under_cancel_the_body_is_dropped_before_a_rival_is_granted(backend: &Ba
             return;
         }
         assert!(stalled, "granted to a rival, and the body is still there");
-        assert!(chance < 5, "the machine stands still each time");
+        assert!(chance < 5, "the machine stalls each time");
     }
 }
 

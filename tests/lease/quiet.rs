@@ -15,7 +15,7 @@ const TTL: Duration = Duration::from_millis(1_500);
 async fn is_quiet(server: &Server, how: &str) {
     let mut admin = server.admin();
     let free = || std::future::ready(admin.keys().is_empty());
-    eventually("the key is given back", SOON, free).await;
+    eventually("the key is released", SOON, free).await;
     admin.forget_calls();
     // A renewal would come after a third of the ttl.
     tokio::time::sleep(TTL / 2).await;
@@ -126,7 +126,7 @@ async fn released_during_a_renewal() -> (Server, Proxy, LockManager) {
     let job = renewed(&manager, "job", ms(5_000)).min_hold(ms(4_000));
     proxy.on_next("EVALSHA", Fault::LoseReply);
     let done = in_time(job.run(async {
-        eventually("a renewal is on its way", SOON, async || proxy.orders_are_done()).await;
+        eventually("a renewal is in flight", SOON, async || proxy.orders_are_done()).await;
         Locked::Ok(())
     }));
     done.await.expect("held");

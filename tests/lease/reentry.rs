@@ -172,7 +172,7 @@ async fn a_body_that_is_over_is_not_entered_again(backend: &Backend) {
     let key = backend.key("order:42");
     let outer = async { Locked::Ok(LockGuard::current().expect("held")) };
     let kept = lock(&manager, &key).run(outer).await.expect("free");
-    assert!(!kept.is_held(), "it was given back");
+    assert!(!kept.is_held(), "it was released");
     assert_eq!(kept.lost().await.cause(), LossCause::Released);
     let result = kept
         .scope(async {

@@ -77,7 +77,7 @@ async fn a_wait_in_vain_leaves_nothing_and_says_for_which_key(backend: &Backend)
         assert_eq!((busy_key(&error), owner.as_deref()), (keys[busy].as_str(), Some("web-7")));
         assert_eq!(*position, 0);
         let others = std::array::from_fn::<_, 3, _>(|nth| nth != busy);
-        assert_eq!(free(backend, &keys).await, others, "given back before the error is told");
+        assert_eq!(free(backend, &keys).await, others, "released before the error is told");
         guard.release().await.expect("still held");
         become_free(backend, &keys).await;
     }
@@ -240,14 +240,14 @@ async fn who_waits_for_one_key_is_not_overtaken_by_who_asks_for_several() {
     for key in &keys {
         admin.ask::<()>(&["SET", key, "php", "PX", "60000"]);
         let mut waiter = Box::pin(lock(&theirs, key).wait(LONG_TTL).acquire());
-        let queue = queue_of(&key);
+        let queue = queue_of(key);
         while admin.ask::<u64>(&["EXISTS", &queue]) == 0 {
             timeout(ms(1), &mut waiter).await.expect_err("busy");
         }
         admin.ask::<()>(&["DEL", &keys[0], &keys[1]]);
         let error = many(&ours, &keys).acquire().await.expect_err("somebody is before us");
         assert_eq!(busy_key(&error), key);
-        waiter.await.expect("handed over").release().await.expect("still held");
+        waiter.await.expect("handed off").release().await.expect("still held");
     }
 }
 

@@ -68,7 +68,7 @@ async fn a_body_that_outlives_its_lease_is_dropped_before_a_rival_runs(backend: 
             return;
         }
         assert!(stalled, "too late, by {:?}", dropped - granted);
-        assert!(chance < 5, "the machine stands still each time");
+        assert!(chance < 5, "the machine stalls each time");
     }
 }
 

@@ -91,7 +91,7 @@ async fn a_lock_without_a_manager_uses_the_installed_one() {
         assert!(error.is_unavailable(), "{error}");
     }
     let gone = || std::future::ready(SERVER.admin().get("order:6").is_none());
-    eventually("it is given back", PATIENCE, gone).await;
+    eventually("it is released", PATIENCE, gone).await;
     assert!(LockManager::installed().is_ok());
 }
 

@@ -93,7 +93,7 @@ async fn a_lock_that_is_handed_off_is_acknowledged_before_its_body_starts() {
     so_many_wait(&servers[0], 1).await;
     assert!(!next.is_finished(), "no replica has it");
     servers[1].resume();
-    let guard = in_time(next).await.expect("no panic").expect("handed over");
+    let guard = in_time(next).await.expect("no panic").expect("handed off");
     assert!(guard.remaining() > CONFIRM_WINDOW, "all of the ttl is confirmed");
     guard.release().await.expect("held");
     keeps_nothing(&servers[0]).await;

@@ -310,7 +310,7 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
     if let Some(number) = world.handed(step) {
         let px = world.clients[number].ttl.min(CLAIM);
         let expires = step.after.expiry(LOCK);
-        claim(ends_after(step, px, expires), format!("handed over until {expires}"))?;
+        claim(ends_after(step, px, expires), format!("handed off until {expires}"))?;
         if world.reachable(number) && !world.muted {
             let [push] = &step.pushes[..] else {
                 return Err(format!("c{number} was told {:?}", step.pushes));

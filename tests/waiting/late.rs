@@ -32,7 +32,7 @@ async fn a_hand_off_older_than_the_last_answer_is_not_believed() {
         let set = ["SET", KEY, "foreign", "NX", "PX", "30000"];
         std::future::ready(admin.ask::<Option<String>>(&set).is_some())
     };
-    eventually("the hand-over has run out", LONG_TTL / 4, taken).await;
+    eventually("the hand-off has run out", LONG_TTL / 4, taken).await;
     sleep_until(start + ms(3_050)).await;
     proxy.stall(false);
     let granted = timeout(PUSHED, &mut waiter).await;

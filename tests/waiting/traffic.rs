@@ -33,7 +33,7 @@ async fn commands_per_acquisition(ttl: Duration, processes: usize) -> f64 {
         }
         // So many take longer than a tick here.
         waiters = waiters * 2 / 3;
-        assert!(waiters >= 20, "{waiters} hand-overs take longer than a tick here");
+        assert!(waiters >= 20, "{waiters} hand-offs take longer than a tick here");
     }
 }
 
