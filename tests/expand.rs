@@ -1,6 +1,6 @@
 //! What the attribute expands to, from the macro's own modules.
 //!
-//! `BLESS=1 cargo test -p lockmacro-tests --test expand` writes the snapshots anew.
+//! `BLESS=1 cargo test -p lockmacro-tests --test expand` rewrites the snapshots.
 
 #[path = "../lockmacro/src/args.rs"]
 mod args;

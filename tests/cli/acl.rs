@@ -33,25 +33,25 @@ fn nothing_was_denied(admin: &mut Admin, line: &str) {
     assert_eq!(denied, [], "denied with {line}");
 }
 
-/// Takes a lock in every way and gives it back, so that nothing of it is left.
+/// Takes a lock in every way and releases it, so that nothing of it is left.
 async fn plain(locks: &LockManager, key: &str) -> Result<(), LockError> {
-    let lock = || Lock::new(key).ttl(LONG).manager(locks);
+    let lock = || Lock::new(key).ttl(LONG_TTL).manager(locks);
     let guard = lock().acquire().await?;
     assert!(lock().acquire().await.expect_err("held").is_busy());
-    guard.extend(LONG).await?;
+    guard.extend(LONG_TTL).await?;
     guard.release().await
 }
 
 async fn all_that_wait(locks: &LockManager, key: &str) -> Result<(), LockError> {
     plain(locks, key).await?;
-    let lock = || Lock::new(key).ttl(LONG).wait(LONG).manager(locks);
+    let lock = || Lock::new(key).ttl(LONG_TTL).wait(LONG_TTL).manager(locks);
     let (guard, _): (_, Fence) = lock().acquire_fenced().await?;
     // Another process waits, and one gives up.
     let gone = tokio::time::timeout(Duration::from_millis(50), lock().acquire()).await;
     assert!(gone.is_err(), "it is held");
     guard.release().await?;
     let more = format!("{key}:more");
-    let both = Lock::many([key, &*more]).ttl(LONG).wait(LONG);
+    let both = Lock::many([key, &*more]).ttl(LONG_TTL).wait(LONG_TTL);
     both.manager(locks).acquire().await?.release().await
 }
 
@@ -69,9 +69,9 @@ async fn all_that_is_deferred(locks: &LockManager) -> Result<(), LockError> {
         };
         deferrer.put(job).await?;
         let functions = vec!["shop::audit".into()];
-        let order = TakeOptions { functions, most: 1, lease: LONG };
+        let order = TakeOptions { functions, most: 1, lease: LONG_TTL };
         let job = deferrer.take(order, Box::pin(pending())).await?.remove(0);
-        assert!(deferrer.keep(job.clone(), LONG).await?);
+        assert!(deferrer.keep(job.clone(), LONG_TTL).await?);
         assert!(deferrer.settle(job, how).await?);
     }
     assert_eq!(deferrer.list("shop::audit".into(), JobState::Dead, 0, 9).await?.total, 1);
@@ -108,9 +108,9 @@ async fn a_user_made_of_the_line_can_lock_every_kind_of_key_and_leaves_nothing()
                 _ => all_that_wait(&locks, key).await,
             };
             assert_eq!(done, Ok(()), "{key} with {line}");
-            assert_eq!(admin.get(key), None, "{key} is given back with {line}");
+            assert_eq!(admin.get(key), None, "{key} is released with {line}");
         }
-        locks.shutdown(IN_TIME).await.expect("all are given back");
+        locks.shutdown(IN_TIME).await.expect("all are released");
         nothing_was_denied(&mut admin, &line);
         // Nothing else is the user's.
         let error = LockManager::connect(&url).await.expect("let in");
@@ -131,10 +131,10 @@ async fn who_waits_by_the_line_is_told_and_does_not_ask() {
     let other = LockManager::connect(&url).await.expect("let in");
     for key in KEYS {
         let guard = hold(&locks, key).await;
-        let waiting = Lock::new(key).ttl(LONG).wait(LONG).manager(&other);
+        let waiting = Lock::new(key).ttl(LONG_TTL).wait(LONG_TTL).manager(&other);
         let waiting = tokio::spawn(async move { waiting.acquire().await });
         let side = format!("*:*{}*", key.replace(['{', '}'], "?"));
-        eventually("it stands in line", IN_TIME, || {
+        eventually("it is in the queue", IN_TIME, || {
             let keys: Vec<String> = admin.ask(&["KEYS", &format!("lm1:?q{}", &side[1..])]);
             std::future::ready(!keys.is_empty())
         })
@@ -187,7 +187,7 @@ async fn a_user_made_of_the_line_can_lock_on_a_cluster() {
 
 async fn all_that_wait_in_one_slot(locks: &LockManager, key: &str) -> Result<(), LockError> {
     plain(locks, key).await?;
-    let lock = || Lock::new(key).ttl(LONG).wait(LONG).manager(locks);
+    let lock = || Lock::new(key).ttl(LONG_TTL).wait(LONG_TTL).manager(locks);
     let guard = lock().acquire().await?;
     let gone = tokio::time::timeout(Duration::from_millis(50), lock().acquire()).await;
     assert!(gone.is_err(), "it is held");

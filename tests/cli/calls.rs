@@ -43,7 +43,7 @@ async fn dead_letters_are_shown_tried_again_and_removed() {
     let two = put(&locks, &function, "order:2", 2).await;
     let working = tokio::spawn(Worker::new(&locks).register(function.clone()).run());
     eventually("both are dead", IN_TIME, async || dead(&locks, "shop::audit").await == 2).await;
-    let late = put(&locks, &function.delay(LONG), "order:3", 3).await;
+    let late = put(&locks, &function.delay(LONG_TTL), "order:3", 3).await;
 
     let said = tool(&server, &["jobs"]).await;
     assert_eq!(said.rows()[0], ["FUNCTION", "WAITING", "RUNNING", "DEAD"], "{said:?}");

@@ -1,4 +1,4 @@
-//! What is shown of locks and of who waits for them.
+//! How locks and their waiters are shown.
 
 use serde_json::json;
 
@@ -103,7 +103,7 @@ async fn twenty_thousand_keys_are_looked_through_by_scan() {
     assert_eq!(said["more"], false);
     let names: Vec<_> = admin.calls().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["eval", "evalsha", "getrange", "pttl", "scan", "zcard"]);
-    // Who wants few does not go through all.
+    // A look at a few does not go through all.
     admin.forget_calls();
     let said = tool_at(&server.url(), &["--json", "locks", "--most", "10"]).await.json();
     assert_eq!((said["locks"].as_array().unwrap().len(), &said["more"]), (10, &json!(true)));

@@ -14,13 +14,11 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockGuard, LockManager};
+use lockmacro_tests::times::{IN_TIME, LONG_TTL};
 use lockmacro_tests::{Admin, Server, eventually, in_time};
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::task::JoinHandle;
-
-const LONG: Duration = Duration::from_secs(60);
-const IN_TIME: Duration = Duration::from_secs(10);
 
 /// What the tool has said.
 #[derive(Debug)]
@@ -92,18 +90,18 @@ async fn manager(server: &Server, label: &str) -> LockManager {
 }
 
 async fn hold(locks: &LockManager, key: &str) -> LockGuard {
-    Lock::new(key).ttl(LONG).manager(locks).acquire().await.expect("it is free")
+    Lock::new(key).ttl(LONG_TTL).manager(locks).acquire().await.expect("it is free")
 }
 
-/// Starts one more waiter, and returns when it stands in line.
+/// Starts one more waiter, and returns when it is in the queue.
 async fn wait_for(locks: &LockManager, key: &'static str) -> JoinHandle<LockGuard> {
     let before = in_line(locks, key).await;
     let manager = locks.clone();
     let waiting = tokio::spawn(async move {
-        let lock = Lock::new(key).ttl(LONG).wait(LONG).manager(&manager);
+        let lock = Lock::new(key).ttl(LONG_TTL).wait(LONG_TTL).manager(&manager);
         lock.acquire().await.expect("its turn comes")
     });
-    eventually("it stands in line", IN_TIME, async || in_line(locks, key).await > before).await;
+    eventually("it is in the queue", IN_TIME, async || in_line(locks, key).await > before).await;
     waiting
 }
 

@@ -1,4 +1,4 @@
-//! What holders tell of themselves, and the keys of managers with a prefix.
+//! The notes of holders about themselves, and the keys of managers with a prefix.
 
 use std::time::SystemTime;
 
@@ -8,11 +8,11 @@ use super::*;
 async fn a_holders_note_and_since_when_it_holds_are_shown() {
     let server = Server::start();
     let desk = manager(&server, "desk-1").await;
-    let lock = Lock::new("order:42").ttl(LONG).manager(&desk);
+    let lock = Lock::new("order:42").ttl(LONG_TTL).manager(&desk);
     let noted = lock.clone().holder_note("Ann \u{202e}Example");
     let _held = noted.acquire().await.expect("it is free");
-    let waiting = tokio::spawn(lock.wait(LONG).holder_note("Bob").acquire());
-    eventually("it stands in line", IN_TIME, async || in_line(&desk, "order:42").await == 1).await;
+    let waiting = tokio::spawn(lock.wait(LONG_TTL).holder_note("Bob").acquire());
+    eventually("it is in the queue", IN_TIME, async || in_line(&desk, "order:42").await == 1).await;
 
     let said = tool(&server, &["locks"]).await;
     assert!(

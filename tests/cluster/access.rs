@@ -3,13 +3,13 @@
 use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::Cluster;
 
-use crate::{LONG, Locked, line_reaches, lock};
+use crate::{FAILOVER_TTL, Locked, lock, queue_reaches};
 
 const README: &str = include_str!("../../README.md");
 const KEY: &str = "order:42";
 
-/// The words of the README that give a user its rights: those for one server, but with the cluster's
-/// in the place of those for waiting.
+/// The words of the README that give a user its rights: those for one server, but with the
+/// cluster's in the place of those for waiting.
 fn rights() -> Vec<&'static str> {
     let line = README.lines().find(|line| line.starts_with("ACL SETUSER"));
     let grant = line.expect("the README has it").split_whitespace();
@@ -26,12 +26,12 @@ fn on_all_nodes(cluster: &Cluster, words: &[&str]) {
     (0..cluster.size()).for_each(|nth| cluster.admin(nth).ask::<()>(words));
 }
 
-/// Takes a lock, hands it over, and takes another one while its slot is on its way.
+/// Takes a lock, hands it off, and takes another one while its slot moves.
 async fn use_all(cluster: &Cluster, url: &str) -> Result<(), LockError> {
     let (one, other) = (LockManager::connect(url).await?, LockManager::connect(url).await?);
     let guard = lock(&one, KEY).acquire().await?;
-    let waiting = tokio::spawn(lock(&other, KEY).wait(LONG).run(async { Locked::Ok(()) }));
-    line_reaches(cluster, KEY, 1).await;
+    let waiting = tokio::spawn(lock(&other, KEY).wait(FAILOVER_TTL).run(async { Locked::Ok(()) }));
+    queue_reaches(cluster, KEY, 1).await;
     guard.release().await?;
     waiting.await.expect("no panic")
 }

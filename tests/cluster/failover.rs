@@ -6,12 +6,12 @@ use lockmacro_runtime::{Lock, LockError, LockManager, LossCause, Unavailability}
 use lockmacro_tests::{Cluster, eventually};
 
 use crate::rush::Rush;
-use crate::{LONG, Locked, SOON, a_key_on_each, keeps_nothing_of, lock, manager, ms};
+use crate::{FAILOVER, FAILOVER_TTL, Locked, a_key_on_each, keeps_nothing_of, lock, manager, ms};
 
 /// Waits until the manager that holds a lock has looked for the first time who has which slots.
 async fn has_looked(cluster: &Cluster) {
     (0..3).for_each(|nth| cluster.admin(nth).forget_calls());
-    eventually("it has looked who has which slots", SOON, || {
+    eventually("it has looked who has which slots", FAILOVER, || {
         let mut calls = (0..3).flat_map(|nth| cluster.admin(nth).calls());
         std::future::ready(calls.any(|(name, _)| name == "cluster|slots"))
     })
@@ -38,18 +38,18 @@ async fn the_keys_of_a_node_that_is_down_are_unavailable_and_others_go_on() {
             lock(&manager, &keys[nth]).run(async { Locked::Ok(()) }).await.expect("free");
         }
     }
-    // All or nothing: what was taken on the others is given back.
-    let both = Lock::many(keys.clone()).ttl(LONG).manager(&manager);
+    // All or nothing: what was taken on the others is released.
+    let both = Lock::many(keys.clone()).ttl(FAILOVER_TTL).manager(&manager);
     assert!(matches!(both.acquire().await, Err(LockError::Unavailable { .. })));
     cluster.server_mut(1).restart();
     cluster.serves().await;
-    eventually("all keys can be had again", SOON, || async {
-        let all = Lock::many(keys.clone()).ttl(LONG).manager(&manager);
+    eventually("all keys can be had again", FAILOVER, || async {
+        let all = Lock::many(keys.clone()).ttl(FAILOVER_TTL).manager(&manager);
         all.run(async { Locked::Ok(7) }).await == Ok(7)
     })
     .await;
     // It has saved nothing, and who was using it asks whether it knows their locks.
-    let lost = tokio::time::timeout(SOON, held.lost()).await.expect("told in time");
+    let lost = tokio::time::timeout(FAILOVER, held.lost()).await.expect("told in time");
     assert_eq!(lost.cause(), LossCause::Taken);
 }
 
@@ -60,13 +60,13 @@ async fn a_replica_that_takes_over_on_demand_goes_on_with_holders_and_waiters() 
     let managers = [manager(&cluster).await, manager(&cluster).await];
     let keys = a_key_on_each(&cluster, 1);
     let rush = Rush::on(&keys[0], &managers);
-    let held = Lock::new(format!("{{{}}}:held", keys[0])).ttl(LONG).manager(&managers[0]);
+    let held = Lock::new(format!("{{{}}}:held", keys[0])).ttl(FAILOVER_TTL).manager(&managers[0]);
     let (guard, fence) = held.acquire_fenced().await.expect("free");
     rush.goes_on(20).await;
     for next in [3, 0] {
         // On a loaded machine the nodes give it up after 5 s.
         let (mut asked, mut again) = (Instant::now(), true);
-        eventually("it has taken over", SOON, || {
+        eventually("it has taken over", FAILOVER, || {
             if again || asked.elapsed() > ms(6_000) {
                 (asked, again) = (Instant::now(), false);
                 let _ = cluster.admin(next).send::<()>(&["CLUSTER", "FAILOVER"]);
@@ -75,11 +75,11 @@ async fn a_replica_that_takes_over_on_demand_goes_on_with_holders_and_waiters() 
         })
         .await;
         rush.goes_on(20).await;
-        guard.extend(LONG).await.expect("still held");
+        guard.extend(FAILOVER_TTL).await.expect("still held");
     }
     guard.release().await.expect("still held");
     rush.ends().await;
-    let held = Lock::new(format!("{{{}}}:held", keys[0])).ttl(LONG).manager(&managers[1]);
+    let held = Lock::new(format!("{{{}}}:held", keys[0])).ttl(FAILOVER_TTL).manager(&managers[1]);
     let (guard, later) = held.acquire_fenced().await.expect("free");
     assert!(fence < later);
     guard.release().await.expect("still held");
@@ -99,7 +99,7 @@ async fn a_primary_that_is_killed_under_load_leaves_nobody_stuck() {
     rush.goes_on(20).await;
     cluster.server_mut(1).kill();
     others.goes_on(20).await;
-    eventually("its replica has taken over", SOON, || {
+    eventually("its replica has taken over", FAILOVER, || {
         std::future::ready(cluster.owner(&keys[1]) == 4)
     })
     .await;
@@ -116,7 +116,7 @@ async fn a_primary_that_is_killed_under_load_leaves_nobody_stuck() {
     }
 }
 
-/// One that stands still answers nothing, and closes nothing.
+/// A stalled node answers nothing, and closes nothing.
 #[tokio::test]
 async fn a_primary_that_hangs_is_left_for_its_replica() {
     let cluster = Cluster::start(3, 1).await;
@@ -125,7 +125,7 @@ async fn a_primary_that_hangs_is_left_for_its_replica() {
     let key = &a_key_on_each(&cluster, 2)[1];
     lock(&manager, key).run(async { Locked::Ok(()) }).await.expect("free");
     cluster.server(1).pause();
-    let waited = lock(&manager, key).wait(LONG).run(async { Locked::Ok(7) }).await;
+    let waited = lock(&manager, key).wait(FAILOVER_TTL).run(async { Locked::Ok(7) }).await;
     assert_eq!((waited, cluster.owner(key)), (Ok(7), 4));
     let again = lock(&manager, key).run(async { Locked::Ok(7) }).await;
     assert_eq!(again, Ok(7));
@@ -141,10 +141,10 @@ async fn a_lease_that_a_failover_forgot_is_told_as_lost() {
     let guard = lock(&manager, key).acquire().await.expect("free");
     has_looked(&cluster).await;
     cluster.server(4).admin().ask::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
-    eventually("it has taken over", SOON, || std::future::ready(cluster.owner(key) == 4)).await;
+    eventually("it has taken over", FAILOVER, || std::future::ready(cluster.owner(key) == 4)).await;
     cluster.admin(4).ask::<()>(&["DEL", key]);
     cluster.server_mut(1).kill();
-    let lost = tokio::time::timeout(SOON, guard.lost()).await.expect("told in time");
+    let lost = tokio::time::timeout(FAILOVER, guard.lost()).await.expect("told in time");
     assert_eq!(lost.cause(), LossCause::Taken);
 }
 
@@ -156,13 +156,13 @@ async fn a_lease_that_a_failover_forgot_is_lost_and_never_taken_again() {
     let guard = lock(&manager, key).acquire().await.expect("free");
     // The replica has not seen it.
     cluster.server(4).admin().ask::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
-    eventually("it has taken over", SOON, || std::future::ready(cluster.owner(key) == 4)).await;
+    eventually("it has taken over", FAILOVER, || std::future::ready(cluster.owner(key) == 4)).await;
     cluster.server_mut(1).kill();
     cluster.admin(4).ask::<()>(&["DEL", key]);
     let start = Instant::now();
     loop {
-        match guard.extend(LONG).await {
-            Err(LockError::Unavailable { .. }) if start.elapsed() < SOON => {}
+        match guard.extend(FAILOVER_TTL).await {
+            Err(LockError::Unavailable { .. }) if start.elapsed() < FAILOVER => {}
             Err(LockError::Lost(lost)) => {
                 assert_eq!(lost.cause(), LossCause::Taken);
                 break;

@@ -8,22 +8,13 @@ mod rush;
 mod waits;
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
-use lockmacro_tests::{Cluster, eventually};
+use lockmacro_tests::times::{FAILOVER, FAILOVER_TTL, ms};
+use lockmacro_tests::{Cluster, eventually, is_fence, queue_of};
 use tokio::sync::OnceCell;
 
-/// A ttl that never ends within a test.
-const LONG: Duration = Duration::from_secs(600);
-/// Far below `LONG`, far above what a loaded machine needs, also for a failover.
-const SOON: Duration = Duration::from_secs(60);
-
 type Locked<T> = Result<T, LockError>;
-
-const fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
 
 /// Three primaries, for all tests that change nothing about them.
 async fn shared() -> &'static Cluster {
@@ -48,28 +39,23 @@ async fn manager(cluster: &Cluster) -> LockManager {
 }
 
 fn lock(manager: &LockManager, key: &str) -> Lock {
-    Lock::new(key).ttl(LONG).manager(manager)
+    Lock::new(key).ttl(FAILOVER_TTL).manager(manager)
 }
 
-/// Where the waiters of a key without braces stand.
-fn line_of(key: &str) -> String {
-    format!("lm1:wq:{{{key}}}")
-}
-
-/// Waits until so many stand in line for a key.
-async fn line_reaches(cluster: &Cluster, key: &str, length: usize) {
+/// Waits until this many waiters are in the queue for a key.
+async fn queue_reaches(cluster: &Cluster, key: &str, length: usize) {
     let mut admin = cluster.admin_of(key);
-    eventually(&format!("{length} in line"), SOON, || {
-        std::future::ready(admin.ask::<usize>(&["ZCARD", &line_of(key)]) == length)
+    eventually(&format!("{length} in the queue"), FAILOVER, || {
+        std::future::ready(admin.ask::<usize>(&["ZCARD", &queue_of(key)]) == length)
     })
     .await;
 }
 
 /// Waits until nothing of a key is left anywhere but fences.
 async fn keeps_nothing_of(cluster: &Cluster, key: &str) {
-    let is_fence = |name: &str| name.starts_with("lm1:wf:") || name.starts_with("lm1:tf:");
-    let is_left = |name: &String| name.contains(key) && !is_fence(name);
-    eventually(&format!("nothing is left of {key}"), SOON, || {
+    let keeps_fence = |name: &str| is_fence(name) || name.starts_with("lm1:tf:");
+    let is_left = |name: &String| name.contains(key) && !keeps_fence(name);
+    eventually(&format!("nothing is left of {key}"), FAILOVER, || {
         std::future::ready(!cluster.keys().iter().any(is_left))
     })
     .await;

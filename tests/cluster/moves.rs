@@ -11,7 +11,8 @@ use tokio::time::timeout;
 
 use crate::rush::Rush;
 use crate::{
-    LONG, Locked, SOON, a_key_on_each, keeps_nothing_of, line_of, line_reaches, lock, manager, ms,
+    FAILOVER, FAILOVER_TTL, Locked, a_key_on_each, keeps_nothing_of, lock, manager, ms, queue_of,
+    queue_reaches,
 };
 
 /// How many processes listen to the channel of a key's slot on a node.
@@ -29,7 +30,7 @@ async fn a_lock_is_followed_to_where_its_slot_has_moved() {
     let guard = lock(&one, key).acquire().await.expect("free");
     let dropped = lock(&one, &format!("{{{key}}}:dropped")).acquire().await.expect("free");
     cluster.begin_to_move(key, 1).end();
-    guard.extend(LONG).await.expect("still held");
+    guard.extend(FAILOVER_TTL).await.expect("still held");
     assert!(lock(&other, key).acquire().await.expect_err("held").is_busy());
     guard.release().await.expect("still held");
     drop(dropped);
@@ -50,11 +51,11 @@ async fn waiters_follow_a_slot_and_are_served_in_order() {
     let mut tasks = JoinSet::new();
     for nth in 0..WAITERS {
         let said = said.clone();
-        tasks.spawn(lock(&managers[nth % 3], key).wait(LONG).run(async move {
+        tasks.spawn(lock(&managers[nth % 3], key).wait(FAILOVER_TTL).run(async move {
             said.send(nth).expect("the test listens");
             Locked::Ok(())
         }));
-        line_reaches(&cluster, key, nth + 1).await;
+        queue_reaches(&cluster, key, nth + 1).await;
     }
     let moving = cluster.begin_to_move(key, 1);
     moving.carry_keys();
@@ -63,10 +64,10 @@ async fn waiters_follow_a_slot_and_are_served_in_order() {
     let mut followed = || std::future::ready(listeners(&cluster, 1, key) == 3);
     eventually("all processes follow", ms(1_500), &mut followed).await;
     let mut admin = cluster.admin(1);
-    assert_eq!(admin.ask::<usize>(&["ZCARD", &line_of(key)]), WAITERS);
+    assert_eq!(admin.ask::<usize>(&["ZCARD", &queue_of(key)]), WAITERS);
     guard.release().await.expect("still held");
     for nth in 0..WAITERS {
-        assert_eq!(timeout(SOON, heard.recv()).await, Ok(Some(nth)));
+        assert_eq!(timeout(FAILOVER, heard.recv()).await, Ok(Some(nth)));
     }
     while let Some(ended) = tasks.join_next().await {
         ended.expect("no panic").expect("served");
@@ -94,20 +95,20 @@ async fn a_slot_moves_to_and_fro_under_contention_without_two_bodies_or_a_lock_t
 }
 
 #[tokio::test]
-async fn a_lock_is_given_back_and_taken_while_its_slot_is_on_its_way() {
+async fn a_lock_is_released_and_taken_while_its_slot_is_on_its_way() {
     let cluster = Cluster::start(2, 0).await;
     let (one, other) = (manager(&cluster).await, manager(&cluster).await);
     let key = &a_key_on_each(&cluster, 1)[0];
     let guard = lock(&one, key).acquire().await.expect("free");
     let carried = lock(&one, &format!("{{{key}}}:carried")).acquire().await.expect("free");
     let moving = cluster.begin_to_move(key, 1);
-    guard.extend(LONG).await.expect("still held");
+    guard.extend(FAILOVER_TTL).await.expect("still held");
     guard.release().await.expect("still held");
     // Its keys are nowhere: it is taken where the slot goes.
     let taken = lock(&other, key).acquire().await.expect("free");
     assert!(lock(&one, key).acquire().await.is_err());
     moving.carry_keys();
-    carried.extend(LONG).await.expect("still held");
+    carried.extend(FAILOVER_TTL).await.expect("still held");
     carried.release().await.expect("still held");
     taken.release().await.expect("still held");
     moving.end();
@@ -120,16 +121,17 @@ async fn several_locks_of_one_slot_are_kept_while_it_is_on_its_way() {
     let manager = manager(&cluster).await;
     let tag = &a_key_on_each(&cluster, 1)[0];
     let of_it = |key: &str| format!("{{{tag}}}:{key}");
-    let several = |keys: [&str; 2]| Lock::many(keys.map(&of_it)).ttl(LONG).manager(&manager);
+    let several =
+        |keys: [&str; 2]| Lock::many(keys.map(&of_it)).ttl(FAILOVER_TTL).manager(&manager);
     let kept = several(["a", "b"]).acquire().await.expect("free");
     let lost = several(["c", "d"]).acquire().await.expect("free");
     let moving = cluster.begin_to_move(tag, 1);
-    kept.extend(LONG).await.expect("all are where they were");
+    kept.extend(FAILOVER_TTL).await.expect("all are where they were");
     moving.carry(&of_it("a"));
     moving.carry(&of_it("c"));
-    kept.extend(LONG).await.expect("one is here, and one is there");
+    kept.extend(FAILOVER_TTL).await.expect("one is here, and one is there");
     cluster.admin(0).ask::<()>(&["DEL", &of_it("d")]);
-    let error = lost.extend(LONG).await.expect_err("one is nowhere");
+    let error = lost.extend(FAILOVER_TTL).await.expect_err("one is nowhere");
     assert!(matches!(error, LockError::Lost(_)), "{error}");
     kept.release().await.expect("still held");
     drop(lost);
@@ -137,8 +139,8 @@ async fn several_locks_of_one_slot_are_kept_while_it_is_on_its_way() {
     keeps_nothing_of(&cluster, tag).await;
 }
 
-/// A subscription that the server ends comes as a reply that nobody asked for: whoever counts replies
-/// takes the answer of one call for that of the next.
+/// A subscription that the server ends comes as a reply that nobody asked for: whoever counts
+/// replies takes the answer of one call for that of the next.
 #[tokio::test]
 async fn no_answer_is_taken_for_that_of_another_call_when_a_slot_is_given_away() {
     let cluster = Cluster::start(2, 0).await;
@@ -151,8 +153,9 @@ async fn no_answer_is_taken_for_that_of_another_call_when_a_slot_is_given_away()
         // A subscription, in a slot without keys.
         let waited = of_node();
         let guard = lock(&theirs, &waited).acquire().await.expect("free");
-        let waiting = tokio::spawn(lock(&ours, &waited).wait(LONG).run(async { Locked::Ok(()) }));
-        line_reaches(&cluster, &waited, 1).await;
+        let waiting =
+            tokio::spawn(lock(&ours, &waited).wait(FAILOVER_TTL).run(async { Locked::Ok(()) }));
+        queue_reaches(&cluster, &waited, 1).await;
         guard.release().await.expect("still held");
         waiting.await.expect("no panic").expect("served");
         keeps_nothing_of(&cluster, &waited).await;

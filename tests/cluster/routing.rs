@@ -4,7 +4,9 @@ use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
 use lockmacro_tests::{Cluster, Server};
 use tokio::task::JoinSet;
 
-use crate::{LONG, Locked, a_key_on_each, keeps_nothing_of, key, lock, manager, ms, shared};
+use crate::{
+    FAILOVER_TTL, Locked, a_key_on_each, keeps_nothing_of, key, lock, manager, ms, shared,
+};
 
 #[tokio::test]
 async fn a_key_is_locked_on_the_node_that_has_it() {
@@ -15,8 +17,8 @@ async fn a_key_is_locked_on_the_node_that_has_it() {
         assert!(cluster.admin(nth).get(key).is_some());
         let busy = lock(&other, key).acquire().await.expect_err("held");
         assert!(busy.is_busy(), "{busy}");
-        let (renewed, left) = (guard.extend(LONG * 2).await, guard.remaining());
-        assert!(renewed.is_ok() && left > LONG, "{renewed:?}");
+        let (renewed, left) = (guard.extend(FAILOVER_TTL * 2).await, guard.remaining());
+        assert!(renewed.is_ok() && left > FAILOVER_TTL, "{renewed:?}");
         guard.release().await.expect("still held");
         let (guard, fence) = lock(&other, key).acquire_fenced().await.expect("free");
         drop(guard);
@@ -100,15 +102,15 @@ async fn several_keys_are_locked_wherever_they_are() {
     let tag = key("bank");
     let together: Vec<String> = (0..3).map(|nth| format!("{{{tag}}}:{nth}")).collect();
     for keys in [apart.clone(), together, [apart, vec![tag.clone()]].concat()] {
-        let many = |manager| Lock::many(keys.clone()).ttl(LONG).manager(manager);
+        let many = |manager| Lock::many(keys.clone()).ttl(FAILOVER_TTL).manager(manager);
         let (guard, fences) = many(&one).acquire_fenced().await.expect("free");
         assert_eq!(fences.len(), keys.len());
         for key in &keys {
             assert!(cluster.admin_of(key).get(key).is_some());
             assert!(lock(&other, key).acquire().await.expect_err("held").is_busy());
         }
-        let waiting = tokio::spawn(many(&other).wait(LONG).run(async { Locked::Ok(7) }));
-        guard.extend(LONG).await.expect("still held");
+        let waiting = tokio::spawn(many(&other).wait(FAILOVER_TTL).run(async { Locked::Ok(7) }));
+        guard.extend(FAILOVER_TTL).await.expect("still held");
         guard.release().await.expect("still held");
         assert_eq!(waiting.await.expect("no panic"), Ok(7));
         for key in &keys {
@@ -126,7 +128,8 @@ async fn an_order_is_audited_and_stock_is_booked_without_a_deadlock() {
     let mut tasks = tokio::task::JoinSet::new();
     for nth in 0..20 {
         let keys = if nth % 2 == 0 { keys.clone() } else { turned.clone() };
-        let many = Lock::many(keys).ttl(LONG).wait(LONG).manager(&managers[nth / 2 % 2]);
+        let many =
+            Lock::many(keys).ttl(FAILOVER_TTL).wait(FAILOVER_TTL).manager(&managers[nth / 2 % 2]);
         tasks.spawn(many.run(async { Locked::Ok(()) }));
     }
     while let Some(ended) = tasks.join_next().await {

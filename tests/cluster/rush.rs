@@ -7,7 +7,7 @@ use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::eventually;
 use tokio::task::JoinSet;
 
-use crate::{LONG, Locked, SOON, ms};
+use crate::{FAILOVER, FAILOVER_TTL, Locked, ms};
 
 /// Keeps a lock busy by several managers until it is told to stop.
 pub(crate) struct Rush {
@@ -47,7 +47,7 @@ impl Rush {
                         Locked::Ok(())
                     };
                     let lock = Lock::new(key.as_str()).ttl(ms(20_000)).manager(&manager);
-                    match lock.wait(LONG).run(body).await {
+                    match lock.wait(FAILOVER_TTL).run(body).await {
                         Ok(()) => {}
                         Err(LockError::Lost(_)) if may_lose => {}
                         Err(error) => panic!("{error:?}"),
@@ -64,10 +64,10 @@ impl Rush {
         self.overlap.store(false, Ordering::SeqCst);
     }
 
-    /// Waits until so many more bodies have run.
+    /// Waits until this many more bodies have run.
     pub(crate) async fn goes_on(&self, more: u32) {
         let from = self.bodies.load(Ordering::SeqCst);
-        eventually("bodies run", SOON, || {
+        eventually("bodies run", FAILOVER, || {
             std::future::ready(self.bodies.load(Ordering::SeqCst) >= from + more)
         })
         .await;

@@ -8,8 +8,8 @@ use lockmacro_tests::Cluster;
 use tokio::task::JoinSet;
 
 use crate::{
-    LONG, Locked, a_key_on_each, keeps_nothing_of, key, line_of, line_reaches, lock, manager, ms,
-    shared,
+    FAILOVER_TTL, Locked, a_key_on_each, keeps_nothing_of, key, lock, manager, ms, queue_of,
+    queue_reaches, shared,
 };
 
 /// The channels of slots that a node is asked for.
@@ -22,12 +22,12 @@ async fn who_waits_is_told_and_does_not_poll() {
     let cluster = Cluster::start(2, 0).await;
     let (holder, waiter) = (manager(&cluster).await, manager(&cluster).await);
     let key = &a_key_on_each(&cluster, 2)[1];
-    // The first hand-over has the server load the scripts, and opens the channel.
+    // The first hand-off has the server load the scripts, and opens the channel.
     for _ in 0..2 {
         let guard = lock(&holder, key).acquire().await.expect("free");
-        let waiting = Lock::new(key.as_str()).ttl(ms(5_000)).wait(LONG).manager(&waiter);
+        let waiting = Lock::new(key.as_str()).ttl(ms(5_000)).wait(FAILOVER_TTL).manager(&waiter);
         let waiting = tokio::spawn(waiting.run(async { Locked::Ok(()) }));
-        line_reaches(&cluster, key, 1).await;
+        queue_reaches(&cluster, key, 1).await;
         let mut admin = cluster.admin(1);
         admin.forget_calls();
         let asked = Instant::now();
@@ -36,8 +36,8 @@ async fn who_waits_is_told_and_does_not_poll() {
         let calls = admin.calls();
         let count = |name: &str| calls.iter().find(|(n, _)| n == name).map_or(0, |(_, c)| *c);
         assert_eq!((count("spublish"), count("publish")), (1, 0), "{calls:?}");
-        // A release that finds out that it has to hand over, one that does, and another one; whoever
-        // ticked would have asked, too.
+        // A release that finds out that it has to hand off, one that does, and another one;
+        // whoever ticked would have asked, too.
         if asked.elapsed() < ms(500) {
             assert!(count("evalsha") <= 3 && count("eval") <= 2, "{calls:?}");
         }
@@ -62,7 +62,7 @@ async fn an_acquisition_of_many_waiters_costs_two_commands_and_a_push() {
             let lock = Lock::new(key.as_str()).ttl(ms(5_000)).wait_forever();
             tasks.spawn(lock.manager(&managers[nth % 2]).run(async { Locked::Ok(()) }));
         }
-        line_reaches(&cluster, &key, many).await;
+        queue_reaches(&cluster, &key, many).await;
         guard.release().await.expect("still held");
         while let Some(ended) = tasks.join_next().await {
             ended.expect("no panic").expect("served");
@@ -83,7 +83,7 @@ async fn an_acquisition_of_many_waiters_costs_two_commands_and_a_push() {
         }
         // So many take longer than a tick here.
         many -= if attempt > 1 { many / 3 } else { 0 };
-        assert!(many >= 10, "{many} hand-overs take longer than a tick here");
+        assert!(many >= 10, "{many} hand-offs take longer than a tick here");
     }
 }
 
@@ -97,11 +97,11 @@ async fn waiters_of_several_processes_are_served_in_order_on_every_node() {
         let mut tasks = JoinSet::new();
         for nth in 0..9 {
             let said = said.clone();
-            tasks.spawn(lock(&managers[nth % 3], &key).wait(LONG).run(async move {
+            tasks.spawn(lock(&managers[nth % 3], &key).wait(FAILOVER_TTL).run(async move {
                 said.send(nth).expect("the test listens");
                 Locked::Ok(())
             }));
-            line_reaches(cluster, &key, nth + 1).await;
+            queue_reaches(cluster, &key, nth + 1).await;
         }
         guard.release().await.expect("still held");
         for nth in 0..9 {
@@ -120,9 +120,9 @@ async fn a_waiter_dropped_at_any_point_leaves_no_trace() {
     let manager = manager(cluster).await;
     let key = key("dropped");
     for polls in 1..12 {
-        // What was dropped last may have been on its way, and is released when it has come.
-        let guard = lock(&manager, &key).wait(LONG).acquire().await.expect("free");
-        let waiting = lock(&manager, &key).wait(LONG).run(async { Locked::Ok(()) });
+        // What was dropped last may have been in flight, and is released when it has come.
+        let guard = lock(&manager, &key).wait(FAILOVER_TTL).acquire().await.expect("free");
+        let waiting = lock(&manager, &key).wait(FAILOVER_TTL).run(async { Locked::Ok(()) });
         let waiting = lockmacro_tests::drop_after_polls(waiting, polls);
         let released = async {
             tokio::task::yield_now().await;
@@ -152,15 +152,15 @@ async fn a_dead_waiter_is_passed_over() {
     // A place whose process is gone: nobody listens to its channel.
     let mut admin = cluster.admin_of(&key);
     let record = format!("9999999999999|60000|0|1|1|lm1:{{{key}}}:gone");
-    admin.ask::<()>(&["ZADD", &line_of(&key), "1", "gone"]);
+    admin.ask::<()>(&["ZADD", &queue_of(&key), "1", "gone"]);
     admin.ask::<()>(&["HSET", &format!("lm1:ww:{{{key}}}"), "gone", &record]);
-    let mut waiting = pin!(lock(&next, &key).wait(LONG).acquire());
+    let mut waiting = pin!(lock(&next, &key).wait(FAILOVER_TTL).acquire());
     let mut released = Some(guard);
     let mut start = Instant::now();
     let granted = tokio::select! {
         granted = &mut waiting => granted,
         () = async {
-            line_reaches(cluster, &key, 2).await;
+            queue_reaches(cluster, &key, 2).await;
             start = Instant::now();
             released.take().expect("held").release().await.expect("still held");
             std::future::pending::<()>().await

@@ -24,10 +24,11 @@ async fn defer_and_run(server: &Server, patience: Duration) -> Result<(), LockEr
         let fails = tried.fetch_add(1, Ordering::Relaxed) % 2 == 0;
         async move { if fails { Err("once") } else { Ok(()) } }
     });
-    let function = function.delay(SOON).unique();
+    let function = function.delay(SHORT_DELAY).unique();
     let working = tokio::spawn(worker(&locks, &function).run());
-    let held = Lock::new("order:1").ttl(LATER).manager(&locks).acquire().await?;
-    let busy = Lock::new("order:1").ttl(LATER).manager(&locks).acquire().await.expect_err("held");
+    let held = Lock::new("order:1").ttl(LONG_TTL).manager(&locks).acquire().await?;
+    let busy =
+        Lock::new("order:1").ttl(LONG_TTL).manager(&locks).acquire().await.expect_err("held");
     let deferred = function.clone().manager(&locks).later(busy, (1,)).await;
     held.release().await?;
     let LockError::Deferred { .. } = deferred else { return Err(deferred) };
@@ -42,7 +43,7 @@ async fn defer_and_run(server: &Server, patience: Duration) -> Result<(), LockEr
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let done = calls.all().len();
-    locks.shutdown(IN_TIME).await?;
+    locks.shutdown(PATIENCE).await?;
     working.await.expect("no panic")?;
     if done == 2 { Ok(()) } else { Err(LockError::NotInstalled) }
 }
@@ -56,14 +57,14 @@ async fn the_rights_that_the_readme_names_are_enough_and_each_is_needed() {
     let locks = rights("ACL SETUSER shop");
     words.extend(locks.iter().chain(&more).map(String::as_str));
     admin.ask::<()>(&words);
-    assert_eq!(defer_and_run(&server, IN_TIME).await, Ok(()));
+    assert_eq!(defer_and_run(&server, PATIENCE).await, Ok(()));
     let denied: Vec<redis::Value> = admin.ask(&["ACL", "LOG"]);
     assert_eq!(denied, [], "something was denied");
     for right in more.iter().filter(|right| right.starts_with('+')) {
         admin.ask::<()>(&["FLUSHALL"]);
         admin.ask::<()>(&words);
         admin.ask::<()>(&["ACL", "SETUSER", "shop", &right.replace('+', "-")]);
-        let result = defer_and_run(&server, SOON * 10).await;
+        let result = defer_and_run(&server, SHORT_DELAY * 10).await;
         assert!(result.is_err(), "{right} is not needed");
     }
 }
@@ -74,9 +75,10 @@ async fn told_first(server: &Server, words: &[&str]) -> [String; 2] {
     let locks = LockManager::connect(&server.url_as("shop", "password")).await.expect("there");
     let function = DeferredFn::new("f", (argument("number"),), |(_,): (u64,)| async {});
     let works = worker(&locks, &function).run();
-    let works = tokio::time::timeout(IN_TIME, works).await.expect("it ends");
-    let held = Lock::new("order:1").ttl(LATER).manager(&locks).acquire().await.expect("free");
-    let busy = Lock::new("order:1").ttl(LATER).manager(&locks).acquire().await.expect_err("held");
+    let works = tokio::time::timeout(PATIENCE, works).await.expect("it ends");
+    let held = Lock::new("order:1").ttl(LONG_TTL).manager(&locks).acquire().await.expect("free");
+    let busy =
+        Lock::new("order:1").ttl(LONG_TTL).manager(&locks).acquire().await.expect_err("held");
     let told = [
         function.clone().manager(&locks).later(busy.clone(), (1,)).await,
         works.expect_err("a right is missing"),

@@ -27,13 +27,17 @@ async fn audit(id: u64, mut note: Note) -> Result<usize, LockError> {
     Ok(note.lines.len())
 }
 
-/// What says nothing tells the caller nothing.
-#[distributed_lock(key = "report:<id>", on_busy = defer("20ms"), name = "reports", manager = locks())]
+/// A function that says nothing tells its caller nothing.
+#[distributed_lock(
+    key = "report:<id>", on_busy = defer("20ms"), name = "reports", manager = locks(),
+)]
 async fn report(id: u64) {
     DONE.lock().unwrap().entry(id).or_default().push("reported".to_owned());
 }
 
-#[distributed_lock(key = "count:<id>", ttl = "10s", on_busy = defer("20ms", attempts = 2), manager = locks())]
+#[distributed_lock(
+    key = "count:<id>", ttl = "10s", on_busy = defer("20ms", attempts = 2), manager = locks(),
+)]
 async fn count_up(id: u64) -> Result<Option<u32>, LockError> {
     DONE.lock().unwrap().entry(id).or_default().push("counted".to_owned());
     Ok(Some(1))
@@ -64,6 +68,7 @@ fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_busy_call_is_told_when_it_is_due_and_is_run_later(backend: &Backend) {
     let _turn = TURN.lock().await;
     let manager = manager(backend).await;
@@ -79,7 +84,7 @@ async fn a_busy_call_is_told_when_it_is_due_and_is_run_later(backend: &Backend) 
     match audit(id, note).await {
         Err(LockError::Deferred { key, due, .. }) => {
             assert_eq!(key.to_string(), format!("audit:{id}"));
-            assert_eq!(due, SOON);
+            assert_eq!(due, SHORT_DELAY);
         }
         other => panic!("{other:?}"),
     }
@@ -87,7 +92,7 @@ async fn a_busy_call_is_told_when_it_is_due_and_is_run_later(backend: &Backend) 
     // The lock is held for some tries more.
     let working = tokio::spawn(Worker::new(&manager).register(audit::deferred()).run());
     let deferrer = manager.deferrer();
-    eventually("it was busy again", IN_TIME, async || {
+    eventually("it was busy again", PATIENCE, async || {
         let name = audit::deferred().name().into();
         let page = deferrer.list(name, JobState::Waiting, 0, 1).await.unwrap();
         page.jobs.first().is_some_and(|job| job.busy > 0 && job.error.is_some())
@@ -95,14 +100,15 @@ async fn a_busy_call_is_told_when_it_is_due_and_is_run_later(backend: &Backend) 
     .await;
     assert_eq!(done(id), ["checked!"]);
     held.release().await.unwrap();
-    eventually("it is done", IN_TIME, async || done(id) == ["checked!", "checked!"]).await;
+    eventually("it is done", PATIENCE, async || done(id) == ["checked!", "checked!"]).await;
     nothing_is_left(&manager, audit::deferred().name()).await;
     assert!(audit::deferred().name().ends_with("attribute::audit"), "{:?}", audit::deferred());
-    manager.shutdown(IN_TIME).await.unwrap();
+    manager.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn every_shape_of_function_is_run_later(backend: &Backend) {
     let _turn = TURN.lock().await;
     let manager = manager(backend).await;
@@ -136,17 +142,12 @@ async fn every_shape_of_function_is_run_later(backend: &Backend) {
         .register(export::deferred())
         .register(without_arguments::deferred());
     let working = tokio::spawn(worker.run());
-    eventually("all are done", IN_TIME, async || done(id).len() == 3).await;
-    eventually("so is this one", IN_TIME, async || done(0).len() == before + 1).await;
+    eventually("all are done", PATIENCE, async || done(id).len() == 3).await;
+    eventually("so is this one", PATIENCE, async || done(0).len() == before + 1).await;
     for name in &names {
         nothing_is_left(&manager, name).await;
     }
-    manager.shutdown(IN_TIME).await.unwrap();
+    manager.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
-
-lockmacro_tests::on_every_backend!(
-    a_busy_call_is_told_when_it_is_due_and_is_run_later,
-    every_shape_of_function_is_run_later,
-);

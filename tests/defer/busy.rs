@@ -3,7 +3,7 @@
 use std::future::pending;
 
 use lockmacro_runtime::defer::{Settled, TakeOptions};
-use lockmacro_tests::Server;
+use lockmacro_tests::{Server, on};
 
 use super::*;
 
@@ -13,11 +13,11 @@ fn locked(name: &str, key: &str, manager: &LockManager, calls: &Calls) -> Deferr
     DeferredFn::new(name, (argument("number"),), move |(number,): (u64,)| {
         let (name, key, manager, calls) = again.clone();
         async move {
-            let lock = Lock::new(key.as_str()).ttl(LATER).manager(&manager);
+            let lock = Lock::new(key.as_str()).ttl(LONG_TTL).manager(&manager);
             match lock.acquire().await {
                 Ok(lock) => {
                     let body = async {
-                        tokio::time::sleep(SOON / 4).await;
+                        tokio::time::sleep(SHORT_DELAY / 4).await;
                         calls.add(number);
                         Ok(())
                     };
@@ -30,9 +30,10 @@ fn locked(name: &str, key: &str, manager: &LockManager, calls: &Calls) -> Deferr
             }
         }
     })
-    .delay(SOON)
+    .delay(SHORT_DELAY)
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn all_calls_of_one_key_are_done(backend: &Backend) {
     const CALLS: u64 = 60;
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("hot"));
@@ -48,7 +49,7 @@ async fn all_calls_of_one_key_are_done(backend: &Backend) {
     }
     held.release().await.unwrap();
     let working = [&locks, &other].map(|locks| tokio::spawn(worker(locks, &function(locks)).run()));
-    eventually("all are done", IN_TIME * 2, async || {
+    eventually("all are done", PATIENCE * 2, async || {
         assert_eq!(count(&locks, &name, JobState::Dead).await, 0, "none has failed");
         calls.all().len() as u64 == CALLS
     })
@@ -56,12 +57,13 @@ async fn all_calls_of_one_key_are_done(backend: &Backend) {
     nothing_is_left(&locks, &name).await;
     assert_eq!(calls.all().len() as u64, CALLS, "each was run once");
     for (locks, working) in [locks, other].into_iter().zip(working) {
-        locks.shutdown(IN_TIME).await.unwrap();
+        locks.shutdown(PATIENCE).await.unwrap();
         working.await.unwrap().unwrap();
     }
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_is_busy_is_told_as_busy_and_not_as_tried(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("busy"));
     let key = backend.key("order:1");
@@ -70,7 +72,7 @@ async fn a_call_that_is_busy_is_told_as_busy_and_not_as_tried(backend: &Backend)
     let error = busy(&locks, &key).await;
     function.clone().manager(&locks).later(error, (1,)).await;
     let working = tokio::spawn(worker(&locks, &function).run());
-    eventually("it was busy again and again", IN_TIME, async || {
+    eventually("it was busy again and again", PATIENCE, async || {
         let deferrer = locks.deferrer();
         let page = deferrer.list(name.as_str().into(), JobState::Waiting, 0, 1).await.unwrap();
         page.jobs.first().is_some_and(|call| {
@@ -84,16 +86,17 @@ async fn a_call_that_is_busy_is_told_as_busy_and_not_as_tried(backend: &Backend)
     held.release().await.unwrap();
     calls.become_so_many(1).await;
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_is_busy_is_due_when_the_lease_of_the_holder_ends(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("lease"));
     let key = backend.key("order:1");
-    let function = locked(&name, &key, &locks, &calls).delay(LATER);
-    let lock = Lock::new(key.as_str()).ttl(LATER / 3).manager(&locks);
+    let function = locked(&name, &key, &locks, &calls).delay(LONG_TTL);
+    let lock = Lock::new(key.as_str()).ttl(LONG_TTL / 3).manager(&locks);
     let held = lock.acquire().await.expect("it is free");
     let error = busy(&locks, &key).await;
     function.clone().delay(Duration::ZERO).manager(&locks).later(error, (1,)).await;
@@ -102,22 +105,23 @@ async fn a_call_that_is_busy_is_due_when_the_lease_of_the_holder_ends(backend: &
         let page = locks.deferrer().list(name.as_str().into(), JobState::Waiting, 0, 1).await;
         page.unwrap().jobs.into_iter().find(|call| call.busy > 0)
     };
-    eventually("it was busy", IN_TIME, async || found().await.is_some()).await;
+    eventually("it was busy", PATIENCE, async || found().await.is_some()).await;
     let call = found().await.expect("it waits");
     // A third of a minute, and some of the pause of about a minute that there is otherwise.
     assert!(call.in_millis < 42_000, "due in {} ms", call.in_millis);
     held.release().await.unwrap();
     assert!(locks.deferrer().remove(name.as_str().into(), call.id).await.unwrap());
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
 
 /// A lock without an end is somebody's mistake, which a person has to see.
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_is_busy_for_ever_is_given_up_in_the_end(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("for-ever"));
     let key = backend.key("order:1");
-    let function = locked(&name, &key, &locks, &calls).delay(LATER);
+    let function = locked(&name, &key, &locks, &calls).delay(LONG_TTL);
     let held = hold(&locks, &key).await;
     let error = busy(&locks, &key).await;
     function.clone().delay(Duration::ZERO).manager(&locks).later(error, (1,)).await;
@@ -125,13 +129,14 @@ async fn a_call_that_is_busy_for_ever_is_given_up_in_the_end(backend: &Backend) 
     // As if a worker had found it busy so often.
     for _ in 0..1_000 {
         let functions = vec![name.as_str().into()];
-        let order = TakeOptions { functions, most: 1, lease: LATER };
+        let order = TakeOptions { functions, most: 1, lease: LONG_TTL };
         let mut taken = deferrer.take(order, Box::pin(pending())).await.unwrap();
         let how = Settled::Busy { delay: Duration::ZERO, error: "held".to_owned() };
         assert!(deferrer.settle(taken.pop().expect("one"), how).await.unwrap());
     }
     let working = tokio::spawn(worker(&locks, &function).run());
-    eventually("given up", IN_TIME, async || count(&locks, &name, JobState::Dead).await == 1).await;
+    eventually("given up", PATIENCE, async || count(&locks, &name, JobState::Dead).await == 1)
+        .await;
     let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
     let error = page.jobs[0].error.as_deref().unwrap_or_default();
     assert!(
@@ -140,12 +145,13 @@ async fn a_call_that_is_busy_for_ever_is_given_up_in_the_end(backend: &Backend) 
     );
     assert_eq!(deferrer.remove_dead(name.as_str().into(), 9).await, Ok(1));
     held.release().await.unwrap();
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
 
 /// The locks of its body are given back before the call is.
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_a_stopped_worker_gives_back_is_not_busy(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("rolling"));
     let key = backend.key("order:1");
@@ -155,7 +161,7 @@ async fn a_call_that_a_stopped_worker_gives_back_is_not_busy(backend: &Backend) 
         DeferredFn::new(&*name, (argument("number"),), move |(_,): (u64,)| {
             let (manager, key, begun) = (manager.clone(), key.clone(), Arc::clone(&begun));
             async move {
-                let lock = Lock::new(key).ttl(LATER).manager(&manager).acquire().await?;
+                let lock = Lock::new(key).ttl(LONG_TTL).manager(&manager).acquire().await?;
                 lock.run(async {
                     begun.add_permits(1);
                     pending::<Result<(), LockError>>().await
@@ -163,7 +169,7 @@ async fn a_call_that_a_stopped_worker_gives_back_is_not_busy(backend: &Backend) 
                 .await
             }
         })
-        .delay(LATER)
+        .delay(LONG_TTL)
         .attempts(1)
     };
     put(&locks, &function(&locks).delay(Duration::ZERO), 1).await;
@@ -177,7 +183,7 @@ async fn a_call_that_a_stopped_worker_gives_back_is_not_busy(backend: &Backend) 
     for _ in 0..8 {
         begun.acquire().await.unwrap().forget();
         let next = start().await;
-        one.0.shutdown(IN_TIME).await.unwrap();
+        one.0.shutdown(PATIENCE).await.unwrap();
         one.1.await.unwrap().unwrap();
         one = next;
     }
@@ -185,8 +191,8 @@ async fn a_call_that_a_stopped_worker_gives_back_is_not_busy(backend: &Backend) 
         assert_eq!(count(&locks, &name, JobState::Dead).await, 0, "it was busy");
         begun.available_permits() == 1
     };
-    eventually("it runs", IN_TIME, again).await;
-    one.0.shutdown(IN_TIME).await.unwrap();
+    eventually("it runs", PATIENCE, again).await;
+    one.0.shutdown(PATIENCE).await.unwrap();
     one.1.await.unwrap().unwrap();
     let page = locks.deferrer().list(name.as_str().into(), JobState::Waiting, 0, 1).await.unwrap();
     assert_eq!((page.jobs[0].attempts, page.jobs[0].busy), (0, 0));
@@ -207,7 +213,7 @@ async fn a_call_whose_lock_cannot_be_asked_for_has_not_failed() {
     put(&keeper, &function, 1).await;
     here.kill();
     let working = tokio::spawn(worker(&locks, &function).run());
-    eventually("it is tried in vain", IN_TIME, async || {
+    eventually("it is tried in vain", PATIENCE, async || {
         let page = keeper.deferrer().list("f".into(), JobState::Waiting, 0, 1).await.unwrap();
         page.jobs.first().is_some_and(|call| call.busy > 1)
     })
@@ -215,14 +221,6 @@ async fn a_call_whose_lock_cannot_be_asked_for_has_not_failed() {
     here.restart();
     calls.become_so_many(1).await;
     nothing_is_left(&keeper, "f").await;
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }
-
-lockmacro_tests::on_every_backend!(
-    a_call_that_a_stopped_worker_gives_back_is_not_busy,
-    a_call_that_is_busy_for_ever_is_given_up_in_the_end,
-    a_call_that_is_busy_is_due_when_the_lease_of_the_holder_ends,
-    a_call_that_is_busy_is_told_as_busy_and_not_as_tried,
-    all_calls_of_one_key_are_done,
-);

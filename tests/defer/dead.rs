@@ -6,18 +6,20 @@ use lockmacro_runtime::defer::{Settled, TakeOptions};
 
 use super::*;
 
+#[on(memory, redis, both_runtimes)]
 async fn arguments_that_do_not_fit_are_a_dead_letter_at_once(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("unfit"));
     // What an earlier version of the program has stored.
     let before = DeferredFn::new(&*name, (argument("number"),), |(_,): (u64,)| async {
         Ok::<(), LockError>(())
     });
-    put(&locks, &before.delay(SOON), 42).await;
+    put(&locks, &before.delay(SHORT_DELAY), 42).await;
     let now = DeferredFn::new(&*name, (argument("number"),), |(_,): (String,)| async {
         Ok::<(), LockError>(())
     });
     let working = tokio::spawn(worker(&locks, &now).run());
-    eventually("given up", IN_TIME, async || count(&locks, &name, JobState::Dead).await == 1).await;
+    eventually("given up", PATIENCE, async || count(&locks, &name, JobState::Dead).await == 1)
+        .await;
     let deferrer = locks.deferrer();
     let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
     let (id, error) = (page.jobs[0].id.clone(), page.jobs[0].error.clone().unwrap());
@@ -25,11 +27,12 @@ async fn arguments_that_do_not_fit_are_a_dead_letter_at_once(backend: &Backend) 
     assert!(error.contains("`number`: what is stored is no ") && !error.contains("42"), "{error}");
     assert!(deferrer.remove(name.as_str().into(), id.clone()).await.unwrap());
     assert!(!deferrer.remove(name.as_str().into(), id).await.unwrap());
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_function_that_a_worker_does_not_know_is_left_to_one_that_does(backend: &Backend) {
     let (locks, calls) = (manager(backend).await, Calls::default());
     let (known, unknown) = (name("known"), name("unknown"));
@@ -43,12 +46,13 @@ async fn a_function_that_a_worker_does_not_know_is_left_to_one_that_does(backend
     let knowing = tokio::spawn(worker(&locks, &other).run());
     calls.become_so_many(2).await;
     nothing_is_left(&locks, &unknown).await;
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     knowing.await.unwrap().unwrap();
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_letter(backend: &Backend) {
     let (locks, calls) = (manager(backend).await, Calls::default());
     let deferrer = locks.deferrer();
@@ -58,7 +62,8 @@ async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_letter(backend: &Ba
         let function = noting(&name, &calls).attempts(2);
         put(&locks, &function, deaths).await;
         for _ in 0..deaths {
-            let order = TakeOptions { functions: vec![name.as_str().into()], most: 1, lease: SOON };
+            let order =
+                TakeOptions { functions: vec![name.as_str().into()], most: 1, lease: SHORT_DELAY };
             let taken = deferrer.take(order, Box::pin(pending())).await.unwrap();
             assert_eq!(taken.len(), 1, "and its worker is not heard of any more");
         }
@@ -67,7 +72,7 @@ async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_letter(backend: &Ba
             calls.become_so_many(1).await;
         } else {
             let dead = async || count(&locks, &name, JobState::Dead).await == 1;
-            eventually("given up", IN_TIME, dead).await;
+            eventually("given up", PATIENCE, dead).await;
             let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
             let error = page.jobs[0].error.as_deref();
             assert_eq!(error, Some("it was taken 3 times and no end was told"));
@@ -78,26 +83,28 @@ async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_letter(backend: &Ba
         working.abort();
     }
     assert_eq!(calls.all(), [2], "a dead letter is not run");
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     forget(backend).await;
 }
 
 /// Gives the dead letter that is left of a call of `function`.
 async fn last_error(backend: &Backend, function: DeferredFn<(u64,)>) -> String {
     let (locks, name) = (manager(backend).await, function.name().to_owned());
-    let function = function.attempts(1).delay(SOON);
+    let function = function.attempts(1).delay(SHORT_DELAY);
     put(&locks, &function, 1).await;
     let working = tokio::spawn(worker(&locks, &function).run());
-    eventually("given up", IN_TIME, async || count(&locks, &name, JobState::Dead).await == 1).await;
+    eventually("given up", PATIENCE, async || count(&locks, &name, JobState::Dead).await == 1)
+        .await;
     let deferrer = locks.deferrer();
     let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
     assert!(deferrer.remove(name.as_str().into(), page.jobs[0].id.clone()).await.unwrap());
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
     page.jobs[0].error.clone().expect("it failed")
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn an_error_that_is_long_is_kept_in_part(backend: &Backend) {
     // Of three bytes each, so that no end is one of a character by chance.
     for odd in ["", "x", "xx"] {
@@ -114,6 +121,7 @@ async fn an_error_that_is_long_is_kept_in_part(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_panic_is_told_with_its_message(backend: &Backend) {
     let panics = |number: u64| -> Result<(), String> {
         match number {
@@ -130,6 +138,7 @@ async fn a_panic_is_told_with_its_message(backend: &Backend) {
     assert_eq!(last_error(backend, function).await, "it panicked: no order 1");
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn all_dead_letters_are_tried_again_or_removed_in_batches(backend: &Backend) {
     const DEAD: u64 = 25;
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("all"));
@@ -137,12 +146,12 @@ async fn all_dead_letters_are_tried_again_or_removed_in_batches(backend: &Backen
     let deferrer = locks.deferrer();
     for number in 0..DEAD {
         put(&locks, &function.clone().delay(Duration::ZERO), number).await;
-        let order = TakeOptions { functions: vec![Arc::clone(&of)], most: 1, lease: LATER };
+        let order = TakeOptions { functions: vec![Arc::clone(&of)], most: 1, lease: LONG_TTL };
         let taken = deferrer.take(order, Box::pin(pending())).await.unwrap().pop().unwrap();
         let dead = Settled::Dead { error: "out of stock".to_owned() };
         assert!(deferrer.settle(taken, dead).await.unwrap());
     }
-    let late = put(&locks, &function.clone().delay(LATER), 99).await;
+    let late = put(&locks, &function.clone().delay(LONG_TTL), 99).await;
     for none in ["", "another"] {
         assert_eq!(deferrer.retry(Arc::clone(&of), none.to_owned()).await, Ok(false));
         assert_eq!(deferrer.remove(Arc::clone(&of), none.to_owned()).await, Ok(false));
@@ -163,16 +172,7 @@ async fn all_dead_letters_are_tried_again_or_removed_in_batches(backend: &Backen
     assert_eq!(count(&locks, &name, JobState::Waiting).await, 1, "who waits is none of them");
     assert!(deferrer.remove(of, late).await.unwrap());
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
-
-lockmacro_tests::on_every_backend!(
-    all_dead_letters_are_tried_again_or_removed_in_batches,
-    a_panic_is_told_with_its_message,
-    an_error_that_is_long_is_kept_in_part,
-    a_call_whose_workers_die_in_every_attempt_is_a_dead_letter,
-    arguments_that_do_not_fit_are_a_dead_letter_at_once,
-    a_function_that_a_worker_does_not_know_is_left_to_one_that_does,
-);

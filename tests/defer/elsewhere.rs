@@ -9,7 +9,7 @@ use super::*;
 async fn what_a_worker_cannot_take_is_counted_at_the_server_of_the_queue() {
     log::start();
     let (locks_at, mut calls_at) = (Server::start(), Server::start());
-    let builder = || LockManager::builder().timeout(SOON * 5);
+    let builder = || LockManager::builder().timeout(SHORT_DELAY * 5);
     let calls = builder().connect(&calls_at.url()).await.expect("there");
     let locks = builder().deferrer(calls.deferrer()).connect(&locks_at.url()).await;
     let locks = locks.expect("there");
@@ -23,15 +23,15 @@ async fn what_a_worker_cannot_take_is_counted_at_the_server_of_the_queue() {
         let ours = log.lines().filter(|line| line.contains(words) && line.contains(&place));
         ours.map(str::to_owned).collect::<Vec<_>>()
     };
-    eventually("a worker could not take calls", IN_TIME, || {
+    eventually("a worker could not take calls", PATIENCE, || {
         std::future::ready(lines("deferred calls could not be taken").len() > 1)
     })
     .await;
     calls_at.restart();
-    eventually("it is back", IN_TIME, || std::future::ready(lines("lock server back").len() == 1))
+    eventually("it is back", PATIENCE, || std::future::ready(lines("lock server back").len() == 1))
         .await;
     let counted = lines("lock server back").remove(0);
     assert!(!counted.contains("failed_calls=0 "), "{counted}");
-    locks.shutdown(IN_TIME).await.expect("nothing is held");
+    locks.shutdown(PATIENCE).await.expect("nothing is held");
     working.await.expect("no panic").expect("it was stopped");
 }

@@ -38,7 +38,7 @@ async fn a_server_without_memory_refuses_calls_and_lets_go_of_those_it_has() {
     assert!(matches!(deferred, LockError::Deferred { .. }), "{deferred:?}");
     calls.become_so_many(2).await;
     held.release().await.unwrap();
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -70,7 +70,7 @@ async fn so_many_calls_of_a_function_wait_and_no_more() {
     held.release().await.unwrap();
 }
 
-/// Who waits.
+/// The calls that are due or wait.
 const DUE: &str = "lm1:wd:{lm1:jobs:f}";
 /// Has calls wait, by number.
 const FILL: &str = "local calls = {}
@@ -97,7 +97,7 @@ async fn so_many_dead_letters_are_kept_the_latest_ones() {
     let function = noting("f", &Calls::default()).delay(Duration::ZERO);
     let id = put(&locks, &function, 1).await;
     let deferrer = locks.deferrer();
-    let order = TakeOptions { functions: vec!["f".into()], most: 1, lease: LATER };
+    let order = TakeOptions { functions: vec!["f".into()], most: 1, lease: LONG_TTL };
     let job = deferrer.take(order, Box::pin(pending())).await.unwrap().pop().expect("one");
     let how = Settled::Dead { error: "out of stock".to_owned() };
     assert!(deferrer.settle(job, how).await.unwrap());

@@ -2,10 +2,11 @@
 
 use super::*;
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_is_deferred_inside_of_another_is_stored_once(backend: &Backend) {
     let (locks, calls) = (manager(backend).await, Calls::default());
     let (outer, inner, key) = (name("outer"), name("inner"), backend.key("order:1"));
-    let stored = noting(&inner, &calls).delay(LATER);
+    let stored = noting(&inner, &calls).delay(LONG_TTL);
     let tries = Calls::default();
     let (manager, counted, its_key, its_inner) =
         (locks.clone(), tries.clone(), key.clone(), stored.clone());
@@ -16,7 +17,7 @@ async fn a_call_that_is_deferred_inside_of_another_is_stored_once(backend: &Back
             counted.add(number);
             // Twice with the same argument: two calls. And one with another.
             for argument in [7, 7, 8] {
-                match Lock::new(key.as_str()).ttl(LATER).manager(&manager).acquire().await {
+                match Lock::new(key.as_str()).ttl(LONG_TTL).manager(&manager).acquire().await {
                     Ok(lock) => lock.release().await?,
                     Err(busy) => match inner.clone().later(busy, (argument,)).await {
                         LockError::Deferred { .. } => {}
@@ -25,14 +26,14 @@ async fn a_call_that_is_deferred_inside_of_another_is_stored_once(backend: &Back
                 }
             }
             // As `inner(id).await?` would have ended it.
-            Lock::new(key.as_str()).ttl(LATER).manager(&manager).acquire().await.map(drop)
+            Lock::new(key.as_str()).ttl(LONG_TTL).manager(&manager).acquire().await.map(drop)
         }
     });
-    let function = function.delay(SOON);
+    let function = function.delay(SHORT_DELAY);
     let held = hold(&locks, &key).await;
     put(&locks, &function, 1).await;
     let working = tokio::spawn(worker(&locks, &function).run());
-    eventually("tried again and again", IN_TIME, async || tries.all().len() >= 3).await;
+    eventually("tried again and again", PATIENCE, async || tries.all().len() >= 3).await;
     assert_eq!(count(&locks, &inner, JobState::Waiting).await, 3, "one for each that was busy");
     held.release().await.unwrap();
     nothing_is_left(&locks, &outer).await;
@@ -48,34 +49,35 @@ async fn a_call_that_is_deferred_inside_of_another_is_stored_once(backend: &Back
     let mut all = calls.all();
     all.sort_unstable();
     assert_eq!(all, [7, 7, 8]);
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     also_working.await.unwrap().unwrap();
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn what_is_deferred_inside_of_another_body_fails_that_one_if_it_is_passed_on(
     backend: &Backend,
 ) {
     let (locks, calls) = (manager(backend).await, Calls::default());
     let (outer, inner, key) = (name("outer"), name("inner"), backend.key("order:1"));
-    let stored = noting(&inner, &calls).delay(LATER);
+    let stored = noting(&inner, &calls).delay(LONG_TTL);
     let (manager, its_key, its_inner) = (locks.clone(), key.clone(), stored.manager(&locks));
     let function = DeferredFn::new(&*outer, (argument("number"),), move |(number,): (u64,)| {
         let (manager, key, inner) = (manager.clone(), its_key.clone(), its_inner.clone());
         async move {
-            let lock = Lock::new(key).ttl(LATER).manager(&manager);
+            let lock = Lock::new(key).ttl(LONG_TTL).manager(&manager);
             match lock.acquire().await {
                 Ok(lock) => lock.release().await,
                 Err(busy) => Err(inner.later(busy, (number,)).await),
             }
         }
     });
-    let function = function.delay(SOON).attempts(2);
+    let function = function.delay(SHORT_DELAY).attempts(2);
     let held = hold(&locks, &key).await;
     let id = put(&locks, &function, 1).await;
     let working = tokio::spawn(worker(&locks, &function).run());
-    eventually("given up", IN_TIME, async || count(&locks, &outer, JobState::Dead).await == 1)
+    eventually("given up", PATIENCE, async || count(&locks, &outer, JobState::Dead).await == 1)
         .await;
     let deferrer = locks.deferrer();
     let page = deferrer.list(outer.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
@@ -86,12 +88,13 @@ async fn what_is_deferred_inside_of_another_body_fails_that_one_if_it_is_passed_
     held.release().await.unwrap();
     assert!(deferrer.remove(inner.as_str().into(), page.jobs[0].id.clone()).await.unwrap());
     assert!(deferrer.remove(outer.as_str().into(), id).await.unwrap());
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
 
 /// The same function with another argument is another call.
+#[on(memory, redis, both_runtimes)]
 async fn a_call_of_the_same_function_inside_of_its_body_is_stored(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("itself"));
     let key = backend.key("order:1");
@@ -109,20 +112,14 @@ async fn a_call_of_the_same_function_inside_of_its_body_is_stored(backend: &Back
             }
         }
     });
-    let function = function.delay(SOON);
+    let function = function.delay(SHORT_DELAY);
     put(&locks, &function, 2).await;
     let working = tokio::spawn(worker(&locks, &function).run());
     calls.become_so_many(3).await;
     nothing_is_left(&locks, &name).await;
     assert_eq!(calls.all(), [2, 1, 0]);
     held.release().await.unwrap();
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
-
-lockmacro_tests::on_every_backend!(
-    a_call_of_the_same_function_inside_of_its_body_is_stored,
-    a_call_that_is_deferred_inside_of_another_is_stored_once,
-    what_is_deferred_inside_of_another_body_fails_that_one_if_it_is_passed_on,
-);

@@ -18,7 +18,7 @@ async fn who_looks_at_calls_has_all_of_them_kept_as_long_as_any() {
     };
     let taken = async |id| {
         deferrer.put(call(id, Duration::ZERO)).await.unwrap();
-        let order = TakeOptions { functions: vec!["f".into()], most: 1, lease: LATER };
+        let order = TakeOptions { functions: vec!["f".into()], most: 1, lease: LONG_TTL };
         deferrer.take(order, Box::pin(pending())).await.unwrap().pop().expect("one")
     };
     // One of each.
@@ -26,7 +26,7 @@ async fn who_looks_at_calls_has_all_of_them_kept_as_long_as_any() {
     let how = Settled::Dead { error: "no".to_owned() };
     assert!(deferrer.settle(job, how).await.unwrap());
     taken("running").await;
-    let waiting = call("waiting", LATER);
+    let waiting = call("waiting", LONG_TTL);
     deferrer.put(waiting.clone()).await.unwrap();
 
     let mut admin = server.admin();

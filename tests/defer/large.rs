@@ -3,7 +3,7 @@
 use std::future::pending;
 
 use lockmacro_runtime::defer::{NewJob, Settled, TakeOptions};
-use lockmacro_tests::{Proxy, Server};
+use lockmacro_tests::{Proxy, Server, on};
 
 use super::*;
 
@@ -11,7 +11,7 @@ const MIB: usize = 1024 * 1024;
 /// What a network of 100 Mbit passes.
 const BANDWIDTH: usize = 12_000_000;
 
-/// A call whose arguments have so many bytes, due at once.
+/// A call whose arguments have this many bytes, due at once.
 fn large(function: &str, id: &str, bytes: usize) -> NewJob {
     let arguments = format!("[\"{}\"]", "x".repeat(bytes - 4));
     let (function, id, key) = (function.into(), id.to_owned(), name("key"));
@@ -40,10 +40,11 @@ async fn many_large_calls_are_run_over_a_network_of_little_bandwidth() {
     let working = tokio::spawn(worker(&far, &measuring("f", &calls)).run());
     calls.become_so_many(16).await;
     nothing_is_left(&near, "f").await;
-    far.shutdown(IN_TIME).await.unwrap();
+    far.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn many_large_calls_are_run(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("large"));
     for nth in 0..16 {
@@ -53,14 +54,15 @@ async fn many_large_calls_are_run(backend: &Backend) {
     calls.become_so_many(16).await;
     assert!(calls.all().iter().all(|length| *length == MIB as u64 - 4), "whole");
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn arguments_over_the_limit_are_refused_with_size_and_limit(backend: &Backend) {
     let calls = Calls::default();
-    let (usual, told) = (LockManager::builder(), LockManager::builder().max_deferred_size(8));
+    let (usual, told) = (patient(), patient().max_deferred_size(8));
     for (builder, limit) in [(usual, MIB), (told, 8)] {
         let (locks, name, key) = (backend.manager_from(builder).await, name("limit"), name("key"));
         let function = measuring(&name, &calls);
@@ -89,11 +91,6 @@ async fn arguments_over_the_limit_are_refused_with_size_and_limit(backend: &Back
     forget(backend).await;
 }
 
-lockmacro_tests::on_every_backend!(
-    many_large_calls_are_run,
-    arguments_over_the_limit_are_refused_with_size_and_limit,
-);
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_no_network_carries_is_a_dead_letter_and_others_are_run() {
     let (server, calls) = (Server::start(), Calls::default());
@@ -107,14 +104,14 @@ async fn a_call_that_no_network_carries_is_a_dead_letter_and_others_are_run() {
     let function = measuring("f", &calls);
     let working = tokio::spawn(worker(&far, &function).lease(Duration::from_secs(2)).run());
     let dead = async || count(&near, "f", JobState::Dead).await == 1;
-    eventually("it is given up", IN_TIME * 2, dead).await;
+    eventually("it is given up", PATIENCE * 2, dead).await;
     let page = near.deferrer().list("f".into(), JobState::Dead, 0, 1).await.unwrap();
     let error = page.jobs[0].error.as_deref();
     assert_eq!(error, Some("it was taken 2 times and no end was told"));
     near.deferrer().put(large("f", "small", 5)).await.unwrap();
     calls.become_so_many(1).await;
     assert_eq!(calls.all(), [1], "the other one has reached nobody");
-    far.shutdown(IN_TIME).await.unwrap();
+    far.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -134,7 +131,7 @@ async fn calls_are_taken_and_listed_in_parts_that_are_not_too_large() {
     assert_eq!([list(0).await, list(2).await, list(3).await, list(4).await], ["ab", "c", "d", "e"]);
     let mut taken = Vec::new();
     while taken.len() < 4 {
-        let order = TakeOptions { functions: vec!["f".into()], most: 16, lease: LATER };
+        let order = TakeOptions { functions: vec!["f".into()], most: 16, lease: LONG_TTL };
         let jobs = deferrer.take(order, Box::pin(pending())).await.unwrap();
         taken.push(jobs.into_iter().map(|job| job.id).collect::<String>());
     }
@@ -142,19 +139,18 @@ async fn calls_are_taken_and_listed_in_parts_that_are_not_too_large() {
 }
 
 /// A worker that nobody heard of may come to an end all the same.
+#[on(memory, redis, both_runtimes)]
 async fn a_late_end_of_a_call_that_was_given_up_counts(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("late"));
     let (deferrer, function) = (locks.deferrer(), Arc::<str>::from(&*name));
     deferrer.put(NewJob { attempts: 0, ..large(&name, "id", 5) }).await.unwrap();
-    let order = TakeOptions { functions: vec![Arc::clone(&function)], most: 1, lease: SOON };
+    let order = TakeOptions { functions: vec![Arc::clone(&function)], most: 1, lease: SHORT_DELAY };
     let job = deferrer.take(order.clone(), Box::pin(pending())).await.unwrap().remove(0);
     // Another worker asks, and is not given it.
     let enough =
-        eventually("given up", IN_TIME, async || count(&locks, &name, JobState::Dead).await == 1);
+        eventually("given up", PATIENCE, async || count(&locks, &name, JobState::Dead).await == 1);
     assert!(deferrer.take(order, Box::pin(enough)).await.unwrap().is_empty());
     assert!(deferrer.settle(job, Settled::Done).await.unwrap());
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
 }
-
-lockmacro_tests::on_every_backend!(a_late_end_of_a_call_that_was_given_up_counts);

@@ -6,13 +6,14 @@ use futures::future::join_all;
 
 use super::*;
 
-/// What a call may be late on a system that has nothing else to do; on another one as much later as a
-/// question is answered that is asked at the same time.
+/// What a call may be late on a system that has nothing else to do; on another one as much later as
+/// a request is answered that is sent at the same time.
 const LATE: Duration = Duration::from_millis(50);
-/// A machine that has much else to do gets so many chances. One that looks at a fixed beat has none: all
-/// calls of a round must be in time.
+/// A machine that has much else to do gets that many chances. One that looks at a fixed beat has
+/// none: all calls of a round must be in time.
 const ROUNDS: usize = 20;
 
+#[on(memory, redis, both_runtimes)]
 async fn calls_are_begun_when_they_are_due_and_not_at_a_beat(backend: &Backend) {
     let (locks, other) = (manager(backend).await, manager(backend).await);
     let (name, key) = (name("late"), backend.key("order:1"));
@@ -44,7 +45,7 @@ async fn calls_are_begun_when_they_are_due_and_not_at_a_beat(backend: &Backend) 
         }
         let all = async || begun.lock().unwrap().len() == due.len();
         let answers = join_all(due_at_last.iter().map(|due| answered(*due)));
-        let ((), answers) = tokio::join!(eventually("all were begun", IN_TIME, all), answers);
+        let ((), answers) = tokio::join!(eventually("all were begun", PATIENCE, all), answers);
         let slow = answers.into_iter().max().expect("there are some");
         let begun = begun.lock().unwrap();
         // A millisecond is the unit in which times are kept.
@@ -59,9 +60,7 @@ async fn calls_are_begun_when_they_are_due_and_not_at_a_beat(backend: &Backend) 
     assert!(latest <= LATE, "one was begun {latest:?} after it was due");
     held.release().await.unwrap();
     nothing_is_left(&locks, &name).await;
-    other.shutdown(IN_TIME).await.unwrap();
+    other.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
-
-lockmacro_tests::on_every_backend!(calls_are_begun_when_they_are_due_and_not_at_a_beat);

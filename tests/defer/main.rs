@@ -29,15 +29,12 @@ use std::time::{Duration, Instant};
 
 use lockmacro_runtime::defer::{DeferredFn, JobState, Worker, argument};
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LockManagerBuilder};
-use lockmacro_tests::{Backend, Server, eventually};
+use lockmacro_tests::times::{LONG_TTL, PATIENCE, SHORT_DELAY};
+use lockmacro_tests::{Backend, Server, eventually, on};
 
-const SOON: Duration = Duration::from_millis(20);
-const LATER: Duration = Duration::from_secs(60);
-const IN_TIME: Duration = Duration::from_secs(20);
-
-/// What is said to a manager that is not to give up on a loaded machine.
+/// The settings of a manager that does not give up on a loaded machine.
 fn patient() -> LockManagerBuilder {
-    LockManager::builder().timeout(IN_TIME * 2)
+    LockManager::builder().timeout(PATIENCE * 2)
 }
 
 async fn manager(backend: &Backend) -> LockManager {
@@ -68,7 +65,7 @@ impl Calls {
     }
 
     async fn become_so_many(&self, count: usize) {
-        eventually("all calls were run", IN_TIME, async || self.all().len() >= count).await;
+        eventually("all calls were run", PATIENCE, async || self.all().len() >= count).await;
         assert_eq!(self.all().len(), count, "{:?}", self.all());
     }
 }
@@ -80,16 +77,16 @@ fn noting(name: &str, calls: &Calls) -> DeferredFn<(u64,)> {
         calls.add(number);
         async { Ok::<(), LockError>(()) }
     })
-    .delay(SOON)
+    .delay(SHORT_DELAY)
 }
 
 async fn hold(locks: &LockManager, key: &str) -> LockGuard {
-    Lock::new(key).ttl(LATER).manager(locks).acquire().await.expect("it is free")
+    Lock::new(key).ttl(LONG_TTL).manager(locks).acquire().await.expect("it is free")
 }
 
 /// What a caller gets when the lock is held.
 async fn busy(locks: &LockManager, key: &str) -> LockError {
-    Lock::new(key).ttl(LATER).manager(locks).acquire().await.expect_err("it is held")
+    Lock::new(key).ttl(LONG_TTL).manager(locks).acquire().await.expect_err("it is held")
 }
 
 /// Stores a call, as a busy function does.
@@ -113,7 +110,7 @@ async fn count(locks: &LockManager, function: &str, state: JobState) -> usize {
 /// Nothing is left of a function's calls.
 async fn nothing_is_left(locks: &LockManager, function: &str) {
     use JobState::{Dead, Running, Waiting};
-    eventually("nothing is left", IN_TIME, async || {
+    eventually("nothing is left", PATIENCE, async || {
         let mut left = 0;
         // What goes from one to the other meanwhile is seen in one of them.
         for state in [Running, Waiting, Running, Waiting, Dead] {
@@ -128,6 +125,7 @@ fn worker<A>(locks: &LockManager, function: &DeferredFn<A>) -> Worker {
     Worker::new(locks).register(function.clone())
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_call_is_run_once_when_it_is_due(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("once"));
     let function = noting(&name, &calls);
@@ -135,21 +133,22 @@ async fn a_call_is_run_once_when_it_is_due(backend: &Backend) {
     put(&locks, &function, 42).await;
     calls.become_so_many(1).await;
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     assert_eq!(calls.all(), [42]);
     forget(backend).await;
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn an_earlier_call_wakes_a_worker_that_waits_for_a_later_one(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("earlier"));
     let function = noting(&name, &calls);
-    let late = put(&locks, &function.clone().delay(LATER), 1).await;
+    let late = put(&locks, &function.clone().delay(LONG_TTL), 1).await;
     let working = tokio::spawn(worker(&locks, &function).run());
     // Another process stores it.
     let other = manager(backend).await;
-    // By itself it would look every two seconds, and six times in a row not so soon. A machine in need gets
-    // some chances.
+    // By itself it would look every two seconds, and six times in a row not so soon. A machine in
+    // need gets some chances.
     let (mut rounds, mut soon) = (0, 0);
     while soon < 6 {
         rounds += 1;
@@ -161,13 +160,13 @@ async fn an_earlier_call_wakes_a_worker_that_waits_for_a_later_one(backend: &Bac
     }
     assert!(calls.all().iter().all(|number| *number == 2), "the other one is not due");
     assert!(locks.deferrer().remove(name.as_str().into(), late).await.unwrap());
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
 
-/// Removes what is kept for a while, so that a test can see that nothing else is left: who looks for calls,
-/// and which calls are over.
+/// Removes what is kept for a while, so that a test can see that nothing else is left: who looks
+/// for calls, and which calls are over.
 async fn forget(backend: &Backend) {
     if let Some(mut admin) = backend.admin() {
         for key in admin.keys().into_iter().filter(|key| backend.has(key)) {
@@ -180,13 +179,3 @@ async fn forget(backend: &Backend) {
         }
     }
 }
-
-lockmacro_tests::on_every_backend!(
-    a_call_is_run_once_when_it_is_due,
-    an_earlier_call_wakes_a_worker_that_waits_for_a_later_one,
-);
-
-lockmacro_tests::on_a_cluster!(
-    a_call_is_run_once_when_it_is_due,
-    an_earlier_call_wakes_a_worker_that_waits_for_a_later_one,
-);

@@ -3,7 +3,7 @@
 use std::future::pending;
 
 use lockmacro_runtime::defer::{Job, NewJob, Settled, TakeOptions};
-use lockmacro_tests::Server;
+use lockmacro_tests::{Server, on};
 
 use super::*;
 
@@ -37,11 +37,13 @@ async fn what_is_no_call_is_removed_and_the_others_are_run() {
     admin.ask::<()>(&["ZADD", "lm1:wi:{lm1:jobs:f}", "99999999999999", "no number"]);
     let working = tokio::spawn(worker(&locks, &function).run());
     calls.become_so_many(3).await;
-    eventually("given up", IN_TIME, async || count(&locks, "f", JobState::Dead).await == 1).await;
-    eventually("no more waits", IN_TIME, async || count(&locks, "f", JobState::Waiting).await == 0)
-        .await;
+    eventually("given up", PATIENCE, async || count(&locks, "f", JobState::Dead).await == 1).await;
+    eventually("no more waits", PATIENCE, async || {
+        count(&locks, "f", JobState::Waiting).await == 0
+    })
+    .await;
     assert!(!admin.ask::<bool>(&["ZSCORE", "lm1:wd:{lm1:jobs:f}", "stray"]));
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -58,7 +60,8 @@ fn write(server: &Server, id: &str, arguments: &str, place: &str, at: &str) {
 async fn an_id_that_is_no_text_is_removed_and_any_text_is_an_id() {
     let server = Server::start();
     let (locks, calls) = (connect(&server).await, Calls::default());
-    // Cut short, out of place, longer than need be, half of a pair, too large, and one in the midst of text.
+    // Cut short, out of place, longer than need be, half of a pair, too large, and one in the midst
+    // of text.
     let no_text = [
         r"\255",
         r"\226\130",
@@ -93,7 +96,7 @@ async fn an_id_that_is_no_text_is_removed_and_any_text_is_an_id() {
     nothing_is_left(&locks, "f").await;
     assert_eq!(calls.all(), [1; 8], "only those with an id");
     assert_eq!(server.admin().ask::<usize>(&["HLEN", "lm1:jobs:f"]), 0, "nothing is left of any");
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -141,10 +144,10 @@ async fn a_key_beside_the_queue_that_is_of_another_type_stops_no_worker() {
         assert!(told, "{key}: {error:?}");
         admin.ask::<()>(&["DEL", key]);
         put(&locks, &function, 100 + nth as u64).await;
-        eventually("workers go on", IN_TIME, async || calls.all().contains(&(100 + nth as u64)))
+        eventually("workers go on", PATIENCE, async || calls.all().contains(&(100 + nth as u64)))
             .await;
     }
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -155,9 +158,9 @@ async fn a_key_beside_the_queue_that_is_of_another_type_loses_no_call() {
     let locks = connect(&server).await;
     let (mut admin, deferrer) = (server.admin(), locks.deferrer());
     let function = noting("f", &Calls::default()).delay(Duration::ZERO);
-    let order = || TakeOptions { functions: vec!["f".into()], most: 2, lease: LATER };
+    let order = || TakeOptions { functions: vec!["f".into()], most: 2, lease: LONG_TTL };
     let take = async || {
-        let soon = Box::pin(tokio::time::sleep(SOON * 5));
+        let soon = Box::pin(tokio::time::sleep(SHORT_DELAY * 5));
         deferrer.take(order(), soon).await
     };
     for number in 0..4 {
@@ -200,11 +203,11 @@ async fn a_queue_that_is_of_another_type_is_asked_now_and_then_and_holds_up_no_o
     let mut number = 0;
     // The server may count a script that fails twice.
     while admin.refused("WRONGTYPE") < 5 {
-        assert!(start.elapsed() < LATER, "it is not asked any more");
+        assert!(start.elapsed() < LONG_TTL, "it is not asked any more");
         number += 1;
         put(&locks, &function, number).await;
         calls.become_so_many(number as usize).await;
-        tokio::time::sleep(SOON).await;
+        tokio::time::sleep(SHORT_DELAY).await;
     }
     // A second apart, however slow the machine is.
     let passed = start.elapsed();
@@ -213,11 +216,11 @@ async fn a_queue_that_is_of_another_type_is_asked_now_and_then_and_holds_up_no_o
     assert!(matches!(error, LockError::KeyNotALock { .. }), "{error:?}");
     admin.ask::<()>(&["DEL", "lm1:wd:{lm1:jobs:broken}"]);
     put(&locks, &broken, 0).await;
-    eventually("it is well again", IN_TIME, async || calls.all().contains(&0)).await;
+    eventually("it is well again", PATIENCE, async || calls.all().contains(&0)).await;
     for name in ["f", "broken"] {
         nothing_is_left(&locks, name).await;
     }
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -244,6 +247,7 @@ async fn dead_letters_whose_id_is_no_text_can_be_removed() {
     assert!(!server.admin().ask::<bool>(&["EXISTS", "lm1:jobs:f"]), "nothing is left of them");
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn numbers_without_an_end_are_as_good_as_large_ones(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("far"));
     let (deferrer, of) = (locks.deferrer(), Arc::<str>::from(&*name));
@@ -277,9 +281,7 @@ async fn numbers_without_an_end_are_as_good_as_large_ones(backend: &Backend) {
         assert!(deferrer.remove(Arc::clone(&of), format!("id{nth}")).await.unwrap());
     }
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
-
-lockmacro_tests::on_every_backend!(numbers_without_an_end_are_as_good_as_large_ones);

@@ -40,7 +40,7 @@ async fn a_node_that_hangs_holds_up_no_function_of_another_node() {
     cluster.server(hangs).resume();
     nothing_is_left(&locks, &here).await;
     assert_eq!(calls.all(), [0, 1, 2], "each once");
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -62,11 +62,11 @@ async fn a_worker_that_was_full_begins_with_what_became_due_meanwhile() {
     for round in 0..4 {
         store(&locks, "full", round, Duration::ZERO).await;
         let runs = async || count(&locks, "full", JobState::Running).await == 1;
-        eventually("it is full", IN_TIME, runs).await;
+        eventually("it is full", PATIENCE, runs).await;
         // Nobody tells it of another call any more: it asked long ago, and does not ask again.
         let hears = || server.admin().ask::<u64>(&["EXISTS", "lm1:wi:{lm1:jobs:other}"]) == 1;
         let heard = std::cell::Cell::new(Instant::now());
-        eventually("it hears no more", IN_TIME, async || {
+        eventually("it hears no more", PATIENCE, async || {
             if hears() {
                 heard.set(Instant::now());
             }
@@ -86,7 +86,7 @@ async fn a_worker_that_was_full_begins_with_what_became_due_meanwhile() {
     for name in ["full", "other"] {
         nothing_is_left(&locks, name).await;
     }
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -104,7 +104,7 @@ async fn many_functions_are_asked_for_at_once_and_not_one_after_another() {
         })
     };
     proxy.delay(WAY);
-    // A machine in need gets some chances. Who asks one after another has none.
+    // A machine in need gets some chances. A worker that asks for one after another has none.
     let one_after_another = WAY * FUNCTIONS;
     let mut number = 0;
     loop {
@@ -125,7 +125,7 @@ async fn many_functions_are_asked_for_at_once_and_not_one_after_another() {
         }
     }
     proxy.delay(Duration::ZERO);
-    far.shutdown(IN_TIME).await.unwrap();
+    far.shutdown(PATIENCE).await.unwrap();
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn a_call_whose_worker_hears_too_late_that_it_has_it_is_left_to_another() 
     store(&near, "f", 0, Duration::ZERO).await;
     let first = tokio::spawn(worker(&far, &noting("f", &late)).run());
     late.become_so_many(1).await;
-    far.shutdown(IN_TIME).await.unwrap();
+    far.shutdown(PATIENCE).await.unwrap();
     first.await.unwrap().unwrap();
 
     let far = patient().connect(&proxy.url()).await.unwrap();
@@ -147,14 +147,14 @@ async fn a_call_whose_worker_hears_too_late_that_it_has_it_is_left_to_another() 
     proxy.on_next("lm1:jobs:f", Fault::DelayReply(Duration::from_secs(2)));
     let short = Duration::from_millis(200);
     let first = tokio::spawn(worker(&far, &noting("f", &late)).lease(short).run());
-    eventually("it is taken", IN_TIME, async || {
+    eventually("it is taken", PATIENCE, async || {
         proxy.orders_are_done() && count(&near, "f", JobState::Running).await == 1
     })
     .await;
     let second = tokio::spawn(worker(&near, &noting("f", &calls)).run());
     nothing_is_left(&near, "f").await;
-    far.shutdown(IN_TIME).await.unwrap();
-    near.shutdown(IN_TIME).await.unwrap();
+    far.shutdown(PATIENCE).await.unwrap();
+    near.shutdown(PATIENCE).await.unwrap();
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
     // The other one is in time, unless the machine is in need.

@@ -6,7 +6,7 @@ use lockmacro_runtime::Unavailability;
 use lockmacro_runtime::defer::{
     Answer, Deferrer, Job, JobInfo, NewJob, Page, Settled, StopWaiting, Stored, TakeOptions,
 };
-use lockmacro_tests::Server;
+use lockmacro_tests::{Server, on};
 use tokio::sync::Notify;
 
 use super::*;
@@ -62,7 +62,7 @@ impl Shelf {
     fn take_now(&self, order: &TakeOptions) -> (Vec<Job>, Instant) {
         let (mut calls, now) = (self.calls.lock().unwrap(), Instant::now());
         calls.sort_by_key(|call| call.at);
-        let (mut taken, mut again) = (Vec::new(), now + LATER);
+        let (mut taken, mut again) = (Vec::new(), now + LONG_TTL);
         for call in calls.iter_mut() {
             if call.state == JobState::Dead || !order.functions.contains(&call.job.function) {
                 continue;
@@ -203,6 +203,7 @@ impl Deferrer for Shelf {
     }
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_queue_of_ones_own_keeps_the_calls(backend: &Backend) {
     let shelf = Arc::new(Shelf::default());
     let plugged_in = || {
@@ -223,14 +224,14 @@ async fn a_queue_of_ones_own_keeps_the_calls(backend: &Backend) {
         let fails = *still.lock().unwrap();
         async move { if fails { Err("out of stock") } else { Ok(()) } }
     });
-    let failing = failing.delay(SOON).attempts(3);
+    let failing = failing.delay(SHORT_DELAY).attempts(3);
     let also_working = tokio::spawn(worker(&other, &failing).run());
     let id = put(&locks, &failing, 2).await;
-    eventually("given up", IN_TIME, async || count(&locks, "g", JobState::Dead).await == 1).await;
+    eventually("given up", PATIENCE, async || count(&locks, "g", JobState::Dead).await == 1).await;
     let page = locks.deferrer().list("g".into(), JobState::Dead, 0, 1).await.unwrap();
     assert_eq!((page.jobs[0].attempts, page.jobs[0].error.as_deref()), (3, Some("out of stock")));
     assert!(locks.deferrer().retry("g".into(), id).await.unwrap());
-    eventually("given up", IN_TIME, async || count(&locks, "g", JobState::Dead).await == 1).await;
+    eventually("given up", PATIENCE, async || count(&locks, "g", JobState::Dead).await == 1).await;
     *fails.lock().unwrap() = false;
     assert_eq!(locks.deferrer().retry_dead("g".into(), 10).await, Ok(1));
     nothing_is_left(&locks, "g").await;
@@ -241,7 +242,7 @@ async fn a_queue_of_ones_own_keeps_the_calls(backend: &Backend) {
     let held = hold(&locks, &key).await;
     let busy = busy(&locks, &key).await;
     let later = async |function: &DeferredFn<(u64,)>, number: u64| {
-        function.clone().delay(LATER).manager(&locks).later(busy.clone(), (number,)).await
+        function.clone().delay(LONG_TTL).manager(&locks).later(busy.clone(), (number,)).await
     };
     for _click in 0..10 {
         let deferred = later(&function.clone().unique(), 3).await;
@@ -255,12 +256,10 @@ async fn a_queue_of_ones_own_keeps_the_calls(backend: &Backend) {
     assert_eq!(reason, Unavailability::QueueFull);
     assert_eq!(count(&locks, "f", JobState::Waiting).await, MOST);
     held.release().await.unwrap();
-    other.shutdown(IN_TIME).await.unwrap();
+    other.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     also_working.await.unwrap().unwrap();
 }
-
-lockmacro_tests::on_every_backend!(a_queue_of_ones_own_keeps_the_calls);
 
 #[tokio::test]
 async fn calls_can_be_kept_on_another_server_than_the_locks() {
@@ -275,7 +274,7 @@ async fn calls_can_be_kept_on_another_server_than_the_locks() {
     let working = tokio::spawn(worker(&locks, &function).run());
     calls.become_so_many(1).await;
     nothing_is_left(&keeper, "f").await;
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }
 

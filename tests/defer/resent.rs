@@ -3,7 +3,7 @@
 use std::future::pending;
 
 use lockmacro_runtime::defer::{Job, JobInfo, NewJob, Settled, TakeOptions};
-use lockmacro_tests::{Fault, Proxy, Server};
+use lockmacro_tests::{Fault, Proxy, Server, on};
 
 use super::*;
 
@@ -43,10 +43,11 @@ async fn a_call_whose_storing_was_not_answered_is_run_once() {
     calls.become_so_many(2).await;
     nothing_is_left(&other, "f").await;
     assert_eq!(calls.all(), [0, 1], "each once");
-    other.shutdown(IN_TIME).await.unwrap();
+    other.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("stored-again"));
     let function = noting(&name, &calls);
@@ -56,15 +57,15 @@ async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Bac
         id: "id".to_owned(),
         arguments: "[1]".to_owned(),
         key: "order:1".to_owned(),
-        delay: SOON,
+        delay: SHORT_DELAY,
         unique: false,
         attempts: 10,
     };
     let stored = locks.deferrer().put(job.clone()).await.unwrap();
-    assert_eq!((&*stored.id, stored.due), ("id", SOON));
+    assert_eq!((&*stored.id, stored.due), ("id", SHORT_DELAY));
     calls.become_so_many(1).await;
     nothing_is_left(&locks, &name).await;
-    // Its caller was not answered in time, or a request was held up on its way.
+    // Its caller was not answered in time, or a request was held up in flight.
     let again = locks.deferrer().put(job.clone()).await.unwrap();
     assert_eq!((&*again.id, again.due), ("id", Duration::ZERO), "it is over");
     assert_eq!(count(&locks, &name, JobState::Waiting).await, 0);
@@ -72,12 +73,12 @@ async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Bac
     locks.deferrer().put(NewJob { id: "other".to_owned(), ..job }).await.unwrap();
     calls.become_so_many(2).await;
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
 
-/// Has so many answers lost by which a worker is given a call.
+/// Has this many answers lost by which a worker is given a call.
 async fn lose(answers: usize, timeout: Duration, fault: Fault, functions: &[&str]) {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
@@ -87,11 +88,11 @@ async fn lose(answers: usize, timeout: Duration, fault: Fault, functions: &[&str
     // It would be a dead letter if the first time counted.
     let function = noting("f", &calls).attempts(1);
     put(&other, &function, 0).await;
-    let job = take(&other, "f", LATER).await;
+    let job = take(&other, "f", LONG_TTL).await;
     assert!(other.deferrer().settle(job, Settled::Done).await.unwrap());
 
     put(&other, &function, 1).await;
-    eventually("it is due", IN_TIME, async || {
+    eventually("it is due", PATIENCE, async || {
         first(&other, "f", JobState::Waiting).await.is_some_and(|call| call.in_millis < 0)
     })
     .await;
@@ -106,23 +107,23 @@ async fn lose(answers: usize, timeout: Duration, fault: Fault, functions: &[&str
         proxy.on_next(CALLS, fault);
     }
     // Its lease ends long after this test.
-    let working = tokio::spawn(working.lease(LATER * 60).run());
-    // Its manager gives up many questions on a loaded machine.
-    eventually("it is run", IN_TIME * 6, async || !calls.all().is_empty()).await;
+    let working = tokio::spawn(working.lease(LONG_TTL * 60).run());
+    // Its manager gives up many requests on a loaded machine.
+    eventually("it is run", PATIENCE * 6, async || !calls.all().is_empty()).await;
     assert!(proxy.orders_are_done(), "its first answers were lost");
     nothing_is_left(&other, "f").await;
     assert_eq!(calls.all(), [1]);
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn a_call_whose_way_to_a_worker_was_cut_is_given_to_it_again() {
-    lose(1, IN_TIME * 2, Fault::CutReply, &[]).await;
-    lose(1, IN_TIME * 2, Fault::CutReply, &["g", "h"]).await;
+    lose(1, PATIENCE * 2, Fault::CutReply, &[]).await;
+    lose(1, PATIENCE * 2, Fault::CutReply, &["g", "h"]).await;
 }
 
-/// The worker has given up one question by then, and makes a pause.
+/// The worker has given up one request by then, and makes a pause.
 #[tokio::test]
 async fn a_call_that_is_answered_too_late_is_given_to_the_worker_again() {
     let impatient = Duration::from_millis(700);
@@ -140,11 +141,11 @@ async fn a_call_that_got_lost_for_good_is_due_when_its_lease_is_over() {
     let function = noting("f", &calls).attempts(1);
     put(&locks, &function, 1).await;
     // Its worker is not heard of again.
-    take(&locks, "f", SOON).await;
+    take(&locks, "f", SHORT_DELAY).await;
     let working = tokio::spawn(worker(&locks, &function).run());
     calls.become_so_many(1).await;
     nothing_is_left(&locks, "f").await;
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -159,17 +160,17 @@ async fn an_end_that_is_told_twice_counts_once() {
         // The server knows the scripts, then.
         (Settled::Done, None),
         (Settled::Done, None),
-        (Settled::Again { delay: LATER, error: error() }, Some((JobState::Waiting, 2))),
+        (Settled::Again { delay: LONG_TTL, error: error() }, Some((JobState::Waiting, 2))),
         (Settled::Untried, Some((JobState::Waiting, 1))),
-        (Settled::Busy { delay: LATER, error: error() }, Some((JobState::Waiting, 1))),
+        (Settled::Busy { delay: LONG_TTL, error: error() }, Some((JobState::Waiting, 1))),
         (Settled::Dead { error: error() }, Some((JobState::Dead, 2))),
     ];
     for (nth, (how, left)) in ends.into_iter().enumerate() {
         put(&other, &function, 1).await;
-        let back = take(&other, "f", LATER).await;
+        let back = take(&other, "f", LONG_TTL).await;
         let once = Settled::Again { delay: Duration::ZERO, error: error() };
         assert!(other.deferrer().settle(back, once).await.unwrap());
-        let job = take(&other, "f", LATER).await;
+        let job = take(&other, "f", LONG_TTL).await;
         if nth > 0 {
             proxy.on_next(CALLS, Fault::CutReply);
         }
@@ -189,21 +190,22 @@ async fn an_end_that_is_told_twice_counts_once() {
 async fn given_back(locks: &LockManager, function: &DeferredFn<(u64,)>) -> (Job, Job) {
     let name = function.name();
     put(locks, function, 1).await;
-    let silent = take(locks, name, SOON).await;
+    let silent = take(locks, name, SHORT_DELAY).await;
     put(locks, function, 2).await;
     for state in [JobState::Running, JobState::Waiting] {
-        eventually("its time is over", IN_TIME, async || {
+        eventually("its time is over", PATIENCE, async || {
             first(locks, name, state).await.is_some_and(|call| call.in_millis < 0)
         })
         .await;
     }
-    let other = take(locks, name, LATER).await;
+    let other = take(locks, name, LONG_TTL).await;
     assert_ne!(silent.id, other.id, "the other one was due first");
     let waits = first(locks, name, JobState::Waiting).await.expect("it waits");
     assert_eq!(waits.id, silent.id);
     (silent, other)
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_late_worker_ends_its_call_unless_another_has_it(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("late"));
     let function = noting(&name, &Calls::default());
@@ -216,15 +218,15 @@ async fn a_late_worker_ends_its_call_unless_another_has_it(backend: &Backend) {
     // A person has it tried again, whatever the worker says.
     let (silent, other) = given_back(&locks, &function).await;
     assert!(deferrer.retry(name.as_str().into(), silent.id.clone()).await.unwrap());
-    assert!(!deferrer.keep(silent.clone(), LATER).await.unwrap());
+    assert!(!deferrer.keep(silent.clone(), LONG_TTL).await.unwrap());
     assert!(!deferrer.settle(silent, Settled::Done).await.unwrap());
-    let retried = take(&locks, &name, LATER).await;
+    let retried = take(&locks, &name, LONG_TTL).await;
     assert!(deferrer.settle(retried, Settled::Done).await.unwrap());
     assert!(deferrer.settle(other, Settled::Done).await.unwrap());
 
     // Heard of again, it goes on.
     let (silent, other) = given_back(&locks, &function).await;
-    assert!(deferrer.keep(silent.clone(), LATER).await.unwrap());
+    assert!(deferrer.keep(silent.clone(), LONG_TTL).await.unwrap());
     assert_eq!(count(&locks, &name, JobState::Running).await, 2);
     assert_eq!(count(&locks, &name, JobState::Waiting).await, 0);
     assert!(deferrer.settle(silent, Settled::Done).await.unwrap());
@@ -233,13 +235,14 @@ async fn a_late_worker_ends_its_call_unless_another_has_it(backend: &Backend) {
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_late_worker_is_told_that_others_have_ended_its_call(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("others"));
     let function = noting(&name, &Calls::default());
     let deferrer = locks.deferrer();
-    let late = || Settled::Again { delay: LATER, error: "too late".to_owned() };
+    let late = || Settled::Again { delay: LONG_TTL, error: "too late".to_owned() };
     let (silent, other) = given_back(&locks, &function).await;
-    let mut taken = take(&locks, &name, LATER).await;
+    let mut taken = take(&locks, &name, LONG_TTL).await;
     assert_eq!(taken.id, silent.id);
     assert!(deferrer.settle(taken.clone(), Settled::Done).await.unwrap());
     for how in [Settled::Done, late(), Settled::Untried] {
@@ -258,6 +261,7 @@ async fn a_late_worker_is_told_that_others_have_ended_its_call(backend: &Backend
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_late_worker_does_not_end_what_others_count_on(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("count-on"));
     let function = noting(&name, &Calls::default()).unique();
@@ -266,15 +270,8 @@ async fn a_late_worker_does_not_end_what_others_count_on(backend: &Backend) {
     // Somebody may have been told that it is run later.
     assert!(!deferrer.settle(silent, Settled::Done).await.unwrap());
     assert!(deferrer.settle(other, Settled::Done).await.unwrap());
-    let again = take(&locks, &name, LATER).await;
+    let again = take(&locks, &name, LONG_TTL).await;
     assert!(deferrer.settle(again, Settled::Done).await.unwrap());
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
 }
-
-lockmacro_tests::on_every_backend!(
-    a_call_that_is_stored_again_after_it_was_done_is_run_once,
-    a_late_worker_ends_its_call_unless_another_has_it,
-    a_late_worker_does_not_end_what_others_count_on,
-    a_late_worker_is_told_that_others_have_ended_its_call,
-);

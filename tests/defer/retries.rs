@@ -13,28 +13,31 @@ fn failing(name: &str, failures: u32) -> (DeferredFn<(u64,)>, Arc<AtomicU32>) {
         let failed = counted.fetch_add(1, Ordering::Relaxed) < failures;
         async move { if failed { Err("out of stock") } else { Ok(()) } }
     });
-    (function.delay(SOON), tries)
+    (function.delay(SHORT_DELAY), tries)
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_fails_is_tried_again(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("again"));
     let (function, tries) = failing(&name, 3);
     let working = tokio::spawn(worker(&locks, &function).run());
     put(&locks, &function, 1).await;
-    eventually("it is done", IN_TIME, async || tries.load(Ordering::Relaxed) == 4).await;
+    eventually("it is done", PATIENCE, async || tries.load(Ordering::Relaxed) == 4).await;
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_fails_too_often_is_a_dead_letter_with_its_error(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("dead"));
     let (function, tries) = failing(&name, 3);
     let function = function.attempts(3);
     let working = tokio::spawn(worker(&locks, &function).run());
     let id = put(&locks, &function, 7).await;
-    eventually("given up", IN_TIME, async || count(&locks, &name, JobState::Dead).await == 1).await;
+    eventually("given up", PATIENCE, async || count(&locks, &name, JobState::Dead).await == 1)
+        .await;
     assert_eq!(tries.load(Ordering::Relaxed), 3);
     let deferrer = locks.deferrer();
     let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 10).await.unwrap();
@@ -46,11 +49,12 @@ async fn a_call_that_fails_too_often_is_a_dead_letter_with_its_error(backend: &B
     assert!(deferrer.retry(name.as_str().into(), id).await.unwrap());
     nothing_is_left(&locks, &name).await;
     assert_eq!(tries.load(Ordering::Relaxed), 4);
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn an_error_that_the_return_type_cannot_tell_is_a_failure(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("silent"));
     let manager = locks.clone();
@@ -59,20 +63,22 @@ async fn an_error_that_the_return_type_cannot_tell_is_a_failure(backend: &Backen
         // No key can be empty.
         async move { Lock::new("").manager(&manager).run_or_skip(async {}).await }
     });
-    let silent = silent.delay(SOON).attempts(1);
+    let silent = silent.delay(SHORT_DELAY).attempts(1);
     put(&locks, &silent, 1).await;
     let working = tokio::spawn(worker(&locks, &silent).run());
-    eventually("given up", IN_TIME, async || count(&locks, &name, JobState::Dead).await == 1).await;
+    eventually("given up", PATIENCE, async || count(&locks, &name, JobState::Dead).await == 1)
+        .await;
     let deferrer = locks.deferrer();
     let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
     let error = page.jobs[0].error.clone().unwrap();
     assert!(error.contains("not a usable key"), "{error}");
     assert!(deferrer.remove(name.as_str().into(), page.jobs[0].id.clone()).await.unwrap());
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_body_that_goes_on_without_an_inner_lock_is_done(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("inner"));
     let (manager, noted, key) = (locks.clone(), calls.clone(), backend.key("outer"));
@@ -87,17 +93,18 @@ async fn a_body_that_goes_on_without_an_inner_lock_is_done(backend: &Backend) {
             Lock::new(key).manager(&manager).run(body).await
         }
     });
-    let function = function.delay(SOON);
+    let function = function.delay(SHORT_DELAY);
     put(&locks, &function, 1).await;
     let working = tokio::spawn(worker(&locks, &function).run());
     calls.become_so_many(1).await;
     nothing_is_left(&locks, &name).await;
     assert_eq!(calls.all(), [1]);
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_is_busy_again_is_stored_once_whatever_its_arguments(backend: &Backend) {
     type Stock = std::collections::HashMap<String, u64>;
     let (locks, name, key) = (manager(backend).await, name("map"), backend.key("busy"));
@@ -116,7 +123,7 @@ async fn a_call_that_is_busy_again_is_stored_once_whatever_its_arguments(backend
                 }
             }
         })
-        .delay(SOON)
+        .delay(SHORT_DELAY)
     }
     let function = function(its_name, its_key, manager);
     let held = hold(&locks, &key).await;
@@ -125,7 +132,7 @@ async fn a_call_that_is_busy_again_is_stored_once_whatever_its_arguments(backend
     function.clone().manager(&locks).later(error, (stock,)).await;
     let working = tokio::spawn(worker(&locks, &function).run());
     let deferrer = locks.deferrer();
-    eventually("it was busy again", IN_TIME, async || {
+    eventually("it was busy again", PATIENCE, async || {
         let page = deferrer.list(name.as_str().into(), JobState::Waiting, 0, 9).await.unwrap();
         page.jobs.first().is_some_and(|job| job.busy >= 2)
     })
@@ -134,15 +141,7 @@ async fn a_call_that_is_busy_again_is_stored_once_whatever_its_arguments(backend
     assert!(left <= 1, "{left} calls were stored");
     held.release().await.unwrap();
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
-
-lockmacro_tests::on_every_backend!(
-    an_error_that_the_return_type_cannot_tell_is_a_failure,
-    a_body_that_goes_on_without_an_inner_lock_is_done,
-    a_call_that_is_busy_again_is_stored_once_whatever_its_arguments,
-    a_call_that_fails_is_tried_again,
-    a_call_that_fails_too_often_is_a_dead_letter_with_its_error,
-);

@@ -5,6 +5,7 @@ use lockmacro_runtime::distributed_lock;
 
 use super::*;
 
+#[on(memory, redis, both_runtimes)]
 async fn services_with_prefixes_do_not_run_each_others_calls(backend: &Backend) {
     let (calls, others, name) = (Calls::default(), Calls::default(), name("of a service"));
     let shop = backend.manager_from(patient().key_prefix("shop:")).await;
@@ -33,7 +34,7 @@ async fn services_with_prefixes_do_not_run_each_others_calls(backend: &Backend) 
     nothing_is_left(&shop, &stored).await;
     assert_eq!((calls.all(), others.all()), (vec![7], vec![1]));
     for (locks, working) in [(shop, running), (bank, working)] {
-        locks.shutdown(IN_TIME).await.expect("nothing is held");
+        locks.shutdown(PATIENCE).await.expect("nothing is held");
         working.await.expect("no panic").expect("it ends");
     }
     forget(backend).await;
@@ -69,7 +70,7 @@ async fn a_worker_in_a_scope_runs_calls_in_it() {
             held.release().await.expect("still held");
         }
         let worker = Worker::new(&locks).register(scoped::deferred());
-        let done = eventually("both are done", IN_TIME, async || DONE.lock().unwrap().len() == 2);
+        let done = eventually("both are done", PATIENCE, async || DONE.lock().unwrap().len() == 2);
         worker.register(scoped_blocking::deferred()).run_until(done).await
     });
     test.await.expect("it ends");
@@ -85,9 +86,8 @@ async fn a_disabled_manager_defers_nothing() {
     let held = hold(&locks, "order:42").await;
     let again = hold(&locks, "order:42").await;
     drop((held, again));
-    let soon = tokio::time::sleep(SOON);
+    // Nothing is run in the time in which a call would be.
+    let soon = tokio::time::sleep(SHORT_DELAY);
     worker(&locks, &function).run_until(soon).await.expect("it ends");
     assert_eq!(calls.all(), [0; 0]);
 }
-
-lockmacro_tests::on_every_backend!(services_with_prefixes_do_not_run_each_others_calls);

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 
+#[on(memory, redis, both_runtimes)]
 async fn a_worker_that_is_stopped_gives_back_what_is_not_done(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("stopped"));
     let noted = calls.clone();
@@ -16,11 +17,11 @@ async fn a_worker_that_is_stopped_gives_back_what_is_not_done(backend: &Backend)
         pending::<()>()
     });
     let (stop, stopped) = oneshot::channel::<()>();
-    let stopping = worker(&locks, &stuck).grace(SOON).run_until(async {
+    let stopping = worker(&locks, &stuck).grace(SHORT_DELAY).run_until(async {
         let _ = stopped.await;
     });
     let working = tokio::spawn(stopping);
-    put(&locks, &stuck.delay(SOON), 5).await;
+    put(&locks, &stuck.delay(SHORT_DELAY), 5).await;
     calls.become_so_many(1).await;
     stop.send(()).unwrap();
     working.await.unwrap().unwrap();
@@ -31,11 +32,12 @@ async fn a_worker_that_is_stopped_gives_back_what_is_not_done(backend: &Backend)
     let working = tokio::spawn(worker(&locks, &noting(&name, &calls)).run());
     calls.become_so_many(2).await;
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_worker_of_two_functions_of_one_name_does_not_begin(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("twins"));
     put(&locks, &noting(&name, &calls), 1).await;
@@ -50,6 +52,7 @@ async fn a_worker_of_two_functions_of_one_name_does_not_begin(backend: &Backend)
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_worker_that_is_stopped_waits_for_what_is_nearly_done(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("nearly"));
     let noted = calls.clone();
@@ -58,11 +61,11 @@ async fn a_worker_that_is_stopped_waits_for_what_is_nearly_done(backend: &Backen
         let (noted, begun) = (noted.clone(), begun.clone());
         async move {
             begun.send_replace(true);
-            tokio::time::sleep(SOON * 5).await;
+            tokio::time::sleep(SHORT_DELAY * 5).await;
             noted.add(number);
         }
     });
-    put(&locks, &slow.clone().delay(SOON), 5).await;
+    put(&locks, &slow.clone().delay(SHORT_DELAY), 5).await;
     let mut has_begun = has_begun;
     worker(&locks, &slow)
         .run_until(async {
@@ -75,6 +78,7 @@ async fn a_worker_that_is_stopped_waits_for_what_is_nearly_done(backend: &Backen
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn so_many_run_at_once(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("bound"));
     let running = Arc::new(Mutex::new((0_u32, 0_u32, 0_u32)));
@@ -87,29 +91,30 @@ async fn so_many_run_at_once(backend: &Backend) {
                 counted.0 += 1;
                 counted.1 = counted.1.max(counted.0);
             }
-            // The first ones until they are so many.
+            // The first ones until there are that many.
             while counted.lock().unwrap().1 < 3 {
-                tokio::time::sleep(SOON / 10).await;
+                tokio::time::sleep(SHORT_DELAY / 10).await;
             }
-            tokio::time::sleep(SOON).await;
+            tokio::time::sleep(SHORT_DELAY).await;
             let mut counted = counted.lock().unwrap();
             counted.0 -= 1;
             counted.2 += 1;
         }
     });
-    let function = function.delay(SOON);
+    let function = function.delay(SHORT_DELAY);
     for number in 0..12 {
         put(&locks, &function, number).await;
     }
     let working = tokio::spawn(worker(&locks, &function).concurrency(3).run());
-    eventually("all are done", IN_TIME, async || running.lock().unwrap().2 == 12).await;
-    assert_eq!(running.lock().unwrap().1, 3, "so many at once and no more");
+    eventually("all are done", PATIENCE, async || running.lock().unwrap().2 == 12).await;
+    assert_eq!(running.lock().unwrap().1, 3, "three at once and no more");
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_takes_longer_than_its_lease_stays_with_its_worker(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("long"));
     let noted = calls.clone();
@@ -119,11 +124,11 @@ async fn a_call_that_takes_longer_than_its_lease_stays_with_its_worker(backend: 
     });
     let start = || worker(&locks, &long).lease(Duration::from_secs(2)).run();
     let working = [tokio::spawn(start()), tokio::spawn(start())];
-    put(&locks, &long.clone().delay(SOON), 5).await;
+    put(&locks, &long.clone().delay(SHORT_DELAY), 5).await;
     calls.become_so_many(1).await;
     nothing_is_left(&locks, &name).await;
     assert_eq!(calls.all(), [5], "it was run once");
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     for working in working {
         working.await.unwrap().unwrap();
     }
@@ -140,12 +145,12 @@ async fn a_call_that_blocks_its_thread_is_kept(backend: &Backend) {
         async move {
             noted.add(number);
             let start = Instant::now();
-            while !has_been.load(Ordering::Relaxed) && start.elapsed() < IN_TIME {
-                std::thread::sleep(SOON);
+            while !has_been.load(Ordering::Relaxed) && start.elapsed() < PATIENCE {
+                std::thread::sleep(SHORT_DELAY);
             }
         }
     });
-    put(&locks, &blocks.clone().delay(SOON), 5).await;
+    put(&locks, &blocks.clone().delay(SHORT_DELAY), 5).await;
     let lease = Duration::from_secs(3);
     let working = tokio::spawn(worker(&locks, &blocks).lease(lease).run());
     let seen = Mutex::new((i64::MAX, 0));
@@ -159,11 +164,11 @@ async fn a_call_that_blocks_its_thread_is_kept(backend: &Backend) {
         }
         seen.lock().unwrap().1 >= 2
     };
-    eventually("kept twice", IN_TIME / 2, twice).await;
+    eventually("kept twice", PATIENCE / 2, twice).await;
     kept.store(true, Ordering::Relaxed);
     nothing_is_left(&locks, &name).await;
     assert_eq!(calls.all(), [5], "it was run once");
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -178,6 +183,7 @@ async fn a_call_that_blocks_its_thread_is_kept_on_redis() {
     a_call_that_blocks_its_thread_is_kept(&Backend::redis()).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_whose_lock_is_gone_with_the_manager_goes_back(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("shut-down"));
     let (begun, mut has_begun) = tokio::sync::watch::channel(false);
@@ -186,15 +192,15 @@ async fn a_call_whose_lock_is_gone_with_the_manager_goes_back(backend: &Backend)
         let (manager, begun) = (manager.clone(), begun.clone());
         async move {
             begun.send_replace(true);
-            tokio::time::sleep(SOON * 5).await;
+            tokio::time::sleep(SHORT_DELAY * 5).await;
             Lock::new("never-had").manager(&manager).acquire().await.map(drop)
         }
     });
-    let function = function.delay(SOON).attempts(1);
+    let function = function.delay(SHORT_DELAY).attempts(1);
     put(&locks, &function, 5).await;
     let working = tokio::spawn(worker(&locks, &function).run());
     has_begun.wait_for(|begun| *begun).await.unwrap();
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     let other = super::manager(backend).await;
     let page = other.deferrer().list(name.as_str().into(), JobState::Waiting, 0, 1).await.unwrap();
@@ -203,6 +209,7 @@ async fn a_call_whose_lock_is_gone_with_the_manager_goes_back(backend: &Backend)
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_went_to_another_worker_is_settled_by_that_one(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("handed-on"));
     let function = noting(&name, &Calls::default());
@@ -215,30 +222,20 @@ async fn a_call_that_went_to_another_worker_is_settled_by_that_one(backend: &Bac
     };
     // The first worker is not heard of any more, or gives it back and says so twice.
     for ends in [None, Some(Settled::Untried)] {
-        let first = take(SOON).await;
+        let first = take(SHORT_DELAY).await;
         if let Some(back) = ends.clone() {
             assert!(deferrer.settle(first.clone(), back).await.unwrap());
         }
-        let second = take(LATER).await;
+        let second = take(LONG_TTL).await;
         assert_eq!(first.id, second.id);
         let late = ends.unwrap_or(Settled::Done);
         assert!(!deferrer.settle(first.clone(), late).await.unwrap(), "it is not its own any more");
-        assert!(!deferrer.keep(first, LATER).await.unwrap());
-        assert!(deferrer.keep(second.clone(), LATER).await.unwrap());
+        assert!(!deferrer.keep(first, LONG_TTL).await.unwrap());
+        assert!(deferrer.keep(second.clone(), LONG_TTL).await.unwrap());
         assert!(deferrer.settle(second, Settled::Untried).await.unwrap());
     }
-    let last = take(LATER).await;
+    let last = take(LONG_TTL).await;
     assert!(deferrer.settle(last, Settled::Done).await.unwrap());
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
 }
-
-lockmacro_tests::on_every_backend!(
-    a_worker_of_two_functions_of_one_name_does_not_begin,
-    a_call_that_takes_longer_than_its_lease_stays_with_its_worker,
-    a_call_whose_lock_is_gone_with_the_manager_goes_back,
-    a_call_that_went_to_another_worker_is_settled_by_that_one,
-    a_worker_that_is_stopped_gives_back_what_is_not_done,
-    a_worker_that_is_stopped_waits_for_what_is_nearly_done,
-    so_many_run_at_once,
-);

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// What a worker has that nothing else is said to.
+/// The lease of a worker by default.
 const LEASE: Duration = Duration::from_secs(30);
 
 /// Calls that are kept in memory, whose ends are not taken note of for a while.
@@ -74,7 +74,8 @@ fn deaf(deaf_for: usize) -> (LockManager, Arc<Deaf>) {
     (patient().deferrer(plugged_in).memory(), deaf)
 }
 
-/// Runs one call, until it is over or was begun twice; gives how often it was begun, and told in vain.
+/// Runs one call, until it is over or was begun twice; gives how often it was begun, and told in
+/// vain.
 async fn run(deaf_for: usize) -> (usize, usize) {
     let (locks, deaf) = deaf(deaf_for);
     let calls = Calls::default();
@@ -84,7 +85,7 @@ async fn run(deaf_for: usize) -> (usize, usize) {
     let [one, two] = workers.map(tokio::spawn);
     let start = Instant::now();
     loop {
-        tokio::time::sleep(SOON).await;
+        tokio::time::sleep(SHORT_DELAY).await;
         // A lease to tell it, and one that was kept shortly before.
         assert!(start.elapsed() < LEASE * 2 + LEASE / 2, "it is kept for ever");
         let there = count(&locks, "f", JobState::Running).await
@@ -140,7 +141,7 @@ async fn a_stopped_worker_ends_though_the_end_of_a_call_cannot_be_told() {
     put(&locks, &function, 1).await;
     let working = tokio::spawn(worker(&locks, &function).run());
     let told = async || deaf.in_vain.load(Ordering::Relaxed) > 0;
-    eventually("told in vain", IN_TIME, told).await;
+    eventually("told in vain", PATIENCE, told).await;
     locks.shutdown(SHUTDOWN).await.expect("in time");
     working.await.unwrap().unwrap();
     assert_eq!(calls.all(), [1]);

@@ -6,6 +6,7 @@ use lockmacro_runtime::defer::{Deferrer, Job, NewJob, Settled, TakeOptions};
 
 use super::*;
 
+#[on(memory, redis, both_runtimes)]
 async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("clicks"));
     let function = noting(&name, &calls).unique();
@@ -16,7 +17,7 @@ async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
         let error = busy(&locks, &key).await;
         match function.clone().manager(&locks).later(error, (click,)).await {
             LockError::Deferred { id, due, .. } => {
-                assert!(due <= SOON);
+                assert!(due <= SHORT_DELAY);
                 ids.insert(id);
             }
             other => panic!("{other}"),
@@ -42,15 +43,16 @@ async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
     held.release().await.unwrap();
     calls.become_so_many(3).await;
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
 
 /// An application may seed its random numbers, in every process alike.
+#[on(memory, redis, both_runtimes)]
 async fn calls_of_processes_that_seed_alike_are_two(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("seeded"));
-    let function = noting(&name, &calls).delay(LATER);
+    let function = noting(&name, &calls).delay(LONG_TTL);
     fastrand::seed(42);
     let one = put(&locks, &function, 1).await;
     fastrand::seed(42);
@@ -80,51 +82,54 @@ fn busy_again(delay: Duration) -> Settled {
     Settled::Again { delay, error: "busy".to_owned() }
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_waits_again_is_one_with_a_later_one_of_its_key(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("again"));
     let deferrer = &*locks.deferrer();
     click(deferrer, &name, "a", Duration::ZERO).await;
     for round in 0..20 {
-        let job = take(deferrer, &name, LATER).await;
+        let job = take(deferrer, &name, LONG_TTL).await;
         // It may have begun too early for this one.
-        let next = click(deferrer, &name, &format!("c{round}"), LATER).await;
+        let next = click(deferrer, &name, &format!("c{round}"), LONG_TTL).await;
         assert_eq!(next, format!("c{round}"), "one that runs is not enough");
         assert!(deferrer.settle(job, busy_again(Duration::ZERO)).await.unwrap());
         assert_eq!(count(&locks, &name, JobState::Waiting).await, 1);
-        assert_eq!(click(deferrer, &name, "more", LATER).await, next, "it waits");
+        assert_eq!(click(deferrer, &name, "more", LONG_TTL).await, next, "it waits");
     }
     // It is due when the first of both is.
-    let last = take(deferrer, &name, LATER).await;
+    let last = take(deferrer, &name, LONG_TTL).await;
     assert_eq!(last.id, "c19");
     click(deferrer, &name, "z", Duration::ZERO).await;
-    assert!(deferrer.settle(last.clone(), busy_again(LATER)).await.unwrap());
-    assert!(!deferrer.keep(last, LATER).await.unwrap(), "it is gone");
-    let last = take(deferrer, &name, LATER).await;
+    assert!(deferrer.settle(last.clone(), busy_again(LONG_TTL)).await.unwrap());
+    assert!(!deferrer.keep(last, LONG_TTL).await.unwrap(), "it is gone");
+    let last = take(deferrer, &name, LONG_TTL).await;
     assert_eq!(last.id, "z");
     assert!(deferrer.settle(last, Settled::Done).await.unwrap());
     nothing_is_left(&locks, &name).await;
-    assert_eq!(click(deferrer, &name, "next", LATER).await, "next", "none waits");
+    assert_eq!(click(deferrer, &name, "next", LONG_TTL).await, "next", "none waits");
     assert!(deferrer.remove(name.as_str().into(), "next".to_owned()).await.unwrap());
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("back"));
     let deferrer = &*locks.deferrer();
-    // Its worker gives it back, or is not heard of, or it was given up and a person has it tried again.
+    // Its worker gives it back, or is not heard of, or it was given up and a person has it tried
+    // again.
     for (nth, how) in [Some(Settled::Untried), None, Some(Settled::Dead { error: "no".to_owned() })]
         .into_iter()
         .enumerate()
     {
         let (one, other) = (format!("one{nth}"), format!("other{nth}"));
         click(deferrer, &name, &one, Duration::ZERO).await;
-        let job = take(deferrer, &name, if how.is_none() { SOON } else { LATER }).await;
-        assert_eq!(click(deferrer, &name, &other, LATER).await, other);
+        let job = take(deferrer, &name, if how.is_none() { SHORT_DELAY } else { LONG_TTL }).await;
+        assert_eq!(click(deferrer, &name, &other, LONG_TTL).await, other);
         if let Some(how) = how {
             assert!(deferrer.settle(job, how).await.unwrap());
             deferrer.retry(name.as_str().into(), one).await.unwrap();
         }
-        let left = take(deferrer, &name, LATER).await;
+        let left = take(deferrer, &name, LONG_TTL).await;
         let tried = if nth == 1 { 2 } else { 1 };
         assert_eq!((left.id.as_str(), left.attempt), (&*other, tried), "it stands for both");
         assert_eq!(count(&locks, &name, JobState::Waiting).await, 0);
@@ -135,6 +140,7 @@ async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Back
     forget(backend).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_call_that_always_fails_is_given_up_however_often_it_is_stored(backend: &Backend) {
     const ATTEMPTS: u32 = 5;
     let (locks, name) = (manager(backend).await, name("fails"));
@@ -142,7 +148,7 @@ async fn a_call_that_always_fails_is_given_up_however_often_it_is_stored(backend
     click(deferrer, &name, "click0", Duration::ZERO).await;
     let mut tries = Vec::new();
     for nth in 1..=ATTEMPTS {
-        let job = take(deferrer, &name, LATER).await;
+        let job = take(deferrer, &name, LONG_TTL).await;
         tries.push(job.attempt);
         assert_eq!((&*job.id, job.busy), (&*format!("click{}", nth - 1), (nth - 1) / 2));
         // While it runs, it is wanted again.
@@ -151,8 +157,8 @@ async fn a_call_that_always_fails_is_given_up_however_often_it_is_stored(backend
         let how = match nth {
             ATTEMPTS => Settled::Dead { error: error() },
             // To be busy is no failure, and is counted as well.
-            _ if nth % 2 == 0 => Settled::Busy { delay: LATER, error: error() },
-            _ => Settled::Again { delay: LATER, error: error() },
+            _ if nth % 2 == 0 => Settled::Busy { delay: LONG_TTL, error: error() },
+            _ => Settled::Again { delay: LONG_TTL, error: error() },
         };
         assert!(deferrer.settle(job, how).await.unwrap());
         if nth < ATTEMPTS {
@@ -162,18 +168,10 @@ async fn a_call_that_always_fails_is_given_up_however_often_it_is_stored(backend
     }
     assert_eq!(tries, [1, 2, 2, 3, 3], "as if it had been one call");
     // Given up, it is another one's turn from the start.
-    let fresh = take(deferrer, &name, LATER).await;
+    let fresh = take(deferrer, &name, LONG_TTL).await;
     assert_eq!((fresh.attempt, fresh.busy), (1, 0));
     assert!(deferrer.settle(fresh, Settled::Done).await.unwrap());
     assert_eq!(deferrer.remove_dead(name.as_str().into(), 9).await, Ok(1));
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
 }
-
-lockmacro_tests::on_every_backend!(
-    a_call_that_always_fails_is_given_up_however_often_it_is_stored,
-    a_call_that_goes_back_is_one_with_a_later_one_of_its_key,
-    a_call_that_waits_again_is_one_with_a_later_one_of_its_key,
-    a_thousand_busy_clicks_are_one_call,
-    calls_of_processes_that_seed_alike_are_two,
-);

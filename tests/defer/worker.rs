@@ -1,8 +1,9 @@
 //! One process that runs deferred calls in `defer::workers_die`: `<url> <record> <lease ms>`.
 //!
-//! It notes in the record, behind its own number, when a call begins and is done, and what the queue
-//! says of its end: `told`, `lost` when the call was not its own any more, or `taken-away` when its lease
-//! was not over by then. The process works until it is killed or its standard input ends.
+//! It notes in the record, behind its own number, when a call begins and is done, and what the
+//! queue says of its end: `told`, `lost` when the call was not its own any more, or `taken-away`
+//! when its lease was not over by then. The process works until it is killed or its standard input
+//! ends.
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -41,7 +41,7 @@ impl Process {
     /// Has it end by itself.
     async fn end(mut self) {
         drop(self.0.stdin.take());
-        eventually("it ends", IN_TIME, || {
+        eventually("it ends", PATIENCE, || {
             let ended = self.0.try_wait().expect("it can be asked");
             ready(ended.is_some_and(|status| status.success()))
         })
@@ -130,8 +130,8 @@ impl Ledger {
         !in_hand.is_empty()
     }
 
-    /// Has a process go on that stood still for longer than its leases. It may be told that calls are over
-    /// which others have ended.
+    /// Has a process go on that was stalled for longer than its leases. It may be told that calls
+    /// are over which others have ended.
     fn go_on(&mut self, process: &Process) {
         self.read();
         for call in self.in_hand.remove(&process.0.id()).unwrap_or_default() {
@@ -155,7 +155,7 @@ async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
     let start = || Process::start(&server, record.path());
     let mut workers: Vec<_> = (0..WORKERS).map(|_| start()).collect();
     let (mut stored, mut kills, mut standing) = (0, 0, None);
-    let end = Instant::now() + IN_TIME * 10;
+    let end = Instant::now() + PATIENCE * 10;
     while kills < KILLS {
         assert!(Instant::now() < end, "{kills} kills, {stored} calls");
         ledger.read();
@@ -169,7 +169,7 @@ async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
             locks.deferrer().put(job).await.expect("stored");
             stored += 1;
         }
-        // One stands still for longer than its lease, again and again.
+        // One is stalled for longer than its lease, again and again.
         let (process, since) = match standing.take() {
             Some(standing) => standing,
             None => {
@@ -199,7 +199,7 @@ async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
     nothing_is_left(&locks, "good").await;
     for state in [JobState::Waiting, JobState::Running] {
         let none = async || count(&locks, "bad", state).await == 0;
-        eventually("all that fail are given up", IN_TIME, none).await;
+        eventually("all that fail are given up", PATIENCE, none).await;
     }
     for process in workers {
         process.end().await;
@@ -220,10 +220,10 @@ async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
     let dead = count(&locks, "bad", JobState::Dead).await;
     assert_eq!(dead, (0..stored as u64).filter(|call| is_bad(*call)).count(), "dead letters");
     println!(
-        "{stored} calls, {kills} kills in mid-job: none lost, {dead} dead letters; {again} begun once \
-         more, of {killed} in the hand of who was killed and {lost} whose lease was over"
+        "{stored} calls, {kills} kills in mid-job: none lost, {dead} dead letters; {again} begun \
+         once more, of {killed} in the hand of who was killed and {lost} whose lease was over"
     );
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
 }
 
 #[tokio::test]
@@ -242,11 +242,11 @@ async fn no_call_is_lost_when_a_server_that_saves_is_killed() {
     });
     let working = tokio::spawn(worker(&locks, &function).run());
     // One is being worked on, and the others wait.
-    put(&locks, &function.clone().delay(SOON), 0).await;
+    put(&locks, &function.clone().delay(SHORT_DELAY), 0).await;
     calls.become_so_many(1).await;
     let mut ids = Vec::new();
     for number in 1..20 {
-        ids.push(put(&locks, &function.clone().delay(LATER), number).await);
+        ids.push(put(&locks, &function.clone().delay(LONG_TTL), number).await);
     }
     server.kill();
     server.restart();
@@ -256,6 +256,6 @@ async fn no_call_is_lost_when_a_server_that_saves_is_killed() {
     }
     calls.become_so_many(20).await;
     nothing_is_left(&locks, "f").await;
-    locks.shutdown(IN_TIME).await.unwrap();
+    locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }

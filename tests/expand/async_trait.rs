@@ -4,7 +4,11 @@ impl Auditor for Orders {
         &'life0 self,
         id: u64,
     ) -> ::core::pin::Pin<
-        Box<dyn ::core::future::Future<Output = Result<Receipt, Error>> + ::core::marker::Send + 'async_trait>,
+        Box<
+            dyn ::core::future::Future<Output = Result<Receipt, Error>>
+                + ::core::marker::Send
+                + 'async_trait,
+        >,
     >
     where
         'life0: 'async_trait,

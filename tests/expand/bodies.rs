@@ -14,7 +14,11 @@ fn a_half_typed_body_still_expands() {
     for item in [
         quote!(async fn audit(id: u64) -> Result<(), Error> { let order = load(id). }),
         quote!(fn audit(id: u64) -> Result<(), Error> { let order = ; order. }),
-        quote!(fn audit(id: u64) -> BoxFuture<'static, Result<(), Error>> { Box::pin(async move { id. }) }),
+        quote! {
+            fn audit(id: u64) -> BoxFuture<'static, Result<(), Error>> {
+                Box::pin(async move { id. })
+            }
+        },
     ] {
         let expanded = expand(item.clone());
         assert!(!expanded.contains("compile_error"), "{item}: {expanded}");

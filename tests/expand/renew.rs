@@ -1,4 +1,6 @@
-#[distributed_lock(key = "order:<id>", ttl = "10s", renew, max_hold = "10m", min_hold = "1500ms", on_lost = error)]
+#[distributed_lock(
+    key = "order:<id>", ttl = "10s", renew, max_hold = "10m", min_hold = "1500ms", on_lost = error,
+)]
 async fn audit(id: u64) -> Result<Receipt, OrderError> {
     audit_now(id).await
 }

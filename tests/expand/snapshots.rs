@@ -106,7 +106,8 @@ fn the_readme_shows_this_expansion() {
         let text = read(&folder().join(name));
         assert!(
             readme.contains(text.trim_end()),
-            "README.md, \"What it expands to\", does not have the text of tests/expand/{name}, which is:\n\n{text}"
+            "README.md, \"What it expands to\", does not have the text of \
+             tests/expand/{name}, which is:\n\n{text}"
         );
     }
 }

@@ -8,7 +8,9 @@ fn import() -> Result<Report, ImportError> {
     import_now()
 }
 
-#[distributed_lock(key = "import", wait = patience(site), on_busy = fallback(tomorrow), fence = fence)]
+#[distributed_lock(
+    key = "import", wait = patience(site), on_busy = fallback(tomorrow), fence = fence,
+)]
 async fn refresh(site: &Site) -> Result<Report, ImportError> {
     site.refresh(fence).await
 }

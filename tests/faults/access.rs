@@ -5,7 +5,8 @@ use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
 use lockmacro_tests::{Cluster, Server, eventually, log};
 
 use crate::{
-    KEY, LONG, Locked, SOON, TIMEOUT, first_error, keeps_nothing, lock, manager, refusal, works,
+    KEY, LONG_TTL, Locked, PATIENCE, TIMEOUT, first_error, keeps_nothing, lock, manager, refusal,
+    works,
 };
 
 const PASSWORD: &str = "hunter2";
@@ -62,7 +63,7 @@ async fn a_right_that_is_missing_is_named_when_a_manager_connects() {
     grant(&server, &["~order:*", "~lm1:*", "+@all", "-del"]);
     let some = manager(&server.url_as("clerk", PASSWORD)).await;
     for waits in [false, true] {
-        let lock = if waits { lock(&some).wait(LONG) } else { lock(&some) };
+        let lock = if waits { lock(&some).wait(LONG_TTL) } else { lock(&some) };
         let error = lock.acquire().await.expect_err("a right is missing");
         assert!(error.to_string().contains("the user lacks +del, at 127.0.0.1:"), "{error}");
         assert_eq!(server.admin().keys(), Vec::<String>::new());
@@ -123,7 +124,7 @@ async fn a_user_without_set_is_denied() {
     assert_denied(&refusal(&manager).await);
 }
 
-/// A plain SET would be granted there, and could not be given back.
+/// A plain SET would be granted there, and could not be released.
 #[tokio::test]
 async fn a_user_without_the_companion_keys_is_denied_the_lock_and_leaves_nothing() {
     let (server, manager) = with_user(&["~order:*", "+@all"]).await;
@@ -137,7 +138,9 @@ async fn a_user_without_the_companion_keys_is_denied_the_lock_and_leaves_nothing
     // Also where the key is made of a template, which is known by then.
     for id in 0..2 {
         let key = LockKey::template("order:<id>").literal("order:").value(&id);
-        assert_denied(&Lock::new(key).ttl(LONG).manager(&manager).acquire().await.expect_err("no"));
+        assert_denied(
+            &Lock::new(key).ttl(LONG_TTL).manager(&manager).acquire().await.expect_err("no"),
+        );
         keeps_nothing(&server).await;
     }
 }
@@ -156,10 +159,10 @@ async fn companion_keys_of_one_lock_do_not_stand_for_those_of_another() {
         };
         LockKey::template(template).literal(literal).value(&7)
     };
-    let lock = |key: LockKey| Lock::new(key).ttl(LONG).manager(&manager);
+    let lock = |key: LockKey| Lock::new(key).ttl(LONG_TTL).manager(&manager);
     lock(template("order").into()).run(async { Locked::Ok(()) }).await.expect("allowed");
     for key in ["invoice:1".into(), template("invoice").into()] {
-        assert_denied(&lock(key).acquire().await.expect_err("it could not be given back"));
+        assert_denied(&lock(key).acquire().await.expect_err("it could not be released"));
         keeps_nothing(&server).await;
     }
 }
@@ -170,7 +173,7 @@ async fn a_user_of_some_keys_takes_a_free_lock_by_one_command() {
     let (server, manager) = with_user(&["~order:*", "~lm1:*", "+@all"]).await;
     let take = async |id: u32| {
         let key = LockKey::template("order:<id>").literal("order:").value(&id);
-        let lock = Lock::new(key).ttl(LONG).manager(&manager);
+        let lock = Lock::new(key).ttl(LONG_TTL).manager(&manager);
         lock.run(async { Locked::Ok(()) }).await.expect("free");
     };
     take(1).await;
@@ -188,7 +191,7 @@ async fn a_user_of_some_keys_takes_a_free_lock_by_one_command() {
 async fn a_user_without_the_key_is_denied() {
     let (server, manager) = with_user(&["~invoice:*", "~lm1:*", "+@all"]).await;
     assert_denied(&refusal(&manager).await);
-    let allowed = Lock::new("invoice:1").ttl(LONG).manager(&manager);
+    let allowed = Lock::new("invoice:1").ttl(LONG_TTL).manager(&manager);
     assert_eq!(allowed.run(async { Locked::Ok(7) }).await, Ok(7));
     keeps_nothing(&server).await;
 }
@@ -200,20 +203,20 @@ async fn a_prefix_takes_the_rights_of_the_same_form_and_no_others() {
     let keys: Vec<_> = printed.split(' ').filter(|right| right.starts_with('~')).collect();
     assert!(README.contains(&format!("`{}`", keys.join(" "))), "{keys:?}");
     grant(&server, &printed.split(' ').collect::<Vec<_>>());
-    let shop = LockManager::builder().timeout(SOON).key_prefix("shop:");
+    let shop = LockManager::builder().timeout(PATIENCE).key_prefix("shop:");
     let shop = shop.connect(&server.url_as("clerk", PASSWORD)).await.expect("it is let in");
-    let order = Lock::new("order:42").ttl(LONG).manager(&shop);
+    let order = Lock::new("order:42").ttl(LONG_TTL).manager(&shop);
     let (guard, _) = order.clone().acquire_fenced().await.expect("free");
-    let waiting = tokio::spawn(order.wait(LONG).acquire());
+    let waiting = tokio::spawn(order.wait(LONG_TTL).acquire());
     let in_line = || std::future::ready(server.admin().keys().iter().any(|k| k.contains("lm1:wq")));
-    eventually("it stands in line", SOON, in_line).await;
+    eventually("it is in the queue", PATIENCE, in_line).await;
     guard.release().await.expect("still held");
     waiting.await.expect("no panic").expect("its turn").release().await.expect("still held");
     for key in ["order:{42}", "order:4}2"] {
-        let braces = Lock::new(key).ttl(LONG).manager(&shop);
+        let braces = Lock::new(key).ttl(LONG_TTL).manager(&shop);
         braces.run(async { Locked::Ok(()) }).await.expect("allowed");
     }
-    let invoice = Lock::new("invoice:1").ttl(LONG).manager(&shop);
+    let invoice = Lock::new("invoice:1").ttl(LONG_TTL).manager(&shop);
     assert_denied(&invoice.acquire().await.expect_err("no right"));
 }
 
@@ -324,7 +327,7 @@ async fn a_server_with_too_many_clients_is_a_connection_limit() {
     works(&manager(&server.url()).await).await;
 }
 
-/// Who writes to a server that closes the connection may miss what it says.
+/// A client that writes to a server that closes the connection may miss the server's answer.
 async fn the_limit_is_told_every_time() {
     let server = Server::start();
     let mut admin = server.admin();
@@ -357,7 +360,7 @@ async fn a_limit_reached_while_reconnecting_is_told_and_passes() {
     let error = refusal(&manager).await;
     assert!(matches!(error, LockError::ConnectionLimit { .. }), "{error:?}");
     admin.configure("maxclients", "100");
-    eventually("works again", SOON, || async {
+    eventually("works again", PATIENCE, || async {
         lock(&manager).run(async { Locked::Ok(7) }).await == Ok(7)
     })
     .await;

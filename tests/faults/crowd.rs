@@ -1,10 +1,10 @@
-//! Commands that go together, since many are under way: each caller still has its own answer.
+//! Commands that go together, since many are in flight: each caller still has its own answer.
 
 use futures::future::join_all;
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use lockmacro_tests::{Admin, Backend, Fault, Polled, Proxy, Server, drop_after_polls, eventually};
 
-use crate::{LONG, Locked, SOON, keeps_nothing, works};
+use crate::{LONG_TTL, Locked, PATIENCE, keeps_nothing, works};
 
 /// More than go together at most.
 const CROWD: usize = 300;
@@ -14,11 +14,11 @@ fn key(nth: usize) -> String {
 }
 
 fn each(manager: &LockManager) -> impl Iterator<Item = Lock> {
-    (0..CROWD).map(|nth| Lock::new(key(nth)).ttl(LONG).manager(manager))
+    (0..CROWD).map(|nth| Lock::new(key(nth)).ttl(LONG_TTL).manager(manager))
 }
 
 async fn patient(url: &str) -> LockManager {
-    LockManager::builder().timeout(LONG).connect(url).await.expect("the server is there")
+    LockManager::builder().timeout(LONG_TTL).connect(url).await.expect("the server is there")
 }
 
 /// How often scripts were called since the counting began.
@@ -55,7 +55,7 @@ async fn who_asks_together_is_each_told_of_its_own_lock() {
 }
 
 #[tokio::test]
-async fn locks_given_back_together_are_each_found_as_they_are() {
+async fn locks_released_together_are_each_found_as_they_are() {
     let server = Server::start();
     let (manager, other) = (patient(&server.url()).await, patient(&server.url()).await);
     let mut admin = server.admin();
@@ -73,10 +73,10 @@ async fn locks_given_back_together_are_each_found_as_they_are() {
                 admin.ask::<()>(&["RPUSH", &key, "a list"]);
             }
             4 => {
-                let lock = Lock::new(&*key).ttl(LONG).manager(&other).wait_forever();
+                let lock = Lock::new(&*key).ttl(LONG_TTL).manager(&other).wait_forever();
                 waiting.push(tokio::spawn(lock.acquire()));
                 let line = format!("lm1:wq:{{{key}}}");
-                eventually("it stands in line", SOON, || {
+                eventually("it is in the queue", PATIENCE, || {
                     std::future::ready(admin.ask::<usize>(&["ZCARD", &line]) == 1)
                 })
                 .await;
@@ -97,14 +97,14 @@ async fn locks_given_back_together_are_each_found_as_they_are() {
         match nth % 10 {
             2 => assert_eq!(now.expect("a string").as_deref(), Some("somebody")),
             3 => assert!(now.is_err(), "still a list"),
-            4 => assert!(now.expect("a string").is_some(), "handed over"),
+            4 => assert!(now.expect("a string").is_some(), "handed off"),
             _ => assert_eq!(now.expect("free"), None, "{nth}"),
         }
     }
     // Those that somebody waits for, or that are no locks, take another call each.
     assert!(together < CROWD as u64 * 2 / 3, "{together} calls");
     for waiter in waiting {
-        let guard = waiter.await.expect("no panic").expect("handed over");
+        let guard = waiter.await.expect("no panic").expect("handed off");
         guard.release().await.expect("still held");
     }
 }
@@ -135,7 +135,7 @@ async fn a_crowd_that_is_dropped_leaves_nothing() {
         }
         keeps_nothing(&server).await;
     }
-    assert!(dropped > 0, "none was dropped on its way");
+    assert!(dropped > 0, "none was dropped in flight");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::{Cluster, Fault, Proxy, Server, eventually, in_time};
 
-use crate::{LONG, SOON, TIMEOUT, lock, ms, works};
+use crate::{LONG_TTL, PATIENCE, TIMEOUT, lock, ms, works};
 
 const MANAGERS: usize = 10;
 /// What a shutdown may leave behind is gone within 6 s; here with what a loaded machine adds.
@@ -29,12 +29,13 @@ async fn a_manager_that_was_shut_down_leaves_no_thread_and_no_connection_for_a_t
             works(&manager).await;
             // It is not known whether this one arrives.
             proxy.on_next("SET", Fault::LoseReply);
-            let dropped = Lock::new("dropped").ttl(LONG).manager(&manager);
+            let dropped = Lock::new("dropped").ttl(LONG_TTL).manager(&manager);
             let asking = tokio::spawn(dropped.acquire());
-            eventually("it was sent", LONG, || std::future::ready(proxy.orders_are_done())).await;
+            eventually("it was sent", LONG_TTL, || std::future::ready(proxy.orders_are_done()))
+                .await;
             asking.abort();
             let _ = asking.await;
-            manager.shutdown(LONG).await.expect("nothing is held");
+            manager.shutdown(LONG_TTL).await.expect("nothing is held");
         }
         let start = Instant::now();
         eventually("all have gone", GONE_WITHIN, || std::future::ready(connections() == 0)).await;
@@ -53,10 +54,10 @@ async fn what_arrives_soon_after_a_shutdown_is_taken_back_all_the_same() {
         works(&manager).await;
         proxy.on_next("SET", Fault::HoldLastCommand(ms(700)));
         let asking = tokio::spawn(lock(&manager).acquire());
-        eventually("it was sent", LONG, || std::future::ready(proxy.orders_are_done())).await;
+        eventually("it was sent", LONG_TTL, || std::future::ready(proxy.orders_are_done())).await;
         asking.abort();
         let _ = asking.await;
-        manager.shutdown(LONG).await.expect("nothing is held");
+        manager.shutdown(LONG_TTL).await.expect("nothing is held");
         proxy.held_commands_arrive().await;
         crate::keeps_nothing(&server).await;
     })
@@ -75,23 +76,23 @@ async fn a_connection_that_comes_after_the_shutdown_is_ended() {
     let server = Server::start();
     for goes_on in [false, true] {
         let proxy = Proxy::to(server.port());
-        let builder = LockManager::builder().timeout(SOON).lazy();
+        let builder = LockManager::builder().timeout(PATIENCE).lazy();
         let manager = builder.connect(&proxy.url()).await.expect("it connects later");
         proxy.delay(ms(100));
         let asking = manager.clone();
         let asking = tokio::spawn(async move { asking.ready().await });
         let begun = || std::future::ready(connections(&server) == 1);
-        eventually("it has begun to connect", SOON, begun).await;
+        eventually("it has begun to connect", PATIENCE, begun).await;
         if !goes_on {
             asking.abort();
         }
-        manager.shutdown(SOON).await.expect("nothing is held");
+        manager.shutdown(PATIENCE).await.expect("nothing is held");
         assert_eq!(connections(&server), 1, "it is not there yet");
         if let Ok(ready) = asking.await {
             assert_eq!(ready, Err(LockError::ShutDown));
         }
         let ended = || std::future::ready(connections(&server) == 0);
-        eventually("it is ended", SOON, ended).await;
+        eventually("it is ended", PATIENCE, ended).await;
         drop(manager);
     }
 }
@@ -99,7 +100,7 @@ async fn a_connection_that_comes_after_the_shutdown_is_ended() {
 #[tokio::test]
 async fn what_learns_the_slots_at_a_shutdown_leaves_no_connection() {
     let cluster = Cluster::start(1, 0).await;
-    let manager = LockManager::builder().timeout(SOON).lazy().connect(&cluster.url()).await;
+    let manager = LockManager::builder().timeout(PATIENCE).lazy().connect(&cluster.url()).await;
     let manager = manager.expect("it connects later");
     cluster.server(0).pause();
     let asking = manager.clone();
@@ -107,10 +108,10 @@ async fn what_learns_the_slots_at_a_shutdown_leaves_no_connection() {
     // Until it has sent what it can, which nobody answers.
     tokio::time::sleep(ms(200)).await;
     asking.abort();
-    manager.shutdown(SOON).await.expect("nothing is held");
+    manager.shutdown(PATIENCE).await.expect("nothing is held");
     cluster.server(0).resume();
     let ended = || std::future::ready(connections(cluster.server(0)) == 0);
-    eventually("it is ended", SOON, ended).await;
+    eventually("it is ended", PATIENCE, ended).await;
     // And stays so: what it has learnt was taken over by then.
     tokio::time::sleep(ms(200)).await;
     assert!(ended().await);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockError};
 use lockmacro_tests::{Server, log};
 
-use crate::{KEY, LONG, Locked, lock, manager, ms, works};
+use crate::{KEY, LONG_TTL, Locked, lock, manager, ms, works};
 
 const SECRET: &str = "5f2b-php-worker-secret";
 
@@ -39,7 +39,7 @@ async fn a_foreign_lock_with_an_expiry_says_when_it_ends() {
     let (owner, free_within, shown) = busy(SECRET.as_bytes(), &["NX", "EX", "60"]).await;
     assert_eq!(owner, None);
     let left = free_within.expect("it ends");
-    assert!(left <= LONG && left > LONG / 2, "{left:?}");
+    assert!(left <= LONG_TTL && left > LONG_TTL / 2, "{left:?}");
     assert!(!shown.contains(SECRET), "{shown}");
 }
 
@@ -57,7 +57,8 @@ async fn a_foreign_lock_may_hold_any_bytes() {
 
 #[tokio::test]
 async fn a_foreign_client_is_excluded_and_frees_only_its_own() {
-    const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+    const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
+        return redis.call('DEL', KEYS[1]) end return 0";
     let server = Server::start();
     let manager = manager(&server.url()).await;
     let mut foreign = server.admin();
@@ -89,7 +90,7 @@ async fn no_error_or_log_line_shows_what_does_something_to_a_terminal() {
     let value = format!("{label}/0123456789abcdef0123456789abcdef");
     let mut foreign = server.admin();
     foreign.ask::<()>(&["SET", &key, &value, "PX", "60000"]);
-    let lock = || Lock::new(&*key).ttl(LONG).manager(&manager);
+    let lock = || Lock::new(&*key).ttl(LONG_TTL).manager(&manager);
     let busy = lock().acquire().await.expect_err("held");
     let LockError::Busy { key: its, .. } = &busy else { panic!("{busy:?}") };
     let owner = busy.owner().map(str::to_owned);
@@ -100,7 +101,7 @@ async fn no_error_or_log_line_shows_what_does_something_to_a_terminal() {
     assert!(manager.take_away(&holder).await.expect("there"), "it is the same value");
     let guard = lock().acquire().await.expect("free");
     foreign.ask::<()>(&["SET", &key, "another"]);
-    let lost = guard.extend(LONG).await.expect_err("taken");
+    let lost = guard.extend(LONG_TTL).await.expect_err("taken");
     foreign.ask::<()>(&["DEL", &key]);
     foreign.ask::<()>(&["LPUSH", &key, "no lock"]);
     let no_lock = lock().acquire().await.expect_err("a list");

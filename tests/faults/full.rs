@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockGuard, LockManager, Unavailability};
 use lockmacro_tests::{Admin, Fault, Proxy, Server, eventually};
 
-use crate::{KEY, LONG, Locked, SOON, lock, manager, ms, reason, works};
+use crate::{KEY, LONG_TTL, Locked, PATIENCE, lock, manager, ms, reason, works};
 
 const OUT_OF_MEMORY: Unavailability = Unavailability::OutOfMemory;
 const LINE: &str = "lm1:wq:{order:42}";
@@ -24,7 +24,7 @@ async fn is_refused<T>(admin: &mut Admin, asked: impl Future<Output = Locked<T>>
         Err(error) => assert_eq!(reason(error), OUT_OF_MEMORY),
     }
     let unchanged = || std::future::ready(admin.keys() == before);
-    eventually("nothing new is there", SOON, unchanged).await;
+    eventually("nothing new is there", PATIENCE, unchanged).await;
 }
 
 #[tokio::test]
@@ -36,8 +36,8 @@ async fn a_full_server_refuses_locks_of_every_kind_and_keeps_nothing_of_them() {
     guard.release().await.expect("still held");
     let mut admin = server.admin();
     fill(&mut admin);
-    let other = || Lock::new("other").ttl(LONG).manager(&manager);
-    let several = || Lock::many(["one", "two"]).ttl(LONG).manager(&manager);
+    let other = || Lock::new("other").ttl(LONG_TTL).manager(&manager);
+    let several = || Lock::many(["one", "two"]).ttl(LONG_TTL).manager(&manager);
     is_refused(&mut admin, lock(&manager).acquire()).await;
     is_refused(&mut admin, lock(&manager).acquire_fenced()).await;
     is_refused(&mut admin, other().acquire_fenced()).await;
@@ -50,9 +50,9 @@ async fn a_full_server_refuses_locks_of_every_kind_and_keeps_nothing_of_them() {
     works(&manager).await;
 }
 
-/// Nobody new stands in line, also where the lock is held.
+/// No new waiter joins the queue, also where the lock is held.
 #[tokio::test]
-async fn a_full_server_gives_no_place_in_line() {
+async fn a_full_server_gives_no_place_in_the_queue() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     let guard = lock(&manager).acquire().await.expect("free");
@@ -66,7 +66,7 @@ async fn a_full_server_gives_no_place_in_line() {
 
 async fn in_line(admin: &mut Admin, places: u64) {
     let stand = || std::future::ready(admin.ask::<u64>(&["ZCARD", LINE]) == places);
-    eventually("they stand in line", SOON, stand).await;
+    eventually("they stand in line", PATIENCE, stand).await;
 }
 
 /// When the places end, by the server's clock.
@@ -94,13 +94,13 @@ async fn a_full_server_keeps_who_waits_and_hands_locks_off_and_renews_them() {
         assert_eq!((now.len(), admin.keys()), (2, keys.clone()), "who waits, and nothing new");
         std::future::ready(now.iter().all(|deadline| *deadline > latest))
     };
-    eventually("each has refreshed its place", SOON, refreshed).await;
+    eventually("each has refreshed its place", PATIENCE, refreshed).await;
     // It was renewed for longer than its ttl meanwhile.
     guard.check().expect("still held");
     guard.release().await.expect("released without memory");
     let (first, fence) = first.await.expect("no panic").expect("handed off without memory");
     assert_eq!(first.fence(), Some(fence));
-    first.extend(2 * LONG).await.expect("extended without memory");
+    first.extend(2 * LONG_TTL).await.expect("extended without memory");
     first.release().await.expect("still held");
     let second: LockGuard = second.await.expect("no panic").expect("handed off without memory");
     second.release().await.expect("still held");
@@ -129,7 +129,7 @@ async fn a_lock_whose_answer_was_lost_is_granted_by_a_server_that_is_full_by_the
                 false => lock(&manager).acquire().await,
             }
         });
-        eventually("set", SOON, || std::future::ready(admin.get(KEY).is_some())).await;
+        eventually("set", PATIENCE, || std::future::ready(admin.get(KEY).is_some())).await;
         fill(&mut admin);
         let guard = asked.await.expect("no panic").expect("it is there");
         guard.release().await.expect("released without memory");
@@ -138,7 +138,7 @@ async fn a_lock_whose_answer_was_lost_is_granted_by_a_server_that_is_full_by_the
     }
 }
 
-/// What a lease ended for is not given to somebody new, and not kept from who waits.
+/// What a lease ended for is not given to a newcomer, and not kept from a waiter.
 #[tokio::test]
 async fn a_lock_that_expires_on_a_full_server_goes_to_who_waits() {
     let server = Server::start();

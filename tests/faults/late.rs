@@ -7,7 +7,9 @@ use lockmacro_runtime::{Lock, LockManager, Unavailability};
 use lockmacro_tests::{Admin, Fault, Proxy, Server, drop_after_polls, eventually};
 
 use crate::refusals::follow;
-use crate::{KEY, LONG, SLACK, SOON, TIMEOUT, keeps_nothing, lock, manager, ms, reason, works};
+use crate::{
+    KEY, LONG_TTL, PATIENCE, SLACK, TIMEOUT, keeps_nothing, lock, manager, ms, reason, works,
+};
 
 /// How long the network keeps a command: longer than the lock is held.
 const HELD_UP: Duration = ms(4_000);
@@ -24,10 +26,10 @@ async fn a_set_that_arrives_after_its_release_is_taken_back_soon() {
     // Granted by a second request, which overtakes the first one.
     let guard = lock(&manager).acquire().await.expect("free");
     guard.release().await.expect("released");
-    assert!(start.elapsed() < HELD_UP, "the first request is still on its way");
+    assert!(start.elapsed() < HELD_UP, "the first request is still in flight");
     proxy.held_commands_arrive().await;
     let mut admin = server.admin();
-    eventually("the key is free", SOON, || std::future::ready(admin.get(KEY).is_none())).await;
+    eventually("the key is free", PATIENCE, || std::future::ready(admin.get(KEY).is_none())).await;
 }
 
 #[tokio::test]
@@ -40,13 +42,13 @@ async fn a_set_that_arrives_after_its_acquire_was_given_up_is_taken_back_soon() 
     tokio::time::timeout(ms(30), lock(&manager).acquire()).await.expect_err("no answer");
     proxy.held_commands_arrive().await;
     let mut admin = server.admin();
-    eventually("the key is free", SOON, || std::future::ready(admin.get(KEY).is_none())).await;
+    eventually("the key is free", PATIENCE, || std::future::ready(admin.get(KEY).is_none())).await;
     drop(manager);
     keeps_nothing(&server).await;
 }
 
-/// The reason that is told when a replica refuses at first, with an error of that name, and does not
-/// answer any more after that. `prepare` makes a refusing replica of a server.
+/// The reason that is told when a replica refuses at first, with an error of that name, and does
+/// not answer any more after that. `prepare` makes a refusing replica of a server.
 async fn told_of(error: &str, prepare: impl AsyncFnOnce(&Server)) -> Unavailability {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
@@ -58,7 +60,7 @@ async fn told_of(error: &str, prepare: impl AsyncFnOnce(&Server)) -> Unavailabil
     let start = Instant::now();
     let asked = tokio::spawn(lock(&manager).acquire());
     // It asks again when it has the first answer.
-    eventually("refused", SOON, || std::future::ready(admin.refused(error) > 1)).await;
+    eventually("refused", PATIENCE, || std::future::ready(admin.refused(error) > 1)).await;
     proxy.stall(true);
     let error = asked.await.expect("no panic").expect_err("refused");
     assert!(start.elapsed() < TIMEOUT + SLACK, "after {:?}", start.elapsed());
@@ -89,7 +91,7 @@ fn scripts(admin: &mut Admin) -> u64 {
 /// Drops calls of which it is not known whether the server has done what they have asked for.
 async fn drop_in_doubt(manager: &LockManager, count: u64) {
     for nth in 0..count {
-        let lock = Lock::new(format!("doubt:{nth}")).ttl(LONG).manager(manager);
+        let lock = Lock::new(format!("doubt:{nth}")).ttl(LONG_TTL).manager(manager);
         drop_after_polls(lock.acquire(), 1).await;
     }
 }
@@ -109,7 +111,7 @@ async fn a_dropped_call_in_doubt_takes_three_commands_at_most() {
     let called = scripts(&mut admin);
     assert!((CALLS..=3 * CALLS + 2).contains(&called), "{called} for {CALLS}");
 
-    // A server that stands still is asked for one of them, again and again.
+    // A stalled server is asked for one of them, again and again.
     server.pause();
     drop_in_doubt(&manager, CALLS).await;
     tokio::time::sleep(ms(6_000)).await;

@@ -3,13 +3,14 @@
 use lockmacro_runtime::{LockManager, Unavailability};
 use lockmacro_tests::{Server, eventually};
 
-use crate::{LONG, SOON, keeps_nothing, manager, reason, refusal, works};
+use crate::{LONG_TTL, PATIENCE, keeps_nothing, manager, reason, refusal, works};
 
 /// A server that answers `LOADING` for some seconds, with a manager that knew it before.
 async fn loading() -> (Server, LockManager, LockManager) {
     let mut server = Server::start();
     let hasty = manager(&server.url()).await;
-    let patient = LockManager::builder().timeout(LONG).connect(&server.url()).await.expect("there");
+    let patient =
+        LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await.expect("there");
     works(&hasty).await;
     works(&patient).await;
     keeps_nothing(&server).await;
@@ -31,9 +32,9 @@ async fn loading() -> (Server, LockManager, LockManager) {
 async fn a_loading_server_is_waited_for_and_named() {
     let (server, hasty, patient) = loading().await;
     assert_eq!(reason(refusal(&hasty).await), Unavailability::Loading);
-    // Who has the time gets the lock when the server is ready.
+    // A caller that has the time gets the lock when the server is ready.
     works(&patient).await;
     works(&hasty).await;
     let mut admin = server.admin();
-    eventually("released", SOON, || std::future::ready(admin.get(crate::KEY).is_none())).await;
+    eventually("released", PATIENCE, || std::future::ready(admin.get(crate::KEY).is_none())).await;
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder};
 use lockmacro_tests::{Cluster, Server, eventually, log};
 
-use crate::{LONG, Locked, SOON, TIMEOUT, ms};
+use crate::{LONG_TTL, Locked, PATIENCE, TIMEOUT, ms};
 
 /// Every line at one of these levels that is about a server or a lock with one of these names.
 /// Other tests of this process log as well.
@@ -36,7 +36,7 @@ async fn many_callers(manager: &LockManager, name: &'static str, end: Instant) -
                 let mut failed = 0;
                 while Instant::now() < end {
                     let key = format!("{name}:{nth}");
-                    let lock = Lock::new(key).name(name).ttl(LONG).manager(&manager);
+                    let lock = Lock::new(key).name(name).ttl(LONG_TTL).manager(&manager);
                     let done: Locked<()> = lock.run(async { Ok(()) }).await;
                     failed += usize::from(done.is_err());
                 }
@@ -53,8 +53,8 @@ async fn many_callers(manager: &LockManager, name: &'static str, end: Instant) -
 
 /// Asks until the server is back, and it was logged.
 async fn back(manager: &LockManager, name: &'static str, server: &str) {
-    eventually("it is told that it is back", SOON, async || {
-        let lock = Lock::new(name).name(name).ttl(LONG).manager(manager);
+    eventually("it is told that it is back", PATIENCE, async || {
+        let lock = Lock::new(name).name(name).ttl(LONG_TTL).manager(manager);
         let _: Locked<()> = lock.run(async { Ok(()) }).await;
         count(&lines(&["INFO"], &[server]), "lock server back") > 0
     })
@@ -105,14 +105,14 @@ async fn an_outage_with_many_callers_is_told_once_and_so_is_its_end() {
 }
 
 #[tokio::test]
-async fn a_server_that_stands_still_is_told_as_one_that_is_gone() {
+async fn a_server_that_stalls_is_told_as_one_that_is_gone() {
     log::start();
     const NAME: &str = "stands-still";
     let server = Server::start();
     let place = format!("127.0.0.1:{}", server.port());
     let manager = builder().connect(&server.url()).await.expect("there");
     server.pause();
-    let lock = || Lock::new(NAME).name(NAME).ttl(LONG).manager(&manager);
+    let lock = || Lock::new(NAME).name(NAME).ttl(LONG_TTL).manager(&manager);
     let error = lock().acquire().await.expect_err("nobody answers");
     assert!(error.to_string().contains(&format!(", at {place})")), "{error}");
     assert_eq!(count(&lines(&["WARN"], &[&place]), "lock server lost"), 1);
@@ -129,7 +129,7 @@ async fn a_connection_that_is_cut_and_replaced_is_no_outage() {
     let manager = LockManager::connect(&proxy.url()).await.expect("there");
     let place = proxy.url().replace("redis://", "");
     for _ in 0..20 {
-        let lock = Lock::new("cut").name("cut").ttl(LONG).manager(&manager);
+        let lock = Lock::new("cut").name("cut").ttl(LONG_TTL).manager(&manager);
         lock.run(async { Locked::Ok(()) }).await.expect("it works");
         proxy.cut();
     }
@@ -167,7 +167,7 @@ async fn the_node_of_a_cluster_that_is_lost_is_named_and_no_other() {
     let ask = async || {
         let mut errors = Vec::new();
         for key in &keys {
-            let lock = Lock::new(&**key).name("lost-node").ttl(LONG).manager(&manager);
+            let lock = Lock::new(&**key).name("lost-node").ttl(LONG_TTL).manager(&manager);
             let done: Locked<()> = lock.run(async { Ok(()) }).await;
             errors.extend(done.err());
         }
@@ -177,8 +177,8 @@ async fn the_node_of_a_cluster_that_is_lost_is_named_and_no_other() {
     let lost = cluster.owner(&keys[0]);
     cluster.server(lost).pause();
     let key = &*keys[0];
-    let lock = Lock::new(key).name("lost-node").ttl(LONG).manager(&manager);
-    let error = lock.acquire().await.expect_err("it stands still");
+    let lock = Lock::new(key).name("lost-node").ttl(LONG_TTL).manager(&manager);
+    let error = lock.acquire().await.expect_err("it stalls");
     let places: Vec<_> =
         (0..3).map(|nth| format!("127.0.0.1:{}", cluster.server(nth).port())).collect();
     assert!(error.to_string().contains(&places[lost]), "{error}");
@@ -187,7 +187,7 @@ async fn the_node_of_a_cluster_that_is_lost_is_named_and_no_other() {
         assert_eq!(told, usize::from(nth == lost), "{place}");
     }
     cluster.server(lost).resume();
-    eventually("it is back", SOON, async || {
+    eventually("it is back", PATIENCE, async || {
         let _ = ask().await;
         count(&lines(&["INFO"], &[&format!("server={} ", places[lost])]), "lock server back") == 1
     })
@@ -200,12 +200,12 @@ async fn the_outage_of_a_node_ends_when_its_replica_takes_over() {
     let mut cluster = Cluster::start(3, 1).await;
     let manager = builder().connect(&cluster.url()).await.expect("there");
     const NAME: &str = "taken-over";
-    let lock = || Lock::new(NAME).name(NAME).ttl(LONG).manager(&manager);
+    let lock = || Lock::new(NAME).name(NAME).ttl(LONG_TTL).manager(&manager);
     lock().run(async { Locked::Ok(()) }).await.expect("all are there");
     let lost = (0..3).find(|nth| *nth == cluster.owner(NAME)).expect("a primary");
     let place = format!("server=127.0.0.1:{} ", cluster.server(lost).port());
     cluster.server_mut(lost).kill();
-    eventually("it has left the slot map", SOON, async || {
+    eventually("it has left the slot map", PATIENCE, async || {
         let _: Locked<()> = lock().run(async { Ok(()) }).await;
         count(&lines(&["INFO"], &[&place]), "lock server not in the slot map") > 0
     })
@@ -226,8 +226,8 @@ async fn a_server_that_was_never_reached_is_told_as_lost_when_calls_fail() {
     server.kill();
     let manager = builder().lazy().connect(&server.url()).await.expect("it connects later");
     let place_of_it = format!("server={place} ");
-    eventually("it is told", SOON, async || {
-        let lock = Lock::new(NAME).name(NAME).ttl(LONG).manager(&manager);
+    eventually("it is told", PATIENCE, async || {
+        let lock = Lock::new(NAME).name(NAME).ttl(LONG_TTL).manager(&manager);
         lock.acquire().await.expect_err("nobody is there");
         count(&lines(&["WARN"], &[&place_of_it]), "lock server lost") == 1
     })
@@ -256,7 +256,7 @@ async fn a_call_that_fails_is_counted_at_the_node_it_went_to_and_at_no_other() {
     let places = [0, 1].map(|nth| format!("127.0.0.1:{}", cluster.server(nth).port()));
     let mut failed = [0, 0];
     let mut ask = async |nth: usize| {
-        let lock = Lock::new(&*keys[nth]).name("counted").ttl(LONG).manager(&manager);
+        let lock = Lock::new(&*keys[nth]).name("counted").ttl(LONG_TTL).manager(&manager);
         // What was sent while it stood still may be granted when it goes on.
         if let Err(error @ LockError::Unavailable { .. }) = lock.run(async { Locked::Ok(()) }).await
         {
@@ -277,7 +277,7 @@ async fn a_call_that_fails_is_counted_at_the_node_it_went_to_and_at_no_other() {
     let start = Instant::now();
     for nth in [0, 1] {
         while failed_calls(&servers[nth]).is_none() {
-            assert!(start.elapsed() < SOON, "{} is not back", places[nth]);
+            assert!(start.elapsed() < PATIENCE, "{} is not back", places[nth]);
             ask(nth).await;
         }
     }

@@ -20,12 +20,9 @@ mod wire;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
+use lockmacro_tests::times::{LONG_TTL, PATIENCE, ms};
 use lockmacro_tests::{Server, eventually};
 
-/// A ttl that never ends within a test.
-const LONG: Duration = Duration::from_secs(60);
-/// Far below `LONG`, far above what a loaded machine needs.
-const SOON: Duration = Duration::from_secs(20);
 /// What managers are told to wait for a server.
 const TIMEOUT: Duration = Duration::from_millis(1_500);
 /// What a loaded machine may add to that.
@@ -35,16 +32,12 @@ const KEY: &str = "order:42";
 
 type Locked<T> = Result<T, LockError>;
 
-const fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
-
 async fn manager(url: &str) -> LockManager {
     LockManager::builder().timeout(TIMEOUT).connect(url).await.expect("the server is there")
 }
 
 fn lock(manager: &LockManager) -> Lock {
-    Lock::new(KEY).ttl(LONG).manager(manager)
+    Lock::new(KEY).ttl(LONG_TTL).manager(manager)
 }
 
 /// The error of the first use of the server at `url`: of connecting, or else of locking.
@@ -94,5 +87,6 @@ async fn works(manager: &LockManager) {
 /// Waits until the server holds no key at all.
 async fn keeps_nothing(server: &Server) {
     let mut admin = server.admin();
-    eventually("the server is empty", SOON, || std::future::ready(admin.keys().is_empty())).await;
+    eventually("the server is empty", PATIENCE, || std::future::ready(admin.keys().is_empty()))
+        .await;
 }

@@ -8,8 +8,8 @@ use lockmacro_runtime::{Lock, LockManager, Unavailability};
 use lockmacro_tests::{Fault, Proxy, Server};
 
 use crate::{
-    KEY, LONG, Locked, SLACK, SOON, TIMEOUT, keeps_nothing, lock, manager, ms, reason, refusal,
-    works,
+    KEY, LONG_TTL, Locked, PATIENCE, SLACK, TIMEOUT, keeps_nothing, lock, manager, ms, reason,
+    refusal, works,
 };
 
 /// A server, a proxy in front of it, and a manager that has used the proxy before.
@@ -23,7 +23,7 @@ async fn proxied() -> (Server, Proxy, LockManager) {
 
 /// One that waits for each answer for longer than any is late.
 async fn patient(proxy: &Proxy) -> LockManager {
-    let manager = LockManager::builder().timeout(LONG).connect(&proxy.url()).await;
+    let manager = LockManager::builder().timeout(LONG_TTL).connect(&proxy.url()).await;
     let manager = manager.expect("the server is there");
     works(&manager).await;
     manager
@@ -109,10 +109,11 @@ async fn a_release_that_is_resent_frees_nobody_elses_lock() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(SOON, taken).await.expect("released");
+    tokio::time::timeout(PATIENCE, taken).await.expect("released");
     // The server had carried it out, which the resent one cannot tell any more.
     let error = release.await.expect("no panic").expect_err("not known to be released");
     assert_eq!(reason(error), Unavailability::Disconnected);
+    // Nothing frees it, for longer than one more release would take.
     tokio::time::sleep(ms(50)).await;
     assert_eq!(admin.get(KEY).as_deref(), Some("somebody"));
 }
@@ -151,7 +152,7 @@ async fn a_client_killed_by_the_server_reconnects() {
 }
 
 #[tokio::test]
-async fn a_network_that_stands_still_is_a_timeout_and_leaves_nothing_behind() {
+async fn a_network_that_stalls_is_a_timeout_and_leaves_nothing_behind() {
     let (server, proxy, manager) = proxied().await;
     proxy.stall(true);
     assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);
@@ -226,16 +227,19 @@ async fn many_tasks_share_one_connection_through_a_cut() {
     let manager = patient(&proxy).await;
     let before = proxy.accepted();
     let mut tasks = tokio::task::JoinSet::new();
+    let (ran, mut runs) = tokio::sync::watch::channel(0);
     for n in 0..50 {
-        let manager = manager.clone();
+        let (manager, ran) = (manager.clone(), ran.clone());
         tasks.spawn(async move {
             for _ in 0..4 {
-                let own = Lock::new(format!("order:{n}")).ttl(LONG).manager(&manager);
+                let own = Lock::new(format!("order:{n}")).ttl(LONG_TTL).manager(&manager);
                 assert_eq!(own.run(async { Locked::Ok(n) }).await, Ok(n));
+                ran.send_modify(|ran| *ran += 1);
             }
         });
     }
-    tokio::time::sleep(ms(2)).await;
+    // In the middle of the work.
+    runs.wait_for(|ran| *ran > 0).await.expect("they run");
     proxy.cut();
     while let Some(task) = tasks.join_next().await {
         task.expect("no lock failed");
@@ -254,7 +258,9 @@ async fn bodies_never_overlap_on_a_network_that_is_cut_all_the_time() {
     // A slow machine needs longer for some.
     let is_over = {
         let runs = Arc::clone(&runs);
-        move || start.elapsed() > ms(1_000) && (runs.load(SeqCst) > 10 || start.elapsed() > SOON)
+        move || {
+            start.elapsed() > ms(1_000) && (runs.load(SeqCst) > 10 || start.elapsed() > PATIENCE)
+        }
     };
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..4 {

@@ -6,8 +6,8 @@ use lockmacro_runtime::{Lock, LockManager, Unavailability};
 use lockmacro_tests::{Server, eventually, in_time, on_a_plain_thread};
 
 use crate::{
-    KEY, LONG, Locked, SLACK, SOON, TIMEOUT, first_error, keeps_nothing, lock, manager, ms, reason,
-    refusal, works,
+    KEY, LONG_TTL, Locked, PATIENCE, SLACK, TIMEOUT, first_error, keeps_nothing, lock, manager, ms,
+    reason, refusal, works,
 };
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn a_stopped_server_is_a_timeout_and_leaves_nothing_behind_when_it_goes_on
     assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);
     assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);
     server.resume();
-    // What was sent while it stood still is carried out now, and taken back.
+    // What was sent while it was stalled is carried out now, and taken back.
     keeps_nothing(&server).await;
     works(&manager).await;
     keeps_nothing(&server).await;
@@ -65,10 +65,11 @@ async fn a_server_stopped_for_long_leaves_nothing_behind_either() {
     works(&manager).await;
     server.pause();
     assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);
+    // The server is silent for longer than the manager tries.
     tokio::time::sleep(ms(3_500)).await;
     server.resume();
     let mut admin = server.admin();
-    eventually("the key is free", SOON, || std::future::ready(admin.get(KEY).is_none())).await;
+    eventually("the key is free", PATIENCE, || std::future::ready(admin.get(KEY).is_none())).await;
     works(&manager).await;
 }
 
@@ -82,9 +83,10 @@ async fn connecting_to_a_stopped_server_is_a_timeout() {
 }
 
 #[tokio::test]
-async fn a_callers_own_deadline_is_kept_when_the_server_stands_still() {
+async fn a_callers_own_deadline_is_kept_when_the_server_stalls() {
     let server = Server::start();
-    let manager = LockManager::builder().timeout(LONG).connect(&server.url()).await.expect("there");
+    let manager =
+        LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await.expect("there");
     works(&manager).await;
     server.pause();
     let start = Instant::now();
@@ -106,7 +108,7 @@ async fn a_runtime_that_ends_in_mid_acquire_leaves_nothing_behind() {
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         runtime.spawn(acquire);
-        // Long enough for the command to be on its way, too short for the manager to give up.
+        // Long enough for the command to be in flight, too short for the manager to give up.
         runtime.block_on(async { tokio::time::sleep(ms(50)).await });
         runtime.shutdown_background();
     })
@@ -119,13 +121,15 @@ async fn a_runtime_that_ends_in_mid_acquire_leaves_nothing_behind() {
 #[tokio::test]
 async fn a_server_that_goes_on_in_time_grants_the_lock_after_all() {
     let server = Server::start();
-    let manager = LockManager::builder().timeout(SOON).connect(&server.url()).await.expect("there");
+    let manager =
+        LockManager::builder().timeout(PATIENCE).connect(&server.url()).await.expect("there");
     works(&manager).await;
     server.pause();
     let waiting = tokio::spawn({
         let lock = lock(&manager);
         async move { lock.run(async { Locked::Ok(7) }).await }
     });
+    // The server is silent for that long.
     tokio::time::sleep(ms(150)).await;
     server.resume();
     assert_eq!(waiting.await.expect("no panic"), Ok(7));
@@ -205,7 +209,7 @@ async fn a_shutdown_ends_in_time_when_the_server_is_down() {
     let mut server = Server::start();
     let manager = manager(&server.url()).await;
     drop(lock(&manager).acquire().await.expect("free"));
-    let guard = Lock::new("other").ttl(LONG).manager(&manager).acquire().await.expect("free");
+    let guard = Lock::new("other").ttl(LONG_TTL).manager(&manager).acquire().await.expect("free");
     server.kill();
     drop(guard);
     let start = Instant::now();

@@ -6,7 +6,8 @@ use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
 use lockmacro_tests::{Admin, Fault, Proxy, Server, eventually};
 
 use crate::{
-    KEY, LONG, Locked, SOON, TIMEOUT, keeps_nothing, lock, manager, ms, reason, refusal, works,
+    KEY, LONG_TTL, Locked, PATIENCE, TIMEOUT, keeps_nothing, lock, manager, ms, reason, refusal,
+    works,
 };
 
 #[tokio::test]
@@ -56,7 +57,7 @@ async fn a_full_server_is_out_of_memory_and_still_takes_locks_back() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     let mut admin = server.admin();
-    let guard = Lock::new("held").ttl(LONG).manager(&manager).acquire().await.expect("free");
+    let guard = Lock::new("held").ttl(LONG_TTL).manager(&manager).acquire().await.expect("free");
     admin.configure("maxmemory", "1");
     assert_eq!(reason(refusal(&manager).await), Unavailability::OutOfMemory);
     guard.release().await.expect("released without memory");
@@ -103,12 +104,13 @@ async fn a_server_that_misses_replicas_takes_no_locks() {
 #[tokio::test]
 async fn a_refusal_that_passes_in_time_is_told_to_nobody() {
     let server = Server::start();
-    let manager = LockManager::builder().timeout(LONG).connect(&server.url()).await.expect("there");
+    let manager =
+        LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await.expect("there");
     let mut admin = server.admin();
     for (code, name) in [("NOREPLICAS", "min-replicas-to-write"), ("OOM", "maxmemory")] {
         admin.configure(name, "1");
         let asked = tokio::spawn(lock(&manager).acquire());
-        eventually(code, LONG, || std::future::ready(admin.refused(code) > 2)).await;
+        eventually(code, LONG_TTL, || std::future::ready(admin.refused(code) > 2)).await;
         admin.configure(name, "0");
         let guard = asked.await.expect("no panic").expect("granted at last");
         guard.release().await.expect("still held");
@@ -138,7 +140,7 @@ async fn a_replica_is_read_only_to_locks_until_it_is_promoted() {
     // A key that the replica shows as held says nothing about who may lock it.
     primary.admin().ask::<()>(&["SET", KEY, "somebody", "PX", "60000"]);
     let mut admin = replica.admin();
-    eventually("replicated", SOON, || std::future::ready(admin.get(KEY).is_some())).await;
+    eventually("replicated", PATIENCE, || std::future::ready(admin.get(KEY).is_some())).await;
     assert_eq!(reason(refusal(&manager).await), Unavailability::ReadOnly);
     admin.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
     admin.ask::<()>(&["DEL", KEY]);
@@ -149,7 +151,8 @@ async fn a_replica_is_read_only_to_locks_until_it_is_promoted() {
 async fn a_release_on_a_replica_is_refused_and_not_taken_for_a_lost_lock() {
     let (primary, server) = (Server::start(), Server::start());
     // What a release waits for is a part of that.
-    let manager = LockManager::builder().timeout(LONG).connect(&server.url()).await.expect("there");
+    let manager =
+        LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await.expect("there");
     let guard = lock(&manager).acquire().await.expect("free");
     // The key is gone there after the first synchronisation.
     follow(&server, primary.port()).await;
@@ -167,7 +170,7 @@ async fn a_resent_acquire_on_a_server_demoted_meanwhile_is_not_busy() {
     proxy.on_next("SET", Fault::LoseReply);
     let asked = tokio::spawn(lock(&manager).acquire());
     let mut admin = server.admin();
-    eventually("sent", SOON, || std::future::ready(proxy.orders_are_done())).await;
+    eventually("sent", PATIENCE, || std::future::ready(proxy.orders_are_done())).await;
     // Before the command is sent again, the key holds somebody else's value, as far as a replica
     // can tell.
     follow(&server, primary.port()).await;
@@ -190,7 +193,7 @@ async fn a_server_demoted_in_mid_body_costs_no_value() {
 pub async fn follow(replica: &Server, primary: u16) {
     let mut admin = replica.admin();
     admin.ask::<()>(&["REPLICAOF", "127.0.0.1", &primary.to_string()]);
-    eventually("synchronised", SOON, || {
+    eventually("synchronised", PATIENCE, || {
         let info: String = admin.ask(&["INFO", "replication"]);
         std::future::ready(info.contains("master_link_status:up"))
     })
@@ -217,7 +220,7 @@ async fn a_cluster_that_does_not_serve_the_key_is_down_until_it_does() {
     let manager = manager(&server.url()).await;
     assert_eq!(reason(refusal(&manager).await), Unavailability::ClusterDown);
     server.admin().ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
-    eventually("the cluster is up", SOON, || async {
+    eventually("the cluster is up", PATIENCE, || async {
         lock(&manager).run(async { Locked::Ok(7) }).await == Ok(7)
     })
     .await;
@@ -227,14 +230,14 @@ async fn a_cluster_that_does_not_serve_the_key_is_down_until_it_does() {
 async fn a_server_busy_with_a_script_is_waited_for_and_named() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
-    let guard = Lock::new("held").ttl(LONG).manager(&manager).acquire().await.expect("free");
+    let guard = Lock::new("held").ttl(LONG_TTL).manager(&manager).acquire().await.expect("free");
     let mut admin = server.admin();
     admin.configure("busy-reply-threshold", "5");
     let mut stuck = server.admin();
     let endless = std::thread::spawn(move || {
         stuck.send::<()>(&["EVAL", "while true do end", "0"]).expect_err("killed")
     });
-    eventually("the script runs", SOON, || {
+    eventually("the script runs", PATIENCE, || {
         std::future::ready(admin.send::<()>(&["GET", KEY]).is_err_and(|e| e.code() == Some("BUSY")))
     })
     .await;

@@ -3,7 +3,7 @@
 use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
 use lockmacro_tests::{Server, in_time, log};
 
-use crate::{KEY, LONG, Locked, TIMEOUT, lock, manager, ms};
+use crate::{KEY, LONG_TTL, Locked, TIMEOUT, lock, manager, ms};
 
 #[tokio::test]
 async fn no_log_line_shows_a_token_or_a_password() {
@@ -21,7 +21,7 @@ async fn no_log_line_shows_a_token_or_a_password() {
     let lost =
         Lock::new(KEY).ttl(ms(60)).manager(&manager).run(std::future::pending::<Locked<()>>());
     in_time(lost).await.expect_err("lost");
-    let held = Lock::new(KEY).ttl(LONG).manager(&manager).acquire().await.expect("free");
+    let held = Lock::new(KEY).ttl(LONG_TTL).manager(&manager).acquire().await.expect("free");
     let second = server.admin().get(KEY).expect("held");
     server.kill();
     drop(held);
@@ -39,8 +39,8 @@ async fn no_log_line_shows_a_token_or_a_password() {
     assert!(!log.contains("hunter2") && !log.contains("foreign-secret"), "{log}");
 }
 
-/// Something as long as the random part of a token. The name of a script is longer, which some errors
-/// of servers tell.
+/// Something as long as the random part of a token. The name of a script is longer, which some
+/// errors of servers tell.
 fn shows_a_token(text: &str) -> bool {
     let mut words = text.split(|c: char| !c.is_ascii_hexdigit()).map(str::len);
     words.any(|length| length >= 32 && length != 40)

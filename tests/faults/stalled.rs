@@ -9,9 +9,9 @@ use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Cluster, Proxy, Server, eventually, in_time, on_a_plain_thread};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{LONG, Locked, SLACK, TIMEOUT, keeps_nothing, lock, ms};
+use crate::{LONG_TTL, Locked, SLACK, TIMEOUT, keeps_nothing, lock, ms};
 
-/// How long a command is on its way.
+/// How long a command is in flight.
 const FAR: Duration = Duration::from_millis(80);
 
 fn worker() -> Runtime {
@@ -77,7 +77,7 @@ async fn blocked<T: Send + 'static>(
 
 /// A worker that is blocked while it connects, from which it is far.
 async fn blocked_while_it_connects(manager: &LockManager) -> mpsc::Sender<()> {
-    let asking = Lock::new("its own").ttl(LONG).manager(manager);
+    let asking = Lock::new("its own").ttl(LONG_TTL).manager(manager);
     // Far from enough to be connected.
     blocked(asking.acquire(), Blocked::Within(FAR / 4)).await
 }
@@ -86,7 +86,7 @@ async fn blocked_while_it_connects(manager: &LockManager) -> mpsc::Sender<()> {
 async fn three_others(manager: &LockManager) -> Duration {
     let start = Instant::now();
     let workers = (0..3).map(|nth| {
-        let lock = Lock::new(format!("order:{nth}")).ttl(LONG).manager(manager);
+        let lock = Lock::new(format!("order:{nth}")).ttl(LONG_TTL).manager(manager);
         on_a_plain_thread(move || worker().block_on(lock.run(async { Locked::Ok(nth) })))
     });
     let values = futures::future::join_all(workers).await;
@@ -117,7 +117,7 @@ async fn a_waiter_is_not_held_up_by_a_blocked_worker_for_as_long_as_it_waits() {
         let manager = to_be_connected(proxy.url(), &proxy).await;
         let _free = blocked_while_it_connects(&manager).await;
         let start = Instant::now();
-        let result = lock(&manager).wait(LONG).run(async { Locked::Ok(7) }).await;
+        let result = lock(&manager).wait(LONG_TTL).run(async { Locked::Ok(7) }).await;
         assert_eq!(result, Ok(7));
         assert!(start.elapsed() < 2 * TIMEOUT + SLACK, "{:?}", start.elapsed());
     })
@@ -134,7 +134,7 @@ async fn a_worker_that_is_blocked_while_it_learns_the_slots_holds_up_no_other() 
             worker().block_on(builder.connect(&url)).expect("there")
         })
         .await;
-        let asking = Lock::new("its own").ttl(LONG).manager(&manager);
+        let asking = Lock::new("its own").ttl(LONG_TTL).manager(&manager);
         let _free = blocked(asking.acquire(), Blocked::After(1)).await;
         let took = three_others(&manager).await;
         assert!(took < 2 * TIMEOUT + SLACK, "{took:?}");
@@ -160,7 +160,7 @@ async fn a_worker_that_is_blocked_while_it_loads_a_script_holds_up_no_other() {
             calls.into_iter().find(|(name, _)| name == "eval").map(|(_, count)| count)
         };
         let before = texts();
-        let lock = |key: &str| Lock::new(key).ttl(LONG).manager(&manager);
+        let lock = |key: &str| Lock::new(key).ttl(LONG_TTL).manager(&manager);
         // Its question is sent, and then it is told that the server does not know the script.
         let asking = lock("its own").acquire_fenced();
         let _free = blocked(asking, Blocked::After(2)).await;
@@ -183,7 +183,7 @@ async fn a_worker_that_is_blocked_while_it_subscribes_holds_up_no_other() {
         let manager = LockManager::builder().timeout(PATIENT).connect(&cluster.url()).await;
         let manager = manager.expect("there");
         let other = LockManager::connect(&cluster.url()).await.expect("there");
-        let lock = |manager, key: &str| Lock::new(key).ttl(LONG).manager(manager);
+        let lock = |manager, key: &str| Lock::new(key).ttl(LONG_TTL).manager(manager);
         // The connection is one by which grants are heard, and the script is known.
         for key in ["before", "{order}:0"] {
             let held = lock(&other, key).acquire().await.expect("free");
@@ -226,7 +226,7 @@ async fn who_was_blocked_while_it_connected_goes_on_by_the_others_connection() {
         let (began, begun) = tokio::sync::oneshot::channel();
         proxy.cut();
         proxy.delay(FAR);
-        let theirs = Lock::new("its own").ttl(LONG).manager(&manager);
+        let theirs = Lock::new("its own").ttl(LONG_TTL).manager(&manager);
         let worker = on_a_plain_thread(move || {
             worker().block_on(async {
                 let mut asking = Box::pin(theirs.run(async { Locked::Ok(1) }));
@@ -248,7 +248,7 @@ async fn who_was_blocked_while_it_connected_goes_on_by_the_others_connection() {
         for _ in 0..3 {
             lock(&manager).run(async { Locked::Ok(()) }).await.expect("free");
         }
-        manager.shutdown(LONG).await.expect("nothing is held");
+        manager.shutdown(LONG_TTL).await.expect("nothing is held");
         keeps_nothing(&server).await;
     })
     .await;

@@ -3,7 +3,7 @@
 use lockmacro_runtime::{Lock, LockError, LockManager, LossCause, Unavailability};
 use lockmacro_tests::{Admin, Server, eventually};
 
-use crate::{KEY, LONG, Locked, SOON, lock, manager, ms, works};
+use crate::{KEY, LONG_TTL, Locked, PATIENCE, lock, manager, ms, works};
 
 /// Cuts every connection but the one that looks, so that who uses his next has to send twice.
 fn cut_connections(admin: &mut Admin) {
@@ -46,7 +46,7 @@ async fn a_release_after_the_lease_is_lost_whatever_the_connection_does() {
         works(&manager).await;
         let short = Lock::new(KEY).ttl(ms(150)).manager(&manager);
         let guard = short.acquire().await.expect("free");
-        eventually("its lease is over", SOON, || {
+        eventually("its lease is over", PATIENCE, || {
             let set = ["SET", KEY, "somebody", "NX", "PX", "60000"];
             std::future::ready(admin.ask::<Option<String>>(&set).is_some())
         })
@@ -66,7 +66,7 @@ async fn a_release_of_a_lock_taken_in_mid_lease_is_never_ok() {
     let server = Server::start();
     let mut admin = server.admin();
     for round in 0..20 {
-        let builder = LockManager::builder().timeout(LONG);
+        let builder = LockManager::builder().timeout(LONG_TTL);
         let manager = builder.connect(&server.url()).await.expect("there");
         let guard = lock(&manager).acquire().await.expect("free");
         admin.ask::<()>(&["SET", KEY, "somebody", "PX", "60000"]);
@@ -91,7 +91,7 @@ async fn a_lock_taken_in_mid_body_costs_no_value_though_its_connection_is_cut() 
     let server = Server::start();
     let manager = manager(&server.url()).await;
     let mut admin = server.admin();
-    let result = Lock::new(KEY).ttl(LONG).manager(&manager).run(async {
+    let result = Lock::new(KEY).ttl(LONG_TTL).manager(&manager).run(async {
         admin.ask::<()>(&["SET", KEY, "somebody", "PX", "60000"]);
         cut_connections(&mut admin);
         Locked::Ok(7)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Server, eventually};
 
-use crate::{KEY, LONG, Locked, SOON, keeps_nothing, lock, manager, works};
+use crate::{KEY, LONG_TTL, Locked, PATIENCE, keeps_nothing, lock, manager, works};
 
 /// What the two scripts call by themselves, at most.
 const INSIDE: [&str; 6] = ["del", "get", "getex", "pexpire", "pttl", "zcard"];
@@ -37,11 +37,11 @@ async fn a_busy_lock_is_one_set_and_one_evalsha() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     let guard = lock(&manager).acquire().await.expect("free");
-    let again = Lock::new(KEY).ttl(LONG).manager(&manager);
+    let again = Lock::new(KEY).ttl(LONG_TTL).manager(&manager);
     assert!(again.acquire().await.expect_err("held").is_busy());
     let mut admin = server.admin();
     admin.forget_calls();
-    let again = Lock::new(KEY).ttl(LONG).manager(&manager);
+    let again = Lock::new(KEY).ttl(LONG_TTL).manager(&manager);
     assert!(again.acquire().await.expect_err("held").is_busy());
     let calls = admin.calls();
     assert_eq!((count(&calls, "set"), count(&calls, "evalsha")), (1, 1), "{calls:?}");
@@ -55,7 +55,7 @@ async fn keys_are_never_enumerated() {
     server.admin().forget_calls();
     works(&manager).await;
     drop(lock(&manager).acquire().await.expect("free"));
-    manager.shutdown(LONG).await.expect("drained");
+    manager.shutdown(LONG_TTL).await.expect("drained");
     let calls = server.admin().calls();
     for name in ["keys", "scan", "flushdb", "flushall"] {
         assert_eq!(count(&calls, name), 0, "{calls:?}");
@@ -113,7 +113,7 @@ async fn a_manager_needs_at_most_two_connections() {
     let mut admin = server.admin();
     let mut tasks = tokio::task::JoinSet::new();
     for n in 0..100 {
-        let own = Lock::new(format!("order:{n}")).ttl(LONG).manager(&manager);
+        let own = Lock::new(format!("order:{n}")).ttl(LONG_TTL).manager(&manager);
         tasks.spawn(async move {
             if n % 2 == 0 {
                 drop(own.acquire().await.expect("free"));
@@ -165,7 +165,7 @@ async fn managers_that_are_gone_leave_no_connection() {
         keeps_nothing(&server).await;
     }
     let mut admin = server.admin();
-    eventually("only the one that looks is left", SOON, || {
+    eventually("only the one that looks is left", PATIENCE, || {
         let clients: String = admin.ask(&["CLIENT", "LIST"]);
         std::future::ready(clients.lines().count() == 1)
     })

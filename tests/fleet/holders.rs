@@ -1,22 +1,21 @@
-//! Holders that die, and holders that stand still.
+//! Holders that die, and holders that are stopped.
 
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockGuard, LockManager};
 use lockmacro_tests::Server;
+use lockmacro_tests::times::{LONG_TTL, SOON};
 use rustix::process::Signal;
 
 use crate::Worker;
 
 const KEY: &str = "order:42";
-const LONG: Duration = Duration::from_secs(60);
-const SOON: Duration = Duration::from_secs(5);
 
 /// Asks until the lock is granted.
 async fn next(rival: &LockManager) -> LockGuard {
     let start = Instant::now();
     loop {
-        match Lock::new(KEY).ttl(LONG).manager(rival).acquire().await {
+        match Lock::new(KEY).ttl(LONG_TTL).manager(rival).acquire().await {
             Ok(guard) => return guard,
             Err(error) => assert!(error.is_busy(), "{error}"),
         }
@@ -41,14 +40,15 @@ async fn a_killed_holder_frees_its_lock_at_its_ttl_and_not_before() {
 }
 
 #[tokio::test]
-async fn a_holder_that_stood_still_past_its_lease_takes_no_further_step() {
+async fn a_holder_that_was_stopped_past_its_lease_takes_no_further_step() {
     let server = Server::start();
     let rival = LockManager::connect(&server.url()).await.expect("there");
     let mut holder = Worker::start(&["hold", &server.url(), KEY, "500"]);
     assert_eq!(holder.next_line(), "held");
-    // A step takes 200 ms of waiting, so it stands still in the middle of that.
+    // A step takes 200 ms of waiting, so it is stopped in the middle of that.
     holder.signal(Signal::STOP);
     let guard = next(&rival).await;
+    // It is stopped past its lease for a while.
     tokio::time::sleep(Duration::from_millis(50)).await;
     holder.signal(Signal::CONT);
     assert_eq!(holder.next_line(), "lost", "its first word after going on");

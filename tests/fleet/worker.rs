@@ -100,7 +100,7 @@ async fn hold(url: &str, key: &str, ttl: Duration) -> Done {
     Ok(())
 }
 
-/// Says a line at once. Who listens no longer need not be told.
+/// Says a line at once. A reader that has gone needs no line.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

@@ -5,22 +5,9 @@ use std::time::{Duration, Instant};
 use lockmacro_runtime::{
     Lock, LockError, LockGuard, LockManager, LossCause, Lost, distributed_lock,
 };
-use lockmacro_tests::{Backend, on_a_plain_thread};
+use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
-use crate::{Locked, SOON, cause, left, ms, on_memory_and_redis};
-
-on_memory_and_redis!(
-    renew_keeps_the_lock_for_the_body,
-    a_function_without_a_ttl_is_renewed,
-    max_hold_ends_the_body,
-    min_hold_keeps_the_key,
-    cancel_is_what_happens_when_nothing_is_said,
-    error_and_finish_let_the_body_end,
-    a_handler_can_roll_back,
-    the_body_has_its_guard_and_its_fence,
-    a_function_that_calls_itself_is_one_lock,
-    sync_functions_have_the_same_arguments,
-);
+use crate::{BRIEF, Locked, SOON, brief, cause, left, ms};
 
 #[distributed_lock(key = key, ttl = "1500ms", renew, manager = manager)]
 async fn work(manager: &LockManager, key: &str, time: Duration) -> Locked<u32> {
@@ -28,6 +15,7 @@ async fn work(manager: &LockManager, key: &str, time: Duration) -> Locked<u32> {
     Ok(7)
 }
 
+#[on(memory, redis)]
 async fn renew_keeps_the_lock_for_the_body(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -40,10 +28,23 @@ async fn remaining(manager: &LockManager, key: &str) -> Locked<Duration> {
     Ok(lock.remaining())
 }
 
+#[on(memory, redis)]
 async fn a_function_without_a_ttl_is_renewed(backend: &Backend) {
     let manager = backend.manager().await;
     let remaining = remaining(&manager, &backend.key("order:42")).await.expect("free");
     assert!(remaining > ms(25_000) && remaining < ms(30_000), "{remaining:?}");
+    // 30 s are too long to watch, so this manager has a shorter default.
+    let (manager, key) = (brief(backend).await, backend.key("brief"));
+    assert_eq!(unnamed(&manager, &key, backend).await, Ok(7));
+    assert!(backend.is_free(&key).await);
+}
+
+/// Its body is dropped at the end of the lease, unless that is renewed.
+#[distributed_lock(key = key, manager = manager)]
+async fn unnamed(manager: &LockManager, key: &str, backend: &Backend) -> Locked<u32> {
+    tokio::time::sleep(BRIEF * 5 / 4).await;
+    assert!(!backend.is_free(key).await);
+    Ok(7)
 }
 
 #[distributed_lock(key = key, ttl = "2s", renew, max_hold = "3s", manager = manager)]
@@ -51,6 +52,7 @@ async fn hang(manager: &LockManager, key: &str) -> Locked<()> {
     std::future::pending().await
 }
 
+#[on(memory, redis)]
 async fn max_hold_ends_the_body(backend: &Backend) {
     let manager = backend.manager().await;
     let start = Instant::now();
@@ -65,6 +67,7 @@ async fn job(manager: &LockManager, key: &str) -> Locked<()> {
     Ok(())
 }
 
+#[on(memory, redis)]
 async fn min_hold_keeps_the_key(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("job");
@@ -75,15 +78,16 @@ async fn min_hold_keeps_the_key(backend: &Backend) {
     backend.becomes_free(&key, SOON).await;
 }
 
-const LATER: Duration = Duration::from_millis(420);
+const AFTER_TTL: Duration = Duration::from_millis(420);
 
 #[distributed_lock(key = key, ttl = "400ms", manager = manager)]
 async fn cancelled(manager: &LockManager, key: &str, ended: &mut bool) -> Locked<u32> {
-    tokio::time::sleep(LATER).await;
+    tokio::time::sleep(AFTER_TTL).await;
     *ended = true;
     Ok(7)
 }
 
+#[on(memory, redis)]
 async fn cancel_is_what_happens_when_nothing_is_said(backend: &Backend) {
     let manager = backend.manager().await;
     let mut ended = false;
@@ -94,17 +98,18 @@ async fn cancel_is_what_happens_when_nothing_is_said(backend: &Backend) {
 
 #[distributed_lock(key = key, ttl = "400ms", on_lost = error, manager = manager)]
 async fn ending(manager: &LockManager, key: &str, ended: &mut bool) -> Locked<u32> {
-    tokio::time::sleep(LATER).await;
+    tokio::time::sleep(AFTER_TTL).await;
     *ended = true;
     Ok(7)
 }
 
 #[distributed_lock(key = key, ttl = "400ms", on_lost = finish, manager = manager)]
 async fn finishing(manager: &LockManager, key: &str) -> Locked<u32> {
-    tokio::time::sleep(LATER).await;
+    tokio::time::sleep(AFTER_TTL).await;
     Ok(7)
 }
 
+#[on(memory, redis)]
 async fn error_and_finish_let_the_body_end(backend: &Backend) {
     let manager = backend.manager().await;
     let mut ended = false;
@@ -122,10 +127,11 @@ fn roll_back(lost: Lost, written: Locked<Vec<String>>) -> Locked<Vec<String>> {
 
 #[distributed_lock(key = key, ttl = *ttl, on_lost = roll_back, manager = manager)]
 async fn book(manager: &LockManager, key: &str, ttl: &Duration) -> Locked<Vec<String>> {
-    tokio::time::sleep(LATER).await;
+    tokio::time::sleep(AFTER_TTL).await;
     Ok(vec!["booked".to_owned()])
 }
 
+#[on(memory, redis)]
 async fn a_handler_can_roll_back(backend: &Backend) {
     let manager = backend.manager().await;
     let late = book(&manager, &backend.key("late"), &ms(400)).await.expect("it recovers");
@@ -143,12 +149,14 @@ async fn fenced(manager: &LockManager, key: &str) -> Locked<u64> {
     Ok(u64::from(fence))
 }
 
+#[on(memory, redis)]
 async fn the_body_has_its_guard_and_its_fence(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let first = fenced(&manager, &key).await.expect("free");
     let second = fenced(&manager, &key).await.expect("free");
     assert!(second > first);
+    backend.forget_fences();
 }
 
 #[distributed_lock(key = key, ttl = "60s", fence = fence, manager = manager)]
@@ -160,12 +168,14 @@ async fn recurse(manager: &LockManager, key: &str, depth: u32) -> Locked<Vec<u64
     Ok(fences)
 }
 
+#[on(memory, redis)]
 async fn a_function_that_calls_itself_is_one_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let fences = recurse(&manager, &key, 5).await.expect("it enters its own lock");
     assert!(fences.len() == 5 && fences.iter().all(|fence| *fence == fences[0]), "{fences:?}");
     assert!(backend.is_free(&key).await);
+    backend.forget_fences();
 }
 
 #[distributed_lock(
@@ -178,6 +188,7 @@ fn book_blocking(manager: &LockManager, key: &str, time: Duration) -> Locked<Vec
     Ok(vec![format!("{} {}", lock.fence() == Some(fence), joined.is_ok())])
 }
 
+#[on(memory, redis)]
 async fn sync_functions_have_the_same_arguments(backend: &Backend) {
     let manager = backend.manager().await;
     let (late, in_time) = (backend.key("late"), backend.key("in time"));
@@ -189,4 +200,5 @@ async fn sync_functions_have_the_same_arguments(backend: &Backend) {
     let (in_time, late) = written.await.expect("both end");
     assert_eq!(in_time, ["true true"]);
     assert_eq!(late, ["true false", "rolled back, Expired"]);
+    backend.forget_fences();
 }

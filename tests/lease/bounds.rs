@@ -5,29 +5,13 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use lockmacro_runtime::{Lock, LockError, LossCause};
-use lockmacro_tests::{Backend, Polled, drop_after_polls, eventually, on_a_plain_thread};
+use lockmacro_tests::{
+    Backend, Polled, drop_after_polls, eventually, on, on_a_plain_thread, spawn_polled,
+};
 
-use crate::{Locked, SOON, cause, left, lock, ms, on_memory_and_redis, renewed};
+use crate::{Locked, SOON, cause, left, lock, ms, renewed};
 
-on_memory_and_redis!(
-    max_hold_ends_a_lock_that_is_renewed,
-    a_body_shorter_than_max_hold_is_left_alone,
-    a_short_body_leaves_the_key_for_the_rest_of_min_hold,
-    min_hold_holds_for_a_body_that_panics_or_fails,
-    min_hold_holds_for_a_body_that_is_dropped,
-    min_hold_holds_for_a_guard_and_for_sync_code,
-    a_body_longer_than_min_hold_frees_the_key_at_once,
-    min_hold_is_never_longer_than_the_ttl,
-    min_hold_is_nothing_to_an_attempt_that_was_refused,
-    an_extension_lengthens_a_lease,
-    an_extension_never_shortens_a_lease,
-    an_extension_of_a_renewed_lock_is_not_cut_by_a_renewal,
-    a_ttl_that_is_no_ttl_extends_nothing,
-    lost_wakes_at_the_end_of_the_lease,
-    lost_wakes_at_the_release,
-    check_fails_after_the_loss,
-);
-
+#[on(memory, redis)]
 async fn max_hold_ends_a_lock_that_is_renewed(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -38,9 +22,10 @@ async fn max_hold_ends_a_lock_that_is_renewed(backend: &Backend) {
     assert_eq!(cause(result), LossCause::Expired);
     // Another renewal would be good for another ttl.
     assert!(held >= ms(2_950) && held < ms(4_500), "{held:?}");
-    assert!(backend.is_free(&key).await, "it is given back, not left to its ttl");
+    assert!(backend.is_free(&key).await, "it is released, not left to its ttl");
 }
 
+#[on(memory, redis)]
 async fn a_body_shorter_than_max_hold_is_left_alone(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -63,12 +48,12 @@ async fn stays(backend: &Backend, key: &str, start: Instant) {
         let Some(kept) = left(&rival, key).await else { break };
         let latest = start.elapsed() + kept;
         assert!(latest > MIN_HOLD - ms(2), "{latest:?}");
-        // From when the lock was asked for; what a release takes on its way comes on top. Of what
-        // was dropped it may be on its way still.
+        // From when the lock was asked for; what a release takes in flight comes on top. Of what
+        // was dropped, it may still be in flight.
         if asked + kept < 2 * MIN_HOLD {
             break;
         }
-        assert!(asked < SOON, "not given back: {kept:?}");
+        assert!(asked < SOON, "not released: {kept:?}");
     }
     backend.becomes_free(key, SOON).await;
     assert!(start.elapsed() >= MIN_HOLD - ms(2), "free after {:?}", start.elapsed());
@@ -78,6 +63,7 @@ fn job(manager: &lockmacro_runtime::LockManager, key: &str) -> Lock {
     lock(manager, key).min_hold(MIN_HOLD)
 }
 
+#[on(memory, redis)]
 async fn a_short_body_leaves_the_key_for_the_rest_of_min_hold(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("job");
@@ -89,13 +75,14 @@ async fn a_short_body_leaves_the_key_for_the_rest_of_min_hold(backend: &Backend)
     assert_eq!(result.await, Ok(7));
     assert!(start.elapsed() < MIN_HOLD, "the caller does not wait for it");
     stays(backend, &key, start).await;
-    // Renewed or not: nobody renews it once it is given back.
+    // Renewed or not: nobody renews it once it is released.
     let start = Instant::now();
     let renewed = renewed(&manager, &key, SOON).min_hold(MIN_HOLD);
     renewed.run(async { Locked::Ok(7) }).await.expect("free again");
     stays(backend, &key, start).await;
 }
 
+#[on(memory, redis)]
 async fn min_hold_holds_for_a_body_that_panics_or_fails(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("job");
@@ -112,6 +99,7 @@ async fn min_hold_holds_for_a_body_that_panics_or_fails(backend: &Backend) {
     stays(backend, &key, start).await;
 }
 
+#[on(memory, redis)]
 async fn min_hold_holds_for_a_body_that_is_dropped(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("job");
@@ -126,7 +114,7 @@ async fn min_hold_holds_for_a_body_that_is_dropped(backend: &Backend) {
         began = began => began.expect("the body begins"),
     }
     stays(backend, &key, start).await;
-    // Dropped while it is given back, at each point.
+    // Dropped while it is released, at each point.
     for polls in 1..20 {
         let start = Instant::now();
         let guard = job(&manager, &key).acquire().await.expect("free");
@@ -139,6 +127,7 @@ async fn min_hold_holds_for_a_body_that_is_dropped(backend: &Backend) {
     panic!("it never completed");
 }
 
+#[on(memory, redis)]
 async fn min_hold_holds_for_a_guard_and_for_sync_code(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("job");
@@ -152,6 +141,7 @@ async fn min_hold_holds_for_a_guard_and_for_sync_code(backend: &Backend) {
     stays(backend, &key, start).await;
 }
 
+#[on(memory, redis)]
 async fn a_body_longer_than_min_hold_frees_the_key_at_once(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("job");
@@ -163,6 +153,7 @@ async fn a_body_longer_than_min_hold_frees_the_key_at_once(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis)]
 async fn min_hold_is_never_longer_than_the_ttl(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("job");
@@ -172,6 +163,7 @@ async fn min_hold_is_never_longer_than_the_ttl(backend: &Backend) {
     stays(backend, &key, start).await;
 }
 
+#[on(memory, redis)]
 async fn min_hold_is_nothing_to_an_attempt_that_was_refused(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("job");
@@ -182,6 +174,7 @@ async fn min_hold_is_nothing_to_an_attempt_that_was_refused(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis)]
 async fn an_extension_lengthens_a_lease(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -190,7 +183,7 @@ async fn an_extension_lengthens_a_lease(backend: &Backend) {
     let start = Instant::now();
     guard.extend(ms(9_000)).await.expect("ours");
     let remaining = guard.remaining();
-    // Less 1 % and 2 ms, and counted from before the question.
+    // Less 1 % and 2 ms, and counted from before the request.
     assert!(remaining + start.elapsed() > ms(8_907) && remaining < ms(8_910), "{remaining:?}");
     let left = left(&rival, &key).await.expect("held");
     assert!(left > guard.remaining(), "{left:?} of {remaining:?}");
@@ -201,17 +194,20 @@ async fn an_extension_lengthens_a_lease(backend: &Backend) {
     assert_eq!(body.await, Ok(7));
 }
 
+#[on(memory, redis)]
 async fn an_extension_never_shortens_a_lease(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&manager, &key).acquire().await.expect("free");
     guard.extend(ms(50)).await.expect("ours");
+    // The lease outlasts the time it was extended by.
     tokio::time::sleep(ms(80)).await;
-    assert!(guard.remaining() > crate::LONG - SOON);
-    assert!(left(&rival, &key).await.expect("held") > crate::LONG - SOON);
+    assert!(guard.remaining() > crate::LONG_TTL - SOON);
+    assert!(left(&rival, &key).await.expect("held") > crate::LONG_TTL - SOON);
     guard.release().await.expect("ours");
 }
 
+#[on(memory, redis)]
 async fn an_extension_of_a_renewed_lock_is_not_cut_by_a_renewal(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -227,21 +223,24 @@ async fn an_extension_of_a_renewed_lock_is_not_cut_by_a_renewal(backend: &Backen
     let guard = renewed(&manager, &key, ms(3_000)).acquire().await.expect("free");
     // Shorter than the time until the next renewal.
     guard.extend(ms(400)).await.expect("ours");
+    // The lease outlasts the extension.
     tokio::time::sleep(ms(900)).await;
     guard.check().expect("it is a renewed lock");
     guard.release().await.expect("ours");
 }
 
+#[on(memory, redis)]
 async fn a_ttl_that_is_no_ttl_extends_nothing(backend: &Backend) {
     let manager = backend.manager().await;
     let guard = lock(&manager, &backend.key("order:42")).acquire().await.expect("free");
-    for ttl in [Duration::ZERO, ms(1), 24 * 61 * crate::LONG] {
+    for ttl in [Duration::ZERO, ms(1), 24 * 61 * crate::LONG_TTL] {
         let result = guard.extend(ttl).await;
         assert!(matches!(result, Err(LockError::InvalidTtl { .. })), "{result:?}");
-        assert!(guard.remaining() > crate::LONG / 2);
+        assert!(guard.remaining() > crate::LONG_TTL / 2);
     }
 }
 
+#[on(memory, redis)]
 async fn lost_wakes_at_the_end_of_the_lease(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -255,15 +254,14 @@ async fn lost_wakes_at_the_end_of_the_lease(backend: &Backend) {
     assert!(start.elapsed() >= ms(1_180) && start.elapsed() < SOON, "{:?}", start.elapsed());
 }
 
+#[on(memory, redis)]
 async fn lost_wakes_at_the_release(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     for dropped in [false, true] {
         let guard = lock(&manager, &key).acquire().await.expect("free");
         let shared = guard.share();
-        let waiting = tokio::spawn(async move { (shared.lost().await, shared.check()) });
-        // Time to begin to wait, on another thread perhaps.
-        tokio::time::sleep(ms(20)).await;
+        let waiting = spawn_polled(async move { (shared.lost().await, shared.check()) }).await;
         if dropped {
             drop(guard)
         } else {
@@ -276,6 +274,7 @@ async fn lost_wakes_at_the_release(backend: &Backend) {
     }
 }
 
+#[on(memory, redis)]
 async fn check_fails_after_the_loss(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");

@@ -3,15 +3,14 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{LockGuard, LockManager};
-use lockmacro_tests::Backend;
+use lockmacro_tests::{Backend, on};
 
-use crate::{SOON, on_memory_and_redis, renewed};
-
-on_memory_and_redis!(ten_thousand_leases_are_renewed);
+use crate::{SOON, renewed};
 
 const LEASES: usize = 10_000;
 const TTL: Duration = Duration::from_secs(18);
 
+#[on(memory, redis)]
 async fn ten_thousand_leases_are_renewed(backend: &Backend) {
     let manager = backend.manager_from(LockManager::builder().timeout(4 * SOON)).await;
     let mut guards: Vec<LockGuard> = Vec::new();

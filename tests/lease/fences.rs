@@ -5,17 +5,11 @@ use std::time::Duration;
 
 use lockmacro_runtime::fence::{Fence, WRITE};
 use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
-use lockmacro_tests::{Admin, Backend, Fault, Proxy, Server, eventually};
+use lockmacro_tests::{Admin, Backend, Fault, Proxy, Server, eventually, on};
 
-use crate::{Locked, SOON, lock, ms, on_memory_and_redis, renewed};
+use crate::{Locked, SOON, lock, ms, renewed};
 
-on_memory_and_redis!(
-    every_fence_is_larger_than_all_before,
-    a_lock_acquired_without_a_fence_has_none,
-    a_blocking_lock_has_a_fence_too,
-    an_expired_lease_leaves_a_larger_fence,
-);
-
+#[on(memory, redis)]
 async fn every_fence_is_larger_than_all_before(backend: &Backend) {
     const TASKS: usize = 4;
     const TURNS: usize = 50;
@@ -23,7 +17,7 @@ async fn every_fence_is_larger_than_all_before(backend: &Backend) {
     let fences = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..TASKS {
-        // What is looked at is the order, not how soon a loaded machine answers.
+        // The order is looked at, and not how soon a loaded machine answers.
         let manager = backend.manager_from(LockManager::builder().timeout(4 * SOON)).await;
         let (key, fences) = (key.clone(), Arc::clone(&fences));
         tasks.spawn(async move {
@@ -48,8 +42,10 @@ async fn every_fence_is_larger_than_all_before(backend: &Backend) {
     let fences = fences.lock().expect("the fences");
     assert_eq!(fences.len(), TASKS * TURNS);
     assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{fences:?}");
+    backend.forget_fences();
 }
 
+#[on(memory, redis)]
 async fn a_lock_acquired_without_a_fence_has_none(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -64,6 +60,7 @@ async fn a_lock_acquired_without_a_fence_has_none(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis)]
 async fn a_blocking_lock_has_a_fence_too(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -76,8 +73,10 @@ async fn a_blocking_lock_has_a_fence_too(backend: &Backend) {
         fence
     });
     assert!(second.await > first);
+    backend.forget_fences();
 }
 
+#[on(memory, redis)]
 async fn an_expired_lease_leaves_a_larger_fence(backend: &Backend) {
     let (late, next) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -88,6 +87,7 @@ async fn an_expired_lease_leaves_a_larger_fence(backend: &Backend) {
     assert!(second > first);
     assert_eq!(guard.fence(), Some(first), "a lost guard still knows its fence");
     theirs.release().await.expect("theirs");
+    backend.forget_fences();
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn the_last_fence_is_kept_for_a_week_and_the_lock_for_its_ttl() {
     guard.release().await.expect("released");
     let [kept] = <[String; 1]>::try_from(admin.keys()).expect("the fence alone");
     assert_eq!(admin.get(&kept), Some(fence.to_string()));
-    assert!(admin.ttl(&kept).expect("an end") > 6 * 24 * 60 * crate::LONG);
+    assert!(admin.ttl(&kept).expect("an end") > 6 * 24 * 60 * crate::LONG_TTL);
 }
 
 #[tokio::test]
@@ -176,6 +176,7 @@ async fn a_renewal_keeps_the_fence() {
     let manager = LockManager::connect(&server.url()).await.expect("there");
     let (guard, fence) =
         renewed(&manager, "order:42", ms(1_500)).acquire_fenced().await.expect("free");
+    // Longer than the ttl, so that it was renewed.
     tokio::time::sleep(ms(1_700)).await;
     assert_eq!(guard.fence(), Some(fence));
     assert_eq!(server.admin().get("lm1:wf:{order:42}"), Some(fence.to_string()));
@@ -240,7 +241,7 @@ async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
         let both = Lock::many(["order:42", "order:43"]).manager(&manager);
         refused(both.acquire_fenced().await.map(drop).expect_err("no fence"));
         assert_eq!((admin.get("order:42"), admin.get("order:43")), (None, None));
-        // Who wants none is given the lock.
+        // A caller that wants no fence is given the lock.
         ask().acquire().await.expect("free").release().await.expect("still held");
     }
     let last = LARGEST - 1;
@@ -254,7 +255,7 @@ async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
     guard.release().await.expect("still held");
 }
 
-/// Who waits for a lock with a fence when the last one is given.
+/// A caller that waits for a lock with a fence when the last fence is given.
 #[tokio::test]
 async fn fences_that_are_used_up_are_told_to_who_waits_and_hold_up_nobody() {
     let server = Server::start();

@@ -34,7 +34,8 @@ async fn a_key_taken_away_is_lost_within_one_renewal() {
         admin.ask::<redis::Value>(deed);
         let lost = in_time(guard.lost()).await;
         assert_eq!(lost.cause(), LossCause::Taken, "{deed:?}");
-        // It is due after a third of the ttl and a tenth of that, and the next one after two thirds.
+        // It is due after a third of the ttl and a tenth of that, and the next one after two
+        // thirds.
         assert!(start.elapsed() < TTL * 2 / 3, "{deed:?}: {:?}", start.elapsed());
         assert!(!guard.is_held() && guard.check().is_err());
         assert_eq!(cause(guard.release().await), LossCause::Taken);

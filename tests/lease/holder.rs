@@ -2,9 +2,9 @@
 //!
 //! * `step <url> <key> <ttl in ms>` – takes a renewed lock, says `held`, and then `step` every
 //!   100 ms; when it has lost the lock, `lost` and the cause
-//! * `write <url> <key> <ttl in ms> <database>` – takes a lock with a fence that is not renewed, says
-//!   `held` and the fence, and writes to two resources at each line of its standard input, whether
-//!   the lock is held or not; then it says how many of each were written
+//! * `write <url> <key> <ttl in ms> <database>` – takes a lock with a fence that is not renewed,
+//!   says `held` and the fence, and writes to two resources at each line of its standard input,
+//!   whether the lock is held or not; then it says how many of each were written
 //! * `clock <url> <key> <ttl in ms>` – takes a renewed lock, and says every 50 ms what time it is,
 //!   in seconds since 1970, and whether the lock is held
 
@@ -80,7 +80,7 @@ async fn write(url: &str, database: &Path, fence: Fence) -> Done {
     Ok(())
 }
 
-/// Says a line at once. Who listens no longer need not be told.
+/// Says a line at once. A reader that has gone needs no line.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

@@ -49,7 +49,7 @@ impl Holder {
         writeln!(self.ear, "{line}").expect("the holder listens");
     }
 
-    /// Stops the process in the middle of what it does, and waits until it stands still.
+    /// Stops the process in the middle of its work, and waits until it has stopped.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
         let status = format!("/proc/{}/stat", self.child.id());

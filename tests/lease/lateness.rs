@@ -1,4 +1,4 @@
-//! Answers that come late, or in another order: a lease is counted from before its question.
+//! Answers that come late, or in another order: a lease is counted from before its request.
 
 use std::future::ready;
 use std::time::Duration;
@@ -6,16 +6,17 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockManager, LossCause};
 use lockmacro_tests::{Fault, Proxy, Server, eventually, in_time};
 
-use crate::{LONG, Locked, SOON, Steps, cause, joined, ms, renewed, rival, warm_up};
+use crate::{LONG_TTL, Locked, SOON, Steps, cause, joined, ms, renewed, rival, warm_up};
 
 const KEY: &str = "order:42";
 
-/// A server, a proxy in front of it, and a manager that has used it before. It waits for late answers,
-/// and does not ask again meanwhile.
+/// A server, a proxy in front of it, and a manager that has used it before. It waits for late
+/// answers, and does not ask again meanwhile.
 async fn proxied() -> (Server, Proxy, LockManager) {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
-    let manager = LockManager::builder().timeout(LONG).connect(&proxy.url()).await.expect("there");
+    let manager =
+        LockManager::builder().timeout(LONG_TTL).connect(&proxy.url()).await.expect("there");
     warm_up(&manager).await;
     (server, proxy, manager)
 }
@@ -41,8 +42,9 @@ async fn a_renewal_that_is_told_late_is_counted_from_before_it_was_sent() {
     proxy.on_next("EVALSHA", Fault::DelayReply(ms(150)));
     let holding = tokio::spawn(renewed(&manager, KEY, ms(2_000)).run(body));
     let done = async || proxy.orders_are_done();
-    eventually("a renewal is on its way", SOON, done).await;
-    // That one is told, and the next, which is due after a third of the ttl, does not reach the server.
+    eventually("a renewal is in flight", SOON, done).await;
+    // That one is told, and the next, which is due after a third of the ttl, does not reach the
+    // server.
     tokio::time::sleep(ms(170)).await;
     proxy.stall(true);
     let granted = joined(rival(&server.url(), KEY)).await;
@@ -73,7 +75,7 @@ async fn what_is_believed_is_held_in_whatever_order_answers_come() {
         // The renewal is carried out first, and its answer comes last.
         proxy.on_next("EVALSHA", Fault::DelayReply(ms(250)));
         let done = async || proxy.orders_are_done();
-        eventually("a renewal is on its way", SOON, done).await;
+        eventually("a renewal is in flight", SOON, done).await;
         let mut admin = server.admin();
         let full = || ready(admin.ttl(KEY).is_some_and(|left| left > ms(5_000)));
         eventually("it is carried out", SOON, full).await;
@@ -103,5 +105,5 @@ async fn an_answer_that_comes_after_the_end_revives_nothing() {
     assert!(server.admin().ttl(KEY).expect("held") > ms(10_000));
     assert!(!guard.is_held());
     assert_eq!(cause(guard.run(async { Locked::Ok(()) }).await), LossCause::Expired);
-    assert_eq!(server.admin().get(KEY), None, "and it is given back");
+    assert_eq!(server.admin().get(KEY), None, "and it is released");
 }

@@ -29,12 +29,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
+use lockmacro_tests::times::{LONG_TTL, SOON, ms};
 use lockmacro_tests::{Admin, Backend};
-
-/// A ttl that never ends within a test.
-const LONG: Duration = Duration::from_secs(60);
-/// Far below `LONG`, far above what a loaded machine needs.
-const SOON: Duration = Duration::from_secs(5);
 
 type Locked<T> = Result<T, LockError>;
 
@@ -47,13 +43,18 @@ enum Failure {
     Lock(#[from] LockError),
 }
 
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
-
 /// A lock that is not renewed and does not end within a test.
 fn lock(manager: &LockManager, key: &str) -> Lock {
-    Lock::new(key).ttl(LONG).manager(manager)
+    Lock::new(key).ttl(LONG_TTL).manager(manager)
+}
+
+/// The ttl of a lock that names none, by a [`brief`] manager.
+const BRIEF: Duration = Duration::from_millis(1_800);
+
+/// A manager whose default ttl can end within a test.
+async fn brief(backend: &Backend) -> LockManager {
+    let builder = LockManager::builder().timeout(LONG_TTL);
+    backend.manager_from(builder.default_ttl(BRIEF)).await
 }
 
 /// A lock that is renewed.
@@ -72,7 +73,7 @@ fn cause<T: std::fmt::Debug>(result: Locked<T>) -> LossCause {
 /// Has the server learn its scripts, so that the next call of each is one command.
 async fn warm_up(manager: &LockManager) {
     let guard = lock(manager, "warm").acquire().await.expect("free");
-    guard.extend(LONG).await.expect("ours");
+    guard.extend(LONG_TTL).await.expect("ours");
     guard.release().await.expect("ours");
 }
 
@@ -154,40 +155,3 @@ fn rival(url: &str, key: &str) -> std::thread::JoinHandle<Instant> {
 async fn joined<T: Send + 'static>(thread: std::thread::JoinHandle<T>) -> T {
     lockmacro_tests::on_a_plain_thread(|| thread.join().expect("no panic")).await
 }
-
-/// A connection that looks at the backend's server, where there is one.
-fn admin(backend: &Backend) -> Option<Admin> {
-    backend.url().starts_with("redis").then(|| Admin::connect(backend.url()))
-}
-
-/// Deletes the last fences, which a server keeps for a week.
-fn forget_fences(backend: &Backend) {
-    if let Some(mut admin) = admin(backend) {
-        for key in admin.keys().iter().filter(|key| key.starts_with("lm1:")) {
-            admin.ask::<()>(&["DEL", key]);
-        }
-    }
-}
-
-/// Makes two tests of each claim: in memory on one thread, on a Redis server on two. For claims
-/// that take their time; the others are in `on_every_backend!`.
-macro_rules! on_memory_and_redis {
-    ($($claim:ident),+ $(,)?) => {
-        $(mod $claim {
-            #[tokio::test]
-            async fn memory() {
-                let backend = lockmacro_tests::Backend::memory();
-                lockmacro_tests::in_time(super::$claim(&backend)).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn redis() {
-                let backend = lockmacro_tests::Backend::redis();
-                lockmacro_tests::in_time(super::$claim(&backend)).await;
-                crate::forget_fences(&backend);
-                backend.keeps_nothing().await;
-            }
-        })+
-    };
-}
-use on_memory_and_redis;

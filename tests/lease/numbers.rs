@@ -7,7 +7,7 @@ use lockmacro_runtime::{Lock, LockKey, LockManager, OnLost};
 use lockmacro_tests::{Server, eventually, in_time};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
-use crate::{LONG, Locked, SOON, ms};
+use crate::{LONG_TTL, Locked, SOON, ms};
 
 /// The numbers of the whole process, because a renewal is counted on a thread of the manager's own.
 /// Tests differ by the name of their locks.
@@ -76,7 +76,7 @@ fn named(manager: &LockManager, name: &'static str) -> Lock {
     LazyLock::force(&NUMBERS);
     let key =
         LockKey::template("numbers:<id>").literal("numbers:").value(&format!("secret-{name}"));
-    Lock::new(key).ttl(LONG).name(name).manager(manager)
+    Lock::new(key).ttl(LONG_TTL).name(name).manager(manager)
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn what_is_held_and_waited_for_is_gauged_and_comes_back_to_nothing() {
     let mut admin = server.admin();
     let mut is_free = async || {
         let free = || std::future::ready(admin.keys().is_empty());
-        eventually("what was dropped is given back", SOON, free).await;
+        eventually("what was dropped is released", SOON, free).await;
     };
     is_free().await;
     drop(named(&manager, name).acquire().await.expect("free"));
@@ -160,7 +160,7 @@ async fn what_is_held_and_waited_for_is_gauged_and_comes_back_to_nothing() {
     in_time(lost).await.expect_err("lost");
     is_free().await;
     let panics = tokio::spawn(named(&manager, name).run(async {
-        assert!(LONG < SOON, "as planned");
+        assert!(LONG_TTL < SOON, "as planned");
         Locked::Ok(())
     }));
     panics.await.expect_err("it panics");

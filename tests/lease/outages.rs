@@ -1,4 +1,4 @@
-//! A server that stands still for longer than a lease: the body ends before anybody else begins.
+//! A server that is stalled for longer than a lease: the body ends before anybody else begins.
 
 use std::future::ready;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ fn rounds() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_whose_server_stands_still_ends_before_a_rival_is_granted() {
+async fn a_body_whose_server_stalls_ends_before_a_rival_is_granted() {
     let server = Server::start();
     let builder = LockManager::builder().timeout(ms(400));
     let manager = builder.connect(&server.url()).await.expect("there");

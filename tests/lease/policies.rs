@@ -6,28 +6,13 @@ use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockManager, LossCause, Lost, OnLost};
 use lockmacro_tests::{
-    Backend, Fault, Proxy, Server, eventually, in_time, on_a_plain_thread, on_every_backend,
-    watched,
+    Backend, Fault, Proxy, Server, eventually, in_time, on, on_a_plain_thread, watched,
 };
 
-use crate::{Failure, Locked, SOON, cause, ms, next, on_memory_and_redis, warm_up};
-
-on_memory_and_redis!(under_cancel_the_body_is_dropped_before_a_rival_is_granted);
-on_every_backend!(
-    under_error_the_body_ends_and_its_value_does_not_count,
-    under_finish_the_body_ends_and_its_value_counts,
-    a_handler_gets_the_loss_and_the_value,
-    a_handler_of_a_lock_that_was_not_lost_is_not_called,
-    a_lock_that_is_lost_before_the_body_has_nothing_to_recover,
-    a_bodys_own_error_is_kept_under_every_policy,
-    a_skipped_function_has_the_policies_too,
-    a_sync_body_ends_first_whatever_the_policy,
-    a_handler_recovers_a_sync_body,
-    a_body_that_spawned_work_is_told_to_wait_for_it,
-);
+use crate::{Failure, Locked, SOON, cause, ms, next, warm_up};
 
 const TTL: Duration = Duration::from_millis(500);
-const LATER: Duration = Duration::from_millis(520);
+const AFTER_TTL: Duration = Duration::from_millis(520);
 
 fn short(manager: &LockManager, key: &str, on_lost: OnLost) -> Lock {
     Lock::new(key).ttl(TTL).on_lost(on_lost).manager(manager)
@@ -42,6 +27,7 @@ impl Drop for Told {
     }
 }
 
+#[on(memory, redis)]
 async fn under_cancel_the_body_is_dropped_before_a_rival_is_granted(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -54,31 +40,32 @@ async fn under_cancel_the_body_is_dropped_before_a_rival_is_granted(backend: &Ba
             begun.send(()).expect("the test goes on");
             std::future::pending::<Locked<()>>().await
         };
-        // Its lease ends 22 ms before the key does: time enough to drop the body, unless its task is seen
-        // to stand still just then.
+        // Its lease ends 22 ms before the key does: time enough to drop the body, unless its task
+        // is seen to be stalled just then.
         let long = Lock::new(&*key).ttl(ms(2_000)).manager(&manager);
         let holding = tokio::spawn(watched(ms(20), long.run(body)));
         began.await.expect("the body begins");
         let guard = next(&rival, &key).await;
         let before = dropped.load(SeqCst);
-        let (result, stood_still) = in_time(holding).await.expect("no panic");
+        let (result, stalled) = in_time(holding).await.expect("no panic");
         assert_eq!(cause(result), LossCause::Expired);
         assert!(dropped.load(SeqCst), "the body is still there");
         guard.release().await.expect("the rival's");
         if before {
             return;
         }
-        assert!(stood_still, "granted to a rival, and the body is still there");
-        assert!(chance < 5, "the machine stands still each time");
+        assert!(stalled, "granted to a rival, and the body is still there");
+        assert!(chance < 5, "the machine stalls each time");
     }
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn under_error_the_body_ends_and_its_value_does_not_count(backend: &Backend) {
     let manager = backend.manager().await;
     let mut ended = false;
     let result = short(&manager, &backend.key("order:42"), OnLost::Error)
         .run(async {
-            tokio::time::sleep(LATER).await;
+            tokio::time::sleep(AFTER_TTL).await;
             ended = true;
             Locked::Ok(7)
         })
@@ -87,10 +74,11 @@ async fn under_error_the_body_ends_and_its_value_does_not_count(backend: &Backen
     assert!(ended);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn under_finish_the_body_ends_and_its_value_counts(backend: &Backend) {
     let manager = backend.manager().await;
     let result = short(&manager, &backend.key("order:42"), OnLost::Finish).run(async {
-        tokio::time::sleep(LATER).await;
+        tokio::time::sleep(AFTER_TTL).await;
         Locked::Ok(7)
     });
     assert_eq!(result.await, Ok(7));
@@ -108,17 +96,18 @@ async fn book(time: Duration) -> Locked<Vec<String>> {
     Ok(vec!["written".to_owned()])
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_handler_gets_the_loss_and_the_value(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let guard = short(&manager, &key, OnLost::Cancel).acquire().await.expect("free");
-    let written = guard.recovering(roll_back).run(book(LATER)).await.expect("it recovers");
+    let written = guard.recovering(roll_back).run(book(AFTER_TTL)).await.expect("it recovers");
     assert_eq!(written, ["written".to_owned(), format!("rolled back: {key} Expired")]);
     assert!(backend.is_free(&key).await);
 
     let guard = short(&manager, &key, OnLost::Cancel).acquire().await.expect("free");
     let failed = async {
-        tokio::time::sleep(LATER).await;
+        tokio::time::sleep(AFTER_TTL).await;
         Err(Failure::Own)
     };
     let recover = |_: Lost, result: Result<(), Failure>| {
@@ -128,6 +117,7 @@ async fn a_handler_gets_the_loss_and_the_value(backend: &Backend) {
     assert_eq!(guard.recovering(recover).run(failed).await, Err(Failure::Own));
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_handler_of_a_lock_that_was_not_lost_is_not_called(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -137,6 +127,7 @@ async fn a_handler_of_a_lock_that_was_not_lost_is_not_called(backend: &Backend) 
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_lock_that_is_lost_before_the_body_has_nothing_to_recover(backend: &Backend) {
     let manager = backend.manager().await;
     for on_lost in [OnLost::Cancel, OnLost::Error, OnLost::Finish] {
@@ -162,6 +153,7 @@ async fn a_lock_that_is_lost_before_the_body_has_nothing_to_recover(backend: &Ba
     }
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_bodys_own_error_is_kept_under_every_policy(backend: &Backend) {
     let manager = backend.manager().await;
     for on_lost in [OnLost::Cancel, OnLost::Error, OnLost::Finish] {
@@ -169,7 +161,7 @@ async fn a_bodys_own_error_is_kept_under_every_policy(backend: &Backend) {
         let result: Result<(), Failure> = short(&manager, &key, on_lost)
             .run(async {
                 // One poll that outlasts the lease: there is no await at which to stop it.
-                std::thread::sleep(LATER);
+                std::thread::sleep(AFTER_TTL);
                 Err(Failure::Own)
             })
             .await;
@@ -177,9 +169,10 @@ async fn a_bodys_own_error_is_kept_under_every_policy(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_skipped_function_has_the_policies_too(backend: &Backend) {
     let manager = backend.manager().await;
-    let late = async || tokio::time::sleep(LATER).await;
+    let late = async || tokio::time::sleep(AFTER_TTL).await;
     let lock = |name: &str, on_lost| short(&manager, &backend.key(name), on_lost);
 
     let cancelled: Result<Option<u32>, Failure> = lock("one", OnLost::Cancel)
@@ -215,6 +208,7 @@ async fn a_skipped_function_has_the_policies_too(backend: &Backend) {
     assert!(!ended);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_sync_body_ends_first_whatever_the_policy(backend: &Backend) {
     let manager = backend.manager().await;
     for (on_lost, counts) in
@@ -224,7 +218,7 @@ async fn a_sync_body_ends_first_whatever_the_policy(backend: &Backend) {
         let (result, ended) = on_a_plain_thread(move || {
             let mut ended = false;
             let result = lock.run_blocking(|| {
-                std::thread::sleep(LATER);
+                std::thread::sleep(AFTER_TTL);
                 ended = true;
                 Locked::Ok(7)
             });
@@ -240,6 +234,7 @@ async fn a_sync_body_ends_first_whatever_the_policy(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_handler_recovers_a_sync_body(backend: &Backend) {
     let manager = backend.manager().await;
     let lock = short(&manager, &backend.key("order:42"), OnLost::Error);
@@ -251,7 +246,7 @@ async fn a_handler_recovers_a_sync_body(backend: &Backend) {
                 value.map(|value| value + 1)
             })
             .run_blocking(|| {
-                std::thread::sleep(LATER);
+                std::thread::sleep(AFTER_TTL);
                 Ok(1)
             })
     });
@@ -259,6 +254,7 @@ async fn a_handler_recovers_a_sync_body(backend: &Backend) {
 }
 
 /// The limit of every policy: only awaits are stopped. Spawned work watches the lock by itself.
+#[on(memory, redis, both_runtimes)]
 async fn a_body_that_spawned_work_is_told_to_wait_for_it(backend: &Backend) {
     let manager = backend.manager().await;
     let guard = short(&manager, &backend.key("order:42"), OnLost::Cancel).acquire().await;
@@ -266,7 +262,7 @@ async fn a_body_that_spawned_work_is_told_to_wait_for_it(backend: &Backend) {
     let watched = guard.share();
     let work = tokio::spawn(async move {
         tokio::select! {
-            () = tokio::time::sleep(LATER * 10) => None,
+            () = tokio::time::sleep(AFTER_TTL * 10) => None,
             lost = watched.lost() => Some(lost.cause()),
         }
     });
@@ -274,7 +270,6 @@ async fn a_body_that_spawned_work_is_told_to_wait_for_it(backend: &Backend) {
     assert_eq!(cause(result), LossCause::Expired);
     let seen = work.await.expect("no panic");
     assert!(matches!(seen, Some(LossCause::Expired | LossCause::Released)), "{seen:?}");
-    tokio::time::sleep(ms(1)).await;
 }
 
 #[tokio::test]
@@ -282,7 +277,7 @@ async fn a_body_is_dropped_before_its_release_is_sent() {
     for lost in [false, true] {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
-        let manager = LockManager::builder().timeout(crate::LONG).connect(&proxy.url()).await;
+        let manager = LockManager::builder().timeout(crate::LONG_TTL).connect(&proxy.url()).await;
         let manager = manager.expect("there");
         warm_up(&manager).await;
         // The server frees the key, and the holder does not know it for a while.

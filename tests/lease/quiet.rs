@@ -7,7 +7,7 @@ use futures::FutureExt;
 use lockmacro_runtime::LockManager;
 use lockmacro_tests::{Admin, Fault, Proxy, Server, eventually, in_time, on_a_plain_thread};
 
-use crate::{LONG, Locked, SOON, ms, renewed, warm_up};
+use crate::{LONG_TTL, Locked, SOON, ms, renewed, warm_up};
 
 const TTL: Duration = Duration::from_millis(1_500);
 
@@ -15,8 +15,9 @@ const TTL: Duration = Duration::from_millis(1_500);
 async fn is_quiet(server: &Server, how: &str) {
     let mut admin = server.admin();
     let free = || std::future::ready(admin.keys().is_empty());
-    eventually("the key is given back", SOON, free).await;
+    eventually("the key is released", SOON, free).await;
     admin.forget_calls();
+    // A renewal would come after a third of the ttl.
     tokio::time::sleep(TTL / 2).await;
     let calls: Vec<_> =
         admin.calls().into_iter().filter(|(name, _)| name.starts_with("eval")).collect();
@@ -53,7 +54,7 @@ async fn nothing_is_renewed_after_a_release_a_drop_or_a_panic() {
 
     let body = lock().run(async {
         renewal(&mut server.admin(), "order:42").await;
-        assert!(TTL > LONG, "as planned");
+        assert!(TTL > LONG_TTL, "as planned");
         Locked::Ok(())
     });
     AssertUnwindSafe(body).catch_unwind().await.expect_err("it panics");
@@ -109,6 +110,7 @@ async fn a_manager_that_is_shut_down_renews_what_is_still_held() {
     let manager = LockManager::connect(&server.url()).await.expect("there");
     let guard = renewed(&manager, "order:42", TTL).acquire().await.expect("free");
     manager.shutdown(ms(10)).await.expect_err("it is still held");
+    // Longer than the lease lasts without a renewal.
     tokio::time::sleep(TTL * 2).await;
     guard.check().expect("renewed");
     guard.release().await.expect("ours");
@@ -116,7 +118,7 @@ async fn a_manager_that_is_shut_down_renews_what_is_still_held() {
 }
 
 /// A key that is kept by `min_hold`, while a renewal of it waits for an answer that does not come.
-async fn given_back_during_a_renewal() -> (Server, Proxy, LockManager) {
+async fn released_during_a_renewal() -> (Server, Proxy, LockManager) {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let manager = LockManager::connect(&proxy.url()).await.expect("there");
@@ -124,7 +126,7 @@ async fn given_back_during_a_renewal() -> (Server, Proxy, LockManager) {
     let job = renewed(&manager, "job", ms(5_000)).min_hold(ms(4_000));
     proxy.on_next("EVALSHA", Fault::LoseReply);
     let done = in_time(job.run(async {
-        eventually("a renewal is on its way", SOON, async || proxy.orders_are_done()).await;
+        eventually("a renewal is in flight", SOON, async || proxy.orders_are_done()).await;
         Locked::Ok(())
     }));
     done.await.expect("held");
@@ -132,8 +134,8 @@ async fn given_back_during_a_renewal() -> (Server, Proxy, LockManager) {
 }
 
 #[tokio::test]
-async fn a_renewal_that_was_under_way_does_not_lift_what_was_given_back() {
-    let (server, proxy, _manager) = given_back_during_a_renewal().await;
+async fn a_renewal_that_was_in_flight_does_not_lift_what_was_released() {
+    let (server, proxy, _manager) = released_during_a_renewal().await;
     let mut admin = server.admin();
     let kept = admin.ttl("job").expect("kept for the rest of min_hold");
     assert!(kept < ms(2_700), "{kept:?}");
@@ -145,11 +147,12 @@ async fn a_renewal_that_was_under_way_does_not_lift_what_was_given_back() {
 }
 
 #[tokio::test]
-async fn a_renewal_that_was_under_way_is_not_sent_again_after_the_release() {
-    let (server, proxy, _manager) = given_back_during_a_renewal().await;
+async fn a_renewal_that_was_in_flight_is_not_sent_again_after_the_release() {
+    let (server, proxy, _manager) = released_during_a_renewal().await;
     let mut admin = server.admin();
     admin.forget_calls();
     proxy.cut();
+    // Nothing is sent, for longer than a new connection takes.
     tokio::time::sleep(ms(100)).await;
     let calls = admin.calls();
     assert!(!calls.iter().any(|(name, _)| name.starts_with("eval")), "{calls:?}");

@@ -4,25 +4,9 @@ use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
 use lockmacro_runtime::{Lock, LockGuard, LockManager, LossCause, OnLost};
-use lockmacro_tests::{Backend, Server, in_time, on_every_backend};
+use lockmacro_tests::{Backend, Server, in_time, on};
 
-use crate::{Locked, SOON, cause, forget_fences, lock, ms, on_memory_and_redis, renewed};
-
-on_every_backend!(
-    a_recursive_body_enters_its_lock_again,
-    the_inner_release_frees_nothing,
-    joined_calls_are_inside,
-    a_spawned_task_is_outside_until_it_is_handed_the_lock,
-    an_inner_panic_leaves_the_outer_lock_held_and_then_released,
-    another_key_and_another_manager_are_other_locks,
-    a_lock_inside_of_another_finds_the_outer_one_again,
-    a_body_that_is_over_is_not_entered_again,
-    current_is_the_innermost_lock,
-    a_lock_is_found_by_its_key_while_it_is_held,
-    a_guard_that_runs_no_body_is_not_entered,
-    an_inner_skip_is_not_skipped,
-);
-on_memory_and_redis!(an_outer_loss_reaches_the_inner_body, a_scope_does_not_keep_a_lost_lock);
+use crate::{Locked, SOON, cause, lock, ms, renewed};
 
 async fn recurse(manager: &LockManager, key: &str, depth: u32) -> Locked<Vec<u64>> {
     let inner = async {
@@ -37,6 +21,7 @@ async fn recurse(manager: &LockManager, key: &str, depth: u32) -> Locked<Vec<u64
     guard.run(inner).await
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_recursive_body_enters_its_lock_again(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -44,9 +29,10 @@ async fn a_recursive_body_enters_its_lock_again(backend: &Backend) {
     assert_eq!(fences.len(), 5);
     assert!(fences.iter().all(|fence| *fence == fences[0]), "{fences:?}");
     assert!(backend.is_free(&key).await);
-    forget_fences(backend);
+    backend.forget_fences();
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn the_inner_release_frees_nothing(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -67,6 +53,7 @@ async fn the_inner_release_frees_nothing(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn joined_calls_are_inside(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -86,6 +73,7 @@ async fn joined_calls_are_inside(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_spawned_task_is_outside_until_it_is_handed_the_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -114,6 +102,7 @@ async fn a_spawned_task_is_outside_until_it_is_handed_the_lock(backend: &Backend
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn an_inner_panic_leaves_the_outer_lock_held_and_then_released(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -144,6 +133,7 @@ async fn an_inner_panic_leaves_the_outer_lock_held_and_then_released(backend: &B
     backend.becomes_free(&key, SOON).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn another_key_and_another_manager_are_other_locks(backend: &Backend) {
     let (manager, other) = (backend.manager().await, backend.manager().await);
     let (key, second) = (backend.key("order:42"), backend.key("order:43"));
@@ -162,6 +152,7 @@ async fn another_key_and_another_manager_are_other_locks(backend: &Backend) {
     lock(&manager, &key).run(outer).await.expect("held");
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_lock_inside_of_another_finds_the_outer_one_again(backend: &Backend) {
     let manager = backend.manager().await;
     let (one, two) = (backend.key("one"), backend.key("two"));
@@ -175,12 +166,13 @@ async fn a_lock_inside_of_another_finds_the_outer_one_again(backend: &Backend) {
     assert!(backend.is_free(&one).await && backend.is_free(&two).await);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_body_that_is_over_is_not_entered_again(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let outer = async { Locked::Ok(LockGuard::current().expect("held")) };
     let kept = lock(&manager, &key).run(outer).await.expect("free");
-    assert!(!kept.is_held(), "it was given back");
+    assert!(!kept.is_held(), "it was released");
     assert_eq!(kept.lost().await.cause(), LossCause::Released);
     let result = kept
         .scope(async {
@@ -193,6 +185,7 @@ async fn a_body_that_is_over_is_not_entered_again(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn current_is_the_innermost_lock(backend: &Backend) {
     fn here() -> Option<String> {
         LockGuard::current().map(|guard| guard.key().to_string())
@@ -218,6 +211,7 @@ async fn current_is_the_innermost_lock(backend: &Backend) {
     assert_eq!(here(), None);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_guard_that_runs_no_body_is_not_entered(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -230,6 +224,7 @@ async fn a_guard_that_runs_no_body_is_not_entered(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn an_inner_skip_is_not_skipped(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -238,6 +233,7 @@ async fn an_inner_skip_is_not_skipped(backend: &Backend) {
     assert_eq!(lock(&manager, &key).run(outer).await, Ok(Some(7)));
 }
 
+#[on(memory, redis)]
 async fn an_outer_loss_reaches_the_inner_body(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -264,6 +260,7 @@ async fn an_outer_loss_reaches_the_inner_body(backend: &Backend) {
     assert_eq!(result.await, Ok(7));
 }
 
+#[on(memory, redis)]
 async fn a_scope_does_not_keep_a_lost_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -287,6 +284,7 @@ async fn entering_again_is_no_traffic() {
         lock(&manager, "order:42").run_or_skip(async { Some(()) }).await;
         lock(&manager, "order:42").acquire().await?.release().await?;
         drop(lock(&manager, "order:42").acquire().await?);
+        // Nothing comes of the drop, for as long as a release in the background would take.
         tokio::time::sleep(ms(20)).await;
         Locked::Ok(admin.calls())
     };
@@ -307,6 +305,7 @@ async fn a_lock_that_is_taken_away_stops_the_inner_body_too() {
     assert_eq!(cause(in_time(outer).await), LossCause::Taken);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_lock_is_found_by_its_key_while_it_is_held(backend: &Backend) {
     let manager = backend.manager().await;
     let (outer, inner) = (backend.key("order:42"), backend.key("stock:7"));

@@ -4,20 +4,13 @@ use std::future::ready;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockManager};
-use lockmacro_tests::{Backend, Fault, Proxy, Server, eventually, in_time};
+use lockmacro_tests::{Backend, Fault, Proxy, Server, eventually, in_time, on};
 
-use crate::{LONG, Locked, SOON, cause, left, ms, on_memory_and_redis, renewed, warm_up};
-
-on_memory_and_redis!(
-    a_renewed_key_never_falls_under_half_its_ttl,
-    a_lock_without_a_ttl_is_renewed,
-    a_lock_with_a_ttl_is_not_renewed,
-    a_renewed_sync_body_keeps_its_lock,
-    a_body_that_blocks_its_runtime_is_renewed_all_the_same,
-);
+use crate::{BRIEF, LONG_TTL, Locked, SOON, brief, cause, left, ms, renewed, warm_up};
 
 const TTL: Duration = Duration::from_millis(2_500);
 
+#[on(memory, redis)]
 async fn a_renewed_key_never_falls_under_half_its_ttl(backend: &Backend) {
     // So long that a loaded machine has time for each renewal.
     const TTL: Duration = Duration::from_secs(4);
@@ -38,19 +31,23 @@ async fn a_renewed_key_never_falls_under_half_its_ttl(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis)]
 async fn a_lock_without_a_ttl_is_renewed(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let guard = Lock::new(&*key).manager(&manager).acquire().await.expect("free");
     assert!(guard.remaining() > ms(25_000) && guard.remaining() < ms(30_000));
-    // 30 s are too long to watch; a shorter lease shows that somebody renews it.
-    let short = renewed(&manager, &backend.key("short"), ms(1_800)).acquire().await.expect("free");
-    tokio::time::sleep(ms(2_200)).await;
-    assert!(short.is_held());
-    short.release().await.expect("still ours");
+    guard.release().await.expect("still ours");
+    // 30 s are too long to watch, so this manager has a shorter default.
+    let manager = brief(backend).await;
+    let guard = Lock::new(&*key).manager(&manager).acquire().await.expect("free");
+    // Without a renewal the lease is over by then.
+    tokio::time::sleep(BRIEF * 5 / 4).await;
+    assert!(guard.is_held() && !backend.is_free(&key).await);
     guard.release().await.expect("still ours");
 }
 
+#[on(memory, redis)]
 async fn a_lock_with_a_ttl_is_not_renewed(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -61,6 +58,7 @@ async fn a_lock_with_a_ttl_is_not_renewed(backend: &Backend) {
     assert!(start.elapsed() >= ms(190), "{:?}", start.elapsed());
 }
 
+#[on(memory, redis)]
 async fn a_renewed_sync_body_keeps_its_lock(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -81,6 +79,7 @@ async fn a_renewed_sync_body_keeps_its_lock(backend: &Backend) {
     assert_eq!(tokio::join!(working, watching).0, Ok(7));
 }
 
+#[on(memory, redis)]
 async fn a_body_that_blocks_its_runtime_is_renewed_all_the_same(backend: &Backend) {
     let manager = backend.manager().await;
     let result = renewed(&manager, &backend.key("order:42"), ms(1_800)).run(async {
@@ -99,7 +98,8 @@ async fn a_renewal_that_fails_once_keeps_the_lock() {
     let server = Server::start();
     let manager = LockManager::connect(&server.url()).await.expect("there");
     let result = in_time(renewed(&manager, "order:42", TTL).run(async {
-        // The first renewal is due after 1,000 ms, and the server does not answer before the second one is.
+        // The first renewal is due after 1,000 ms, and the server does not answer before the second
+        // one is.
         tokio::time::sleep(ms(500)).await;
         server.pause();
         tokio::time::sleep(ms(1_450)).await;
@@ -158,9 +158,10 @@ async fn one_answer_that_does_not_come_costs_no_other_lease() {
         let key = format!("order:{nth}");
         guards.push(renewed(&manager, &key, TTL).acquire().await.expect("free"));
     }
-    // All that is on its way on that connection waits behind it, and is sent again on another.
+    // All that is in flight on that connection waits behind it, and is sent again on another.
     proxy.on_next("EVALSHA", Fault::LoseReply);
     eventually("a renewal fails", SOON, async || proxy.orders_are_done()).await;
+    // Longer than a lease lasts without a renewal.
     tokio::time::sleep(TTL + ms(300)).await;
     for guard in guards {
         assert!(guard.is_held(), "{}", guard.key());
@@ -171,11 +172,13 @@ async fn one_answer_that_does_not_come_costs_no_other_lease() {
 #[tokio::test]
 async fn a_long_lease_delays_no_short_one() {
     let manager = LockManager::memory();
-    let long = Lock::new("long").ttl(LONG).renew().manager(&manager);
+    let long = Lock::new("long").ttl(LONG_TTL).renew().manager(&manager);
     let long = long.acquire().await.expect("free");
-    // The task that renews sleeps until 20 s from now, unless it is woken.
+    // Time for the task that renews to fall asleep, until 20 s from now unless it is woken. Nothing
+    // tells that from outside.
     tokio::time::sleep(ms(50)).await;
     let short = renewed(&manager, "short", ms(1_800)).acquire().await.expect("free");
+    // Longer than the short lease lasts without a renewal.
     tokio::time::sleep(ms(2_200)).await;
     assert!(short.is_held() && long.is_held());
 }

@@ -38,7 +38,7 @@ async fn a_rival_on_an_empty_server_is_left_alone_by_the_old_holder() {
     let theirs = lock(&new, KEY).acquire().await.expect("free");
     assert_eq!(in_time(guard.lost()).await.cause(), LossCause::Taken);
     drop(guard);
-    tokio::time::sleep(ms(50)).await;
+    old.shutdown(SOON).await.expect("what was dropped is released");
     theirs.check().expect("theirs");
     theirs.release().await.expect("still theirs");
 }
@@ -53,7 +53,7 @@ async fn a_server_that_comes_back_empty_is_told_though_the_next_who_asks_waits()
         server.restart();
         let other = lock(&manager, "other");
         let other = if waits { other.wait(SOON) } else { other };
-        // The first question may find out that the connection is gone.
+        // The first request may find out that the connection is gone.
         drop(other.acquire().await);
         assert_eq!(in_time(guard.lost()).await.cause(), LossCause::Taken, "waits: {waits}");
     }
@@ -65,7 +65,7 @@ async fn a_server_that_comes_back_with_old_data_keeps_a_lock_for_as_long_as_its_
     let manager = manager(&server).await;
     let guard = Lock::new(KEY).ttl(ms(20_000)).manager(&manager).acquire().await.expect("free");
     server.admin().ask::<()>(&["SAVE"]);
-    guard.extend(crate::LONG).await.expect("ours");
+    guard.extend(crate::LONG_TTL).await.expect("ours");
     server.kill();
     server.restart();
     assert!(server.admin().ttl(KEY).expect("saved") <= ms(20_000));

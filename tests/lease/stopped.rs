@@ -1,4 +1,4 @@
-//! A client process that stands still past its lease, and one that dies.
+//! A client process that is stopped past its lease, and one that dies.
 
 use std::future::ready;
 use std::time::Instant;
@@ -13,15 +13,15 @@ use crate::{SOON, lock, ms, next};
 const KEY: &str = "order:42";
 
 #[tokio::test]
-async fn a_process_that_stood_still_past_its_lease_takes_no_further_step() {
+async fn a_process_that_was_stopped_past_its_lease_takes_no_further_step() {
     let server = Server::start();
     let rival = LockManager::connect(&server.url()).await.expect("there");
-    // Once it stands still in the middle of its lease, once just before a renewal, …
+    // Once it is stopped in the middle of its lease, once just before a renewal, …
     for pause in [0, 140, 280, 420] {
         let holder = Holder::start(&["step", &server.url(), KEY, "1200"]);
         assert_eq!(holder.next_line(), "held");
         std::thread::sleep(ms(pause));
-        // A step takes 100 ms of waiting: right after one it stands still in the middle of that.
+        // A step takes 100 ms of waiting: right after one it is stopped in the middle of that.
         assert_eq!(holder.next_line(), "step");
         holder.stop();
         let guard = next(&rival, KEY).await;
@@ -35,7 +35,7 @@ async fn a_process_that_stood_still_past_its_lease_takes_no_further_step() {
 }
 
 #[tokio::test]
-async fn a_process_that_stood_still_for_less_than_its_lease_goes_on() {
+async fn a_process_that_was_stopped_for_less_than_its_lease_goes_on() {
     let server = Server::start();
     let holder = Holder::start(&["step", &server.url(), KEY, "6000"]);
     assert_eq!(holder.next_line(), "held");
@@ -55,7 +55,7 @@ async fn a_process_that_stood_still_for_less_than_its_lease_goes_on() {
 }
 
 #[tokio::test]
-async fn a_process_that_stood_still_past_its_lease_writes_nothing_any_more() {
+async fn a_process_that_was_stopped_past_its_lease_writes_nothing_any_more() {
     let server = Server::start();
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("stock.sqlite");

@@ -5,12 +5,11 @@ use std::panic::AssertUnwindSafe;
 use std::task::{Context, Poll, Waker};
 
 use lockmacro_runtime::{LockError, LockGuard, LockManager};
-use lockmacro_tests::{Backend, Server, on_a_plain_thread, on_every_backend};
+use lockmacro_tests::{Backend, Server, on, on_a_plain_thread};
 
 use crate::{Locked, lock};
 
-on_every_backend!(nested_sync_bodies_are_one_lock, a_task_within_a_body_that_blocks_is_outside);
-
+#[on(memory, redis, both_runtimes)]
 async fn nested_sync_bodies_are_one_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -116,6 +115,7 @@ async fn an_async_function_inside_a_sync_one_is_inside() {
 
 /// What a current-thread runtime polls while a body blocks on it shares the body's thread, and is
 /// outside of its lock all the same.
+#[on(memory, redis, both_runtimes)]
 async fn a_task_within_a_body_that_blocks_is_outside(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let joined = on_a_plain_thread(move || {

@@ -3,41 +3,24 @@
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockKey};
-use lockmacro_tests::{Backend, Server, on_a_plain_thread, on_a_redlock};
+use lockmacro_tests::{Backend, Server, on, on_a_plain_thread};
 
-use crate::{LONG, Locked, SOON, busy_key, everywhere, free, keys, lock, many};
+use crate::{IN_TIME, LONG_TTL, Locked, busy_key, free, keys, lock, many};
 
-everywhere!(
-    a_lock_on_several_keys_holds_each_of_them,
-    one_busy_key_means_that_none_is_held,
-    the_first_busy_key_is_told_with_its_holder,
-    keys_that_are_given_twice_count_once,
-    one_key_given_twice_is_a_lock_on_one,
-    the_most_keys_are_held_and_given_back,
-    a_body_runs_under_all_keys_or_not_at_all,
-    a_sync_body_runs_under_all_keys_or_not_at_all,
-    all_keys_stay_for_the_min_hold,
-);
-on_a_redlock!(
-    a_lock_on_several_keys_holds_each_of_them,
-    one_busy_key_means_that_none_is_held,
-    the_first_busy_key_is_told_with_its_holder,
-    the_most_keys_are_held_and_given_back,
-    a_body_runs_under_all_keys_or_not_at_all,
-);
-
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_lock_on_several_keys_holds_each_of_them(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
     let guard = many(&manager, [&keys[2], &keys[0], &keys[1]]).acquire().await.expect("free");
     assert_eq!(free(backend, &keys).await, [false; 3]);
-    assert!(guard.remaining() > LONG * 9 / 10);
+    assert!(guard.remaining() > LONG_TTL * 9 / 10);
     assert!(guard.keys().iter().map(LockKey::as_str).eq(&keys), "in order");
     assert_eq!(guard.key().as_str(), keys[0]);
     guard.release().await.expect("still held");
     assert_eq!(free(backend, &keys).await, [true; 3]);
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn one_busy_key_means_that_none_is_held(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<3>(backend);
@@ -52,6 +35,7 @@ async fn one_busy_key_means_that_none_is_held(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn the_first_busy_key_is_told_with_its_holder(backend: &Backend) {
     let ours = backend.manager().await;
     let theirs =
@@ -65,10 +49,11 @@ async fn the_first_busy_key_is_told_with_its_holder(backend: &Backend) {
     };
     assert_eq!(key.as_str(), keys[1]);
     assert_eq!(error.owner(), Some("web-7:audit"));
-    assert!(error.free_within().is_some_and(|left| left > LONG / 2));
+    assert!(error.free_within().is_some_and(|left| left > LONG_TTL / 2));
     assert_eq!(message.as_deref(), Some("these orders are being audited"));
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn keys_that_are_given_twice_count_once(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<2>(backend);
@@ -78,6 +63,7 @@ async fn keys_that_are_given_twice_count_once(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn one_key_given_twice_is_a_lock_on_one(backend: &Backend) {
     let manager = backend.manager().await;
     let [key] = keys::<1>(backend);
@@ -89,7 +75,8 @@ async fn one_key_given_twice_is_a_lock_on_one(backend: &Backend) {
     }
 }
 
-async fn the_most_keys_are_held_and_given_back(backend: &Backend) {
+#[on(memory, redis, slots, redlock, both_runtimes)]
+async fn the_most_keys_are_held_and_released(backend: &Backend) {
     let manager = backend.manager().await;
     let keys: Vec<String> = (0..128).map(|nth| backend.key(&format!("order:{nth}"))).collect();
     let guard = many(&manager, &keys).acquire().await.expect("free");
@@ -98,6 +85,7 @@ async fn the_most_keys_are_held_and_given_back(backend: &Backend) {
     assert!(!free(backend, &keys).await.contains(&false));
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_body_runs_under_all_keys_or_not_at_all(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
@@ -109,6 +97,7 @@ async fn a_body_runs_under_all_keys_or_not_at_all(backend: &Backend) {
     assert!(!ran && backend.is_free(&keys[0]).await);
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn a_sync_body_runs_under_all_keys_or_not_at_all(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
@@ -128,6 +117,7 @@ async fn a_sync_body_runs_under_all_keys_or_not_at_all(backend: &Backend) {
     assert!(backend.is_free(&keys[0]).await);
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn all_keys_stay_for_the_min_hold(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<2>(backend);
@@ -137,7 +127,7 @@ async fn all_keys_stay_for_the_min_hold(backend: &Backend) {
     let now = free(backend, &keys).await;
     assert!(now == [false; 2] || start.elapsed() >= min_hold, "{now:?}");
     for key in &keys {
-        backend.becomes_free(key, SOON).await;
+        backend.becomes_free(key, IN_TIME).await;
     }
     assert!(start.elapsed() >= min_hold, "after {:?}", start.elapsed());
 }

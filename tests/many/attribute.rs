@@ -64,7 +64,10 @@ impl Bank {
         Ok(under())
     }
 
-    #[distributed_lock(key = keys(ids.iter().map(|id| format!("account:{id}"))), ttl = "10s", fence = fences, manager = self.locks)]
+    #[distributed_lock(
+        key = keys(ids.iter().map(|id| format!("account:{id}"))), ttl = "10s", fence = fences,
+        manager = self.locks,
+    )]
     async fn freeze(&self, ids: &[u64]) -> Locked<Vec<(u64, Fence)>> {
         Ok(ids.iter().copied().zip(fences).collect())
     }
@@ -74,7 +77,9 @@ impl Bank {
         Some(under())
     }
 
-    #[distributed_lock(key = ["books", "till"], manager = self.locks, on_busy = fallback(Self::later))]
+    #[distributed_lock(
+        key = ["books", "till"], manager = self.locks, on_busy = fallback(Self::later),
+    )]
     fn count(&self, day: u32) -> Locked<String> {
         Ok(format!("{day}: {:?}", under()))
     }
@@ -83,7 +88,9 @@ impl Bank {
         Ok(format!("{day}: later"))
     }
 
-    #[distributed_lock(key = ["books", "till"], ttl = "500ms", on_lost = Self::undo, manager = self.locks)]
+    #[distributed_lock(
+        key = ["books", "till"], ttl = "500ms", on_lost = Self::undo, manager = self.locks,
+    )]
     async fn reckon(&self) -> Locked<Vec<String>> {
         tokio::time::sleep(ms(520)).await;
         Ok(vec!["reckoned".to_owned()])
@@ -146,8 +153,8 @@ async fn a_loss_is_told_with_all_keys() {
     assert_eq!(reckoned, ["reckoned", "books", "till"]);
 }
 
-/// The values of a function's own, which its keys are made of, are moved into its body afterwards, and
-/// what an expression leaves behind is gone before.
+/// The values of a function's own, which its keys are made of, are moved into its body afterwards,
+/// and what an expression leaves behind is gone before.
 #[tokio::test]
 async fn a_locked_function_of_several_keys_can_be_spawned() {
     #[distributed_lock(

@@ -1,35 +1,23 @@
 //! Whatever is dropped, wherever it was, no key stays behind.
 
 use lockmacro_runtime::LockGuard;
-use lockmacro_tests::{Backend, Polled, drop_after_polls, on_a_redlock};
+use lockmacro_tests::{Backend, Polled, drop_after_polls, on};
 use tokio::time::timeout;
 
-use crate::{CLAIM, LONG, Locked, SOON, everywhere, keys, lock, many, ms};
-
-everywhere!(
-    an_acquire_dropped_at_any_point_leaves_no_key,
-    a_waiter_dropped_at_any_point_leaves_no_key,
-    a_waiter_dropped_at_any_point_of_its_grant_leaves_no_key,
-    a_body_dropped_at_any_point_leaves_no_key,
-    a_release_dropped_at_any_point_leaves_no_key,
-    a_timeout_around_a_waiter_leaves_no_key,
-);
-on_a_redlock!(
-    a_waiter_dropped_at_any_point_of_its_grant_leaves_no_key,
-    a_body_dropped_at_any_point_leaves_no_key,
-    a_release_dropped_at_any_point_leaves_no_key,
-);
+use crate::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, keys, lock, many, ms};
 
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 400;
 
-/// Waits until another process would get each of the keys, sooner than one that was left behind would end.
+/// Waits until another process would get each of the keys, sooner than one that was left behind
+/// would end.
 async fn become_free(backend: &Backend, keys: &[String]) {
     for key in keys {
-        backend.becomes_free(key, CLAIM * 4 / 5).await;
+        backend.becomes_free(key, CONFIRM_WINDOW * 4 / 5).await;
     }
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn an_acquire_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
@@ -46,34 +34,36 @@ async fn an_acquire_dropped_at_any_point_leaves_no_key(backend: &Backend) {
 }
 
 /// The middle one of three keys stays held.
+#[on(memory, redis, slots, both_runtimes)]
 async fn a_waiter_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<3>(backend);
     let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
     for polls in 0..ENOUGH {
         let waiter = many(&ours, &keys).wait_forever().acquire();
-        // It does not ask to be polled again when it stands in line.
-        let in_line = timeout(ms(100), drop_after_polls(waiter, polls)).await.is_err();
+        // It does not ask to be polled again when it is in the queue.
+        let joins = timeout(ms(100), drop_after_polls(waiter, polls)).await.is_err();
         become_free(backend, &[keys[0].clone(), keys[2].clone()]).await;
-        if in_line {
+        if joins {
             guard.release().await.expect("still held");
-            // Nobody is left in line to whom it would be handed over.
+            // Nobody is left in the queue to whom it would be handed off.
             return become_free(backend, &keys).await;
         }
     }
-    panic!("it never stood in line");
+    panic!("it never was in the queue");
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_waiter_dropped_at_any_point_of_its_grant_leaves_no_key(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<3>(backend);
     for polls in 0..ENOUGH {
         // What was dropped last may have asked once more, and is released again.
-        let guard = lock(&theirs, &keys[1]).wait(LONG).acquire().await.expect("free");
+        let guard = lock(&theirs, &keys[1]).wait(LONG_TTL).acquire().await.expect("free");
         let waiter = many(&ours, &keys).wait_forever().acquire();
         let waiter = crate::until_it_holds(backend, &keys[0], waiter).await;
         guard.release().await.expect("still held");
-        let polled = timeout(SOON, drop_after_polls(waiter, polls)).await.expect("in time");
+        let polled = timeout(IN_TIME, drop_after_polls(waiter, polls)).await.expect("in time");
         let done = matches!(&polled, Polled::Completed(Ok(_)));
         drop(polled);
         become_free(backend, &keys).await;
@@ -84,6 +74,7 @@ async fn a_waiter_dropped_at_any_point_of_its_grant_leaves_no_key(backend: &Back
     panic!("it never completed");
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_body_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
@@ -99,7 +90,7 @@ async fn a_body_dropped_at_any_point_leaves_no_key(backend: &Backend) {
         become_free(backend, &keys).await;
         match polled {
             Polled::Completed(Ok(())) => return,
-            // What was dropped last may have been on its way, and is released when it has come.
+            // What was dropped last may have been in flight, and is released when it has come.
             Polled::Completed(Err(error)) => assert!(error.is_busy(), "{error}"),
             Polled::Dropped => {}
         }
@@ -107,6 +98,7 @@ async fn a_body_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     panic!("it never completed");
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_release_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
@@ -121,11 +113,12 @@ async fn a_release_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     panic!("it never completed");
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn a_timeout_around_a_waiter_leaves_no_key(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<3>(backend);
     let guard = lock(&theirs, &keys[2]).acquire().await.expect("free");
-    let body = many(&ours, &keys).wait(LONG).run(async { Locked::Ok(()) });
+    let body = many(&ours, &keys).wait(LONG_TTL).run(async { Locked::Ok(()) });
     timeout(ms(300), body).await.expect_err("it waits");
     become_free(backend, &keys[..2]).await;
     guard.release().await.expect("still held");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockmacro_runtime::{LockError, LockManager, LossCause, Unavailability};
 use lockmacro_tests::{Fault, Proxy, Server, eventually};
 
-use crate::{LONG, Locked, SOON, busy_key, has_keys, many, ms};
+use crate::{IN_TIME, LONG_TTL, Locked, busy_key, has_keys, many, ms};
 
 const KEYS: [&str; 3] = ["order:a", "order:b", "order:c"];
 
@@ -27,7 +27,7 @@ async fn a_grant_whose_answer_is_lost_is_recognised() {
         assert!(proxy.orders_are_done() && guard.is_held() && fences.len() == 3);
         guard.release().await.expect("still held");
         let free = || std::future::ready(is_free(&server));
-        eventually("nothing is left", SOON, free).await;
+        eventually("nothing is left", IN_TIME, free).await;
     }
 }
 
@@ -60,7 +60,7 @@ async fn a_server_that_takes_no_writes_any_more_says_so() {
             "{error}"
         );
     };
-    read_only(&guard.extend(LONG).await.expect_err("read-only"));
+    read_only(&guard.extend(LONG_TTL).await.expect_err("read-only"));
     read_only(&many(&manager, ["d", "e"]).acquire().await.expect_err("read-only"));
     read_only(&guard.release().await.expect_err("read-only"));
     admin.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
@@ -108,7 +108,7 @@ async fn a_server_that_came_back_empty_has_lost_all_keys() {
         many(&manager, KEYS).ttl(Duration::from_secs(1)).renew().acquire().await.expect("free");
     server.kill();
     server.restart();
-    let lost = tokio::time::timeout(SOON, guard.lost()).await.expect("in time");
+    let lost = tokio::time::timeout(IN_TIME, guard.lost()).await.expect("in time");
     assert!(matches!(lost.cause(), LossCause::Taken | LossCause::NotRenewed), "{lost}");
     drop(guard);
     has_keys(&mut server.admin(), 0).await;

@@ -1,23 +1,11 @@
 //! One fence for each key, larger than that of every earlier grant of that key.
 
 use lockmacro_runtime::{Fence, LockError, LockGuard};
-use lockmacro_tests::{Backend, Server, on_a_plain_thread, on_a_redlock, on_every_backend};
+use lockmacro_tests::{Backend, Server, on, on_a_plain_thread};
 
-use crate::{LONG, Locked, everywhere, forget_fences, keys, lock, many, until_it_holds};
+use crate::{LONG_TTL, Locked, keys, lock, many, until_it_holds};
 
-everywhere!(
-    each_key_has_the_fence_of_its_own,
-    fences_grow_whoever_asks_and_for_how_many_keys,
-    who_has_waited_has_a_fence_for_each_key,
-    an_inner_lock_has_the_fences_of_the_outer_one,
-);
-on_a_redlock!(
-    each_key_has_the_fence_of_its_own,
-    fences_grow_whoever_asks_and_for_how_many_keys,
-    who_has_waited_has_a_fence_for_each_key,
-);
-on_every_backend!(a_sync_caller_has_a_fence_for_each_key);
-
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn each_key_has_the_fence_of_its_own(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
@@ -29,9 +17,10 @@ async fn each_key_has_the_fence_of_its_own(backend: &Backend) {
     assert_eq!(guard.fence(), None, "which one would it be?");
     assert_eq!(guard.fence_of("another"), None);
     guard.release().await.expect("still held");
-    forget_fences(backend);
+    backend.forget_fences();
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn fences_grow_whoever_asks_and_for_how_many_keys(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
@@ -49,15 +38,16 @@ async fn fences_grow_whoever_asks_and_for_how_many_keys(backend: &Backend) {
         guard.release().await.expect("still held");
         larger(1, fence);
     }
-    forget_fences(backend);
+    backend.forget_fences();
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn who_has_waited_has_a_fence_for_each_key(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<3>(backend);
     let (guard, before) = many(&theirs, &keys[1..]).acquire_fenced().await.expect("free");
     let waiter = async {
-        let (guard, fences) = many(&ours, &keys).wait(LONG).acquire_fenced().await?;
+        let (guard, fences) = many(&ours, &keys).wait(LONG_TTL).acquire_fenced().await?;
         let of = |key: &String| guard.fence_of(key).expect("a fence");
         assert_eq!(fences, keys.each_ref().map(of));
         assert!(fences[1] > before[0] && fences[2] > before[1], "{fences:?} after {before:?}");
@@ -66,9 +56,10 @@ async fn who_has_waited_has_a_fence_for_each_key(backend: &Backend) {
     let waiter = until_it_holds(backend, &keys[0], waiter).await;
     guard.release().await.expect("still held");
     waiter.await.expect("served").release().await.expect("still held");
-    forget_fences(backend);
+    backend.forget_fences();
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn an_inner_lock_has_the_fences_of_the_outer_one(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
@@ -90,9 +81,10 @@ async fn an_inner_lock_has_the_fences_of_the_outer_one(backend: &Backend) {
         Locked::Ok(())
     });
     none.await.expect("free");
-    forget_fences(backend);
+    backend.forget_fences();
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_sync_caller_has_a_fence_for_each_key(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<2>(backend);
@@ -102,7 +94,7 @@ async fn a_sync_caller_has_a_fence_for_each_key(backend: &Backend) {
             .await;
     assert_eq!(fences, keys.each_ref().map(|key| guard.fence_of(key).expect("a fence")));
     guard.release().await.expect("still held");
-    forget_fences(backend);
+    backend.forget_fences();
 }
 
 /// The fences of one grant are mostly equal, so here one counter is ahead.

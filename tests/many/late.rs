@@ -1,17 +1,17 @@
-//! Questions that reach the server late, when something else has been said meanwhile.
+//! Requests that reach the server late, when something else has been said meanwhile.
 
 use std::time::Instant;
 
 use lockmacro_runtime::LockManager;
-use lockmacro_tests::{Fault, Proxy, Server};
+use lockmacro_tests::{Call, Fault, Proxy, Server, queue_of};
 use tokio::time::timeout;
 
-use crate::{CLAIM, LONG, Locked, SOON, lock, many, ms};
+use crate::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, lock, many, ms};
 
-/// What is held while another key is waited for is asked for with a short ttl, and confirmed with the
-/// whole one.
+/// What is held while another key is waited for is asked for with a short ttl, and confirmed with
+/// the whole one.
 #[tokio::test]
-async fn a_late_question_for_a_part_does_not_shorten_what_was_confirmed() {
+async fn a_late_request_for_a_part_does_not_shorten_what_was_confirmed() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let ours = LockManager::builder().timeout(ms(1_200)).connect(&proxy.url()).await;
@@ -19,30 +19,36 @@ async fn a_late_question_for_a_part_does_not_shorten_what_was_confirmed() {
     let theirs = theirs.expect("there");
     // All scripts are loaded.
     let busy = lock(&theirs, "order:b").ttl(ms(300)).acquire().await.expect("free");
-    let all = many(&ours, ["order:a", "order:b"]).wait(LONG).run(async { Locked::Ok(()) });
+    let all = many(&ours, ["order:a", "order:b"]).wait(LONG_TTL).run(async { Locked::Ok(()) });
     all.await.expect("served");
     drop(busy);
 
     let busy = lock(&theirs, "order:b").acquire().await.expect("free");
-    // The question in line for the first key is the first that tells how many places there are.
-    proxy.on_next("10000", Fault::HoldCommand(ms(2_500)));
-    let mut waiter = Box::pin(many(&ours, ["order:a", "order:b"]).wait(LONG).acquire());
+    // Both are asked for first; the request that joins the first key's queue is about it alone.
+    let queue = queue_of("order:a");
+    let joins = move |call: &Call<'_>| call.names(&queue) && !call.names("order:b");
+    proxy.on_next_call(joins, Fault::HoldCommand(ms(2_500)));
+    let mut waiter = Box::pin(many(&ours, ["order:a", "order:b"]).wait(LONG_TTL).acquire());
     let mut admin = server.admin();
     let start = Instant::now();
     while admin.get("order:a").is_none() {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
-        assert!(start.elapsed() < SOON, "the first key is not held");
+        assert!(start.elapsed() < IN_TIME, "the first key is not held");
     }
     busy.release().await.expect("still held");
-    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
     proxy.held_commands_arrive().await;
     let left = server.admin().ttl("order:a").expect("it is held");
-    assert!(left > CLAIM && left >= guard.remaining(), "{left:?}, not {:?}", guard.remaining());
+    assert!(
+        left > CONFIRM_WINDOW && left >= guard.remaining(),
+        "{left:?}, not {:?}",
+        guard.remaining()
+    );
     guard.release().await.expect("still held");
 }
 
 #[tokio::test]
-async fn a_late_question_does_not_shorten_what_was_extended() {
+async fn a_late_request_does_not_shorten_what_was_extended() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let ours = LockManager::builder().timeout(ms(1_200)).connect(&proxy.url()).await;
@@ -50,27 +56,32 @@ async fn a_late_question_does_not_shorten_what_was_extended() {
     for several in [false, true] {
         let acquire = async || {
             if several {
-                let lock = many(&ours, ["order:a", "order:b"]).ttl(CLAIM);
+                let lock = many(&ours, ["order:a", "order:b"]).ttl(CONFIRM_WINDOW);
                 lock.acquire_fenced().await.expect("free").0
             } else {
-                lock(&ours, "order:a").ttl(CLAIM).acquire_fenced().await.expect("free").0
+                lock(&ours, "order:a").ttl(CONFIRM_WINDOW).acquire_fenced().await.expect("free").0
             }
         };
         // The script is loaded.
         acquire().await.release().await.expect("still held");
         proxy.on_next("EVALSHA", Fault::HoldCommand(ms(1_500)));
         let guard = acquire().await;
-        guard.extend(LONG).await.expect("still held");
+        guard.extend(LONG_TTL).await.expect("still held");
         proxy.held_commands_arrive().await;
         let left = server.admin().ttl("order:a").expect("it is held");
-        assert!(left > CLAIM && left >= guard.remaining(), "{left:?}, {:?}", guard.remaining());
+        assert!(
+            left > CONFIRM_WINDOW && left >= guard.remaining(),
+            "{left:?}, {:?}",
+            guard.remaining()
+        );
         guard.release().await.expect("still held");
     }
 }
 
-/// Who has lost a key while it waits gives back the others, and begins anew before that is answered.
+/// A waiter that has lost a key releases the others, and begins again before that is
+/// answered.
 #[tokio::test]
-async fn a_late_release_takes_nothing_away_from_who_has_begun_anew() {
+async fn a_late_release_takes_nothing_away_from_who_has_begun_again() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let ours = LockManager::builder().timeout(ms(1_200)).connect(&proxy.url()).await;
@@ -80,21 +91,21 @@ async fn a_late_release_takes_nothing_away_from_who_has_begun_anew() {
     // The scripts are loaded.
     many(&ours, all).run(async { Locked::Ok(()) }).await.expect("free");
     let busy = lock(&theirs, "order:b").acquire().await.expect("free");
-    let mut waiter = Box::pin(many(&ours, all).ttl(ms(3_000)).wait(LONG).acquire());
+    let mut waiter = Box::pin(many(&ours, all).ttl(ms(3_000)).wait(LONG_TTL).acquire());
     let mut admin = server.admin();
     while admin.ask::<u64>(&["EXISTS", "lm1:wq:{order:b}"]) == 0 {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
     }
-    // It is noticed by a renewal, and the next command that names the time of a hand-over is the release.
+    // It is noticed by a renewal, which names the key alone; the release names its line.
     let token = admin.get("order:a");
     admin.ask::<()>(&["DEL", "order:a"]);
-    proxy.on_next("5000", Fault::HoldCommand(ms(2_500)));
+    proxy.on_next(&queue_of("order:a"), Fault::HoldCommand(ms(2_500)));
     while !proxy.orders_are_done() || admin.get("order:a").is_none() {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
     }
     assert_ne!(admin.get("order:a"), token, "the release may still arrive");
     busy.release().await.expect("still held");
-    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
     proxy.held_commands_arrive().await;
     assert!(all.iter().all(|key| admin.get(key).is_some()), "{:?}", admin.keys());
     // Its manager waits too briefly for answers to tell it by a release on a loaded machine.

@@ -3,17 +3,14 @@
 use std::time::Duration;
 
 use lockmacro_runtime::{LockError, LossCause, OnLost};
-use lockmacro_tests::{Admin, Backend, on_a_redlock, on_every_backend};
+use lockmacro_tests::{Admin, Backend, on};
 
-use crate::{LONG, Locked, SOON, become_free, everywhere, free, has_keys, keys, many, ms};
-
-everywhere!(all_keys_are_renewed_together, all_keys_are_extended_together);
-on_every_backend!(a_lease_ends_for_all_keys_at_once);
-on_a_redlock!(a_lease_ends_for_all_keys_at_once);
+use crate::{IN_TIME, LONG_TTL, Locked, become_free, free, has_keys, keys, many, ms};
 
 /// Short, and long enough for a renewal in time on a loaded machine.
 const TTL: Duration = Duration::from_millis(1_200);
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn all_keys_are_renewed_together(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
@@ -25,16 +22,18 @@ async fn all_keys_are_renewed_together(backend: &Backend) {
     assert_eq!(free, Ok(vec![false; 3]));
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn all_keys_are_extended_together(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
     let guard = many(&manager, &keys).ttl(TTL).acquire().await.expect("free");
-    guard.extend(LONG).await.expect("still held");
+    guard.extend(LONG_TTL).await.expect("still held");
     tokio::time::sleep(TTL * 3 / 2).await;
     assert_eq!(free(backend, &keys).await, [false; 3]);
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_lease_ends_for_all_keys_at_once(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<2>(backend);
@@ -76,7 +75,7 @@ async fn with_each_theft(
 }
 
 #[tokio::test]
-async fn a_body_is_stopped_when_one_key_is_taken_and_the_others_are_given_back() {
+async fn a_body_is_stopped_when_one_key_is_taken_and_the_others_are_released() {
     with_each_theft(async |backend, keys, nth, theft| {
         let manager = backend.manager().await;
         let mut admin = backend.admin().expect("a server");
@@ -85,7 +84,7 @@ async fn a_body_is_stopped_when_one_key_is_taken_and_the_others_are_given_back()
             std::future::pending::<Locked<()>>().await
         };
         let lock = many(&manager, keys).ttl(TTL).renew();
-        let error = tokio::time::timeout(SOON, lock.run(body)).await.expect("in time");
+        let error = tokio::time::timeout(IN_TIME, lock.run(body)).await.expect("in time");
         let Err(LockError::Lost(lost)) = &error else { panic!("{error:?}") };
         assert_eq!(lost.cause(), LossCause::Taken, "key {nth} by {theft:?}");
         assert!(lost.keys().map(|key| key.as_str()).eq(keys));
@@ -103,16 +102,16 @@ async fn on_a_redlock_a_key_is_lost_when_a_majority_has_it_no_more() {
     let mut admins = backend.admins();
     let guard = many(&manager, &keys).acquire().await.expect("free");
     steal(&mut admins[0], &keys[1], &[]);
-    guard.extend(LONG).await.expect("two of three have it");
+    guard.extend(LONG_TTL).await.expect("two of three have it");
     steal(&mut admins[2], &keys[1], &[]);
-    let error = guard.extend(LONG).await.expect_err("one of three has it");
+    let error = guard.extend(LONG_TTL).await.expect_err("one of three has it");
     assert!(matches!(&error, LockError::Lost(lost) if lost.cause() == LossCause::Taken), "{error}");
     drop(guard);
     backend.keeps_nothing().await;
 }
 
 #[tokio::test]
-async fn a_release_that_finds_one_key_gone_says_so_and_gives_back_the_others() {
+async fn a_release_that_finds_one_key_gone_says_so_and_releases_the_others() {
     with_each_theft(async |backend, keys, nth, theft| {
         let manager = backend.manager().await;
         let mut admin = backend.admin().expect("a server");
@@ -133,7 +132,7 @@ async fn an_extension_is_refused_when_one_key_is_gone() {
         let mut admin = backend.admin().expect("a server");
         let guard = many(&manager, keys).acquire().await.expect("free");
         steal(&mut admin, &keys[nth], theft);
-        let error = guard.extend(LONG).await.expect_err("one was gone");
+        let error = guard.extend(LONG_TTL).await.expect_err("one was gone");
         assert!(matches!(&error, LockError::Lost(lost) if lost.cause() == LossCause::Taken));
         assert!(!guard.is_held());
         drop(guard);

@@ -17,41 +17,16 @@ mod transfers;
 mod waits;
 
 use std::pin::Pin;
-use std::time::Duration;
 
 use lockmacro_runtime::{Fence, Lock, LockError, LockGuard, LockKey, LockManager};
+use lockmacro_tests::times::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, ms};
 use lockmacro_tests::{Admin, Backend, eventually};
-
-/// A ttl that never ends within a test.
-const LONG: Duration = Duration::from_secs(60);
-/// Far above what anything here needs on a loaded machine.
-const SOON: Duration = Duration::from_secs(10);
-/// For how long a key is held at a time while another one is waited for.
-const CLAIM: Duration = Duration::from_secs(5);
 
 type Locked<T> = Result<T, LockError>;
 
-/// Makes five tests of each claim: those of `on_every_backend!`, and one on a server whose keys are
-/// in slots.
-macro_rules! everywhere {
-    ($($claim:ident),+ $(,)?) => {
-        lockmacro_tests::on_every_backend!($($claim),+);
-
-        mod in_slots {
-            $(#[tokio::test]
-            async fn $claim() {
-                let backend = lockmacro_tests::Backend::slots().await;
-                lockmacro_tests::in_time(super::$claim(&backend)).await;
-                backend.keeps_nothing().await;
-            })+
-        }
-    };
-}
-use everywhere;
-
 /// A lock on one key.
 fn lock(manager: &LockManager, key: &str) -> Lock {
-    Lock::new(key).ttl(LONG).manager(manager)
+    Lock::new(key).ttl(LONG_TTL).manager(manager)
 }
 
 /// A lock on several.
@@ -59,11 +34,7 @@ fn many<K: Into<LockKey>>(
     manager: &LockManager,
     keys: impl IntoIterator<Item = K>,
 ) -> Lock<Vec<Fence>> {
-    Lock::many(keys).ttl(LONG).manager(manager)
-}
-
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
+    Lock::many(keys).ttl(LONG_TTL).manager(manager)
 }
 
 /// Keys in the order of their bytes, `order:a` and so on, in several slots.
@@ -83,7 +54,7 @@ async fn free(backend: &Backend, keys: &[String]) -> Vec<bool> {
 /// Waits until another process would get each of the keys.
 async fn become_free(backend: &Backend, keys: &[String]) {
     for key in keys {
-        backend.becomes_free(key, SOON).await;
+        backend.becomes_free(key, IN_TIME).await;
     }
 }
 
@@ -110,22 +81,13 @@ where
         if !backend.is_free(key).await {
             return acquiring;
         }
-        assert!(start.elapsed() < SOON, "it does not hold {key}");
+        assert!(start.elapsed() < IN_TIME, "it does not hold {key}");
         tokio::time::sleep(ms(1)).await;
-    }
-}
-
-/// Deletes the fences that a test has left, which stay for a week otherwise.
-fn forget_fences(backend: &Backend) {
-    for mut admin in backend.admins() {
-        for key in admin.keys().iter().filter(|key| key.starts_with("lm1:wf:")) {
-            admin.ask::<()>(&["DEL", key]);
-        }
     }
 }
 
 /// Waits until the server has `count` keys.
 async fn has_keys(admin: &mut Admin, count: usize) {
     let there = || std::future::ready(admin.keys().len() == count);
-    eventually("so many keys", SOON, there).await;
+    eventually("that many keys", IN_TIME, there).await;
 }

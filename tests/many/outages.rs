@@ -3,10 +3,12 @@
 use std::time::Instant;
 
 use lockmacro_runtime::{LockError, LockManager};
-use lockmacro_tests::{Backend, Fault, Proxy, Server, eventually};
+use lockmacro_tests::{Backend, Call, Fault, Proxy, Server, eventually, queue_of};
 use tokio::time::timeout;
 
-use crate::{LONG, Locked, SOON, become_free, busy_key, keys, lock, many, ms, until_it_holds};
+use crate::{
+    IN_TIME, LONG_TTL, Locked, become_free, busy_key, keys, lock, many, ms, until_it_holds,
+};
 
 const KEYS: [&str; 2] = ["order:a", "order:b"];
 
@@ -16,10 +18,10 @@ async fn a_wait_outlasts_a_server_that_is_away() {
     let ours = LockManager::builder().timeout(ms(400)).connect(&server.url()).await;
     let ours = ours.expect("there");
     server.kill();
-    let mut waiter = Box::pin(many(&ours, KEYS).wait(LONG).acquire());
+    let mut waiter = Box::pin(many(&ours, KEYS).wait(LONG_TTL).acquire());
     timeout(ms(1_200), &mut waiter).await.expect_err("it waits");
     server.restart();
-    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
     guard.release().await.expect("still held");
 }
 
@@ -30,7 +32,7 @@ async fn who_holds_keys_outlasts_it_too_and_begins_again() {
     let (ours, theirs) = (ours.expect("there"), LockManager::connect(&server.url()).await);
     let theirs = theirs.expect("there");
     let _busy = lock(&theirs, KEYS[1]).acquire().await.expect("free");
-    let mut waiter = Box::pin(many(&ours, KEYS).ttl(ms(600)).wait(LONG).acquire());
+    let mut waiter = Box::pin(many(&ours, KEYS).ttl(ms(600)).wait(LONG_TTL).acquire());
     let mut admin = server.admin();
     while admin.get(KEYS[0]).is_none() {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
@@ -39,7 +41,7 @@ async fn who_holds_keys_outlasts_it_too_and_begins_again() {
     // Longer than it may hold what it has.
     timeout(ms(1_500), &mut waiter).await.expect_err("it waits");
     server.restart();
-    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
     guard.release().await.expect("still held");
 }
 
@@ -72,7 +74,7 @@ async fn who_keeps_losing_keys_has_waited_in_vain() {
             break waited.expect_err("the second was busy");
         }
         admin.ask::<()>(&["DEL", &keys[0]]);
-        assert!(start.elapsed() < SOON, "it never ends");
+        assert!(start.elapsed() < IN_TIME, "it never ends");
     };
     assert!(matches!(error, LockError::TimedOut { .. }), "{error}");
     assert_eq!(busy_key(&error), keys[1]);
@@ -81,19 +83,19 @@ async fn who_keeps_losing_keys_has_waited_in_vain() {
 }
 
 #[tokio::test]
-async fn who_loses_a_key_while_waiting_gives_back_the_others() {
+async fn who_loses_a_key_while_waiting_releases_the_others() {
     for backend in [Backend::redis(), Backend::slots().await] {
         let (ours, theirs) = (backend.manager().await, backend.manager().await);
         let keys = keys::<3>(&backend);
         let mut admin = backend.admin().expect("a server");
         let busy = lock(&theirs, &keys[2]).acquire().await.expect("free");
-        let waiter = many(&ours, &keys).ttl(ms(1_500)).wait(LONG).acquire();
+        let waiter = many(&ours, &keys).ttl(ms(1_500)).wait(LONG_TTL).acquire();
         let mut waiter = until_it_holds(&backend, &keys[1], waiter).await;
         admin.ask::<()>(&["SET", &keys[0], "php", "PX", "60000"]);
         let start = Instant::now();
         while !backend.is_free(&keys[1]).await {
             timeout(ms(10), &mut waiter).await.expect_err("two of them are busy");
-            assert!(start.elapsed() < SOON, "it holds what it cannot use");
+            assert!(start.elapsed() < IN_TIME, "it holds what it cannot use");
         }
         drop(waiter);
         admin.ask::<()>(&["DEL", &keys[0]]);
@@ -110,7 +112,7 @@ async fn a_renewal_that_fails_once_loses_nothing() {
     let ours = LockManager::connect(&proxy.url()).await.expect("there");
     let theirs = LockManager::connect(&server.url()).await.expect("there");
     let busy = lock(&theirs, KEYS[1]).acquire().await.expect("free");
-    let mut waiter = Box::pin(many(&ours, KEYS).ttl(ms(3_000)).wait(LONG).acquire());
+    let mut waiter = Box::pin(many(&ours, KEYS).ttl(ms(3_000)).wait(LONG_TTL).acquire());
     let mut admin = server.admin();
     while admin.get(KEYS[0]).is_none() {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
@@ -118,15 +120,15 @@ async fn a_renewal_that_fails_once_loses_nothing() {
     while admin.ask::<u64>(&["EXISTS", "lm1:wq:{order:b}"]) == 0 {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
     }
-    // Whoever gives the first key back has lost it to this one.
-    let mut rival = Box::pin(lock(&theirs, KEYS[0]).wait(LONG).acquire());
+    // If the waiter released the first key, this rival would get it.
+    let mut rival = Box::pin(lock(&theirs, KEYS[0]).wait(LONG_TTL).acquire());
     while admin.ask::<u64>(&["EXISTS", "lm1:wq:{order:a}"]) == 0 {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
         timeout(ms(5), &mut rival).await.expect_err("the first is held");
     }
     let token = admin.get(KEYS[0]);
-    // The next command that names the ttl is the renewal, a second after the first key's grant.
-    proxy.on_next("3000", Fault::CutCommand);
+    // The next command about the first key is its renewal, a second after its grant.
+    proxy.on_next(KEYS[0], Fault::CutCommand);
     while !proxy.orders_are_done() {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
     }
@@ -134,11 +136,11 @@ async fn a_renewal_that_fails_once_loses_nothing() {
     while admin.ttl(KEYS[0]).is_none_or(|left| left < ms(2_300)) {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
         timeout(ms(5), &mut rival).await.expect_err("the first is held");
-        assert!(start.elapsed() < SOON, "it is not renewed");
+        assert!(start.elapsed() < IN_TIME, "it is not renewed");
     }
     assert_eq!(admin.get(KEYS[0]), token);
     busy.release().await.expect("still held");
-    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
     guard.release().await.expect("still held");
     rival.await.expect("served").release().await.expect("still held");
 }
@@ -148,32 +150,35 @@ async fn a_renewal_that_fails_once_loses_nothing() {
 async fn a_confirmation_whose_answer_is_late_is_worth_less() {
     let backend = Backend::redis();
     let proxy = backend.proxy();
-    let builder = LockManager::builder().timeout(LONG);
+    let builder = LockManager::builder().timeout(LONG_TTL);
     let ours = builder.connect(&proxy.url()).await.expect("there");
     let theirs = backend.manager().await;
     let keys = keys::<2>(&backend);
     let busy = lock(&theirs, &keys[1]).acquire().await.expect("free");
-    let waiter = many(&ours, &keys).ttl(ms(90_000)).wait(LONG).acquire();
+    let waiter = many(&ours, &keys).ttl(ms(90_000)).wait(LONG_TTL).acquire();
     let mut waiter = until_it_holds(&backend, &keys[0], waiter).await;
     let mut admin = backend.admin().expect("a server");
-    let line = format!("lm1:wq:{{{}}}", keys[1]);
-    while admin.ask::<u64>(&["EXISTS", &line]) == 0 {
+    let queue = queue_of(&keys[1]);
+    while admin.ask::<u64>(&["EXISTS", &queue]) == 0 {
         timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
     }
-    proxy.on_next("90000", Fault::DelayReply(ms(600)));
+    // Only the confirmation is about both: the first is renewed, and the second is asked for.
+    let both = keys.clone();
+    let confirms = move |call: &Call<'_>| both.iter().all(|key| call.names(key));
+    proxy.on_next_call(confirms, Fault::DelayReply(ms(600)));
     busy.release().await.expect("still held");
-    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
     assert!(proxy.orders_are_done());
     assert!(guard.remaining() < ms(88_700), "{:?}", guard.remaining());
     guard.release().await.expect("still held");
 }
 
-/// It was dropped while its question was on its way.
+/// It was dropped while its request was in flight.
 #[tokio::test]
-async fn a_question_that_arrives_when_nobody_waits_any_more_leaves_no_key() {
+async fn a_request_that_arrives_when_nobody_waits_any_more_leaves_no_key() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
-    let ours = LockManager::builder().timeout(LONG).connect(&proxy.url()).await.expect("there");
+    let ours = LockManager::builder().timeout(LONG_TTL).connect(&proxy.url()).await.expect("there");
     // The scripts are loaded.
     many(&ours, KEYS).run(async { Locked::Ok(()) }).await.expect("free");
     let mut acquiring = Box::pin(many(&ours, KEYS).acquire());
@@ -185,22 +190,24 @@ async fn a_question_that_arrives_when_nobody_waits_any_more_leaves_no_key() {
     proxy.held_commands_arrive().await;
     let mut admin = server.admin();
     let mut is_empty = || std::future::ready(admin.keys().is_empty());
-    eventually("nothing is left", SOON, &mut is_empty).await;
+    eventually("nothing is left", IN_TIME, &mut is_empty).await;
 }
 
 /// Its answer did not come, it was asked again, and what was held before that was lost.
 #[tokio::test]
-async fn a_question_that_arrives_when_its_waiter_has_begun_anew_leaves_no_place() {
+async fn a_request_that_arrives_when_its_waiter_has_begun_again_leaves_no_place() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let ours = LockManager::builder().timeout(ms(800)).connect(&proxy.url()).await.expect("there");
     let theirs = LockManager::connect(&server.url()).await.expect("there");
-    let (all, line) = (["order:a", "order:b", "order:c"], "lm1:wq:{order:c}");
+    let (all, queue) = (["order:a", "order:b", "order:c"], "lm1:wq:{order:c}");
     let busy = lock(&theirs, "order:c").acquire().await.expect("free");
-    proxy.on_next("10000", Fault::HoldCommand(ms(2_000)));
-    let mut waiter = Box::pin(many(&ours, all).ttl(ms(3_000)).wait(LONG).acquire());
+    // The others are asked for without joining the queue.
+    let joins = move |call: &Call<'_>| call.names(queue) && !call.names("order:a");
+    proxy.on_next_call(joins, Fault::HoldCommand(ms(2_000)));
+    let mut waiter = Box::pin(many(&ours, all).ttl(ms(3_000)).wait(LONG_TTL).acquire());
     let mut admin = server.admin();
-    while !proxy.orders_are_done() || admin.ask::<u64>(&["EXISTS", line]) == 0 {
+    while !proxy.orders_are_done() || admin.ask::<u64>(&["EXISTS", queue]) == 0 {
         timeout(ms(5), &mut waiter).await.expect_err("the last is busy");
     }
     let token = admin.get("order:a");
@@ -213,13 +220,13 @@ async fn a_question_that_arrives_when_its_waiter_has_begun_anew_leaves_no_place(
         timeout(ms(5), &mut waiter).await.expect_err("the last is busy");
     }
     let start = Instant::now();
-    while admin.ask::<u64>(&["ZCARD", line]) != 1 {
+    while admin.ask::<u64>(&["ZCARD", queue]) != 1 {
         timeout(ms(5), &mut waiter).await.expect_err("the last is busy");
-        assert!(start.elapsed() < SOON, "it waits twice");
+        assert!(start.elapsed() < IN_TIME, "it waits twice");
     }
     busy.release().await.expect("still held");
-    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
     drop(guard);
     let mut is_empty = || std::future::ready(admin.keys().is_empty());
-    eventually("nothing is left", SOON, &mut is_empty).await;
+    eventually("nothing is left", IN_TIME, &mut is_empty).await;
 }

@@ -1,20 +1,11 @@
 //! Keys that are held already: a part of them joins, and a set that is partly held is refused.
 
 use lockmacro_runtime::{LockError, LockGuard, LockKey};
-use lockmacro_tests::{Backend, on_every_backend};
+use lockmacro_tests::{Backend, on};
 
 use crate::{Locked, busy_key, free, keys, lock, many};
 
-on_every_backend!(
-    a_part_of_the_held_keys_joins,
-    one_of_the_held_keys_joins,
-    a_set_that_is_partly_held_is_refused_and_takes_nothing,
-    keys_held_by_two_locks_are_not_joined,
-    other_keys_are_a_lock_of_their_own,
-    another_managers_keys_are_another_lock,
-    a_spawned_task_is_outside,
-);
-
+#[on(memory, redis, both_runtimes)]
 async fn a_part_of_the_held_keys_joins(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
@@ -35,6 +26,7 @@ async fn a_part_of_the_held_keys_joins(backend: &Backend) {
     assert_eq!(free(backend, &keys).await, [true; 3]);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn one_of_the_held_keys_joins(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
@@ -52,6 +44,7 @@ async fn one_of_the_held_keys_joins(backend: &Backend) {
     many(&manager, &keys).run(outer).await.expect("free");
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_set_that_is_partly_held_is_refused_and_takes_nothing(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
@@ -74,6 +67,7 @@ async fn a_set_that_is_partly_held_is_refused_and_takes_nothing(backend: &Backen
     assert_eq!(busy_key(&error.await.expect_err("partly held")), keys[1]);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn keys_held_by_two_locks_are_not_joined(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<2>(backend);
@@ -86,6 +80,7 @@ async fn keys_held_by_two_locks_are_not_joined(backend: &Backend) {
     outer.await.expect("free");
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn other_keys_are_a_lock_of_their_own(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<4>(backend);
@@ -99,6 +94,7 @@ async fn other_keys_are_a_lock_of_their_own(backend: &Backend) {
     assert_eq!(free, Ok(vec![false, false, true, true]));
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn another_managers_keys_are_another_lock(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
@@ -110,6 +106,7 @@ async fn another_managers_keys_are_another_lock(backend: &Backend) {
     outer.await.expect("free");
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_spawned_task_is_outside(backend: &Backend) {
     let manager = backend.manager().await;
     let keys = keys::<2>(backend);

@@ -1,5 +1,5 @@
-//! Any sets of keys, asked for by anybody in any way: two bodies that share a key never overlap, all
-//! come to an end, and nothing is left.
+//! Any sets of keys, asked for by anybody in any way: two bodies that share a key never overlap,
+//! all come to an end, and nothing is left.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use lockmacro_tests::Backend;
 use proptest::prelude::*;
 use tokio::time::timeout;
 
-use crate::{LONG, Locked, become_free, many, ms};
+use crate::{LONG_TTL, Locked, become_free, many, ms};
 
 const KEYS: usize = 6;
 
@@ -20,7 +20,7 @@ const KEYS: usize = 6;
 struct Call {
     keys: Vec<usize>,
     waits: bool,
-    /// After so many milliseconds it is dropped, wherever it is.
+    /// After this many milliseconds it is dropped, wherever it is.
     gone: Option<u64>,
     body: u64,
 }
@@ -36,7 +36,7 @@ fn call() -> impl Strategy<Value = Call> {
     })
 }
 
-/// Who is in a body, by the keys it is under: one bit each.
+/// The keys whose bodies run: one bit each.
 #[derive(Default)]
 struct Inside(AtomicU64);
 
@@ -60,13 +60,13 @@ impl Drop for Under<'_> {
 async fn perform(manager: LockManager, names: Vec<String>, call: Call, inside: Arc<Inside>) {
     let keys = call.keys.iter().map(|key| &names[*key]);
     let lock = many(&manager, keys);
-    let lock = if call.waits { lock.wait(LONG) } else { lock };
+    let lock = if call.waits { lock.wait(LONG_TTL) } else { lock };
     let body = async {
         let _under = inside.enter(&call.keys);
         tokio::time::sleep(ms(call.body)).await;
         Locked::Ok(())
     };
-    let limit = call.gone.map_or(LONG / 2, Duration::from_millis);
+    let limit = call.gone.map_or(LONG_TTL / 2, Duration::from_millis);
     match timeout(limit, lock.run(body)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => assert!(error.is_busy() && !call.waits, "{call:?}: {error}"),

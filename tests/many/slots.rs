@@ -3,16 +3,16 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{LockError, LockManager, Unavailability};
-use lockmacro_tests::{Admin, Backend, Fault, Proxy, eventually};
+use lockmacro_tests::{Admin, Backend, Fault, Proxy, eventually, queue_of};
 use tokio::time::timeout;
 
-use crate::{LONG, Locked, SOON, become_free, busy_key, keys, lock, many, ms};
+use crate::{IN_TIME, LONG_TTL, Locked, become_free, busy_key, keys, lock, many, ms};
 
 /// A manager with all the time it wants, behind a proxy, that knows of the slots.
 async fn through(proxy: &Proxy, timeout: Duration, keys: &[String]) -> LockManager {
     let builder = LockManager::builder().timeout(timeout);
     let manager = builder.connect(&proxy.url()).await.expect("there");
-    many(&manager, keys).wait(LONG).run(async { Locked::Ok(()) }).await.expect("free");
+    many(&manager, keys).wait(LONG_TTL).run(async { Locked::Ok(()) }).await.expect("free");
     manager
 }
 
@@ -24,7 +24,7 @@ fn is_too_slow(error: &LockError) -> bool {
 async fn the_lease_counts_from_before_the_first_key_was_asked_for() {
     let backend = Backend::slots().await;
     let (proxy, keys) = (backend.proxy(), keys::<2>(&backend));
-    let manager = through(&proxy, LONG, &keys).await;
+    let manager = through(&proxy, LONG_TTL, &keys).await;
     let (ttl, start) = (ms(10_000), Instant::now());
     proxy.on_next("SET", Fault::DelayReply(ms(600)));
     let guard = many(&manager, &keys).ttl(ttl).acquire().await.expect("free");
@@ -35,10 +35,10 @@ async fn the_lease_counts_from_before_the_first_key_was_asked_for() {
 }
 
 #[tokio::test]
-async fn keys_that_came_too_slowly_are_given_back() {
+async fn keys_that_came_too_slowly_are_released() {
     let backend = Backend::slots().await;
     let (proxy, keys) = (backend.proxy(), keys::<3>(&backend));
-    let manager = through(&proxy, LONG, &keys).await;
+    let manager = through(&proxy, LONG_TTL, &keys).await;
     for _ in 0..2 {
         proxy.on_next("SET", Fault::DelayReply(ms(1_100)));
     }
@@ -53,7 +53,7 @@ async fn a_wait_ends_in_time_where_each_key_takes_long() {
     let backend = Backend::slots().await;
     let (proxy, keys) = (backend.proxy(), keys::<24>(&backend));
     let manager = through(&proxy, ms(4_000), &keys).await;
-    // An answer is given a second: so much for what it waits, and as much for the last questions.
+    // An answer is given a second: so much for what it waits, and as much for the last requests.
     proxy.delay(ms(600));
     let start = Instant::now();
     let error = many(&manager, &keys).wait(ms(100)).acquire().await.expect_err("no time");
@@ -71,9 +71,10 @@ async fn free_keys_of_many_slots_are_held_while_the_others_are_asked_for() {
     let backend = Backend::slots().await;
     let keys: Vec<_> = (0..64).map(|nth| backend.key(&format!("order:{nth}"))).collect();
     let proxy = backend.proxy();
-    let manager = through(&proxy, LONG, &keys).await;
-    for _ in 0..keys.len() {
-        proxy.on_next("10000", Fault::DelayReply(ms(40)));
+    let manager = through(&proxy, LONG_TTL, &keys).await;
+    for key in &keys {
+        // A request that joins the key's queue names the queue; a renewal names the key alone.
+        proxy.on_next(&queue_of(key), Fault::DelayReply(ms(40)));
     }
     let mut admin = backend.admin().expect("a server");
     let called = |admin: &mut Admin| {
@@ -81,9 +82,10 @@ async fn free_keys_of_many_slots_are_held_while_the_others_are_asked_for() {
         calls.iter().find(|(name, _)| name == "evalsha").map_or(0, |(_, calls)| *calls)
     };
     let (before, start, ttl) = (called(&mut admin), Instant::now(), ms(2_500));
-    let waiter = many(&manager, &keys).ttl(ttl).wait(LONG).acquire();
-    let guard = timeout(LONG, waiter).await.expect("in time").expect("free");
-    // Each is asked for and confirmed, and no more of them are renewed than a third of the ttl asks for.
+    let waiter = many(&manager, &keys).ttl(ttl).wait(LONG_TTL).acquire();
+    let guard = timeout(LONG_TTL, waiter).await.expect("in time").expect("free");
+    // Each is asked for and confirmed, and no more of them are renewed than a third of the ttl asks
+    // for.
     let thirds = u64::try_from(start.elapsed().as_millis() / (ttl / 3).as_millis()).expect("few");
     let calls = called(&mut admin) - before;
     assert!(calls <= (thirds + 3) * 64, "{calls} calls in {thirds} thirds of the ttl");
@@ -92,12 +94,12 @@ async fn free_keys_of_many_slots_are_held_while_the_others_are_asked_for() {
 }
 
 #[tokio::test]
-async fn who_finds_something_that_is_no_lock_gives_back_the_keys_before_it() {
+async fn who_finds_something_that_is_no_lock_releases_the_keys_before_it() {
     let backend = Backend::slots().await;
     let (manager, keys) = (backend.manager().await, keys::<3>(&backend));
     let mut admin = backend.admin().expect("a server");
     admin.ask::<()>(&["RPUSH", &keys[2], "a list"]);
-    for wait in [None, Some(LONG)] {
+    for wait in [None, Some(LONG_TTL)] {
         let lock = many(&manager, &keys);
         let lock = if let Some(wait) = wait { lock.wait(wait) } else { lock };
         let error = lock.acquire().await.expect_err("no lock");
@@ -108,7 +110,7 @@ async fn who_finds_something_that_is_no_lock_gives_back_the_keys_before_it() {
 }
 
 #[tokio::test]
-async fn a_release_gives_back_what_it_can() {
+async fn a_release_does_what_it_can() {
     let backend = Backend::slots().await;
     let keys = keys::<3>(&backend);
     let mut admin = backend.admin().expect("a server");
@@ -123,16 +125,16 @@ async fn a_release_gives_back_what_it_can() {
         }
         let error = guard.release().await.expect_err("denied");
         assert!(matches!(error, LockError::AccessDenied { .. }), "{error}");
-        assert_eq!(admin.keys(), [denied.as_str()], "given back before the error is told");
+        assert_eq!(admin.keys(), [denied.as_str()], "released before the error is told");
         admin.ask::<()>(&["DEL", denied]);
         admin.ask::<()>(&["ACL", "SETUSER", "shop", "allkeys"]);
     }
 }
 
-/// The question for the first key is answered only the second time; the first one arrives when the
-/// key was given back, as another one is busy.
+/// The request for the first key is answered only the second time; the first one arrives when the
+/// key was released, because another one is busy.
 #[tokio::test]
-async fn a_late_question_for_a_key_that_was_given_back_leaves_no_key() {
+async fn a_late_request_for_a_key_that_was_released_leaves_no_key() {
     let backend = Backend::slots().await;
     let (proxy, keys) = (backend.proxy(), keys::<2>(&backend));
     let (ours, theirs) = (through(&proxy, ms(1_200), &keys).await, backend.manager().await);
@@ -141,7 +143,7 @@ async fn a_late_question_for_a_key_that_was_given_back_leaves_no_key() {
     let error = many(&ours, &keys).acquire().await.expect_err("busy");
     assert_eq!(busy_key(&error), keys[1]);
     proxy.held_commands_arrive().await;
-    eventually("the first key is free", SOON, || backend.is_free(&keys[0])).await;
+    eventually("the first key is free", IN_TIME, || backend.is_free(&keys[0])).await;
     busy.release().await.expect("still held");
     backend.keeps_nothing().await;
 }

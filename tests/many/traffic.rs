@@ -1,9 +1,9 @@
 //! What several keys cost a server.
 
 use lockmacro_runtime::LockManager;
-use lockmacro_tests::Backend;
+use lockmacro_tests::{Backend, queue_of};
 
-use crate::{LONG, Locked, lock, many};
+use crate::{LONG_TTL, Locked, lock, many};
 
 #[tokio::test]
 async fn any_number_of_keys_costs_two_commands_when_nothing_is_in_the_way() {
@@ -15,7 +15,7 @@ async fn any_number_of_keys_costs_two_commands_when_nothing_is_in_the_way() {
     for count in [3, 16, 128] {
         for waits in [false, true] {
             let lock = many(&manager, (0..count).map(|nth| format!("order:{nth}")));
-            let lock = if waits { lock.wait(LONG) } else { lock };
+            let lock = if waits { lock.wait(LONG_TTL) } else { lock };
             admin.forget_calls();
             lock.run(async { Locked::Ok(()) }).await.expect("free");
             let calls = admin.calls();
@@ -31,8 +31,8 @@ async fn any_number_of_keys_costs_two_commands_when_nothing_is_in_the_way() {
     }
 }
 
-/// All at once, those before the busy one, that one in line, those after it, the confirmation, the
-/// release: not one for each key.
+/// All at once, those before the busy one, that one in the queue, those after it, the confirmation,
+/// the release: not one for each key.
 #[tokio::test]
 async fn a_busy_key_costs_as_much_whatever_the_number_of_keys() {
     let backend = Backend::redis();
@@ -44,12 +44,12 @@ async fn a_busy_key_costs_as_much_whatever_the_number_of_keys() {
         let keys: Vec<_> = (0..count).map(|nth| format!("order:{nth:03}")).collect();
         let busy = lock(&theirs, &keys[count / 2]).acquire().await.expect("free");
         admin.forget_calls();
-        let waiter = many(&ours, &keys).wait(LONG).acquire();
+        let waiter = many(&ours, &keys).wait(LONG_TTL).acquire();
         let mut waiter = Box::pin(waiter);
-        let line = format!("lm1:wq:{{{}}}", keys[count / 2]);
+        let queue = queue_of(&keys[count / 2]);
         let start = std::time::Instant::now();
-        while admin.ask::<u64>(&["EXISTS", &line]) == 0 {
-            assert!(futures::poll!(&mut waiter).is_pending() && start.elapsed() < LONG / 2);
+        while admin.ask::<u64>(&["EXISTS", &queue]) == 0 {
+            assert!(futures::poll!(&mut waiter).is_pending() && start.elapsed() < LONG_TTL / 2);
             tokio::task::yield_now().await;
         }
         busy.release().await.expect("still held");

@@ -1,14 +1,12 @@
-//! Money between two accounts, in both directions at once: nothing is lost, and nobody waits for ever.
+//! Money between two accounts, in both directions at once: nothing is lost, and nobody waits for
+//! ever.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
-use lockmacro_tests::{Backend, in_time, on_a_redlock};
+use lockmacro_tests::{Backend, in_time, on};
 
-use crate::{LONG, Locked, everywhere, many};
-
-everywhere!(opposite_transfers_keep_the_balance_and_do_not_deadlock);
-on_a_redlock!(opposite_transfers_on_several_nodes_keep_the_balance);
+use crate::{LONG_TTL, Locked, many};
 
 const TASKS: u32 = 8;
 const OPENING: i64 = 1_000;
@@ -30,10 +28,12 @@ impl Account {
     }
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn opposite_transfers_keep_the_balance_and_do_not_deadlock(backend: &Backend) {
     transfer(backend, 1_000).await;
 }
 
+#[on(redlock)]
 async fn opposite_transfers_on_several_nodes_keep_the_balance(backend: &Backend) {
     transfer(backend, 400).await;
 }
@@ -63,7 +63,7 @@ async fn transfer(backend: &Backend, rounds: u32) {
         tasks.push(tokio::spawn(async move {
             for cents in 0..rounds / TASKS {
                 let cents = i64::from(cents);
-                let lock = many(&manager, [&keys[from], &keys[to]]).wait(LONG);
+                let lock = many(&manager, [&keys[from], &keys[to]]).wait(LONG_TTL);
                 let booked = lock.run(async {
                     accounts[from].book(-cents).await;
                     accounts[to].book(cents).await;

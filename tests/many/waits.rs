@@ -4,55 +4,34 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{LockError, LockManager};
-use lockmacro_tests::{Backend, eventually, on_a_redlock, on_every_backend};
+use lockmacro_tests::{Backend, eventually, on, queue_of};
 use tokio::time::timeout;
 
 use crate::{
-    CLAIM, LONG, Locked, SOON, become_free, busy_key, everywhere, free, keys, lock, many, ms,
+    CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, become_free, busy_key, free, keys, lock, many, ms,
     until_it_holds,
 };
 
-everywhere!(
-    a_waiter_gets_all_keys_when_the_last_is_free,
-    each_of_several_busy_keys_is_waited_for,
-    a_waiter_holds_what_is_before_the_busy_key_and_nothing_after_it,
-    a_wait_in_vain_leaves_nothing_and_says_for_which_key,
-    the_lease_of_who_has_waited_is_whole,
-    waiters_for_the_same_keys_are_served_in_order,
-    a_key_that_is_never_free_is_had_in_its_turn,
-    a_shutdown_sends_a_waiter_away,
-    a_sync_caller_waits_too,
-);
-// Nobody stands in line there: who asks first is not served first.
-on_a_redlock!(
-    a_waiter_gets_all_keys_when_the_last_is_free,
-    each_of_several_busy_keys_is_waited_for,
-    a_waiter_holds_what_is_before_the_busy_key_and_nothing_after_it,
-    a_wait_in_vain_leaves_nothing_and_says_for_which_key,
-    a_key_that_is_never_free_is_had_in_its_turn,
-    a_sync_caller_waits_too,
-);
-on_every_backend!(
-    what_a_waiter_holds_it_holds_for_as_long_as_it_waits,
-    a_waiter_that_stands_still_holds_nothing_for_long_and_begins_again,
-);
+// There is no queue there, so the first caller is not served first.
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_waiter_gets_all_keys_when_the_last_is_free(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<3>(backend);
     for busy in 0..3 {
         let guard = lock(&theirs, &keys[busy]).acquire().await.expect("free");
-        let waiter = many(&ours, &keys).wait(LONG).acquire();
+        let waiter = many(&ours, &keys).wait(LONG_TTL).acquire();
         let mut waiter = Box::pin(waiter);
         timeout(ms(50), &mut waiter).await.expect_err("one is busy");
         guard.release().await.expect("still held");
-        let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+        let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
         assert_eq!(free(backend, &keys).await, [false; 3]);
         guard.release().await.expect("still held");
         assert_eq!(free(backend, &keys).await, [true; 3]);
     }
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn each_of_several_busy_keys_is_waited_for(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<4>(backend);
@@ -60,22 +39,23 @@ async fn each_of_several_busy_keys_is_waited_for(backend: &Backend) {
     for key in [&keys[0], &keys[2], &keys[3]] {
         holders.push(lock(&theirs, key).acquire().await.expect("free"));
     }
-    let mut waiter = Box::pin(many(&ours, &keys).wait(LONG).acquire());
+    let mut waiter = Box::pin(many(&ours, &keys).wait(LONG_TTL).acquire());
     // The last first: who waits for the first does not care.
     while let Some(guard) = holders.pop() {
         timeout(ms(50), &mut waiter).await.expect_err("one is busy");
         guard.release().await.expect("still held");
     }
-    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
     assert_eq!(free(backend, &keys).await, [false; 4]);
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_waiter_holds_what_is_before_the_busy_key_and_nothing_after_it(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<4>(backend);
     let guard = lock(&theirs, &keys[2]).acquire().await.expect("free");
-    let waiter = many(&ours, &keys).wait(LONG).acquire();
+    let waiter = many(&ours, &keys).wait(LONG_TTL).acquire();
     let waiter = until_it_holds(backend, &keys[1], waiter).await;
     assert_eq!(free(backend, &keys).await, [false, false, false, true]);
     drop(waiter);
@@ -83,9 +63,10 @@ async fn a_waiter_holds_what_is_before_the_busy_key_and_nothing_after_it(backend
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_wait_in_vain_leaves_nothing_and_says_for_which_key(backend: &Backend) {
     // A loaded machine may need longer for an answer than is waited here.
-    let ours = backend.manager_from(LockManager::builder().timeout(LONG / 2)).await;
+    let ours = backend.manager_from(LockManager::builder().timeout(LONG_TTL / 2)).await;
     let theirs = backend.manager_from(LockManager::builder().label("web-7")).await;
     let keys = keys::<3>(backend);
     for busy in 0..3 {
@@ -96,30 +77,32 @@ async fn a_wait_in_vain_leaves_nothing_and_says_for_which_key(backend: &Backend)
         assert_eq!((busy_key(&error), owner.as_deref()), (keys[busy].as_str(), Some("web-7")));
         assert_eq!(*position, 0);
         let others = std::array::from_fn::<_, 3, _>(|nth| nth != busy);
-        assert_eq!(free(backend, &keys).await, others, "given back before the error is told");
+        assert_eq!(free(backend, &keys).await, others, "released before the error is told");
         guard.release().await.expect("still held");
         become_free(backend, &keys).await;
     }
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn the_lease_of_who_has_waited_is_whole(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
-    for ttl in [ms(2_000), LONG] {
+    for ttl in [ms(2_000), LONG_TTL] {
         let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
-        let waiter = many(&ours, &keys).ttl(ttl).wait(LONG).acquire();
+        let waiter = many(&ours, &keys).ttl(ttl).wait(LONG_TTL).acquire();
         let mut waiter = until_it_holds(backend, &keys[0], waiter).await;
         // Longer than the lease, in all.
         for _ in 0..21 {
             timeout(ms(100), &mut waiter).await.expect_err("one is busy");
         }
         guard.release().await.expect("still held");
-        let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+        let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
         assert!(guard.remaining() > ttl / 2, "{:?} of {ttl:?}", guard.remaining());
         guard.release().await.expect("still held");
     }
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn waiters_for_the_same_keys_are_served_in_order(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<3>(backend);
@@ -130,7 +113,7 @@ async fn waiters_for_the_same_keys_are_served_in_order(backend: &Backend) {
             let (served, mut keys) = (&served, keys.to_vec());
             // Each names them in another order.
             keys.rotate_left(nth % 3);
-            let lock = many(&ours, keys).wait(LONG);
+            let lock = many(&ours, keys).wait(LONG_TTL);
             Box::pin(lock.run(async move {
                 served.lock().expect("served").push(nth);
                 Locked::Ok(())
@@ -138,22 +121,23 @@ async fn waiters_for_the_same_keys_are_served_in_order(backend: &Backend) {
         })
         .collect();
     let mut admin = backend.admin();
-    let line = format!("lm1:wq:{{{}}}", keys[0]);
+    let queue = queue_of(&keys[0]);
     for (nth, waiter) in waiters.iter_mut().enumerate() {
         assert!(futures::poll!(&mut *waiter).is_pending(), "busy");
-        // On `memory://` one poll is one place in line.
-        while admin.as_mut().is_some_and(|admin| admin.ask::<usize>(&["ZCARD", &line]) <= nth) {
+        // On `memory://` one poll is one place in the queue.
+        while admin.as_mut().is_some_and(|admin| admin.ask::<usize>(&["ZCARD", &queue]) <= nth) {
             timeout(ms(1), &mut *waiter).await.expect_err("busy");
         }
     }
     guard.release().await.expect("still held");
-    for ended in timeout(LONG / 2, futures::future::join_all(waiters)).await.expect("in time") {
+    for ended in timeout(LONG_TTL / 2, futures::future::join_all(waiters)).await.expect("in time") {
         ended.expect("served");
     }
     assert_eq!(*served.lock().expect("served"), [0, 1, 2, 3, 4, 5]);
 }
 
 /// Others hand the second key to each other all the time.
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_key_that_is_never_free_is_had_in_its_turn(backend: &Backend) {
     let ours = backend.manager().await;
     let keys = keys::<2>(backend);
@@ -166,46 +150,50 @@ async fn a_key_that_is_never_free_is_had_in_its_turn(backend: &Backend) {
                     tokio::time::sleep(ms(2)).await;
                     Locked::Ok(())
                 };
-                lock(&manager, &key).wait(LONG).run(body).await.expect("served");
+                lock(&manager, &key).wait(LONG_TTL).run(body).await.expect("served");
             }
         });
     }
     for _ in 0..10 {
-        let waiter = many(&ours, &keys).wait(LONG).run(async { Locked::Ok(()) });
-        timeout(SOON, waiter).await.expect("it is not overtaken for ever").expect("served");
+        let waiter = many(&ours, &keys).wait(LONG_TTL).run(async { Locked::Ok(()) });
+        timeout(IN_TIME, waiter).await.expect("it is not overtaken for ever").expect("served");
     }
     others.shutdown().await;
     become_free(backend, &keys).await;
 }
 
+#[on(memory, redis, slots, both_runtimes)]
 async fn a_shutdown_sends_a_waiter_away(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
     let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
     let waiter = many(&ours, &keys).wait_forever().acquire();
     let waiter = until_it_holds(backend, &keys[0], waiter).await;
-    let (shut_down, waited) = tokio::join!(ours.shutdown(LONG), waiter);
+    let (shut_down, waited) = tokio::join!(ours.shutdown(LONG_TTL), waiter);
     assert_eq!(shut_down, Ok(()));
     assert_eq!(waited.expect_err("closed"), LockError::ShutDown);
     become_free(backend, &keys[..1]).await;
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_sync_caller_waits_too(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
     let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
     let given = keys.clone();
-    let thread =
-        std::thread::spawn(move || many(&ours, &given).wait(LONG).run_blocking(|| Locked::Ok(7)));
+    let thread = std::thread::spawn(move || {
+        many(&ours, &given).wait(LONG_TTL).run_blocking(|| Locked::Ok(7))
+    });
     let held = || async { !backend.is_free(&keys[0]).await };
-    lockmacro_tests::eventually("it holds the first", SOON, held).await;
+    lockmacro_tests::eventually("it holds the first", IN_TIME, held).await;
     guard.release().await.expect("still held");
     let ended = lockmacro_tests::on_a_plain_thread(move || thread.join().expect("no panic")).await;
     assert_eq!(ended, Ok(7));
     become_free(backend, &keys).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn what_a_waiter_holds_it_holds_for_as_long_as_it_waits(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
@@ -213,30 +201,31 @@ async fn what_a_waiter_holds_it_holds_for_as_long_as_it_waits(backend: &Backend)
     let waiter = many(&ours, &keys).wait_forever().acquire();
     let mut waiter = until_it_holds(backend, &keys[0], waiter).await;
     let start = Instant::now();
-    while start.elapsed() < CLAIM + ms(2_000) {
+    while start.elapsed() < CONFIRM_WINDOW + ms(2_000) {
         timeout(ms(100), &mut waiter).await.expect_err("one is busy");
         assert!(!backend.is_free(&keys[0]).await, "after {:?}", start.elapsed());
     }
     guard.release().await.expect("still held");
-    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
     guard.release().await.expect("still held");
 }
 
-async fn a_waiter_that_stands_still_holds_nothing_for_long_and_begins_again(backend: &Backend) {
+#[on(memory, redis, both_runtimes)]
+async fn a_waiter_that_stalls_holds_nothing_for_long_and_begins_again(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
     let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
     let waiter = many(&ours, &keys).wait_forever().acquire();
     let waiter = until_it_holds(backend, &keys[0], waiter).await;
     // Nobody polls it any more, for longer than it may hold what it waits with.
-    backend.becomes_free(&keys[0], CLAIM + SOON).await;
+    backend.becomes_free(&keys[0], CONFIRM_WINDOW + IN_TIME).await;
     let other = lock(&theirs, &keys[0]).acquire().await.expect("free");
     guard.release().await.expect("still held");
     let mut waiter = waiter;
     timeout(ms(1_000), &mut waiter).await.expect_err("the first key is another's by now");
     assert!(other.is_held());
     other.release().await.expect("still held");
-    let guard = timeout(SOON + CLAIM, waiter).await.expect("in time").expect("served");
+    let guard = timeout(IN_TIME + CONFIRM_WINDOW, waiter).await.expect("in time").expect("served");
     assert_eq!(free(backend, &keys).await, [false; 2]);
     guard.release().await.expect("still held");
 }
@@ -250,15 +239,15 @@ async fn who_waits_for_one_key_is_not_overtaken_by_who_asks_for_several() {
     let mut admin = backend.admin().expect("a server");
     for key in &keys {
         admin.ask::<()>(&["SET", key, "php", "PX", "60000"]);
-        let mut waiter = Box::pin(lock(&theirs, key).wait(LONG).acquire());
-        let line = format!("lm1:wq:{{{key}}}");
-        while admin.ask::<u64>(&["EXISTS", &line]) == 0 {
+        let mut waiter = Box::pin(lock(&theirs, key).wait(LONG_TTL).acquire());
+        let queue = queue_of(key);
+        while admin.ask::<u64>(&["EXISTS", &queue]) == 0 {
             timeout(ms(1), &mut waiter).await.expect_err("busy");
         }
         admin.ask::<()>(&["DEL", &keys[0], &keys[1]]);
         let error = many(&ours, &keys).acquire().await.expect_err("somebody is before us");
         assert_eq!(busy_key(&error), key);
-        waiter.await.expect("handed over").release().await.expect("still held");
+        waiter.await.expect("handed off").release().await.expect("still held");
     }
 }
 
@@ -270,16 +259,17 @@ async fn what_is_lost_while_waiting_is_waited_for_again() {
         let keys = keys::<3>(&backend);
         let mut admin = backend.admin().expect("a server");
         let last = lock(&theirs, &keys[2]).acquire().await.expect("free");
-        let waiter = many(&ours, &keys).wait(LONG).acquire();
+        let waiter = many(&ours, &keys).wait(LONG_TTL).acquire();
         let mut waiter = until_it_holds(&backend, &keys[1], waiter).await;
         admin.ask::<()>(&["DEL", &keys[0]]);
         let first = lock(&theirs, &keys[0]).acquire().await.expect("deleted");
         last.release().await.expect("still held");
         timeout(ms(500), &mut waiter).await.expect_err("it does not have all of them");
-        // Whoever waits for the first holds nothing.
+        // A waiter for the first key holds nothing.
         become_free(&backend, &keys[1..]).await;
         first.release().await.expect("still held");
-        let guard = timeout(SOON + CLAIM, waiter).await.expect("in time").expect("served");
+        let guard =
+            timeout(IN_TIME + CONFIRM_WINDOW, waiter).await.expect("in time").expect("served");
         assert_eq!(free(&backend, &keys).await, [false; 3]);
         guard.release().await.expect("still held");
         backend.keeps_nothing().await;
@@ -298,7 +288,7 @@ async fn a_server_that_goes_away_while_one_waits_is_told_as_that() {
     let mut waiter = Box::pin(waiter);
     timeout(ms(200), &mut waiter).await.expect_err("busy");
     server.kill();
-    let error = timeout(LONG / 2, waiter).await.expect("in time").expect_err("gone");
+    let error = timeout(LONG_TTL / 2, waiter).await.expect("in time").expect_err("gone");
     assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
     let wait = Duration::from_secs(1);
     let error = many(&ours, ["order:a", "order:b"]).wait(wait).acquire().await.expect_err("gone");
@@ -307,7 +297,7 @@ async fn a_server_that_goes_away_while_one_waits_is_told_as_that() {
 
 /// Lines of 128 who are dead, in front of one who lives at the last key.
 #[tokio::test]
-async fn however_many_are_dead_in_all_lines_a_call_passes_a_bounded_number() {
+async fn however_many_are_dead_in_all_queues_a_call_passes_a_bounded_number() {
     const KEYS: usize = 128;
     let backend = Backend::redis();
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
@@ -322,14 +312,14 @@ async fn however_many_are_dead_in_all_lines_a_call_passes_a_bounded_number() {
     redis.call('PEXPIRE', KEYS[2], 60000)";
     let guard = many(&ours, keys.clone()).acquire().await.expect("free");
     for key in &keys {
-        let [line, how] = ["q", "w"].map(|kind| format!("lm1:w{kind}:{{{key}}}"));
-        admin.ask::<()>(&["EVAL", lined, "2", &line, &how]);
+        let [queue, how] = ["q", "w"].map(|kind| format!("lm1:w{kind}:{{{key}}}"));
+        admin.ask::<()>(&["EVAL", lined, "2", &queue, &how]);
     }
     let last = keys.last().expect("some").clone();
     let waiter = tokio::spawn(lock(&theirs, &last).wait_forever().acquire());
-    let line = format!("lm1:wq:{{{last}}}");
-    eventually("it stands in line", SOON, || {
-        std::future::ready(admin.ask::<usize>(&["ZCARD", &line]) == KEYS + 1)
+    let queue = queue_of(&last);
+    eventually("it is in the queue", IN_TIME, || {
+        std::future::ready(admin.ask::<usize>(&["ZCARD", &queue]) == KEYS + 1)
     })
     .await;
     admin.forget_calls();
@@ -339,8 +329,8 @@ async fn however_many_are_dead_in_all_lines_a_call_passes_a_bounded_number() {
     // Some are passed by who asks at once when told so.
     let passed = calls.get("zpopmin").copied().unwrap_or_default();
     assert!(passed <= 4 * KEYS as u64, "{passed} were passed in one call");
-    // What is left is passed when somebody asks.
-    let served = tokio::time::timeout(SOON, waiter).await.expect("in time").expect("no panic");
+    // A place that is left is passed by the next request.
+    let served = tokio::time::timeout(IN_TIME, waiter).await.expect("in time").expect("no panic");
     served.expect("served").release().await.expect("still held");
-    many(&ours, keys).wait(SOON).acquire().await.expect("free").release().await.expect("held");
+    many(&ours, keys).wait(IN_TIME).acquire().await.expect("free").release().await.expect("held");
 }

@@ -5,27 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use lockmacro_runtime::{Lock, LockError, LossCause, Lost};
-use lockmacro_tests::{Backend, on_a_plain_thread};
+use lockmacro_tests::{Backend, on, on_a_plain_thread};
 use tokio::runtime::Builder;
 
-use crate::{Failure, Locked, SOON, everywhere, lock, ms};
+use crate::{Failure, Locked, PATIENCE, lock, ms};
 
-everywhere!(
-    a_plain_thread_locks_and_releases,
-    a_plain_thread_is_refused_a_held_lock,
-    a_blocking_guard_is_released_and_dropped_on_a_plain_thread,
-    a_blocking_lock_works_inside_a_multi_thread_runtime,
-    a_blocking_lock_inside_a_current_thread_runtime_is_refused,
-    a_blocking_lock_works_on_a_thread_beside_a_current_thread_runtime,
-    a_sync_body_that_panics_frees_the_lock,
-    a_sync_bodys_error_survives_the_loss_of_its_lock,
-    a_sync_body_may_be_skipped,
-    a_sync_body_may_lock_another_key,
-    a_guard_may_be_released_on_another_thread,
-    a_lost_guard_runs_no_sync_body_and_recovers_nothing,
-    a_guard_of_a_plain_thread_works_on_an_executor_of_another_kind,
-);
-
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_plain_thread_locks_and_releases(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -38,6 +23,7 @@ async fn a_plain_thread_locks_and_releases(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_plain_thread_is_refused_a_held_lock(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -47,6 +33,7 @@ async fn a_plain_thread_is_refused_a_held_lock(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_blocking_guard_is_released_and_dropped_on_a_plain_thread(backend: &Backend) {
     let manager = backend.manager().await;
     let (released, dropped) = (backend.key("released"), backend.key("dropped"));
@@ -60,9 +47,10 @@ async fn a_blocking_guard_is_released_and_dropped_on_a_plain_thread(backend: &Ba
     });
     assert!(held.await);
     assert!(backend.is_free(&released).await);
-    backend.becomes_free(&dropped, SOON).await;
+    backend.becomes_free(&dropped, PATIENCE).await;
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_blocking_lock_works_inside_a_multi_thread_runtime(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -86,6 +74,7 @@ async fn a_blocking_lock_works_inside_a_multi_thread_runtime(backend: &Backend) 
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_blocking_lock_inside_a_current_thread_runtime_is_refused(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -108,6 +97,7 @@ async fn a_blocking_lock_inside_a_current_thread_runtime_is_refused(backend: &Ba
 }
 
 /// As `web::block` has it in actix: its workers are such runtimes, each in a local set.
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_blocking_lock_works_on_a_thread_beside_a_current_thread_runtime(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -116,9 +106,9 @@ async fn a_blocking_lock_works_on_a_thread_beside_a_current_thread_runtime(backe
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let worker = tokio::task::LocalSet::new();
         worker.block_on(&runtime, async move {
-            // A task of the worker holds it meanwhile, and gives it back.
+            // A task of the worker holds it meanwhile, and releases it.
             let held = lock(&manager, &name).acquire().await.expect("free");
-            let waiting = lock(&manager, &name).wait(SOON);
+            let waiting = lock(&manager, &name).wait(PATIENCE);
             let beside =
                 tokio::task::spawn_blocking(move || waiting.run_blocking(|| Locked::Ok(1)));
             let here = lock(&manager, &name).run_blocking(|| Locked::Ok(2));
@@ -134,6 +124,7 @@ async fn a_blocking_lock_works_on_a_thread_beside_a_current_thread_runtime(backe
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_sync_body_that_panics_frees_the_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -143,9 +134,10 @@ async fn a_sync_body_that_panics_frees_the_lock(backend: &Backend) {
         catch_unwind(AssertUnwindSafe(body)).is_err()
     });
     assert!(caught.await, "the panic reaches the caller");
-    backend.becomes_free(&key, SOON).await;
+    backend.becomes_free(&key, PATIENCE).await;
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_sync_bodys_error_survives_the_loss_of_its_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -159,6 +151,7 @@ async fn a_sync_bodys_error_survives_the_loss_of_its_lock(backend: &Backend) {
     assert_eq!(result, Err(Failure::Own));
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_sync_body_may_be_skipped(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("job");
@@ -172,6 +165,7 @@ async fn a_sync_body_may_be_skipped(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_sync_body_may_lock_another_key(backend: &Backend) {
     let manager = backend.manager().await;
     let (outer, inner) = (backend.key("outer"), backend.key("inner"));
@@ -182,6 +176,7 @@ async fn a_sync_body_may_lock_another_key(backend: &Backend) {
     assert_eq!(result.await, Ok(7));
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_guard_may_be_released_on_another_thread(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -190,6 +185,7 @@ async fn a_guard_may_be_released_on_another_thread(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_lost_guard_runs_no_sync_body_and_recovers_nothing(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -206,7 +202,7 @@ async fn a_lost_guard_runs_no_sync_body_and_recovers_nothing(backend: &Backend) 
     };
     for way in 0..6 {
         let guard = Lock::new(&*key).ttl(ms(60)).manager(&manager).acquire().await.expect("free");
-        backend.becomes_free(&key, SOON).await;
+        backend.becomes_free(&key, PATIENCE).await;
         let recover = recover(Arc::clone(&recovered));
         let result = match way {
             0 => guard.run_blocking(run),
@@ -222,6 +218,7 @@ async fn a_lost_guard_runs_no_sync_body_and_recovers_nothing(backend: &Backend) 
     assert!(!ran.into_inner() && !recovered.load(SeqCst));
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_guard_of_a_plain_thread_works_on_an_executor_of_another_kind(backend: &Backend) {
     use futures::executor::block_on;
 

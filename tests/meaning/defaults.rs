@@ -3,24 +3,13 @@
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockKey, LockManager, Lost};
-use lockmacro_tests::{Backend, eventually};
+use lockmacro_tests::{Backend, eventually, on};
+use tokio::time::timeout;
 
-use crate::{LONG, Locked, SOON, everywhere, lock, ms};
-
-everywhere!(
-    a_prefix_is_a_part_of_the_key_for_everybody,
-    a_key_that_a_manager_has_told_of_gets_no_second_prefix,
-    a_body_under_a_prefix_knows_its_key_without_it,
-    several_keys_have_the_prefix_each,
-    a_lock_that_names_no_ttl_has_the_managers,
-    a_lock_that_names_no_wait_waits_as_its_manager_says,
-    who_is_never_to_wait_asks_once_all_the_same,
-    what_is_skipped_when_busy_does_not_wait_by_itself,
-    settings_that_cannot_be_are_refused_by_name,
-);
+use crate::{LONG_TTL, Locked, PATIENCE, lock, ms};
 
 fn builder() -> lockmacro_runtime::LockManagerBuilder {
-    LockManager::builder().timeout(Duration::from_secs(60))
+    LockManager::builder().timeout(LONG_TTL)
 }
 
 /// A manager with a prefix.
@@ -32,6 +21,7 @@ fn unnamed(manager: &LockManager, key: &str) -> Lock {
     Lock::new(key).manager(manager)
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_prefix_is_a_part_of_the_key_for_everybody(backend: &Backend) {
     let (ours, theirs) = (shop(backend).await, backend.manager().await);
     let key = backend.key("order:42");
@@ -51,12 +41,13 @@ async fn a_prefix_is_a_part_of_the_key_for_everybody(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_key_that_a_manager_has_told_of_gets_no_second_prefix(backend: &Backend) {
     let manager = shop(backend).await;
     let key = backend.key("order:42");
     let guard = lock(&manager, &key).acquire().await.expect("free");
     let told = guard.key().clone();
-    let again = Lock::new(&told).ttl(LONG).manager(&manager);
+    let again = Lock::new(&told).ttl(LONG_TTL).manager(&manager);
     assert!(again.clone().acquire().await.expect_err("held").is_busy());
     guard.release().await.expect("released");
     let guard = again.acquire().await.expect("free");
@@ -64,10 +55,11 @@ async fn a_key_that_a_manager_has_told_of_gets_no_second_prefix(backend: &Backen
     guard.release().await.expect("released");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_body_under_a_prefix_knows_its_key_without_it(backend: &Backend) {
     let manager = shop(backend).await;
     let key: LockKey = backend.key("order:42").into();
-    let outer = Lock::new(&key).ttl(LONG).manager(&manager);
+    let outer = Lock::new(&key).ttl(LONG_TTL).manager(&manager);
     let inner = outer.clone();
     let joined: Locked<bool> = outer
         .run(async {
@@ -79,10 +71,11 @@ async fn a_body_under_a_prefix_knows_its_key_without_it(backend: &Backend) {
     assert_eq!(joined, Ok(true));
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn several_keys_have_the_prefix_each(backend: &Backend) {
     let manager = shop(backend).await;
     let [one, two] = ["{bank}:1", "{bank}:2"].map(|name| backend.key(name));
-    let both = Lock::many([&two, &one]).ttl(LONG).manager(&manager);
+    let both = Lock::many([&two, &one]).ttl(LONG_TTL).manager(&manager);
     let (guard, fences) = both.acquire_fenced().await.expect("free");
     assert_eq!(guard.keys().len(), 2);
     assert!(guard.keys().iter().all(|key| key.as_str().starts_with("shop:")), "{guard:?}");
@@ -98,21 +91,22 @@ async fn several_keys_have_the_prefix_each(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_lock_that_names_no_ttl_has_the_managers(backend: &Backend) {
-    let manager = backend.manager_from(builder().default_ttl(LONG * 5)).await;
+    let manager = backend.manager_from(builder().default_ttl(LONG_TTL * 5)).await;
     let key = backend.key("order:42");
     let guard = unnamed(&manager, &key).acquire().await.expect("free");
-    assert!(guard.remaining() > LONG * 4, "{:?}", guard.remaining());
+    assert!(guard.remaining() > LONG_TTL * 4, "{:?}", guard.remaining());
     guard.release().await.expect("released");
-    let named = unnamed(&manager, &key).ttl(LONG).acquire().await.expect("free");
-    assert!(named.remaining() <= LONG);
+    let named = unnamed(&manager, &key).ttl(LONG_TTL).acquire().await.expect("free");
+    assert!(named.remaining() <= LONG_TTL);
     named.release().await.expect("released");
 
     // It is renewed, as the built-in one is.
     let short = backend.manager_from(builder().default_ttl(Duration::from_secs(2))).await;
     let guard = unnamed(&short, &key).acquire().await.expect("free");
     let mut least = guard.remaining();
-    eventually("it is renewed", SOON, || {
+    eventually("it is renewed", PATIENCE, || {
         let before = std::mem::replace(&mut least, guard.remaining());
         std::future::ready(guard.remaining() > before)
     })
@@ -120,12 +114,13 @@ async fn a_lock_that_names_no_ttl_has_the_managers(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_lock_that_names_no_wait_waits_as_its_manager_says(backend: &Backend) {
     let key = backend.key("order:42");
-    let patient = backend.manager_from(builder().default_wait(LONG)).await;
+    let patient = backend.manager_from(builder().default_wait(LONG_TTL)).await;
     let held = lock(&patient, &key).acquire().await.expect("free");
-    let waiting = tokio::spawn(lock(&patient, &key).acquire());
-    tokio::time::sleep(ms(30)).await;
+    let mut waiting = tokio::spawn(lock(&patient, &key).acquire());
+    timeout(ms(30), &mut waiting).await.expect_err("it waits");
     held.release().await.expect("released");
     waiting.await.expect("it ends").expect("its turn").release().await.expect("released");
 
@@ -136,33 +131,36 @@ async fn a_lock_that_names_no_wait_waits_as_its_manager_says(backend: &Backend) 
     held.release().await.expect("released");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn who_is_never_to_wait_asks_once_all_the_same(backend: &Backend) {
     let key = backend.key("order:42");
-    let patient = backend.manager_from(builder().default_wait(LONG)).await;
+    let patient = backend.manager_from(builder().default_wait(LONG_TTL)).await;
     let held = lock(&patient, &key).acquire().await.expect("free");
     let error = lock(&patient, &key).wait(Duration::ZERO).acquire().await.expect_err("held");
     assert!(matches!(error, LockError::Busy { .. }), "{error:?}");
     held.release().await.expect("released");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn what_is_skipped_when_busy_does_not_wait_by_itself(backend: &Backend) {
     let key = backend.key("report");
-    let patient = backend.manager_from(builder().default_wait(LONG)).await;
+    let patient = backend.manager_from(builder().default_wait(LONG_TTL)).await;
     let held = lock(&patient, &key).acquire().await.expect("free");
     let skipped = lock(&patient, &key).run_or_skip(async { Some(1) });
-    let done = tokio::time::timeout(SOON, skipped).await.expect("it does not wait");
+    let done = timeout(PATIENCE, skipped).await.expect("it does not wait");
     assert_eq!(done, None, "another machine does it right now");
     let keep = |_: Lost, value: Option<u32>| value;
     let skipped = lock(&patient, &key).recovering(keep).run_or_skip(async { Some(1) });
-    let done = tokio::time::timeout(SOON, skipped).await.expect("it does not wait");
+    let done = timeout(PATIENCE, skipped).await.expect("it does not wait");
     assert_eq!(done, None, "nor where a loss is recovered from");
     let body = async { Ok::<_, String>(Some(1)) };
     let skipped = lock(&patient, &key).map_err(|error| error.to_string()).run_or_skip(body);
-    let done = tokio::time::timeout(SOON, skipped).await.expect("it does not wait");
+    let done = timeout(PATIENCE, skipped).await.expect("it does not wait");
     assert_eq!(done, Ok(None), "nor where errors are mapped");
-    // What says so waits.
-    let waiting = tokio::spawn(lock(&patient, &key).wait(LONG).run_or_skip(async { Some(1) }));
-    tokio::time::sleep(ms(30)).await;
+    // A job that says so waits.
+    let waiting = lock(&patient, &key).wait(LONG_TTL).run_or_skip(async { Some(1) });
+    let mut waiting = tokio::spawn(waiting);
+    timeout(ms(30), &mut waiting).await.expect_err("it waits");
     held.release().await.expect("released");
     assert_eq!(waiting.await.expect("it ends"), Some(1));
 }
@@ -176,6 +174,7 @@ async fn a_redlock_has_no_default_that_is_longer_than_its_locks_may_be() {
     assert!(error.to_string().contains("`longest_ttl` of 600s"), "{error}");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn settings_that_cannot_be_are_refused_by_name(backend: &Backend) {
     let day = Duration::from_secs(24 * 60 * 60);
     for (bad, name) in [
@@ -197,7 +196,7 @@ async fn settings_that_cannot_be_are_refused_by_name(backend: &Backend) {
     let says = format!("{url}{and}default_ttl=5m&default_wait=20ms&key_prefix=shop%3A");
     let manager = builder().key_prefix("other:").connect(&says).await.expect("it is there");
     let guard = unnamed(&manager, &backend.key("x")).acquire().await.expect("free");
-    assert!(guard.remaining() > LONG * 4 && guard.key().as_str().starts_with("shop:"));
+    assert!(guard.remaining() > LONG_TTL * 4 && guard.key().as_str().starts_with("shop:"));
     let error = unnamed(&manager, &backend.key("x")).acquire().await.expect_err("held");
     assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}");
     guard.release().await.expect("released");

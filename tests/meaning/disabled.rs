@@ -3,7 +3,7 @@
 use lockmacro_runtime::{Lock, LockGuard, LockManager};
 use lockmacro_tests::{log, on_a_plain_thread};
 
-use crate::{LONG, Locked, lock, ms};
+use crate::{LONG_TTL, Locked, lock, ms};
 
 #[tokio::test]
 async fn a_disabled_manager_grants_everything_and_its_fences_grow() {
@@ -11,14 +11,14 @@ async fn a_disabled_manager_grants_everything_and_its_fences_grow() {
     assert!(locks.is_disabled() && !LockManager::memory().is_disabled());
     let (one, first) = lock(&locks, "order:42").acquire_fenced().await.expect("granted");
     let (other, second) = lock(&locks, "order:42").acquire_fenced().await.expect("granted");
-    let waiting = lock(&locks, "order:42").wait(LONG).acquire().await.expect("granted");
+    let waiting = lock(&locks, "order:42").wait(LONG_TTL).acquire().await.expect("granted");
     assert!(one.is_held() && other.is_held() && waiting.is_held() && first < second);
-    one.extend(LONG * 2).await.expect("it is extended");
-    assert!(one.remaining() > LONG);
+    one.extend(LONG_TTL * 2).await.expect("it is extended");
+    assert!(one.remaining() > LONG_TTL);
     for guard in [one, other, waiting] {
         guard.release().await.expect("released");
     }
-    let both = Lock::many(["a", "b"]).ttl(LONG).manager(&locks);
+    let both = Lock::many(["a", "b"]).ttl(LONG_TTL).manager(&locks);
     let held = both.clone().acquire_fenced().await.expect("granted");
     let (guard, fences) = both.acquire_fenced().await.expect("granted");
     assert!(held.1.iter().max() < fences.iter().min(), "{fences:?}");
@@ -42,7 +42,7 @@ async fn its_locks_are_renewed_joined_and_end_as_others() {
     let blocking = lock(&locks, "order:42");
     let done = on_a_plain_thread(move || blocking.run_blocking(|| Locked::Ok(7))).await;
     assert_eq!(done, Ok(7));
-    locks.shutdown(LONG).await.expect("nothing is held");
+    locks.shutdown(LONG_TTL).await.expect("nothing is held");
 }
 
 #[tokio::test]

@@ -3,41 +3,20 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::LockError;
-use lockmacro_tests::{Backend, Polled, drop_after_polls, on_a_cluster};
+use lockmacro_tests::{Backend, Polled, drop_after_polls, on};
 
-use crate::{LONG, Locked, SOON, everywhere, lock, ms};
-
-everywhere!(
-    an_acquire_dropped_at_any_point_leaves_no_lock,
-    a_refused_acquire_dropped_at_any_point_leaves_the_holder_alone,
-    a_body_dropped_at_any_point_leaves_no_lock,
-    a_release_dropped_at_any_point_leaves_no_lock,
-    a_timeout_around_a_locked_body_leaves_no_lock,
-    a_select_that_drops_a_locked_body_leaves_no_lock,
-    an_aborted_task_leaves_no_lock,
-    a_dropped_lock_is_free_within_milliseconds,
-);
-
-on_a_cluster!(
-    an_acquire_dropped_at_any_point_leaves_no_lock,
-    a_refused_acquire_dropped_at_any_point_leaves_the_holder_alone,
-    a_body_dropped_at_any_point_leaves_no_lock,
-    a_release_dropped_at_any_point_leaves_no_lock,
-    a_timeout_around_a_locked_body_leaves_no_lock,
-    a_select_that_drops_a_locked_body_leaves_no_lock,
-    an_aborted_task_leaves_no_lock,
-    a_dropped_lock_is_free_within_milliseconds,
-);
+use crate::{LONG_TTL, Locked, PATIENCE, lock, ms};
 
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 200;
 
-/// What was dropped last may have been on its way when the lock was free, and come after that; then it
-/// is released again.
-fn is_on_its_way(error: &LockError) {
+/// What was dropped last may have been in flight when the lock was free, and come after that; then
+/// it is released again.
+fn is_in_flight(error: &LockError) {
     assert!(error.is_busy(), "{error}");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn an_acquire_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -45,14 +24,15 @@ async fn an_acquire_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
         let polled = drop_after_polls(lock(&manager, &key).acquire(), polls).await;
         match polled {
             Polled::Completed(Ok(guard)) => return guard.release().await.expect("released"),
-            Polled::Completed(Err(error)) => is_on_its_way(&error),
+            Polled::Completed(Err(error)) => is_in_flight(&error),
             Polled::Dropped => {}
         }
-        backend.becomes_free(&key, SOON).await;
+        backend.becomes_free(&key, PATIENCE).await;
     }
     panic!("it never completed");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_refused_acquire_dropped_at_any_point_leaves_the_holder_alone(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let (key, marker) = (backend.key("order:42"), backend.key("marker"));
@@ -61,7 +41,7 @@ async fn a_refused_acquire_dropped_at_any_point_leaves_the_holder_alone(backend:
         let polled = drop_after_polls(lock(&theirs, &key).acquire(), polls).await;
         // Dropped after it: once the marker is free, the other drop has been dealt with.
         drop(lock(&theirs, &marker).acquire().await.expect("free"));
-        backend.becomes_free(&marker, SOON).await;
+        backend.becomes_free(&marker, PATIENCE).await;
         assert!(!backend.is_free(&key).await, "after {polls} polls");
         if let Polled::Completed(result) = polled {
             assert!(result.expect_err("held").is_busy());
@@ -72,6 +52,7 @@ async fn a_refused_acquire_dropped_at_any_point_leaves_the_holder_alone(backend:
     panic!("it never completed");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_body_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -85,14 +66,15 @@ async fn a_body_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
         let polled = drop_after_polls(lock(&manager, &key).run(body), polls).await;
         match polled {
             Polled::Completed(Ok(())) => return,
-            Polled::Completed(Err(error)) => is_on_its_way(&error),
+            Polled::Completed(Err(error)) => is_in_flight(&error),
             Polled::Dropped => {}
         }
-        backend.becomes_free(&key, SOON).await;
+        backend.becomes_free(&key, PATIENCE).await;
     }
     panic!("it never completed");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_release_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -101,19 +83,21 @@ async fn a_release_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
         if let Polled::Completed(result) = drop_after_polls(guard.release(), polls).await {
             return result.expect("released");
         }
-        backend.becomes_free(&key, SOON).await;
+        backend.becomes_free(&key, PATIENCE).await;
     }
     panic!("it never completed");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_timeout_around_a_locked_body_leaves_no_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let body = lock(&manager, &key).run(std::future::pending::<Locked<()>>());
     tokio::time::timeout(ms(30), body).await.expect_err("too slow");
-    backend.becomes_free(&key, SOON).await;
+    backend.becomes_free(&key, PATIENCE).await;
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_select_that_drops_a_locked_body_leaves_no_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -121,14 +105,15 @@ async fn a_select_that_drops_a_locked_body_leaves_no_lock(backend: &Backend) {
     tokio::select! {
         result = lock(&manager, &key).run::<_>(async {
             started.send(()).map_err(|()| LockError::ShutDown)?;
-            tokio::time::sleep(LONG / 2).await;
+            tokio::time::sleep(LONG_TTL / 2).await;
             Locked::Ok(())
         }) => panic!("the body ended: {result:?}"),
         started = in_body => started.expect("the body starts"),
     }
-    backend.becomes_free(&key, SOON).await;
+    backend.becomes_free(&key, PATIENCE).await;
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn an_aborted_task_leaves_no_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -141,11 +126,12 @@ async fn an_aborted_task_leaves_no_lock(backend: &Backend) {
         tokio::time::sleep(Duration::from_micros(delay)).await;
         task.abort();
         assert!(task.await.expect_err("aborted").is_cancelled());
-        backend.becomes_free(&key, SOON).await;
+        backend.becomes_free(&key, PATIENCE).await;
     }
 }
 
 /// As the README says; a loaded machine may need longer now and then, but not most of the time.
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_dropped_lock_is_free_within_milliseconds(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -159,7 +145,7 @@ async fn a_dropped_lock_is_free_within_milliseconds(backend: &Backend) {
                 Ok(next) => break next,
                 Err(error) => assert!(error.is_busy(), "{error}"),
             }
-            assert!(dropped.elapsed() < SOON, "it is never free");
+            assert!(dropped.elapsed() < PATIENCE, "it is never free");
             tokio::time::sleep(ms(1)).await;
         };
         times.push(dropped.elapsed());

@@ -1,40 +1,11 @@
 //! Two bodies under one key never overlap, and the one refused is told why.
 
 use lockmacro_runtime::{LockError, LockManager};
-use lockmacro_tests::{Backend, on_a_cluster};
+use lockmacro_tests::{Backend, on};
 
-use crate::{LONG, Locked, everywhere, lock, ms};
+use crate::{LONG_TTL, Locked, lock, ms};
 
-everywhere!(
-    a_held_lock_is_busy_to_another_manager,
-    a_held_lock_is_busy_to_another_task_of_its_manager,
-    a_clone_of_a_manager_excludes_the_original,
-    a_clone_of_a_lock_is_another_acquisition,
-    different_keys_do_not_exclude_each_other,
-    keys_that_differ_in_one_byte_do_not_exclude_each_other,
-    a_busy_body_does_not_run,
-    busy_tells_who_holds_the_lock_and_for_how_long,
-    an_empty_label_is_none,
-    busy_shows_the_message,
-    no_error_shows_the_random_part_of_a_token,
-    bodies_of_many_managers_never_overlap,
-);
-
-on_a_cluster!(
-    a_held_lock_is_busy_to_another_manager,
-    a_held_lock_is_busy_to_another_task_of_its_manager,
-    a_clone_of_a_manager_excludes_the_original,
-    a_clone_of_a_lock_is_another_acquisition,
-    different_keys_do_not_exclude_each_other,
-    keys_that_differ_in_one_byte_do_not_exclude_each_other,
-    a_busy_body_does_not_run,
-    busy_tells_who_holds_the_lock_and_for_how_long,
-    an_empty_label_is_none,
-    busy_shows_the_message,
-    no_error_shows_the_random_part_of_a_token,
-    bodies_of_many_managers_never_overlap,
-);
-
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_held_lock_is_busy_to_another_manager(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -46,6 +17,7 @@ async fn a_held_lock_is_busy_to_another_manager(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_held_lock_is_busy_to_another_task_of_its_manager(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -56,6 +28,7 @@ async fn a_held_lock_is_busy_to_another_task_of_its_manager(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_clone_of_a_manager_excludes_the_original(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -65,6 +38,7 @@ async fn a_clone_of_a_manager_excludes_the_original(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_clone_of_a_lock_is_another_acquisition(backend: &Backend) {
     let manager = backend.manager().await;
     let first = lock(&manager, &backend.key("order:42"));
@@ -75,6 +49,7 @@ async fn a_clone_of_a_lock_is_another_acquisition(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn different_keys_do_not_exclude_each_other(backend: &Backend) {
     let manager = backend.manager().await;
     let first = lock(&manager, &backend.key("order:1")).acquire().await.expect("free");
@@ -83,6 +58,7 @@ async fn different_keys_do_not_exclude_each_other(backend: &Backend) {
     second.release().await.expect("released");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn keys_that_differ_in_one_byte_do_not_exclude_each_other(backend: &Backend) {
     let manager = backend.manager().await;
     let mut guards = Vec::new();
@@ -97,6 +73,7 @@ async fn keys_that_differ_in_one_byte_do_not_exclude_each_other(backend: &Backen
     }
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_busy_body_does_not_run(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -113,6 +90,7 @@ async fn a_busy_body_does_not_run(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn busy_tells_who_holds_the_lock_and_for_how_long(backend: &Backend) {
     let ours = backend.manager_from(LockManager::builder().label("web-3")).await;
     let theirs = backend.manager().await;
@@ -127,11 +105,12 @@ async fn busy_tells_who_holds_the_lock_and_for_how_long(backend: &Backend) {
     assert_eq!(holder.owner.as_deref(), Some(owner));
     assert!(owner.starts_with("web-3") && owner.contains("audit_order"), "{owner}");
     let left = error.free_within().expect("it has a ttl");
-    assert!(left <= LONG && left > LONG - ms(20_000), "{left:?}");
+    assert!(left <= LONG_TTL && left > LONG_TTL - ms(20_000), "{left:?}");
     assert_eq!(*message, None);
     guard.release().await.expect("released");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn an_empty_label_is_none(backend: &Backend) {
     let ours = backend.manager_from(LockManager::builder().label("")).await;
     let theirs = backend.manager().await;
@@ -145,6 +124,7 @@ async fn an_empty_label_is_none(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn busy_shows_the_message(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -157,6 +137,7 @@ async fn busy_shows_the_message(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn no_error_shows_the_random_part_of_a_token(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -174,6 +155,7 @@ fn has_random_part(text: &str) -> bool {
     text.split(|c: char| !c.is_ascii_hexdigit()).any(|word| word.len() >= 32)
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn bodies_of_many_managers_never_overlap(backend: &Backend) {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

@@ -4,20 +4,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
-use lockmacro_tests::{Backend, watched};
+use lockmacro_tests::{Backend, on, watched};
 
-use crate::{LONG, Locked, SOON, everywhere, lock, ms};
-
-everywhere!(
-    a_lock_ends_at_its_ttl_and_not_before,
-    a_body_that_outlives_its_lease_is_dropped_before_a_rival_runs,
-    a_lost_body_ends_as_lost_even_when_nobody_wants_its_lock,
-    a_body_that_sleeps_past_its_lease_is_not_polled_again,
-    a_guard_knows_how_long_it_holds,
-    a_lost_guard_stays_lost,
-    a_lost_guard_runs_no_body,
-    loss_ends_only_the_lock_that_was_lost,
-);
+use crate::{LONG_TTL, Locked, PATIENCE, lock, ms};
 
 /// Asks until the lock is granted.
 async fn next(rival: &LockManager, key: &str) -> LockGuard {
@@ -27,11 +16,12 @@ async fn next(rival: &LockManager, key: &str) -> LockGuard {
             Ok(guard) => return guard,
             Err(error) => assert!(error.is_busy(), "{error}"),
         }
-        assert!(start.elapsed() < SOON, "the lock never became free");
+        assert!(start.elapsed() < PATIENCE, "the lock never became free");
         tokio::time::sleep(ms(2)).await;
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_lock_ends_at_its_ttl_and_not_before(backend: &Backend) {
     const TTL: Duration = Duration::from_millis(300);
     let (holder, rival) = (backend.manager().await, backend.manager().await);
@@ -41,13 +31,15 @@ async fn a_lock_ends_at_its_ttl_and_not_before(backend: &Backend) {
     let theirs = next(&rival, &key).await;
     // The server counts from its own moment, after `before`; it keeps whole milliseconds.
     assert!(before.elapsed() >= TTL - ms(1), "after {:?}", before.elapsed());
-    assert!(before.elapsed() < TTL + SOON, "after {:?}", before.elapsed());
+    assert!(before.elapsed() < TTL + PATIENCE, "after {:?}", before.elapsed());
     assert!(!guard.is_held());
     theirs.release().await.expect("released");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_body_that_outlives_its_lease_is_dropped_before_a_rival_runs(backend: &Backend) {
-    // A bit more than 1 % of it is there for the drop: enough, unless its task is seen to stand still just then.
+    // A bit more than 1 % of it is there for the drop: enough, unless its task is seen to stand
+    // still just then.
     const TTL: Duration = Duration::from_secs(3);
     let (holder, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -67,7 +59,7 @@ async fn a_body_that_outlives_its_lease_is_dropped_before_a_rival_runs(backend: 
         tokio::time::sleep(TTL / 2).await;
         let theirs = next(&rival, &key).await;
         let granted = Instant::now();
-        let (result, stood_still) = holding.await.expect("no panic");
+        let (result, stalled) = holding.await.expect("no panic");
         assert!(matches!(result, Err(LockError::Lost(_))), "{result:?}");
         theirs.release().await.expect("released");
         let dropped = dropped.get().copied().expect("dropped");
@@ -75,8 +67,8 @@ async fn a_body_that_outlives_its_lease_is_dropped_before_a_rival_runs(backend: 
         if dropped < granted {
             return;
         }
-        assert!(stood_still, "too late, by {:?}", dropped - granted);
-        assert!(chance < 5, "the machine stands still each time");
+        assert!(stalled, "too late, by {:?}", dropped - granted);
+        assert!(chance < 5, "the machine stalls each time");
     }
 }
 
@@ -89,6 +81,7 @@ impl Drop for Leaving {
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_lost_body_ends_as_lost_even_when_nobody_wants_its_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -97,9 +90,10 @@ async fn a_lost_body_ends_as_lost_even_when_nobody_wants_its_lock(backend: &Back
         Lock::new(&*key).ttl(ms(100)).manager(&manager).run(std::future::pending()).await;
     let Err(LockError::Lost(lost)) = result else { panic!("{result:?}") };
     assert_eq!((lost.key().as_str(), lost.cause()), (&*key, LossCause::Expired));
-    assert!(start.elapsed() < SOON);
+    assert!(start.elapsed() < PATIENCE);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_body_that_sleeps_past_its_lease_is_not_polled_again(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -117,26 +111,28 @@ async fn a_body_that_sleeps_past_its_lease_is_not_polled_again(backend: &Backend
         .await;
     assert!(matches!(result, Err(LockError::Lost(_))), "{result:?}");
     assert!(!went_on);
-    backend.becomes_free(&key, SOON).await;
+    backend.becomes_free(&key, PATIENCE).await;
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_guard_knows_how_long_it_holds(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let guard = lock(&manager, &key).acquire().await.expect("free");
     assert!(guard.is_held());
     let first = guard.remaining();
-    assert!(first <= LONG && first > LONG - ms(20_000), "{first:?}");
+    assert!(first <= LONG_TTL && first > LONG_TTL - ms(20_000), "{first:?}");
     tokio::time::sleep(ms(5)).await;
     assert!(guard.remaining() < first);
     guard.release().await.expect("released");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_lost_guard_stays_lost(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let guard = Lock::new(&*key).ttl(ms(60)).manager(&manager).acquire().await.expect("free");
-    backend.becomes_free(&key, SOON).await;
+    backend.becomes_free(&key, PATIENCE).await;
     for _ in 0..3 {
         assert!(!guard.is_held());
         assert_eq!(guard.remaining(), Duration::ZERO);
@@ -144,11 +140,12 @@ async fn a_lost_guard_stays_lost(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_lost_guard_runs_no_body(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let guard = Lock::new(&*key).ttl(ms(60)).manager(&manager).acquire().await.expect("free");
-    backend.becomes_free(&key, SOON).await;
+    backend.becomes_free(&key, PATIENCE).await;
     let mut ran = false;
     let result: Locked<()> = guard
         .run(async {
@@ -160,6 +157,7 @@ async fn a_lost_guard_runs_no_body(backend: &Backend) {
     assert!(!ran);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn loss_ends_only_the_lock_that_was_lost(backend: &Backend) {
     let manager = backend.manager().await;
     let (outer, inner) = (backend.key("outer"), backend.key("inner"));
@@ -174,12 +172,12 @@ async fn loss_ends_only_the_lock_that_was_lost(backend: &Backend) {
     assert_eq!(result, Ok(7));
 }
 
-/// A runtime whose time stands still, or jumps, says nothing about what a server counts.
+/// A runtime whose time is paused, or jumps, says nothing about what a server counts.
 #[tokio::test(start_paused = true)]
 async fn a_lease_ends_by_the_real_clock_and_not_by_paused_time() {
     let manager = LockManager::memory();
     let long = lock(&manager, "order:42").run(async {
-        tokio::time::sleep(LONG * 2).await;
+        tokio::time::sleep(LONG_TTL * 2).await;
         Locked::Ok(7)
     });
     assert_eq!(long.await, Ok(7));

@@ -3,24 +3,14 @@
 use std::time::{Duration, SystemTime};
 
 use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
-use lockmacro_tests::Backend;
+use lockmacro_tests::{Backend, on};
 
-use crate::{LONG, everywhere, lock, ms};
-
-everywhere!(
-    who_is_refused_is_told_to_come_when_such_locks_are_usually_done,
-    a_lock_that_stays_longer_than_its_body_counts_as_long_as_it_stays,
-    no_one_is_told_to_come_later_than_the_lease_ends,
-    a_holders_note_is_shown_to_those_who_find_it_busy,
-    a_note_is_no_part_of_label_or_token,
-    the_holder_stays_beside_a_message,
-    a_holder_that_did_not_wait_tells_since_when_it_holds,
-);
+use crate::{LONG_TTL, lock, ms};
 
 /// A lock of the same template as others of the test.
 fn job(manager: &LockManager, backend: &Backend, id: u64) -> Lock {
     let template = LockKey::template("job:<id>").literal(&backend.key("job:"));
-    Lock::new(template.value(&id)).ttl(LONG * 5).manager(manager)
+    Lock::new(template.value(&id)).ttl(LONG_TTL * 5).manager(manager)
 }
 
 async fn refused(lock: Lock) -> LockError {
@@ -29,6 +19,7 @@ async fn refused(lock: Lock) -> LockError {
     error
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn who_is_refused_is_told_to_come_when_such_locks_are_usually_done(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let held = job(&theirs, backend, 0).acquire().await.expect("free");
@@ -44,13 +35,14 @@ async fn who_is_refused_is_told_to_come_when_such_locks_are_usually_done(backend
     // A body of 20 ms on the most loaded machine.
     assert!(seen.retry_after() < Some(ms(5_000)), "{seen}");
     assert!(seen.retry_after_secs() >= Some(1), "{seen}");
-    assert!(seen.free_within().is_some_and(|left| left > LONG * 4), "{seen}");
-    // Who was in line has those before it, too.
+    assert!(seen.free_within().is_some_and(|left| left > LONG_TTL * 4), "{seen}");
+    // A waiter has those before it, too.
     let waited = refused(job(&ours, backend, 0).wait(ms(1))).await;
     assert!(waited.retry_after() < Some(ms(5_000)), "{waited}");
     held.release().await.expect("still held");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_lock_that_stays_longer_than_its_body_counts_as_long_as_it_stays(backend: &Backend) {
     let manager = backend.manager().await;
     let stays = Duration::from_secs(12);
@@ -64,28 +56,30 @@ async fn a_lock_that_stays_longer_than_its_body_counts_as_long_as_it_stays(backe
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn no_one_is_told_to_come_later_than_the_lease_ends(backend: &Backend) {
-    let manager = backend.manager_from(builder().retry_after(ms(10)..=LONG)).await;
+    let manager = backend.manager_from(builder().retry_after(ms(10)..=LONG_TTL)).await;
     let brief = job(&manager, backend, 1).ttl(ms(4_000));
     let guard = brief.clone().acquire().await.expect("free");
     let error = refused(brief).await;
     assert_eq!(error.retry_after(), error.free_within(), "{error}");
     guard.release().await.ok();
-    let bad = builder().retry_after(LONG..=ms(1)).memory();
+    let bad = builder().retry_after(LONG_TTL..=ms(1)).memory();
     let error = lock(&bad, "x").acquire().await.expect_err("refused");
     assert!(matches!(error, LockError::InvalidSetting { setting: "retry_after", .. }), "{error:?}");
 }
 
 fn builder() -> lockmacro_runtime::LockManagerBuilder {
-    LockManager::builder().timeout(Duration::from_secs(60))
+    LockManager::builder().timeout(LONG_TTL)
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_holders_note_is_shown_to_those_who_find_it_busy(backend: &Backend) {
     let ours = backend.manager_from(builder().label("web-3")).await;
     let key = backend.key("order:42");
     let noted = lock(&ours, &key).name("audit").holder_note("Ann Example, 订单台");
-    // Who waits writes its note as well, and it is shown when its turn has come.
-    for noted in [noted.clone(), noted.wait(LONG)] {
+    // A waiter writes its note as well, and it is shown when its turn has come.
+    for noted in [noted.clone(), noted.wait(LONG_TTL)] {
         let guard = noted.acquire().await.expect("free");
         let error = refused(lock(&backend.manager().await, &key)).await;
         assert_eq!(error.holder_note(), Some("Ann Example, 订单台"));
@@ -98,6 +92,7 @@ async fn a_holders_note_is_shown_to_those_who_find_it_busy(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_note_is_no_part_of_label_or_token(backend: &Backend) {
     let ours = backend.manager_from(builder().label("web-3")).await;
     let key = backend.key("order:42");
@@ -117,12 +112,13 @@ async fn a_note_is_no_part_of_label_or_token(backend: &Backend) {
         assert_eq!((error.owner(), error.holder_note()), (Some("web-3"), told.as_deref()));
         assert!(!error.to_string().contains(char::is_control), "{error:?}");
         assert!(guard.is_held());
-        guard.extend(LONG * 2).await.expect("it is ours");
+        guard.extend(LONG_TTL * 2).await.expect("it is ours");
         guard.release().await.expect("it is ours");
     }
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn the_holder_stays_beside_a_message(backend: &Backend) {
     let ours = backend.manager_from(builder().label("web-3")).await;
     let key = backend.key("order:42");
@@ -137,6 +133,7 @@ async fn the_holder_stays_beside_a_message(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_holder_that_did_not_wait_tells_since_when_it_holds(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -147,7 +144,7 @@ async fn a_holder_that_did_not_wait_tells_since_when_it_holds(backend: &Backend)
     assert!(before <= since && since <= SystemTime::now(), "{since:?}");
     guard.release().await.expect("still held");
     // A waiter's value is older than its grant.
-    let guard = lock(&manager, &key).wait(LONG).acquire().await.expect("free");
+    let guard = lock(&manager, &key).wait(LONG_TTL).acquire().await.expect("free");
     assert_eq!(refused(lock(&manager, &key)).await.held_since(), None);
     guard.release().await.expect("still held");
 }

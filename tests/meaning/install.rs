@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
+use lockmacro_tests::times::{LONG_TTL, PATIENCE};
 use lockmacro_tests::{Server, eventually, on_a_plain_thread};
 
 static SERVER: LazyLock<Server> = LazyLock::new(|| {
@@ -82,14 +83,15 @@ fn a_sync_function_works_in_a_test_without_a_runtime() {
 #[tokio::test]
 async fn a_lock_without_a_manager_uses_the_installed_one() {
     LazyLock::force(&SERVER);
-    let guard = Lock::new("order:6").ttl(Duration::from_secs(60)).acquire().await.expect("free");
+    let guard = Lock::new("order:6").ttl(LONG_TTL).acquire().await.expect("free");
     assert!(SERVER.admin().get("order:6").is_some());
-    // The runtime of another test, which the connection is a task of, may end before this is answered.
+    // The runtime of another test, which the connection is a task of, may end before this is
+    // answered.
     if let Err(error) = guard.release().await {
         assert!(error.is_unavailable(), "{error}");
     }
     let gone = || std::future::ready(SERVER.admin().get("order:6").is_none());
-    eventually("it is given back", Duration::from_secs(20), gone).await;
+    eventually("it is released", PATIENCE, gone).await;
     assert!(LockManager::installed().is_ok());
 }
 
@@ -109,7 +111,7 @@ async fn a_scope_goes_before_the_installed_manager() {
 async fn managers_that_are_gone_leave_no_thread() {
     for _ in 0..20 {
         let own = LockManager::memory();
-        let lock = Lock::new("order:7").ttl(Duration::from_secs(60)).manager(&own);
+        let lock = Lock::new("order:7").ttl(LONG_TTL).manager(&own);
         drop(lock.acquire().await.expect("free"));
     }
     // The installed manager keeps its own.

@@ -16,29 +16,13 @@ mod runtimes;
 mod scopes;
 mod shutdown;
 
-use std::time::Duration;
-
 use lockmacro_runtime::{Lock, LockError, LockManager};
-
-/// A ttl that never ends within a test.
-const LONG: Duration = Duration::from_secs(60);
-/// Far below `LONG`, far above what a loaded machine needs.
-const SOON: Duration = Duration::from_secs(20);
-
-/// Makes five tests of each claim: those of `on_every_backend!`, and one on a Redlock of three nodes.
-macro_rules! everywhere {
-    ($($claim:ident),+ $(,)?) => {
-        lockmacro_tests::on_every_backend!($($claim),+);
-
-        lockmacro_tests::on_a_redlock!($($claim),+);
-    };
-}
-use everywhere;
+use lockmacro_tests::times::{LONG_TTL, PATIENCE, ms};
 
 type Locked<T> = Result<T, LockError>;
 
 fn lock(manager: &LockManager, key: &str) -> Lock {
-    Lock::new(key).ttl(LONG).manager(manager)
+    Lock::new(key).ttl(LONG_TTL).manager(manager)
 }
 
 /// An error of a body's own.
@@ -48,8 +32,4 @@ enum Failure {
     Own,
     #[error(transparent)]
     Lock(#[from] LockError),
-}
-
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
 }

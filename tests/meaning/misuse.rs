@@ -3,25 +3,14 @@
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
-use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
+use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
-use crate::{LONG, Locked, everywhere, lock, ms};
+use crate::{LONG_TTL, Locked, lock, ms};
 
-everywhere!(
-    a_ttl_outside_of_its_bounds_is_refused,
-    an_unusable_key_is_refused,
-    a_key_at_its_bounds_is_accepted,
-    a_refused_lock_runs_no_body,
-    locks_that_are_never_run_leave_nothing,
-    an_async_lock_outside_of_a_runtime_is_refused,
-);
+// Not on a Redlock: the shortest times may be over on a loaded machine before three nodes have
+// answered.
 
-// Not on a Redlock: the shortest times may be over on a loaded machine before three nodes have answered.
-on_every_backend!(
-    a_ttl_at_its_bounds_is_accepted,
-    a_timeout_of_any_length_is_one_that_can_be_waited_for,
-);
-
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_ttl_outside_of_its_bounds_is_refused(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -35,6 +24,7 @@ async fn a_ttl_outside_of_its_bounds_is_refused(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_ttl_at_its_bounds_is_accepted(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -44,6 +34,7 @@ async fn a_ttl_at_its_bounds_is_accepted(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn an_unusable_key_is_refused(backend: &Backend) {
     let manager = backend.manager().await;
     let empty_value = LockKey::template("order:<id>").literal("order:").value("").into();
@@ -55,11 +46,12 @@ async fn an_unusable_key_is_refused(backend: &Backend) {
         empty_value,
     ];
     for key in bad {
-        let error = Lock::new(&key).ttl(LONG).manager(&manager).acquire().await;
+        let error = Lock::new(&key).ttl(LONG_TTL).manager(&manager).acquire().await;
         assert!(matches!(error, Err(LockError::InvalidKey { .. })), "{key}: {error:?}");
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_key_at_its_bounds_is_accepted(backend: &Backend) {
     let manager = backend.manager().await;
     let prefix = backend.key("");
@@ -69,6 +61,7 @@ async fn a_key_at_its_bounds_is_accepted(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_refused_lock_runs_no_body(backend: &Backend) {
     let manager = backend.manager().await;
     let mut ran = false;
@@ -82,6 +75,7 @@ async fn a_refused_lock_runs_no_body(backend: &Backend) {
     assert!(!ran);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn locks_that_are_never_run_leave_nothing(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -91,6 +85,7 @@ async fn locks_that_are_never_run_leave_nothing(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_timeout_of_any_length_is_one_that_can_be_waited_for(backend: &Backend) {
     let key = backend.key("order:42");
     let lazy = backend.manager_from(LockManager::builder().timeout(Duration::MAX)).await;
@@ -104,10 +99,11 @@ async fn a_timeout_of_any_length_is_one_that_can_be_waited_for(backend: &Backend
         // On a loaded machine 20 ms may be too short for a server.
         let answered = matches!(result, Ok(7) | Err(LockError::Unavailable { .. }));
         assert!(answered, "{result:?}");
-        backend.becomes_free(&key, LONG / 2).await;
+        backend.becomes_free(&key, LONG_TTL / 2).await;
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn an_async_lock_outside_of_a_runtime_is_refused(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");

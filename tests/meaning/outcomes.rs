@@ -1,19 +1,11 @@
 //! How a lock that is not granted reaches the caller of each return type.
 
 use lockmacro_runtime::{Lock, LockError, LockOutcome, SkipOutcome};
-use lockmacro_tests::Backend;
+use lockmacro_tests::{Backend, on};
 
-use crate::{Failure, Locked, everywhere, lock, ms};
+use crate::{Failure, Locked, lock, ms};
 
-everywhere!(
-    a_skipped_body_is_nothing_in_every_return_type,
-    a_body_that_is_not_skipped_gives_its_value,
-    skip_does_not_hide_other_errors,
-    a_lock_error_becomes_the_callers_own_error,
-    a_type_of_the_users_own_decides_for_itself,
-    a_skippable_value_that_comes_after_the_loss_is_not_given,
-);
-
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_skipped_body_is_nothing_in_every_return_type(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("job");
@@ -41,6 +33,7 @@ async fn a_skipped_body_is_nothing_in_every_return_type(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_body_that_is_not_skipped_gives_its_value(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("job");
@@ -53,6 +46,7 @@ async fn a_body_that_is_not_skipped_gives_its_value(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn skip_does_not_hide_other_errors(backend: &Backend) {
     let manager = backend.manager().await;
     let mut ran = false;
@@ -67,6 +61,7 @@ async fn skip_does_not_hide_other_errors(backend: &Backend) {
     assert!(!ran);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_lock_error_becomes_the_callers_own_error(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -98,6 +93,7 @@ impl LockOutcome for Answer {
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_type_of_the_users_own_decides_for_itself(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -111,6 +107,7 @@ async fn a_type_of_the_users_own_decides_for_itself(backend: &Backend) {
     assert_eq!(short.run(async { late(Answer::Done) }).await, Answer::TooLate);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_skippable_value_that_comes_after_the_loss_is_not_given(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("job");

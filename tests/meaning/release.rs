@@ -4,38 +4,11 @@ use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
 use lockmacro_runtime::Lock;
-use lockmacro_tests::{Backend, eventually, on_a_cluster};
+use lockmacro_tests::{Backend, eventually, on};
 
-use crate::{Failure, Locked, SOON, everywhere, lock, ms};
+use crate::{Failure, Locked, PATIENCE, lock, ms};
 
-everywhere!(
-    a_body_that_returns_ok_frees_the_lock_and_gives_its_value,
-    a_body_that_returns_an_error_frees_the_lock_and_gives_its_error,
-    a_body_that_returns_early_frees_the_lock,
-    a_body_that_panics_frees_the_lock,
-    a_released_guard_frees_the_lock,
-    a_dropped_guard_frees_the_lock,
-    a_guards_body_frees_the_lock,
-    a_guard_outlives_the_last_handle_of_its_manager,
-    a_late_release_frees_nobody_elses_lock,
-    a_late_drop_frees_nobody_elses_lock,
-    a_bodys_error_survives_the_loss_of_its_lock,
-);
-
-on_a_cluster!(
-    a_body_that_returns_ok_frees_the_lock_and_gives_its_value,
-    a_body_that_returns_an_error_frees_the_lock_and_gives_its_error,
-    a_body_that_returns_early_frees_the_lock,
-    a_body_that_panics_frees_the_lock,
-    a_released_guard_frees_the_lock,
-    a_dropped_guard_frees_the_lock,
-    a_guards_body_frees_the_lock,
-    a_guard_outlives_the_last_handle_of_its_manager,
-    a_late_release_frees_nobody_elses_lock,
-    a_late_drop_frees_nobody_elses_lock,
-    a_bodys_error_survives_the_loss_of_its_lock,
-);
-
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_body_that_returns_ok_frees_the_lock_and_gives_its_value(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -49,6 +22,7 @@ async fn a_body_that_returns_ok_frees_the_lock_and_gives_its_value(backend: &Bac
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_body_that_returns_an_error_frees_the_lock_and_gives_its_error(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -57,6 +31,7 @@ async fn a_body_that_returns_an_error_frees_the_lock_and_gives_its_error(backend
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_body_that_returns_early_frees_the_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -75,6 +50,7 @@ async fn a_body_that_returns_early_frees_the_lock(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_body_that_panics_frees_the_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -86,9 +62,10 @@ async fn a_body_that_panics_frees_the_lock(backend: &Backend) {
         Locked::Ok(())
     });
     AssertUnwindSafe(body).catch_unwind().await.expect_err("the panic reaches the caller");
-    backend.becomes_free(&key, SOON).await;
+    backend.becomes_free(&key, PATIENCE).await;
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_released_guard_frees_the_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -98,15 +75,17 @@ async fn a_released_guard_frees_the_lock(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_dropped_guard_frees_the_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let guard = lock(&manager, &key).acquire().await.expect("free");
     assert!(!backend.is_free(&key).await);
     drop(guard);
-    backend.becomes_free(&key, SOON).await;
+    backend.becomes_free(&key, PATIENCE).await;
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_guards_body_frees_the_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -116,6 +95,7 @@ async fn a_guards_body_frees_the_lock(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_guard_outlives_the_last_handle_of_its_manager(backend: &Backend) {
     let key = backend.key("order:42");
     let manager = backend.manager().await;
@@ -127,14 +107,15 @@ async fn a_guard_outlives_the_last_handle_of_its_manager(backend: &Backend) {
     let guard = lock(&manager, &key).acquire().await.expect("free");
     drop(manager);
     drop(guard);
-    backend.becomes_free(&key, SOON).await;
+    backend.becomes_free(&key, PATIENCE).await;
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_late_release_frees_nobody_elses_lock(backend: &Backend) {
     let (late, next) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = Lock::new(&*key).ttl(ms(60)).manager(&late).acquire().await.expect("free");
-    backend.becomes_free(&key, SOON).await;
+    backend.becomes_free(&key, PATIENCE).await;
     let theirs = lock(&next, &key).acquire().await.expect("free");
     // What it says is not the point here: the lock is gone.
     let _ = guard.release().await;
@@ -142,21 +123,23 @@ async fn a_late_release_frees_nobody_elses_lock(backend: &Backend) {
     theirs.release().await.expect("still theirs");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_late_drop_frees_nobody_elses_lock(backend: &Backend) {
     let (late, next) = (backend.manager().await, backend.manager().await);
     let (key, marker) = (backend.key("order:42"), backend.key("marker"));
     let guard = Lock::new(&*key).ttl(ms(60)).manager(&late).acquire().await.expect("free");
-    backend.becomes_free(&key, SOON).await;
+    backend.becomes_free(&key, PATIENCE).await;
     let theirs = lock(&next, &key).acquire().await.expect("free");
     // The marker is dropped after the guard: when it is free, the guard's release is over too.
     let marked = lock(&late, &marker).acquire().await.expect("free");
     drop(guard);
     drop(marked);
-    eventually("the drops are carried out", SOON, || backend.is_free(&marker)).await;
+    eventually("the drops are carried out", PATIENCE, || backend.is_free(&marker)).await;
     assert!(!backend.is_free(&key).await);
     theirs.release().await.expect("still theirs");
 }
 
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_bodys_error_survives_the_loss_of_its_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -169,5 +152,5 @@ async fn a_bodys_error_survives_the_loss_of_its_lock(backend: &Backend) {
         })
         .await;
     assert_eq!(result, Err(Failure::Own));
-    backend.becomes_free(&key, SOON).await;
+    backend.becomes_free(&key, PATIENCE).await;
 }

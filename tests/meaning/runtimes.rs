@@ -5,19 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::LockManager;
-use lockmacro_tests::{Backend, on_a_plain_thread};
+use lockmacro_tests::{Backend, on, on_a_plain_thread};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{Locked, SOON, everywhere, lock, ms};
-
-everywhere!(
-    a_runtime_that_is_dropped_in_mid_body_leaves_no_lock,
-    a_runtime_that_is_shut_down_in_mid_body_leaves_no_lock,
-    a_runtime_that_ends_holding_a_guard_leaves_no_lock,
-    a_guard_outlives_the_runtime_it_was_acquired_in,
-    one_manager_serves_runtimes_one_after_another,
-    one_manager_serves_runtimes_at_the_same_time,
-);
+use crate::{Locked, PATIENCE, lock, ms};
 
 fn current_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -45,16 +36,18 @@ async fn end_in_mid_body(manager: LockManager, key: String, runtime: Runtime, en
     .await;
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_runtime_that_is_dropped_in_mid_body_leaves_no_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     for runtime in [current_thread, multi_thread] {
         let runtime = on_a_plain_thread(runtime).await;
         end_in_mid_body(manager.clone(), key.clone(), runtime, drop).await;
-        backend.becomes_free(&key, SOON).await;
+        backend.becomes_free(&key, PATIENCE).await;
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_runtime_that_is_shut_down_in_mid_body_leaves_no_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -62,10 +55,11 @@ async fn a_runtime_that_is_shut_down_in_mid_body_leaves_no_lock(backend: &Backen
         let runtime = on_a_plain_thread(runtime).await;
         let end = Runtime::shutdown_background;
         end_in_mid_body(manager.clone(), key.clone(), runtime, end).await;
-        backend.becomes_free(&key, SOON).await;
+        backend.becomes_free(&key, PATIENCE).await;
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_runtime_that_ends_holding_a_guard_leaves_no_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -78,9 +72,10 @@ async fn a_runtime_that_ends_holding_a_guard_leaves_no_lock(backend: &Backend) {
         });
     })
     .await;
-    backend.becomes_free(&key, SOON).await;
+    backend.becomes_free(&key, PATIENCE).await;
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_guard_outlives_the_runtime_it_was_acquired_in(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -94,6 +89,7 @@ async fn a_guard_outlives_the_runtime_it_was_acquired_in(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn one_manager_serves_runtimes_one_after_another(backend: &Backend) {
     let address = backend.url().to_owned();
     let key = backend.key("order:42");
@@ -113,6 +109,7 @@ async fn one_manager_serves_runtimes_one_after_another(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn one_manager_serves_runtimes_at_the_same_time(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -144,7 +141,7 @@ async fn count(manager: &LockManager, key: &str, inside: &AtomicU32) -> u32 {
             Ok(()) => runs += 1,
             Err(error) => assert!(error.is_busy(), "{error}"),
         }
-        assert!(start.elapsed() < 2 * SOON, "starved");
+        assert!(start.elapsed() < 2 * PATIENCE, "starved");
         tokio::time::sleep(ms(2)).await;
     }
     runs

@@ -7,13 +7,9 @@ use std::task::Poll;
 
 use futures::FutureExt;
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, distributed_lock};
-use lockmacro_tests::{Backend, drop_after_polls, on_a_plain_thread};
+use lockmacro_tests::{Backend, drop_after_polls, on, on_a_plain_thread};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
-
-use crate::everywhere;
-
-everywhere!(an_annotated_function_is_locked_by_the_manager_of_its_task);
 
 #[distributed_lock(key = "order:<id>", ttl = "60s")]
 async fn audit(id: u64) -> Result<bool, LockError> {
@@ -33,7 +29,7 @@ fn is_outside() -> bool {
 async fn is_inside(locks: &LockManager) -> bool {
     let held = Lock::new("order:1").manager(locks).acquire().await.expect("free");
     let found = tokio::time::timeout(
-        crate::SOON,
+        crate::PATIENCE,
         LockManager::installed()
             .map(|here| async move {
                 Lock::new("order:1").manager(&here).wait(std::time::Duration::ZERO).acquire().await
@@ -47,10 +43,12 @@ async fn is_inside(locks: &LockManager) -> bool {
     joins
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn an_annotated_function_is_locked_by_the_manager_of_its_task(backend: &Backend) {
     let prefix = backend.key("");
-    let locks =
-        backend.manager_from(LockManager::builder().timeout(crate::LONG).key_prefix(&prefix)).await;
+    let locks = backend
+        .manager_from(LockManager::builder().timeout(crate::LONG_TTL).key_prefix(&prefix))
+        .await;
     locks
         .scope(async {
             let held = Lock::new("order:42").acquire().await.expect("free");

@@ -3,25 +3,16 @@
 use std::time::Instant;
 
 use lockmacro_runtime::LockError;
-use lockmacro_tests::{Backend, on_a_plain_thread};
+use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
-use crate::{LONG, Locked, SOON, everywhere, lock, ms};
+use crate::{LONG_TTL, Locked, PATIENCE, lock, ms};
 
-everywhere!(
-    a_manager_that_is_shut_down_grants_no_lock,
-    a_manager_without_locks_shuts_down_at_once,
-    a_shutdown_waits_for_held_locks,
-    a_shutdown_with_locks_held_too_long_says_how_many,
-    a_shutdown_waits_for_the_releases_of_dropped_guards,
-    a_shutdown_leaves_other_managers_alone,
-    a_shutdown_may_be_asked_for_twice,
-);
-
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_manager_that_is_shut_down_grants_no_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     lock(&manager, &key).run(async { Locked::Ok(()) }).await.expect("not yet shut down");
-    manager.shutdown(SOON).await.expect("nothing is held");
+    manager.shutdown(PATIENCE).await.expect("nothing is held");
     let mut ran = false;
     let result: Locked<()> = lock(&manager, &key)
         .run(async {
@@ -37,13 +28,15 @@ async fn a_manager_that_is_shut_down_grants_no_lock(backend: &Backend) {
     assert_eq!(blocking.await, Err(LockError::ShutDown));
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_manager_without_locks_shuts_down_at_once(backend: &Backend) {
     let manager = backend.manager().await;
     let start = Instant::now();
-    manager.shutdown(LONG).await.expect("nothing is held");
-    assert!(start.elapsed() < SOON);
+    manager.shutdown(LONG_TTL).await.expect("nothing is held");
+    assert!(start.elapsed() < PATIENCE);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_shutdown_waits_for_held_locks(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -56,7 +49,7 @@ async fn a_shutdown_waits_for_held_locks(backend: &Backend) {
     }));
     in_body.await.expect("the body starts");
     let closing = manager.clone();
-    let mut shutdown = tokio::spawn(async move { closing.shutdown(LONG).await });
+    let mut shutdown = tokio::spawn(async move { closing.shutdown(LONG_TTL).await });
     tokio::time::timeout(ms(60), &mut shutdown).await.expect_err("it waits for the body");
     assert_eq!(lock(&manager, "other").acquire().await.map(drop), Err(LockError::ShutDown));
     end.send(()).expect("the body waits");
@@ -65,6 +58,7 @@ async fn a_shutdown_waits_for_held_locks(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_shutdown_with_locks_held_too_long_says_how_many(backend: &Backend) {
     let manager = backend.manager().await;
     let (one, two) = (backend.key("order:1"), backend.key("order:2"));
@@ -74,40 +68,43 @@ async fn a_shutdown_with_locks_held_too_long_says_how_many(backend: &Backend) {
     let error = manager.shutdown(ms(50)).await.expect_err("two locks are held");
     let LockError::ShutdownTimeout { held, .. } = error else { panic!("{error:?}") };
     assert_eq!(held, 2);
-    assert!(start.elapsed() >= ms(50) && start.elapsed() < SOON);
+    assert!(start.elapsed() >= ms(50) && start.elapsed() < PATIENCE);
     // They are still locks, and still end properly.
     assert!(first.is_held());
     first.release().await.expect("released after the shutdown");
     assert!(backend.is_free(&one).await);
     drop(second);
-    backend.becomes_free(&two, SOON).await;
+    backend.becomes_free(&two, PATIENCE).await;
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_shutdown_waits_for_the_releases_of_dropped_guards(backend: &Backend) {
     let manager = backend.manager().await;
     let keys: Vec<String> = (0..20).map(|n| backend.key(&format!("order:{n}"))).collect();
     for key in &keys {
         drop(lock(&manager, key).acquire().await.expect("free"));
     }
-    manager.shutdown(LONG).await.expect("drained");
+    manager.shutdown(LONG_TTL).await.expect("drained");
     for key in &keys {
         assert!(backend.is_free(key).await, "{key}");
     }
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_shutdown_leaves_other_managers_alone(backend: &Backend) {
     let (closed, other) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&other, &key).acquire().await.expect("free");
-    closed.shutdown(SOON).await.expect("nothing of its own is held");
+    closed.shutdown(PATIENCE).await.expect("nothing of its own is held");
     assert!(guard.is_held());
     assert!(!backend.is_free(&key).await);
     guard.release().await.expect("released");
     lock(&other, &key).run(async { Locked::Ok(()) }).await.expect("not shut down");
 }
 
+#[on(memory, redis, redlock, both_runtimes)]
 async fn a_shutdown_may_be_asked_for_twice(backend: &Backend) {
     let manager = backend.manager().await;
-    manager.shutdown(SOON).await.expect("nothing is held");
-    manager.shutdown(SOON).await.expect("nothing is held");
+    manager.shutdown(PATIENCE).await.expect("nothing is held");
+    manager.shutdown(PATIENCE).await.expect("nothing is held");
 }

@@ -4,7 +4,7 @@ use lockmacro_runtime::{Lock, LockError, LockManager, LossCause};
 use lockmacro_tests::{Proxy, Server, eventually, in_time, log};
 use tokio::time::timeout;
 
-use crate::{KEY, LONG, Nodes, SOON, connected, lock, ms, replies};
+use crate::{IN_TIME, KEY, LONG_TTL, Nodes, connected, lock, ms, replies};
 
 async fn refused(urls: Vec<String>) -> String {
     let error = LockManager::redlock(urls).await.expect_err("not usable");
@@ -42,7 +42,7 @@ async fn a_node_that_comes_back_as_another_one_does_not_vote() {
     let proxy = Proxy::to(nodes.0[0].port());
     proxy.refuse(true);
     let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
-    let builder = LockManager::builder().durable().timeout(SOON);
+    let builder = LockManager::builder().durable().timeout(IN_TIME);
     let manager = connected(builder, urls).await;
     proxy.refuse(false);
     nodes.0[1].kill();
@@ -54,7 +54,7 @@ async fn a_node_that_becomes_another_one_does_not_vote_any_more() {
     let mut nodes = Nodes::start(3);
     let proxy = Proxy::to(nodes.0[2].port());
     let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
-    let builder = LockManager::builder().durable().timeout(SOON);
+    let builder = LockManager::builder().durable().timeout(IN_TIME);
     let manager = connected(builder, urls).await;
     proxy.lead_to(nodes.0[0].port());
     proxy.cut();
@@ -67,7 +67,7 @@ async fn a_renewal_counts_no_server_twice() {
     let mut nodes = Nodes::start(3);
     let proxy = Proxy::to(nodes.0[2].port());
     let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
-    let builder = LockManager::builder().durable().timeout(SOON * 4).node_timeout(SOON);
+    let builder = LockManager::builder().durable().timeout(IN_TIME * 4).node_timeout(IN_TIME);
     let manager = connected(builder, urls).await;
     nodes.are_known_to(&manager).await;
     nodes.0[1].kill();
@@ -76,7 +76,7 @@ async fn a_renewal_counts_no_server_twice() {
     proxy.lead_to(nodes.0[0].port());
     proxy.cut();
     // One of three has it from now on, whatever two names say.
-    let lost = timeout(SOON, guard.lost()).await.expect("it is lost");
+    let lost = timeout(IN_TIME, guard.lost()).await.expect("it is lost");
     assert_eq!(lost.cause(), LossCause::NotRenewed);
 }
 
@@ -89,7 +89,7 @@ async fn never_granted_by_twins(manager: &LockManager) {
         if error.to_string().contains("are one server") {
             return;
         }
-        assert!(start.elapsed() < SOON, "{error}");
+        assert!(start.elapsed() < IN_TIME, "{error}");
     }
 }
 
@@ -118,10 +118,10 @@ async fn one_url_names_all_nodes() {
     let nodes = Nodes::start(3);
     let places: Vec<_> = nodes.0.iter().map(|s| format!("127.0.0.1:{}", s.port())).collect();
     let url = format!("redlock://{}/1?durable", places.join(","));
-    let builder = LockManager::builder().timeout(SOON * 4);
+    let builder = LockManager::builder().timeout(IN_TIME * 4);
     let manager = builder.connect(&url).await.expect("all are there");
     let asked = async || {
-        let guard = lock(&manager).wait(SOON).acquire().await.expect("free");
+        let guard = lock(&manager).wait(IN_TIME).acquire().await.expect("free");
         // One that was slow to connect is not asked the first time.
         let start = std::time::Instant::now();
         let all = || nodes.0.iter().all(in_database_one);
@@ -132,7 +132,7 @@ async fn one_url_names_all_nodes() {
         guard.release().await.expect("released");
         asked
     };
-    eventually("every node has it in its database", SOON * 2, asked).await;
+    eventually("every node has it in its database", IN_TIME * 2, asked).await;
     for wrong in [
         "redlock://a,b",
         "redlock://a,,b",
@@ -151,11 +151,11 @@ async fn by_the_url_alone_new_servers_vote_when_no_lock_of_before_can_be_left() 
     let nodes = Nodes::start(3);
     let places: Vec<_> = nodes.0.iter().map(|s| format!("127.0.0.1:{}", s.port())).collect();
     let url = format!("redlock://{}?longest_ttl=1s&node_timeout=10s", places.join(","));
-    let builder = LockManager::builder().timeout(SOON * 4).longest_ttl(LONG);
+    let builder = LockManager::builder().timeout(IN_TIME * 4).longest_ttl(LONG_TTL);
     let manager = builder.connect(&url).await.expect("all are there");
     let long = lock(&manager).acquire().await.expect_err("longer than any");
     assert!(matches!(long, LockError::InvalidTtl { longest, .. } if longest == ms(1_000)));
-    let guard = lock(&manager).ttl(ms(1_000)).wait(SOON).acquire().await;
+    let guard = lock(&manager).ttl(ms(1_000)).wait(IN_TIME).acquire().await;
     guard.expect("old enough in the end").release().await.expect("released");
     nodes.keep_nothing().await;
 }
@@ -175,7 +175,7 @@ async fn a_user_without_the_right_to_ask_for_its_age_cannot_be_a_node() {
     }
     let urls: Vec<_> = nodes.0.iter().map(|server| server.url_as("shop", "pw")).collect();
     // It is told at once: that does not pass by itself.
-    let connecting = LockManager::builder().timeout(SOON * 60).redlock(urls);
+    let connecting = LockManager::builder().timeout(IN_TIME * 60).redlock(urls);
     let error = in_time(connecting).await.expect_err("no rights");
     let denied = |error: &Option<LockError>| matches!(error, Some(LockError::AccessDenied { .. }));
     assert!(replies(&error).iter().all(|reply| denied(&reply.error)), "{error}");
@@ -189,7 +189,7 @@ async fn a_node_that_is_lost_is_logged_and_again_when_it_is_back() {
     nodes.are_known_to(&manager).await;
     let port = nodes.0[2].port().to_string();
     let told = async |words: &str| {
-        eventually(words, SOON * 2, async || {
+        eventually(words, IN_TIME * 2, async || {
             let guard = lock(&manager).acquire().await.expect("two are enough");
             guard.release().await.expect("released");
             log::so_far().lines().any(|line| line.contains(words) && line.contains(&port))

@@ -5,7 +5,7 @@ use std::future::{Ready, ready};
 use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Admin, Fault, Polled, Proxy, drop_after_polls, eventually, in_time};
 
-use crate::{KEY, LONG, Nodes, SOON, behind_a_proxy, connected, lock, ms};
+use crate::{IN_TIME, KEY, LONG_TTL, Nodes, behind_a_proxy, connected, lock, ms};
 
 /// Whether a node was asked for the lock so often.
 fn is_asked(node: &mut Admin, times: u64) -> Ready<bool> {
@@ -20,9 +20,9 @@ async fn who_waits_is_not_held_up_by_a_node_that_is_far_away() {
     nodes.hold(&[0, 1], "somebody else's");
     let mut far = nodes.0[2].admin();
     far.forget_calls();
-    let waiting = tokio::spawn(lock(&manager).wait(LONG).acquire());
+    let waiting = tokio::spawn(lock(&manager).wait(LONG_TTL).acquire());
     // Each time it grants the lock, and too late.
-    eventually("it is asked again and again", SOON * 3, || is_asked(&mut far, 6)).await;
+    eventually("it is asked again and again", IN_TIME * 3, || is_asked(&mut far, 6)).await;
     assert!(!waiting.is_finished());
     nodes.free(&[0, 1]);
     let guard = in_time(waiting).await.expect("no panic").expect("given back");
@@ -36,10 +36,10 @@ async fn who_waits_in_vain_keeps_no_minority() {
     nodes.hold(&[0, 1], "somebody else's");
     let mut free = nodes.0[2].admin();
     free.forget_calls();
-    let waiting = tokio::spawn(lock(&manager).wait(LONG).acquire());
-    // The second question comes when the first one's token is gone.
-    eventually("it is asked twice", SOON, || is_asked(&mut free, 2)).await;
-    eventually("it has nothing", SOON, || ready(free.get(KEY).is_none())).await;
+    let waiting = tokio::spawn(lock(&manager).wait(LONG_TTL).acquire());
+    // The second request comes when the first one's token is gone.
+    eventually("it is asked twice", IN_TIME, || is_asked(&mut free, 2)).await;
+    eventually("it has nothing", IN_TIME, || ready(free.get(KEY).is_none())).await;
     waiting.abort();
     nodes.free(&[0, 1]);
     nodes.keep_nothing().await;
@@ -52,15 +52,15 @@ async fn a_release_takes_earlier_tokens_away_too() {
     let manager = nodes.manager().await;
     nodes.are_known_to(&manager).await;
     nodes.hold(&[0, 1], "somebody else's");
-    // It can be asked for the lock, and not to give it back.
+    // It can be asked for the lock, and not to release it.
     let mut last = nodes.0[2].admin();
     last.ask::<()>(&["ACL", "SETUSER", "default", "-eval", "-evalsha"]);
-    let waiting = tokio::spawn(lock(&manager).wait(LONG).acquire());
-    eventually("it has a token", SOON, || ready(last.get(KEY).is_some())).await;
+    let waiting = tokio::spawn(lock(&manager).wait(LONG_TTL).acquire());
+    eventually("it has a token", IN_TIME, || ready(last.get(KEY).is_some())).await;
     // One of the next attempt, which does not ask it.
     let mut first = nodes.0[0].admin();
     first.forget_calls();
-    eventually("the others are asked again", SOON, || is_asked(&mut first, 2)).await;
+    eventually("the others are asked again", IN_TIME, || is_asked(&mut first, 2)).await;
     nodes.free(&[0, 1]);
     let guard = in_time(waiting).await.expect("no panic").expect("two of three are free");
     let values = nodes.values();
@@ -77,7 +77,7 @@ async fn a_token_that_arrives_late_is_taken_away_by_who_still_waits() {
     nodes.hold(&[0], "somebody else's");
     nodes.0[1].pause();
     proxy.on_next("SET", Fault::HoldLastCommand(ms(2_500)));
-    let waiting = tokio::spawn(lock(&manager).wait(LONG).acquire());
+    let waiting = tokio::spawn(lock(&manager).wait(LONG_TTL).acquire());
     proxy.held_commands_arrive().await;
     // The first one stays taken, so that it cannot do without the last one.
     nodes.0[1].resume();
@@ -90,14 +90,14 @@ async fn a_token_that_arrives_late_is_taken_away_by_who_still_waits() {
 }
 
 #[tokio::test]
-async fn several_keys_are_given_back_at_a_node_that_hung_meanwhile() {
+async fn several_keys_are_released_at_a_node_that_hung_meanwhile() {
     let nodes = Nodes::start(3);
     let manager = nodes.manager().await;
     nodes.are_known_to(&manager).await;
     let keys = [KEY, "order:43"];
-    let guard = Lock::many(keys).ttl(LONG).manager(&manager).acquire().await.expect("free");
+    let guard = Lock::many(keys).ttl(LONG_TTL).manager(&manager).acquire().await.expect("free");
     let mut last = nodes.0[2].admin();
-    eventually("it has both", SOON, || ready(last.keys().len() == 2)).await;
+    eventually("it has both", IN_TIME, || ready(last.keys().len() == 2)).await;
     nodes.0[2].pause();
     guard.release().await.expect("a majority has released it");
     nodes.0[2].resume();
@@ -106,11 +106,11 @@ async fn several_keys_are_given_back_at_a_node_that_hung_meanwhile() {
 
 /// It is told that the last is busy long before a node has the first.
 #[tokio::test]
-async fn of_several_keys_a_token_that_arrives_late_is_given_back() {
+async fn of_several_keys_a_token_that_arrives_late_is_released() {
     let nodes = Nodes::start(3);
     let proxies: Vec<_> = nodes.0.iter().map(|server| Proxy::to(server.port())).collect();
     let urls = proxies.iter().map(Proxy::url).collect();
-    let manager = connected(LockManager::builder().durable().timeout(SOON), urls).await;
+    let manager = connected(LockManager::builder().durable().timeout(IN_TIME), urls).await;
     nodes.are_known_to(&manager).await;
     // So that the last node does not hear of the others before it has answered.
     proxies[..2].iter().for_each(|proxy| proxy.delay(ms(10)));
@@ -119,17 +119,17 @@ async fn of_several_keys_a_token_that_arrives_late_is_given_back() {
     }
     proxies[2].on_next("order:1", Fault::HoldLastCommand(ms(2_500)));
     let keys = (1..=8).map(|nth| format!("order:{nth}"));
-    let error = Lock::many(keys).ttl(LONG).manager(&manager).acquire().await;
+    let error = Lock::many(keys).ttl(LONG_TTL).manager(&manager).acquire().await;
     assert!(error.expect_err("one is held").is_busy());
     proxies[2].held_commands_arrive().await;
     for server in &nodes.0 {
         let mut admin = server.admin();
         let only_theirs = || ready(admin.keys() == ["order:8"]);
-        eventually("nothing is left behind", SOON * 2, only_theirs).await;
+        eventually("nothing is left behind", IN_TIME * 2, only_theirs).await;
     }
 }
 
-/// It was withdrawn, and comes once more: as it would if the request had been held up on its way.
+/// It was withdrawn, and comes once more: as it would if the request had been held up in flight.
 #[tokio::test]
 async fn a_token_of_old_is_recognised_and_withdrawn_again() {
     let (nodes, proxy, manager) = behind_a_proxy().await;
@@ -137,23 +137,24 @@ async fn a_token_of_old_is_recognised_and_withdrawn_again() {
     let mut last = nodes.0[2].admin();
     last.forget_calls();
     proxy.on_next("SET", Fault::LoseReply);
-    let waiting = tokio::spawn(lock(&manager).wait(LONG).acquire());
+    let waiting = tokio::spawn(lock(&manager).wait(LONG_TTL).acquire());
     let mut token = None;
     let has_it = || {
         token = last.get(KEY);
         ready(token.is_some())
     };
-    eventually("it has the first token", SOON, has_it).await;
+    eventually("it has the first token", IN_TIME, has_it).await;
     let token = token.expect("it has one");
     // It is not asked with another one before it has said that the first is gone.
-    eventually("it is asked again", SOON * 2, || is_asked(&mut last, 2)).await;
+    eventually("it is asked again", IN_TIME * 2, || is_asked(&mut last, 2)).await;
     // It arrives as the request would: where nobody has the lock just then.
     let once_more = ["SET", KEY, &token, "NX", "PX", "60000"];
     let arrives = || ready(last.ask::<Option<String>>(&once_more).is_some());
-    eventually("it arrives once more", SOON, arrives).await;
+    eventually("it arrives once more", IN_TIME, arrives).await;
     // The first stays taken: it is not granted without the last.
     nodes.free(&[1]);
-    let guard = tokio::time::timeout(SOON * 3, waiting).await.expect("long before that token ends");
+    let guard =
+        tokio::time::timeout(IN_TIME * 3, waiting).await.expect("long before that token ends");
     guard.expect("no panic").expect("two of three are free").release().await.expect("released");
     nodes.free(&[0]);
     nodes.keep_nothing().await;
@@ -165,14 +166,14 @@ async fn an_acquire_of_several_keys_dropped_at_any_point_is_done_with() {
     let manager = nodes.manager().await;
     nodes.are_known_to(&manager).await;
     for polls in 0..200 {
-        let several = Lock::many([KEY, "order:43"]).ttl(LONG).manager(&manager);
+        let several = Lock::many([KEY, "order:43"]).ttl(LONG_TTL).manager(&manager);
         match drop_after_polls(several.acquire(), polls).await {
             Polled::Completed(Ok(guard)) => {
                 guard.release().await.expect("released");
                 // Nobody goes on to release what is gone.
-                return manager.shutdown(SOON * 2).await.expect("nothing is left to release");
+                return manager.shutdown(IN_TIME * 2).await.expect("nothing is left to release");
             }
-            // What was dropped last may have been on its way, and is released when it has come.
+            // What was dropped last may have been in flight, and is released when it has come.
             Polled::Completed(Err(error)) => assert!(error.is_busy(), "{error}"),
             Polled::Dropped => {}
         }

@@ -5,12 +5,12 @@ use std::pin::pin;
 use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Fault, Polled, Proxy, drop_after_polls, eventually, in_time};
 
-use crate::{KEY, LONG, Nodes, SOON, behind_a_proxy, connected, lock, ms};
+use crate::{IN_TIME, KEY, LONG_TTL, Nodes, behind_a_proxy, connected, lock, ms};
 
 #[tokio::test]
 async fn an_answer_that_comes_after_the_lease_is_no_grant() {
     let nodes = Nodes::start(3);
-    let manager = nodes.manager_from(LockManager::builder().timeout(SOON)).await;
+    let manager = nodes.manager_from(LockManager::builder().timeout(IN_TIME)).await;
     let ttl = ms(600);
     let mut admin = nodes.0[0].admin();
     admin.forget_calls();
@@ -18,8 +18,8 @@ async fn an_answer_that_comes_after_the_lease_is_no_grant() {
     assert!(futures::poll!(&mut acquiring).is_pending());
     let set = ("set".to_owned(), 1);
     let sent = || std::future::ready(admin.calls().contains(&set));
-    eventually("it has left", SOON, sent).await;
-    // The answers arrive, and whoever has asked stands still for too long.
+    eventually("it has left", IN_TIME, sent).await;
+    // The answers arrive, and whoever has asked is stalled for too long.
     tokio::time::sleep(ttl * 2).await;
     let guard = acquiring.await.expect("granted in the second attempt");
     assert!(guard.is_held());
@@ -40,7 +40,7 @@ async fn scripts_that_are_forgotten_are_sent_again() {
         flush();
         assert!(lock(&theirs).acquire().await.expect_err("held").is_busy());
         flush();
-        guard.extend(LONG * 2).await.expect("held");
+        guard.extend(LONG_TTL * 2).await.expect("held");
         flush();
         guard.release().await.expect("released");
     }
@@ -51,7 +51,7 @@ async fn a_node_that_loses_answers_is_no_loss() {
     let nodes = Nodes::start(3);
     let proxy = Proxy::to(nodes.0[1].port());
     let urls = vec![nodes.0[0].url(), proxy.url(), nodes.0[2].url()];
-    let manager = connected(LockManager::builder().durable().timeout(SOON), urls).await;
+    let manager = connected(LockManager::builder().durable().timeout(IN_TIME), urls).await;
     for fault in [Fault::CutReply, Fault::CutCommand, Fault::LoseReply, Fault::DelayReply(ms(80))] {
         for command in ["SET", "EVALSHA"] {
             proxy.on_next(command, fault);
@@ -69,11 +69,11 @@ async fn a_late_withdrawal_does_not_take_away_a_later_grant() {
     let (nodes, proxy, manager) = behind_a_proxy().await;
     nodes.hold(&[0, 1], "somebody else's");
     proxy.on_next("EVALSHA", Fault::HoldCommand(ms(2_500)));
-    let waiting = tokio::spawn(lock(&manager).wait(LONG).acquire());
+    let waiting = tokio::spawn(lock(&manager).wait(LONG_TTL).acquire());
     let ordered = || std::future::ready(proxy.orders_are_done());
-    eventually("an attempt in vain is given back", SOON, ordered).await;
-    // The first one stays taken: it is not granted without the node that has lost the withdrawal. By a
-    // new connection, that is. Then the withdrawal arrives by the old one.
+    eventually("an attempt in vain is given back", IN_TIME, ordered).await;
+    // The first one stays taken: it is not granted without the node that has lost the withdrawal.
+    // By a new connection, that is. Then the withdrawal arrives by the old one.
     nodes.free(&[1]);
     let guard = in_time(waiting).await.expect("no panic").expect("free");
     let has_it = || nodes.values()[2].is_some() && nodes.values()[2] == nodes.values()[1];
@@ -96,12 +96,12 @@ async fn a_fenced_acquire_dropped_at_any_point_leaves_no_lock() {
         let acquiring = lock(&manager).acquire_fenced();
         match drop_after_polls(acquiring, polls).await {
             Polled::Completed(Ok((guard, _))) => return guard.release().await.expect("released"),
-            // What was dropped last may have been on its way, and is released when it has come.
+            // What was dropped last may have been in flight, and is released when it has come.
             Polled::Completed(Err(error)) => assert!(error.is_busy(), "{error}"),
             Polled::Dropped => {}
         }
         let free = || std::future::ready(nodes.values().iter().all(Option::is_none));
-        eventually("no node has the key", SOON, free).await;
+        eventually("no node has the key", IN_TIME, free).await;
     }
     panic!("it never completed");
 }
@@ -114,7 +114,7 @@ async fn a_refused_acquire_dropped_at_any_point_leaves_nothing_at_a_minority() {
     for polls in 0..200 {
         let polled = drop_after_polls(lock(&manager).acquire(), polls).await;
         let free = || std::future::ready(nodes.values()[1].is_none());
-        eventually("the free node has nothing", SOON, free).await;
+        eventually("the free node has nothing", IN_TIME, free).await;
         if let Polled::Completed(result) = polled {
             return assert!(result.expect_err("held").is_busy());
         }

@@ -13,13 +13,13 @@ use lockmacro_tests::{Fault, Proxy, Server};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::{LONG, Nodes, connected, ms};
+use crate::{LONG_TTL, Nodes, connected, ms};
 
 const KEYS: usize = 32;
 const MANAGERS: usize = 4;
 /// Of each manager.
 const TASKS: usize = 3;
-/// What the nodes give differs by as much, as if their clocks had.
+/// The fences of the nodes differ by as much, as if their clocks did.
 const SKEW: u64 = 3_600_000_000;
 
 /// A grant as its caller saw it.
@@ -79,8 +79,9 @@ fn lasting(nodes: usize) -> Nodes {
 /// What the second round does at a node, and what it would do if it lifted nothing.
 const LIFTS: (&str, &str) = ("or 0) < tonumber(ARGV[2]) then", "or 0) < tonumber('0')     then");
 
-/// Has fences given by nodes that forget locks, lose answers and are killed; without the second round,
-/// if so asked, by changing its script on its way. Tells how many grants there were, and as [`faults`].
+/// Has fences given by nodes that forget locks, lose answers and are killed; without the second
+/// round, if so asked, by changing its script on its way. Tells how many grants there were, and as
+/// [`faults`].
 async fn storm(nodes: usize, grants: usize, second_round: bool) -> (usize, (usize, usize)) {
     let mut nodes = lasting(nodes);
     skew(&nodes);
@@ -103,7 +104,7 @@ async fn storm(nodes: usize, grants: usize, second_round: bool) -> (usize, (usiz
     let mut admins: Vec<_> = nodes.0.iter().map(Server::admin).collect();
     let (start, mut step) = (Instant::now(), 0);
     while granted.load(SeqCst) < grants {
-        assert!(start.elapsed() < LONG * 15, "only {} grants", granted.load(SeqCst));
+        assert!(start.elapsed() < LONG_TTL * 15, "only {} grants", granted.load(SeqCst));
         if granted.load(SeqCst) < step * 10 {
             sleep(ms(1)).await;
             continue;
@@ -132,7 +133,7 @@ async fn storm(nodes: usize, grants: usize, second_round: bool) -> (usize, (usiz
     (seen.len(), faults(&seen))
 }
 
-/// Asks for locks and gives them back, until it is over.
+/// Asks for locks and releases them, until it is over.
 async fn ask(manager: LockManager, granted: Arc<AtomicUsize>, over: Arc<AtomicBool>) -> Vec<Seen> {
     let mut seen = Vec::new();
     while !over.load(SeqCst) {

@@ -10,15 +10,10 @@ mod rights;
 mod splits;
 mod waits;
 
-use std::time::Duration;
-
 use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder, NodeReply};
+use lockmacro_tests::times::{IN_TIME, LONG_TTL, ms};
 use lockmacro_tests::{Proxy, Server, eventually};
 
-/// A ttl that never ends within a test.
-const LONG: Duration = Duration::from_secs(60);
-/// Far above what anything here needs on a loaded machine.
-const SOON: Duration = Duration::from_secs(10);
 const KEY: &str = "order:42";
 
 /// The servers of a Redlock.
@@ -36,7 +31,7 @@ impl Nodes {
     /// A manager whose nodes vote at once, however young they are, and are waited for as long as a
     /// loaded machine needs.
     async fn manager(&self) -> LockManager {
-        self.manager_from(LockManager::builder().timeout(SOON * 4).node_timeout(SOON)).await
+        self.manager_from(LockManager::builder().timeout(IN_TIME * 4).node_timeout(IN_TIME)).await
     }
 
     /// A manager that waits no longer for a node than by default.
@@ -53,14 +48,14 @@ impl Nodes {
         for server in &self.0 {
             let mut admin = server.admin();
             let empty = || std::future::ready(admin.keys().is_empty());
-            eventually("nothing is left behind", SOON, empty).await;
+            eventually("nothing is left behind", IN_TIME, empty).await;
         }
     }
 
     /// Waits until a manager asks every node, and leaves nothing behind.
     async fn are_known_to(&self, manager: &LockManager) {
         let known = async || {
-            let guard = lock(manager).wait(SOON).acquire().await.expect("free");
+            let guard = lock(manager).wait(IN_TIME).acquire().await.expect("free");
             // Those that are slow add to the margin; one that was slow to connect is not asked.
             let start = std::time::Instant::now();
             let all = || self.values().iter().all(Option::is_some);
@@ -72,7 +67,7 @@ impl Nodes {
             self.keep_nothing().await;
             known
         };
-        eventually("every node is asked", SOON * 2, known).await;
+        eventually("every node is asked", IN_TIME * 2, known).await;
     }
 
     /// The value of the key at every node.
@@ -110,17 +105,13 @@ async fn connected(builder: LockManagerBuilder, urls: Vec<String>) -> LockManage
     loop {
         match builder.clone().redlock(urls.clone()).await {
             Ok(manager) => return manager,
-            Err(error) => assert!(start.elapsed() < SOON * 2, "a majority is there: {error}"),
+            Err(error) => assert!(start.elapsed() < IN_TIME * 2, "a majority is there: {error}"),
         }
     }
 }
 
 fn lock(manager: &LockManager) -> Lock {
-    Lock::new(KEY).ttl(LONG).manager(manager)
-}
-
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
+    Lock::new(KEY).ttl(LONG_TTL).manager(manager)
 }
 
 /// What each node has said.

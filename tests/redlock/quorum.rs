@@ -5,7 +5,7 @@ use std::time::Instant;
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::{eventually, in_time};
 
-use crate::{KEY, Nodes, SOON, lock, ms, replies};
+use crate::{IN_TIME, KEY, Nodes, lock, ms, replies};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
@@ -36,7 +36,7 @@ async fn every_mask(fault: Fault, count: usize) {
         let lives = 2 * (count - struck.len()) > count;
         // Where there is a majority, whoever waits for a node that hangs is not granted it in time.
         // One that is no answer in time without a node's own timeout would take half a minute.
-        let brisk = LockManager::builder().timeout(SOON * 12);
+        let brisk = LockManager::builder().timeout(IN_TIME * 12);
         let manager = if lives { nodes.manager().await } else { nodes.manager_from(brisk).await };
         for nth in &struck {
             match fault {
@@ -45,23 +45,23 @@ async fn every_mask(fault: Fault, count: usize) {
             }
         }
         let start = Instant::now();
-        let lock = Lock::new(KEY).ttl(SOON * 20).manager(&manager);
+        let lock = Lock::new(KEY).ttl(IN_TIME * 20).manager(&manager);
         match if lives { lock } else { lock.wait(ms(100)) }.acquire().await {
             Ok(guard) => {
                 assert!(lives, "{struck:?}: granted");
-                assert!(start.elapsed() < SOON, "{struck:?}: {:?}", start.elapsed());
+                assert!(start.elapsed() < IN_TIME, "{struck:?}: {:?}", start.elapsed());
                 guard.release().await.expect("a majority has released it");
             }
             Err(error) => {
                 assert!(!lives && !error.is_busy(), "{struck:?}: {error}");
-                assert!(start.elapsed() < SOON, "{struck:?}: {:?}", start.elapsed());
+                assert!(start.elapsed() < IN_TIME, "{struck:?}: {:?}", start.elapsed());
                 assert!(struck.iter().all(|nth| replies(&error)[*nth].error.is_some()), "{error}");
             }
         }
         for (_, server) in nodes.0.iter().enumerate().filter(|(nth, _)| !struck.contains(nth)) {
             let mut admin = server.admin();
             let given_back = || std::future::ready(admin.get(KEY).is_none());
-            eventually("a node that lives has nothing", SOON, given_back).await;
+            eventually("a node that lives has nothing", IN_TIME, given_back).await;
         }
         for nth in &struck {
             match fault {
@@ -81,7 +81,7 @@ async fn a_lock_has_as_many_nodes_as_there_are() {
     let guard = lock(&manager).acquire().await.expect("free");
     // Those that answered after the decision add to the margin.
     let all = || std::future::ready(nodes.values().iter().all(Option::is_some));
-    eventually("every node has it", SOON, all).await;
+    eventually("every node has it", IN_TIME, all).await;
     let values = nodes.values();
     assert!(values.iter().all(|value| *value == values[0]));
     guard.release().await.expect("released");
@@ -101,11 +101,12 @@ async fn what_others_hold_at_a_majority_is_busy_and_at_a_minority_is_not() {
     assert!(error.is_busy() && error.to_string().contains("web-7"), "{error}");
     assert!(error.free_within().is_some_and(|left| left > ms(30_000)), "{error}");
     let given_back = || std::future::ready(nodes.values()[0].is_none());
-    eventually("the one that was won is given back", SOON, given_back).await;
+    eventually("the one that was won is given back", IN_TIME, given_back).await;
     assert_eq!(nodes.values(), [None, Some(theirs.clone()), Some(theirs)]);
 }
 
-/// As who died while it had one of three nodes would leave it, or who holds it with the one that is dead.
+/// As a holder that died with one of three nodes would leave it, or one that holds the node that is
+/// dead.
 #[tokio::test]
 async fn who_may_hold_a_lock_is_named_and_who_cannot_is_not() {
     let mut nodes = Nodes::start(3);
@@ -113,7 +114,7 @@ async fn who_may_hold_a_lock_is_named_and_who_cannot_is_not() {
     let told = async || loop {
         match lock(&manager).wait(ms(1)).acquire().await {
             Err(LockError::TimedOut { holder, .. }) => return (holder.owner, holder.free_within),
-            // A node of a loaded machine may be late when it gives a part back.
+            // A node of a loaded machine may be late when it releases a part.
             Err(LockError::NoQuorum { .. }) => {}
             other => panic!("{other:?}"),
         }
@@ -145,7 +146,7 @@ async fn a_lock_is_renewed_by_a_majority_of_all_nodes_and_lost_without_one() {
         tokio::time::sleep(ms(20)).await;
     }
     nodes.0[2].kill();
-    let lost = tokio::time::timeout(SOON, guard.lost()).await.expect("it is lost");
+    let lost = tokio::time::timeout(IN_TIME, guard.lost()).await.expect("it is lost");
     assert_eq!(lost.cause(), lockmacro_runtime::LossCause::NotRenewed);
 }
 
@@ -157,9 +158,9 @@ async fn a_lock_that_a_majority_has_lost_is_lost_at_its_renewal() {
     let held = Lock::new(KEY).ttl(ms(4_000)).renew().manager(&manager);
     let guard = held.acquire().await.expect("free");
     let all = || std::future::ready(nodes.values().iter().all(Option::is_some));
-    eventually("every node has it", SOON, all).await;
+    eventually("every node has it", IN_TIME, all).await;
     nodes.free(&[0, 2]);
-    let lost = tokio::time::timeout(SOON, guard.lost()).await.expect("it is lost");
+    let lost = tokio::time::timeout(IN_TIME, guard.lost()).await.expect("it is lost");
     assert_eq!(lost.cause(), lockmacro_runtime::LossCause::Taken);
     drop(guard);
     nodes.keep_nothing().await;

@@ -7,7 +7,7 @@ use lockmacro_runtime::{
 };
 use lockmacro_tests::{Proxy, Server, eventually, in_time, on_a_plain_thread};
 
-use crate::{KEY, LONG, Nodes, SOON, connected, ms, replies};
+use crate::{IN_TIME, KEY, LONG_TTL, Nodes, connected, ms, replies};
 
 const LONGEST: Duration = Duration::from_secs(3);
 /// How long is waited for a lock that somebody else has.
@@ -32,8 +32,8 @@ fn uptime(server: &Server) -> u64 {
 }
 
 /// Has the lock held by the first and the last of three nodes, starts the last one again with
-/// nothing in it, and asks for another, for so long. Tells what came of it, if the first was held all
-/// the time.
+/// nothing in it, and asks for another, for so long. Tells what came of it, if the first was held
+/// all the time.
 async fn after_a_restart(
     builder: &LockManagerBuilder,
     ttl: Duration,
@@ -45,7 +45,7 @@ async fn after_a_restart(
     nodes.hold(&[1], "somebody else's");
     let lock = |manager: &LockManager| Lock::new(KEY).ttl(ttl).manager(manager);
     // Young nodes do not vote.
-    let guard = lock(&holder).wait(SOON).acquire().await.expect("old enough in the end");
+    let guard = lock(&holder).wait(IN_TIME).acquire().await.expect("old enough in the end");
     nodes.free(&[1]);
     nodes.0[2].kill();
     nodes.0[2].restart();
@@ -65,7 +65,7 @@ async fn after_a_restart(
 #[tokio::test]
 async fn a_node_that_has_forgotten_a_lock_gives_it_twice_when_it_votes() {
     let builder = LockManager::builder().durable();
-    let result = in_time(after_a_restart(&builder, LONG, SOON)).await.expect("held");
+    let result = in_time(after_a_restart(&builder, LONG_TTL, IN_TIME)).await.expect("held");
     assert!(result.is_ok(), "this is what the delay is for: {result:?}");
 }
 
@@ -88,7 +88,7 @@ async fn young_nodes_say_when_they_will_vote_and_do() {
     let manager = async |longest_ttl| {
         connected(LockManager::builder().longest_ttl(longest_ttl), nodes.urls()).await
     };
-    let strict = manager(LONG).await;
+    let strict = manager(LONG_TTL).await;
     let lock = |manager| Lock::new(KEY).ttl(ms(1_000)).manager(manager);
     // One that is slow to connect, or to answer, says something else at first.
     let all_say_so = async || {
@@ -106,9 +106,9 @@ async fn young_nodes_say_when_they_will_vote_and_do() {
         );
         all
     };
-    eventually("all say that they are too young", SOON, all_say_so).await;
+    eventually("all say that they are too young", IN_TIME, all_say_so).await;
     let manager = manager(ms(1_000)).await;
-    let guard = lock(&manager).wait(SOON).acquire().await.expect("old enough in the end");
+    let guard = lock(&manager).wait(IN_TIME).acquire().await.expect("old enough in the end");
     guard.release().await.expect("released");
     nodes.keep_nothing().await;
 }
@@ -116,13 +116,20 @@ async fn young_nodes_say_when_they_will_vote_and_do() {
 #[tokio::test]
 async fn who_does_not_wait_is_told_at_once_that_the_nodes_are_too_young() {
     let nodes = Nodes::start(3);
-    let builder =
-        LockManager::builder().timeout(SOON * 6).node_timeout(SOON).longest_ttl(LONG * 10);
+    let builder = LockManager::builder()
+        .timeout(IN_TIME * 6)
+        .node_timeout(IN_TIME)
+        .longest_ttl(LONG_TTL * 10);
     let manager = connected(builder, nodes.urls()).await;
     let start = Instant::now();
-    let error = Lock::new(KEY).ttl(LONG).manager(&manager).acquire().await.expect_err("too young");
+    let error =
+        Lock::new(KEY).ttl(LONG_TTL).manager(&manager).acquire().await.expect_err("too young");
     // It would have asked for a minute.
-    assert!(is_young(&error) && start.elapsed() < SOON * 3, "{error} after {:?}", start.elapsed());
+    assert!(
+        is_young(&error) && start.elapsed() < IN_TIME * 3,
+        "{error} after {:?}",
+        start.elapsed()
+    );
 }
 
 /// While it had nothing to lock all nodes were started again, long ago.
@@ -131,17 +138,17 @@ async fn a_process_that_was_idle_takes_nodes_for_as_old_as_they_are() {
     let (mut nodes, longest) = (Nodes::start(3), ms(2_000));
     let idle = connected(LockManager::builder().longest_ttl(longest), nodes.urls()).await;
     let lock = || Lock::new(KEY).ttl(ms(1_000)).manager(&idle);
-    let guard = lock().wait(SOON).acquire().await.expect("old enough in the end");
+    let guard = lock().wait(IN_TIME).acquire().await.expect("old enough in the end");
     guard.release().await.expect("released");
     nodes.0.iter_mut().for_each(Server::kill);
     // Ages are told in whole seconds, off by one: so that they are surely started after that.
     tokio::time::sleep(ms(2_100)).await;
     nodes.0.iter_mut().for_each(Server::restart);
     let old = || std::future::ready(nodes.0.iter().all(|server| uptime(server) >= 3));
-    eventually("they are old enough", SOON, old).await;
+    eventually("they are old enough", IN_TIME, old).await;
     let start = Instant::now();
     while let Err(error) = lock().wait(ms(1)).acquire().await {
-        assert!(!is_young(&error) && start.elapsed() < SOON, "{error}");
+        assert!(!is_young(&error) && start.elapsed() < IN_TIME, "{error}");
     }
 }
 
@@ -156,7 +163,7 @@ async fn a_ttl_above_the_longest_one_is_refused() {
     // Of several keys each is asked for with less first; and these nodes do not vote yet.
     let builder = LockManager::builder().longest_ttl(ms(20_000));
     let manager = connected(builder, nodes.urls()).await;
-    let several = Lock::many([KEY, "order:43"]).ttl(LONG).wait(ms(300)).manager(&manager);
+    let several = Lock::many([KEY, "order:43"]).ttl(LONG_TTL).wait(ms(300)).manager(&manager);
     let error = several.acquire().await;
     assert!(matches!(error, Err(LockError::InvalidTtl { .. })), "{error:?}");
 }
@@ -170,10 +177,10 @@ async fn a_server_in_the_place_of_another_one_does_not_vote_until_all_locks_of_b
     let builder = LockManager::builder().longest_ttl(longest);
     let manager = connected(builder, urls).await;
     let lock = || Lock::new(KEY).ttl(longest).manager(&manager);
-    let guard = lock().wait(SOON).acquire().await.expect("old enough in the end");
+    let guard = lock().wait(IN_TIME).acquire().await.expect("old enough in the end");
     guard.release().await.expect("released");
     let old = || std::future::ready(uptime(&nodes.0[3]) > 2);
-    eventually("the other one is as old as any", SOON, old).await;
+    eventually("the other one is as old as any", IN_TIME, old).await;
     let start = Instant::now();
     proxy.lead_to(nodes.0[3].port());
     proxy.cut();
@@ -181,7 +188,7 @@ async fn a_server_in_the_place_of_another_one_does_not_vote_until_all_locks_of_b
     // Its vote would be needed. It is told as soon as it was found, unless this takes too long.
     let is_told = |result: Result<LockGuard, LockError>| {
         assert!(result.is_err() || start.elapsed() >= longest, "it has voted");
-        assert!(start.elapsed() < SOON, "it is not told");
+        assert!(start.elapsed() < IN_TIME, "it is not told");
         result.as_ref().map_or_else(is_young, |_| true)
     };
     while !is_told(lock().wait(BRIEF).acquire().await) {}
@@ -191,6 +198,6 @@ async fn a_server_in_the_place_of_another_one_does_not_vote_until_all_locks_of_b
         on_a_plain_thread(move || lock.acquire_blocking())
     };
     while !is_told(blocking().await) {}
-    let guard = lock().wait(SOON).acquire().await.expect("it votes in the end");
+    let guard = lock().wait(IN_TIME).acquire().await.expect("it votes in the end");
     guard.release().await.expect("released");
 }

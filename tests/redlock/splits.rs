@@ -4,12 +4,12 @@ use lockmacro_runtime::{LockError, LockGuard, LockManager, LockManagerBuilder};
 use lockmacro_tests::{Proxy, eventually, in_time};
 use tokio::task::JoinHandle;
 
-use crate::{LONG, Nodes, SOON, connected, lock, ms};
+use crate::{IN_TIME, LONG_TTL, Nodes, connected, lock, ms};
 
 type Asking = JoinHandle<Result<LockGuard, LockError>>;
 
-/// Two who have one node each: each is near to one that is far from the other. Somebody else has the
-/// third.
+/// Two who have one node each: each is near to one that is far from the other. Somebody else has
+/// the third.
 struct Split {
     nodes: Nodes,
     managers: [LockManager; 2],
@@ -23,7 +23,7 @@ impl Split {
         let (near, third) = ([nodes.0[0].url(), nodes.0[1].url()], nodes.0[2].url());
         let manager = async |builder: LockManagerBuilder, urls: [String; 3]| {
             // So that each is waited for as long as it takes.
-            let builder = builder.durable().timeout(SOON * 4).node_timeout(SOON);
+            let builder = builder.durable().timeout(IN_TIME * 4).node_timeout(IN_TIME);
             let manager = connected(builder, urls.into()).await;
             nodes.are_known_to(&manager).await;
             manager
@@ -45,7 +45,7 @@ impl Split {
     async fn ask(&self, wait: bool) -> [Asking; 2] {
         let asking = self.managers.each_ref().map(|manager| {
             let lock = lock(manager);
-            let lock = if wait { lock.wait(LONG) } else { lock };
+            let lock = if wait { lock.wait(LONG_TTL) } else { lock };
             tokio::spawn(lock.acquire())
         });
         let label = |value: &Option<String>| value.as_ref().map(|value| value[..3].to_owned());
@@ -54,7 +54,7 @@ impl Split {
             let labels = (label(&values[0]), label(&values[1]));
             std::future::ready(labels == (Some("one".to_owned()), Some("two".to_owned())))
         };
-        eventually("each has one node", SOON, split).await;
+        eventually("each has one node", IN_TIME, split).await;
         self.far.iter().for_each(|far| far.delay(ms(50)));
         asking
     }

@@ -5,14 +5,14 @@ use std::time::Instant;
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::{Proxy, eventually, in_time};
 
-use crate::{KEY, LONG, Nodes, SOON, connected, lock, ms};
+use crate::{IN_TIME, KEY, LONG_TTL, Nodes, connected, lock, ms};
 
 #[tokio::test]
-async fn who_waits_gets_the_lock_when_it_is_given_back() {
+async fn who_waits_gets_the_lock_when_it_is_released() {
     let nodes = Nodes::start(3);
     let (ours, theirs) = (nodes.manager().await, nodes.manager().await);
     let guard = lock(&ours).acquire().await.expect("free");
-    let waiting = tokio::spawn(lock(&theirs).wait(SOON).acquire());
+    let waiting = tokio::spawn(lock(&theirs).wait(IN_TIME).acquire());
     tokio::task::yield_now().await;
     guard.release().await.expect("released");
     let guard = in_time(waiting).await.expect("no panic").expect("given back");
@@ -27,7 +27,7 @@ async fn who_waits_in_vain_is_told_who_holds_the_lock_when_the_time_is_over() {
     nodes.hold(&[0, 1, 2], &format!("web-7/{:032x}", 7));
     let start = Instant::now();
     let error = lock(&manager).wait(ms(300)).acquire().await.expect_err("held");
-    assert!(start.elapsed() >= ms(300) && start.elapsed() < SOON, "{:?}", start.elapsed());
+    assert!(start.elapsed() >= ms(300) && start.elapsed() < IN_TIME, "{:?}", start.elapsed());
     let LockError::TimedOut { holder, .. } = error else { panic!("{error}") };
     let owner = holder.owner;
     assert_eq!(owner.as_deref(), Some("web-7"));
@@ -39,7 +39,8 @@ async fn who_waits_outlives_a_time_without_a_majority() {
     let manager = nodes.brisk_manager().await;
     nodes.0[0].pause();
     nodes.0[1].pause();
-    let waiting = tokio::spawn(lock(&manager).wait(LONG).acquire());
+    let waiting = tokio::spawn(lock(&manager).wait(LONG_TTL).acquire());
+    // It goes on waiting for that long.
     tokio::time::sleep(ms(700)).await;
     assert!(!waiting.is_finished());
     nodes.0[0].resume();
@@ -48,7 +49,7 @@ async fn who_waits_outlives_a_time_without_a_majority() {
     guard.release().await.expect("released");
 }
 
-/// Who asks at the same moment takes one node each, and nobody has a majority.
+/// Callers that ask at the same moment take one node each, and none has a majority.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_that_split_the_nodes_are_all_served_in_the_end() {
     let nodes = Nodes::start(3);
@@ -57,7 +58,7 @@ async fn waiters_that_split_the_nodes_are_all_served_in_the_end() {
         let manager = nodes.brisk_manager().await;
         waiters.spawn(async move {
             for _ in 0..5 {
-                let guard = lock(&manager).wait(LONG * 5).acquire().await.expect("served");
+                let guard = lock(&manager).wait(LONG_TTL * 5).acquire().await.expect("served");
                 guard.release().await.expect("released");
             }
         });
@@ -75,11 +76,11 @@ async fn waiters_that_split_the_nodes_are_all_served_in_the_end() {
 async fn a_waiter_of_several_keys_takes_them_in_turn() {
     let nodes = Nodes::start(3);
     let (ours, theirs) = (nodes.manager().await, nodes.manager().await);
-    let both = |manager, keys: [&str; 2]| Lock::many(keys).ttl(SOON).manager(manager);
+    let both = |manager, keys: [&str; 2]| Lock::many(keys).ttl(IN_TIME).manager(manager);
     let (guard, fences) = both(&ours, [KEY, "order:43"]).acquire_fenced().await.expect("free");
     assert_eq!(fences.len(), 2);
     assert!(both(&theirs, ["order:44", KEY]).acquire().await.expect_err("held").is_busy());
-    let waiting = tokio::spawn(both(&theirs, ["order:44", KEY]).wait(SOON).acquire());
+    let waiting = tokio::spawn(both(&theirs, ["order:44", KEY]).wait(IN_TIME).acquire());
     tokio::task::yield_now().await;
     guard.release().await.expect("released");
     let guard = in_time(waiting).await.expect("no panic").expect("given back");
@@ -89,7 +90,8 @@ async fn a_waiter_of_several_keys_takes_them_in_turn() {
         let only_fences = |admin: &mut lockmacro_tests::Admin| {
             admin.keys().iter().all(|key| key.starts_with("lm1:wf:"))
         };
-        eventually("only fences stay", SOON, || std::future::ready(only_fences(&mut admin))).await;
+        eventually("only fences stay", IN_TIME, || std::future::ready(only_fences(&mut admin)))
+            .await;
     }
 }
 
@@ -99,11 +101,11 @@ async fn who_waits_for_several_keys_outlives_a_time_without_a_majority() {
     let manager = nodes.brisk_manager().await;
     nodes.are_known_to(&manager).await;
     nodes.hold(&[0, 1, 2], "somebody else's");
-    let lock = Lock::many(["order:41", KEY]).ttl(LONG).wait(LONG).manager(&manager);
+    let lock = Lock::many(["order:41", KEY]).ttl(LONG_TTL).wait(LONG_TTL).manager(&manager);
     let waiting = tokio::spawn(lock.acquire());
     let mut first = nodes.0[0].admin();
     let has_it = || std::future::ready(first.get("order:41").is_some());
-    eventually("it has one of them", SOON, has_it).await;
+    eventually("it has one of them", IN_TIME, has_it).await;
     nodes.0[1].pause();
     nodes.0[2].pause();
     // Longer than its next renewal may take.
@@ -122,12 +124,12 @@ async fn who_waits_for_more_keys_than_there_is_time_for_is_told_that_it_is_over(
     let nodes = Nodes::start(3);
     let proxies: Vec<_> = nodes.0.iter().map(|server| Proxy::to(server.port())).collect();
     let urls = proxies.iter().map(Proxy::url).collect();
-    let builder = LockManager::builder().durable().timeout(ms(4_000)).node_timeout(SOON);
+    let builder = LockManager::builder().durable().timeout(ms(4_000)).node_timeout(IN_TIME);
     let manager = connected(builder, urls).await;
-    // An answer is given a second: so much for what it waits, and as much for the last questions.
+    // An answer is given a second: so much for what it waits, and as much for the last requests.
     proxies.iter().for_each(|proxy| proxy.delay(ms(50)));
     let keys: Vec<_> = (10..55).map(|nth| format!("order:{nth}")).collect();
-    let wanted = Lock::many(keys).ttl(LONG).wait(ms(300)).manager(&manager);
+    let wanted = Lock::many(keys).ttl(LONG_TTL).wait(ms(300)).manager(&manager);
     let error = in_time(wanted.acquire()).await.expect_err("45 times 50 ms are longer");
     assert!(matches!(error, LockError::TimedOut { .. }), "{error}");
     nodes.keep_nothing().await;
@@ -139,7 +141,7 @@ async fn who_has_little_time_keeps_no_nodes_from_others() {
     let nodes = Nodes::start(3);
     let proxies: Vec<_> = nodes.0.iter().map(|server| Proxy::to(server.port())).collect();
     let urls = proxies.iter().map(Proxy::url).collect();
-    let builder = LockManager::builder().durable().timeout(SOON * 4).node_timeout(SOON);
+    let builder = LockManager::builder().durable().timeout(IN_TIME * 4).node_timeout(IN_TIME);
     let manager = connected(builder, urls).await;
     nodes.are_known_to(&manager).await;
     proxies.iter().for_each(|proxy| proxy.delay(ms(1_000)));

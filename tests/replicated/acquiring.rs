@@ -23,8 +23,8 @@ async fn too_few_replicas_are_told_in_time_and_nothing_is_left() {
         Locked::Ok(())
     };
     let result = lock(&manager).run(body).await;
-    assert!(start.elapsed() >= ms(1_000) && start.elapsed() < SOON, "{:?}", start.elapsed());
-    // It is given back before it is told.
+    assert!(start.elapsed() >= ms(1_000) && start.elapsed() < FAILOVER, "{:?}", start.elapsed());
+    // It is released before it is told.
     assert_eq!(servers[0].admin().keys(), Vec::<String>::new());
     let error = result.expect_err("one replica is no two");
     let text = error.to_string();
@@ -50,8 +50,9 @@ async fn a_server_without_replicas_gives_no_lock() {
 #[tokio::test]
 async fn a_body_starts_when_the_replicas_have_its_lock_and_holds_up_nobody_meanwhile() {
     let servers = with_replicas(1).await;
-    let manager = patient(&servers[0], 1, SOON).await;
-    let early = Lock::new("early").ttl(LONG).manager(&manager).acquire().await.expect("free");
+    let manager = patient(&servers[0], 1, FAILOVER).await;
+    let early =
+        Lock::new("early").ttl(FAILOVER_TTL).manager(&manager).acquire().await.expect("free");
     servers[1].pause();
     let started = Arc::new(AtomicBool::new(false));
     let running = Arc::clone(&started);
@@ -65,7 +66,7 @@ async fn a_body_starts_when_the_replicas_have_its_lock_and_holds_up_nobody_meanw
         assert!(lock(&manager).acquire().await.expect_err("taken").is_busy());
         early.release().await.expect("held");
     };
-    timeout(SOON / 2, others).await.expect("nobody else waits");
+    timeout(FAILOVER / 2, others).await.expect("nobody else waits");
     assert!(!started.load(Ordering::SeqCst), "no replica has it");
     servers[1].resume();
     in_time(waiting).await.expect("no panic").expect("acknowledged");
@@ -78,13 +79,13 @@ async fn a_body_starts_when_the_replicas_have_its_lock_and_holds_up_nobody_meanw
 }
 
 #[tokio::test]
-async fn a_lock_that_is_handed_over_is_acknowledged_before_its_body_starts() {
+async fn a_lock_that_is_handed_off_is_acknowledged_before_its_body_starts() {
     let servers = with_replicas(1).await;
-    let (holder, waiter) = (plain(&servers[0]).await, patient(&servers[0], 1, SOON).await);
+    let (holder, waiter) = (plain(&servers[0]).await, patient(&servers[0], 1, FAILOVER).await);
     let guard = lock(&holder).acquire().await.expect("free");
-    let next = tokio::spawn(lock(&waiter).wait(LONG).acquire());
+    let next = tokio::spawn(lock(&waiter).wait(FAILOVER_TTL).acquire());
     let mut admin = servers[0].admin();
-    eventually("it stands in line", SOON, || {
+    eventually("it is in the queue", FAILOVER, || {
         std::future::ready(admin.ask::<usize>(&["ZCARD", "lm1:wq:{order:42}"]) == 1)
     })
     .await;
@@ -93,8 +94,8 @@ async fn a_lock_that_is_handed_over_is_acknowledged_before_its_body_starts() {
     so_many_wait(&servers[0], 1).await;
     assert!(!next.is_finished(), "no replica has it");
     servers[1].resume();
-    let guard = in_time(next).await.expect("no panic").expect("handed over");
-    assert!(guard.remaining() > CLAIM, "all of the ttl is confirmed");
+    let guard = in_time(next).await.expect("no panic").expect("handed off");
+    assert!(guard.remaining() > CONFIRM_WINDOW, "all of the ttl is confirmed");
     guard.release().await.expect("held");
     keeps_nothing(&servers[0]).await;
 }
@@ -104,14 +105,14 @@ async fn who_waits_is_told_of_too_few_replicas_and_the_next_one_gets_its_turn() 
     let servers = with_replicas(1).await;
     let (holder, waiter) = (plain(&servers[0]).await, patient(&servers[0], 2, ms(1_000)).await);
     let guard = lock(&holder).acquire().await.expect("free");
-    let short_of = tokio::spawn(lock(&waiter).wait(LONG).acquire());
+    let short_of = tokio::spawn(lock(&waiter).wait(FAILOVER_TTL).acquire());
     let mut admin = servers[0].admin();
-    eventually("it stands in line", SOON, || {
+    eventually("it is in the queue", FAILOVER, || {
         std::future::ready(admin.ask::<usize>(&["ZCARD", "lm1:wq:{order:42}"]) == 1)
     })
     .await;
-    let next = tokio::spawn(lock(&holder).wait(LONG).acquire());
-    eventually("both stand in line", SOON, || {
+    let next = tokio::spawn(lock(&holder).wait(FAILOVER_TTL).acquire());
+    eventually("both stand in line", FAILOVER, || {
         std::future::ready(admin.ask::<usize>(&["ZCARD", "lm1:wq:{order:42}"]) == 2)
     })
     .await;
@@ -127,7 +128,7 @@ async fn who_waits_is_told_of_too_few_replicas_and_the_next_one_gets_its_turn() 
 async fn a_lock_that_is_gone_before_its_body_starts_is_asked_for_again() {
     let servers = with_replicas(1).await;
     let proxy = Proxy::to(servers[0].port());
-    let builder = LockManager::builder().timeout(LONG).replicated(1, SOON);
+    let builder = LockManager::builder().timeout(FAILOVER_TTL).replicated(1, FAILOVER);
     let manager = builder.connect(&proxy.url()).await.expect("the server is there");
     let mut admin = servers[0].admin();
     // The scripts are loaded, and the connections open.
@@ -136,17 +137,17 @@ async fn a_lock_that_is_gone_before_its_body_starts_is_asked_for_again() {
         for _ in 0..times {
             proxy.on_next("WAIT", Fault::HoldCommand(ms(700)));
             let held = || std::future::ready(proxy.orders_are_done());
-            eventually("it is to be acknowledged", SOON, held).await;
+            eventually("it is to be acknowledged", FAILOVER, held).await;
             assert_eq!(admin.ask::<usize>(&["DEL", KEY]), 1);
         }
     };
-    let several = Lock::many([KEY, "order:43"]).ttl(LONG).manager(&manager);
+    let several = Lock::many([KEY, "order:43"]).ttl(FAILOVER_TTL).manager(&manager);
     let blocking = lock(&manager);
     let blocking = on_a_plain_thread(move || blocking.acquire_blocking());
     for asked in [
         Box::pin(lock(&manager).acquire())
             as Pin<Box<dyn Future<Output = Locked<LockGuard>> + Send>>,
-        Box::pin(lock(&manager).wait(LONG).acquire()),
+        Box::pin(lock(&manager).wait(FAILOVER_TTL).acquire()),
         Box::pin(several.acquire()),
         Box::pin(blocking),
     ] {
@@ -156,7 +157,7 @@ async fn a_lock_that_is_gone_before_its_body_starts_is_asked_for_again() {
         assert!(servers[0].admin().get(KEY).is_some() && servers[1].admin().get(KEY).is_some());
         guard.release().await.expect("held");
     }
-    // Who does not wait asks once more.
+    // A caller that does not wait asks once more.
     let (told, ()) = in_time(join(tokio::spawn(lock(&manager).acquire()), is_gone(2))).await;
     let error = told.expect("no panic").expect_err("it goes again");
     assert!(
@@ -183,10 +184,10 @@ async fn fences_grow_whatever_replicas_do() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_shares_a_few_connections() {
     let servers = with_replicas(1).await;
-    let manager = patient(&servers[0], 1, SOON).await;
+    let manager = patient(&servers[0], 1, FAILOVER).await;
     servers[1].pause();
     let crowd = (0..40).map(|nth| {
-        let lock = Lock::new(format!("order:{nth}")).ttl(LONG).manager(&manager);
+        let lock = Lock::new(format!("order:{nth}")).ttl(FAILOVER_TTL).manager(&manager);
         tokio::spawn(async move { lock.acquire().await })
     });
     let crowd: Vec<_> = crowd.collect();
@@ -198,10 +199,10 @@ async fn a_crowd_shares_a_few_connections() {
     for guard in in_time(join_all(crowd)).await {
         guard.expect("no panic").expect("free").release().await.expect("held");
     }
-    manager.shutdown(SOON).await.expect("nothing is held");
+    manager.shutdown(FAILOVER).await.expect("nothing is held");
     drop(manager);
     let mut admin = servers[0].admin();
-    eventually("no connection is left", SOON, || {
+    eventually("no connection is left", FAILOVER, || {
         let clients: String = admin.ask(&["CLIENT", "LIST", "TYPE", "normal"]);
         std::future::ready(clients.lines().count() == 1)
     })

@@ -31,16 +31,17 @@ async fn a_waiter_dropped_at_any_point_of_its_grant_leaves_nothing() {
     let (holder, waiter) = (plain(&servers[0]).await, manager(&servers[0], 1).await);
     let mut admin = servers[0].admin();
     for polls in 1..ENOUGH {
-        // What was dropped last may have been on its way, and is released when it has come.
-        let guard = lock(&holder).wait(LONG).acquire().await.expect("free");
-        let waiting = tokio::spawn(drop_after_polls(lock(&waiter).wait(LONG).acquire(), polls));
-        eventually("it stands in line, or is gone", SOON, || {
+        // What was dropped last may have been in flight, and is released when it has come.
+        let guard = lock(&holder).wait(FAILOVER_TTL).acquire().await.expect("free");
+        let waiting =
+            tokio::spawn(drop_after_polls(lock(&waiter).wait(FAILOVER_TTL).acquire(), polls));
+        eventually("it stands in line, or is gone", FAILOVER, || {
             let line: usize = admin.ask(&["ZCARD", "lm1:wq:{order:42}"]);
             std::future::ready(line == 1 || waiting.is_finished())
         })
         .await;
         guard.release().await.expect("held");
-        let polled = timeout(SOON, waiting).await.expect("in time").expect("no panic");
+        let polled = timeout(FAILOVER, waiting).await.expect("in time").expect("no panic");
         let done = matches!(&polled, Polled::Completed(Ok(_)));
         drop(polled);
         keeps_nothing(&servers[0]).await;
@@ -55,7 +56,7 @@ async fn a_waiter_dropped_at_any_point_of_its_grant_leaves_nothing() {
 #[tokio::test]
 async fn who_is_dropped_while_replicas_are_waited_for_leaves_nothing_and_takes_no_place() {
     let servers = with_replicas(1).await;
-    let manager = patient(&servers[0], 1, SOON).await;
+    let manager = patient(&servers[0], 1, FAILOVER).await;
     servers[1].pause();
     for _ in 0..20 {
         let waiting = tokio::spawn(lock(&manager).acquire());
@@ -73,17 +74,18 @@ async fn who_is_dropped_while_replicas_are_waited_for_leaves_nothing_and_takes_n
 #[tokio::test]
 async fn who_is_not_polled_any_more_takes_no_place_and_has_its_lock_when_it_is() {
     let servers = with_replicas(1).await;
-    let manager = patient(&servers[0], 1, LONG).await;
+    let manager = patient(&servers[0], 1, FAILOVER_TTL).await;
     servers[1].pause();
-    let each = (0..20).map(|nth| Lock::new(format!("order:{nth}")).ttl(LONG).manager(&manager));
+    let each =
+        (0..20).map(|nth| Lock::new(format!("order:{nth}")).ttl(FAILOVER_TTL).manager(&manager));
     let mut left_alone = Box::pin(join_all(each.map(Lock::acquire)));
     tokio::select! {
         answers = &mut left_alone => panic!("without a replica: {answers:?}"),
         () = so_many_wait(&servers[0], 16) => {}
     }
     servers[1].resume();
-    let other = Lock::new("order:other").ttl(LONG).manager(&manager).acquire();
-    let other = timeout(SOON, other).await.expect("it has its turn").expect("free");
+    let other = Lock::new("order:other").ttl(FAILOVER_TTL).manager(&manager).acquire();
+    let other = timeout(FAILOVER, other).await.expect("it has its turn").expect("free");
     other.release().await.expect("held");
     for answer in left_alone.await {
         answer.expect("acknowledged").release().await.expect("held");

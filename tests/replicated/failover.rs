@@ -6,12 +6,13 @@ use lockmacro_tests::{Group, in_time, with_replicas};
 
 use crate::*;
 
-/// A primary and two replicas, of which the second hears nothing any more of what the first is told.
+/// A primary and two replicas, of which the second hears nothing any more of what the first is
+/// told.
 async fn with_one_cut_off() -> Vec<Server> {
     let servers = with_replicas(2).await;
     let online = |count| {
         let mut admin = servers[0].admin();
-        eventually("the other one is there", SOON, move || {
+        eventually("the other one is there", FAILOVER, move || {
             let info: String = admin.ask(&["INFO", "replication"]);
             ready(info.matches("state=online").count() == count)
         })
@@ -98,17 +99,17 @@ async fn sentinels_promote_a_replica_that_knows_the_lock() {
     assert_eq!(guard.check(), Ok(()));
     guard.release().await.expect("held");
     // Of the two replicas one is left, and it follows the new primary when the failover is over.
-    eventually("the other replica follows", SOON * 3, || {
+    eventually("the other replica follows", FAILOVER * 3, || {
         let told: String = admin.ask(&["INFO", "replication"]);
         std::future::ready(told.contains("connected_slaves:1") && told.contains("state=online"))
     })
     .await;
     // The sentinels may end connections meanwhile, and on a busy machine fail over once more.
-    eventually("it is short of replicas", SOON * 3, || async {
+    eventually("it is short of replicas", FAILOVER * 3, || async {
         match lock(&impatient).acquire().await {
             Err(LockError::InsufficientReplicas { wanted: 2, .. }) => true,
             Err(LockError::Unavailable { .. }) => false,
-            // By the attempt before, which could not be given back.
+            // By the attempt before, which could not be released.
             Err(error) if error.is_busy() => false,
             other => panic!("{other:?}"),
         }

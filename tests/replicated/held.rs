@@ -15,7 +15,7 @@ async fn a_renewal_that_replicas_acknowledge_keeps_the_lock() {
     let token = replica.get(KEY).expect("acknowledged");
     let end = |replica: &mut lockmacro_tests::Admin| -> i64 { replica.ask(&["PEXPIRETIME", KEY]) };
     let first = end(&mut replica);
-    eventually("the replica has it renewed for longer than the first ttl", SOON, || {
+    eventually("the replica has it renewed for longer than the first ttl", FAILOVER, || {
         std::future::ready(end(&mut replica) > first + 3_000)
     })
     .await;
@@ -43,20 +43,20 @@ async fn an_extension_counts_when_replicas_acknowledge_it() {
     let servers = with_replicas(1).await;
     let manager = patient(&servers[0], 1, ms(1_000)).await;
     let guard = lock(&manager).acquire().await.expect("free");
-    guard.extend(LONG * 2).await.expect("acknowledged");
-    assert!(guard.remaining() > LONG);
+    guard.extend(FAILOVER_TTL * 2).await.expect("acknowledged");
+    assert!(guard.remaining() > FAILOVER_TTL);
     servers[1].pause();
-    assert_eq!(short(guard.extend(LONG * 4).await), (0, 1));
+    assert_eq!(short(guard.extend(FAILOVER_TTL * 4).await), (0, 1));
     let left = servers[0].admin().ttl(KEY).expect("held");
-    assert!(left > LONG * 3, "the primary counts on");
-    assert!(guard.is_held() && guard.remaining() < LONG * 2);
+    assert!(left > FAILOVER_TTL * 3, "the primary counts on");
+    assert!(guard.is_held() && guard.remaining() < FAILOVER_TTL * 2);
     // Nothing is lengthened by this one, and no replica knows of the end that it relies on.
-    assert_eq!(short(guard.extend(LONG * 3).await), (0, 1));
+    assert_eq!(short(guard.extend(FAILOVER_TTL * 3).await), (0, 1));
     servers[0].admin().ask::<i64>(&["CLIENT", "KILL", "TYPE", "normal"]);
-    assert_eq!(short(guard.extend(LONG * 3).await), (0, 1));
-    assert!(guard.remaining() < LONG * 2);
+    assert_eq!(short(guard.extend(FAILOVER_TTL * 3).await), (0, 1));
+    assert!(guard.remaining() < FAILOVER_TTL * 2);
     servers[1].resume();
-    guard.extend(LONG * 3).await.expect("acknowledged");
-    assert!(guard.remaining() > LONG * 2);
+    guard.extend(FAILOVER_TTL * 3).await.expect("acknowledged");
+    assert!(guard.remaining() > FAILOVER_TTL * 2);
     guard.release().await.expect("held");
 }

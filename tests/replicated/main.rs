@@ -11,31 +11,21 @@ mod under_load;
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_tests::times::{CONFIRM_WINDOW, FAILOVER, FAILOVER_TTL, ms};
 use lockmacro_tests::{Server, eventually};
-
-/// A ttl that never ends within a test.
-const LONG: Duration = Duration::from_secs(600);
-/// Far below `LONG`, far above what a loaded machine needs.
-const SOON: Duration = Duration::from_secs(60);
-/// For how long a lock is handed over until it is confirmed.
-const CLAIM: Duration = Duration::from_secs(5);
 
 const KEY: &str = "order:42";
 
 type Locked<T> = Result<T, LockError>;
 
-const fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
-
-/// One that waits for so many replicas, for longer than a loaded machine needs.
+/// A manager that waits for this many replicas, for longer than a loaded machine needs.
 async fn manager(primary: &Server, acks: u32) -> LockManager {
-    patient(primary, acks, SOON).await
+    patient(primary, acks, FAILOVER).await
 }
 
 async fn patient(primary: &Server, acks: u32, timeout: Duration) -> LockManager {
-    // Who waits for an answer of a connection that is held up waits for long.
-    let builder = LockManager::builder().timeout(LONG).replicated(acks, timeout);
+    // An answer on a connection that is held up takes long.
+    let builder = LockManager::builder().timeout(FAILOVER_TTL).replicated(acks, timeout);
     builder.connect(&primary.url()).await.expect("the server is there")
 }
 
@@ -44,13 +34,13 @@ async fn plain(server: &Server) -> LockManager {
 }
 
 fn lock(manager: &LockManager) -> Lock {
-    Lock::new(KEY).ttl(LONG).manager(manager)
+    Lock::new(KEY).ttl(FAILOVER_TTL).manager(manager)
 }
 
-/// Waits until so many callers wait for replicas.
+/// Waits until this many callers wait for replicas.
 async fn so_many_wait(primary: &Server, count: usize) {
     let mut admin = primary.admin();
-    eventually(&format!("{count} wait for replicas"), SOON, || {
+    eventually(&format!("{count} wait for replicas"), FAILOVER, || {
         let info: String = admin.ask(&["INFO", "clients"]);
         let count = format!("blocked_clients:{count}\r");
         std::future::ready(info.contains(&count))
@@ -61,7 +51,7 @@ async fn so_many_wait(primary: &Server, count: usize) {
 /// Waits until nothing is left but what fences need.
 async fn keeps_nothing(primary: &Server) {
     let mut admin = primary.admin();
-    eventually("nothing is left behind", SOON, || {
+    eventually("nothing is left behind", FAILOVER, || {
         std::future::ready(admin.keys().iter().all(|key| key.starts_with("lm1:wf:")))
     })
     .await;

@@ -5,30 +5,30 @@ use lockmacro_tests::{Cluster, with_replicas};
 use crate::*;
 
 #[tokio::test]
-async fn several_keys_are_acknowledged_or_all_given_back() {
+async fn several_keys_are_acknowledged_or_all_released() {
     let servers = with_replicas(1).await;
     let keys = ["account:1", "account:2", "account:3"];
     let too_few = patient(&servers[0], 2, ms(1_000)).await;
     let enough = manager(&servers[0], 1).await;
-    assert_eq!(short(Lock::many(keys).ttl(LONG).manager(&too_few).acquire().await), (1, 2));
+    assert_eq!(short(Lock::many(keys).ttl(FAILOVER_TTL).manager(&too_few).acquire().await), (1, 2));
     assert_eq!(servers[0].admin().keys(), Vec::<String>::new());
-    let guard = Lock::many(keys).ttl(LONG).manager(&enough).acquire().await.expect("free");
+    let guard = Lock::many(keys).ttl(FAILOVER_TTL).manager(&enough).acquire().await.expect("free");
     let mut replica = servers[1].admin();
     for key in keys {
         assert!(replica.get(key).is_some(), "{key}");
     }
-    // Who waits for them in turn has them acknowledged as well.
-    let waiting = Lock::many(keys).ttl(LONG).wait(LONG).manager(&enough).acquire();
+    // Keys that are waited for one after the other are acknowledged as well.
+    let waiting = Lock::many(keys).ttl(FAILOVER_TTL).wait(FAILOVER_TTL).manager(&enough).acquire();
     let waiting = tokio::spawn(waiting);
     let mut admin = servers[0].admin();
-    eventually("it stands in line", SOON, || {
+    eventually("it is in the queue", FAILOVER, || {
         std::future::ready(admin.ask::<usize>(&["ZCARD", "lm1:wq:{account:1}"]) == 1)
     })
     .await;
     guard.release().await.expect("held");
     let guard = waiting.await.expect("no panic").expect("served");
     for key in keys {
-        assert!(replica.ttl(key).is_some_and(|left| left > CLAIM), "{key}");
+        assert!(replica.ttl(key).is_some_and(|left| left > CONFIRM_WINDOW), "{key}");
     }
     guard.release().await.expect("held");
     keeps_nothing(&servers[0]).await;
@@ -43,7 +43,7 @@ async fn in_a_cluster_the_replicas_of_each_key_are_waited_for() {
         .map(|node| (0..).map(|n| format!("account:{n}")).find(|key| cluster.owner(key) == node))
         .map(|key| key.expect("endless"))
         .collect();
-    let both = || Lock::many(keys.clone()).ttl(LONG).manager(&locks);
+    let both = || Lock::many(keys.clone()).ttl(FAILOVER_TTL).manager(&locks);
     let guard = both().acquire().await.expect("acknowledged");
     for (node, key) in keys.iter().enumerate() {
         let mut replica = cluster.admin(2 + node);
@@ -53,7 +53,7 @@ async fn in_a_cluster_the_replicas_of_each_key_are_waited_for() {
 
     // One key alone needs its own node's only, and both need all.
     cluster.server(3).pause();
-    let first = || Lock::new(keys[0].clone()).ttl(LONG).manager(&locks);
+    let first = || Lock::new(keys[0].clone()).ttl(FAILOVER_TTL).manager(&locks);
     first().acquire().await.expect("acknowledged").release().await.expect("held");
     assert_eq!(short(both().acquire().await), (0, 1));
     for node in 0..2 {
@@ -61,14 +61,14 @@ async fn in_a_cluster_the_replicas_of_each_key_are_waited_for() {
     }
     cluster.server(3).resume();
 
-    // While its slot is on its way, a lock is acknowledged where it is.
+    // While its slot moves, a lock is acknowledged where it is.
     let of_it = ["a", "b"].map(|key| format!("{{{}}}:{key}", keys[0]));
-    let several = Lock::many(of_it.clone()).ttl(LONG).manager(&locks);
+    let several = Lock::many(of_it.clone()).ttl(FAILOVER_TTL).manager(&locks);
     let several = several.acquire().await.expect("acknowledged");
     let moving = cluster.begin_to_move(&keys[0], 1);
-    several.extend(LONG * 2).await.expect("acknowledged");
+    several.extend(FAILOVER_TTL * 2).await.expect("acknowledged");
     moving.carry(&of_it[1]);
-    several.extend(LONG * 3).await.expect("acknowledged here and there");
+    several.extend(FAILOVER_TTL * 3).await.expect("acknowledged here and there");
     several.release().await.expect("held");
     first().acquire().await.expect("acknowledged").release().await.expect("held");
     moving.end();

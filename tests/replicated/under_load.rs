@@ -1,7 +1,8 @@
-//! A failover by sentinels while many hold and want locks: with `replicated` nobody's lock is forgotten.
+//! A failover by sentinels while many hold and want locks: with `replicated` nobody's lock is
+//! forgotten.
 //!
-//! The primary is cut off from its replicas before it dies. What it has granted meanwhile no replica
-//! knows: with `replicated` that is nothing.
+//! The primary is cut off from its replicas before it dies. What it has granted meanwhile no
+//! replica knows: with `replicated` that is nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -15,7 +16,8 @@ use crate::*;
 
 const KEYS: usize = 6;
 const WORKERS: usize = 12;
-/// So many keys, the first ones, are held before the primary is cut off; the others only after that.
+/// So many keys, the first ones, are held before the primary is cut off; the others only after
+/// that.
 const HELD_BEFORE: usize = 2;
 
 /// What the workers are to do, and what became of it.
@@ -58,7 +60,8 @@ impl Load {
             if key >= HELD_BEFORE && self.quiet.load(SeqCst) {
                 continue;
             }
-            let lock = Lock::new(format!("order:{key}")).ttl(SOON).wait(SOON * 3).manager(&locks);
+            let lock =
+                Lock::new(format!("order:{key}")).ttl(FAILOVER).wait(FAILOVER * 3).manager(&locks);
             let guard = match lock.acquire().await {
                 Ok(guard) => guard,
                 Err(LockError::InsufficientReplicas { .. }) => {
@@ -74,14 +77,14 @@ impl Load {
                 Err(LockError::Lost(lost)) if lost.cause() == LossCause::Taken => {
                     self.forgotten.fetch_add(1, SeqCst);
                 }
-                // It is not known whether it was given back: then its ttl ends it.
+                // It is not known whether it was released: then its ttl ends it.
                 Err(LockError::Unavailable { .. }) => {}
                 Err(other) => panic!("{other}"),
             }
             self.served.fetch_add(1, SeqCst);
             afterwards += usize::from(last);
         }
-        locks.shutdown(SOON).await.expect("nothing is held");
+        locks.shutdown(FAILOVER).await.expect("nothing is held");
     }
 
     /// A body that ends when it is done, or its lock is lost.
@@ -95,7 +98,7 @@ impl Load {
                 sleep(ms(3)).await;
             }
             // The server of now knows it, or says that it does not.
-            while guard.is_held() && guard.extend(SOON).await.is_err() {}
+            while guard.is_held() && guard.extend(FAILOVER).await.is_err() {}
             self.kept.fetch_add(usize::from(guard.is_held()), SeqCst);
         }
     }
@@ -131,11 +134,11 @@ async fn failover(replicated: bool) -> Arc<Load> {
         workers.spawn(Arc::clone(&load).work(nth, locks));
     }
     let counts = |count: &AtomicUsize, than| std::future::ready(count.load(SeqCst) > than);
-    eventually("there is load", SOON, || counts(&load.served, 50)).await;
+    eventually("there is load", FAILOVER, || counts(&load.served, 50)).await;
     load.quiet.store(true, SeqCst);
-    eventually("nobody asks", SOON, || std::future::ready(load.asking.load(SeqCst) == 0)).await;
+    eventually("nobody asks", FAILOVER, || std::future::ready(load.asking.load(SeqCst) == 0)).await;
     load.long.store(true, SeqCst);
-    eventually("there are long bodies", SOON, || {
+    eventually("there are long bodies", FAILOVER, || {
         let long = &load.inside[..HELD_BEFORE];
         std::future::ready(long.iter().all(|inside| inside.load(SeqCst) > 0))
     })
@@ -150,7 +153,7 @@ async fn failover(replicated: bool) -> Arc<Load> {
     load.cut_off.store(true, SeqCst);
     load.quiet.store(false, SeqCst);
     let told = if replicated { &load.refused } else { &load.alone };
-    eventually("the primary grants alone, or does not", SOON, || counts(told, 0)).await;
+    eventually("the primary grants alone, or does not", FAILOVER, || counts(told, 0)).await;
     assert!(!replicated || load.alone.load(SeqCst) == 0, "no replica has acknowledged it");
     group.servers[0].kill();
     group.servers[1..].iter().for_each(lockmacro_tests::Server::resume);
@@ -158,14 +161,14 @@ async fn failover(replicated: bool) -> Arc<Load> {
     // It comes back as what the sentinels would make of it some seconds later.
     let primary = group.servers[group.primary()].port().to_string();
     group.servers[0].restart_with(&["--replicaof", "127.0.0.1", &primary]);
-    eventually("there are two replicas again", SOON * 3, || {
+    eventually("there are two replicas again", FAILOVER * 3, || {
         let info: String = admin.ask(&["INFO", "replication"]);
         std::future::ready(info.matches("state=online").count() == 2)
     })
     .await;
     load.cut_off.store(false, SeqCst);
     if !replicated {
-        eventually("somebody is told", SOON, || {
+        eventually("somebody is told", FAILOVER, || {
             std::future::ready(load.forgotten.load(SeqCst) > 0)
         })
         .await;
@@ -177,9 +180,9 @@ async fn failover(replicated: bool) -> Arc<Load> {
             worker.expect("no panic");
         }
     };
-    timeout(SOON * 3, everybody).await.expect("everybody is served");
+    timeout(FAILOVER * 3, everybody).await.expect("everybody is served");
     for key in admin.keys() {
-        // What was given back on the server of before may be here until it ends.
+        // What was released on the server of before may be here until it ends.
         assert_ne!(admin.ask::<i64>(&["PTTL", &key]), -1, "{key} stays");
     }
     load

@@ -1,7 +1,7 @@
 //! The scripts of the fair queue under random schedules, each with its own seed, on real servers.
 //!
-//! `LOCKMACRO_SCHEDULES` says how many (2,000), `LOCKMACRO_SEED` with which seed to begin; a failure
-//! names the seed of its schedule, which then runs alone with `LOCKMACRO_SCHEDULES=1`.
+//! `LOCKMACRO_SCHEDULES` says how many (2,000), `LOCKMACRO_SEED` with which seed to begin; a
+//! failure names the seed of its schedule, which then runs alone with `LOCKMACRO_SCHEDULES=1`.
 
 mod model;
 mod mutants;

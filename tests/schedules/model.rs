@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::store::{Look, PROCESSES, Push};
 
-/// For how long a lock is handed over until it is confirmed, in milliseconds.
+/// For how long a lock is handed off until it is confirmed, in milliseconds.
 pub const CLAIM: u64 = 5_000;
 /// For how long a place is kept, in milliseconds.
 pub const PLACE: u64 = 10_000;
@@ -15,7 +15,7 @@ pub const FENCE_KEPT: u64 = 3 * 24 * 60 * 60 * 1_000;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// The acquire script, for `lease` milliseconds in a line of `places`; none for an attempt.
-    /// An answer that is not heard is lost on its way.
+    /// An answer that is not heard is lost in flight.
     Ask {
         client: usize,
         places: usize,
@@ -59,7 +59,7 @@ pub enum Event {
         process: usize,
     },
     Flush,
-    /// Nobody asks for as long as the line is kept.
+    /// No client asks for as long as the queue is kept.
     Silence,
     /// Whether the scripts may publish, and ask who listens.
     Publish(bool),
@@ -111,7 +111,7 @@ pub enum Stage {
     Gone,
 }
 
-/// What a waiter said when it asked last.
+/// The last request of a waiter.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     /// Its place is kept until some moment between the two, in microseconds.
@@ -127,7 +127,7 @@ pub struct Client {
     pub incarnation: usize,
     pub fenced: bool,
     pub ttl: u64,
-    /// The length of the line it asks for; none for an attempt.
+    /// The length of the queue it asks for; none for an attempt.
     pub places: usize,
     pub stage: Stage,
     pub crashed: bool,
@@ -150,7 +150,7 @@ pub struct Process {
 pub struct World {
     pub clients: Vec<Client>,
     pub processes: [Process; PROCESSES],
-    /// Who should stand in line, in this order.
+    /// The waiters that should be in the queue, in this order.
     pub line: Vec<usize>,
     pub last_fence: u64,
     /// The scripts may neither publish nor ask who listens.
@@ -204,7 +204,7 @@ impl World {
         process.up && process.incarnation == client.incarnation
     }
 
-    /// Whether the server must take it for alive during the step, if it is in line.
+    /// Whether the server must take it for alive during the step, if it is in the queue.
     pub fn lives(&self, client: usize, step: &Step) -> bool {
         let asks = step.event.actor() == Some(client);
         self.clients[client].place.is_some_and(|place| {
@@ -213,14 +213,14 @@ impl World {
         })
     }
 
-    /// Who has the lock since this step and has not asked for it in this step.
+    /// The client that has the lock since this step and has not asked for it in this step.
     pub fn handed(&self, step: &Step) -> Option<usize> {
         let holder = self.holder(&step.after)?;
         let new = step.before.held != step.after.held && step.event.actor() != Some(holder);
         new.then_some(holder)
     }
 
-    /// Who is first in line when the lock stays for a while after its release, or is left to
+    /// The head of the queue when the lock stays for a while after its release, or is left to
     /// nobody, as too many dead ones were in front; or when the first leaves and no client of ours
     /// holds the lock. If that one hears.
     pub fn told_to_ask(&self, step: &Step) -> Option<usize> {
@@ -243,7 +243,7 @@ impl World {
         held.ends_with(&format!("/{:032}", 0))
     }
 
-    /// Whether the server must take it for dead during the step, if it is in line.
+    /// Whether the server must take it for dead during the step, if it is in the queue.
     pub fn is_dead(&self, client: usize, step: &Step) -> bool {
         let asks = step.event.actor() == Some(client);
         self.clients[client].place.is_some_and(|place| {
@@ -259,7 +259,7 @@ impl World {
         self.full && before.held.as_ref() != Some(token) && !is_in_line
     }
 
-    /// Takes note of what has happened. `lost`: what was pushed got lost on its way.
+    /// Takes note of what has happened. `lost`: what was pushed got lost in flight.
     pub fn apply(&mut self, step: &Step, lost: bool) {
         let granted = self.holder(&step.after).filter(|_| step.before.held != step.after.held);
         if let Some(client) = granted {
@@ -303,7 +303,7 @@ impl World {
             }
             Event::Release { client, .. } => self.clients[client].stage = Stage::Gone,
             Event::Renew { client, .. } => {
-                // Who is told that it has lost the lock has nothing to give back.
+                // A client that is told of its loss has nothing to release.
                 let renewing = &mut self.clients[client];
                 if step.reply == Reply::Own(false) && renewing.stage == Stage::Holding {
                     renewing.lost = true;

@@ -15,13 +15,13 @@ pub enum Invariant {
     /// The lock is absent or one acquisition's; only a grant, its owner, its expiry or a foreign
     /// client changes it; who was told that it is its own has it.
     Owned,
-    /// Who is in line has a record and the other way round; who has the lock is not in line.
+    /// A waiter in the queue has a record and the other way round; the holder is not in the queue.
     Paired,
     /// Every fence is larger than every earlier one.
     Fenced,
     /// Nobody gets the lock twice, or after it has left or its place has lapsed, or where it cannot
-    /// hear of it. Who stands in line again after a grant that ran out before it heard of it may
-    /// be granted again.
+    /// hear of it. A waiter that is in the queue again after a grant that ran out before it heard
+    /// of it may be granted again.
     Once,
     /// First come, first served among the living, and nobody living is dropped.
     InOrder,
@@ -29,7 +29,7 @@ pub enum Invariant {
     GoesOn,
     /// Acquire and release are idempotent for a token.
     Idempotent,
-    /// Every key has an end, a place is kept for its lease, and the line has its bound; after all
+    /// Every key has an end, a place is kept for its lease, and the queue has its bound; after all
     /// is quiet there is nothing but the fence.
     Ends,
 }
@@ -160,7 +160,7 @@ fn owned(world: &World, step: &Step) -> Verdict {
         }
         _ => claim(untouched, "a lock was changed by nobody")?,
     }
-    // Who goes on by what it was told must have it still.
+    // A client that goes on by the answer it had must hold the lock still.
     let gone = |client: usize| {
         matches!(step.event, Event::Release { client: actor, .. } if actor == client)
             || step.event == Event::Expire
@@ -310,7 +310,7 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
     if let Some(number) = world.handed(step) {
         let px = world.clients[number].ttl.min(CLAIM);
         let expires = step.after.expiry(LOCK);
-        claim(ends_after(step, px, expires), format!("handed over until {expires}"))?;
+        claim(ends_after(step, px, expires), format!("handed off until {expires}"))?;
         if world.reachable(number) && !world.muted {
             let [push] = &step.pushes[..] else {
                 return Err(format!("c{number} was told {:?}", step.pushes));
@@ -382,7 +382,7 @@ fn ends(world: &World, step: &Step) -> Verdict {
     Ok(())
 }
 
-/// What is left when nobody lives any more, or has given back all it had.
+/// What is left when nobody lives any more, or has released all it had.
 pub fn quiet(after: &Look) -> Verdict {
     let more: Vec<_> = after.keys.iter().filter(|(key, _)| key != FENCE).collect();
     claim(more.is_empty(), format!("left behind: {more:?}"))

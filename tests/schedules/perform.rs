@@ -22,7 +22,7 @@ impl Schedule<'_> {
             }
             Event::Release { client, keep } => {
                 let Client { token, places, process, .. } = &self.world.clients[client];
-                // Who never stood in line comes with less first.
+                // A client that never was in the queue sends less first.
                 if *places == 0 && keep == 0 {
                     let (replies, look) = self.store.call(Which::GiveBack, &[token], &[]);
                     if replies[0] != Value::Int(2) {

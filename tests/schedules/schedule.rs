@@ -103,7 +103,7 @@ impl Schedule<'_> {
                     gone.map(|client| Event::Release { client, keep: 0 })
                 }
                 58..62 => {
-                    // The question again, as when its answer did not come.
+                    // The request again, as when its answer did not come.
                     let holder = self.pick(|c| c.stage == Stage::Holding && !c.lost);
                     holder.map(|client| self.question(client, heard))
                 }
@@ -162,7 +162,7 @@ impl Schedule<'_> {
         self.step(self.question(client, true))
     }
 
-    /// Somebody in line gives no sign of life for as long as its place is kept.
+    /// Somebody in the queue gives no sign of life for as long as its place is kept.
     fn lapse(&mut self) -> Result<(), Stop> {
         let Some(client) = self.pick(|c| c.place.is_some()) else { return Ok(()) };
         let places = self.world.clients[client].places;

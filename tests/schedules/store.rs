@@ -41,9 +41,9 @@ pub struct Look {
     pub at: u64,
     pub held: Option<String>,
     pub fence: Option<u64>,
-    /// Who waits, by ticket.
+    /// The waiters, by ticket.
     pub line: Vec<(String, f64)>,
-    /// Who has a record of how it waits, and until when its place is kept, sorted.
+    /// The waiters that have a record, and until when the place of each is kept, sorted.
     pub records: Vec<(String, u64)>,
     /// Every key and when it expires, in milliseconds of the server's clock; -1 for never.
     pub keys: Vec<(String, i64)>,

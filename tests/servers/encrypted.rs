@@ -1,15 +1,15 @@
-//! `rediss-cluster://` and `rediss-sentinel://`: what others have named is spoken to by TLS as well. And
-//! `redlocks://`.
+//! `rediss-cluster://` and `rediss-sentinel://`: what others have named is spoken to by TLS as
+//! well. And `redlocks://`.
 
 use lockmacro_tests::{Certificates, Cluster, Group, in_time};
 
 use crate::*;
 
-/// A lock is taken, refused, handed over and given back.
+/// A lock is taken, refused, handed off and released.
 async fn serves(url: &str, key: &str) {
     let one = patient().connect(url).await.expect("the server is there");
     let other = patient().connect(url).await.expect("the server is there");
-    let of = |manager| Lock::new(key.to_owned()).ttl(LONG).manager(manager);
+    let of = |manager| Lock::new(key.to_owned()).ttl(FAILOVER_TTL).manager(manager);
     let held = of(&one).acquire().await.expect("free");
     assert!(of(&other).acquire().await.expect_err("held").is_busy());
     let next = tokio::spawn(of(&other).wait_forever().acquire());

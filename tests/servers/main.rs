@@ -12,19 +12,15 @@ mod tls;
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder, Unavailability};
-
-/// A ttl that never ends within a test.
-const LONG: Duration = Duration::from_secs(600);
-/// Far below `LONG`, far above what a loaded machine needs, also for a failover.
-const SOON: Duration = Duration::from_secs(120);
+use lockmacro_tests::times::{FAILOVER, FAILOVER_TTL};
 
 const KEY: &str = "order:42";
 
-/// What is said to a manager that is not to give up on a loaded machine.
+/// The settings of a manager that does not give up on a loaded machine.
 fn patient() -> LockManagerBuilder {
-    LockManager::builder().timeout(SOON)
+    LockManager::builder().timeout(FAILOVER)
 }
 
 fn lock(manager: &LockManager) -> Lock {
-    Lock::new(KEY).ttl(LONG).manager(manager)
+    Lock::new(KEY).ttl(FAILOVER_TTL).manager(manager)
 }

@@ -19,7 +19,7 @@ async fn who_holds_a_lock_that_a_new_primary_does_not_know_is_told_at_once() {
     let mut group = Group::alone(Server::start(), "", &[]);
     let locks = manager(&group).await;
     // One is renewed and would be asked about in 20 s; nobody would ask about the other.
-    let renewed = Lock::new("renewed").ttl(LONG).renew().manager(&locks);
+    let renewed = Lock::new("renewed").ttl(FAILOVER_TTL).renew().manager(&locks);
     let fixed = lock(&locks);
     let (renewed, fixed) = (renewed.acquire().await.expect("free"), fixed.acquire().await);
     let fixed = fixed.expect("free");
@@ -27,7 +27,7 @@ async fn who_holds_a_lock_that_a_new_primary_does_not_know_is_told_at_once() {
     let lost = tokio::spawn(async move {
         let fixed = fixed
             .run(async {
-                sleep(LONG).await;
+                sleep(FAILOVER_TTL).await;
                 Ok::<_, LockError>(())
             })
             .await;
@@ -36,7 +36,7 @@ async fn who_holds_a_lock_that_a_new_primary_does_not_know_is_told_at_once() {
     group.servers[0].kill();
     let other = Server::start();
     group.names(&other);
-    let (fixed, renewed) = timeout(SOON, lost).await.expect("told").expect("no panic");
+    let (fixed, renewed) = timeout(FAILOVER, lost).await.expect("told").expect("no panic");
     let Err(LockError::Lost(fixed)) = fixed else { panic!("{fixed:?}") };
     assert_eq!((fixed.cause(), renewed.cause()), (LossCause::Taken, LossCause::Taken));
     // And it can be had again.
@@ -50,25 +50,26 @@ async fn a_lock_that_the_new_primary_knows_is_kept() {
     let group = Group::alone(primary, "", &[]);
     let locks = manager(&group).await;
     let held = lock(&locks).acquire().await.expect("free");
-    let waiting = tokio::spawn(lock(&locks).wait(SOON * 2).acquire());
+    let waiting = tokio::spawn(lock(&locks).wait(FAILOVER * 2).acquire());
     let mut admin = replica.admin();
-    eventually("the replica knows", SOON, || std::future::ready(admin.get(KEY).is_some())).await;
-    // It stands still with all its connections open.
+    eventually("the replica knows", FAILOVER, || std::future::ready(admin.get(KEY).is_some()))
+        .await;
+    // It is stalled with all its connections open.
     group.servers[0].pause();
     admin.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
     group.names(&replica);
     assert_eq!(held.check(), Ok(()));
     drop(held);
-    let next = timeout(SOON, waiting).await.expect("served").expect("no panic");
+    let next = timeout(FAILOVER, waiting).await.expect("served").expect("no panic");
     next.expect("served").release().await.expect("still held");
-    eventually("nothing is left", SOON, || std::future::ready(admin.keys().is_empty())).await;
+    eventually("nothing is left", FAILOVER, || std::future::ready(admin.keys().is_empty())).await;
     group.servers[0].resume();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
     let group = Group::start().await;
-    // What was given back on the old primary stays on the new one for that long.
+    // What was released on the old primary stays on the new one for that long.
     let ttl = Duration::from_secs(5);
     let over = Arc::new(AtomicBool::new(false));
     let served = Arc::new(AtomicUsize::new(0));
@@ -83,7 +84,7 @@ async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
             while afterwards < 3 {
                 let key = format!("order:{}", nth % 3);
                 let last = over.load(Ordering::SeqCst);
-                let lock = Lock::new(key).ttl(ttl).wait(SOON * 2).manager(&locks);
+                let lock = Lock::new(key).ttl(ttl).wait(FAILOVER * 2).manager(&locks);
                 let guard = match lock.acquire().await {
                     Ok(guard) => guard,
                     Err(LockError::Unavailable { .. }) => continue,
@@ -91,7 +92,7 @@ async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
                     Err(other) => panic!("{other}"),
                 };
                 let body = async {
-                    // Who began before may hold a lock of the old primary.
+                    // A caller that began before may hold a lock of the old primary.
                     let alone = last.then(|| Inside::enter(&inside[nth % 3]));
                     sleep(Duration::from_millis(1)).await;
                     drop(alone);
@@ -104,13 +105,13 @@ async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
                     Err(other) => panic!("{other}"),
                 }
             }
-            locks.shutdown(SOON).await.expect("nothing is held");
+            locks.shutdown(FAILOVER).await.expect("nothing is held");
         });
     }
-    eventually("there is load", SOON, || async { served.load(Ordering::SeqCst) > 100 }).await;
+    eventually("there is load", FAILOVER, || async { served.load(Ordering::SeqCst) > 100 }).await;
     group.fail_over();
     let mut admin = group.has_failed_over().await;
-    eventually("the old primary gives up", SOON, || {
+    eventually("the old primary gives up", FAILOVER, || {
         // It ends all its connections then.
         let info = group.servers[0].admin().send::<String>(&["INFO", "replication"]);
         std::future::ready(info.is_ok_and(|info| info.contains("role:slave")))
@@ -122,9 +123,9 @@ async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
             worker.expect("no panic");
         }
     };
-    timeout(SOON, everybody).await.expect("everybody is served");
+    timeout(FAILOVER, everybody).await.expect("everybody is served");
     for key in admin.keys() {
-        // What was given back on the server of before may be here until it ends.
+        // What was released on the server of before may be here until it ends.
         assert_ne!(admin.ask::<i64>(&["PTTL", &key]), -1, "{key} stays");
     }
 }
@@ -136,7 +137,7 @@ async fn a_primary_that_still_answers_is_left_when_its_sentinels_name_another() 
     let held = lock(&locks).acquire().await.expect("free");
     let other = Server::start();
     group.names(&other);
-    let lost = timeout(SOON, held.lost()).await.expect("told");
+    let lost = timeout(FAILOVER, held.lost()).await.expect("told");
     assert_eq!(lost.cause(), LossCause::Taken);
     lock(&locks).acquire().await.expect("free").release().await.expect("held");
 }
@@ -159,13 +160,12 @@ async fn sentinels_that_disagree_one_to_one_are_not_believed() {
         }
         other => panic!("{other:?}"),
     }
-    // Who has time waits until they do.
-    let patient =
-        tokio::spawn(
-            async move { LockManager::builder().timeout(SOON).connect(&url).await.map(drop) },
-        );
+    // A caller that has time waits until they do.
+    let patient = tokio::spawn(async move {
+        LockManager::builder().timeout(FAILOVER).connect(&url).await.map(drop)
+    });
     groups[1].names(&groups[0].servers[0]);
-    timeout(SOON, patient).await.expect("in time").expect("no panic").expect("they agree");
+    timeout(FAILOVER, patient).await.expect("in time").expect("no panic").expect("they agree");
 }
 
 #[tokio::test]
@@ -187,22 +187,22 @@ async fn sentinels_are_asked_again_and_again_by_one_connection() {
         let (connections, commands) = counted();
         (commands - before >= asked + often).then_some(connections)
     };
-    // The first question may be asked by a connection of its own.
+    // The first request may be sent by a connection of its own.
     let mut connections = None;
-    eventually("it is asked while a lock is held", SOON, || {
+    eventually("it is asked while a lock is held", FAILOVER, || {
         connections = so_often(6);
         std::future::ready(connections.is_some())
     })
     .await;
     let mut later = None;
-    eventually("it is asked on and on", SOON, || {
+    eventually("it is asked on and on", FAILOVER, || {
         later = so_often(9);
         std::future::ready(later.is_some())
     })
     .await;
     // One more where an answer took half a second.
     let new = later.expect("counted") - connections.expect("counted");
-    assert!(new <= 1, "{new} for three questions");
+    assert!(new <= 1, "{new} for three requests");
     held.release().await.expect("held");
 }
 

@@ -23,7 +23,11 @@ fn url(server: &Server, host: &str, certificates: &Certificates) -> String {
 async fn refused(url: &str) -> LockError {
     let start = Instant::now();
     let error = patient().connect(url).await.expect_err("refused");
-    assert!(!error.is_busy() && start.elapsed() < 2 * SOON, "{error} after {:?}", start.elapsed());
+    assert!(
+        !error.is_busy() && start.elapsed() < 2 * FAILOVER,
+        "{error} after {:?}",
+        start.elapsed()
+    );
     error
 }
 
@@ -37,18 +41,18 @@ fn no_secure_connection(error: LockError, word: &str) {
 }
 
 #[tokio::test]
-async fn a_lock_is_taken_refused_handed_over_and_released_by_tls() {
+async fn a_lock_is_taken_refused_handed_off_and_released_by_tls() {
     let certificates = Certificates::new();
     let server = server(&certificates, "no");
-    let mut fastest = SOON;
+    let mut fastest = FAILOVER;
     for host in ["localhost", "127.0.0.1", "localhost"] {
         let url = url(&server, host, &certificates);
         let one = patient().connect(&url).await.expect("the server is there");
         let other = patient().connect(&url).await.expect("the server is there");
-        let held = lock(&one).wait(SOON).acquire().await.expect("free");
+        let held = lock(&one).wait(FAILOVER).acquire().await.expect("free");
         assert!(lock(&other).acquire().await.expect_err("held").is_busy());
         let next = tokio::spawn(lock(&other).wait_forever().acquire());
-        eventually("it stands in line", SOON, || async {
+        eventually("it is in the queue", FAILOVER, || async {
             matches!(
                 lock(&one).wait(Duration::from_millis(1)).acquire().await,
                 Err(LockError::TimedOut { position: 1, .. })
@@ -60,11 +64,12 @@ async fn a_lock_is_taken_refused_handed_over_and_released_by_tls() {
         let next = in_time(next).await.expect("no panic").expect("served");
         fastest = fastest.min(start.elapsed());
         next.release().await.expect("still held");
-        // And what is dropped is given back. Who asked for its place may only just be leaving the line.
-        drop(lock(&one).wait(SOON).acquire().await.expect("free"));
-        eventually("it is free", SOON, || async { lock(&other).acquire().await.is_ok() }).await;
+        // And what is dropped is released. Its waiter may only just be leaving the
+        // line.
+        drop(lock(&one).wait(FAILOVER).acquire().await.expect("free"));
+        eventually("it is free", FAILOVER, || async { lock(&other).acquire().await.is_ok() }).await;
     }
-    // By the push: the question comes after 1.6 s at the earliest.
+    // By the push: the request comes after 1.6 s at the earliest.
     assert!(fastest < Duration::from_millis(1_500), "{fastest:?}");
 }
 

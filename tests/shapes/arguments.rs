@@ -37,7 +37,7 @@ fn witnesses() -> (LockManager, Seen, impl Fn() -> Witness) {
     (locks, seen, move || Witness { locks: of.clone(), seen: Arc::clone(&by) })
 }
 
-/// Asserts that so many values were dropped, each of them under the lock.
+/// Asserts that this many values were dropped, each of them under the lock.
 fn assert_seen(seen: &Seen, count: usize) {
     assert_eq!(*seen.lock().unwrap(), vec![true; count]);
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Fence, LockError, LockManager, distributed_lock};
 
-use crate::{OrderError, probe};
+use crate::{OrderError, ms, probe};
 
 /// A manager whose locks wait longer than any test does.
 fn patient() -> LockManager {
@@ -38,9 +38,8 @@ async fn a_function_that_names_no_wait_waits_as_its_manager_says() {
     }
     let locks = patient();
     let held = probe(&locks, "order:42").acquire().await.unwrap();
-    let waiting = tokio::spawn(audit(locks, 42));
-    tokio::time::sleep(Duration::from_millis(30)).await;
-    assert!(!waiting.is_finished());
+    let mut waiting = tokio::spawn(audit(locks, 42));
+    tokio::time::timeout(ms(30), &mut waiting).await.expect_err("it waits");
     held.release().await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap(), 42);
 }
@@ -120,7 +119,8 @@ async fn a_holder_leaves_a_note_made_of_its_arguments() {
     assert_eq!(busy.holder_note(), Some("Ann Example, no 42"));
     assert_eq!(
         busy.to_string(),
-        "order 42 is being processed (locked by web-3:shapes::defaults::audit (Ann Example, no 42): try again in 5s)"
+        "order 42 is being processed (locked by web-3:shapes::defaults::audit \
+         (Ann Example, no 42): try again in 5s)"
     );
     end.send(()).unwrap();
     assert_eq!(holding.await.unwrap(), 42);

@@ -236,7 +236,7 @@ async fn recursion_under_one_key_joins() {
             _ => Box::pin(descend(locks, level - 1)).await?,
         };
         lock.check()?;
-        assert!(held(locks, "order").await, "given back by an inner call");
+        assert!(held(locks, "order").await, "released by an inner call");
         fences.push(fence);
         Ok(fences)
     }

@@ -23,7 +23,9 @@ async fn expressions() {
     async fn by_function(locks: &LockManager, order: &Order) -> Result<bool, LockError> {
         Ok(held(locks, "order:SO-1").await && order.lines.len() == 1)
     }
-    #[distributed_lock(key = format!("{{order:{}}}", order.sn), ttl = Duration::from_secs(30), manager = locks)]
+    #[distributed_lock(
+        key = format!("{{order:{}}}", order.sn), ttl = Duration::from_secs(30), manager = locks,
+    )]
     async fn by_macro(locks: &LockManager, order: Order) -> Result<bool, LockError> {
         Ok(held(locks, "{order:SO-1}").await && order.lines.len() == 1)
     }
@@ -69,7 +71,9 @@ mod erp {
 
 #[tokio::test]
 async fn a_runtime_under_another_path() {
-    #[distributed_lock(key = "order:<id>", ttl = "30s", manager = locks, crate = crate::keys::erp::locks)]
+    #[distributed_lock(
+        key = "order:<id>", ttl = "30s", manager = locks, crate = crate::keys::erp::locks,
+    )]
     async fn audit(locks: &LockManager, id: u64) -> Result<bool, LockError> {
         Ok(held(locks, "order:42").await)
     }
@@ -92,7 +96,10 @@ async fn the_manager_of_the_scope() {
 /// Names of ours and of the user do not meet.
 #[tokio::test]
 async fn arguments_may_have_any_name() {
-    #[distributed_lock(key = "<lock>:<guard>:<error.len()>", ttl = "30s", manager = locks, on_busy = fallback(later))]
+    #[distributed_lock(
+        key = "<lock>:<guard>:<error.len()>", ttl = "30s", manager = locks,
+        on_busy = fallback(later),
+    )]
     async fn audit(
         locks: &LockManager,
         lock: u8,
@@ -114,7 +121,9 @@ async fn text_in_parentheses_and_branches_is_filled_in() {
     async fn in_parentheses(locks: &LockManager, id: u64) -> Result<bool, LockError> {
         Ok(held(locks, "order:7").await && !held(locks, "order:8").await)
     }
-    #[distributed_lock(key = { let large = *id > 5; if large { "large:<id>" } else { "small" } }, manager = locks)]
+    #[distributed_lock(
+        key = { let large = *id > 5; if large { "large:<id>" } else { "small" } }, manager = locks,
+    )]
     async fn by_a_branch(locks: &LockManager, id: &u64) -> Result<bool, LockError> {
         Ok(held(locks, "large:7").await && !held(locks, "large:8").await && *id > 5)
     }

@@ -40,7 +40,9 @@ mod cancel {
         pending().await
     }
 
-    #[distributed_lock(key = "order", ttl = "300ms", on_lost = cancel, guard = lock, manager = locks)]
+    #[distributed_lock(
+        key = "order", ttl = "300ms", on_lost = cancel, guard = lock, manager = locks,
+    )]
     async fn guarded(locks: &LockManager, dropped: &Cell<bool>) -> Result<(), OrderError> {
         let _dropped = Dropped(dropped);
         lock.lost().await;
@@ -130,7 +132,10 @@ mod finish {
         Ok(7)
     }
 
-    #[distributed_lock(key = "order", ttl = "300ms", on_lost = finish, on_busy = skip, guard = lock, manager = locks)]
+    #[distributed_lock(
+        key = "order", ttl = "300ms", on_lost = finish, on_busy = skip, guard = lock,
+        manager = locks,
+    )]
     async fn skipping(locks: &LockManager) -> Option<u8> {
         lock.lost().await;
         Some(7)
@@ -163,7 +168,9 @@ mod recovery {
             Self { locks: LockManager::memory(), steps: Vec::new() }
         }
 
-        #[distributed_lock(key = "order", ttl = "300ms", on_lost = Self::rollback, manager = self.locks)]
+        #[distributed_lock(
+            key = "order", ttl = "300ms", on_lost = Self::rollback, manager = self.locks,
+        )]
         async fn assign(&mut self, slow: bool) -> Result<&mut Vec<&'static str>, OrderError> {
             self.steps.push("reserved");
             if slow {
@@ -173,7 +180,9 @@ mod recovery {
             Ok(&mut self.steps)
         }
 
-        #[distributed_lock(key = "order", ttl = "300ms", on_lost = Order::rollback, manager = self.locks)]
+        #[distributed_lock(
+            key = "order", ttl = "300ms", on_lost = Order::rollback, manager = self.locks,
+        )]
         fn assign_blocking(&mut self, slow: bool) -> Result<&mut Vec<&'static str>, OrderError> {
             if slow {
                 loss_blocking();
@@ -256,7 +265,9 @@ mod recovery {
         guard.release().await.unwrap();
     }
 
-    #[distributed_lock(key = "job", ttl = "300ms", on_busy = skip, on_lost = discard, manager = locks)]
+    #[distributed_lock(
+        key = "job", ttl = "300ms", on_busy = skip, on_lost = discard, manager = locks,
+    )]
     async fn job(locks: &LockManager, slow: bool) -> Option<u8> {
         if slow {
             loss().await;
@@ -264,7 +275,9 @@ mod recovery {
         Some(7)
     }
 
-    #[distributed_lock(key = "job", ttl = "300ms", on_busy = skip, on_lost = discard, manager = locks)]
+    #[distributed_lock(
+        key = "job", ttl = "300ms", on_busy = skip, on_lost = discard, manager = locks,
+    )]
     fn job_blocking(locks: &LockManager) -> Option<u8> {
         loss_blocking();
         Some(7)
@@ -334,7 +347,9 @@ mod recovery {
         }
     }
 
-    #[distributed_lock(key = "order", ttl = "30s", guard = lock, on_lost = give_up, manager = argument.0)]
+    #[distributed_lock(
+        key = "order", ttl = "30s", guard = lock, on_lost = give_up, manager = argument.0,
+    )]
     async fn consume(argument: Argument) -> Result<bool, OrderError> {
         lock.check()?;
         Ok(crate::held(&argument.0, "order").await)

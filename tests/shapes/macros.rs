@@ -67,7 +67,9 @@ async fn keys_are_expressions_and_literals() {
             }
         };
         ($name:ident, branch $key:expr, $other:literal) => {
-            #[distributed_lock(key = if id == 0 { $other } else { $key }, ttl = "30s", manager = locks)]
+            #[distributed_lock(
+                            key = if id == 0 { $other } else { $key }, ttl = "30s", manager = locks,
+                        )]
             async fn $name(locks: &LockManager, id: u64) -> Held {
                 Ok((held(locks, "order:7").await, held(locks, "order:8").await))
             }

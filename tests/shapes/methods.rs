@@ -166,7 +166,9 @@ impl Auditor for Orders {
         assert!(held(&self.locks, "nothing").await);
     }
 
-    #[distributed_lock(key = "<id>", ttl = "30s", manager = self.locks, on_busy = fallback(Self::assign_later))]
+    #[distributed_lock(
+        key = "<id>", ttl = "30s", manager = self.locks, on_busy = fallback(Self::assign_later),
+    )]
     async fn assign(&mut self, id: u64) -> Result<bool, LockError> {
         self.audited.push(id);
         Ok(held(&self.locks, "42").await)

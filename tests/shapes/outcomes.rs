@@ -96,7 +96,9 @@ fn busy_is_skipped_in_sync_functions() {
 mod later {
     use super::*;
 
-    #[distributed_lock(key = "order:<id>", ttl = "30s", on_busy = fallback(queue::later), manager = locks)]
+    #[distributed_lock(
+        key = "order:<id>", ttl = "30s", on_busy = fallback(queue::later), manager = locks,
+    )]
     async fn assign(
         locks: &LockManager,
         id: u64,
@@ -126,9 +128,10 @@ mod later {
         assert_eq!(assign(&locks, 42, "north".to_owned()).await.unwrap(), "north later 42");
         guard.release().await.unwrap();
         locks.shutdown(std::time::Duration::from_secs(5)).await.unwrap();
-        assert!(
-            matches!(assign(&locks, 42, String::new()).await, Err(OrderError::Lock(error)) if !error.is_busy())
-        );
+        assert!(matches!(
+            assign(&locks, 42, String::new()).await,
+            Err(OrderError::Lock(error)) if !error.is_busy()
+        ));
     }
 }
 
@@ -138,7 +141,9 @@ struct Orders {
 }
 
 impl Orders {
-    #[distributed_lock(key = "order", ttl = "30s", on_busy = fallback(Self::later), manager = self.locks)]
+    #[distributed_lock(
+        key = "order", ttl = "30s", on_busy = fallback(Self::later), manager = self.locks,
+    )]
     async fn audit<T: Into<u64>>(&mut self, id: T) -> Result<u64, LockError> {
         self.seen.push(if held(&self.locks, "order").await { "now" } else { "unlocked" });
         Ok(id.into())
@@ -149,7 +154,10 @@ impl Orders {
         Ok(id.into() + 100)
     }
 
-    #[distributed_lock(key = "order", ttl = "30s", on_busy = fallback(Orders::later_blocking), manager = self.locks)]
+    #[distributed_lock(
+        key = "order", ttl = "30s", on_busy = fallback(Orders::later_blocking),
+        manager = self.locks,
+    )]
     fn audit_blocking(&self, id: u64) -> Result<u64, LockError> {
         Ok(if held_blocking(&self.locks, "order") { id } else { 0 })
     }

@@ -1,4 +1,4 @@
-//! Functions that wait in line: `wait`, and what `on_busy` makes of its end.
+//! Functions that wait in the queue: `wait`, and what `on_busy` makes of its end.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ fn hold_blocking(locks: &LockManager, key: &str) -> LockGuard {
     probe(locks, key).name("holder").acquire_blocking().unwrap()
 }
 
-/// Who held the lock while a call waited in vain, and how many were before it.
+/// The holder of the lock while a call waited in vain, and how many waiters were before it.
 fn told<T>(result: Result<T, OrderError>) -> (String, u32) {
     match result.map(drop) {
         Err(OrderError::Lock(LockError::TimedOut { holder, position, .. })) => {
@@ -103,7 +103,7 @@ async fn a_wait_that_runs_out_tells_the_holder_and_the_place() {
     assert!(start.elapsed() >= Duration::from_millis(80), "{:?}", start.elapsed());
     guard.release().await.unwrap();
     assert!(!held(&locks, "account").await);
-    // Another one in line counts.
+    // Another one in the queue counts.
     let locks = LockManager::memory();
     let guard = hold(&locks, "account").await;
     let mut first = Box::pin(probe(&locks, "account").wait_forever().acquire());
@@ -157,7 +157,7 @@ async fn skip_comes_after_the_wait() {
     let start = Instant::now();
     assert_eq!(job(&locks).await, None);
     assert!(start.elapsed() >= SHORT, "{:?}", start.elapsed());
-    // In line before the release, so the lock is handed over.
+    // In the queue before the release, so the lock is handed off.
     let (value, released) = tokio::join!(job(&locks), guard.release());
     released.unwrap();
     assert_eq!(value, Some(7));
@@ -234,7 +234,9 @@ fn a_sync_fallback_comes_after_the_wait() {
 
 #[tokio::test]
 async fn a_waiter_with_a_guard_and_a_fence_gets_its_own() {
-    #[distributed_lock(key = "account", wait = forever, manager = locks, guard = lock, fence = fence)]
+    #[distributed_lock(
+        key = "account", wait = forever, manager = locks, guard = lock, fence = fence,
+    )]
     async fn book(locks: &LockManager) -> Result<u64, OrderError> {
         lock.check()?;
         Ok(fence.into())

@@ -9,7 +9,8 @@ use lockmacro_runtime::{Lock, LockManager, LockManagerBuilder};
 
 use tokio::sync::OnceCell;
 
-use crate::{Server, eventually};
+use crate::times::{IN_TIME, LONG_TTL, PATIENCE};
+use crate::{Server, eventually, is_fence};
 
 /// A store that several managers share, seen only through the public API.
 pub struct Backend {
@@ -34,8 +35,8 @@ impl Backend {
         Backend::at(server.url(), vec![Arc::new(server)])
     }
 
-    /// A Redlock of three servers of this test's own, which are not started again, and are waited for as
-    /// long as a loaded machine needs.
+    /// A Redlock of three servers of this test's own, which are not started again, and are waited
+    /// for as long as a loaded machine needs.
     pub fn redlock() -> Backend {
         let servers: Vec<_> = (0..3).map(|_| Arc::new(Server::start())).collect();
         let places: Vec<_> = servers.iter().map(|s| format!("127.0.0.1:{}", s.port())).collect();
@@ -63,7 +64,7 @@ impl Backend {
         let server = Server::with(&["--cluster-enabled", "yes"]);
         let mut admin = server.admin();
         admin.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
-        eventually("the cluster is up", Duration::from_secs(10), || {
+        eventually("the cluster is up", IN_TIME, || {
             let info: String = admin.ask(&["CLUSTER", "INFO"]);
             std::future::ready(info.contains("cluster_state:ok"))
         })
@@ -113,10 +114,10 @@ impl Backend {
         format!("{}{name}", self.prefix)
     }
 
-    /// A new manager on the same store, as another process would have. It waits for answers as long as a
-    /// loaded machine needs.
+    /// A new manager on the same store, as another process would have. It waits for answers as long
+    /// as a loaded machine needs.
     pub async fn manager(&self) -> LockManager {
-        self.manager_from(LockManager::builder().timeout(Duration::from_secs(60))).await
+        self.manager_from(LockManager::builder().timeout(LONG_TTL)).await
     }
 
     /// A new manager with settings.
@@ -145,8 +146,20 @@ impl Backend {
         !self.shared || key.contains(&self.prefix)
     }
 
-    /// Waits until the store is empty, as it must be after every test. A key that is there for long yet is
-    /// to be removed: one whose end is waited for was left behind.
+    /// Deletes the last fences of the test's keys, which a server keeps for a week.
+    pub fn forget_fences(&self) {
+        for mut admin in self.admins() {
+            for key in admin.keys() {
+                if is_fence(&key) && self.has(&key) {
+                    assert!(admin.ttl(&key).is_some(), "{key} has no end");
+                    admin.ask::<()>(&["DEL", &key]);
+                }
+            }
+        }
+    }
+
+    /// Waits until the store is empty, as it must be after every test. A key that is there for long
+    /// yet is to be removed: one whose end is waited for was left behind.
     pub async fn keeps_nothing(&self) {
         // What was left to its end by the test's own claim has less.
         const LONG: Duration = Duration::from_secs(2);
@@ -163,79 +176,14 @@ impl Backend {
                 for key in &keys {
                     let Some(left) = admin.ttl(key) else { continue };
                     let first = *first_left.entry(key.clone()).or_insert(left);
-                    // Three parts are time for a loaded machine, the last one is for looks that come late.
+                    // Three parts are time for a loaded machine, the last one is for looks that
+                    // come late.
                     let is_going = first < LONG || left > first / 4;
                     assert!(is_going, "left to its end: {key}, {first:?} before it");
                 }
-                assert!(start.elapsed() < Duration::from_secs(20), "left behind: {keys:?}");
+                assert!(start.elapsed() < PATIENCE, "left behind: {keys:?}");
                 tokio::time::sleep(Duration::from_millis(3)).await;
             }
         }
     }
-}
-
-/// Makes a test of each claim on a cluster.
-#[macro_export]
-macro_rules! on_a_cluster {
-    ($($claim:ident),+ $(,)?) => {
-        mod on_a_cluster {
-            $(#[tokio::test]
-            async fn $claim() {
-                let backend = $crate::Backend::cluster().await;
-                $crate::in_time(super::$claim(&backend)).await;
-                backend.keeps_nothing().await;
-            })+
-        }
-    };
-}
-
-/// Makes a test of each claim on a Redlock of three nodes.
-#[macro_export]
-macro_rules! on_a_redlock {
-    ($($claim:ident),+ $(,)?) => {
-        mod on_a_redlock {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $claim() {
-                let backend = $crate::Backend::redlock();
-                $crate::in_time(super::$claim(&backend)).await;
-                backend.keeps_nothing().await;
-            })+
-        }
-    };
-}
-
-/// Makes four tests of each claim, an `async fn claim(backend: &Backend)`: on `memory://` and on a
-/// Redis server, on both kinds of runtime. A claim that is not listed is dead code to the compiler,
-/// and one that hangs fails.
-#[macro_export]
-macro_rules! on_every_backend {
-    ($($claim:ident),+ $(,)?) => {
-        $(mod $claim {
-            #[tokio::test]
-            async fn memory() {
-                let backend = $crate::Backend::memory();
-                $crate::in_time(super::$claim(&backend)).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn memory_multi_thread() {
-                let backend = $crate::Backend::memory();
-                $crate::in_time(super::$claim(&backend)).await;
-            }
-
-            #[tokio::test]
-            async fn redis() {
-                let backend = $crate::Backend::redis();
-                $crate::in_time(super::$claim(&backend)).await;
-                backend.keeps_nothing().await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn redis_multi_thread() {
-                let backend = $crate::Backend::redis();
-                $crate::in_time(super::$claim(&backend)).await;
-                backend.keeps_nothing().await;
-            }
-        })+
-    };
 }

@@ -1,14 +1,14 @@
 //! A Redis Cluster of the test's own.
 
 use std::future::ready;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use redis::Value;
 
 use crate::port::Port;
+use crate::times::{FAILOVER, ms};
 use crate::{Admin, Certificates, Server, eventually};
 
-const READY_WITHIN: Duration = Duration::from_secs(120);
 const SLOTS: usize = 16_384;
 
 /// Primaries that share the slots, each with replicas. The primaries are the first servers.
@@ -97,16 +97,16 @@ impl Cluster {
             first.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
         }
         let known = format!("cluster_known_nodes:{}\r", self.servers.len());
-        eventually("the nodes know each other", READY_WITHIN, || {
+        eventually("the nodes know each other", FAILOVER, || {
             ready(self.each(|admin| info(admin).contains(&known)))
         })
         .await;
     }
 
-    /// Waits until each node serves and knows who has which slots, and each replica has its primary's
-    /// data.
+    /// Waits until each node serves and knows who has which slots, and each replica has its
+    /// primary's data.
     pub async fn serves(&self) {
-        eventually("the cluster serves", READY_WITHIN, || {
+        eventually("the cluster serves", FAILOVER, || {
             ready(self.each(|admin| {
                 let replication: String = admin.ask(&["INFO", "replication"]);
                 let complete = replication.contains("role:master")
@@ -169,8 +169,8 @@ impl Cluster {
             if let Some(owner) = self.port_of(slot) {
                 break owner;
             }
-            assert!(start.elapsed() < READY_WITHIN, "the slot is no node's");
-            std::thread::sleep(Duration::from_millis(3));
+            assert!(start.elapsed() < FAILOVER, "the slot is no node's");
+            std::thread::sleep(ms(3));
         };
         let of_port = |server: &Server| i64::from(server.port()) == owner;
         self.servers.iter().position(of_port).expect("the node is one of ours")

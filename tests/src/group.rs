@@ -1,14 +1,11 @@
 //! A primary with replicas, and sentinels that watch over them: real processes.
 
-use std::time::Duration;
-
 use tempfile::TempDir;
 
+use crate::times::FAILOVER;
 use crate::{Admin, Server, eventually};
 
 const NAME: &str = "main";
-/// Sentinels look at each other every two seconds, and do nothing for 30 where a machine stood still.
-const SETTLED: Duration = Duration::from_secs(120);
 
 /// A primary, and the sentinels that watch over it and its replicas.
 pub struct Group {
@@ -20,7 +17,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// One primary and a sentinel that has further lines in its file, and is started with `arguments`.
+    /// One primary and a sentinel that has further lines in its file, and is started with
+    /// `arguments`.
     pub fn alone(primary: Server, lines: &str, arguments: &[&str]) -> Group {
         let files = tempfile::tempdir().expect("a directory for the sentinel");
         let file = files.path().join("sentinel.conf");
@@ -50,7 +48,7 @@ impl Group {
             .collect();
         for sentinel in &sentinels {
             let mut admin = sentinel.admin();
-            eventually("the sentinels know each other", SETTLED, || {
+            eventually("the sentinels know each other", FAILOVER, || {
                 let known = known(&mut admin);
                 std::future::ready(known == (Some(2), Some(2)))
             })
@@ -96,7 +94,7 @@ impl Group {
 
     /// Waits until another server than the first one takes writes; gives a connection to it.
     pub async fn has_failed_over(&self) -> Admin {
-        eventually("another server is the primary", SETTLED, || {
+        eventually("another server is the primary", FAILOVER, || {
             let nth = self.primary();
             let role = |nth: usize| self.servers[nth].admin().ask::<Vec<redis::Value>>(&["ROLE"]);
             let takes = nth != 0
@@ -116,7 +114,7 @@ pub async fn with_replicas(count: usize) -> Vec<Server> {
     let mut admin = primary.admin();
     let servers: Vec<_> =
         std::iter::once(primary).chain(std::iter::repeat_with(replica).take(count)).collect();
-    eventually("the replicas are there", SETTLED, || {
+    eventually("the replicas are there", FAILOVER, || {
         let info: String = admin.ask(&["INFO", "replication"]);
         std::future::ready(info.matches("state=online").count() == count)
     })
@@ -124,7 +122,7 @@ pub async fn with_replicas(count: usize) -> Vec<Server> {
     // One that is online may still be loading, and hears nothing until then.
     admin.ask::<()>(&["SET", "first", "1"]);
     admin.ask::<()>(&["DEL", "first"]);
-    let settled = SETTLED.as_millis().to_string();
+    let settled = FAILOVER.as_millis().to_string();
     assert_eq!(admin.ask::<usize>(&["WAIT", &count.to_string(), &settled]), count);
     servers
 }

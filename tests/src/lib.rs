@@ -1,14 +1,17 @@
-//! What the end-to-end tests stand on.
+//! The helpers of the end-to-end tests.
 //!
 //! * [`Server`] – a redis-server of the test's own, which can be paused, killed and restarted
 //! * [`Cluster`] – several of them that share the slots of a Redis Cluster, with replicas
 //! * [`Admin`] – a plain connection that looks at the server from outside
-//! * [`with_replicas`], [`Group`] – a primary with replicas, and with sentinels that watch over them
+//! * [`with_replicas`], [`Group`] – a primary with replicas, and with sentinels that watch over
+//!   them
 //! * [`Certificates`] – for servers that speak TLS
 //! * [`Proxy`] – a network that delays, loses and cuts, by order
-//! * [`Backend`] and [`on_every_backend!`] – one test body for `memory://` and for Redis
+//! * [`Backend`] and [`on`] – one claim, and the stores it holds on
 //! * [`log`] – what this process logs
-//! * [`eventually`], [`drop_after_polls`] – bounded waiting, and a future that goes at its k-th poll
+//! * [`times`] – how long a test waits, and the ttls of its locks
+//! * [`eventually`], [`drop_after_polls`] – bounded waiting, and a future that goes at its k-th
+//!   poll
 //!
 //! The servers are started by our own code and not by `redis-test`, because that crate does not
 //! wait until a server answers, cannot pause it or start it again on its port, and leaves it
@@ -16,22 +19,28 @@
 
 mod admin;
 mod backend;
+mod call;
 mod certificates;
 mod cluster;
 mod group;
 pub mod log;
+mod names;
 mod polls;
 mod port;
 mod proxy;
 mod server;
+pub mod times;
 mod wait;
 
 pub use admin::Admin;
 pub use backend::Backend;
+pub use call::Call;
 pub use certificates::Certificates;
 pub use cluster::{Cluster, Move};
 pub use group::{Group, with_replicas};
-pub use polls::{Polled, drop_after_polls};
+pub use lockmacro_tests_stores::on;
+pub use names::{is_fence, queue_of};
+pub use polls::{Polled, drop_after_polls, spawn_polled};
 pub use proxy::{Fault, Proxy};
 pub use server::Server;
 pub use wait::{eventually, in_time, on_a_plain_thread, watched};

@@ -1,8 +1,11 @@
 //! Dropping a future at each of its await points.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// What became of a future that was given a number of polls.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,6 +19,27 @@ pub enum Polled<T> {
 /// Polls `future` when it asks to be polled, at most `polls` times, then drops it.
 pub async fn drop_after_polls<F: Future>(future: F, polls: usize) -> Polled<F::Output> {
     Counted { future: Box::pin(future), left: polls }.await
+}
+
+/// Spawns `future`, and returns when its task has polled it once.
+pub async fn spawn_polled<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let (polled, was_polled) = oneshot::channel();
+    let mut polled = Some(polled);
+    let task = tokio::spawn(async move {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            let poll = future.as_mut().poll(context);
+            // The caller may be gone.
+            let _ = polled.take().map(|polled| polled.send(()));
+            poll
+        })
+        .await
+    });
+    was_polled.await.expect("the first poll does not panic");
+    task
 }
 
 struct Counted<F> {

@@ -14,9 +14,10 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::{Server, eventually};
+use crate::times::PATIENCE;
+use crate::{Call, Server, eventually};
 
-/// What happens to one command on its way.
+/// A fault of one command in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The server carries it out; its reply, and everything after it on that connection, never
@@ -36,6 +37,13 @@ pub enum Fault {
     HoldLastCommand(Duration),
 }
 
+/// Which commands a fault is for.
+enum Which {
+    /// Those that contain the word, between the ends of lines.
+    Word(String),
+    Call(Box<dyn Fn(&Call<'_>) -> bool + Send>),
+}
+
 /// A TCP proxy in front of a server, on a runtime of its own.
 pub struct Proxy {
     address: SocketAddr,
@@ -47,8 +55,8 @@ struct State {
     server: Mutex<SocketAddr>,
     /// How much later than they came commands are passed on.
     delay: Mutex<Duration>,
-    /// What to do with the next command whose bytes contain the word.
-    orders: Mutex<Vec<(String, Fault)>>,
+    /// What to do with the next command of a kind.
+    orders: Mutex<Vec<(Which, Fault)>>,
     /// Passages of commands, and what is passed on instead, of the same length.
     rewritten: Mutex<Vec<(&'static str, &'static str)>>,
     /// How many bytes of replies a second pass on a connection; 0 for any number.
@@ -104,10 +112,21 @@ impl Proxy {
         format!("redis://{}", self.address)
     }
 
-    /// Orders a fault for the next command that contains `word`, such as `"SET"`.
+    /// Orders a fault for the next command that contains `word`, such as `"SET"` or a key.
     pub fn on_next(&self, word: &str, fault: Fault) {
-        let mut orders = self.state.orders.lock().expect("orders");
-        orders.push((format!("\r\n{word}\r\n"), fault));
+        self.order(Which::Word(format!("\r\n{word}\r\n")), fault);
+    }
+
+    /// Orders a fault for the next command for which `which` holds.
+    pub fn on_next_call<W>(&self, which: W, fault: Fault)
+    where
+        W: Fn(&Call<'_>) -> bool + Send + 'static,
+    {
+        self.order(Which::Call(Box::new(which)), fault);
+    }
+
+    fn order(&self, which: Which, fault: Fault) {
+        self.state.orders.lock().expect("orders").push((which, fault));
     }
 
     /// Whether every ordered fault has happened.
@@ -121,7 +140,7 @@ impl Proxy {
             let none = self.state.held.load(Ordering::SeqCst) == 0;
             std::future::ready(self.orders_are_done() && none)
         };
-        eventually("the held commands arrive", Duration::from_secs(20), arrived).await;
+        eventually("the held commands arrive", PATIENCE, arrived).await;
     }
 
     /// Lets every command from now on reach the server that much later, as by a long way.
@@ -129,7 +148,7 @@ impl Proxy {
         *self.state.delay.lock().expect("the delay") = delay;
     }
 
-    /// Lets so many bytes of replies a second pass on each connection from now on.
+    /// Lets this many bytes of replies a second pass on each connection from now on.
     pub fn bandwidth(&self, bytes_a_second: usize) {
         self.state.bandwidth.store(bytes_a_second, Ordering::SeqCst);
     }
@@ -285,7 +304,7 @@ async fn replies(
             tokio::time::sleep(Duration::from_secs_f64(length as f64 / bandwidth as f64)).await;
         }
         wait_while_stalled(&mut stalled).await;
-        // When the client has given the connection up, what it sent before is still on its way.
+        // When the client has given the connection up, what it sent before is still in flight.
         let _ = to.write_all(&bytes[..length]).await;
     }
 }
@@ -305,9 +324,12 @@ impl State {
 
     fn fault_for(&self, bytes: &[u8]) -> Option<Fault> {
         let mut orders = self.orders.lock().expect("orders");
-        let found = orders.iter().position(|(word, _)| {
-            let mut parts = bytes.windows(word.len());
-            parts.any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
+        let found = orders.iter().position(|(which, _)| match which {
+            Which::Word(word) => {
+                let mut parts = bytes.windows(word.len());
+                parts.any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
+            }
+            Which::Call(which) => Call::all(bytes).iter().any(which),
         })?;
         let (_, fault) = orders.remove(found);
         if matches!(fault, Fault::HoldCommand(_) | Fault::HoldLastCommand(_)) {

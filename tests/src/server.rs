@@ -129,7 +129,8 @@ impl Drop for Server {
     }
 }
 
-/// Starts the process and waits for its first answer; `None` when it ended instead, or never answers.
+/// Starts the process and waits for its first answer; `None` when it ended instead, or never
+/// answers.
 fn launch(port: u16, arguments: &[String], directory: &TempDir) -> Option<Child> {
     // setpriv (util-linux) lets the kernel kill the server when the test process dies.
     let mut command = Command::new("setpriv");

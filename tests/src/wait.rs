@@ -28,18 +28,18 @@ pub async fn in_time<F: Future>(test: F) -> F::Output {
     tokio::time::timeout(limit, test).await.expect("a test that hangs is a test that fails")
 }
 
-/// What comes of `work`, and whether its task stood still for longer than `margin` just before it came, as
-/// it does where a machine has no time for it. The task is polled each millisecond, and the work when it is
-/// woken, so that one that waits for nothing is not helped by it.
+/// What comes of `work`, and whether its task was stalled for longer than `margin` just before it
+/// came, as it does where a machine has no time for it. The task is polled each millisecond, and
+/// the work when it is woken, so that one that waits for nothing is not helped by it.
 pub async fn watched<F: Future>(margin: Duration, work: F) -> (F::Output, bool) {
     const BEAT: Duration = Duration::from_millis(1);
     let (mut work, mut beats) = (pin!(work), tokio::time::interval(BEAT));
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut last, mut stood_still, mut woken) = (Instant::now(), None::<Instant>, None);
+    let (mut last, mut stalled, mut woken) = (Instant::now(), None::<Instant>, None);
     poll_fn(move |cx| {
         let now = Instant::now();
         if now - last > margin {
-            stood_still = Some(now);
+            stalled = Some(now);
         }
         last = now;
         while beats.poll_tick(cx).is_ready() {}
@@ -50,7 +50,7 @@ pub async fn watched<F: Future>(margin: Duration, work: F) -> (F::Output, bool) 
         }
         let waker = Waker::from(Arc::clone(woken));
         let done = work.as_mut().poll(&mut Context::from_waker(&waker));
-        done.map(|done| (done, stood_still.is_some_and(|until| until.elapsed() < margin)))
+        done.map(|done| (done, stalled.is_some_and(|until| until.elapsed() < margin)))
     })
     .await
 }

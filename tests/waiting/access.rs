@@ -5,8 +5,8 @@ use std::time::Duration;
 use lockmacro_runtime::LockManager;
 use lockmacro_tests::Server;
 
-use crate::line::Line;
-use crate::{KEY, SOON, TICK, keeps_only_fences, lock, ms, served, waiting};
+use crate::queue::Queue;
+use crate::{KEY, POLLED, PUSHED, keeps_only_fences, lock, ms, served, waiting};
 
 /// A server with a user who has the rights given, and two managers of that user.
 async fn with_user(rights: &[&str]) -> (Server, LockManager, LockManager) {
@@ -23,12 +23,12 @@ async fn with_user(rights: &[&str]) -> (Server, LockManager, LockManager) {
 /// Has five waiters, each served within `each` after the one before.
 async fn everybody_is_served(rights: &[&str], each: Duration) -> Server {
     let (server, ours, theirs) = with_user(rights).await;
-    let mut line = Line::at(&server, KEY);
+    let mut queue = Queue::at(&server, KEY);
     let guard = lock(&ours, KEY).acquire().await.expect("free");
     let mut waiters = Vec::new();
     for nth in 0..5 {
         let manager = if nth % 2 == 0 { &theirs } else { &ours };
-        let waiter = line.join(waiting(manager, KEY).acquire()).await;
+        let waiter = queue.join(waiting(manager, KEY).acquire()).await;
         waiters.push(tokio::spawn(waiter));
     }
     let told = lock(&theirs, KEY).wait(ms(50)).acquire().await.expect_err("held");
@@ -37,34 +37,34 @@ async fn everybody_is_served(rights: &[&str], each: Duration) -> Server {
     for waiter in waiters {
         served(each, async { waiter.await.expect("no panic") }).await;
     }
-    keeps_only_fences(&server, SOON).await;
+    keeps_only_fences(&server, PUSHED).await;
     server
 }
 
 #[tokio::test]
 async fn a_user_of_no_channel_polls() {
-    everybody_is_served(&["~*", "+@all", "resetchannels"], SOON).await;
+    everybody_is_served(&["~*", "+@all", "resetchannels"], PUSHED).await;
 }
 
 #[tokio::test]
 async fn a_user_who_may_not_subscribe_polls() {
-    everybody_is_served(&["~*", "&*", "+@all", "-subscribe"], SOON).await;
+    everybody_is_served(&["~*", "&*", "+@all", "-subscribe"], PUSHED).await;
 }
 
 #[tokio::test]
 async fn a_user_who_may_not_publish_is_served_by_asking() {
-    everybody_is_served(&["~*", "&*", "+@all", "-publish"], TICK).await;
+    everybody_is_served(&["~*", "&*", "+@all", "-publish"], POLLED).await;
 }
 
 #[tokio::test]
 async fn a_user_who_may_neither_publish_nor_subscribe_polls() {
-    everybody_is_served(&["~*", "&*", "+@all", "-publish", "-subscribe"], SOON).await;
+    everybody_is_served(&["~*", "&*", "+@all", "-publish", "-subscribe"], PUSHED).await;
 }
 
 #[tokio::test]
 async fn our_own_channels_are_all_that_is_needed() {
     let rights = ["~order:*", "~lm1:*", "resetchannels", "&lm1:*", "+@all"];
-    let server = everybody_is_served(&rights, SOON).await;
+    let server = everybody_is_served(&rights, PUSHED).await;
     let denied: Vec<redis::Value> = server.admin().ask(&["ACL", "LOG"]);
     assert_eq!(denied, [], "something was denied");
 }

@@ -1,63 +1,66 @@
-//! The dead in line, more of them than one script passes over.
+//! The dead in the queue, more of them than one script passes over.
 
 use lockmacro_runtime::LockError;
 use lockmacro_tests::{Server, eventually};
 use tokio::time::timeout;
 
-use crate::line::{FAR, Line};
-use crate::{CLAIM, KEY, LONG, SOON, TICK, keeps_only_fences, lock, manager, ms, waiting};
+use crate::queue::{FAR, Queue};
+use crate::{
+    CONFIRM_WINDOW, KEY, LONG_TTL, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, waiting,
+};
 
 #[tokio::test]
 async fn a_living_waiter_behind_a_thousand_dead_is_served_soon() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let guard = lock(&ours, KEY).acquire().await.expect("free");
-    let mut line = Line::at(&server, KEY);
-    line.crowd(1_000, FAR);
-    let waiter = line.join(waiting(&theirs, KEY).acquire()).await;
+    let mut queue = Queue::at(&server, KEY);
+    queue.crowd(1_000, FAR);
+    let waiter = queue.join(waiting(&theirs, KEY).acquire()).await;
     guard.release().await.expect("held");
-    let guard = timeout(TICK + SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(POLLED + PUSHED, waiter).await.expect("in time").expect("served");
     guard.release().await.expect("held");
-    keeps_only_fences(&server, SOON).await;
+    keeps_only_fences(&server, PUSHED).await;
 }
 
 #[tokio::test]
 async fn a_lock_that_only_dead_ones_wait_for_is_free() {
     let server = Server::start();
     let ours = manager(&server).await;
-    let mut line = Line::at(&server, KEY);
-    line.crowd(1_000, FAR);
+    let mut queue = Queue::at(&server, KEY);
+    queue.crowd(1_000, FAR);
     let (guard, _) = lock(&ours, KEY).acquire_fenced().await.expect("nobody holds it");
     guard.release().await.expect("held");
-    line.crowd(1_000, FAR);
-    let several = lockmacro_runtime::Lock::many(["order:41", KEY]).ttl(LONG).manager(&ours);
+    queue.crowd(1_000, FAR);
+    let several = lockmacro_runtime::Lock::many(["order:41", KEY]).ttl(LONG_TTL).manager(&ours);
     several.acquire().await.expect("nobody holds them").release().await.expect("held");
-    keeps_only_fences(&server, SOON).await;
+    keeps_only_fences(&server, PUSHED).await;
 }
 
 #[tokio::test]
-async fn places_that_have_lapsed_make_no_full_line() {
+async fn places_that_have_lapsed_make_no_full_queue() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let guard = lock(&ours, KEY).acquire().await.expect("free");
-    let mut line = Line::at(&server, KEY);
-    line.crowd(10_000, 1_000);
+    let mut queue = Queue::at(&server, KEY);
+    queue.crowd(10_000, 1_000);
     let error = waiting(&theirs, KEY).wait(ms(100)).acquire().await.expect_err("held");
     assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}");
-    assert!(line.length() < Some(10_000));
-    line.disperse();
+    assert!(queue.length() < Some(10_000));
+    queue.disperse();
     guard.release().await.expect("held");
-    keeps_only_fences(&server, SOON).await;
+    keeps_only_fences(&server, PUSHED).await;
 }
 
-/// The release of who leaves is tried for as long as its place may last, not only for its short ttl.
+/// The release of who leaves is tried for as long as its place may last, not only for its short
+/// ttl.
 #[tokio::test]
-async fn a_waiter_that_is_dropped_during_a_short_outage_leaves_the_line() {
+async fn a_waiter_that_is_dropped_during_a_short_outage_leaves_the_queue() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let _guard = lock(&ours, KEY).acquire().await.expect("free");
-    let mut line = Line::at(&server, KEY);
-    let mut waiter = line.join(waiting(&theirs, KEY).ttl(ms(200)).acquire()).await;
+    let mut queue = Queue::at(&server, KEY);
+    let mut waiter = queue.join(waiting(&theirs, KEY).ttl(ms(200)).acquire()).await;
     timeout(ms(200), &mut waiter).await.expect_err("held");
     server.pause();
     drop(waiter);
@@ -65,6 +68,6 @@ async fn a_waiter_that_is_dropped_during_a_short_outage_leaves_the_line() {
     tokio::time::sleep(ms(1_500)).await;
     server.resume();
     // Before the place would lapse.
-    let left = || std::future::ready(line.length() == Some(0));
-    eventually("it left the line", CLAIM + SOON, left).await;
+    let left = || std::future::ready(queue.length() == Some(0));
+    eventually("it left the queue", CONFIRM_WINDOW + PUSHED, left).await;
 }

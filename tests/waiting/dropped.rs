@@ -1,91 +1,72 @@
 //! Waiters that go: whatever they were at, the next one is served and nothing is left.
 
 use lockmacro_runtime::{LockError, LockGuard, LockManager};
-use lockmacro_tests::{Backend, Polled, drop_after_polls, on_a_cluster, on_every_backend};
+use lockmacro_tests::{Backend, Polled, drop_after_polls, on};
 use tokio::time::timeout;
 
-use crate::line::Line;
-use crate::{LONG, Locked, SOON, lock, ms, served, waiting};
-
-on_every_backend!(
-    a_waiter_dropped_at_any_point_leaves_the_line,
-    a_waiter_dropped_at_any_point_of_its_grant_passes_the_lock_on,
-    a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on,
-    a_timeout_around_a_waiter_leaves_nothing,
-    a_select_that_drops_a_waiter_leaves_nothing,
-    an_aborted_waiter_leaves_nothing,
-    many_waiters_dropped_at_once_leave_nothing,
-    a_panicking_body_hands_the_lock_over,
-);
-
-on_a_cluster!(
-    a_waiter_dropped_at_any_point_leaves_the_line,
-    a_waiter_dropped_at_any_point_of_its_grant_passes_the_lock_on,
-    a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on,
-    a_timeout_around_a_waiter_leaves_nothing,
-    a_select_that_drops_a_waiter_leaves_nothing,
-    an_aborted_waiter_leaves_nothing,
-    many_waiters_dropped_at_once_leave_nothing,
-    a_panicking_body_hands_the_lock_over,
-);
+use crate::queue::Queue;
+use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 200;
 
-/// Takes the lock. A question of who was dropped last may have been on its way, and then its grant is
-/// released when it has come.
+/// Takes the lock. A request of who was dropped last may have been in flight, and then its grant
+/// is released when it has come.
 async fn free_again(manager: &LockManager, key: &str) -> LockGuard {
-    lock(manager, key).wait(LONG).acquire().await.expect("free")
+    lock(manager, key).wait(LONG_TTL).acquire().await.expect("free")
 }
 
 /// Has a waiter dropped after each number of polls while the lock stays held.
-async fn a_waiter_dropped_at_any_point_leaves_the_line(backend: &Backend) {
+#[on(memory, redis, cluster, both_runtimes)]
+async fn a_waiter_dropped_at_any_point_leaves_the_queue(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     for polls in 0..ENOUGH {
         let guard = free_again(&ours, &key).await;
-        // It does not ask to be polled again when it stands in line.
+        // It does not ask to be polled again when it is in the queue.
         let waiter = drop_after_polls(waiting(&theirs, &key).acquire(), polls);
-        let in_line = timeout(ms(100), waiter).await.is_err();
+        let joins = timeout(ms(100), waiter).await.is_err();
         assert!(guard.is_held());
         let next = waiting(&ours, &key).acquire();
-        line.reaches(0).await;
-        let next = line.join(next).await;
+        queue.reaches(0).await;
+        let next = queue.join(next).await;
         guard.release().await.expect("still held");
-        served(SOON, next).await;
-        if in_line {
+        served(PUSHED, next).await;
+        if joins {
             return;
         }
     }
-    panic!("it never stood in line");
+    panic!("it never was in the queue");
 }
 
-/// Has a waiter dropped after each number of polls while the lock is handed over to it.
+/// Has a waiter dropped after each number of polls while the lock is handed off to it.
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_waiter_dropped_at_any_point_of_its_grant_passes_the_lock_on(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     for polls in 1..ENOUGH {
-        let mut line = Line::of(backend, &key);
+        let mut queue = Queue::of(backend, &key);
         let guard = free_again(&ours, &key).await;
-        let waiter = line.join(waiting(&theirs, &key).acquire()).await;
-        let next = line.join(waiting(&ours, &key).acquire()).await;
+        let waiter = queue.join(waiting(&theirs, &key).acquire()).await;
+        let next = queue.join(waiting(&ours, &key).acquire()).await;
         guard.release().await.expect("still held");
-        let polled = timeout(SOON, drop_after_polls(waiter, polls)).await.expect("in time");
+        let polled = timeout(PUSHED, drop_after_polls(waiter, polls)).await.expect("in time");
         if let Polled::Completed(guard) = polled {
             guard.expect("served").release().await.expect("still held");
-            return served(SOON, next).await;
+            return served(PUSHED, next).await;
         }
-        served(SOON, next).await;
+        served(PUSHED, next).await;
     }
     panic!("it never completed");
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     for polls in 1..ENOUGH {
-        let mut line = Line::of(backend, &key);
+        let mut queue = Queue::of(backend, &key);
         let guard = free_again(&ours, &key).await;
         let body = async {
             for _ in 0..3 {
@@ -93,11 +74,11 @@ async fn a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on(backend: 
             }
             Locked::Ok(())
         };
-        let waiter = line.join(waiting(&theirs, &key).run(body)).await;
-        let next = line.join(waiting(&ours, &key).acquire()).await;
+        let waiter = queue.join(waiting(&theirs, &key).run(body)).await;
+        let next = queue.join(waiting(&ours, &key).acquire()).await;
         guard.release().await.expect("still held");
-        let polled = timeout(SOON, drop_after_polls(waiter, polls)).await.expect("in time");
-        served(SOON, next).await;
+        let polled = timeout(PUSHED, drop_after_polls(waiter, polls)).await.expect("in time");
+        served(PUSHED, next).await;
         if let Polled::Completed(result) = polled {
             return result.expect("the body ran");
         }
@@ -105,26 +86,28 @@ async fn a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on(backend: 
     panic!("it never completed");
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_timeout_around_a_waiter_leaves_nothing(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let waiter = line.join(waiting(&theirs, &key).acquire()).await;
+    let waiter = queue.join(waiting(&theirs, &key).acquire()).await;
     timeout(ms(30), waiter).await.expect_err("held");
-    line.reaches(0).await;
-    let next = line.join(waiting(&theirs, &key).acquire()).await;
+    queue.reaches(0).await;
+    let next = queue.join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
-    served(SOON, next).await;
+    served(PUSHED, next).await;
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_select_that_drops_a_waiter_leaves_nothing(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let waiter = line.join(waiting(&theirs, &key).acquire()).await;
-    let next = line.join(waiting(&theirs, &key).acquire()).await;
+    let waiter = queue.join(waiting(&theirs, &key).acquire()).await;
+    let next = queue.join(waiting(&theirs, &key).acquire()).await;
     let released = tokio::select! {
         biased;
         released = guard.release() => released,
@@ -132,55 +115,58 @@ async fn a_select_that_drops_a_waiter_leaves_nothing(backend: &Backend) {
         granted = waiter => granted.map(drop),
     };
     released.expect("still held");
-    served(SOON, next).await;
-    backend.becomes_free(&key, SOON).await;
+    served(PUSHED, next).await;
+    backend.becomes_free(&key, PUSHED).await;
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn an_aborted_waiter_leaves_nothing(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let first = tokio::spawn(line.join(waiting(&theirs, &key).acquire()).await);
-    let second = tokio::spawn(line.join(waiting(&theirs, &key).acquire()).await);
-    let third = line.join(waiting(&theirs, &key).acquire()).await;
+    let first = tokio::spawn(queue.join(waiting(&theirs, &key).acquire()).await);
+    let second = tokio::spawn(queue.join(waiting(&theirs, &key).acquire()).await);
+    let third = queue.join(waiting(&theirs, &key).acquire()).await;
     first.abort();
     assert!(first.await.expect_err("aborted").is_cancelled());
     guard.release().await.expect("still held");
     // This one is aborted as it is being served.
     second.abort();
     drop(second.await);
-    served(SOON, third).await;
+    served(PUSHED, third).await;
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn many_waiters_dropped_at_once_leave_nothing(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let all = (0..300).map(|_| waiting(&theirs, &key).acquire());
     let all = tokio::spawn(futures::future::join_all(all));
-    line.reaches(300).await;
-    let last = line.join(waiting(&ours, &key).acquire()).await;
+    queue.reaches(300).await;
+    let last = queue.join(waiting(&ours, &key).acquire()).await;
     all.abort();
     guard.release().await.expect("still held");
-    served(SOON, last).await;
-    line.reaches(0).await;
+    served(PUSHED, last).await;
+    queue.reaches(0).await;
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_panicking_body_hands_the_lock_over(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let body = async || -> Locked<()> { panic!("as planned") };
-    let first = tokio::spawn(line.join(waiting(&ours, &key).run(body())).await);
-    let next = line.join(waiting(&theirs, &key).acquire()).await;
+    let first = tokio::spawn(queue.join(waiting(&ours, &key).run(body())).await);
+    let next = queue.join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
     assert!(first.await.expect_err("it panicked").is_panic());
-    served(SOON, next).await;
+    served(PUSHED, next).await;
     let broken: Result<(), LockError> = Err(LockError::ShutDown);
-    let failing = waiting(&ours, &key).wait(LONG).run(async { broken });
+    let failing = waiting(&ours, &key).wait(LONG_TTL).run(async { broken });
     assert_eq!(failing.await, Err(LockError::ShutDown));
-    backend.becomes_free(&key, SOON).await;
+    backend.becomes_free(&key, PUSHED).await;
 }

@@ -1,4 +1,4 @@
-//! What happens to a line when connections, scripts and servers go.
+//! A queue when connections, scripts and servers go.
 
 use std::time::{Duration, Instant};
 
@@ -7,15 +7,18 @@ use lockmacro_tests::{Admin, Fault, Proxy, Server, eventually};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::line::Line;
-use crate::{KEY, LONG, Locked, SOON, TICK, keeps_only_fences, lock, manager, ms, served, waiting};
+use crate::queue::Queue;
+use crate::{
+    KEY, LONG_TTL, Locked, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, requests, served,
+    waiting,
+};
 
 /// Starts waiters of two managers whose bodies take a while, and gives their ends.
 async fn crowd(server: &Server, waiters: usize, body: Duration) -> JoinSet<Locked<()>> {
     let managers = [manager(server).await, manager(server).await];
     let mut tasks = JoinSet::new();
     for nth in 0..waiters {
-        let lock = Lock::new(KEY).ttl(ms(2_000)).manager(&managers[nth % 2]).wait(LONG);
+        let lock = Lock::new(KEY).ttl(ms(2_000)).manager(&managers[nth % 2]).wait(LONG_TTL);
         tasks.spawn(lock.run(async move {
             tokio::time::sleep(body).await;
             Locked::Ok(())
@@ -37,8 +40,8 @@ async fn everybody_is_served_despite(fault: impl Fn(&mut Admin)) {
     while let Some(ended) = tasks.join_next().await {
         ended.expect("no panic").expect("served");
     }
-    assert!(start.elapsed() < 4 * TICK, "after {:?}", start.elapsed());
-    keeps_only_fences(&server, TICK).await;
+    assert!(start.elapsed() < 4 * POLLED, "after {:?}", start.elapsed());
+    keeps_only_fences(&server, POLLED).await;
 }
 
 #[tokio::test]
@@ -68,20 +71,21 @@ async fn a_waiter_whose_subscription_is_killed_hears_of_its_grant_again() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let guard = lock(&ours, KEY).acquire().await.expect("free");
-    let waiter = Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+    let waiter = Queue::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
     let waiter = tokio::spawn(waiter);
     let mut admin = server.admin();
+    admin.forget_calls();
     let killed: i64 = admin.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     assert_eq!(killed, 1);
     let subscribed = || {
         let channels: Vec<String> = admin.ask(&["PUBSUB", "CHANNELS"]);
         std::future::ready(channels.len() == 1)
     };
-    eventually("it subscribes again by itself", SOON, subscribed).await;
-    // And asks again, so that nothing in between was missed.
-    tokio::time::sleep(ms(30)).await;
+    eventually("it subscribes again by itself", PUSHED, subscribed).await;
+    let asked = || std::future::ready(requests(&mut admin) > 0);
+    eventually("it asks again, so that nothing in between was missed", PUSHED, asked).await;
     guard.release().await.expect("still held");
-    served(SOON, async { waiter.await.expect("no panic") }).await;
+    served(PUSHED, async { waiter.await.expect("no panic") }).await;
 }
 
 #[tokio::test]
@@ -90,14 +94,14 @@ async fn a_grant_that_went_to_a_killed_connection_is_found_again() {
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     for _ in 0..10 {
         let guard = lock(&ours, KEY).acquire().await.expect("free");
-        let waiter = Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
-        // Nobody listens when the lock is handed over, or who does has just been killed.
+        let waiter = Queue::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+        // No subscriber is there when the lock is handed off, or it has just been killed.
         let killed = server.admin().ask::<i64>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
         assert_eq!(killed, 1);
         guard.release().await.expect("still held");
-        served(SOON, waiter).await;
+        served(PUSHED, waiter).await;
     }
-    keeps_only_fences(&server, SOON).await;
+    keeps_only_fences(&server, PUSHED).await;
 }
 
 #[tokio::test]
@@ -105,27 +109,27 @@ async fn a_server_restarted_empty_serves_its_waiters_or_tells_them() {
     let mut server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let guard = lock(&ours, KEY).acquire().await.expect("free");
-    let mut line = Line::at(&server, KEY);
+    let mut queue = Queue::at(&server, KEY);
     let mut tasks = JoinSet::new();
     for nth in 0..6 {
         let manager = if nth % 2 == 0 { &ours } else { &theirs };
-        let waiter = line.join(waiting(manager, KEY).run(async { Locked::Ok(()) })).await;
+        let waiter = queue.join(waiting(manager, KEY).run(async { Locked::Ok(()) })).await;
         tasks.spawn(waiter);
     }
     server.kill();
     server.restart();
     let start = Instant::now();
     let mut served = 0;
-    while let Some(ended) = timeout(2 * TICK, tasks.join_next()).await.expect("nobody is stuck") {
+    while let Some(ended) = timeout(2 * POLLED, tasks.join_next()).await.expect("nobody is stuck") {
         match ended.expect("no panic") {
             Ok(()) => served += 1,
             Err(LockError::Unavailable { .. }) => {}
             Err(error) => panic!("{error:?}"),
         }
     }
-    assert!(served > 0 && start.elapsed() < 2 * TICK, "{served} after {:?}", start.elapsed());
+    assert!(served > 0 && start.elapsed() < 2 * POLLED, "{served} after {:?}", start.elapsed());
     drop(guard);
-    keeps_only_fences(&server, TICK).await;
+    keeps_only_fences(&server, POLLED).await;
 }
 
 #[tokio::test]
@@ -135,11 +139,11 @@ async fn a_server_that_stays_down_is_told_to_its_waiters() {
     let impatient = LockManager::builder().timeout(ms(1_000)).connect(&url);
     let impatient = impatient.await.expect("the server is there");
     let guard = lock(&impatient, KEY).acquire().await.expect("free");
-    let mut line = Line::at(&server, KEY);
+    let mut queue = Queue::at(&server, KEY);
     let limited = lock(&impatient, KEY).wait(ms(2_000)).acquire();
-    let limited = tokio::spawn(line.join(limited).await);
+    let limited = tokio::spawn(queue.join(limited).await);
     server.kill();
-    let error = timeout(TICK + SOON, limited).await.expect("nobody is stuck");
+    let error = timeout(POLLED + PUSHED, limited).await.expect("nobody is stuck");
     let error = error.expect("no panic").expect_err("the server is down");
     assert!(matches!(error, LockError::Unavailable { .. }), "{error:?}");
     drop(guard);
@@ -159,19 +163,19 @@ async fn a_server_stopped_shortly_costs_its_waiters_that_time() {
     while let Some(ended) = tasks.join_next().await {
         ended.expect("no panic").expect("served");
     }
-    assert!(start.elapsed() < 2 * TICK, "after {:?}", start.elapsed());
-    keeps_only_fences(&server, TICK).await;
+    assert!(start.elapsed() < 2 * POLLED, "after {:?}", start.elapsed());
+    keeps_only_fences(&server, POLLED).await;
 }
 
 #[tokio::test]
-async fn a_waiters_own_deadline_is_kept_when_the_server_stands_still() {
+async fn a_waiters_own_deadline_is_kept_when_the_server_stalls() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let guard = lock(&ours, KEY).acquire().await.expect("free");
     let start = Instant::now();
     let wait = ms(1_000);
     let waiter = lock(&theirs, KEY).wait(wait).acquire();
-    let waiter = Line::at(&server, KEY).join(waiter).await;
+    let waiter = Queue::at(&server, KEY).join(waiter).await;
     server.pause();
     let error = waiter.await.expect_err("held, or silent");
     server.resume();
@@ -179,33 +183,33 @@ async fn a_waiters_own_deadline_is_kept_when_the_server_stands_still() {
         matches!(error, LockError::TimedOut { .. } | LockError::Unavailable { .. }),
         "{error:?}"
     );
-    // One more question may be waited for: a quarter of the manager's timeout.
-    assert!(start.elapsed() < wait + ms(500) + SOON, "after {:?}", start.elapsed());
+    // One more request may be waited for: a quarter of the manager's timeout.
+    assert!(start.elapsed() < wait + ms(500) + PUSHED, "after {:?}", start.elapsed());
     guard.release().await.expect("still held");
-    keeps_only_fences(&server, TICK).await;
+    keeps_only_fences(&server, POLLED).await;
 }
 
 #[tokio::test]
-async fn a_question_whose_answer_is_lost_takes_one_place() {
+async fn a_request_whose_answer_is_lost_takes_one_place() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let ours = manager(&server).await;
     for fault in [Fault::CutReply, Fault::LoseReply, Fault::CutCommand] {
         let theirs = LockManager::connect(&proxy.url()).await.expect("there");
         let guard = lock(&ours, KEY).acquire().await.expect("free");
-        let mut line = Line::at(&server, KEY);
+        let mut queue = Queue::at(&server, KEY);
         proxy.on_next("EVALSHA", fault);
         let waiter = tokio::spawn(waiting(&theirs, KEY).acquire());
         let done = || std::future::ready(proxy.orders_are_done());
-        eventually("the fault has happened", SOON, done).await;
-        line.reaches(1).await;
-        let next = line.join(waiting(&ours, KEY).acquire()).await;
+        eventually("the fault has happened", PUSHED, done).await;
+        queue.reaches(1).await;
+        let next = queue.join(waiting(&ours, KEY).acquire()).await;
         guard.release().await.expect("still held");
-        served(TICK, async { waiter.await.expect("no panic") }).await;
-        served(SOON, next).await;
+        served(POLLED, async { waiter.await.expect("no panic") }).await;
+        served(PUSHED, next).await;
     }
-    // A question that never arrived is looked for until its ttl is over, but leaves nothing.
-    keeps_only_fences(&server, TICK).await;
+    // A request that never arrived is looked for until its ttl is over, but leaves nothing.
+    keeps_only_fences(&server, POLLED).await;
 }
 
 #[tokio::test]
@@ -214,30 +218,32 @@ async fn a_grant_that_comes_late_is_not_believed_longer_than_it_lasts() {
     let proxy = Proxy::to(server.port());
     let (ours, theirs) =
         (manager(&server).await, LockManager::connect(&proxy.url()).await.expect("there"));
-    let mut line = Line::at(&server, KEY);
+    let mut queue = Queue::at(&server, KEY);
     let guard = lock(&ours, KEY).acquire().await.expect("free");
     let late = Lock::new(KEY).ttl(ms(2_400)).manager(&theirs).wait_forever();
-    let late = tokio::spawn(line.join(late.acquire()).await);
-    let next = line.join(waiting(&ours, KEY).acquire()).await;
+    let late = tokio::spawn(queue.join(late.acquire()).await);
+    let next = queue.join(waiting(&ours, KEY).acquire()).await;
     proxy.stall(true);
     guard.release().await.expect("still held");
+    // The grant is told that much later.
     tokio::time::sleep(ms(1_000)).await;
     proxy.stall(false);
-    let guard = timeout(TICK, late).await.expect("in time").expect("no panic").expect("served");
+    let guard = timeout(POLLED, late).await.expect("in time").expect("no panic").expect("served");
     let left = server.admin().ttl(KEY).expect("held, with an end");
     assert!(guard.remaining() <= left, "{:?} believed of {left:?}", guard.remaining());
     guard.release().await.expect("still held");
-    served(SOON, next).await;
+    served(PUSHED, next).await;
 }
 
-/// When a call is not yet given up as unanswered by a `patient` manager: that is a quarter of its timeout.
+/// When a call is not yet given up as unanswered by a `patient` manager: that is a quarter of its
+/// timeout.
 const EARLY: Duration = Duration::from_secs(10);
 
 async fn patient(server: &Server) -> LockManager {
-    LockManager::builder().timeout(LONG).connect(&server.url()).await.expect("there")
+    LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await.expect("there")
 }
 
-/// Has a waiter polled so many times and then no more, and asks for another lock meanwhile.
+/// Has a waiter polled this many times and then no more, and asks for another lock meanwhile.
 async fn others_are_served_beside_one_that_is_not_polled(prepare: impl Fn(&mut Admin)) {
     let server = Server::start();
     let mut admin = server.admin();
@@ -254,7 +260,7 @@ async fn others_are_served_beside_one_that_is_not_polled(prepare: impl Fn(&mut A
         served(EARLY, waiting(&manager, KEY).acquire()).await;
         drop(idle);
     }
-    keeps_only_fences(&server, TICK).await;
+    keeps_only_fences(&server, POLLED).await;
 }
 
 #[tokio::test]
@@ -281,7 +287,7 @@ async fn many_futures_that_are_not_polled_delay_nobody_else() {
     let server = Server::start();
     let manager = patient(&server).await;
     // It listens from here on.
-    lock(&manager, KEY).wait(LONG).run(async { Locked::Ok(()) }).await.expect("free");
+    lock(&manager, KEY).wait(LONG_TTL).run(async { Locked::Ok(()) }).await.expect("free");
     let keys: Vec<String> = (0..500).map(|nth| format!("stock:{nth}")).collect();
     let mut idle = Vec::new();
     for key in &keys {
@@ -293,12 +299,13 @@ async fn many_futures_that_are_not_polled_delay_nobody_else() {
     drop(idle);
 }
 
-/// Has a waiter in line asked again by a server that refuses it with `code`, until it does not.
+/// Has a waiter in the queue asked again by a server that refuses it with `code`, until it does
+/// not.
 async fn a_waiter_outlasts(code: &str, server: Server, refuse: &[[&str; 2]], accept: &[[&str; 2]]) {
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let mut admin = server.admin();
     let guard = lock(&ours, KEY).acquire().await.expect("free");
-    let mut waiter = Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+    let mut waiter = Queue::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
     for [name, value] in refuse {
         admin.configure(name, value);
     }
@@ -308,12 +315,12 @@ async fn a_waiter_outlasts(code: &str, server: Server, refuse: &[[&str; 2]], acc
             let info: String = admin.ask(&["INFO", "persistence"]);
             std::future::ready(info.contains("rdb_last_bgsave_status:err"))
         };
-        eventually("it could not save", LONG, failed).await;
+        eventually("it could not save", LONG_TTL, failed).await;
     }
     // It asks at once when it may have missed something.
     admin.ask::<redis::Value>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     let refused =
-        async { eventually(code, LONG, || std::future::ready(admin.refused(code) > 2)).await };
+        async { eventually(code, LONG_TTL, || std::future::ready(admin.refused(code) > 2)).await };
     tokio::select! {
         answer = &mut waiter => panic!("{code}: {answer:?}"),
         () = refused => {}
@@ -322,7 +329,7 @@ async fn a_waiter_outlasts(code: &str, server: Server, refuse: &[[&str; 2]], acc
         admin.configure(name, value);
     }
     guard.release().await.expect("still held");
-    served(LONG, waiter).await;
+    served(LONG_TTL, waiter).await;
 }
 
 #[tokio::test]
@@ -345,7 +352,7 @@ async fn a_waiter_outlasts_a_server_with_too_many_clients() {
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let mut admin = server.admin();
     let guard = lock(&ours, KEY).acquire().await.expect("free");
-    let mut waiter = Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+    let mut waiter = Queue::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
     admin.configure("maxclients", "1");
     admin.ask::<redis::Value>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     let rejected = || {
@@ -355,9 +362,9 @@ async fn a_waiter_outlasts_a_server_with_too_many_clients() {
     };
     tokio::select! {
         answer = &mut waiter => panic!("{answer:?}"),
-        () = async { eventually("it is let in no more", LONG, rejected).await } => {}
+        () = async { eventually("it is let in no more", LONG_TTL, rejected).await } => {}
     }
     admin.configure("maxclients", "100");
     guard.release().await.expect("still held");
-    served(LONG, waiter).await;
+    served(LONG_TTL, waiter).await;
 }

@@ -1,5 +1,5 @@
 //! Processes that wait for the same keys while subscribers are killed, scripts are flushed, and
-//! processes die and stand still. How long is `WAITING_SECONDS`, 4 if nothing is said.
+//! processes die and are stopped. `WAITING_SECONDS` says for how long, 4 by default.
 
 mod record;
 
@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use lockmacro_tests::{Admin, Server};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{CLAIM, LONG, SOON, TICK, keeps_only_fences, ms};
+use crate::{CONFIRM_WINDOW, LONG_TTL, POLLED, PUSHED, keeps_only_fences, ms};
 
 const PROCESSES: usize = 5;
 const TASKS: &str = "40";
 /// Below the claim, so that a lock of a process that was killed is free again within the test; far
-/// above the time for which one stands still.
+/// above the time for which one is stopped.
 const TTL: &str = "2000";
-/// Above the claim: these have to confirm what is handed over to them.
+/// Above the confirm window: these have to confirm the grants that are handed off to them.
 const TTL_LONG: &str = "30000";
 const STANDSTILL: Duration = Duration::from_millis(300);
 
@@ -46,7 +46,7 @@ impl Worker {
         let (say, said) = channel();
         thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| say.send(line)));
         let worker = Worker { name, child, said };
-        assert_eq!(worker.said.recv_timeout(LONG / 4).as_deref(), Ok("ready"));
+        assert_eq!(worker.said.recv_timeout(LONG_TTL / 4).as_deref(), Ok("ready"));
         worker
     }
 
@@ -91,7 +91,7 @@ impl Drop for Worker {
     }
 }
 
-/// What strikes while they work. A long lease is not worth a killed process, as it would outlast
+/// The faults while they work. A long lease is not worth a killed process, as it would outlast
 /// the test: the first two live.
 fn strike(
     nth: usize,
@@ -149,7 +149,7 @@ async fn two_hundred_tasks_of_five_processes_never_overlap_and_nobody_is_stuck()
     let mut bodies = 0;
     let mut errors = Vec::new();
     for worker in &mut workers {
-        for line in worker.ended(faults_ended + CLAIM + TICK + SOON) {
+        for line in worker.ended(faults_ended + CONFIRM_WINDOW + POLLED + PUSHED) {
             match line.strip_prefix("done ") {
                 Some(number) => bodies += number.parse::<u32>().expect("a number"),
                 None => errors.push(line),
@@ -160,5 +160,5 @@ async fn two_hundred_tasks_of_five_processes_never_overlap_and_nobody_is_stuck()
     assert_eq!(found.faults, Vec::<String>::new());
     assert_eq!(errors, Vec::<String>::new());
     assert!(bodies > 200 && found.bodies >= bodies, "{bodies} of {} bodies", found.bodies);
-    keeps_only_fences(&server, TICK).await;
+    keeps_only_fences(&server, POLLED).await;
 }

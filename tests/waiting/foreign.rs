@@ -7,8 +7,10 @@ use lockmacro_tests::{Admin, Server};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::line::Line;
-use crate::{KEY, LONG, Locked, SOON, TICK, keeps_only_fences, lock, manager, ms, served, waiting};
+use crate::queue::Queue;
+use crate::{
+    KEY, LONG_TTL, Locked, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, served, waiting,
+};
 
 const SECRET: &str = "5f2b-php-worker-secret";
 const COMPARE_AND_DELETE: &str =
@@ -18,7 +20,7 @@ fn takes(foreign: &mut Admin, px: &str) -> bool {
     foreign.ask::<Option<String>>(&["SET", KEY, SECRET, "NX", "PX", px]).is_some()
 }
 
-fn gives_back(foreign: &mut Admin) -> bool {
+fn releases(foreign: &mut Admin) -> bool {
     foreign.ask::<i64>(&["EVAL", COMPARE_AND_DELETE, "1", KEY, SECRET]) == 1
 }
 
@@ -28,15 +30,15 @@ async fn a_foreign_holder_is_succeeded_within_a_tick_of_its_release() {
     let manager = manager(&server).await;
     let mut foreign = server.admin();
     assert!(takes(&mut foreign, "60000"));
-    let mut line = Line::at(&server, KEY);
-    let first = line.join(waiting(&manager, KEY).acquire()).await;
+    let mut queue = Queue::at(&server, KEY);
+    let first = queue.join(waiting(&manager, KEY).acquire()).await;
     let mut first = tokio::spawn(first);
-    let second = tokio::spawn(line.join(waiting(&manager, KEY).acquire()).await);
+    let second = tokio::spawn(queue.join(waiting(&manager, KEY).acquire()).await);
     timeout(ms(100), &mut first).await.expect_err("it is held");
-    assert!(gives_back(&mut foreign));
-    served(TICK, async { first.await.expect("no panic") }).await;
-    served(SOON, async { second.await.expect("no panic") }).await;
-    keeps_only_fences(&server, SOON).await;
+    assert!(releases(&mut foreign));
+    served(POLLED, async { first.await.expect("no panic") }).await;
+    served(PUSHED, async { second.await.expect("no panic") }).await;
+    keeps_only_fences(&server, PUSHED).await;
 }
 
 #[tokio::test]
@@ -46,8 +48,8 @@ async fn a_foreign_holder_that_dies_is_succeeded_at_its_expiry() {
     let mut foreign = server.admin();
     let start = Instant::now();
     assert!(takes(&mut foreign, "500"));
-    let waiter = Line::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
-    let guard = timeout(ms(500) + SOON, waiter).await.expect("in time").expect("served");
+    let waiter = Queue::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
+    let guard = timeout(ms(500) + PUSHED, waiter).await.expect("in time").expect("served");
     assert!(start.elapsed() >= ms(499), "after {:?}", start.elapsed());
     guard.release().await.expect("still held");
 }
@@ -66,7 +68,7 @@ async fn a_foreign_holder_is_told_to_who_waited_in_vain() {
 }
 
 #[tokio::test]
-async fn a_foreign_client_is_excluded_while_the_line_moves() {
+async fn a_foreign_client_is_excluded_while_the_queue_moves() {
     let server = Server::start();
     let manager = manager(&server).await;
     let guard = lock(&manager, KEY).acquire().await.expect("free");
@@ -74,7 +76,7 @@ async fn a_foreign_client_is_excluded_while_the_line_moves() {
     for _ in 0..100 {
         tasks.spawn(waiting(&manager, KEY).run(async { Locked::Ok(()) }));
     }
-    Line::at(&server, KEY).reaches(100).await;
+    Queue::at(&server, KEY).reaches(100).await;
     let mut foreign = server.admin();
     let turns = tokio::task::spawn_blocking(move || {
         let mut refused = 0;
@@ -83,51 +85,51 @@ async fn a_foreign_client_is_excluded_while_the_line_moves() {
         }
         // The key is never absent while somebody waits.
         let waiting: usize = foreign.ask(&["ZCARD", &format!("lm1:wq:{{{KEY}}}")]);
-        (refused, waiting, gives_back(&mut foreign))
+        (refused, waiting, releases(&mut foreign))
     });
     guard.release().await.expect("still held");
     let (refused, waiting, given_back) = turns.await.expect("no panic");
     assert!(refused > 0);
-    assert_eq!((waiting, given_back), (0, true), "(left in line, held to its end)");
+    assert_eq!((waiting, given_back), (0, true), "(left in the queue, held to its end)");
     while let Some(ended) = tasks.join_next().await {
         ended.expect("no panic").expect("served");
     }
-    keeps_only_fences(&server, SOON).await;
+    keeps_only_fences(&server, PUSHED).await;
 }
 
 #[tokio::test]
-async fn a_key_deleted_under_a_line_lets_the_line_go_on_within_a_tick() {
+async fn a_key_deleted_under_a_queue_lets_the_queue_go_on_within_a_tick() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let guard = lock(&ours, KEY).acquire().await.expect("free");
-    let mut line = Line::at(&server, KEY);
+    let mut queue = Queue::at(&server, KEY);
     let mut waiters = Vec::new();
     for _ in 0..5 {
-        waiters.push(tokio::spawn(line.join(waiting(&theirs, KEY).acquire()).await));
+        waiters.push(tokio::spawn(queue.join(waiting(&theirs, KEY).acquire()).await));
     }
     server.admin().ask::<()>(&["DEL", KEY]);
     let start = Instant::now();
     for waiter in waiters {
-        served(TICK, async { waiter.await.expect("no panic") }).await;
+        served(POLLED, async { waiter.await.expect("no panic") }).await;
     }
     // Only the first one had to ask.
-    assert!(start.elapsed() < TICK + SOON, "after {:?}", start.elapsed());
+    assert!(start.elapsed() < POLLED + PUSHED, "after {:?}", start.elapsed());
     let error = guard.release().await.expect_err("somebody has deleted it");
     assert!(matches!(error, LockError::Lost(_)), "{error:?}");
-    keeps_only_fences(&server, SOON).await;
+    keeps_only_fences(&server, PUSHED).await;
 }
 
 #[tokio::test]
-async fn a_line_deleted_under_its_waiters_is_stood_in_again() {
+async fn a_queue_deleted_under_its_waiters_is_joined_again() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let mut admin = server.admin();
     for flushed in [false, true] {
         let guard = lock(&ours, KEY).acquire().await.expect("free");
-        let mut line = Line::at(&server, KEY);
+        let mut queue = Queue::at(&server, KEY);
         let mut waiters = JoinSet::new();
         for _ in 0..3 {
-            waiters.spawn(line.join(waiting(&theirs, KEY).run(async { Locked::Ok(()) })).await);
+            waiters.spawn(queue.join(waiting(&theirs, KEY).run(async { Locked::Ok(()) })).await);
         }
         if flushed {
             admin.ask::<()>(&["FLUSHALL"]);
@@ -139,10 +141,10 @@ async fn a_line_deleted_under_its_waiters_is_stood_in_again() {
             guard.release().await.expect("still held");
         }
         // In the order in which they ask again, whichever that is.
-        while let Some(ended) = timeout(TICK, waiters.join_next()).await.expect("in time") {
+        while let Some(ended) = timeout(POLLED, waiters.join_next()).await.expect("in time") {
             ended.expect("no panic").expect("served");
         }
-        keeps_only_fences(&server, SOON).await;
+        keeps_only_fences(&server, PUSHED).await;
     }
 }
 
@@ -152,21 +154,22 @@ async fn a_key_of_another_type_ends_the_wait() {
     let manager = manager(&server).await;
     let mut admin = server.admin();
     admin.ask::<()>(&["RPUSH", KEY, "not a lock"]);
-    let asked = timeout(SOON, lock(&manager, KEY).wait(LONG).acquire()).await.expect("at once");
+    let asked =
+        timeout(PUSHED, lock(&manager, KEY).wait(LONG_TTL).acquire()).await.expect("at once");
     assert!(matches!(asked.map(drop), Err(LockError::KeyNotALock { .. })));
     admin.ask::<()>(&["DEL", KEY]);
     let guard = lock(&manager, KEY).acquire().await.expect("free");
-    let waiter = Line::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
+    let waiter = Queue::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
     admin.ask::<()>(&["DEL", KEY]);
     admin.ask::<()>(&["RPUSH", KEY, "not a lock"]);
-    let asked: Locked<()> = timeout(TICK, waiter).await.expect("within a tick").map(drop);
+    let asked: Locked<()> = timeout(POLLED, waiter).await.expect("within a tick").map(drop);
     assert!(matches!(asked, Err(LockError::KeyNotALock { .. })), "{asked:?}");
     drop(guard);
     admin.ask::<()>(&["DEL", KEY]);
     keeps_only_fences(&server, Duration::from_secs(5)).await;
 }
 
-/// Whatever the key is when a waiter leaves, the line is left.
+/// A waiter that leaves is out of the queue, whatever the key is then.
 #[tokio::test]
 async fn who_leaves_while_the_key_is_of_another_type_is_never_granted() {
     let server = Server::start();
@@ -174,28 +177,28 @@ async fn who_leaves_while_the_key_is_of_another_type_is_never_granted() {
     let mut admin = server.admin();
     for manager in [&ours, &theirs] {
         // From then on it hears, and has no reason to ask twice.
-        served(LONG, waiting(manager, "another").acquire()).await;
+        served(LONG_TTL, waiting(manager, "another").acquire()).await;
     }
     let guard = lock(&ours, KEY).acquire().await.expect("free");
-    let mut line = Line::at(&server, KEY);
-    let leaves = line.join(waiting(&theirs, KEY).acquire()).await;
-    let stays = tokio::spawn(line.join(waiting(&ours, KEY).acquire()).await);
+    let mut queue = Queue::at(&server, KEY);
+    let leaves = queue.join(waiting(&theirs, KEY).acquire()).await;
+    let stays = tokio::spawn(queue.join(waiting(&ours, KEY).acquire()).await);
     admin.ask::<i64>(&["DEL", KEY]);
     admin.ask::<i64>(&["RPUSH", KEY, "not a lock"]);
     drop(leaves);
-    line.reaches(1).await;
+    queue.reaches(1).await;
     admin.ask::<i64>(&["DEL", KEY]);
-    served(TICK, async { stays.await.expect("no panic") }).await;
+    served(POLLED, async { stays.await.expect("no panic") }).await;
     drop(guard);
-    keeps_only_fences(&server, SOON).await;
+    keeps_only_fences(&server, PUSHED).await;
 }
 
 #[tokio::test]
-async fn a_line_that_nobody_asks_in_is_gone_after_fifteen_seconds() {
+async fn a_queue_that_nobody_asks_in_is_gone_after_fifteen_seconds() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let _guard = lock(&ours, KEY).acquire().await.expect("free");
-    let _waiter = Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+    let _waiter = Queue::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
     let mut admin = server.admin();
     let beside: Vec<_> = admin.keys().into_iter().filter(|key| key != KEY).collect();
     assert_eq!(beside.len(), 2, "{beside:?}");

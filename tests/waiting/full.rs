@@ -6,24 +6,24 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::{Backend, Server, in_time};
 
-use crate::line::{FAR, Line};
-use crate::{KEY, LONG, Locked, keeps_only_fences, lock, ms, served, waiting};
+use crate::queue::{FAR, Queue};
+use crate::{KEY, LONG_TTL, Locked, keeps_only_fences, lock, ms, served, waiting};
 
 const PLACES: usize = 10_000;
 
-/// Fills what is left of the line, has one come too late and one go, and drops the others.
-async fn fill(ours: LockManager, key: &str, mut line: Line, left: usize) {
-    let guard = lock(&ours, key).ttl(10 * LONG).acquire().await.expect("free");
+/// Fills what is left of the queue, has one come too late and one go, and drops the others.
+async fn fill(ours: LockManager, key: &str, mut queue: Queue, left: usize) {
+    let guard = lock(&ours, key).ttl(10 * LONG_TTL).acquire().await.expect("free");
     let mut waiters: FuturesUnordered<_> =
         (0..left).map(|_| waiting(&ours, key).acquire()).collect();
     let full = async {
-        while line.length().is_some_and(|length| length < PLACES) {
+        while queue.length().is_some_and(|length| length < PLACES) {
             tokio::time::sleep(ms(5)).await;
         }
     };
     tokio::select! {
         biased;
-        Some(early) = waiters.next() => panic!("not in line: {early:?}"),
+        Some(early) = waiters.next() => panic!("not in the queue: {early:?}"),
         () = full => {}
     }
     let start = Instant::now();
@@ -31,7 +31,7 @@ async fn fill(ours: LockManager, key: &str, mut line: Line, left: usize) {
     assert!(matches!(&error, LockError::QueueFull { key: told, .. } if told.as_str() == key));
     assert!(error.is_busy());
     assert!(error.to_string().contains(key), "{error}");
-    assert!(start.elapsed() < LONG / 12, "after {:?}", start.elapsed());
+    assert!(start.elapsed() < LONG_TTL / 12, "after {:?}", start.elapsed());
     let skipped: Option<u32> = waiting(&ours, key).run_or_skip(async { Some(7) }).await;
     assert_eq!(skipped, None);
     let once: Locked<_> = lock(&ours, key).acquire().await;
@@ -39,29 +39,29 @@ async fn fill(ours: LockManager, key: &str, mut line: Line, left: usize) {
     // One is served, and there is a place again.
     guard.release().await.expect("still held");
     let first = waiters.next().await.expect("ten thousand").expect("served");
-    let last = line.join(waiting(&ours, key).acquire()).await;
+    let last = queue.join(waiting(&ours, key).acquire()).await;
     drop(waiters);
-    line.disperse();
+    queue.disperse();
     first.release().await.expect("still held");
-    served(LONG / 4, last).await;
+    served(LONG_TTL / 4, last).await;
 }
 
 #[tokio::test]
-async fn a_full_line_of_the_memory_is_told() {
+async fn a_full_queue_of_the_memory_is_told() {
     let backend = Backend::memory();
     let key = backend.key("full");
     let ours = backend.manager().await;
-    in_time(fill(ours, &key, Line::of(&backend, &key), PLACES)).await;
+    in_time(fill(ours, &key, Queue::of(&backend, &key), PLACES)).await;
     backend.becomes_free(&key, Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
-async fn a_full_line_of_a_server_is_told() {
+async fn a_full_queue_of_a_server_is_told() {
     let server = Server::start();
     let ours = LockManager::connect(&server.url()).await.expect("the server is there");
-    let mut line = Line::at(&server, KEY);
+    let mut queue = Queue::at(&server, KEY);
     let left = 50;
-    line.crowd(PLACES - left, FAR);
-    in_time(fill(ours, KEY, line, left)).await;
-    keeps_only_fences(&server, LONG / 4).await;
+    queue.crowd(PLACES - left, FAR);
+    in_time(fill(ours, KEY, queue, left)).await;
+    keeps_only_fences(&server, LONG_TTL / 4).await;
 }

@@ -5,63 +5,56 @@ use std::mem;
 use std::time::Instant;
 
 use lockmacro_runtime::{Lock, LockGuard};
-use lockmacro_tests::{Backend, eventually, on_every_backend};
+use lockmacro_tests::{Backend, eventually, on};
 use tokio::time::timeout;
 
-use crate::line::Line;
-use crate::{CLAIM, LONG, Locked, SOON, TICK, lock, ms, served, waiting};
-
-on_every_backend!(
-    a_dead_holder_is_succeeded_at_its_ttl,
-    several_dead_holders_are_succeeded_one_after_the_other,
-    a_handed_over_lock_is_worth_its_whole_ttl_soon,
-    a_renewed_lock_is_handed_over_and_renewed,
-    a_short_lease_that_is_handed_over_is_not_stretched,
-    a_waiter_that_is_not_polled_costs_the_others_the_claim_and_not_the_ttl,
-);
+use crate::queue::Queue;
+use crate::{CONFIRM_WINDOW, LONG_TTL, Locked, POLLED, PUSHED, lock, ms, served, waiting};
 
 /// What a process that dies leaves: a lock that nobody releases.
 fn die(guard: LockGuard) {
     mem::forget(guard);
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_dead_holder_is_succeeded_at_its_ttl(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let asked = Instant::now();
     let guard = Lock::new(&*key).ttl(ms(600)).manager(&ours).acquire().await.expect("free");
-    let first = line.join(waiting(&theirs, &key).acquire()).await;
-    let second = line.join(waiting(&theirs, &key).acquire()).await;
+    let first = queue.join(waiting(&theirs, &key).acquire()).await;
+    let second = queue.join(waiting(&theirs, &key).acquire()).await;
     die(guard);
-    let guard = timeout(ms(600) + SOON, first).await.expect("at the ttl").expect("served");
+    let guard = timeout(ms(600) + PUSHED, first).await.expect("at the ttl").expect("served");
     assert!(asked.elapsed() >= ms(598), "after {:?}", asked.elapsed());
     guard.release().await.expect("still held");
-    served(SOON, second).await;
+    served(PUSHED, second).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn several_dead_holders_are_succeeded_one_after_the_other(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let short = |manager| Lock::new(&*key).ttl(ms(300)).manager(manager).wait_forever();
     let guard = short(&ours).acquire().await.expect("free");
     // What its holder believes in is over before anybody else has the lock.
     let mut ends = Instant::now() + guard.remaining();
     let mut waiters = Vec::new();
     for _ in 0..4 {
-        waiters.push(line.join(short(&theirs).acquire()).await);
+        waiters.push(queue.join(short(&theirs).acquire()).await);
     }
     die(guard);
     for waiter in waiters {
         // The last one was not among the first three when it asked, and asks at its tick.
-        let guard = timeout(ms(300) + TICK, waiter).await.expect("at the ttl").expect("served");
+        let guard = timeout(ms(300) + POLLED, waiter).await.expect("at the ttl").expect("served");
         let granted = Instant::now();
         assert!(granted >= ends, "{:?} before the end", ends - granted);
         ends = granted + guard.remaining();
         die(guard);
     }
-    backend.becomes_free(&key, SOON).await;
+    backend.becomes_free(&key, PUSHED).await;
 }
 
 #[tokio::test]
@@ -85,7 +78,7 @@ async fn a_body_longer_than_the_claim_is_held_throughout(backend: &Backend) {
     let body = async {
         let start = Instant::now();
         let mut refused = 0;
-        while start.elapsed() < CLAIM + ms(700) {
+        while start.elapsed() < CONFIRM_WINDOW + ms(700) {
             let error = lock(&rival, &key).acquire().await.expect_err("it is held");
             assert!(error.is_busy(), "{error}");
             refused += 1;
@@ -93,35 +86,37 @@ async fn a_body_longer_than_the_claim_is_held_throughout(backend: &Backend) {
         }
         Locked::Ok(refused)
     };
-    let waiter = Lock::new(&*key).ttl(LONG / 2).manager(&theirs).wait_forever().run(body);
-    let waiter = Line::of(backend, &key).join(waiter).await;
+    let waiter = Lock::new(&*key).ttl(LONG_TTL / 2).manager(&theirs).wait_forever().run(body);
+    let waiter = Queue::of(backend, &key).join(waiter).await;
     guard.release().await.expect("still held");
     assert!(waiter.await.expect("it kept the lock") > 10);
 }
 
-async fn a_handed_over_lock_is_worth_its_whole_ttl_soon(backend: &Backend) {
+#[on(memory, redis, both_runtimes)]
+async fn a_handed_off_lock_is_worth_its_whole_ttl_soon(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let waiter = Line::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
+    let waiter = Queue::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
-    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
-    assert!(guard.remaining() > CLAIM / 2, "{:?}", guard.remaining());
-    let confirmed = || std::future::ready(guard.remaining() > LONG / 2);
-    eventually("it is confirmed", SOON, confirmed).await;
+    let guard = timeout(PUSHED, waiter).await.expect("in time").expect("served");
+    assert!(guard.remaining() > CONFIRM_WINDOW / 2, "{:?}", guard.remaining());
+    let confirmed = || std::future::ready(guard.remaining() > LONG_TTL / 2);
+    eventually("it is confirmed", PUSHED, confirmed).await;
     guard.release().await.expect("still held");
 }
 
-async fn a_renewed_lock_is_handed_over_and_renewed(backend: &Backend) {
+#[on(memory, redis, both_runtimes)]
+async fn a_renewed_lock_is_handed_off_and_renewed(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let renewed = |manager| Lock::new(&*key).ttl(ms(2_500)).renew().manager(manager).wait_forever();
     let guard = renewed(&ours).acquire().await.expect("free");
-    let waiter = Line::of(backend, &key).join(renewed(&theirs).acquire()).await;
+    let waiter = Queue::of(backend, &key).join(renewed(&theirs).acquire()).await;
     let mut waiter = tokio::spawn(waiter);
     timeout(ms(2_800), &mut waiter).await.expect_err("the holder lives, and renews");
     guard.release().await.expect("still held");
-    let guard = timeout(SOON, waiter).await.expect("in time").expect("no panic").expect("served");
+    let guard = timeout(PUSHED, waiter).await.expect("in time").expect("no panic").expect("served");
     let start = Instant::now();
     while start.elapsed() < ms(2_800) {
         assert!(!backend.is_free(&key).await, "after {:?}", start.elapsed());
@@ -130,29 +125,31 @@ async fn a_renewed_lock_is_handed_over_and_renewed(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
-async fn a_short_lease_that_is_handed_over_is_not_stretched(backend: &Backend) {
+#[on(memory, redis, both_runtimes)]
+async fn a_short_lease_that_is_handed_off_is_not_stretched(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let waiter = Lock::new(&*key).ttl(ms(200)).manager(&theirs).wait_forever().acquire();
-    let waiter = Line::of(backend, &key).join(waiter).await;
+    let waiter = Queue::of(backend, &key).join(waiter).await;
     guard.release().await.expect("still held");
-    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(PUSHED, waiter).await.expect("in time").expect("served");
     assert!(guard.remaining() <= ms(200), "{:?}", guard.remaining());
-    timeout(SOON, guard.lost()).await.expect("its lease is over");
-    backend.becomes_free(&key, SOON).await;
+    timeout(PUSHED, guard.lost()).await.expect("its lease is over");
+    backend.becomes_free(&key, PUSHED).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_waiter_that_is_not_polled_costs_the_others_the_claim_and_not_the_ttl(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let idle = line.join(waiting(&theirs, &key).acquire()).await;
-    let next = line.join(waiting(&theirs, &key).acquire()).await;
+    let idle = queue.join(waiting(&theirs, &key).acquire()).await;
+    let next = queue.join(waiting(&theirs, &key).acquire()).await;
     let handed_over = Instant::now();
     guard.release().await.expect("still held");
-    served(CLAIM + TICK, next).await;
-    assert!(handed_over.elapsed() >= CLAIM - ms(60), "after {:?}", handed_over.elapsed());
+    served(CONFIRM_WINDOW + POLLED, next).await;
+    assert!(handed_over.elapsed() >= CONFIRM_WINDOW - ms(60), "after {:?}", handed_over.elapsed());
     drop(idle);
 }

@@ -6,13 +6,15 @@ use lockmacro_runtime::{Lock, LockManager, LossCause};
 use lockmacro_tests::{Fault, Proxy, Server, eventually};
 use tokio::time::{sleep_until, timeout};
 
-use crate::line::Line;
-use crate::{CLAIM, KEY, LONG, Locked, SOON, TICK, lock, manager, ms, served, waiting};
+use crate::queue::Queue;
+use crate::{
+    CONFIRM_WINDOW, KEY, LONG_TTL, Locked, POLLED, PUSHED, lock, manager, ms, served, waiting,
+};
 
-/// The waiter's question is on its way when the hand-over is pushed, and answered when it has run
+/// The waiter's request is in flight when the hand-off is pushed, and answered when it has run
 /// out: the answer says "busy", and the push is read after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hand_over_older_than_the_last_answer_is_not_believed() {
+async fn a_hand_off_older_than_the_last_answer_is_not_believed() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let ours = manager(&server).await;
@@ -22,7 +24,7 @@ async fn a_hand_over_older_than_the_last_answer_is_not_believed() {
     let guard = Lock::new(KEY).ttl(ms(3_000)).manager(&ours).acquire().await.expect("free");
     let short = Lock::new(KEY).ttl(ms(300)).manager(&theirs).wait_forever();
     let mut waiter = tokio::spawn(short.acquire());
-    Line::at(&server, KEY).reaches(1).await;
+    Queue::at(&server, KEY).reaches(1).await;
     proxy.stall(true);
     guard.release().await.expect("still held");
     // It asks when the first lease would end; by then the foreign client has the key.
@@ -30,10 +32,10 @@ async fn a_hand_over_older_than_the_last_answer_is_not_believed() {
         let set = ["SET", KEY, "foreign", "NX", "PX", "30000"];
         std::future::ready(admin.ask::<Option<String>>(&set).is_some())
     };
-    eventually("the hand-over has run out", LONG / 4, taken).await;
+    eventually("the hand-off has run out", LONG_TTL / 4, taken).await;
     sleep_until(start + ms(3_050)).await;
     proxy.stall(false);
-    let granted = timeout(SOON, &mut waiter).await;
+    let granted = timeout(PUSHED, &mut waiter).await;
     assert!(granted.is_err(), "granted beside the foreign holder: {granted:?}");
     waiter.abort();
 }
@@ -47,7 +49,7 @@ async fn a_confirmation_that_fails_is_tried_again_before_the_claim_ends() {
     for round in 0..2 {
         let guard = lock(&ours, KEY).acquire().await.expect("free");
         let next = Lock::new(KEY).ttl(ttl).manager(&theirs).wait_forever();
-        let next = Line::at(&server, KEY).join(next.acquire()).await;
+        let next = Queue::at(&server, KEY).join(next.acquire()).await;
         if round == 1 {
             // The connection that confirms is cut while it is idle, as by a load balancer.
             let kill = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
@@ -55,11 +57,11 @@ async fn a_confirmation_that_fails_is_tried_again_before_the_claim_ends() {
         }
         guard.release().await.expect("still held");
         let next = next.await.expect("served");
-        eventually("it is confirmed", CLAIM - ms(500), || {
-            std::future::ready(next.remaining() > 2 * CLAIM)
+        eventually("it is confirmed", CONFIRM_WINDOW - ms(500), || {
+            std::future::ready(next.remaining() > 2 * CONFIRM_WINDOW)
         })
         .await;
-        assert!(admin.ttl(KEY).expect("it has an end") > 2 * CLAIM);
+        assert!(admin.ttl(KEY).expect("it has an end") > 2 * CONFIRM_WINDOW);
         next.release().await.expect("still held");
     }
 }
@@ -69,12 +71,12 @@ async fn who_waits_for_ever_waits_for_a_server_too() {
     let mut server = Server::start();
     let manager = LockManager::builder().timeout(ms(1_000)).connect(&server.url()).await.unwrap();
     let guard = lock(&manager, KEY).acquire().await.expect("free");
-    let mut waiter = Line::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
+    let mut waiter = Queue::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
     server.kill();
     drop(guard);
-    timeout(TICK, &mut waiter).await.expect_err("there is no server");
+    timeout(POLLED, &mut waiter).await.expect_err("there is no server");
     server.restart();
-    crate::served(TICK, waiter).await;
+    crate::served(POLLED, waiter).await;
 }
 
 #[tokio::test]
@@ -86,25 +88,25 @@ async fn a_limit_that_passes_leaves_the_waiters_hearing() {
     let refused = lock(&manager, KEY).wait(ms(20)).acquire().await;
     assert!(refused.is_err_and(|error| !error.is_busy()), "no connection to listen by");
     admin.configure("maxclients", "100");
-    lock(&manager, KEY).wait(LONG).run(async { Locked::Ok(()) }).await.expect("free");
+    lock(&manager, KEY).wait(LONG_TTL).run(async { Locked::Ok(()) }).await.expect("free");
     let channels: Vec<String> = admin.ask(&["PUBSUB", "CHANNELS"]);
     assert_eq!(channels.len(), 1, "{channels:?}");
 }
 
-/// A place in line is left with one command.
+/// A place in the queue is left with one command.
 #[tokio::test]
 async fn a_waiter_that_is_dropped_is_cleared_away_once() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let _guard = lock(&ours, KEY).acquire().await.expect("free");
-    let mut line = Line::at(&server, KEY);
-    let mut waiter = line.join(waiting(&theirs, KEY).acquire()).await;
-    // Its question is answered, not only carried out.
+    let mut queue = Queue::at(&server, KEY);
+    let mut waiter = queue.join(waiting(&theirs, KEY).acquire()).await;
+    // Its request is answered, not only carried out.
     timeout(ms(300), &mut waiter).await.expect_err("held");
     let mut admin = server.admin();
     admin.forget_calls();
     drop(waiter);
-    line.reaches(0).await;
+    queue.reaches(0).await;
     // What would be sent again would be sent after 20, 80 and 260 milliseconds.
     tokio::time::sleep(ms(700)).await;
     let calls: u64 = admin
@@ -118,45 +120,46 @@ async fn a_waiter_that_is_dropped_is_cleared_away_once() {
 }
 
 #[tokio::test]
-async fn a_hand_over_that_cannot_be_confirmed_is_lost_when_the_claim_ends() {
+async fn a_hand_off_that_cannot_be_confirmed_is_lost_when_the_confirm_window_ends() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let ours = manager(&server).await;
     let theirs = LockManager::connect(&proxy.url()).await.expect("the server is there");
     // From then on it hears, and has no reason to ask twice.
-    served(LONG, waiting(&theirs, KEY).acquire()).await;
+    served(LONG_TTL, waiting(&theirs, KEY).acquire()).await;
     let guard = lock(&ours, KEY).acquire().await.expect("free");
-    let next = Line::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+    let next = Queue::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
     // The connection that confirms is a new one.
     proxy.refuse(true);
     let handed_over = Instant::now();
     guard.release().await.expect("still held");
     let next = next.await.expect("served");
-    let lost = timeout(2 * CLAIM, next.lost()).await.expect("not believed any longer");
+    let lost = timeout(2 * CONFIRM_WINDOW, next.lost()).await.expect("not believed any longer");
     assert_eq!(lost.cause(), LossCause::NotRenewed);
-    assert!(handed_over.elapsed() > CLAIM / 2, "after {:?}", handed_over.elapsed());
+    assert!(handed_over.elapsed() > CONFIRM_WINDOW / 2, "after {:?}", handed_over.elapsed());
 }
 
-/// The question of a waiter that has gone arrives late and stands in line; the lock is handed to
+/// The request of a waiter that has gone arrives late and joins the queue; the lock is handed to
 /// nobody then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_grant_for_who_has_gone_is_given_back_at_once() {
+async fn a_grant_for_who_has_gone_is_released_at_once() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let (ours, rival) = (manager(&server).await, manager(&server).await);
     let theirs = LockManager::connect(&proxy.url()).await.expect("the server is there");
     // From then on it hears, and the server knows the scripts.
-    served(LONG, waiting(&theirs, KEY).acquire()).await;
+    served(LONG_TTL, waiting(&theirs, KEY).acquire()).await;
     let guard = lock(&ours, KEY).acquire().await.expect("free");
     // By then it is looked for every few seconds only.
     proxy.on_next("EVALSHA", Fault::HoldCommand(ms(3_400)));
     let waiter = tokio::spawn(waiting(&theirs, KEY).acquire());
-    eventually("its question was sent", LONG, || std::future::ready(proxy.orders_are_done())).await;
+    eventually("its question was sent", LONG_TTL, || std::future::ready(proxy.orders_are_done()))
+        .await;
     waiter.abort();
     proxy.held_commands_arrive().await;
-    assert_eq!(Line::at(&server, KEY).length(), Some(1), "in line, and gone");
+    assert_eq!(Queue::at(&server, KEY).length(), Some(1), "in line, and gone");
     guard.release().await.expect("still held");
     let start = Instant::now();
-    served(CLAIM, lock(&rival, KEY).wait(CLAIM).acquire()).await;
-    assert!(start.elapsed() < SOON, "free after {:?}", start.elapsed());
+    served(CONFIRM_WINDOW, lock(&rival, KEY).wait(CONFIRM_WINDOW).acquire()).await;
+    assert!(start.elapsed() < PUSHED, "free after {:?}", start.elapsed());
 }

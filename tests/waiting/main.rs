@@ -1,4 +1,4 @@
-//! Waiting in line, claim by claim: on `memory://` and on a Redis server where both can have it,
+//! Waiting, claim by claim: on `memory://` and on a Redis server where both can have it,
 //! and what only a server can do to a line.
 
 mod access;
@@ -11,10 +11,10 @@ mod foreign;
 mod full;
 mod holders;
 mod late;
-mod line;
 mod near;
 mod order;
 mod outcomes;
+mod queue;
 mod replicas;
 mod rivals;
 mod runtimes;
@@ -26,16 +26,8 @@ mod traffic;
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
-use lockmacro_tests::Server;
-
-/// A ttl that never ends within a test.
-const LONG: Duration = Duration::from_secs(60);
-/// Far below a tick, far above what a loaded machine needs: who is served within it was told.
-const SOON: Duration = Duration::from_millis(1_200);
-/// After so long the slowest waiter has asked again: 2 s and 20 %, and what a loaded machine adds.
-const TICK: Duration = Duration::from_millis(3_400);
-/// For how long a lock is handed over until its new holder confirms it.
-const CLAIM: Duration = Duration::from_secs(5);
+use lockmacro_tests::times::{CONFIRM_WINDOW, LONG_TTL, POLLED, PUSHED, ms};
+use lockmacro_tests::{Admin, Server, is_fence};
 
 const KEY: &str = "order:42";
 
@@ -43,7 +35,7 @@ type Locked<T> = Result<T, LockError>;
 
 /// A lock that is asked for once.
 fn lock(manager: &LockManager, key: &str) -> Lock {
-    Lock::new(key).ttl(LONG).manager(manager)
+    Lock::new(key).ttl(LONG_TTL).manager(manager)
 }
 
 /// A lock that is waited for.
@@ -51,17 +43,13 @@ fn waiting(manager: &LockManager, key: &str) -> Lock {
     lock(manager, key).wait_forever()
 }
 
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
-
 async fn manager(server: &Server) -> LockManager {
     LockManager::connect(&server.url()).await.expect("the server is there")
 }
 
-/// What comes within a time in which this machine does as much as an idle one: what it sleeps too long
-/// does not count. On one that sleeps too long all the time this may be later than a tick, and tells no push
-/// from it.
+/// What comes within a time in which this machine does as much as an idle one: what it sleeps too
+/// long does not count. On one that sleeps too long all the time this may be later than a tick, and
+/// tells no push from it.
 async fn timeout_here<F: Future>(within: Duration, work: F) -> Option<F::Output> {
     const BEAT: Duration = Duration::from_millis(20);
     let mut beats = tokio::task::JoinSet::new();
@@ -78,11 +66,16 @@ async fn timeout_here<F: Future>(within: Duration, work: F) -> Option<F::Output>
     }
 }
 
-/// Awaits a grant that must come within `time`, and gives the lock back.
+/// Awaits a grant that must come within `time`, and releases the lock.
 async fn served(within: Duration, grant: impl Future<Output = Locked<LockGuard>>) {
     let guard = timeout_here(within, grant).await.expect("served in time").expect("served");
     assert!(guard.is_held());
     guard.release().await.expect("still held");
+}
+
+/// How often scripts were called since the last `forget_calls`.
+fn requests(admin: &mut Admin) -> u64 {
+    admin.calls().iter().filter(|(name, _)| name == "evalsha").map(|(_, calls)| calls).sum()
 }
 
 /// Waits until the server keeps nothing but fences.
@@ -90,7 +83,7 @@ async fn keeps_only_fences(server: &Server, within: Duration) {
     let mut admin = server.admin();
     let mut others = || {
         let mut keys = admin.keys();
-        keys.retain(|key| !line::is_fence(key));
+        keys.retain(|key| !is_fence(key));
         keys
     };
     let start = std::time::Instant::now();

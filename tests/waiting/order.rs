@@ -1,45 +1,15 @@
-//! Who comes first is served first, by a hand-over and not by a race.
+//! Waiters are served in the order of their requests, by a hand-off and not by a race.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::LockGuard;
-use lockmacro_tests::{Backend, on_a_cluster, on_every_backend};
+use lockmacro_tests::{Backend, on};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::line::{Line, forget_fences};
-use crate::{LONG, Locked, SOON, TICK, lock, ms, waiting};
-
-on_every_backend!(
-    a_hundred_waiters_get_the_lock_in_the_order_of_asking,
-    waiters_of_several_managers_get_the_lock_in_the_order_of_asking,
-    a_body_that_returns_hands_the_lock_over,
-    a_guard_that_is_dropped_hands_the_lock_over,
-    bodies_of_waiters_never_overlap,
-    who_does_not_wait_overtakes_nobody,
-    a_lock_that_is_free_is_not_waited_for,
-    different_keys_have_different_lines,
-    fences_grow_in_the_order_of_the_hand_overs,
-    a_waiter_gets_the_lock_after_its_min_hold_and_not_before,
-    a_waiters_own_min_hold_counts_from_its_grant,
-    re_entry_does_not_stand_in_line,
-);
-
-on_a_cluster!(
-    a_hundred_waiters_get_the_lock_in_the_order_of_asking,
-    waiters_of_several_managers_get_the_lock_in_the_order_of_asking,
-    a_body_that_returns_hands_the_lock_over,
-    a_guard_that_is_dropped_hands_the_lock_over,
-    bodies_of_waiters_never_overlap,
-    who_does_not_wait_overtakes_nobody,
-    a_lock_that_is_free_is_not_waited_for,
-    different_keys_have_different_lines,
-    fences_grow_in_the_order_of_the_hand_overs,
-    a_waiter_gets_the_lock_after_its_min_hold_and_not_before,
-    a_waiters_own_min_hold_counts_from_its_grant,
-    re_entry_does_not_stand_in_line,
-);
+use crate::queue::Queue;
+use crate::{LONG_TTL, Locked, POLLED, PUSHED, lock, ms, waiting};
 
 /// Notes in which order `waiters` came to their turns.
 async fn turns<F>(waiters: Vec<F>) -> Vec<usize>
@@ -63,31 +33,33 @@ where
     Arc::into_inner(turns).unwrap().into_inner().unwrap()
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_hundred_waiters_get_the_lock_in_the_order_of_asking(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&manager, &key).acquire().await.expect("free");
     let mut waiters = Vec::new();
     for _ in 0..100 {
-        waiters.push(line.join(waiting(&manager, &key).acquire()).await);
+        waiters.push(queue.join(waiting(&manager, &key).acquire()).await);
     }
     let (turns, released) = tokio::join!(turns(waiters), guard.release());
     released.expect("still held");
     assert_eq!(turns, (0..100).collect::<Vec<_>>());
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn waiters_of_several_managers_get_the_lock_in_the_order_of_asking(backend: &Backend) {
     let mut managers = Vec::new();
     for _ in 0..4 {
         managers.push(backend.manager().await);
     }
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&managers[0], &key).acquire().await.expect("free");
     let mut waiters = Vec::new();
     for nth in 0..40 {
-        waiters.push(line.join(waiting(&managers[nth * 7 % 4], &key).acquire()).await);
+        waiters.push(queue.join(waiting(&managers[nth * 7 % 4], &key).acquire()).await);
     }
     let (turns, released) = tokio::join!(turns(waiters), guard.release());
     released.expect("still held");
@@ -95,10 +67,11 @@ async fn waiters_of_several_managers_get_the_lock_in_the_order_of_asking(backend
     assert_eq!(turns, (0..40).collect::<Vec<_>>());
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_body_that_returns_hands_the_lock_over(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let (begin, begun) = tokio::sync::oneshot::channel::<()>();
     let (end, may_end) = tokio::sync::oneshot::channel::<()>();
     let body = tokio::spawn(lock(&ours, &key).run(async move {
@@ -108,22 +81,24 @@ async fn a_body_that_returns_hands_the_lock_over(backend: &Backend) {
     }));
     begun.await.expect("the body runs");
     let next = waiting(&theirs, &key).run(async { Locked::Ok(2) });
-    let mut next = line.join(next).await;
+    let mut next = queue.join(next).await;
     timeout(ms(60), &mut next).await.expect_err("the body runs");
     end.send(()).expect("the body waits");
-    assert_eq!(timeout(SOON, next).await.expect("in time"), Ok(2));
+    assert_eq!(timeout(PUSHED, next).await.expect("in time"), Ok(2));
     assert_eq!(body.await.expect("no panic"), Ok(1));
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_guard_that_is_dropped_hands_the_lock_over(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let next = Line::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
+    let next = Queue::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
     drop(guard);
-    crate::served(SOON, next).await;
+    crate::served(PUSHED, next).await;
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn bodies_of_waiters_never_overlap(backend: &Backend) {
     let key = backend.key("order:42");
     let number = Arc::new(Mutex::new(0_u32));
@@ -151,21 +126,22 @@ async fn bodies_of_waiters_never_overlap(backend: &Backend) {
     assert_eq!(*number.lock().unwrap(), 200);
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn who_does_not_wait_overtakes_nobody(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let mut waiters = Vec::new();
     for _ in 0..50 {
-        waiters.push(line.join(waiting(&ours, &key).acquire()).await);
+        waiters.push(queue.join(waiting(&ours, &key).acquire()).await);
     }
-    let mut line = tokio::spawn(async move { tokio::join!(turns(waiters), guard.release()).0 });
+    let mut queue = tokio::spawn(async move { tokio::join!(turns(waiters), guard.release()).0 });
     let mut refused = 0;
     let served = loop {
         tokio::select! {
             biased;
-            served = &mut line => break served.expect("no panic"),
+            served = &mut queue => break served.expect("no panic"),
             asked = lock(&theirs, &key).acquire() => match asked {
                 Err(error) => {
                     assert!(error.is_busy(), "{error}");
@@ -173,7 +149,7 @@ async fn who_does_not_wait_overtakes_nobody(backend: &Backend) {
                 }
                 // Only when everybody was served, which the next round tells.
                 Ok(guard) => {
-                    let served = timeout(SOON, &mut line).await.expect("it overtook somebody");
+                    let served = timeout(PUSHED, &mut queue).await.expect("it overtook somebody");
                     guard.release().await.expect("still held");
                     break served.expect("no panic");
                 }
@@ -185,93 +161,99 @@ async fn who_does_not_wait_overtakes_nobody(backend: &Backend) {
     assert!(refused > 0, "it never asked in between");
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_lock_that_is_free_is_not_waited_for(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
-    for wait in [Duration::ZERO, ms(1), LONG, Duration::MAX] {
+    for wait in [Duration::ZERO, ms(1), LONG_TTL, Duration::MAX] {
         let guard = lock(&manager, &key).wait(wait).acquire().await.expect("free");
-        assert!(guard.remaining() > LONG / 2);
+        assert!(guard.remaining() > LONG_TTL / 2);
         guard.release().await.expect("still held");
     }
 }
 
-async fn different_keys_have_different_lines(backend: &Backend) {
+#[on(memory, redis, cluster, both_runtimes)]
+async fn different_keys_have_different_queues(backend: &Backend) {
     let manager = backend.manager().await;
     let (one, two) = (backend.key("order:1"), backend.key("order:2"));
     let first = lock(&manager, &one).acquire().await.expect("free");
     let second = lock(&manager, &two).acquire().await.expect("free");
-    let for_first = Line::of(backend, &one).join(waiting(&manager, &one).acquire()).await;
-    let mut for_second = Line::of(backend, &two).join(waiting(&manager, &two).acquire()).await;
+    let for_first = Queue::of(backend, &one).join(waiting(&manager, &one).acquire()).await;
+    let mut for_second = Queue::of(backend, &two).join(waiting(&manager, &two).acquire()).await;
     first.release().await.expect("still held");
-    crate::served(SOON, for_first).await;
+    crate::served(PUSHED, for_first).await;
     timeout(ms(30), &mut for_second).await.expect_err("its own is held");
     second.release().await.expect("still held");
-    crate::served(SOON, for_second).await;
+    crate::served(PUSHED, for_second).await;
 }
 
-async fn fences_grow_in_the_order_of_the_hand_overs(backend: &Backend) {
+#[on(memory, redis, cluster, both_runtimes)]
+async fn fences_grow_in_the_order_of_the_hand_offs(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let (guard, first) = lock(&ours, &key).acquire_fenced().await.expect("free");
     let mut waiters = Vec::new();
     for nth in 0..20 {
         let manager = if nth % 2 == 0 { &ours } else { &theirs };
-        waiters.push(line.join(waiting(manager, &key).acquire_fenced()).await);
+        waiters.push(queue.join(waiting(manager, &key).acquire_fenced()).await);
     }
     guard.release().await.expect("still held");
     let mut fences = vec![first];
     for waiter in waiters {
-        let (guard, fence) = timeout(SOON, waiter).await.expect("in time").expect("served");
+        let (guard, fence) = timeout(PUSHED, waiter).await.expect("in time").expect("served");
         assert_eq!(guard.fence(), Some(fence));
         fences.push(fence);
         guard.release().await.expect("still held");
     }
     assert!(fences.is_sorted_by(|one, other| one < other), "{fences:?}");
-    forget_fences(backend);
+    backend.forget_fences();
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_waiter_gets_the_lock_after_its_min_hold_and_not_before(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("job");
     let asked = Instant::now();
     let guard = lock(&ours, &key).min_hold(ms(400)).acquire().await.expect("free");
-    let next = Line::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
+    let next = Queue::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
-    let guard = timeout(ms(400) + SOON, next).await.expect("in time").expect("served");
+    let guard = timeout(ms(400) + PUSHED, next).await.expect("in time").expect("served");
     assert!(asked.elapsed() >= ms(399), "after {:?}", asked.elapsed());
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_waiters_own_min_hold_counts_from_its_grant(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("job");
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let waiter = waiting(&theirs, &key).min_hold(ms(300)).acquire();
-    let waiter = Line::of(backend, &key).join(waiter).await;
+    let waiter = Queue::of(backend, &key).join(waiter).await;
     // Longer than the min_hold, which has not begun.
     tokio::time::sleep(ms(350)).await;
     let handed_over = Instant::now();
     guard.release().await.expect("still held");
-    let guard = timeout(SOON, waiter).await.expect("in time").expect("served");
+    let guard = timeout(PUSHED, waiter).await.expect("in time").expect("served");
     guard.release().await.expect("still held");
-    backend.becomes_free(&key, TICK).await;
+    backend.becomes_free(&key, POLLED).await;
     assert!(handed_over.elapsed() >= ms(299), "after {:?}", handed_over.elapsed());
 }
 
-async fn re_entry_does_not_stand_in_line(backend: &Backend) {
+#[on(memory, redis, cluster, both_runtimes)]
+async fn re_entry_does_not_join_the_queue(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let mut next = None;
     let body = async {
-        next = Some(line.join(waiting(&theirs, &key).acquire()).await);
+        next = Some(queue.join(waiting(&theirs, &key).acquire()).await);
         let inner = waiting(&ours, &key).acquire().await?;
-        assert!(inner.is_joined() && line.length().is_none_or(|length| length == 1));
+        assert!(inner.is_joined() && queue.length().is_none_or(|length| length == 1));
         inner.release().await?;
         waiting(&ours, &key).run(async { Locked::Ok(7) }).await
     };
     let body = waiting(&ours, &key).run(body);
-    assert_eq!(timeout(SOON, body).await.expect("it waits for itself"), Ok(7));
-    crate::served(SOON, next.expect("in line")).await;
+    assert_eq!(timeout(PUSHED, body).await.expect("it waits for itself"), Ok(7));
+    crate::served(PUSHED, next.expect("in line")).await;
 }

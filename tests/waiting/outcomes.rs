@@ -1,37 +1,15 @@
-//! Waits that run out: what the caller is told, when, and what stays in line.
+//! Waits that run out: what the caller is told, when, and what stays in the queue.
 
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
-use lockmacro_tests::{Backend, on_a_cluster, on_a_plain_thread, on_every_backend};
+use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
-use crate::line::Line;
-use crate::{LONG, Locked, SOON, lock, ms, served, waiting};
+use crate::queue::Queue;
+use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 
-on_every_backend!(
-    a_wait_that_runs_out_is_not_busy_but_timed_out,
-    a_wait_that_runs_out_tells_how_many_were_before,
-    a_wait_runs_out_in_time,
-    a_wait_that_runs_out_leaves_the_line,
-    a_busy_body_does_not_run_when_the_wait_runs_out,
-    many_waits_that_run_out_leave_nothing,
-    a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on,
-    a_body_is_skipped_after_the_wait,
-);
-
-on_a_cluster!(
-    a_wait_that_runs_out_is_not_busy_but_timed_out,
-    a_wait_that_runs_out_tells_how_many_were_before,
-    a_wait_runs_out_in_time,
-    a_wait_that_runs_out_leaves_the_line,
-    a_busy_body_does_not_run_when_the_wait_runs_out,
-    many_waits_that_run_out_leave_nothing,
-    a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on,
-    a_body_is_skipped_after_the_wait,
-);
-
-/// How much later than its end a wait may be over: less than if it were noticed at a tick. A machine in
-/// need gets some chances.
+/// How much later than its end a wait may be over: less than if it were noticed at a tick. A
+/// machine in need gets some chances.
 const MARGIN: Duration = Duration::from_millis(1_200);
 const CHANCES: usize = 8;
 
@@ -45,6 +23,7 @@ async fn timed_out(lock: Lock) -> (Option<String>, Option<Duration>, u32) {
     }
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_wait_that_runs_out_is_not_busy_but_timed_out(backend: &Backend) {
     let ours = backend.manager_from(LockManager::builder().label("desk-1")).await;
     let theirs = backend.manager_from(LockManager::builder().label("desk-2")).await;
@@ -54,7 +33,7 @@ async fn a_wait_that_runs_out_is_not_busy_but_timed_out(backend: &Backend) {
     assert!(matches!(error, LockError::Busy { .. }), "{error:?}");
     let error = lock(&theirs, &key).wait(ms(50)).acquire().await.expect_err("held");
     assert!(error.is_busy());
-    assert!(error.free_within().is_some_and(|left| left > LONG / 2 && left <= LONG));
+    assert!(error.free_within().is_some_and(|left| left > LONG_TTL / 2 && left <= LONG_TTL));
     assert_eq!(error.retry_after_secs(), Some(5), "nobody has seen how long it is held");
     assert!(error.to_string().contains("desk-1:audit"), "{error}");
     let owner = error.owner().map(str::to_owned);
@@ -70,25 +49,27 @@ async fn a_wait_that_runs_out_is_not_busy_but_timed_out(backend: &Backend) {
 
 /// One that a loaded machine may keep waiting for an answer.
 async fn patient(backend: &Backend) -> LockManager {
-    backend.manager_from(LockManager::builder().timeout(LONG)).await
+    backend.manager_from(LockManager::builder().timeout(LONG_TTL)).await
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_wait_that_runs_out_tells_how_many_were_before(backend: &Backend) {
     let (ours, theirs) = (patient(backend).await, patient(backend).await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let mut waiters = Vec::new();
     for _ in 0..5 {
-        waiters.push(line.join(waiting(&ours, &key).acquire()).await);
+        waiters.push(queue.join(waiting(&ours, &key).acquire()).await);
     }
     assert_eq!(timed_out(lock(&theirs, &key).wait(ms(50))).await.2, 5);
     guard.release().await.expect("still held");
     for waiter in waiters {
-        served(LONG, waiter).await;
+        served(LONG_TTL, waiter).await;
     }
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_wait_runs_out_in_time(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -110,18 +91,20 @@ async fn a_wait_runs_out_in_time(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
-async fn a_wait_that_runs_out_leaves_the_line(backend: &Backend) {
+#[on(memory, redis, cluster, both_runtimes)]
+async fn a_wait_that_runs_out_leaves_the_queue(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
     timed_out(lock(&theirs, &key).wait(ms(30))).await;
-    line.reaches(0).await;
-    let next = line.join(waiting(&ours, &key).acquire()).await;
+    queue.reaches(0).await;
+    let next = queue.join(waiting(&ours, &key).acquire()).await;
     guard.release().await.expect("still held");
-    served(SOON, next).await;
+    served(PUSHED, next).await;
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_busy_body_does_not_run_when_the_wait_runs_out(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -136,28 +119,30 @@ async fn a_busy_body_does_not_run_when_the_wait_runs_out(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn many_waits_that_run_out_leave_nothing(backend: &Backend) {
-    // Two hundred questions at once may take a small machine a while.
-    let patient = LockManager::builder().timeout(LONG);
+    // Two hundred requests at once may take a small machine a while.
+    let patient = LockManager::builder().timeout(LONG_TTL);
     let (ours, theirs) = (backend.manager().await, backend.manager_from(patient).await);
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let waits = (0..200).map(|nth| timed_out(lock(&theirs, &key).wait(ms(20 + nth % 40))));
     futures::future::join_all(waits).await;
-    Line::of(backend, &key).reaches(0).await;
+    Queue::of(backend, &key).reaches(0).await;
     guard.release().await.expect("still held");
-    backend.becomes_free(&key, SOON).await;
+    backend.becomes_free(&key, PUSHED).await;
 }
 
-async fn a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on(backend: &Backend) {
+#[on(memory, redis, cluster, both_runtimes)]
+async fn a_wait_that_runs_out_at_the_hand_off_passes_the_lock_on(backend: &Backend) {
     let (ours, theirs) = (patient(backend).await, patient(backend).await);
     let key = backend.key("order:42");
     let mut wait = ms(200);
     for nth in 0..12 {
-        let mut line = Line::of(backend, &key);
+        let mut queue = Queue::of(backend, &key);
         let guard = lock(&ours, &key).acquire().await.expect("free");
         let first = loop {
-            match line.try_to_join(lock(&theirs, &key).wait(wait).acquire()).await {
+            match queue.try_to_join(lock(&theirs, &key).wait(wait).acquire()).await {
                 Some(first) => break first,
                 // A loaded machine needs longer to ask.
                 None => wait *= 2,
@@ -165,7 +150,7 @@ async fn a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on(backend: &Back
         };
         let queued = Instant::now();
         let first = tokio::spawn(first);
-        let next = line.join(waiting(&theirs, &key).acquire()).await;
+        let next = queue.join(waiting(&theirs, &key).acquire()).await;
         // Around the end of the wait, before and after it.
         let pause = wait - ms(5) + Duration::from_micros(800 * nth);
         let pause = pause.saturating_sub(queued.elapsed());
@@ -175,10 +160,11 @@ async fn a_wait_that_runs_out_at_the_hand_over_passes_the_lock_on(backend: &Back
             Ok(guard) => guard.release().await.expect("still held"),
             Err(error) => assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}"),
         }
-        served(LONG, next).await;
+        served(LONG_TTL, next).await;
     }
 }
 
+#[on(memory, redis, cluster, both_runtimes)]
 async fn a_body_is_skipped_after_the_wait(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("job");
@@ -192,9 +178,9 @@ async fn a_body_is_skipped_after_the_wait(backend: &Backend) {
         lock(&manager, &name).wait(ms(60)).run_blocking_or_skip(|| Some(7))
     });
     assert_eq!(skipped.await, None);
-    let mut line = Line::of(backend, &key);
-    line.reaches(0).await;
-    let next = line.join(waiting(&theirs, &key).run_or_skip(async { Some(7) })).await;
+    let mut queue = Queue::of(backend, &key);
+    queue.reaches(0).await;
+    let next = queue.join(waiting(&theirs, &key).run_or_skip(async { Some(7) })).await;
     guard.release().await.expect("still held");
     assert_eq!(next.await, Some(7));
 }

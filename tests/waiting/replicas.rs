@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::Server;
 
-use crate::line::Line;
+use crate::queue::Queue;
 use crate::{KEY, Locked, lock, ms};
 
 const WAIT: Duration = Duration::from_secs(5);
@@ -14,7 +14,7 @@ async fn manager(server: &Server) -> LockManager {
     LockManager::builder().timeout(ms(500)).connect(&server.url()).await.expect("there")
 }
 
-/// An operator swaps two servers by hand. Who was first in line listens to the primary of old, and
+/// An operator swaps two servers by hand. The head of the queue listens to the primary of old, and
 /// hears what the new one tells those who listen there.
 #[tokio::test]
 async fn who_listens_to_a_primary_of_old_believes_in_no_lock() {
@@ -25,7 +25,7 @@ async fn who_listens_to_a_primary_of_old_believes_in_no_lock() {
     let _guard = lock(&holder, KEY).acquire().await.expect("free");
     let listener = manager(&before).await;
     let waiter = tokio::spawn(lock(&listener, KEY).wait(WAIT).run(async { Locked::Ok(1) }));
-    Line::at(&now, KEY).reaches(1).await;
+    Queue::at(&now, KEY).reaches(1).await;
 
     // Nobody holds the lock on the new primary, and the one who is first does not listen there.
     let mut admin = now.admin();

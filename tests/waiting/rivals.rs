@@ -9,8 +9,8 @@ use lockmacro_runtime::LockManager;
 use lockmacro_tests::{Admin, Backend, Server, in_time};
 use tokio::time::timeout;
 
-use crate::line::Line;
-use crate::{KEY, LONG, SOON, lock, manager, ms, served, waiting};
+use crate::queue::Queue;
+use crate::{KEY, LONG_TTL, PUSHED, lock, manager, ms, requests, served, waiting};
 
 const COMPARE_AND_DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
@@ -128,11 +128,6 @@ async fn beside_foreign_clients_of_a_cluster_a_waiter_gets_what_a_poller_gets() 
     in_time(at_least_what_a_poller_gets(&Backend::cluster().await)).await;
 }
 
-/// How often waiters ask: calls of the script.
-fn questions(admin: &mut Admin) -> u64 {
-    admin.calls().iter().filter(|(name, _)| name == "evalsha").map(|(_, calls)| calls).sum()
-}
-
 #[tokio::test]
 async fn only_the_head_asks_often_while_a_foreign_client_holds_the_lock() {
     const WAITERS: u64 = 30;
@@ -141,28 +136,30 @@ async fn only_the_head_asks_often_while_a_foreign_client_holds_the_lock() {
     let mut admin = server.admin();
     admin.ask::<()>(&["SET", KEY, "foreign", "PX", "60000"]);
     let mut tasks = tokio::task::JoinSet::new();
-    let mut line = Line::at(&server, KEY);
+    let mut queue = Queue::at(&server, KEY);
     for nth in 0..WAITERS as usize {
-        tasks.spawn(line.join(waiting(&managers[nth % 2], KEY).acquire()).await);
+        tasks.spawn(queue.join(waiting(&managers[nth % 2], KEY).acquire()).await);
     }
     admin.forget_calls();
     let start = Instant::now();
+    // The requests of that time are counted.
     tokio::time::sleep(ms(2_000)).await;
-    let (asked, time) = (questions(&mut admin), start.elapsed());
+    let (asked, time) = (requests(&mut admin), start.elapsed());
     let ticks = WAITERS * (time.as_millis() as u64 / 1_600 + 1);
     let of_the_head = time.as_millis() as u64 / 20;
-    assert!(asked <= ticks + of_the_head, "{asked} questions in {time:?}");
+    assert!(asked <= ticks + of_the_head, "{asked} requests in {time:?}");
     // When one of ours holds it, nobody does.
     let ours = lock(&managers[0], "another").acquire().await.expect("free");
     let token = admin.get("another").expect("held");
     admin.ask::<()>(&["SET", KEY, &token, "PX", "60000"]);
+    // The head learns it by its next request, one of many.
     tokio::time::sleep(ms(300)).await;
     admin.forget_calls();
     let start = Instant::now();
     tokio::time::sleep(ms(1_500)).await;
-    let (asked, time) = (questions(&mut admin), start.elapsed());
+    let (asked, time) = (requests(&mut admin), start.elapsed());
     let ticks = WAITERS * (time.as_millis() as u64 / 1_600 + 1);
-    assert!(asked <= ticks, "{asked} questions in {time:?} while it is one of ours");
+    assert!(asked <= ticks, "{asked} requests in {time:?} while it is one of ours");
     ours.release().await.expect("still held");
 }
 
@@ -175,23 +172,23 @@ async fn a_foreign_release_is_found_out_soon() {
         let mut first = tokio::spawn(waiting(&manager, &key).acquire());
         timeout(ms(400), &mut first).await.expect_err("it is held");
         foreign.ask::<()>(&["DEL", &key]);
-        served(SOON / 2, async { first.await.expect("no panic") }).await;
+        served(PUSHED / 2, async { first.await.expect("no panic") }).await;
     }
 }
 
-/// The head's place in line was never told to the one behind it.
+/// The head's place in the queue was never told to the one behind it.
 #[tokio::test]
 async fn who_becomes_the_head_asks_often_from_then_on() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let mut foreign = server.admin();
     foreign.ask::<()>(&["SET", KEY, "foreign", "PX", "60000"]);
-    let mut line = Line::at(&server, KEY);
-    let head = line.join(waiting(&ours, KEY).acquire()).await;
-    let mut next = tokio::spawn(line.join(waiting(&theirs, KEY).wait(LONG).acquire()).await);
+    let mut queue = Queue::at(&server, KEY);
+    let head = queue.join(waiting(&ours, KEY).acquire()).await;
+    let mut next = tokio::spawn(queue.join(waiting(&theirs, KEY).wait(LONG_TTL).acquire()).await);
     timeout(ms(100), &mut next).await.expect_err("it is held");
     drop(head);
-    line.reaches(1).await;
+    queue.reaches(1).await;
     foreign.ask::<()>(&["DEL", KEY]);
-    served(SOON / 2, async { next.await.expect("no panic") }).await;
+    served(PUSHED / 2, async { next.await.expect("no panic") }).await;
 }

@@ -1,18 +1,11 @@
 //! Waiters whose runtime ends, and waiters of several runtimes.
 
 use lockmacro_runtime::LockManager;
-use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
+use lockmacro_tests::{Backend, on, on_a_plain_thread};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::line::Line;
-use crate::{SOON, TICK, lock, served, waiting};
-
-on_every_backend!(
-    a_waiter_whose_runtime_is_dropped_leaves_nothing,
-    a_waiter_whose_runtime_is_shut_down_leaves_nothing,
-    a_waiter_whose_runtime_stands_still_is_granted_and_then_passed_over,
-    waiters_go_on_when_the_runtime_that_connected_has_ended,
-);
+use crate::queue::Queue;
+use crate::{POLLED, PUSHED, lock, served, waiting};
 
 fn current_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -22,17 +15,17 @@ fn multi_thread() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-/// Has a waiter stand in line in a runtime of its own, which is then `end`ed.
+/// Puts a waiter into the queue by a runtime of its own, which is then `end`ed.
 async fn end_while_waiting(
     manager: LockManager,
-    mut line: Line,
+    mut queue: Queue,
     key: String,
     runtime: fn() -> Runtime,
     end: fn(Runtime),
 ) {
     on_a_plain_thread(move || {
         let runtime = runtime();
-        let waiter = runtime.block_on(line.join(waiting(&manager, &key).acquire()));
+        let waiter = runtime.block_on(queue.join(waiting(&manager, &key).acquire()));
         runtime.spawn(waiter);
         end(runtime);
     })
@@ -43,34 +36,37 @@ async fn ended_waiters(backend: &Backend, end: fn(Runtime)) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     for runtime in [current_thread, multi_thread] {
-        let mut line = Line::of(backend, &key);
+        let mut queue = Queue::of(backend, &key);
         let guard = lock(&ours, &key).acquire().await.expect("free");
         let gone =
-            end_while_waiting(theirs.clone(), Line::of(backend, &key), key.clone(), runtime, end);
+            end_while_waiting(theirs.clone(), Queue::of(backend, &key), key.clone(), runtime, end);
         gone.await;
-        line.reaches(0).await;
-        let next = line.join(waiting(&theirs, &key).acquire()).await;
+        queue.reaches(0).await;
+        let next = queue.join(waiting(&theirs, &key).acquire()).await;
         guard.release().await.expect("still held");
-        served(SOON, next).await;
+        served(PUSHED, next).await;
     }
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_waiter_whose_runtime_is_dropped_leaves_nothing(backend: &Backend) {
     ended_waiters(backend, drop).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_waiter_whose_runtime_is_shut_down_leaves_nothing(backend: &Backend) {
     ended_waiters(backend, Runtime::shutdown_background).await;
 }
 
-/// A current-thread runtime that is not run: its waiter is first in line, and never looks.
-async fn a_waiter_whose_runtime_stands_still_is_granted_and_then_passed_over(backend: &Backend) {
+/// A current-thread runtime that is not run: its waiter is first in the queue, and never looks.
+#[on(memory, redis, both_runtimes)]
+async fn a_waiter_whose_runtime_stalls_is_granted_and_then_passed_over(backend: &Backend) {
     let (ours, theirs, frozen) =
         (backend.manager().await, backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let (mut its_line, name) = (Line::of(backend, &key), key.clone());
+    let (mut its_line, name) = (Queue::of(backend, &key), key.clone());
     let (thaw, frozen_until) = std::sync::mpsc::channel::<()>();
     let (ready, is_ready) = tokio::sync::oneshot::channel();
     let thread = on_a_plain_thread(move || {
@@ -80,24 +76,25 @@ async fn a_waiter_whose_runtime_stands_still_is_granted_and_then_passed_over(bac
             .manager(&frozen)
             .wait_forever();
         let mut waiter = runtime.block_on(its_line.join(waiter.acquire()));
-        // It has its answer, so it does not stand still in the middle of a question.
+        // It has its answer, so it does not stall in the middle of a request.
         let answered = async { tokio::time::timeout(crate::ms(30), &mut waiter).await };
         assert!(runtime.block_on(answered).is_err(), "it is held");
         ready.send(()).expect("the test goes on");
         frozen_until.recv().expect("the test goes on");
         // It must not believe in the grant that it slept through.
-        runtime.block_on(crate::served(SOON, waiter));
+        runtime.block_on(crate::served(PUSHED, waiter));
     });
     let thread = tokio::spawn(thread);
-    is_ready.await.expect("it stands in line");
-    let next = line.join(waiting(&theirs, &key).acquire()).await;
+    is_ready.await.expect("it is in the queue");
+    let next = queue.join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
     // Its lease of 400 ms is lost time, and no more than that and a tick.
-    served(crate::ms(400) + TICK, next).await;
+    served(crate::ms(400) + POLLED, next).await;
     thaw.send(()).expect("it waits");
     thread.await.expect("no panic");
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn waiters_go_on_when_the_runtime_that_connected_has_ended(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let (key, other) = (backend.key("order:42"), backend.key("other"));
@@ -106,17 +103,17 @@ async fn waiters_go_on_when_the_runtime_that_connected_has_ended(backend: &Backe
     let runtime = on_a_plain_thread(current_thread).await;
     let (runtime, manager) = on_a_plain_thread(move || {
         let manager = runtime.block_on(LockManager::connect(&url)).expect("there");
-        runtime.block_on(served(SOON, waiting(&manager, &other).acquire()));
+        runtime.block_on(served(PUSHED, waiting(&manager, &other).acquire()));
         (runtime, manager)
     })
     .await;
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let waiter = tokio::spawn(waiting(&manager, &key).acquire());
     on_a_plain_thread(move || drop(runtime)).await;
-    let mut line = Line::of(backend, &key);
-    line.reaches(1).await;
-    let next = line.join(waiting(&theirs, &key).acquire()).await;
+    let mut queue = Queue::of(backend, &key);
+    queue.reaches(1).await;
+    let next = queue.join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
     let waiter = async { waiter.await.expect("no panic") };
-    tokio::join!(served(TICK, waiter), served(TICK, next));
+    tokio::join!(served(POLLED, waiter), served(POLLED, next));
 }

@@ -3,40 +3,35 @@
 use std::time::Instant;
 
 use lockmacro_runtime::LockError;
-use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
+use lockmacro_tests::{Backend, on, on_a_plain_thread, spawn_polled};
 use tokio::time::timeout;
 
-use crate::line::Line;
-use crate::{LONG, SOON, lock, ms, served, waiting};
-
-on_every_backend!(
-    a_shutdown_sends_the_waiters_away,
-    a_shutdown_sends_a_waiting_thread_away,
-    a_shutdown_leaves_the_waiters_of_other_managers_alone,
-);
+use crate::queue::Queue;
+use crate::{LONG_TTL, PUSHED, lock, ms, served, waiting};
 
 /// No lock is given any more, so whoever waits for one waits in vain.
+#[on(memory, redis, both_runtimes)]
 async fn a_shutdown_sends_the_waiters_away(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&theirs, &key).acquire().await.expect("free");
-    let waiter = Line::of(backend, &key).join(waiting(&ours, &key).acquire()).await;
-    let waiter = tokio::spawn(waiter);
-    // It has been polled by then, and is only woken by what it is told.
-    tokio::time::sleep(ms(20)).await;
+    let waiter = Queue::of(backend, &key).join(waiting(&ours, &key).acquire()).await;
+    // Once its task has polled it, it is woken only by what it is told.
+    let waiter = spawn_polled(waiter).await;
     let start = Instant::now();
-    let shutdown = ours.shutdown(LONG / 20).await;
+    let shutdown = ours.shutdown(LONG_TTL / 20).await;
     let took = start.elapsed();
     // Its task may end on another thread a moment later.
-    let told = timeout(LONG / 2, waiter).await;
+    let told = timeout(LONG_TTL / 2, waiter).await;
     guard.release().await.expect("still held");
     shutdown.expect("nothing is held");
-    assert!(took < SOON, "after {took:?}");
+    assert!(took < PUSHED, "after {took:?}");
     let told = told.expect("told while the lock is held").expect("no panic");
     assert_eq!(told.map(drop), Err(LockError::ShutDown));
 }
 
 /// It waits by the connection of the background thread.
+#[on(memory, redis, both_runtimes)]
 async fn a_shutdown_sends_a_waiting_thread_away(backend: &Backend) {
     let theirs = backend.manager().await;
     let key = backend.key("order:42");
@@ -44,16 +39,17 @@ async fn a_shutdown_sends_a_waiting_thread_away(backend: &Backend) {
     // Once is enough: a loaded machine may take as long as it is until the thread asks again.
     for nth in 1..=5 {
         let ours = backend.manager().await;
-        let (mut line, waiter) = (Line::of(backend, &key), waiting(&ours, &key));
+        let (mut queue, waiter) = (Queue::of(backend, &key), waiting(&ours, &key));
         let thread = tokio::spawn(on_a_plain_thread(move || waiter.acquire_blocking().map(drop)));
-        line.reaches(1).await;
+        queue.reaches(1).await;
+        // Time for the answer to reach the thread, which nothing tells from outside.
         tokio::time::sleep(ms(20)).await;
         let start = Instant::now();
-        ours.shutdown(LONG).await.expect("nothing is held");
+        ours.shutdown(LONG_TTL).await.expect("nothing is held");
         let took = start.elapsed();
         assert_eq!(thread.await.expect("no panic"), Err(LockError::ShutDown));
-        line.reaches(0).await;
-        if took < SOON {
+        queue.reaches(0).await;
+        if took < PUSHED {
             break;
         }
         assert!(nth < 5, "after {took:?}");
@@ -61,15 +57,15 @@ async fn a_shutdown_sends_a_waiting_thread_away(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_shutdown_leaves_the_waiters_of_other_managers_alone(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let waiter = Line::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
+    let waiter = Queue::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
     let closing = ours.clone();
-    let closing = tokio::spawn(async move { closing.shutdown(LONG).await });
-    tokio::time::sleep(ms(20)).await;
+    let closing = spawn_polled(async move { closing.shutdown(LONG_TTL).await }).await;
     guard.release().await.expect("still held");
-    served(SOON, waiter).await;
+    served(PUSHED, waiter).await;
     closing.await.expect("no panic").expect("drained");
 }

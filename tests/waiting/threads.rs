@@ -1,31 +1,23 @@
-//! Waiters that are not async: threads in line.
+//! Waiters that are not async: threads in the queue.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
 use lockmacro_runtime::{Lock, LockError};
-use lockmacro_tests::{Backend, on_a_plain_thread, on_every_backend};
+use lockmacro_tests::{Backend, on, on_a_plain_thread};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
-use crate::line::Line;
-use crate::{LONG, Locked, SOON, lock, ms, served, waiting};
+use crate::queue::Queue;
+use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 
-on_every_backend!(
-    waiting_threads_are_served_one_at_a_time,
-    a_thread_gets_the_lock_from_an_async_holder_and_gives_it_back_to_an_async_waiter,
-    a_thread_whose_wait_runs_out_is_told,
-    a_thread_succeeds_a_dead_holder,
-    sync_waiters_in_the_tasks_of_a_runtime_let_its_holder_go_on,
-    a_sync_waiter_in_a_local_set_is_served_by_a_holder_elsewhere,
-);
-
+#[on(memory, redis, both_runtimes)]
 async fn waiting_threads_are_served_one_at_a_time(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&manager, &key).acquire().await.expect("free");
     let served = Arc::new(Mutex::new(Vec::new()));
     let inside = Arc::new(Mutex::new(()));
@@ -41,7 +33,7 @@ async fn waiting_threads_are_served_one_at_a_time(backend: &Backend) {
                 Locked::Ok(())
             })
         }));
-        line.reaches(nth + 1).await;
+        queue.reaches(nth + 1).await;
     }
     guard.release().await.expect("still held");
     let ended =
@@ -49,33 +41,35 @@ async fn waiting_threads_are_served_one_at_a_time(backend: &Backend) {
     let ended: Vec<Locked<()>> = ended.await;
     assert!(ended.iter().all(Result::is_ok), "{ended:?}");
     let mut served = Arc::into_inner(served).unwrap().into_inner().unwrap();
-    if line.length().is_none() {
+    if queue.length().is_none() {
         // The order in which threads asked is not known here.
         served.sort_unstable();
     }
     assert_eq!(served, (0..12).collect::<Vec<_>>());
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_thread_gets_the_lock_from_an_async_holder_and_gives_it_back_to_an_async_waiter(
     backend: &Backend,
 ) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let blocking = waiting(&theirs, &key);
     let mut thread = tokio::spawn(on_a_plain_thread(move || {
         blocking.run_blocking(|| Locked::Ok(Instant::now()))
     }));
     tokio::time::timeout(ms(50), &mut thread).await.expect_err("it has to wait");
-    line.reaches(1).await;
-    let next = line.join(waiting(&ours, &key).acquire()).await;
+    queue.reaches(1).await;
+    let next = queue.join(waiting(&ours, &key).acquire()).await;
     let freed = Instant::now();
     guard.release().await.expect("still held");
     assert!(thread.await.expect("no panic").expect("served") >= freed);
-    served(SOON, next).await;
+    served(PUSHED, next).await;
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_thread_whose_wait_runs_out_is_told(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -84,24 +78,26 @@ async fn a_thread_whose_wait_runs_out_is_told(backend: &Backend) {
     let start = Instant::now();
     let result = on_a_plain_thread(move || blocking.run_blocking(|| Locked::Ok(()))).await;
     assert!(matches!(result, Err(LockError::TimedOut { position: 0, .. })), "{result:?}");
-    assert!(start.elapsed() >= ms(80) && start.elapsed() < ms(80) + SOON);
-    Line::of(backend, &key).reaches(0).await;
+    assert!(start.elapsed() >= ms(80) && start.elapsed() < ms(80) + PUSHED);
+    Queue::of(backend, &key).reaches(0).await;
     guard.release().await.expect("still held");
 }
 
+#[on(memory, redis, both_runtimes)]
 async fn a_thread_succeeds_a_dead_holder(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let dying = Lock::new(&*key).ttl(ms(300)).manager(&ours).acquire().await.expect("free");
     std::mem::forget(dying);
-    let blocking = lock(&theirs, &key).wait(LONG);
+    let blocking = lock(&theirs, &key).wait(LONG_TTL);
     let start = Instant::now();
     let result = on_a_plain_thread(move || blocking.run_blocking(|| Locked::Ok(7))).await;
     assert_eq!(result, Ok(7));
-    assert!(start.elapsed() < ms(300) + SOON, "after {:?}", start.elapsed());
+    assert!(start.elapsed() < ms(300) + PUSHED, "after {:?}", start.elapsed());
 }
 
 /// Twice as many of them as there are workers.
+#[on(memory, redis, both_runtimes)]
 async fn sync_waiters_in_the_tasks_of_a_runtime_let_its_holder_go_on(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
@@ -119,11 +115,11 @@ async fn sync_waiters_in_the_tasks_of_a_runtime_let_its_holder_go_on(backend: &B
                 }));
                 is_held.await.expect("it is free");
                 let waiter = || {
-                    let lock = lock(&manager, &key).wait(LONG);
+                    let lock = lock(&manager, &key).wait(LONG_TTL);
                     tokio::spawn(async move { lock.acquire_blocking()?.release_blocking() })
                 };
                 let mut waiters: Vec<_> = (1..2 * workers).map(|_| waiter()).collect();
-                let last = lock(&manager, &key).wait(LONG);
+                let last = lock(&manager, &key).wait(LONG_TTL);
                 waiters.push(tokio::spawn(async move {
                     // A task that this worker has only itself to run, and the holder waits for.
                     tokio::spawn(async { go.send(()) });
@@ -140,10 +136,11 @@ async fn sync_waiters_in_the_tasks_of_a_runtime_let_its_holder_go_on(backend: &B
 }
 
 /// Its thread has nothing to hand on, and tokio would panic if it were asked to.
+#[on(memory, redis, both_runtimes)]
 async fn a_sync_waiter_in_a_local_set_is_served_by_a_holder_elsewhere(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
-    let mut line = Line::of(backend, &key);
+    let mut queue = Queue::of(backend, &key);
     let guard = lock(&manager, &key).acquire().await.expect("free");
     let blocking = waiting(&manager, &key);
     let waiter = tokio::spawn(on_a_plain_thread(move || {
@@ -153,7 +150,7 @@ async fn a_sync_waiter_in_a_local_set_is_served_by_a_holder_elsewhere(backend: &
             local.spawn_local(async move { blocking.acquire_blocking()?.release_blocking() });
         local.block_on(&runtime, waiter).expect("no panic")
     }));
-    line.reaches(1).await;
+    queue.reaches(1).await;
     guard.release().await.expect("still held");
     assert_eq!(waiter.await.expect("no panic"), Ok(()));
 }

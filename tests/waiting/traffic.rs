@@ -1,4 +1,4 @@
-//! What waiting costs a server: a place in line and a release, however many wait.
+//! What waiting costs a server: a place in the queue and a release, however many wait.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use lockmacro_runtime::Lock;
 use lockmacro_tests::{Admin, Server, eventually};
 use tokio::task::JoinSet;
 
-use crate::line::Line;
-use crate::{CLAIM, KEY, LONG, Locked, keeps_only_fences, lock, manager, ms, waiting};
+use crate::queue::Queue;
+use crate::{CONFIRM_WINDOW, KEY, LONG_TTL, Locked, keeps_only_fences, lock, manager, ms, waiting};
 
 const WAITERS: usize = 200;
 
-/// What clients were asking for since the counting began: the scripts' own calls are not counted.
+/// The requests of clients since the counting began: the scripts' own calls are not counted.
 fn commands(admin: &mut Admin) -> usize {
     let calls = admin.calls();
     let scripts: u64 = calls
@@ -33,7 +33,7 @@ async fn commands_per_acquisition(ttl: Duration, processes: usize) -> f64 {
         }
         // So many take longer than a tick here.
         waiters = waiters * 2 / 3;
-        assert!(waiters >= 20, "{waiters} hand-overs take longer than a tick here");
+        assert!(waiters >= 20, "{waiters} hand-offs take longer than a tick here");
     }
 }
 
@@ -44,9 +44,9 @@ async fn measured_once(ttl: Duration, processes: usize, waiters: usize) -> (f64,
     for _ in 0..processes {
         managers.push(manager(&server).await);
     }
-    // The first hand-over has the server load the scripts.
+    // The first hand-off has the server load the scripts.
     let guard = lock(&managers[0], KEY).acquire().await.expect("free");
-    let first = Line::at(&server, KEY).join(waiting(&managers[0], KEY).acquire()).await;
+    let first = Queue::at(&server, KEY).join(waiting(&managers[0], KEY).acquire()).await;
     guard.release().await.expect("still held");
     let guard = first.await.expect("served");
     let mut admin = server.admin();
@@ -57,20 +57,20 @@ async fn measured_once(ttl: Duration, processes: usize, waiters: usize) -> (f64,
         let lock = Lock::new(KEY).ttl(ttl).manager(&managers[nth % processes]).wait_forever();
         tasks.spawn(lock.run(async { Locked::Ok(()) }));
     }
-    Line::at(&server, KEY).reaches(waiters).await;
+    Queue::at(&server, KEY).reaches(waiters).await;
     guard.release().await.expect("still held");
     while let Some(ended) = tasks.join_next().await {
         ended.expect("no panic").expect("served");
     }
     let (commands, took) = (commands(&mut admin), start.elapsed());
-    keeps_only_fences(&server, LONG).await;
+    keeps_only_fences(&server, LONG_TTL).await;
     // A subscription and the like are as many however many wait.
     (commands.saturating_sub(1 + processes) as f64 / waiters as f64, took)
 }
 
 #[tokio::test]
 async fn an_acquisition_costs_two_commands_however_many_wait() {
-    for (ttl, processes) in [(CLAIM, 1), (ms(2_000), 4)] {
+    for (ttl, processes) in [(CONFIRM_WINDOW, 1), (ms(2_000), 4)] {
         let commands = commands_per_acquisition(ttl, processes).await;
         assert!(commands <= 2.1, "{commands} with a ttl of {ttl:?} in {processes} processes");
     }
@@ -78,13 +78,13 @@ async fn an_acquisition_costs_two_commands_however_many_wait() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acquisition_costs_two_commands_on_several_threads() {
-    let commands = commands_per_acquisition(CLAIM, 2).await;
+    let commands = commands_per_acquisition(CONFIRM_WINDOW, 2).await;
     assert!(commands <= 2.1, "{commands}");
 }
 
 #[tokio::test]
 async fn an_acquisition_longer_than_the_claim_costs_three() {
-    for (ttl, processes) in [(LONG, 1), (LONG, 4)] {
+    for (ttl, processes) in [(LONG_TTL, 1), (LONG_TTL, 4)] {
         let commands = commands_per_acquisition(ttl, processes).await;
         assert!(commands <= 3.1, "{commands} with a ttl of {ttl:?} in {processes} processes");
     }
@@ -97,14 +97,14 @@ async fn nobody_polls_while_waiting() {
     let guard = lock(&manager, KEY).acquire().await.expect("free");
     let mut tasks = JoinSet::new();
     for _ in 0..WAITERS {
-        tasks.spawn(lock(&manager, KEY).wait(LONG).run(async { Locked::Ok(()) }));
+        tasks.spawn(lock(&manager, KEY).wait(LONG_TTL).run(async { Locked::Ok(()) }));
     }
-    Line::at(&server, KEY).reaches(WAITERS).await;
+    Queue::at(&server, KEY).reaches(WAITERS).await;
     let mut admin = server.admin();
     admin.forget_calls();
     // With ticks it is one command each in about two seconds.
     let (start, mut ticks) = (Instant::now(), 0);
-    eventually("each has asked once", LONG, || {
+    eventually("each has asked once", LONG_TTL, || {
         ticks = commands(&mut admin);
         std::future::ready(ticks >= WAITERS && start.elapsed() > ms(3_000))
     })
@@ -115,18 +115,18 @@ async fn nobody_polls_while_waiting() {
     while let Some(ended) = tasks.join_next().await {
         ended.expect("no panic").expect("served");
     }
-    keeps_only_fences(&server, LONG).await;
+    keeps_only_fences(&server, LONG_TTL).await;
 }
 
 #[tokio::test]
 async fn a_free_lock_that_would_be_waited_for_costs_two_commands() {
     let server = Server::start();
     let manager = manager(&server).await;
-    lock(&manager, KEY).wait(LONG).run(async { Locked::Ok(()) }).await.expect("free");
+    lock(&manager, KEY).wait(LONG_TTL).run(async { Locked::Ok(()) }).await.expect("free");
     let mut admin = server.admin();
     admin.forget_calls();
     for _ in 0..50 {
-        lock(&manager, KEY).wait(LONG).run(async { Locked::Ok(()) }).await.expect("free");
+        lock(&manager, KEY).wait(LONG_TTL).run(async { Locked::Ok(()) }).await.expect("free");
     }
     let commands = commands(&mut admin);
     assert!(commands <= 100, "{commands} commands for 50");
@@ -142,7 +142,7 @@ async fn a_process_subscribes_once() {
         let mut tasks = JoinSet::new();
         for key in 0..20 {
             let key = format!("order:{round}:{}", key % 5);
-            tasks.spawn(lock(&manager, &key).wait(LONG).run(async { Locked::Ok(()) }));
+            tasks.spawn(lock(&manager, &key).wait(LONG_TTL).run(async { Locked::Ok(()) }));
         }
         while let Some(ended) = tasks.join_next().await {
             ended.expect("no panic").expect("served");
@@ -162,9 +162,9 @@ async fn who_has_waited_has_no_more_connections_than_before() {
     // Two managers, and us.
     let mut are_three = move || std::future::ready(clients() == 3);
     let guard = lock(&theirs, KEY).acquire().await.expect("free");
-    eventually("each has one", LONG, &mut are_three).await;
-    let waiter = Line::at(&server, KEY).join(waiting(&ours, KEY).acquire()).await;
+    eventually("each has one", LONG_TTL, &mut are_three).await;
+    let waiter = Queue::at(&server, KEY).join(waiting(&ours, KEY).acquire()).await;
     guard.release().await.expect("still held");
     waiter.await.expect("served").release().await.expect("still held");
-    eventually("the one before is closed", LONG, &mut are_three).await;
+    eventually("the one before is closed", LONG_TTL, &mut are_three).await;
 }

@@ -1,4 +1,5 @@
-//! One process of those that wait in line in `waiting::fleet`: `<url> <record> <name> <tasks> <ttl in ms>`.
+//! One of the waiting processes of `waiting::fleet`: `<url> <record> <name> <tasks> <ttl
+//! in ms>`.
 //!
 //! Its tasks run bodies under three keys, one after the other, until its standard input ends. Every
 //! body notes in the record when it enters and leaves. It says `ready` when it is connected, a line
@@ -109,7 +110,7 @@ impl Drop for Presence<'_> {
     }
 }
 
-/// Says a line at once. Who listens no longer need not be told.
+/// Says a line at once. A reader that has gone needs no line.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

@@ -1,6 +1,8 @@
 use lockmacro_runtime::{LockError, distributed_lock};
 
-#[distributed_lock(key = "order:<id>", ttl = "300s", on_busy = defer("30s", unique, attempts = 5, unique))]
+#[distributed_lock(
+    key = "order:<id>", ttl = "300s", on_busy = defer("30s", unique, attempts = 5, unique),
+)]
 async fn audit(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }

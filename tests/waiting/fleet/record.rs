@@ -63,7 +63,8 @@ fn examine(text: &str) -> Findings {
 #[test]
 fn bodies_one_after_the_other_are_no_fault() {
     let found = examine(
-        "enter\tx\ta/1/0\t5\nenter\ty\ta/2/0\t1\nleave\tx\ta/1/0\t5\nenter\tx\tb/1/0\t6\ndead\t\tb/\t0\n\
+        "enter\tx\ta/1/0\t5\nenter\ty\ta/2/0\t1\nleave\tx\ta/1/0\t5\n\
+         enter\tx\tb/1/0\t6\ndead\t\tb/\t0\n\
          enter\tx\ta/1/1\t7\nleave\ty\ta/2/0\t1\nleave\tx\ta/1/1\t7\n",
     );
     assert_eq!((found.bodies, found.faults), (4, Vec::new()));

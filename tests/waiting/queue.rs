@@ -2,28 +2,28 @@
 
 use std::pin::Pin;
 
-use lockmacro_tests::{Admin, Backend, Server, eventually};
+use lockmacro_tests::{Admin, Backend, Server, eventually, queue_of};
 
-use crate::{LONG, ms};
+use crate::{LONG_TTL, ms};
 
 /// A time of the server, in milliseconds, that does not come.
 pub(crate) const FAR: u64 = 9_999_999_999_999;
 
-/// Who waits for a key.
-pub(crate) struct Line {
-    /// `memory://` shows nothing, and needs not: there one poll is one place in line.
+/// The waiters of a key.
+pub(crate) struct Queue {
+    /// `memory://` shows nothing, and needs not: there one poll is one place in the queue.
     admin: Option<Admin>,
     name: String,
 }
 
-impl Line {
-    pub(crate) fn of(backend: &Backend, key: &str) -> Line {
+impl Queue {
+    pub(crate) fn of(backend: &Backend, key: &str) -> Queue {
         let admin = backend.url().starts_with("redis").then(|| Admin::connect(backend.url()));
-        Line { admin, name: line_of(key) }
+        Queue { admin, name: queue_of(key) }
     }
 
-    pub(crate) fn at(server: &Server, key: &str) -> Line {
-        Line { admin: Some(server.admin()), name: line_of(key) }
+    pub(crate) fn at(server: &Server, key: &str) -> Queue {
+        Queue { admin: Some(server.admin()), name: queue_of(key) }
     }
 
     /// How many wait, where that can be seen.
@@ -31,12 +31,12 @@ impl Line {
         Some(self.admin.as_mut()?.ask(&["ZCARD", &self.name]))
     }
 
-    /// Who waits, where that can be seen.
+    /// The waiters, where they can be seen.
     fn members(&mut self) -> Option<Vec<String>> {
         Some(self.admin.as_mut()?.ask(&["ZRANGE", &self.name, "0", "-1"]))
     }
 
-    /// Has so many of a dead process stand behind everybody, whose places end at that time of the
+    /// Adds this many waiters of a dead process at the end, whose places end at that time of the
     /// server, in milliseconds.
     pub(crate) fn crowd(&mut self, others: usize, until: u64) {
         let script = "for nth = 1, ARGV[1] do
@@ -46,8 +46,8 @@ impl Line {
         end
         redis.call('PEXPIRE', KEYS[1], 60000)
         redis.call('PEXPIRE', KEYS[2], 60000)";
-        let (line, how) = (self.name.as_str(), self.name.replace("lm1:wq:", "lm1:ww:"));
-        let words = ["EVAL", script, "2", line, &how, &others.to_string(), &until.to_string()];
+        let (queue, how) = (self.name.as_str(), self.name.replace("lm1:wq:", "lm1:ww:"));
+        let words = ["EVAL", script, "2", queue, &how, &others.to_string(), &until.to_string()];
         self.admin.as_mut().expect("a server").ask::<()>(&words);
     }
 
@@ -59,20 +59,20 @@ impl Line {
                 redis.call('HDEL', KEYS[2], token)
             end
         end";
-        let (line, how) = (self.name.as_str(), self.name.replace("lm1:wq:", "lm1:ww:"));
+        let (queue, how) = (self.name.as_str(), self.name.replace("lm1:wq:", "lm1:ww:"));
         if let Some(admin) = &mut self.admin {
-            admin.ask::<()>(&["EVAL", script, "2", line, &how]);
+            admin.ask::<()>(&["EVAL", script, "2", queue, &how]);
         }
     }
 
-    /// Waits until so many wait, where that can be seen.
+    /// Waits until this many waiters are in the queue, where they can be seen.
     pub(crate) async fn reaches(&mut self, length: usize) {
-        let claim = format!("{length} in line");
+        let claim = format!("{length} in the queue");
         let reached = || std::future::ready(self.length().is_none_or(|now| now == length));
-        eventually(&claim, LONG / 4, reached).await;
+        eventually(&claim, LONG_TTL / 4, reached).await;
     }
 
-    /// Polls a future until it stands in line, behind everybody who does already.
+    /// Polls a future until it is in the queue, behind all that are there already.
     pub(crate) async fn join<F: Future>(&mut self, waiter: F) -> Pin<Box<F>> {
         self.try_to_join(waiter).await.expect("it has to wait")
     }
@@ -92,27 +92,6 @@ impl Line {
             }
             tokio::time::sleep(ms(1)).await;
         }
-        panic!("it never stood in line");
+        panic!("it never was in the queue");
     }
-}
-
-/// Deletes the fences that a test has left, which stay for a week otherwise.
-pub(crate) fn forget_fences(backend: &Backend) {
-    if backend.url().starts_with("redis") {
-        let mut admin = Admin::connect(backend.url());
-        for key in admin.keys().iter().filter(|key| is_fence(key) && backend.has(key)) {
-            let left = admin.ttl(key).expect("every key has an end");
-            assert!(left > ms(0));
-            admin.ask::<()>(&["DEL", key]);
-        }
-    }
-}
-
-pub(crate) fn is_fence(key: &str) -> bool {
-    key.starts_with("lm1:wf:")
-}
-
-/// Where the waiters of a key without braces stand.
-fn line_of(key: &str) -> String {
-    format!("lm1:wq:{{{key}}}")
 }
