@@ -123,7 +123,7 @@ pub(crate) enum Acquiring {
         fenced: bool,
         errors: Errors,
     },
-    Acquiring(Acquire, Wanted),
+    Started(Acquire, Wanted),
     Over,
 }
 
@@ -134,7 +134,7 @@ impl Future for Acquiring {
         loop {
             let answer = match &mut *self {
                 Acquiring::Described { .. } => None,
-                Acquiring::Acquiring(acquire, _) => Some(ready!(acquire.poll(cx))),
+                Acquiring::Started(acquire, _) => Some(ready!(acquire.poll(cx))),
                 Acquiring::Over => return Poll::Pending,
             };
             match (mem::replace(&mut *self, Acquiring::Over), answer) {
@@ -142,12 +142,12 @@ impl Future for Acquiring {
                     match begun(spec, fenced, errors) {
                         Ok(Begun::Joined(guard)) => return Poll::Ready(Ok(guard)),
                         Ok(Begun::Acquiring(acquire, wanted)) => {
-                            *self = Acquiring::Acquiring(acquire, wanted);
+                            *self = Acquiring::Started(acquire, wanted);
                         }
                         Err(error) => return Poll::Ready(Err(error)),
                     }
                 }
-                (Acquiring::Acquiring(_, wanted), Some((acquisition, answer))) => {
+                (Acquiring::Started(_, wanted), Some((acquisition, answer))) => {
                     return Poll::Ready(wanted.guard(acquisition, answer).inspect_err(refused));
                 }
                 _ => return Poll::Pending,
