@@ -76,7 +76,7 @@ impl Acquisition {
                 self.manager.background().block_on(job).map_err(Refusal::Failed)?
             };
             if !self.is_to_restart(&answer, mem::take(&mut first)) {
-                return self.settle(answer);
+                return self.take_answer(answer);
             }
             _ = self.release_blocking();
             blocked(|| thread::sleep(PAUSE));
@@ -165,7 +165,8 @@ impl Acquisition {
         self.enter()
     }
 
-    fn settle(&self, answer: Result<Answer, Failed>) -> Result<Grant, Refusal> {
+    /// Records what the answer says of the request, and returns the grant.
+    fn take_answer(&self, answer: Result<Answer, Failed>) -> Result<Grant, Refusal> {
         match answer {
             Ok(Answer::Granted(grant)) => {
                 self.request.granted(grant.at);
@@ -182,7 +183,7 @@ impl Acquisition {
                 );
                 Err(Refusal::Busy { key, owner, left, queue })
             }
-            Ok(Answer::Lost(reported)) => self.settle(*reported),
+            Ok(Answer::Lost(reported)) => self.take_answer(*reported),
             Err(Failed { error, written }) => {
                 self.forget_unless(written);
                 Err(Refusal::Failed(error))
@@ -238,8 +239,8 @@ impl Acquire {
                         return Poll::Pending;
                     };
                     if !acquisition.is_to_restart(&answer, is_first) {
-                        let settled = acquisition.settle(answer);
-                        return Poll::Ready((acquisition, settled));
+                        let granted = acquisition.take_answer(answer);
+                        return Poll::Ready((acquisition, granted));
                     }
                     Acquire::Restarting(Box::pin(acquisition.restart()))
                 }

@@ -24,7 +24,7 @@ pub(crate) enum Verdict {
     NoQuorum,
 }
 
-/// The holder that is told to a refused caller.
+/// The holder that a busy error names.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) owner: Option<String>,

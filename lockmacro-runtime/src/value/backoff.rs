@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 /// A delay that doubles from try to try, up to a bound.
+#[cfg(any(feature = "defer", test))]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Backoff {
     first: Duration,
@@ -10,6 +11,7 @@ pub(crate) struct Backoff {
     failures: u32,
 }
 
+#[cfg(any(feature = "defer", test))]
 impl Backoff {
     /// Starts with `first`.
     pub(crate) const fn new(first: Duration, longest: Duration) -> Self {

@@ -1,4 +1,4 @@
-//! What a busy error tells its caller: the holder, and when to ask again.
+//! Accessors of a busy error: the holder, and when to ask again.
 
 use crate::value::busy_text::whole_seconds;
 use std::time::{Duration, SystemTime};

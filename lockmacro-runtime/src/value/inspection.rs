@@ -41,7 +41,8 @@ pub struct HeldLock {
     pub owner: Option<String>,
     /// The holder's [note](crate::Lock::holder_note), if there is one.
     pub note: Option<String>,
-    /// Since when the lock is held, as in [`LockError::held_since`].
+    /// Since when the lock is held, as in
+    /// [`LockError::held_since`](crate::LockError::held_since).
     pub since: Option<SystemTime>,
     /// The rest of the lease, unless the holder renews or releases it; `None` when it has no end.
     pub left: Option<Duration>,
