@@ -292,14 +292,14 @@ fn is_rolled_back(run: &Run, requests: u32, how: &str) {
 #[test]
 fn on_memory_an_assignment_that_loses_its_lock_is_rolled_back() {
     let run = erp_orders(None, &["--lose", "--passes", "50"]);
-    is_rolled_back(&run, 60, "it was held for longer than it may be");
+    is_rolled_back(&run, 60, "it was held for longer than its ttl or `max_hold`");
 }
 
 #[test]
 fn on_a_server_an_assignment_whose_key_is_deleted_is_rolled_back() {
     let server = Server::start();
     let run = erp_orders(Some(&server), &["--lose", "--php-like", "--passes", "50"]);
-    is_rolled_back(&run, 84, "the server says that it is not ours");
+    is_rolled_back(&run, 84, "its key is gone from the server, or has another value");
     assert_eq!(server.admin().keys(), Vec::<String>::new());
 }
 

@@ -129,8 +129,9 @@ pub use run::recovering::Recovering;
 pub use value::error::{LockError, NodeReply};
 pub use value::fence::{self, Fence};
 pub use value::holder::Holder;
-pub use value::key::{KeyValue, LockKey, LockTemplate};
+pub use value::key::LockKey;
 pub use value::loss::{LossCause, Lost, OnLost};
+pub use value::template::{KeyValue, LockTemplate};
 pub use value::unavailability::Unavailability;
 
 /// Expansions need these items beyond the public API. The module's name has the version of the

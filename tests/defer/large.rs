@@ -81,7 +81,7 @@ async fn arguments_over_the_limit_are_refused_with_size_and_limit(backend: &Back
         );
         let text = refused.to_string();
         assert!(text.contains(&format!(" {} bytes", limit + 1)), "{text}");
-        assert!(text.contains(&format!(" {limit} is the limit")), "{text}");
+        assert!(text.contains(&format!("the limit is {limit}")), "{text}");
         assert_eq!(count(&locks, &name, JobState::Waiting).await, 0, "nothing is stored");
         let stored = later(limit).await;
         let LockError::Deferred { id, .. } = stored else { panic!("not stored: {stored:?}") };

@@ -101,7 +101,7 @@ async fn young_nodes_say_when_they_will_vote_and_do() {
         };
         let all = replies(&error).iter().all(says_so);
         assert!(
-            !all || text.contains("have a shorter `longest_ttl`, or `durable` nodes"),
+            !all || text.contains("set a shorter `longest_ttl`, or use `durable` nodes"),
             "{text}"
         );
         all

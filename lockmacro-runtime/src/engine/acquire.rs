@@ -1,4 +1,4 @@
-//! From the description of a lock to a guard, or to what the caller is told instead.
+//! Acquiring: from a [`LockSpec`] to a held lock, or to the error that the caller gets.
 
 use crate::engine::acquisition::Acquire;
 use std::borrow::Cow;
@@ -35,13 +35,13 @@ use crate::value::loss::OnLost;
 use crate::value::time::Moment;
 use crate::value::token::Token;
 
-/// A lock that was acquired, or joined: what a guard is made of.
+/// A lock that was acquired, or joined. A guard is made of it.
 pub(crate) struct Acquired {
     pub(crate) held: Arc<Held>,
-    /// Which of its keys it is about; `None` for all of several.
+    /// Index of the guard's key among the lock's keys; `None` for all of several.
     pub(crate) nth: Option<u8>,
     pub(crate) on_lost: OnLost,
-    /// Whether the lock is an outer one's, which releases it.
+    /// The lock belongs to an outer guard, which releases it.
     pub(crate) joined: bool,
 }
 
@@ -50,7 +50,7 @@ impl Acquired {
         Self { nth: held.only(), held, on_lost, joined: false }
     }
 
-    /// Enters a lock once more, for the `nth` of its keys or all; an error when it is lost.
+    /// Joins a held lock, for the `nth` of its keys or for all; an error when the lock is lost.
     fn joining(held: Arc<Held>, nth: Option<u8>, on_lost: OnLost) -> Result<Self, LockError> {
         held.remaining()?;
         Ok(Self { held, nth, on_lost, joined: true })
@@ -58,7 +58,8 @@ impl Acquired {
 }
 
 impl LockSpec {
-    /// Does everything that can be done without a server.
+    /// Checks the spec, fills in the manager's defaults, and looks for an outer lock to join.
+    /// Asks no server.
     fn prepare(self, fenced: bool, errors: Errors) -> Result<Prepared, LockError> {
         self.key.check()?;
         self.more.iter().try_for_each(LockKey::check)?;
@@ -81,7 +82,7 @@ impl LockSpec {
         } else if let Some(held) = around(&several, ours)? {
             return Acquired::joining(held, None, self.on_lost).map(Prepared::Joined);
         }
-        // A token of a waiter is older than its grant.
+        // A waiter's token is older than its grant, and so cannot say since when it holds.
         let since = wait.is_zero().then(SystemTime::now);
         let about = about(since, self.holder_note.as_deref());
         let token = Token::new(&manager.label(), &self.name, &about, Moment::now())?;
@@ -109,20 +110,20 @@ enum Prepared {
     ToAsk(Acquisition, Wanted),
 }
 
-/// Nothing is done before the first poll.
+/// Acquires a lock. Nothing happens before the first poll.
 pub(crate) fn acquire(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Acquiring {
     Acquiring::Described { spec, fenced, errors }
 }
 
-/// From a description to a guard. Written by hand as [`Acquire`] is.
+/// The future of [`acquire`]. Written by hand for the same reasons as [`Acquire`].
 pub(crate) enum Acquiring {
-    /// Boxed, as it is larger than what waits.
+    /// Boxed, as it is larger than the other states.
     Described {
         spec: Box<LockSpec>,
         fenced: bool,
         errors: Errors,
     },
-    Acquiring(Acquire, Wanted),
+    Started(Acquire, Wanted),
     Over,
 }
 
@@ -133,7 +134,7 @@ impl Future for Acquiring {
         loop {
             let answer = match &mut *self {
                 Acquiring::Described { .. } => None,
-                Acquiring::Acquiring(acquire, _) => Some(ready!(acquire.poll(cx))),
+                Acquiring::Started(acquire, _) => Some(ready!(acquire.poll(cx))),
                 Acquiring::Over => return Poll::Pending,
             };
             match (mem::replace(&mut *self, Acquiring::Over), answer) {
@@ -141,12 +142,12 @@ impl Future for Acquiring {
                     match begun(spec, fenced, errors) {
                         Ok(Begun::Joined(guard)) => return Poll::Ready(Ok(guard)),
                         Ok(Begun::Acquiring(acquire, wanted)) => {
-                            *self = Acquiring::Acquiring(acquire, wanted);
+                            *self = Acquiring::Started(acquire, wanted);
                         }
                         Err(error) => return Poll::Ready(Err(error)),
                     }
                 }
-                (Acquiring::Acquiring(_, wanted), Some((acquisition, answer))) => {
+                (Acquiring::Started(_, wanted), Some((acquisition, answer))) => {
                     return Poll::Ready(wanted.guard(acquisition, answer).inspect_err(refused));
                 }
                 _ => return Poll::Pending,
@@ -155,13 +156,13 @@ impl Future for Acquiring {
     }
 }
 
-/// What the first poll comes to.
+/// Result of the first poll.
 enum Begun {
     Joined(Acquired),
     Acquiring(Acquire, Wanted),
 }
 
-/// Not inlined: a poll that waits needs none of its room on the stack.
+/// Not inlined, so that later polls do not reserve its stack frame.
 #[inline(never)]
 fn begun(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Result<Begun, LockError> {
     let (acquisition, wanted) = match prepared(spec, fenced, errors)? {
@@ -191,7 +192,7 @@ pub(crate) fn acquire_blocking(
     wanted.guard(acquisition, answer).inspect_err(refused)
 }
 
-/// The description's box ends with this.
+/// Prepares the spec and reports its errors. Frees the box of the spec.
 fn prepared(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Result<Prepared, LockError> {
     let name = spec.name.clone();
     let prepared = spec.prepare(fenced, errors).inspect_err(refused);
@@ -202,7 +203,7 @@ fn prepared(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Result<Prepare
     })
 }
 
-/// What to make of the server's answer.
+/// What the engine makes of the server's answer.
 pub(crate) struct Wanted {
     renewed: bool,
     on_lost: OnLost,
@@ -210,7 +211,7 @@ pub(crate) struct Wanted {
     rare: Option<Box<Rare>>,
 }
 
-/// What most locks do not have; who waits carries a pointer to it.
+/// What most locks do not have. Boxed, to keep waiters small.
 struct Rare {
     max_hold: Option<Duration>,
     message: Option<Cow<'static, str>>,
@@ -246,7 +247,7 @@ impl Wanted {
             Err(Refusal::Busy { key, owner, left, queue }) => {
                 let retry = |before| acquisition.manager().retry_after(&key, before, left);
                 let holder = || Box::new(Holder::of(owner, left));
-                // Made here, so that a free lock allocates nothing for it.
+                // Made here, so that an uncontended lock allocates nothing for it.
                 let message = self.rare.as_ref().and_then(|rare| rare.message.as_deref());
                 let message = message.map(str::to_owned);
                 match queue {

@@ -1,5 +1,5 @@
-//! A token from before its first byte is sent until it is known to be gone. Whatever happens in
-//! between, dropping the hold has it released.
+//! A token, from before it is sent until it is known to be gone. Dropping the [`Acquisition`] at
+//! any time releases the lock in the background.
 
 use crate::engine::telemetry::Waiting;
 use crate::value::time::Moment;
@@ -20,20 +20,21 @@ use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 
-/// Pause before a lock that was lost at once is asked for anew.
+/// Pause before a lock that was lost at once is requested again.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// One request for a lock, and its release.
 #[derive(Debug)]
 pub(crate) struct Acquisition {
     manager: Arc<Core>,
     request: Arc<Request>,
-    /// Whether the manager counts it: not when nothing is left to release.
+    /// The manager counts it as in flight, because there may be something to release.
     is_counted: AtomicBool,
-    /// Whose it is: a process that it forks has a copy of it, and must not release it.
+    /// The process that made it. A forked process has a copy, and must not release it.
     process: u32,
 }
 
-/// Why there is no lock.
+/// Why the lock was not granted.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     Busy { key: LockKey, owner: Option<String>, left: Option<Duration>, queue: Queueing },
@@ -41,13 +42,13 @@ pub(crate) enum Refusal {
 }
 
 impl Acquisition {
-    /// A hold of which nothing was sent yet.
+    /// An acquisition of which nothing was sent yet.
     pub(crate) fn new(manager: Arc<Core>, request: Request) -> Self {
         let (is_counted, process) = (AtomicBool::new(false), process::id());
         Self { manager, request: Arc::new(request), is_counted, process }
     }
 
-    /// Asks for the lock on the caller's runtime.
+    /// Requests the lock on the caller's runtime.
     pub(crate) fn acquire(self) -> Result<Acquire, (Self, Refusal)> {
         match self.enter() {
             Ok(()) => Ok(self.asking(true)),
@@ -56,12 +57,12 @@ impl Acquisition {
     }
 
     fn asking(self, is_first: bool) -> Acquire {
-        let asked = self.manager.shared_backend().asked(&self.request, self.manager.shutdown());
+        let asked = self.manager.shared_store().asked(&self.request, self.manager.shutdown());
         let _waiting = Waiting::of(&self.request);
         Acquire::Asking { asked, _waiting, acquisition: self, is_first }
     }
 
-    /// Asks for the lock in the background and blocks until the answer is there.
+    /// Requests the lock on the background thread, and blocks until it has the answer.
     pub(crate) fn acquire_blocking(&mut self) -> Result<Grant, Refusal> {
         self.enter()?;
         let mut first = true;
@@ -74,12 +75,12 @@ impl Acquisition {
                 let _waiting = Waiting::of(&self.request);
                 self.manager.background().block_on(job).map_err(Refusal::Failed)?
             };
-            if !self.begins_anew(&answer, mem::take(&mut first)) {
-                return self.settle(answer);
+            if !self.is_to_restart(&answer, mem::take(&mut first)) {
+                return self.take_answer(answer);
             }
             _ = self.release_blocking();
             blocked(|| thread::sleep(PAUSE));
-            self.anew()?;
+            self.renew_token()?;
         }
     }
 
@@ -91,8 +92,8 @@ impl Acquisition {
         &self.request
     }
 
-    /// Gives the lock back and tells what was found. When that fails, dropping the hold tries on in
-    /// the background.
+    /// Releases the lock, and returns what the server found. After an error, dropping the
+    /// acquisition releases the lock in the background.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
         if self.is_a_copy() {
             return Ok(Released::NotHeld);
@@ -100,7 +101,7 @@ impl Acquisition {
         let released = if inside_runtime().is_ok() {
             self.manager.store().release(&self.request).await
         } else {
-            // A lock of a plain thread may be given back on an executor of another kind.
+            // A lock acquired by a plain thread may be released on another executor than tokio.
             let request = Arc::clone(&self.request);
             let ask = move |store: Arc<Store>| async move { store.release(&request).await };
             self.manager.background().call(ask).await.and_then(|released| released)
@@ -108,7 +109,7 @@ impl Acquisition {
         self.released(released)
     }
 
-    /// The same for callers that block.
+    /// The same for blocking callers.
     pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
         if self.is_a_copy() {
             return Ok(Released::NotHeld);
@@ -119,7 +120,7 @@ impl Acquisition {
         self.released(released)
     }
 
-    /// Has the lock given back in the background, unless that was done already.
+    /// Releases the lock in the background, unless it was released already.
     pub(crate) fn abandon(&self) {
         let guard = self.leaves();
         if let Some(guard) = guard
@@ -129,42 +130,43 @@ impl Acquisition {
         }
     }
 
-    /// Whether this process was forked by the one that has the lock.
+    /// Whether this process was forked by the one that holds the lock.
     fn is_a_copy(&self) -> bool {
         self.process != process::id()
     }
 
-    /// From here on the token may be sent, and dropping the hold has it released.
+    /// From here on the token may be sent, and dropping the acquisition releases it.
     fn enter(&self) -> Result<(), Refusal> {
         self.manager.count_in().map_err(Refusal::Failed)?;
         self.is_counted.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// Whether the lock is to be asked for anew, as it was lost before its caller was told: who waits
-    /// does so while there is time, and who does not, once.
-    fn begins_anew(&self, answer: &Result<Answer, Failed>, first: bool) -> bool {
+    /// Whether to request the lock again, as it was lost before its caller had it. A waiter does so
+    /// until its deadline, and a caller that does not wait does so once.
+    fn is_to_restart(&self, answer: &Result<Answer, Failed>, first: bool) -> bool {
         matches!(answer, Ok(Answer::Lost(_)))
             && self.request.until.map_or(first, |until| Moment::now() < until)
     }
 
-    /// Gives back what is left of it, and becomes the next one.
-    async fn begin_anew(mut self) -> (Self, Result<(), Refusal>) {
-        // What cannot be given back now is when it is replaced.
+    /// Releases what is left of the lock, and requests it with another token.
+    async fn restart(mut self) -> (Self, Result<(), Refusal>) {
+        // After an error, dropping the replaced acquisition releases it in the background.
         _ = self.release().await;
         sleep(PAUSE).await;
-        let anew = self.anew();
-        (self, anew)
+        let renewed = self.renew_token();
+        (self, renewed)
     }
 
-    /// The same by another token.
-    fn anew(&mut self) -> Result<(), Refusal> {
-        let request = self.request.anew().map_err(Refusal::Failed)?;
+    /// Becomes an acquisition of the same lock with another token.
+    fn renew_token(&mut self) -> Result<(), Refusal> {
+        let request = self.request.with_new_token().map_err(Refusal::Failed)?;
         *self = Self::new(self.manager.clone(), request);
         self.enter()
     }
 
-    fn settle(&self, answer: Result<Answer, Failed>) -> Result<Grant, Refusal> {
+    /// Records what the answer says of the request, and returns the grant.
+    fn take_answer(&self, answer: Result<Answer, Failed>) -> Result<Grant, Refusal> {
         match answer {
             Ok(Answer::Granted(grant)) => {
                 self.request.granted(grant.at);
@@ -174,14 +176,14 @@ impl Acquisition {
             Ok(Answer::Busy { nth, owner, left, queue, resent }) => {
                 self.request.settle(!resent);
                 let key = self.request.keys().get(nth).unwrap_or(&self.request.key).clone();
-                // Who gives up waiting is taken out of the line by dropping the hold.
-                // Of a Redlock's several keys a node may have an earlier one, and has not said so.
+                // A waiter whose wait is over leaves the queue when the acquisition is dropped.
+                // A node of a Redlock may hold an earlier one of several keys without having said.
                 self.forget_unless(
                     !self.request.is_settled() || matches!(queue, Queueing::Left(_)),
                 );
                 Err(Refusal::Busy { key, owner, left, queue })
             }
-            Ok(Answer::Lost(told)) => self.settle(*told),
+            Ok(Answer::Lost(reported)) => self.take_answer(*reported),
             Err(Failed { error, written }) => {
                 self.forget_unless(written);
                 Err(Refusal::Failed(error))
@@ -196,23 +198,23 @@ impl Acquisition {
         Ok(found)
     }
 
-    /// Nothing is left to release, unless a request of ours may still arrive at the server.
+    /// Marks the token as gone, unless a request may still arrive at the server.
     fn forget_unless(&self, in_flight: bool) {
         if !in_flight {
             drop(self.leaves());
         }
     }
 
-    /// What the manager counts it by, once.
+    /// Takes the guard that counts it as in flight; `None` when it was taken before.
     fn leaves(&self) -> Option<InFlightGuard> {
         self.is_counted.swap(false, Ordering::AcqRel).then(|| self.manager.guard())
     }
 }
 
-/// A hold that asks for its lock. Written by hand, as everybody who waits carries it: an `async fn`
-/// keeps its arguments as well, and has no name by which it could be kept without a box.
+/// An acquisition that requests its lock. Written by hand, as every waiter carries one: an
+/// `async fn` would keep its arguments as well, and has no type that could be named without a box.
 pub(crate) enum Acquire {
-    /// The fields are dropped in their order: the question before the hold that takes it back.
+    /// The fields are dropped in this order: the request before the acquisition that releases it.
     Asking {
         asked: Asked<'static, Result<Answer, Failed>>,
         _waiting: Waiting<Arc<Request>>,
@@ -220,7 +222,7 @@ pub(crate) enum Acquire {
         is_first: bool,
     },
     /// Boxed, as it is rare.
-    BeginningAnew(Asked<'static, (Acquisition, Result<(), Refusal>)>),
+    Restarting(Asked<'static, (Acquisition, Result<(), Refusal>)>),
     Over,
 }
 
@@ -236,13 +238,13 @@ impl Acquire {
                     let Some((acquisition, is_first)) = self.asked() else {
                         return Poll::Pending;
                     };
-                    if !acquisition.begins_anew(&answer, is_first) {
-                        let settled = acquisition.settle(answer);
-                        return Poll::Ready((acquisition, settled));
+                    if !acquisition.is_to_restart(&answer, is_first) {
+                        let granted = acquisition.take_answer(answer);
+                        return Poll::Ready((acquisition, granted));
                     }
-                    Acquire::BeginningAnew(Box::pin(acquisition.begin_anew()))
+                    Acquire::Restarting(Box::pin(acquisition.restart()))
                 }
-                Acquire::BeginningAnew(anew) => match ready!(anew.as_mut().poll(cx)) {
+                Acquire::Restarting(restart) => match ready!(restart.as_mut().poll(cx)) {
                     (acquisition, Ok(())) => acquisition.asking(false),
                     (acquisition, Err(refusal)) => {
                         *self = Acquire::Over;
@@ -254,11 +256,11 @@ impl Acquire {
         }
     }
 
-    /// The hold whose question was answered, which is counted no more.
+    /// Takes the acquisition out once its request was answered. It no longer counts as waiting.
     fn asked(&mut self) -> Option<(Acquisition, bool)> {
         match mem::replace(self, Acquire::Over) {
             Acquire::Asking { acquisition, is_first, .. } => Some((acquisition, is_first)),
-            Acquire::BeginningAnew(_) | Acquire::Over => None,
+            Acquire::Restarting(_) | Acquire::Over => None,
         }
     }
 }

@@ -1,11 +1,12 @@
-//! The background thread: releases what was dropped, and asks on behalf of blocking callers.
+//! The background thread: releases dropped locks, renews leases, and runs the requests of blocking
+//! callers.
 //!
 //! A dropped future cannot await its own release, and a task spawned for it dies with the runtime.
-//! So every manager has, from the first need on, one thread with a small runtime and a connection
-//! of its own. It ends when the manager and all its locks are gone and its work is done.
+//! So every manager has one thread, started by the first job, with a small runtime and a connection
+//! of its own. The thread ends when the manager and all its locks are gone and its work is done.
 //!
-//! A fork copies what is known of the thread, and not the thread. A forked process that asks for
-//! something gets its own thread and connections.
+//! A fork copies the memory of the process, but not the thread. A forked process starts a thread
+//! and connections of its own with its first job.
 
 use std::pin::Pin;
 use std::sync::mpsc as std_mpsc;
@@ -16,7 +17,8 @@ use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::blocking::blocked;
-use crate::engine::cleanup::{Added, Cleanup};
+use crate::engine::cleanup::Cleanup;
+use crate::engine::cleanup_queue::Added;
 use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::engine::renewal::{Enrolled, Renewable, Renewals};
 use crate::protocol::request::Request;
@@ -29,6 +31,7 @@ use crate::value::unavailability::Unavailability;
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Job = Box<dyn FnOnce(Arc<Store>) -> Work + Send>;
 
+/// The background thread of a manager, one in each process.
 #[derive(Debug)]
 pub(crate) struct Background(Mutex<Thread>);
 
@@ -39,32 +42,32 @@ struct Thread {
     store: Arc<Store>,
     jobs: Option<mpsc::UnboundedSender<Job>>,
     renewals: Arc<Renewals>,
-    /// Whether the task that renews was started; there is one at most.
+    /// The task that renews was started. There is at most one.
     renewing: bool,
     cleanup: Arc<Cleanup>,
 }
 
 impl Background {
-    /// A janitor for the locks of `backend`. Its thread starts with the first job.
+    /// A background thread for the locks of `store`. It starts with the first job.
     pub(crate) fn new(store: &Store) -> Self {
         Self(Mutex::new(Thread::new(store)))
     }
 
-    /// What there is in this process.
+    /// The thread of this process. A forked process gets a new one.
     fn here(&self) -> MutexGuard<'_, Thread> {
         let mut here = self.0.lock();
         if here.process != process::id() {
             let ours = Thread::new(&here.store);
-            // The other process goes on to use its connections, which are not to be ended here.
+            // Not dropped: the parent process still uses these connections.
             mem::forget(mem::replace(&mut *here, ours));
         }
         here
     }
 
-    /// Has the lease of `held` renewed from `due` on, or confirmed when the server may have been
-    /// replaced, until what this returns is dropped. `None` where neither is to be done.
+    /// Renews the lease of `held` from `due` on, or confirms it when its server may have been
+    /// replaced, until the returned value is dropped. `None` where neither is needed.
     ///
-    /// The lease was granted by what was sent at `sent`.
+    /// `sent` is when the request that brought the lease was sent.
     pub(crate) fn watch(
         &self,
         held: Weak<dyn Renewable>,
@@ -82,14 +85,14 @@ impl Background {
         Ok(Some(enrolled))
     }
 
-    /// Has those ask again who block, and wait in line.
+    /// Wakes all blocking waiters: each asks the server again.
     pub(crate) fn alarm(&self) {
-        // Those who are woken may ask for something, which takes the mutex.
+        // Not under the mutex: a woken waiter may take it.
         let store = Arc::clone(&self.here().store);
         store.alarm();
     }
 
-    /// Has every held lock confirmed at once.
+    /// Confirms every held lock at once.
     pub(crate) fn confirm_all(&self) {
         let mut here = self.here();
         let started = match here.renewals.all_due(Moment::now()) {
@@ -98,22 +101,21 @@ impl Background {
         };
         drop(here);
         if let Err(error) = started {
-            tracing::error!(%error, "locks that are held are not confirmed on a new server");
+            tracing::error!(%error, "held locks are not confirmed at the new server");
         }
     }
 
-    /// Releases a lock that nobody waits for, see [`Cleanup`]. `member` leaves when it was
-    /// released.
+    /// Releases a dropped lock, see [`Cleanup`]. `guard` is dropped when the lock was released.
     pub(crate) fn clean_up(&self, request: Arc<Request>, guard: InFlightGuard) {
-        let told = Arc::clone(&request);
+        let logged = Arc::clone(&request);
         let mut here = self.here();
         match here.cleanup.add(request, guard) {
-            Added::Starts => {}
-            Added::Kept | Added::Left => return,
-            Added::LeftFirst => {
+            Added::StartTask => {}
+            Added::Queued | Added::Full => return,
+            Added::FirstFull => {
                 drop(here);
-                let key = told.listed();
-                tracing::warn!(%key, "too many dropped locks: this one and more stay until their ttl is over");
+                let key = logged.listed();
+                tracing::warn!(%key, "too many dropped locks: this one and more end by ttl");
                 return;
             }
         }
@@ -121,11 +123,12 @@ impl Background {
         if let Err(error) = here.run(move |store| cleanup.work(store)) {
             here.cleanup.not_started();
             drop(here);
-            tracing::error!(key = %told.listed(), %error, "a dropped lock stays until its ttl is over");
+            let key = logged.listed();
+            tracing::error!(%key, %error, "dropped lock not released: it ends with its ttl");
         }
     }
 
-    /// [`call`](Background::call) after what was dropped before has been released.
+    /// [`call`](Background::call), after every lock dropped before was tried once.
     #[cfg(feature = "defer")]
     pub(crate) async fn call_after_cleanup<T, F, W>(&self, job: F) -> Result<T, LockError>
     where
@@ -150,14 +153,14 @@ impl Background {
     {
         let (done, result) = oneshot::channel();
         self.here().run(move |store| async move {
-            // The caller may have gone meanwhile.
+            // Fails only when the caller was dropped.
             let _ = done.send(job(store).await);
         })?;
         result.await.map_err(|_| no_thread("it ended"))
     }
 
-    /// Ends the thread when its work is done, which takes a few seconds at most where no lock is
-    /// out, see [`Cleanup::close`]. Another job would start another one.
+    /// Ends the thread when its work is done: within a few seconds when no lock is held, see
+    /// [`Cleanup::close`]. A later job starts another thread.
     pub(crate) fn stop(&self) {
         let mut here = self.here();
         here.renewals.close();
@@ -174,7 +177,7 @@ impl Background {
     {
         let (done, result) = std_mpsc::sync_channel(1);
         self.here().run(move |store| async move {
-            // The caller waits for it; if it were gone, nobody would.
+            // Never fails: the caller blocks until it has the result.
             let _ = done.send(job(store).await);
         })?;
         blocked(|| result.recv()).map_err(|_| no_thread("it ended"))
@@ -231,13 +234,13 @@ fn start(store: Arc<Store>) -> std::io::Result<mpsc::UnboundedSender<Job>> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let (sender, jobs) = mpsc::unbounded_channel();
     thread::Builder::new()
-        .name("lockmacro-janitor".to_owned())
+        .name("lockmacro-bg".to_owned())
         .spawn(move || runtime.block_on(work(store, jobs)))?;
     Ok(sender)
 }
 
 async fn work(store: Arc<Store>, mut jobs: mpsc::UnboundedReceiver<Job>) {
-    // Counted and not kept: a job that is done is freed at once.
+    // Counted rather than kept, so that a finished job is freed at once.
     let in_flight = InFlight::default();
     while let Some(job) = jobs.recv().await {
         let (guard, work) = (in_flight.join(), job(Arc::clone(&store)));
@@ -246,7 +249,7 @@ async fn work(store: Arc<Store>, mut jobs: mpsc::UnboundedReceiver<Job>) {
             drop(guard);
         });
     }
-    // The manager is gone; what it left is still done, and every job has an end.
+    // The manager is gone. Its last jobs are finished first, and every job has an end.
     in_flight.empty().await;
 }
 
@@ -266,17 +269,17 @@ mod tests {
     const JOBS: usize = 5_000;
     const MEGABYTE: usize = 1 << 20;
 
-    /// Takes note of whether it could ask for something when it was woken.
-    struct Asks(Arc<Background>, AtomicBool);
+    /// A waker that tries to take the mutex of the background thread, and keeps the result.
+    struct TakesMutex(Arc<Background>, AtomicBool);
 
-    impl Wake for Asks {
+    impl Wake for TakesMutex {
         fn wake(self: Arc<Self>) {
             self.1.store(self.0.0.try_lock().is_some(), Ordering::SeqCst);
         }
     }
 
     #[tokio::test]
-    async fn who_is_woken_by_an_alarm_may_ask_for_something() {
+    async fn a_waiter_woken_by_an_alarm_may_use_the_background_thread() {
         let memory = Memory::new();
         let background = Arc::new(Background::new(&Store::Memory(memory.clone())));
         let hour = Duration::from_secs(60 * 60);
@@ -285,20 +288,20 @@ mod tests {
         memory.acquire(&held).unwrap();
         let shutdown = Shutdown::default();
         let mut waiting = pin!(memory.wait(&waits, hour, &shutdown));
-        let asks = Arc::new(Asks(Arc::clone(&background), AtomicBool::new(false)));
-        let waker = Waker::from(Arc::clone(&asks));
+        let woken = Arc::new(TakesMutex(Arc::clone(&background), AtomicBool::new(false)));
+        let waker = Waker::from(Arc::clone(&woken));
         assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         background.alarm();
-        assert!(asks.1.load(Ordering::SeqCst), "the mutex was held, or nobody was woken");
+        assert!(woken.1.load(Ordering::SeqCst), "the mutex was held, or no waiter was woken");
     }
 
-    /// The memory that this process has.
+    /// Resident memory of this process, in bytes.
     fn resident() -> usize {
         let read = std::fs::read_to_string("/proc/self/statm").unwrap();
         read.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4_096
     }
 
-    /// Has many jobs under way at once, and waits until they are over. No job comes after them.
+    /// Runs many jobs at once, and waits until all are over.
     fn work_off(background: &Background) {
         let (in_flight, may_end) = (InFlight::default(), Arc::new(tokio::sync::Semaphore::new(0)));
         for _ in 0..JOBS {
@@ -318,14 +321,14 @@ mod tests {
         }
     }
 
-    /// Run by the next test, in a process of its own: its memory is all that is measured.
+    /// Run by the next test in a process of its own, so that no other test's memory is measured.
     #[test]
     #[ignore = "run by `a_job_that_is_done_is_freed_at_once`"]
     fn jobs_leave_no_memory() {
         let background = || Background::new(&Store::Memory(Memory::new()));
-        let janitors: Vec<_> = std::iter::repeat_with(background).take(14).collect();
-        // What one has freed is used by the next one.
-        let (first, others) = janitors.split_at(2);
+        let threads: Vec<_> = std::iter::repeat_with(background).take(14).collect();
+        // The allocator reuses what the first ones have freed.
+        let (first, others) = threads.split_at(2);
         first.iter().for_each(work_off);
         let before = resident();
         others.iter().for_each(work_off);
@@ -337,10 +340,10 @@ mod tests {
     fn a_job_that_is_done_is_freed_at_once() {
         let mut child = Command::new(std::env::current_exe().unwrap());
         let name = "engine::background::tests::jobs_leave_no_memory";
-        // Its threads have their memory in common.
+        // One arena for all threads, so that one reuses what another has freed.
         child.env("MALLOC_ARENA_MAX", "1");
         let done = child.args(["--ignored", "--exact", name]).output().unwrap();
-        let told = String::from_utf8_lossy(&done.stdout);
-        assert!(done.status.success() && told.contains("1 passed"), "{told}");
+        let output = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && output.contains("1 passed"), "{output}");
     }
 }

@@ -1,4 +1,4 @@
-//! Blocking a thread, without stopping what else is to run on it.
+//! Blocking a thread without stopping the other tasks of its runtime.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use tokio::task::{block_in_place, yield_now};
 
 use crate::value::error::LockError;
 
-/// Refuses where a thread that blocks would stop the task that holds the lock: on the one thread of
-/// a runtime, but not on those of its `spawn_blocking`.
+/// Refuses to block the only thread of a runtime, as the task that holds the lock may run there.
+/// Threads of `spawn_blocking` may block.
 pub(crate) fn may_block() -> Result<(), LockError> {
     match flavor() {
         Some(RuntimeFlavor::CurrentThread) if runs_tasks() => Err(LockError::BlockingInAsync),
@@ -19,21 +19,21 @@ pub(crate) fn may_block() -> Result<(), LockError> {
     }
 }
 
-/// Blocks the thread by `wait`. A worker of a runtime first hands its other tasks to another
-/// thread: one of them may hold what is waited for.
+/// Blocks the thread by `wait`. A worker of a runtime first moves its other tasks to another
+/// thread, as one of them may hold the lock.
 pub(crate) fn blocked<T>(wait: impl FnOnce() -> T) -> T {
     if is_worker() { block_in_place(wait) } else { wait() }
 }
 
-/// Whether this thread runs tasks that can be handed on. `block_in_place` must not be asked by
-/// others: inside of a `LocalSet` it panics.
+/// Whether this thread can move its tasks to another one. Elsewhere `block_in_place` must not be
+/// called: inside a `LocalSet` it panics.
 fn is_worker() -> bool {
     flavor() == Some(RuntimeFlavor::MultiThread) && runs_tasks()
 }
 
-/// Whether tasks of its runtime run on this thread.
+/// Whether this thread runs tasks of its runtime.
 fn runs_tasks() -> bool {
-    // Such a thread wakes who yields after its other tasks; where there is none that is done at
+    // A thread with tasks defers the wake-up of a task that yields; any other thread wakes it at
     // once.
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&woken));
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_of_a_runtime_of_workers_are_on_one_and_nothing_else_is() {
+    fn only_tasks_of_a_multi_thread_runtime_are_on_a_worker() {
         let runtime = workers();
         assert!(!is_worker(), "a plain thread");
         let _inside = runtime.enter();
@@ -74,8 +74,8 @@ mod tests {
         runtime.block_on(async {
             assert!(!is_worker(), "the thread that runs it");
             assert!(tokio::spawn(async { is_worker() }).await.unwrap(), "a task");
-            let handed_on = tokio::spawn(async { block_in_place(is_worker) });
-            assert!(!handed_on.await.unwrap(), "its tasks are on another one already");
+            let moved = tokio::spawn(async { block_in_place(is_worker) });
+            assert!(!moved.await.unwrap(), "its tasks are on another thread already");
             assert!(!spawn_blocking(is_worker).await.unwrap(), "a thread to block");
             assert!(spawn_blocking(may_block).await.unwrap().is_ok(), "a thread to block");
             let local = LocalSet::new();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_thread_of_a_runtime_of_one_thread_may_not_block() {
+    fn only_the_thread_of_a_current_thread_runtime_may_not_block() {
         let refused = Err(LockError::BlockingInAsync);
         let current = Builder::new_current_thread().build().unwrap();
         assert_eq!(may_block(), Ok(()), "a plain thread");
@@ -99,7 +99,7 @@ mod tests {
         current.block_on(async {
             assert_eq!(may_block(), refused, "the thread that runs it");
             assert_eq!(tokio::spawn(async { may_block() }).await.unwrap(), refused, "a task");
-            // As those of actix are.
+            // actix runs its workers like this.
             let local = LocalSet::new();
             let inside = local.run_until(async {
                 let task = spawn_local(async { (may_block(), spawn_blocking(may_block).await) });

@@ -22,22 +22,22 @@ use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::token::{default_label, label};
 
-/// The manager of every lock that is given none.
+/// The manager of locks that name none.
 static INSTALLED: OnceLock<Arc<Core>> = OnceLock::new();
 
-/// A manager as its locks know it.
+/// The part of a manager that its locks share.
 pub(crate) struct Core {
     own: PerProcess,
     pub(crate) background: Background,
     label: String,
-    /// Whether the label names the process.
+    /// The label is the default one, which names the process.
     names_process: bool,
     pub(crate) defaults: Defaults,
-    /// How long its locks were held.
+    /// Recent hold times, from which `retry_after` is estimated.
     pub(crate) hold_times: HoldTimes,
     pub(crate) in_flight: InFlight,
     pub(crate) shutdown: Arc<Shutdown>,
-    /// Where deferred calls are kept, and whether that was said by the builder.
+    /// Where deferred calls are stored, and whether the builder has set it.
     #[cfg(feature = "defer")]
     pub(crate) jobs: (Arc<dyn Deferrer>, bool),
     #[cfg(feature = "defer")]
@@ -45,7 +45,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// A manager of the locks of `backend`.
+    /// A manager of the locks in `store`.
     pub(crate) fn over(
         store: Store,
         its_label: Option<String>,
@@ -99,13 +99,13 @@ impl Core {
         if self.is(installed) { Ok(()) } else { Err(LockError::AlreadyInstalled) }
     }
 
-    /// The same by the background thread, for callers that block.
+    /// [`ready`](Core::ready) by the background thread, for blocking callers.
     pub(crate) fn ready_blocking(&self) -> Result<(), LockError> {
         may_block()?;
         self.background.block_on(|store| async move { store.ready().await })?
     }
 
-    /// Asks the servers whether they are there, and let us do what locks need.
+    /// Checks that the servers are reachable and permit the commands that locks need.
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         if self.shutdown.is_closed() {
             return Err(LockError::ShutDown);
@@ -115,18 +115,18 @@ impl Core {
         let store = self.store();
         let ready = store.ready().await;
         if self.shutdown.is_closed() {
-            // What it has opened since then is of no more use.
+            // Connections opened since the shutdown are of no use.
             store.disconnect();
             return Err(LockError::ShutDown);
         }
         ready
     }
 
-    /// Ends the manager, and waits until no lock is out.
+    /// Shuts the manager down, and waits until no lock is held or in flight.
     pub(crate) async fn shut_down(&self, timeout: Duration) -> Result<(), LockError> {
         inside_runtime()?;
         self.shutdown.close();
-        // A waiter looks when it is woken.
+        // A woken waiter notices the shutdown.
         self.store().alarm();
         self.background.alarm();
         let empty = tokio::time::timeout(timeout, self.in_flight.empty()).await;
@@ -139,29 +139,28 @@ impl Core {
         Ok(())
     }
 
-    /// Tells when the manager is shut down.
+    /// The signal of the manager's shutdown.
     pub(crate) fn shutdown(&self) -> &Arc<Shutdown> {
         &self.shutdown
     }
 
-    /// Where deferred calls are kept: to store some, to look at them, and to have dead letters tried
-    /// again.
+    /// The queue of deferred calls: to add calls, to list them, and to retry dead letters.
     #[cfg(feature = "defer")]
     pub(crate) fn deferrer(&self) -> Arc<dyn Deferrer> {
         match self.has_another_queue() || !self.own.is_forked() {
             true => Arc::clone(&self.jobs.0),
-            // In a process that was forked.
+            // A forked process needs connections of its own.
             false => self.store().deferrer(self.max_deferred_size),
         }
     }
 
-    /// Whether they are kept in another store than the locks.
+    /// Whether deferred calls are in another store than the locks.
     #[cfg(feature = "defer")]
     pub(crate) fn has_another_queue(&self) -> bool {
         self.jobs.1
     }
 
-    /// The same for the background thread, by its own connection.
+    /// The queue of deferred calls for the background thread, over its own connection.
     #[cfg(feature = "defer")]
     pub(crate) fn deferrer_of(&self, store: &Store) -> Arc<dyn Deferrer> {
         match self.has_another_queue() {
@@ -170,13 +169,13 @@ impl Core {
         }
     }
 
-    /// How many bytes the arguments of a deferred call may have.
+    /// Most bytes of a deferred call's arguments.
     #[cfg(feature = "defer")]
     pub(crate) fn max_deferred_size(&self) -> usize {
         self.max_deferred_size
     }
 
-    /// Whether this and the other are one manager.
+    /// Whether both are the same manager.
     pub(crate) fn is(self: &Arc<Self>, other: &Arc<Self>) -> bool {
         Arc::ptr_eq(self, other)
     }
@@ -185,8 +184,8 @@ impl Core {
         self.own.store()
     }
 
-    /// The same for a question that outlives its borrow.
-    pub(crate) fn shared_backend(&self) -> &Arc<Store> {
+    /// The store, for requests that outlive the borrow of the manager.
+    pub(crate) fn shared_store(&self) -> &Arc<Store> {
         self.own.store()
     }
 
@@ -194,7 +193,7 @@ impl Core {
         &self.background
     }
 
-    /// What this process shows itself as. Each token has it, so that a fork is noticed here.
+    /// The label of this process. Every token contains it, so a fork is noticed here.
     pub(crate) fn label(&self) -> Cow<'_, str> {
         match self.own.is_forked() && self.names_process {
             true => Cow::Owned(label(&default_label())),
@@ -202,12 +201,12 @@ impl Core {
         }
     }
 
-    /// Takes note of how long a key was held.
+    /// Records how long a key was held.
     pub(crate) fn note_held(&self, key: &LockKey, held: Duration) {
         self.hold_times.note(key, held);
     }
 
-    /// When a caller may ask again that was refused `key`, with so many before it in line.
+    /// When a caller that found `key` busy may ask again, with `before` waiters ahead of it.
     pub(crate) fn retry_after(
         &self,
         key: &LockKey,
@@ -218,20 +217,21 @@ impl Core {
         self.hold_times.retry_after(key, before, left).clamp(least, most)
     }
 
-    /// What holds for locks that say nothing else.
+    /// The defaults of locks that set nothing else.
     pub(crate) fn defaults(&self) -> &Defaults {
         &self.defaults
     }
 
-    /// Counts one lock more, unless the manager was shut down.
+    /// Counts a lock as in flight, unless the manager was shut down.
     #[cfg(feature = "defer")]
     pub(crate) fn enter(&self) -> Result<InFlightGuard, LockError> {
         self.count_in().map(|()| self.guard())
     }
 
-    /// The same for one that remembers by itself that it is counted.
+    /// The same for a caller that keeps no guard. It leaves by [`guard`](Core::guard).
     pub(crate) fn count_in(&self) -> Result<(), LockError> {
-        // Counted before the look, so that a shutdown either sees this lock or is seen by it.
+        // Counted before the check, so that either the shutdown sees the lock or the lock sees the
+        // shutdown.
         self.in_flight.enter();
         if self.shutdown.is_closed() {
             drop(self.guard());
@@ -240,7 +240,7 @@ impl Core {
         Ok(())
     }
 
-    /// One that was [counted in](Core::count_in); to be asked for once.
+    /// The guard of a lock that was [counted in](Core::count_in). Called once for each.
     pub(crate) fn guard(&self) -> InFlightGuard {
         self.in_flight.guard()
     }
@@ -259,7 +259,7 @@ impl fmt::Debug for Core {
 
 /// Whether there is a tokio runtime to wait on.
 pub(crate) fn inside_runtime() -> Result<(), LockError> {
-    // A task is inside of one, and that is known without touching what all threads share.
+    // Every task has a runtime. Checked first, as it touches nothing that threads share.
     if try_id().is_some() || Handle::try_current().is_ok() {
         Ok(())
     } else {

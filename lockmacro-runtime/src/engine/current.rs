@@ -1,6 +1,5 @@
-//! Which manager a lock has that names none: that of its task, before the installed one.
+//! The manager of a lock that names none: the one of the surrounding scope, or the installed one.
 
-use crate::LockError;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,14 +7,15 @@ use std::sync::Arc;
 use tokio::task::{Id, try_id};
 
 use crate::engine::core::Core;
+use crate::value::error::LockError;
 
 tokio::task_local! {
-    /// The innermost one, and the task that it is for. A task that is polled from within another
-    /// one's poll, as in a `LocalSet`, is outside.
+    /// The manager of the innermost scope, and the task of that scope. A task that is polled inside
+    /// another task's poll, as in a `LocalSet`, is not in the scope.
     static CURRENT: (Arc<Core>, Option<Id>);
 }
 
-/// The manager of the code that runs right now, if it is in a scope.
+/// The manager of the scope around the running code, if there is one.
 #[derive(Debug, Clone)]
 pub(crate) struct Current(Option<Arc<Core>>);
 
@@ -25,25 +25,25 @@ impl Current {
         Self(current.filter(|(_, task)| *task == try_id()).map(|(manager, _)| manager))
     }
 
-    /// That of a scope of this manager.
+    /// The scope of a manager.
     pub(crate) fn of(manager: &Arc<Core>) -> Self {
         Self(Some(Arc::clone(manager)))
     }
 
-    /// The manager of a lock that names none: that of the scope around, or else the installed one.
+    /// The manager of a lock that names none.
     ///
     /// # Errors
-    /// [`LockError::NotInstalled`] when there is none.
+    /// [`LockError::NotInstalled`] when there is neither a scope nor an installed manager.
     pub(crate) fn manager_here() -> Result<Arc<Core>, LockError> {
         Self::here().0.map_or_else(Core::installed, Ok)
     }
 
-    /// The one here, or else this one.
+    /// The scope here, or this one when there is none.
     pub(crate) fn unless_here(&self) -> Self {
         Self(Self::here().0.or_else(|| self.0.clone()))
     }
 
-    /// Runs `work` with it, from its first poll to its last, in whichever task that is.
+    /// Runs `work` in the scope, in whichever task it is polled.
     pub(crate) async fn around<F: Future>(self, work: F) -> F::Output {
         let mut work = pin!(work);
         poll_fn(|cx| self.enter(|| work.as_mut().poll(cx))).await

@@ -1,4 +1,4 @@
-//! A lock that was granted: its hold, and what is known of its lease.
+//! A granted lock: its acquisition and its lease.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,9 +24,10 @@ use crate::value::loss::{LossCause, Lost};
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
 
-/// How often a lease is looked at that nobody polls for.
-const LOOK: Duration = Duration::from_secs(5);
+/// Longest time between two checks of a lease by [`Held::lost`].
+const LEASE_CHECK: Duration = Duration::from_secs(5);
 
+/// A granted lock. Dropping the last reference releases it in the background.
 #[derive(Debug)]
 pub(crate) struct Held {
     /// Dropped first: no renewal is sent after the release.
@@ -35,23 +36,23 @@ pub(crate) struct Held {
     lease: Mutex<Lease>,
     /// The lease was renewed, or lost.
     changed: Notify,
-    /// One for each key, if they were asked for.
+    /// One for each key, if the request asked for fences.
     fences: Fences,
     released: AtomicBool,
-    /// Whether a loss was told to who watches.
-    told: AtomicBool,
-    /// Whether it was told that half of the lease has gone by without a renewal.
+    /// The loss was logged and counted.
+    loss_reported: AtomicBool,
+    /// It was logged that half of the lease has passed without a renewal.
     halved: AtomicBool,
     since: Moment,
-    /// In which scope it was acquired, for work that another task does for its body.
+    /// The manager scope in which it was acquired, for work that another task does for the body.
     current: Current,
-    /// What the body does is told inside of it.
+    /// The span of the body.
     span: tracing::Span,
     counted: Mutex<Option<telemetry::Held<Arc<Request>>>>,
 }
 
 impl Held {
-    /// Takes the lock over, and has it renewed if it is to be.
+    /// Makes a held lock of a grant, and starts its renewal.
     pub(crate) fn new(
         acquisition: Acquisition,
         grant: Grant,
@@ -62,7 +63,7 @@ impl Held {
         let counted = telemetry::Held::of(acquisition.request());
         let span = telemetry::span(acquisition.request().labels(), acquisition.request().listed());
         let first = if grant.ttl < ttl {
-            // A lock that was handed over is confirmed beside the body.
+            // A lock that was handed off is confirmed while the body runs.
             Some(Moment::now())
         } else {
             lease.first_try(grant.sent, fastrand::f64())
@@ -74,7 +75,7 @@ impl Held {
             changed: Notify::new(),
             fences: grant.fences,
             released: AtomicBool::new(false),
-            told: AtomicBool::new(false),
+            loss_reported: AtomicBool::new(false),
             halved: AtomicBool::new(false),
             since: grant.sent,
             current: Current::here(),
@@ -95,18 +96,18 @@ impl Held {
         self.acquisition.request()
     }
 
-    /// Its key's number, unless there are several.
+    /// Index 0 of a single key; `None` when there are several keys.
     pub(crate) fn only(&self) -> Option<u8> {
         (self.request().keys().len() == 1).then_some(0)
     }
 
-    /// Which of the keys it is, counted from 0. There are fewer than a byte can tell.
+    /// Index of `key` among the lock's keys. A lock has fewer than 256 keys.
     pub(crate) fn nth(&self, key: &LockKey) -> Option<u8> {
         let nth = self.request().keys().binary_search(key).ok()?;
         u8::try_from(nth).ok()
     }
 
-    /// The same for a key as a caller names it, without the manager's prefix.
+    /// The same for a key without the manager's prefix.
     pub(crate) fn nth_named(&self, key: &LockKey) -> Option<u8> {
         match self.manager().defaults().prefix() {
             "" => self.nth(key),
@@ -126,7 +127,7 @@ impl Held {
         self.fences.iter().nth(nth.into())
     }
 
-    /// How long the lock may still be relied on; an error once it is lost, or given back.
+    /// How long the lock may still be relied on; an error once it is lost or released.
     pub(crate) fn remaining(&self) -> Result<Duration, Lost> {
         let remaining = if self.was_released() {
             Err(LossCause::Released)
@@ -135,7 +136,7 @@ impl Held {
         };
         remaining.map_err(|cause| {
             let lost = Lost::new(self.request().listed(), cause);
-            if cause != LossCause::Released && !self.told.swap(true, Ordering::AcqRel) {
+            if cause != LossCause::Released && !self.loss_reported.swap(true, Ordering::AcqRel) {
                 if matches!(cause, LossCause::NotRenewed | LossCause::Taken) {
                     self.manager().store().lock_lost();
                 }
@@ -152,37 +153,37 @@ impl Held {
     /// Waits until the lock is lost.
     pub(crate) async fn lost(&self) -> Lost {
         loop {
-            // Registered before looking: a change in between is heard.
+            // Registered before the check, so that no change in between is missed.
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
             let remaining = match self.remaining() {
                 Ok(remaining) => remaining,
                 Err(lost) => return lost,
             };
-            // A guard that a thread acquired may be used where no tokio timer is.
+            // A guard that a plain thread acquired may be used without a tokio timer.
             if Handle::try_current().is_ok() {
-                // The timer only says when to look again: it stands still while the machine
-                // sleeps, and the lease does not.
-                let _ = timeout(remaining.min(LOOK), changed).await;
+                // The timer only starts the next check: it stops while the machine is suspended,
+                // and the lease does not.
+                let _ = timeout(remaining.min(LEASE_CHECK), changed).await;
             } else {
                 changed.await;
             }
         }
     }
 
-    /// Asks the server to count `ttl` anew, on the caller's runtime.
+    /// Renews the lease for `ttl` from now on, on the caller's runtime.
     pub(crate) async fn extend(&self, ttl: Duration) -> Result<(), LockError> {
         self.remaining()?;
         inside_runtime()?;
         let (ttl, sent) = (self.allowed(ttl), Moment::now());
-        self.request().lengthened(sent.after(ttl));
+        self.request().renewed_until(sent.after(ttl));
         let store = self.manager().store();
         let held = store.renew_acknowledged(self.request(), ttl, self.request().ttl / 3).await?;
         self.answered(held, sent, ttl);
         self.remaining().map(drop).map_err(LockError::from)
     }
 
-    /// Ends the renewal and gives the lock back.
+    /// Ends the renewal and releases the lock.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
         self.end();
         self.acquisition.release().await
@@ -193,19 +194,19 @@ impl Held {
         self.acquisition.release_blocking()
     }
 
-    /// Ends the renewal and has the lock given back in the background.
+    /// Ends the renewal and releases the lock in the background.
     pub(crate) fn abandon(&self) {
         self.end();
         self.acquisition.abandon();
     }
 
-    /// Ends the renewal and tells how the lock ended, once.
+    /// Ends the renewal and reports how the lock ended, once.
     fn end(&self) {
         if self.was_released() {
             return;
         }
         self.renewal.lock().take();
-        // The last look at the lease, so that a loss is told.
+        // A last check of the lease, so that a loss is reported.
         let _ = self.remaining();
         self.released.store(true, Ordering::Release);
         self.counted.lock().take();
@@ -245,13 +246,13 @@ impl Renewable for Held {
                 let renewed = lease.renewed(sent, ttl, Moment::now());
                 renewed.ok().and_then(|_| lease.first_try(sent, fastrand::f64()))
             } else {
-                // One that was over before is told as such: it was free to be taken then.
+                // A lease that was over before is reported as expired rather than taken.
                 let _ = lease.remaining(Moment::now());
                 lease.taken();
                 None
             }
         };
-        // Has a loss told at once, also when the body is long.
+        // Reports a loss at once, however long the body runs.
         let _ = self.remaining();
         self.changed.notify_waiters();
         next

@@ -1,34 +1,34 @@
-//! How long this process has seen locks held, template by template: what a refused caller is told
-//! to wait before it asks again.
+//! Recent hold times of this process, by template of the key. The `retry_after` of a refused caller
+//! is estimated from them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::value::key::LockKey;
 
-/// So many templates are remembered, and so many keys that have none.
+/// Number of templates that are remembered, and of keys without a template.
 const SLOTS: usize = 256;
-/// In so many slots one of them may be.
+/// Number of slots in which the same template may be (the associativity of the table).
 const WAYS: usize = 4;
-/// What is supposed of a lock that was never seen to end.
+/// Assumed hold time of a lock that was never seen to end.
 const UNSEEN: Duration = Duration::from_secs(5);
-/// A time is kept to a part of an octave, as it fits into a byte.
-const PARTS: f64 = 8.0;
+/// Steps in an octave, so that a time fits into a byte.
+const STEPS: f64 = 8.0;
 
-/// The latest eight holds of each template. Its memory is fixed, and nobody waits for it: threads
-/// that meet may lose a hold, which is a suggestion less.
+/// The latest eight hold times of each template. Its memory is fixed. It has no lock: two threads
+/// at the same slot may lose a time, which only makes the estimate worse.
 #[derive(Debug)]
 pub(crate) struct HoldTimes {
     templates: Box<[Slot; SLOTS]>,
-    /// Apart, so that many keys do not crowd out the templates.
+    /// A table of its own, so that many keys do not evict the templates.
     keys: Box<[Slot; SLOTS]>,
 }
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// A hash; 0 where nothing is yet.
+    /// Hash of the template or key; 0 in an empty slot.
     of: AtomicU64,
-    /// A byte for each hold, the latest one in the lowest; 0 where there was none.
+    /// A byte for each hold time, the latest one in the lowest; 0 where there was none.
     latest: AtomicU64,
 }
 
@@ -42,9 +42,9 @@ impl Default for HoldTimes {
 }
 
 impl HoldTimes {
-    /// Takes note of how long a key was held.
+    /// Records how long a key was held.
     pub(crate) fn note(&self, key: &LockKey, held: Duration) {
-        let (slots, of) = self.place(key);
+        let (slots, of) = self.slots(key);
         let mine = slots.iter().find(|slot| slot.of.load(Ordering::Relaxed) == of);
         let slot = mine.unwrap_or_else(|| {
             let free = slots.iter().find(|slot| slot.of.load(Ordering::Relaxed) == 0);
@@ -58,8 +58,9 @@ impl HoldTimes {
         slot.latest.store(latest << 8 | u64::from(to_byte(held)), Ordering::Relaxed);
     }
 
-    /// When a caller may ask again that was refused `key`: after what is usual for the holder and
-    /// those before the caller in line, and not after the holder's lease, of which `left` is left.
+    /// When a caller that found `key` busy may ask again: after the usual hold times of the holder
+    /// and of the `before` waiters ahead of the caller. The holder itself has no more than `left`,
+    /// the rest of its lease.
     pub(crate) fn retry_after(
         &self,
         key: &LockKey,
@@ -67,13 +68,13 @@ impl HoldTimes {
         left: Option<Duration>,
     ) -> Duration {
         let one = self.usual(key).unwrap_or(UNSEEN);
-        let turn = one.saturating_mul(before.saturating_add(1));
-        left.filter(|_| before == 0).map_or(turn, |left| left.min(turn))
+        let all = one.saturating_mul(before.saturating_add(1));
+        left.filter(|_| before == 0).map_or(all, |left| left.min(all))
     }
 
-    /// Three of four holds were no longer; `None` when none was seen.
+    /// The third quartile of the hold times; `None` when none was seen.
     fn usual(&self, key: &LockKey) -> Option<Duration> {
-        let (slots, of) = self.place(key);
+        let (slots, of) = self.slots(key);
         let slot = slots.iter().find(|slot| slot.of.load(Ordering::Relaxed) == of)?;
         let mut seen = slot.latest.load(Ordering::Relaxed).to_le_bytes();
         seen.sort_unstable();
@@ -81,8 +82,8 @@ impl HoldTimes {
         seen.get((seen.len() * 3).div_ceil(4).checked_sub(1)?).map(|byte| from_byte(*byte))
     }
 
-    /// Where it is remembered, and by which number.
-    fn place(&self, key: &LockKey) -> (&[Slot; WAYS], u64) {
+    /// The slots in which a key may be, and its hash.
+    fn slots(&self, key: &LockKey) -> (&[Slot; WAYS], u64) {
         let (slots, of) = match key.made_of() {
             "" => (&self.keys, hash_of(key.as_str().bytes())),
             template => (&self.templates, hash_of(shape(template))),
@@ -93,8 +94,8 @@ impl HoldTimes {
     }
 }
 
-/// A template without the names of its values: `order:<id>` and `order:<order.id>` make the same
-/// keys.
+/// The template without the names in its placeholders: `order:<id>` and `order:<order.id>` make the
+/// same keys.
 fn shape(template: &str) -> impl Iterator<Item = u8> {
     let mut inside = false;
     template.bytes().filter(move |byte| match byte {
@@ -111,15 +112,15 @@ fn hash_of(bytes: impl Iterator<Item = u8>) -> u64 {
     })
 }
 
-/// From 1 for a millisecond and less, in steps of 9 %.
+/// A hold time as a byte: 1 for a millisecond or less, then in steps of 9 %.
 fn to_byte(held: Duration) -> u8 {
-    let part = ((held.as_secs_f64() * 1_000.0).max(1.0).log2() * PARTS).ceil();
-    // A float is cut at the ends of what it is made into.
+    let part = ((held.as_secs_f64() * 1_000.0).max(1.0).log2() * STEPS).ceil();
+    // The cast saturates.
     (part as u8).saturating_add(1)
 }
 
 fn from_byte(byte: u8) -> Duration {
-    Duration::from_secs_f64((f64::from(byte.saturating_sub(1)) / PARTS).exp2() / 1_000.0)
+    Duration::from_secs_f64((f64::from(byte.saturating_sub(1)) / STEPS).exp2() / 1_000.0)
 }
 
 #[cfg(test)]
@@ -134,7 +135,7 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    /// As long, but for the steps.
+    /// Whether both times are the same within a step.
     fn is_about(time: Duration, expected: Duration) -> bool {
         expected <= time && time < expected.mul_f64(1.1)
     }
@@ -150,23 +151,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_usual_of_a_template_is_told_of_each_of_its_keys() {
+    fn keys_of_one_template_share_its_hold_times() {
         let hold_times = HoldTimes::default();
         let lease = Some(ms(299_000));
         assert_eq!(hold_times.retry_after(&order(1), 0, lease), UNSEEN);
-        // One of four is an outlier.
+        // One time of four is an outlier.
         for held in [300, 300, 60_000, 300, 300, 300, 60_000, 300] {
             hold_times.note(&order(1), ms(held));
         }
         assert!(is_about(hold_times.retry_after(&order(2), 0, lease), ms(300)));
-        // Another argument's name makes the same keys.
+        // The name of an argument does not matter.
         let other = LockKey::template("order:<order.id>").literal("order:").value(&2).into();
         assert!(is_about(hold_times.retry_after(&other, 0, None), ms(300)));
         assert_eq!(hold_times.retry_after(&"order:2".into(), 0, None), UNSEEN);
     }
 
     #[test]
-    fn it_follows_what_was_seen_last() {
+    fn the_estimate_follows_the_latest_hold_times() {
         let hold_times = HoldTimes::default();
         (0..8).for_each(|_| hold_times.note(&order(1), ms(10_000)));
         (0..8).for_each(|_| hold_times.note(&order(1), ms(20)));
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lease_ends_the_holders_time_and_not_that_of_others_in_line() {
+    fn the_lease_bounds_the_holders_time_and_not_that_of_waiters() {
         let hold_times = HoldTimes::default();
         hold_times.note(&order(1), ms(1_000));
         assert_eq!(hold_times.retry_after(&order(1), 0, Some(ms(70))), ms(70));
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn many_keys_do_not_crowd_out_a_template() {
+    fn many_keys_do_not_evict_a_template() {
         let hold_times = HoldTimes::default();
         hold_times.note(&order(1), ms(20));
         (0..10_000).for_each(|nth: u32| hold_times.note(&nth.to_string().into(), ms(9_000)));

@@ -1,16 +1,17 @@
-//! How many locks of a manager are out, so that shutting down can wait for them.
+//! The number of a manager's locks that are held or in flight. A shutdown waits for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
+/// A counter of locks that may have to be released.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InFlight(Arc<Count>);
 
 #[derive(Debug, Default)]
 struct Count {
-    members: AtomicUsize,
+    count: AtomicUsize,
     empty: Notify,
 }
 
@@ -20,24 +21,24 @@ impl InFlight {
         self.guard()
     }
 
-    /// Counts one that remembers this by itself, and leaves by [`member`](InFlight::member).
+    /// Counts a lock without a guard. It leaves by [`guard`](InFlight::guard).
     pub(crate) fn enter(&self) {
-        self.0.members.fetch_add(1, Ordering::SeqCst);
+        self.0.count.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// One that has entered; to be asked for once.
+    /// The guard of a lock that has entered. Called once for each.
     pub(crate) fn guard(&self) -> InFlightGuard {
         InFlightGuard(Arc::clone(&self.0))
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.0.members.load(Ordering::SeqCst)
+        self.0.count.load(Ordering::SeqCst)
     }
 
-    /// Waits until nobody is left.
+    /// Waits until the count is zero.
     pub(crate) async fn empty(&self) {
         loop {
-            // Registered before counting: who leaves in between is heard.
+            // Registered before the check, so that no change in between is missed.
             let empty = self.0.empty.notified();
             if self.count() == 0 {
                 return;
@@ -47,14 +48,13 @@ impl InFlight {
     }
 }
 
-/// One lock, from before its request is sent until it is known to be given back. Dropping it
-/// leaves.
+/// Counts one lock, from before its request is sent until it is known to be released.
 #[derive(Debug)]
 pub(crate) struct InFlightGuard(Arc<Count>);
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        if self.0.members.fetch_sub(1, Ordering::SeqCst) == 1 {
+        if self.0.count.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.0.empty.notify_waiters();
         }
     }

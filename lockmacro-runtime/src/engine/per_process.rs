@@ -1,16 +1,16 @@
-//! The store as this process asks it: a process that was forked has connections of its own.
+//! The store of each process: a forked process gets connections of its own.
 
 use std::process;
 use std::sync::{Arc, OnceLock};
 
 use crate::store::dispatch::Store;
 
-/// The store of one process, and of those that were forked from it.
+/// The store of one process, and of the processes that were forked from it.
 #[derive(Debug)]
 pub(crate) struct PerProcess {
     process: u32,
     store: Arc<Store>,
-    /// That of the process that this one was forked to be.
+    /// The store of a process that was forked from this one. Set only in that process.
     forked: OnceLock<Box<PerProcess>>,
 }
 
@@ -19,13 +19,13 @@ impl PerProcess {
         Self { process: process::id(), store: Arc::new(store), forked: OnceLock::new() }
     }
 
-    /// The store of this process, as far as the fork was noticed.
+    /// The store of this process. Does not check for a fork.
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.here().store
     }
 
-    /// Notices a fork; tells whether this process was forked. The other process goes on to use its
-    /// connections, which are not to be ended here.
+    /// Checks for a fork. Returns whether this process was forked. The parent's store is kept, as
+    /// dropping it would close connections that the parent uses.
     pub(crate) fn is_forked(&self) -> bool {
         let here = self.here();
         if here.process != process::id() {

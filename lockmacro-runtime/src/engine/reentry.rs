@@ -1,20 +1,20 @@
-//! Which locks the code that runs right now is under, so that the same lock can be entered again.
+//! Re-entry: the locks held around the running code, so that the same lock can be joined.
 
-use crate::LockError;
-use crate::LockKey;
 use std::sync::Arc;
 
 use tokio::task::{Id, try_id};
 
 use crate::engine::held::Held;
+use crate::value::error::LockError;
+use crate::value::key::LockKey;
 
 tokio::task_local! {
-    /// The innermost scope, and the task that is in it. A task that is polled from within another
-    /// one's poll, as under a `block_on` or in a `LocalSet`, is outside.
+    /// The innermost scope, and its task. A task that is polled inside another task's poll, as
+    /// under a `block_on` or in a `LocalSet`, is not in the scope.
     static INNERMOST: (Scope, Option<Id>);
 }
 
-/// A held lock and those around it. Belongs to one task: what is spawned inside is outside of it.
+/// A held lock and the locks around it. It belongs to one task: a spawned task is not in it.
 #[derive(Debug, Clone)]
 pub(crate) struct Scope {
     held: Arc<Held>,
@@ -22,23 +22,23 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// `held`, inside of what is held here already.
+    /// The scope of `held`, inside the current scope.
     pub(crate) fn inside(held: Arc<Held>) -> Self {
         Self { held, outer: Self::current().map(Arc::new) }
     }
 
-    /// Runs `work` inside.
+    /// Runs `work` in the scope.
     pub(crate) fn enter<R>(&self, work: impl FnOnce() -> R) -> R {
         let here = (self.clone(), try_id());
         self.held.span().in_scope(|| INNERMOST.sync_scope(here, work))
     }
 
-    /// The innermost lock here.
+    /// The innermost held lock.
     pub(crate) fn innermost() -> Option<Arc<Held>> {
         Self::current().map(|scope| scope.held)
     }
 
-    /// The innermost lock here that is `wanted`, if it was not given back.
+    /// The innermost held lock that is `wanted` and was not released.
     pub(crate) fn find(wanted: impl Fn(&Held) -> bool) -> Option<Arc<Held>> {
         let innermost = Self::current();
         let mut next = innermost.as_ref();
@@ -57,8 +57,7 @@ impl Scope {
     }
 }
 
-/// The innermost lock around the running code that has all of `keys`; an error when none has all and
-/// one has some.
+/// The innermost held lock that has all of `keys`; an error when a held lock has only some of them.
 pub(crate) fn around(
     keys: &[LockKey],
     ours: impl Fn(&Held) -> bool,

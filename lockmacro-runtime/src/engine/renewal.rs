@@ -1,6 +1,9 @@
-//! The renewals of all leases of a manager: one table, one task in the background. Leases that are
-//! not renewed are in it too, to be confirmed when another server has taken the place of the one
-//! that granted them.
+//! Renewals of all leases of a manager: one table, and one task on the background thread.
+//!
+//! Leases that are not renewed are in the table too. They are confirmed when the server that
+//! granted them may have been replaced.
+//!
+//! One file, as the table and its task share the states of a lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,46 +22,46 @@ use crate::value::labels::Labelled;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
 
-/// How often the clock is looked at while there are leases. A timer stands still while the machine
-/// sleeps, and what became due meanwhile is to be confirmed soon after.
-const BEAT: Duration = Duration::from_secs(1);
+/// Interval at which the clock is checked while there are leases. Timers stop while the machine is
+/// suspended, and leases that became due meanwhile have to be confirmed soon after.
+const CLOCK_CHECK: Duration = Duration::from_secs(1);
 
-/// After so long a server in trouble is asked again whether it still holds a lock; the pauses
-/// double, up to eight times as long.
+/// First pause before a confirmation without an answer is sent again. Each pause is twice as long
+/// as the one before, up to eight times this.
 const CONFIRM_AGAIN: Duration = Duration::from_millis(250);
-/// So many confirmations are under way at once; a new server is not stormed.
-const AT_ONCE: usize = 256;
+/// Most confirmations in flight, so that a new server is not flooded.
+const MAX_IN_FLIGHT: usize = 256;
 
 /// A lock whose lease is renewed, or confirmed.
 pub(crate) trait Renewable: fmt::Debug + Send + Sync {
-    /// What is asked for.
+    /// The request that was granted.
     fn request(&self) -> &Request;
 
-    /// Whether its lease is to be renewed; else it is only confirmed.
+    /// Whether its lease is renewed. If not, it is only confirmed.
     fn wants_renewal(&self) -> bool;
 
-    /// For how long its holder believes in it, if it does.
+    /// How long the lease is still valid; `None` when it is over.
     fn keeps(&self, now: Moment) -> Option<Duration>;
 
-    /// For how long it may be renewed now, where `ttl` is wanted.
+    /// How long the lease may be made now, where `ttl` is wanted.
     fn allowed(&self, ttl: Duration) -> Duration;
 
-    /// Takes note of the answer to what was sent at `sent`; tells when to renew it next.
+    /// Records the answer to a renewal that was sent at `sent`. Returns when to renew next.
     fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment>;
 
-    /// Takes note that there was no answer; tells when to try again.
+    /// Records that there was no answer. Returns when to try again.
     fn unanswered(&self) -> Option<Moment>;
 
-    /// What is left, the first time that it is less than half of the lease.
+    /// What is left of the lease, the first time that it is less than half.
     fn is_halved(&self) -> Option<Duration>;
 }
 
-/// Which leases are renewed, and when.
+/// The leases of a manager, and when each is renewed.
 #[derive(Debug)]
 pub(crate) struct Renewals {
     table: Mutex<Table>,
     confirming: Semaphore,
-    /// Something is due before the task wakes by itself.
+    /// Wakes the task before its timer does.
     sooner: Notify,
 }
 
@@ -67,11 +70,11 @@ struct Table {
     leases: BTreeMap<u64, Entry>,
     due: BTreeSet<(Moment, u64)>,
     last_id: u64,
-    /// When the task wakes by itself.
+    /// When the task's timer wakes it.
     wakes: Option<Moment>,
-    /// When the server may have become another one for the last time.
+    /// When the server was last known to have changed, or may have.
     changed: Option<Moment>,
-    /// The task waits for a first lease, and has no beat meanwhile.
+    /// The table is empty, and the task waits for a lease without a timer.
     asleep: bool,
     closed: bool,
 }
@@ -80,19 +83,19 @@ struct Table {
 struct Entry {
     held: Weak<dyn Renewable>,
     state: State,
-    /// When the next renewal is due by itself, whatever has it done sooner.
-    own: Option<Moment>,
-    /// Confirmations in a row without an answer.
+    /// When the next renewal is due by its lease, even if a change of server makes it due sooner.
+    lease_due: Option<Moment>,
+    /// Number of confirmations in a row without an answer.
     failed: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing is to be done.
+    /// No renewal is planned.
     Idle,
     Due(Moment),
-    /// A renewal is under way; `stale` when it may ask a server that was replaced meanwhile.
-    UnderWay {
+    /// A renewal is in flight; `stale` when it may be at a server that was replaced meanwhile.
+    InFlight {
         stale: bool,
     },
 }
@@ -101,7 +104,7 @@ enum State {
 struct Due {
     id: u64,
     held: Arc<dyn Renewable>,
-    own: Option<Moment>,
+    lease_due: Option<Moment>,
 }
 
 /// A lease in the table. Dropping it ends its renewal.
@@ -113,14 +116,16 @@ pub(crate) struct Enrolled {
 impl Default for Renewals {
     fn default() -> Self {
         let (table, sooner) = Default::default();
-        Self { table, confirming: Semaphore::new(AT_ONCE), sooner }
+        Self { table, confirming: Semaphore::new(MAX_IN_FLIGHT), sooner }
     }
 }
 
 impl Renewals {
-    /// Takes a lease into the table, to be renewed from `due` on if it is to be renewed; tells
-    /// whether something is to be done. It was granted by what was sent at `sent`: if the server
-    /// has changed since, before the lease was here, it is due at once.
+    /// Adds a lease to the table, to be renewed from `due` on. Returns whether anything is due for
+    /// it.
+    ///
+    /// `sent` is when the request that brought the lease was sent. If the server has changed since,
+    /// the lease is due at once.
     pub(crate) fn enroll(
         self: &Arc<Self>,
         held: Weak<dyn Renewable>,
@@ -130,7 +135,7 @@ impl Renewals {
         let mut table = self.table();
         table.last_id += 1;
         let id = table.last_id;
-        table.leases.insert(id, Entry { held, state: State::Idle, own: due, failed: 0 });
+        table.leases.insert(id, Entry { held, state: State::Idle, lease_due: due, failed: 0 });
         if mem::take(&mut table.asleep) {
             self.sooner.notify_one();
         }
@@ -147,15 +152,15 @@ impl Renewals {
         self.sooner.notify_one();
     }
 
-    /// Renews what is due until the table is closed. Each renewal has its own time, so that a slow
-    /// one delays no other; those that are due together leave together.
+    /// Renews what is due until the table is closed. Every renewal is a task of its own, so that a
+    /// slow one delays no other. Renewals that are due together are sent together.
     pub(crate) async fn work(self: Arc<Self>, store: Arc<Store>) {
         let mut clocks = (Moment::now(), Instant::now());
-        let mut looked = Moment::now();
+        let mut probed = Moment::now();
         while let Some((due, mut next)) = self.take_due(Moment::now()) {
             let now = (Moment::now(), Instant::now());
-            if now.0.since(clocks.0) > now.1.duration_since(clocks.1) + BEAT {
-                // The machine has slept: whatever is believed is confirmed at once.
+            if now.0.since(clocks.0) > now.1.duration_since(clocks.1) + CLOCK_CHECK {
+                // The machine was suspended: every lease is confirmed at once.
                 self.all_due(now.0);
             }
             clocks = now;
@@ -163,9 +168,9 @@ impl Renewals {
                 tokio::spawn(renew(Arc::clone(&self), Arc::clone(&store), due));
             }
             if store.fails_over() && !self.falls_asleep() {
-                next = Some(next.unwrap_or(BEAT));
-                if now.0.since(looked) >= BEAT {
-                    looked = now.0;
+                next = Some(next.unwrap_or(CLOCK_CHECK));
+                if now.0.since(probed) >= CLOCK_CHECK {
+                    probed = now.0;
                     let store = Arc::clone(&store);
                     tokio::spawn(async move { store.look().await });
                 }
@@ -177,14 +182,14 @@ impl Renewals {
         }
     }
 
-    /// Whether there is nothing to look after until the next lease comes.
+    /// Whether the table is empty. If so, the task sleeps until the next lease.
     fn falls_asleep(&self) -> bool {
         let mut table = self.table();
         table.asleep = table.leases.is_empty();
         table.asleep
     }
 
-    /// What is to be renewed now, and how long until the next; `None` when the table is closed.
+    /// Takes what is due now, with the pause until the next check; `None` when the table is closed.
     fn take_due(&self, now: Moment) -> Option<(Vec<Due>, Option<Duration>)> {
         let mut table = self.table();
         if table.closed {
@@ -194,17 +199,17 @@ impl Renewals {
         while let Some((_, id)) = table.due.first().copied().filter(|(due, _)| *due <= now) {
             table.due.pop_first();
             if let Some(entry) = table.leases.get_mut(&id) {
-                entry.state = State::UnderWay { stale: false };
-                let own = entry.own;
-                renewed.extend(entry.held.upgrade().map(|held| Due { id, held, own }));
+                entry.state = State::InFlight { stale: false };
+                let lease_due = entry.lease_due;
+                renewed.extend(entry.held.upgrade().map(|held| Due { id, held, lease_due }));
             }
         }
-        let pause = table.due.first().map(|(due, _)| due.since(now).min(BEAT));
+        let pause = table.due.first().map(|(due, _)| due.since(now).min(CLOCK_CHECK));
         table.wakes = pause.map(|pause| now.after(pause));
         Some((renewed, pause))
     }
 
-    /// Has every lease renewed or confirmed now; tells whether there are any.
+    /// Makes every lease due now. Returns whether there are any.
     pub(crate) fn all_due(&self, now: Moment) -> bool {
         let mut table = self.table();
         table.changed = Some(now);
@@ -212,7 +217,7 @@ impl Renewals {
         due.clear();
         for (id, entry) in &mut *leases {
             entry.state = match entry.state {
-                State::UnderWay { .. } => State::UnderWay { stale: true },
+                State::InFlight { .. } => State::InFlight { stale: true },
                 State::Idle | State::Due(_) => {
                     due.insert((now, *id));
                     State::Due(now)
@@ -223,13 +228,13 @@ impl Renewals {
         !leases.is_empty()
     }
 
-    /// Takes note that a renewal is over, and when the next one is due.
+    /// Records that a renewal is over, and when the next one is due.
     fn over(&self, id: u64, next: Option<Moment>) {
         let mut table = self.table();
         let Some(entry) = table.leases.get_mut(&id) else { return };
-        let stale = entry.state == State::UnderWay { stale: true };
+        let stale = entry.state == State::InFlight { stale: true };
         entry.state = State::Idle;
-        entry.own = next;
+        entry.lease_due = next;
         if next.is_none() {
             entry.failed = 0;
         }
@@ -238,18 +243,18 @@ impl Renewals {
         }
     }
 
-    /// Waits for a turn, as all leases are due at once when a server has changed: a renewal only until
-    /// it is due by itself.
-    async fn turn(&self, own: Option<Moment>) -> Option<SemaphorePermit<'_>> {
-        let turn = self.confirming.acquire();
-        match own.map(|own| own.since(Moment::now())) {
-            None => turn.await.ok(),
+    /// Waits for a permit to send, as all leases are due at once after a change of server. A
+    /// renewal waits only until it is due by its lease, and then is sent without a permit.
+    async fn permit(&self, lease_due: Option<Moment>) -> Option<SemaphorePermit<'_>> {
+        let permit = self.confirming.acquire();
+        match lease_due.map(|due| due.since(Moment::now())) {
+            None => permit.await.ok(),
             Some(Duration::ZERO) => None,
-            Some(left) => timeout(left, turn).await.ok()?.ok(),
+            Some(left) => timeout(left, permit).await.ok()?.ok(),
         }
     }
 
-    /// When a confirmation that had no answer is sent again.
+    /// When to send a confirmation again that had no answer.
     fn confirm_again(&self, id: u64) -> Moment {
         let mut table = self.table();
         let failed = table.leases.get_mut(&id).map_or(0, |entry| {
@@ -280,7 +285,7 @@ impl Renewals {
 
 impl fmt::Debug for Enrolled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the table, which has everybody else's leases in it.
+        // Without the table, which contains every other lease.
         f.debug_tuple("Enrolled").field(&self.id).finish()
     }
 }
@@ -294,10 +299,10 @@ impl Drop for Enrolled {
     }
 }
 
-async fn renew(renewals: Arc<Renewals>, store: Arc<Store>, Due { id, held, own }: Due) {
+async fn renew(renewals: Arc<Renewals>, store: Arc<Store>, Due { id, held, lease_due }: Due) {
     let (request, renewed) = (held.request(), held.wants_renewal());
-    let own = renewed.then(|| own.unwrap_or_else(Moment::now));
-    let _turn = renewals.turn(own).await;
+    let lease_due = renewed.then(|| lease_due.unwrap_or_else(Moment::now));
+    let _permit = renewals.permit(lease_due).await;
     if !renewals.is_enrolled(id) {
         return;
     }
@@ -306,13 +311,13 @@ async fn renew(renewals: Arc<Renewals>, store: Arc<Store>, Due { id, held, own }
         let ttl = held.allowed(request.ttl);
         (store.renew_acknowledged(request, ttl, request.ttl / 3).await, ttl)
     } else if let Some(left) = held.keeps(sent) {
-        // A server that knows the lock may have forgotten for how long. The lease stays as it is.
+        // A new server may have the key without its ttl. The client's lease stays as it is.
         (store.confirm(request, left).await, Duration::ZERO)
     } else {
         return renewals.over(id, None);
     };
     if !renewals.is_enrolled(id) {
-        // Given back meanwhile: a "not yours" is no news.
+        // Released meanwhile, so "not yours" is expected.
         return;
     }
     let next = match answer {
@@ -323,7 +328,7 @@ async fn renew(renewals: Arc<Renewals>, store: Arc<Store>, Due { id, held, own }
     if let (true, Err(error)) = (renewed, &answer)
         && let Some(left) = held.is_halved()
     {
-        telemetry::in_trouble(request.labels(), request.listed(), left, error);
+        telemetry::half_unrenewed(request.labels(), request.listed(), left, error);
     }
     renewals.over(id, next);
     if renewed || !matches!(answer, Ok(true)) {
@@ -336,9 +341,9 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Never;
+    struct NeverHeld;
 
-    impl Renewable for Never {
+    impl Renewable for NeverHeld {
         fn request(&self) -> &Request {
             unreachable!()
         }
@@ -369,70 +374,71 @@ mod tests {
     }
 
     /// A lock that was dropped.
-    fn nobody() -> Weak<dyn Renewable> {
-        Weak::<Never>::new()
+    fn dropped() -> Weak<dyn Renewable> {
+        Weak::<NeverHeld>::new()
     }
 
     #[test]
     fn a_lease_that_was_granted_before_the_last_change_is_confirmed_at_once() {
         let renewals = Arc::new(Renewals::default());
         let at = |ms| Moment::at(Duration::from_millis(ms));
-        let (_none, due) = renewals.enroll(nobody(), at(1), None);
+        let (_none, due) = renewals.enroll(dropped(), at(1), None);
         assert!(!due, "nothing has changed");
-        // Nobody was enrolled whom it concerns, and somebody is about to be.
+        // The change comes between the grant of a lease and its enrolment.
         renewals.all_due(at(5));
         for (sent, late) in [(4, true), (5, true), (6, false)] {
-            let (_enrolled, due) = renewals.enroll(nobody(), at(sent), None);
+            let (_enrolled, due) = renewals.enroll(dropped(), at(sent), None);
             assert_eq!(due, late, "{sent}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_new_server_is_not_stormed_and_no_renewal_is_late_for_that() {
+    async fn confirmations_are_limited_and_delay_no_renewal() {
         let renewals = Renewals::default();
-        let mut turns = Vec::new();
+        let mut permits = Vec::new();
         let an_hour = Duration::from_secs(60 * 60);
         let soon = || Moment::now().after(Duration::from_secs(60));
-        for nth in 0..AT_ONCE {
-            turns.push(renewals.turn((nth % 2 == 0).then(soon)).await.expect("there is room"));
+        for nth in 0..MAX_IN_FLIGHT {
+            permits.push(renewals.permit((nth % 2 == 0).then(soon)).await.expect("there is room"));
         }
-        // One that is due goes without a turn, and one that is not, when it is.
-        let due = timeout(an_hour, renewals.turn(Some(Moment::now()))).await;
+        // A renewal that is due is sent without a permit; another one waits until it is due.
+        let due = timeout(an_hour, renewals.permit(Some(Moment::now()))).await;
         assert!(due.expect("it does not wait").is_none());
         let start = Instant::now();
-        assert!(renewals.turn(Some(soon())).await.is_none());
+        assert!(renewals.permit(Some(soon())).await.is_none());
         assert!(start.elapsed() > Duration::from_secs(50));
-        // A confirmation has all the time.
-        let mut waiting = Box::pin(renewals.turn(None));
+        // A confirmation waits without a limit.
+        let mut waiting = Box::pin(renewals.permit(None));
         assert!(timeout(an_hour, &mut waiting).await.is_err());
-        turns.pop();
+        permits.pop();
         assert!(waiting.await.is_some());
     }
 
     #[test]
-    fn what_has_it_done_sooner_does_not_change_when_a_renewal_is_due() {
+    fn a_change_of_server_does_not_change_when_a_lease_is_due() {
         let renewals = Arc::new(Renewals::default());
         let at = |ms| Moment::at(Duration::from_millis(ms));
-        let own = |enrolled: &Enrolled| renewals.table().leases.get(&enrolled.id).unwrap().own;
-        let (renewed, _) = renewals.enroll(nobody(), at(1), Some(at(50)));
-        let (fixed, _) = renewals.enroll(nobody(), at(1), None);
+        let lease_due =
+            |enrolled: &Enrolled| renewals.table().leases.get(&enrolled.id).unwrap().lease_due;
+        let (renewed, _) = renewals.enroll(dropped(), at(1), Some(at(50)));
+        let (fixed, _) = renewals.enroll(dropped(), at(1), None);
         renewals.all_due(at(5));
-        let (late, _) = renewals.enroll(nobody(), at(4), Some(at(60)));
-        let all = [own(&renewed), own(&fixed), own(&late)];
+        let (late, _) = renewals.enroll(dropped(), at(4), Some(at(60)));
+        let all = [lease_due(&renewed), lease_due(&fixed), lease_due(&late)];
         assert_eq!(all, [Some(at(50)), None, Some(at(60))]);
         renewals.over(renewed.id, Some(at(70)));
-        assert_eq!(own(&renewed), Some(at(70)));
+        assert_eq!(lease_due(&renewed), Some(at(70)));
     }
 
     #[test]
-    fn a_server_in_trouble_is_asked_less_and_less() {
+    fn the_pauses_between_unanswered_confirmations_grow() {
         let renewals = Arc::new(Renewals::default());
-        let (enrolled, _) = renewals.enroll(nobody(), Moment::now(), None);
+        let (enrolled, _) = renewals.enroll(dropped(), Moment::now(), None);
         let pause = || renewals.confirm_again(enrolled.id).since(Moment::now());
         let pauses: Vec<_> = (0..5).map(|_| pause()).collect();
         assert!(pauses[0] < CONFIRM_AGAIN * 2, "{pauses:?}");
         assert!(pauses[3] > CONFIRM_AGAIN * 4 && pauses[4] < CONFIRM_AGAIN * 10, "{pauses:?}");
         renewals.over(enrolled.id, None);
-        assert!(pause() < CONFIRM_AGAIN * 2, "it had answered");
+        assert!(pause() < CONFIRM_AGAIN * 2, "an answer resets the pause");
     }
 }

@@ -1,4 +1,4 @@
-//! What a lock is asked for with.
+//! The description of a lock: its keys, and how to acquire it.
 
 use std::borrow::Cow;
 use std::iter;
@@ -13,16 +13,16 @@ use crate::value::loss::OnLost;
 #[derive(Debug, Clone)]
 pub struct LockSpec {
     pub(crate) key: LockKey,
-    /// Further keys, as they were given.
+    /// Further keys, in the caller's order.
     pub(crate) more: Box<[LockKey]>,
-    /// Without one it is the manager's.
+    /// `None`: the manager's.
     pub(crate) ttl: Option<Duration>,
-    /// As asked for; without it a lock that was given no ttl is renewed.
+    /// `None`: renewed.
     pub(crate) renewed: Option<bool>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Duration,
     pub(crate) on_lost: OnLost,
-    /// Without one it is the manager's; zero is not to wait.
+    /// `None`: the manager's; zero: not at all.
     pub(crate) wait: Option<Duration>,
     pub(crate) name: Cow<'static, str>,
     pub(crate) message: Option<Cow<'static, str>>,
@@ -31,7 +31,8 @@ pub struct LockSpec {
 }
 
 impl LockSpec {
-    /// A lock of which only the keys are known. Never inlined: every annotated function calls it.
+    /// A lock with these keys, and defaults for everything else. Never inlined, as every annotated
+    /// function calls it.
     #[inline(never)]
     pub(crate) fn new(key: LockKey, more: Box<[LockKey]>) -> Box<Self> {
         Box::new(Self {
@@ -50,13 +51,13 @@ impl LockSpec {
         })
     }
 
-    /// The same lock, which waits only if it was told to.
+    /// The same lock, which does not wait unless the caller has set a wait.
     pub(crate) fn without_default_wait(mut self: Box<Self>) -> Box<Self> {
         self.wait.get_or_insert_default();
         self
     }
 
-    /// All keys as they were given.
+    /// All keys, in the caller's order.
     pub(crate) fn keys(&self) -> Vec<LockKey> {
         iter::once(&self.key).chain(&self.more).cloned().collect()
     }

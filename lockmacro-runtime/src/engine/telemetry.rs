@@ -1,7 +1,8 @@
-//! What locks tell about themselves: `tracing` events, and with the feature `metrics` numbers.
+//! Telemetry of locks: `tracing` events, and with the feature `metrics` counters, gauges and
+//! histograms.
 //!
-//! Metrics are labelled with the lock's name and the template of its key, never with the key: there
-//! are as many keys as orders.
+//! Metrics are labelled with the lock's name and the template of its key, never with the key: the
+//! number of keys has no bound.
 
 use crate::value::labels::Labelled;
 use std::fmt::Display;
@@ -15,8 +16,8 @@ use crate::value::labels::Labels;
 use crate::value::loss::Lost;
 use crate::value::time::Moment;
 
-/// One lock more in a gauge, until this is dropped. Which gauge is in its type, as everybody who
-/// waits carries one.
+/// Counts one lock in a gauge until it is dropped. The gauge is part of the type, as every waiter
+/// carries one and it has to be small.
 #[derive(Debug)]
 pub(crate) struct Counted<L: Labelled, const HELD: bool> {
     #[cfg(feature = "metrics")]
@@ -24,9 +25,9 @@ pub(crate) struct Counted<L: Labelled, const HELD: bool> {
     labels: PhantomData<L>,
 }
 
-/// A caller that waits for an answer.
+/// Counts a caller that waits for an answer.
 pub(crate) type Waiting<L> = Counted<L, false>;
-/// A lock that is held.
+/// Counts a held lock.
 pub(crate) type Held<L> = Counted<L, true>;
 
 #[cfg(feature = "metrics")]
@@ -60,7 +61,7 @@ impl<L: Labelled, const HELD: bool> Counted<L, HELD> {
     }
 }
 
-/// What surrounds the body of a lock.
+/// The span around the body of a lock.
 pub(crate) fn span(labels: Labels<'_>, key: impl Display) -> tracing::Span {
     tracing::debug_span!("lock", name = %labels.name, template = labels.key.made_of(), %key)
 }
@@ -72,8 +73,7 @@ pub(crate) fn acquired(labels: Labels<'_>, key: impl Display, asked: Moment) {
     numbers::asked(labels, "acquired", asked);
 }
 
-/// A lock that could not be had. It is `known` that the servers are in trouble, when that was
-/// logged.
+/// Reports a lock that was not acquired. `known` tells that the outage of its servers was logged.
 pub(crate) fn refused(
     labels: Labels<'_>,
     key: impl Display,
@@ -114,7 +114,7 @@ pub(crate) fn renewed(labels: Labels<'_>, key: impl Display, answer: Result<bool
             tracing::debug!(name = %labels.name, %key, %error, "lock not renewed yet");
             "error"
         }
-        // It will not get better by itself.
+        // Another try would fail as well.
         Err(error) => {
             tracing::warn!(name = %labels.name, %key, %error, "lock not renewed");
             "error"
@@ -128,7 +128,7 @@ pub(crate) fn lost(labels: Labels<'_>, lost: &Lost) {
     numbers::count("lockmacro_lost_total", labels, ("cause", lost.cause().label()));
 }
 
-/// A release that came when the lock was somebody else's already, although nothing had said so.
+/// Reports a release that came after the lock was lost, when no renewal had found the loss.
 pub(crate) fn released_late(labels: Labels<'_>, key: impl Display) {
     tracing::warn!(name = %labels.name, %key, "lock was taken away before its release");
     numbers::count("lockmacro_released_late_total", labels, ("cause", "taken"));
@@ -147,8 +147,13 @@ pub(crate) fn release_unconfirmed(
     }
 }
 
-/// A lease that could not be renewed for so long that only `left` is left of it.
-pub(crate) fn in_trouble(labels: Labels<'_>, key: impl Display, left: Duration, error: &LockError) {
+/// Reports a lease that was not renewed for half of its time, with what is left of it.
+pub(crate) fn half_unrenewed(
+    labels: Labels<'_>,
+    key: impl Display,
+    left: Duration,
+    error: &LockError,
+) {
     let name = labels.name;
     tracing::warn!(%name, %key, ?left, %error, "lock not renewed for half of its time");
 }
@@ -157,7 +162,7 @@ pub(crate) fn released(labels: Labels<'_>, since: Moment) {
     numbers::held(labels, since);
 }
 
-/// An error that the return type of a function cannot carry.
+/// Reports an error that the return type of a function cannot carry.
 pub(crate) fn unreported(name: &str, key: Option<Listed<'_>>, error: &LockError) {
     let key = key.map(tracing::field::display);
     tracing::error!(%name, key, %error, "lock failed in a function that cannot return an error");

@@ -4,22 +4,22 @@ use crate::engine::telemetry;
 use crate::value::error::LockError;
 use crate::value::key::{Listed, LockKey};
 
-/// Which errors the driver reports itself.
+/// Which errors are logged by the engine, because the caller's return type cannot carry them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Errors {
-    /// None: the caller's return type carries them.
+    /// None.
     Carried,
-    /// All of them.
+    /// All.
     Reported,
-    /// All but the loss of a body that has finished, from which the caller recovers.
+    /// All but a loss after the body has finished, from which the caller recovers.
     ReportedUnlessLate,
 }
 
-/// Logs an error that a return type cannot carry. A busy lock is none.
+/// Logs an error that a return type cannot carry. A busy lock is no error here.
 ///
 /// # Panics
-/// When there is no manager, no runtime, or a blocking lock on the one thread of a runtime: the
-/// program is wrong then, and its caller would go on as if somebody else had done the work.
+/// When there is no manager, no runtime, or a blocking lock on the only thread of a runtime. These
+/// are bugs of the program, and the caller would go on as if another process had done the work.
 pub(crate) fn unreported(name: &str, keys: &[LockKey], error: &LockError) {
     if error.is_busy() {
         return;

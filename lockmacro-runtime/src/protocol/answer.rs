@@ -1,4 +1,4 @@
-//! What a store answers: a grant, who holds the lock, what a release has found, or a failure.
+//! Answers of a store: a grant, the holder of a busy lock, the result of a release, or a failure.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -7,12 +7,11 @@ use crate::value::error::LockError;
 use crate::value::fence::Fences;
 use crate::value::time::Moment;
 
-/// What came of asking for a lock.
+/// Answer to a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// It is held.
     Granted(Grant),
-    /// Somebody else holds it, or the `nth` of several keys. `resent` as in [`Grant`].
+    /// Somebody else holds the lock, or the `nth` of several keys. `resent` as in [`Grant`].
     Busy {
         nth: usize,
         owner: Option<String>,
@@ -20,57 +19,57 @@ pub(crate) enum Answer {
         queue: Queueing,
         resent: bool,
     },
-    /// It was held, in part at least, and was lost before the caller was told. This is told when
-    /// there is no time to begin anew; by another token, because what was sent for this one may
-    /// still arrive.
+    /// The lock was granted, at least in part, and was lost before the caller had it. The engine
+    /// requests it again with another token, as a request with this one may still arrive. The inner
+    /// answer is for callers that have no time for that.
     Lost(Box<Result<Answer, Failed>>),
 }
 
-/// What a caller that got no lock has to do with the line.
+/// Whether a refused caller was in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Queueing {
-    /// It was not to wait.
+    /// The caller did not wait.
     Outside,
-    /// It waited in vain, and so many were before it.
+    /// The wait ended in vain, with this number of waiters ahead.
     Left(u32),
-    /// There was no place any more.
+    /// The queue was full.
     Full,
 }
 
 /// A lock that was granted.
 #[derive(Debug)]
 pub(crate) struct Grant {
-    /// When the request that brought it left.
+    /// When the request that brought the grant was sent.
     pub(crate) sent: Moment,
-    /// When it was there, as far as the caller knows.
+    /// When the lock was granted, as far as the client knows.
     pub(crate) at: Moment,
-    /// For how long. A lock that was handed over has less than was asked for until it is renewed.
+    /// How long the lock is granted. A hand-off is for the confirm window, until it is renewed.
     pub(crate) ttl: Duration,
-    /// There was an earlier request whose fate is unknown.
+    /// There was an earlier request, of which it is unknown whether it was applied.
     pub(crate) resent: bool,
-    /// One for each key, if they were asked for.
+    /// One for each key, if the request asked for fences.
     pub(crate) fences: Fences,
 }
 
-/// What a release found; of several, the last of these that one of them found.
+/// What a release found. For several keys or nodes, the last of these that any of them found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Released {
     /// The lock was still held.
     Held,
-    /// It is not held now. Whether it was cannot be told: an earlier release had no answer.
+    /// The lock is not held now. Whether it was is unknown: an earlier release had no answer.
     Unconfirmed,
-    /// It was not held any more.
+    /// The lock was not held any more.
     NotHeld,
 }
 
-/// Why there is no answer. `written` tells that the token may have been written all the same.
+/// Why there is no answer. `written`: the request may have been applied all the same.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) error: LockError,
     pub(crate) written: bool,
 }
 
-/// A question to a backend. Boxed: it takes kilobytes, and a future that waits for a lock, or holds
-/// it, must not carry them. Without its type, which would be too deep for the compiler's default
-/// `recursion_limit` in a caller's program.
+/// The future of a call to a store. Boxed: it takes kilobytes, which a future that waits for a
+/// lock, or holds it, must not carry. A trait object, as the type would be too deep for the
+/// compiler's default `recursion_limit` in a caller's program.
 pub(crate) type Asked<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

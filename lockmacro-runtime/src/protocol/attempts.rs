@@ -1,11 +1,14 @@
-//! What is known of one acquisition's tokens at the nodes, from the first request on.
+//! The attempts of one Redlock acquisition: which of its tokens each node has, or may have.
 //!
-//! Each attempt has a token of its own. A withdrawal without an answer may arrive late, and must not
-//! take away what a later attempt was granted. So nothing is ever asked for with a token again that
-//! was to be withdrawn.
+//! - Every attempt has a token of its own. A withdrawal without an answer may arrive late, and must
+//!   not release what a later attempt was granted. So a token that was withdrawn is never sent
+//!   again.
+//! - For every token that a node has, or may have, an [`Entry`] is kept until the node has
+//!   answered, however late.
+//! - A node with a token of an earlier attempt gets no new request before that answer, so the
+//!   number of entries is small.
 //!
-//! Where a token is, or may be, a [`Entry`] of it is kept until the node has answered, however late. A
-//! node that has one of an earlier attempt is not asked again before that, so there are few of them.
+//! One file, as every rule is about the same table of entries.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,28 +20,30 @@ use tokio::time::timeout;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
 
-/// So many requests to one node that were lost are looked for. A node that loses more than that, and
-/// answers other ones, is hardly going to receive the first of them.
-const LOST: usize = 16;
+/// Most lost requests that are remembered of one node. A node that has lost more, and has answered
+/// others since, will hardly receive the first of them.
+const MAX_LOST: usize = 16;
 
+/// The attempts of one acquisition at all nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     state: Mutex<State>,
-    landed: Notify,
+    /// A request has its answer, or was lost.
+    ended: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The token in use, the first of which is 1.
+    /// Number of the current token. The first one is 1.
     token: u64,
-    /// Nothing more is asked for with it.
+    /// No request is sent with the current token any more.
     closed: bool,
     entries: Vec<Entry>,
-    /// Nodes whose tokens are being withdrawn.
+    /// Nodes at which tokens are being withdrawn.
     withdrawing: Vec<usize>,
 }
 
-/// A node has a token, or may have it.
+/// A token that a node has, or may have.
 #[derive(Debug)]
 struct Entry {
     node: usize,
@@ -49,50 +54,50 @@ struct Entry {
 /// What became of a request.
 #[derive(Debug, PartialEq)]
 enum Status {
-    /// It waits for its answer.
-    InFlightRequest,
+    /// It has no answer yet.
+    InFlight,
     Granted,
-    /// It never gets its answer, and may arrive at any time, but hardly later than `ends`.
+    /// It will get no answer, and may arrive at any time, but hardly later than `ends`.
     Lost {
-        /// A hash of its token.
+        /// Hash of its token.
         value: u64,
         ends: Moment,
-        /// It had not arrived when the token was withdrawn, or is gone.
+        /// The node has answered that it does not have the token.
         withdrawn: bool,
     },
 }
 
-/// Why a node is not asked.
+/// Why a node gets no request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Withheld {
     /// The attempt is over.
     Late,
-    /// It has not yet said that an earlier token is gone.
+    /// The node has not yet answered that an earlier token is gone.
     Doubtful,
 }
 
-/// A request that waits for its answer. Dropped without one it is lost.
+/// A request in flight. Dropped without an answer, it is lost.
 #[derive(Debug)]
 pub(crate) struct InFlightRequest {
     attempts: Arc<Attempts>,
     node: usize,
     token: u64,
-    /// A hash of the token.
+    /// Hash of the token.
     value: u64,
     ttl: Duration,
 }
 
-/// Tokens that are being withdrawn at one node.
+/// The withdrawal of tokens at one node.
 #[derive(Debug)]
 pub(crate) struct Withdrawal {
     attempts: Arc<Attempts>,
     pub(crate) node: usize,
-    /// The last of them. One of a later attempt may be granted meanwhile.
+    /// The last token to withdraw. A later attempt may be granted meanwhile.
     last: u64,
 }
 
 impl Attempts {
-    /// Begins an attempt, with a token of its own.
+    /// Begins an attempt with a new token, and returns its number.
     pub(crate) fn begin(&self) -> u64 {
         let mut state = self.state();
         state.token += 1;
@@ -100,17 +105,17 @@ impl Attempts {
         state.token
     }
 
-    /// Ends the attempt: nothing more is asked for.
+    /// Ends the attempt: no further request is sent.
     pub(crate) fn close(&self) {
         self.state().closed = true;
     }
 
-    /// Which token is in use; 0 before the first one.
+    /// Number of the current token; 0 before the first attempt.
     pub(crate) fn token(&self) -> u64 {
         self.state().token
     }
 
-    /// Takes note that a node is about to be asked with a token, of this hash and ttl.
+    /// Records that a request with a token of this hash and ttl is about to be sent to a node.
     pub(crate) fn sends(
         self: &Arc<Self>,
         node: usize,
@@ -127,32 +132,32 @@ impl Attempts {
         if theirs.clone().any(Entry::is_doubtful) {
             return Err(Withheld::Doubtful);
         }
-        if theirs.count() >= LOST {
+        if theirs.count() >= MAX_LOST {
             let first = state.entries.iter().filter(|entry| entry.node == node);
             let first = first.map(|entry| entry.token).min();
             state.entries.retain(|entry| entry.node != node || Some(entry.token) != first);
         }
-        state.entries.push(Entry { node, token, status: Status::InFlightRequest });
+        state.entries.push(Entry { node, token, status: Status::InFlight });
         Ok(InFlightRequest { attempts: Arc::clone(self), node, token, value, ttl })
     }
 
-    /// Nodes that may have the token in use.
+    /// Nodes that may have the current token.
     pub(crate) fn holders(&self) -> Vec<usize> {
         let state = self.state();
-        let of_it = state.entries.iter().filter(|entry| entry.token == state.token);
-        of_it.map(|entry| entry.node).collect()
+        let current = state.entries.iter().filter(|entry| entry.token == state.token);
+        current.map(|entry| entry.node).collect()
     }
 
     /// Nodes that may have any token.
-    pub(crate) fn traced(&self) -> Vec<usize> {
+    pub(crate) fn nodes(&self) -> Vec<usize> {
         let mut nodes: Vec<_> = self.state().entries.iter().map(|entry| entry.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
         nodes
     }
 
-    /// The tokens that a node may have, and of each whether its request has its answer, or never gets
-    /// it: else the request may arrive after whatever is sent now.
+    /// The tokens that a node may have. The flag of each tells that its request has its answer, or
+    /// was lost. Without that, the request may arrive after a release that is sent now.
     pub(crate) fn tokens_at(&self, node: usize) -> Vec<(u64, bool)> {
         self.tokens_up_to(self.token(), node)
     }
@@ -161,32 +166,31 @@ impl Attempts {
         let state = self.state();
         let theirs = |entry: &&Entry| entry.node == node && entry.token <= last;
         let theirs = state.entries.iter().filter(theirs);
-        theirs.map(|entry| (entry.token, entry.status != Status::InFlightRequest)).collect()
+        theirs.map(|entry| (entry.token, entry.status != Status::InFlight)).collect()
     }
 
-    /// Waits for the answers of a node to what was asked there. They may not come in time when the node
-    /// hangs, or the runtime of who has asked stands still.
-    pub(crate) async fn landed(&self, node: usize, within: Duration) {
-        self.landed_up_to(self.token(), node, within).await;
+    /// Waits until every request to a node has its answer or was lost, for `within` at most: the
+    /// node may hang, or the runtime of the caller may not poll the request.
+    pub(crate) async fn requests_ended(&self, node: usize, within: Duration) {
+        self.ended_up_to(self.token(), node, within).await;
     }
 
-    async fn landed_up_to(&self, last: u64, node: usize, within: Duration) {
-        let landed = async {
+    async fn ended_up_to(&self, last: u64, node: usize, within: Duration) {
+        let all_ended = async {
             loop {
-                let mut landed = pin!(self.landed.notified());
-                landed.as_mut().enable();
-                if self.tokens_up_to(last, node).iter().all(|(_, landed)| *landed) {
+                let mut ended = pin!(self.ended.notified());
+                ended.as_mut().enable();
+                if self.tokens_up_to(last, node).iter().all(|(_, ended)| *ended) {
                     return;
                 }
-                landed.await;
+                ended.await;
             }
         };
-        // Who waits looks again at what has landed.
-        let _ = timeout(within, landed).await;
+        // The caller checks afterwards which requests have ended.
+        let _ = timeout(within, all_ended).await;
     }
 
-    /// What is to be withdrawn after an attempt: at each node that may have a token, unless it is being
-    /// done there.
+    /// Starts a withdrawal at every node that may have a token, unless one is in progress there.
     pub(crate) fn withdraws(self: &Arc<Self>) -> Vec<Withdrawal> {
         let state = &mut *self.state();
         let (mut withdrawals, last) = (Vec::new(), state.token);
@@ -200,15 +204,15 @@ impl Attempts {
         withdrawals
     }
 
-    /// Takes note of a node's answer that it does not have a token. What was on its way when it was
-    /// asked may arrive after that.
+    /// Records a node's answer that it does not have a token. A request that was in flight may
+    /// still arrive after that.
     pub(crate) fn gone(&self, node: usize, token: u64) {
         self.state().entries.retain_mut(|entry| {
             if (entry.node, entry.token) != (node, token) {
                 return true;
             }
             match &mut entry.status {
-                Status::InFlightRequest => true,
+                Status::InFlight => true,
                 Status::Granted => false,
                 Status::Lost { withdrawn, .. } => {
                     *withdrawn = true;
@@ -218,8 +222,8 @@ impl Attempts {
         });
     }
 
-    /// Whether a value that a node holds is a token of ours that has arrived late. It is to be
-    /// withdrawn again.
+    /// Whether the value of a key at a node is a token of ours that has arrived late. If so, it is
+    /// marked to be withdrawn again.
     pub(crate) fn recognises(&self, node: usize, held: u64) -> bool {
         let mut state = self.state();
         let late = state.entries.iter_mut().find_map(|entry| match &mut entry.status {
@@ -231,12 +235,12 @@ impl Attempts {
         late.map(|withdrawn| *withdrawn = false).is_some()
     }
 
-    /// Whether a node may have a token that it has not said to be gone.
+    /// Whether a node may have a token that it has not answered to be gone.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.state().entries.iter().any(Entry::is_doubtful)
     }
 
-    /// Whether no node has a token, and none will.
+    /// Whether no node has a token, and no request can bring one any more.
     pub(crate) fn is_clear(&self) -> bool {
         let now = Moment::now();
         self.state().entries.iter().all(|entry| entry.is_over(now))
@@ -248,28 +252,27 @@ impl Attempts {
 }
 
 impl Entry {
-    /// Whether it is to be withdrawn, unless it is of the token in use.
+    /// Whether the node may have the token, as far as it has answered.
     fn is_doubtful(&self) -> bool {
         !matches!(self.status, Status::Lost { withdrawn: true, .. })
     }
 
-    /// Whether it was lost so long ago that nobody looks for it any more.
+    /// Whether the request was lost so long ago that it is forgotten.
     fn is_over(&self, now: Moment) -> bool {
         matches!(self.status, Status::Lost { withdrawn: true, ends, .. } if ends <= now)
     }
 }
 
 impl InFlightRequest {
-    /// The answer has come: whether the node has the token.
-    pub(crate) fn landed(self, granted: bool) {
+    /// Records the answer: whether the node has the token.
+    pub(crate) fn answered(self, granted: bool) {
         self.ends(|| granted.then_some(Status::Granted));
     }
 
     fn ends(&self, status: impl FnOnce() -> Option<Status>) {
         let mut state = self.attempts.state();
         let asked = |entry: &Entry| {
-            (entry.node, entry.token, &entry.status)
-                == (self.node, self.token, &Status::InFlightRequest)
+            (entry.node, entry.token, &entry.status) == (self.node, self.token, &Status::InFlight)
         };
         if let Some(at) = state.entries.iter().position(asked) {
             match status() {
@@ -278,13 +281,13 @@ impl InFlightRequest {
             }
         }
         drop(state);
-        self.attempts.landed.notify_waiters();
+        self.attempts.ended.notify_waiters();
     }
 }
 
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
-        // Nothing, when it has landed.
+        // Without effect once the request was answered.
         self.ends(|| {
             let ends = Moment::now().after(self.ttl);
             Some(Status::Lost { value: self.value, ends, withdrawn: false })
@@ -293,18 +296,18 @@ impl Drop for InFlightRequest {
 }
 
 impl Withdrawal {
-    /// As [`Attempts::landed`].
-    pub(crate) async fn landed(&self, within: Duration) {
-        self.attempts.landed_up_to(self.last, self.node, within).await;
+    /// As [`Attempts::requests_ended`].
+    pub(crate) async fn requests_ended(&self, within: Duration) {
+        self.attempts.ended_up_to(self.last, self.node, within).await;
     }
 
-    /// What can be withdrawn now: nothing of it arrives any more, or may at any time.
+    /// The tokens that can be withdrawn now: those without a request in flight.
     pub(crate) fn tokens(&self) -> Vec<u64> {
         let tokens = self.attempts.tokens_up_to(self.last, self.node);
-        tokens.into_iter().filter(|(_, landed)| *landed).map(|(token, _)| token).collect()
+        tokens.into_iter().filter(|(_, ended)| *ended).map(|(token, _)| token).collect()
     }
 
-    /// Takes note of the answer that a token is gone.
+    /// Records the answer that a token is gone.
     pub(crate) fn gone(&self, token: u64) {
         self.attempts.gone(self.node, token);
     }
@@ -322,10 +325,10 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(5);
 
-    /// A hash of a token, and its ttl.
+    /// Hash of a token, and its ttl.
     const SENT: (u64, Duration) = (7, SOON);
 
-    /// A ballot, and what is sent in its first attempt.
+    /// A first attempt, and the token that it sends.
     fn begun() -> (Arc<Attempts>, (u64, Duration)) {
         let attempts = Arc::new(Attempts::default());
         assert_eq!((attempts.token(), attempts.begin()), (0, 1));
@@ -333,51 +336,51 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_release_waits_for_what_was_sent_and_nothing_is_sent_after_it() {
+    async fn a_release_waits_for_requests_in_flight_and_none_is_sent_after_it() {
         let (attempts, sent) = begun();
         let request = attempts.sends(2, 1, sent).unwrap();
         attempts.close();
-        attempts.landed(1, SOON).await;
-        let mut landing = Box::pin(attempts.landed(2, SOON));
-        assert!(futures::poll!(&mut landing).is_pending());
+        attempts.requests_ended(1, SOON).await;
+        let mut ended = Box::pin(attempts.requests_ended(2, SOON));
+        assert!(futures::poll!(&mut ended).is_pending());
         assert_eq!(attempts.sends(0, 1, sent).unwrap_err(), Withheld::Late);
-        request.landed(true);
-        landing.await;
-        assert_eq!((attempts.traced(), attempts.tokens_at(2)), (vec![2], vec![(1, true)]));
+        request.answered(true);
+        ended.await;
+        assert_eq!((attempts.nodes(), attempts.tokens_at(2)), (vec![2], vec![(1, true)]));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_nobody_polls_holds_up_no_release_for_ever() {
+    async fn a_request_that_is_not_polled_delays_a_release_only_for_a_while() {
         let (attempts, sent) = begun();
         let _request = attempts.sends(0, 1, sent).unwrap();
-        attempts.landed(0, SOON).await;
+        attempts.requests_ended(0, SOON).await;
         assert_eq!(attempts.tokens_at(0), [(1, false)]);
     }
 
     #[test]
-    fn a_node_that_has_refused_has_nothing() {
+    fn a_node_that_has_refused_has_no_token() {
         let (attempts, sent) = begun();
-        attempts.sends(0, 1, sent).unwrap().landed(false);
+        attempts.sends(0, 1, sent).unwrap().answered(false);
         assert!(attempts.is_clear() && attempts.holders().is_empty());
     }
 
     #[test]
-    fn a_node_is_not_asked_again_before_it_has_answered_that_a_token_is_gone() {
+    fn a_node_gets_no_request_before_it_has_answered_that_the_last_token_is_gone() {
         let (attempts, sent) = begun();
-        attempts.sends(0, 1, sent).unwrap().landed(true);
+        attempts.sends(0, 1, sent).unwrap().answered(true);
         assert_eq!((attempts.holders(), attempts.begin()), (vec![0], 2));
-        assert_eq!((attempts.holders(), attempts.traced()), (vec![], vec![0]));
+        assert_eq!((attempts.holders(), attempts.nodes()), (vec![], vec![0]));
         assert_eq!(attempts.sends(0, 2, sent).unwrap_err(), Withheld::Doubtful);
         attempts.gone(0, 1);
         assert!(attempts.is_clear() && attempts.sends(0, 2, sent).is_ok());
     }
 
     #[test]
-    fn an_answer_to_a_withdrawal_says_nothing_of_what_is_on_its_way() {
+    fn a_withdrawal_does_not_end_a_request_in_flight() {
         let (attempts, sent) = begun();
         let request = attempts.sends(0, 1, sent).unwrap();
         attempts.gone(0, 1);
-        request.landed(true);
+        request.answered(true);
         assert_eq!(attempts.tokens_at(0), [(1, true)]);
     }
 
@@ -387,29 +390,29 @@ mod tests {
         let first = attempts.sends(0, 1, sent).unwrap();
         attempts.close();
         let withdrawal = attempts.withdraws().pop().unwrap();
-        assert!(attempts.withdraws().is_empty(), "it is being done");
-        // The node has refused the first, and grants the second.
-        first.landed(false);
+        assert!(attempts.withdraws().is_empty(), "it is in progress");
+        // The node has refused the first token, and grants the second.
+        first.answered(false);
         assert_eq!(attempts.begin(), 2);
         let second = attempts.sends(0, 2, sent).unwrap();
-        // It does not wait for the second either.
-        assert!(futures::poll!(Box::pin(withdrawal.landed(SOON))).is_ready());
-        second.landed(true);
+        // The withdrawal does not wait for the second token.
+        assert!(futures::poll!(Box::pin(withdrawal.requests_ended(SOON))).is_ready());
+        second.answered(true);
         assert_eq!((withdrawal.tokens(), attempts.holders()), (vec![], vec![0]));
         drop(withdrawal);
         assert_eq!(attempts.withdraws().len(), 1);
     }
 
     #[test]
-    fn a_lost_request_is_looked_for_until_its_ttl_is_over() {
+    fn a_lost_request_is_remembered_until_its_ttl_is_over() {
         let (attempts, sent) = begun();
         drop(attempts.sends(0, 1, sent));
         assert!(attempts.is_doubtful());
         attempts.gone(0, 1);
-        // It may arrive yet, which hinders nobody.
+        // The request may still arrive. A new attempt does not wait for that.
         assert!(!attempts.is_doubtful() && !attempts.is_clear());
         attempts.begin();
-        attempts.sends(0, 2, sent).unwrap().landed(false);
+        attempts.sends(0, 2, sent).unwrap().answered(false);
         let held = sent.0;
         assert!(!attempts.recognises(1, held) && !attempts.recognises(0, held ^ 1));
         assert!(attempts.recognises(0, held) && attempts.is_doubtful());
@@ -419,17 +422,17 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_lost_requests_the_first_is_not_looked_for_any_more() {
+    fn of_too_many_lost_requests_the_first_is_forgotten() {
         let (attempts, sent) = begun();
         drop(attempts.sends(1, 1, sent).unwrap());
         attempts.gone(1, 1);
-        for token in 1..=3 * LOST as u64 {
+        for token in 1..=3 * MAX_LOST as u64 {
             drop(attempts.sends(0, token, sent).unwrap());
             attempts.gone(0, token);
             attempts.begin();
         }
         let tokens = attempts.tokens_at(0).into_iter().map(|(token, _)| token);
-        assert!(tokens.eq(2 * LOST as u64 + 1..=3 * LOST as u64));
+        assert!(tokens.eq(2 * MAX_LOST as u64 + 1..=3 * MAX_LOST as u64));
         assert_eq!(attempts.tokens_at(1), [(1, true)]);
     }
 }

@@ -1,10 +1,10 @@
-//! The arithmetic of a lease: what a client may believe, for how long, and when to renew it. No
-//! I/O; every time is an argument.
+//! The arithmetic of a lease: how long a client may rely on a lock, and when to renew it. No I/O;
+//! every time is an argument.
 //!
-//! A server counts a ttl from the moment at which it ran the command. The client cannot know that
-//! moment, only that it came after the command was sent, so it counts from before sending, and
-//! takes off what the two clocks may drift apart meanwhile: then its lease always ends before the
-//! server's. The allowance is the one of the Redlock description, 1 % of the ttl and 2 ms.
+//! A server counts a ttl from when it ran the command. The client only knows that this was after
+//! the command was sent. So the client counts from before sending, and subtracts an allowance for
+//! the drift of the two clocks. Its lease then always ends before the server's. The allowance is
+//! the one of the Redlock description: 1 % of the ttl and 2 ms.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::value::time::Moment;
 /// Shortest pause before a failed renewal is tried again.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 
-/// Until when a lock may be believed to be held. Once lost, it stays lost.
+/// How long a client may rely on a lock. A loss is final.
 #[derive(Debug)]
 pub(crate) struct Lease {
     ttl: Duration,
     ends: Moment,
-    /// For how long it was handed over, until that is confirmed by a first renewal.
+    /// How long the lock was handed off, until a first renewal confirms it.
     unconfirmed: Option<Duration>,
     renewal: Renewal,
     lost: Option<LossCause>,
@@ -28,21 +28,21 @@ pub(crate) struct Lease {
 /// Whether a lease is renewed, and until when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// The lease is over when its ttl is.
+    /// Not renewed: the lease ends with its ttl.
     Off,
-    /// It goes on with the body.
+    /// Renewed while the body runs.
     On,
-    /// It goes on with the body up to a moment, and is over then.
+    /// Renewed while the body runs, and ended at this moment.
     Until(Moment),
 }
 
 impl Lease {
-    /// The lease of `ttl` that a command sent at `sent` brought.
+    /// A lease of `ttl`, granted by a command that was sent at `sent`.
     pub(crate) fn new(sent: Moment, ttl: Duration, renewal: Renewal) -> Self {
         Self::handed_off(sent, ttl, ttl, renewal)
     }
 
-    /// A lease of `ttl` that has only `granted` until it is renewed for the first time.
+    /// A lease of `ttl` that lasts only for `granted` until it is first renewed.
     pub(crate) fn handed_off(
         sent: Moment,
         granted: Duration,
@@ -55,7 +55,7 @@ impl Lease {
         lease
     }
 
-    /// How long the lock may still be relied on, or why no longer.
+    /// How long the lock may still be relied on, or why it is lost.
     pub(crate) fn remaining(&mut self, now: Moment) -> Result<Duration, LossCause> {
         if now >= self.ends {
             let cause = match self.renewal {
@@ -69,8 +69,8 @@ impl Lease {
         self.lost.map_or_else(|| Ok(self.ends.since(now)), Err)
     }
 
-    /// Takes note that the server counts `ttl` anew since a command sent at `sent`. A lease that
-    /// was over before the answer came stays over.
+    /// Records a renewal for `ttl` by a command that was sent at `sent`. A lease that was over
+    /// before the answer came stays over.
     pub(crate) fn renewed(
         &mut self,
         sent: Moment,
@@ -83,12 +83,12 @@ impl Lease {
         self.remaining(now)
     }
 
-    /// Takes note that the server says that the lock is not ours.
+    /// Records the server's answer that another token has the lock, or none.
     pub(crate) fn taken(&mut self) {
         self.lost.get_or_insert(LossCause::Taken);
     }
 
-    /// Whether it is to be renewed, as far as is known now.
+    /// Whether the lease is to be renewed.
     pub(crate) fn wants_renewal(&self) -> bool {
         match self.renewal {
             _ if self.unconfirmed.is_some() => true,
@@ -98,14 +98,14 @@ impl Lease {
         }
     }
 
-    /// When a lease is to be renewed that was granted or renewed by a command sent at `sent`: a
-    /// third of the ttl later, ± 10 % by `jitter` (0 to 1), so that those of one moment spread.
+    /// When to renew a lease that was granted or renewed by a command sent at `sent`: a third of
+    /// the ttl later. `jitter` (0 to 1) moves that by ± 10 %, so that simultaneous leases spread.
     pub(crate) fn first_try(&self, sent: Moment, jitter: f64) -> Option<Moment> {
         self.wants_renewal()
             .then(|| sent.after((self.ttl / 3).mul_f64(0.9 + 0.2 * jitter.clamp(0.0, 1.0))))
     }
 
-    /// What of `ttl` may be asked for at `now`: beyond the limit no more than a renewal asks for.
+    /// How much of `ttl` a renewal at `now` may request: up to one renewal's ttl beyond the limit.
     pub(crate) fn allowed(&self, ttl: Duration, now: Moment) -> Duration {
         match self.renewal {
             Renewal::Until(limit) => ttl.min(limit.since(now) + self.ttl),
@@ -113,34 +113,36 @@ impl Lease {
         }
     }
 
-    /// How long a server that counts from `now` on has to keep the key, so that it is not free before
-    /// the lease is over; `None` when that is over.
+    /// The ttl that a server has to count from `now` on, so that the key outlasts the lease; `None`
+    /// when the lease is over.
     pub(crate) fn keeps(&mut self, now: Moment) -> Option<Duration> {
-        // As much as `drift` takes off, and rounded up.
+        // The inverse of `drift`, rounded up.
         let left = self.remaining(now).ok()?;
         Some((left + Duration::from_millis(2)) * 100 / 99 + Duration::from_millis(1))
     }
 
-    /// When a renewal that failed at `now` is tried again.
+    /// When to retry a renewal that failed at `now`.
     pub(crate) fn next_try(&self, now: Moment) -> Moment {
         now.after((self.unconfirmed.unwrap_or(self.ttl) / 20).max(RETRY_MIN))
     }
 
     fn extend(&mut self, sent: Moment, ttl: Duration) {
-        // No renewal shortens what the server counts, so neither does its answer, in any order.
-        let believed = self.ends.max(sent.after(ttl.saturating_sub(drift(ttl))));
+        // The server never shortens a ttl, so no answer shortens the lease, in whatever order
+        // answers arrive.
+        let end = self.ends.max(sent.after(ttl.saturating_sub(drift(ttl))));
         self.ends = match self.renewal {
-            Renewal::Until(limit) => believed.min(limit),
-            Renewal::On | Renewal::Off => believed,
+            Renewal::Until(limit) => end.min(limit),
+            Renewal::On | Renewal::Off => end,
         };
     }
 }
 
-/// Whether what a command sent at `sent` brought for `ttl` is over already.
+/// Whether a lease of `ttl`, granted by a command that was sent at `sent`, is over already.
 pub(crate) fn late(sent: Moment, ttl: Duration) -> bool {
     Lease::new(sent, ttl, Renewal::Off).remaining(Moment::now()).is_err()
 }
 
+/// The allowance for the drift of the two clocks.
 fn drift(ttl: Duration) -> Duration {
     ttl / 100 + Duration::from_millis(2)
 }
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_handed_over_is_confirmed_as_fast_as_it_ends() {
+    fn a_handed_off_lease_is_retried_by_its_confirm_window() {
         let mut lease = Lease::handed_off(at(0), 5 * SECOND, 300 * SECOND, Renewal::Off);
         assert_eq!(lease.next_try(at(100)), at(350));
         assert_eq!(lease.remaining(at(5_000)), Err(LossCause::NotRenewed));
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_sticky() {
+    fn a_loss_is_final() {
         let mut lease = Lease::new(at(0), SECOND, Renewal::On);
         assert_eq!(lease.remaining(at(2_000)), Err(LossCause::NotRenewed));
         assert_eq!(lease.remaining(at(0)), Err(LossCause::NotRenewed));
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_renewal_shortens_nothing_whenever_it_is_answered() {
+    fn a_shorter_renewal_does_not_shorten_the_lease() {
         let mut lease = Lease::new(at(0), SECOND, Renewal::On);
         assert_eq!(lease.renewed(at(300), ms(100), at(400)), Ok(ms(588)));
     }
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn renewals_start_at_a_third_and_are_tried_again_soon() {
+    fn renewals_start_at_a_third_of_the_ttl_and_are_retried_soon() {
         let lease = Lease::new(at(0), 30 * SECOND, Renewal::On);
         assert_eq!(lease.first_try(at(0), 0.0), Some(at(9_000)));
         assert_eq!(lease.first_try(at(0), 1.0), Some(at(11_000)));
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_asked_for_beyond_the_limit() {
+    fn a_renewal_requests_at_most_one_ttl_beyond_the_limit() {
         let lease = Lease::new(at(0), SECOND, Renewal::Until(at(1_500)));
         assert_eq!(lease.allowed(SECOND, at(100)), SECOND);
         assert_eq!(lease.allowed(60 * SECOND, at(100)), ms(2_400));
@@ -254,9 +256,9 @@ mod tests {
 
     proptest! {
         /// The server runs each command at any time between its sending and the answer, on a clock
-        /// that is up to 0.5 % faster or slower: its key outlives what the client believes.
+        /// that is up to 0.5 % faster or slower: the key outlasts the lease.
         #[test]
-        fn the_server_outlives_the_lease(
+        fn the_key_outlasts_the_lease(
             ttl_ms in 50_u64..86_400_000,
             rate_ppm in -5_000_i64..=5_000,
             rounds in proptest::collection::vec((0_u64..100, 0_u64..100, 1_u64..=100), 1..8),

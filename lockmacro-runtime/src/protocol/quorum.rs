@@ -1,44 +1,45 @@
-//! Counting what the nodes said, and what follows from it. No I/O.
+//! The votes of a Redlock's nodes, and the verdict that follows from them. No I/O.
 
-use crate::Unavailability;
 use std::time::Duration;
 
 use crate::protocol::vote::{NodeError, Vote};
 use crate::value::error::{LockError, NodeReply};
 use crate::value::fence::Fence;
+use crate::value::unavailability::Unavailability;
 
-/// What the nodes said so far, in their order; `None` where nothing was heard yet.
+/// The votes so far, in the order of the nodes; `None` for a node that has not answered.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    said: Box<[Option<Result<Vote, NodeError>>]>,
+    votes: Box<[Option<Result<Vote, NodeError>>]>,
 }
 
-/// What comes of a vote.
+/// Result of a vote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// A majority of all nodes has granted the lock.
     Granted,
-    /// A majority has answered, and the lock cannot be had because of what others hold.
+    /// A majority has answered, and other holders prevent a majority for this lock.
     Busy,
-    /// Fewer nodes have answered than a majority.
+    /// Fewer nodes than a majority have answered.
     NoQuorum,
 }
 
-/// Who is in the way.
+/// The holder that a busy error names.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) owner: Option<String>,
     pub(crate) left: Option<Duration>,
-    /// It is not known to hold a majority: others may have asked at the same moment.
+    /// The holder is not known to have a majority: others may have asked at the same moment.
     pub(crate) split: bool,
-    /// Nor can it hold one, whatever those nodes have that said nothing. So nobody has the lock.
+    /// The holder cannot have a majority, whatever the nodes without an answer hold. So nobody
+    /// holds the lock.
     pub(crate) nobody: bool,
 }
 
-/// What a node holds: a hash of it, whose it is, and for how much longer.
+/// The value of the key at a node: its hash, its owner's label, and the rest of its ttl.
 type Held<'a> = (u64, &'a Option<String>, Option<Duration>);
 
-/// How many nodes hold the same.
+/// Number of nodes with the same value.
 fn count(held: &[Held<'_>], value: u64) -> usize {
     held.iter().filter(|(other, ..)| *other == value).count()
 }
@@ -47,60 +48,60 @@ pub(crate) fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
-/// Whether there is a majority without those that are out for good.
+/// Whether a majority is left when `out` nodes fail for good.
 pub(crate) fn may_be_had(out: usize, nodes: usize) -> bool {
     out + majority(nodes) <= nodes
 }
 
 impl Tally {
     pub(crate) fn of(nodes: usize) -> Self {
-        Self { said: (0..nodes).map(|_| None).collect() }
+        Self { votes: (0..nodes).map(|_| None).collect() }
     }
 
-    pub(crate) fn add(&mut self, nth: usize, said: Result<Vote, NodeError>) {
-        if let Some(place) = self.said.get_mut(nth) {
-            *place = Some(said);
+    pub(crate) fn add(&mut self, nth: usize, vote: Result<Vote, NodeError>) {
+        if let Some(place) = self.votes.get_mut(nth) {
+            *place = Some(vote);
         }
     }
 
-    /// Counts who has said nothing yet as silent.
+    /// Ends the vote: a node that has not answered counts as failed.
     pub(crate) fn end(&mut self) {
-        for said in self.said.iter_mut().filter(|said| said.is_none()) {
+        for vote in self.votes.iter_mut().filter(|vote| vote.is_none()) {
             let error = Box::new(late("asked"));
-            *said = Some(Err(NodeError { error, unknown: true, transient: true }));
+            *vote = Some(Err(NodeError { error, unknown: true, transient: true }));
         }
     }
 
     /// The verdict, as soon as no further answer can change it.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
-        let (mut granted, mut busy, mut silent, mut open) = (0, 0, 0, 0);
-        for said in &self.said {
-            match said {
+        let (mut granted, mut busy, mut failed, mut open) = (0, 0, 0, 0);
+        for vote in &self.votes {
+            match vote {
                 None => open += 1,
                 Some(Ok(Vote::Granted(_))) => granted += 1,
                 Some(Ok(Vote::Busy { .. })) => busy += 1,
-                Some(Err(_)) => silent += 1,
+                Some(Err(_)) => failed += 1,
             }
         }
-        let majority = majority(self.said.len());
+        let majority = majority(self.votes.len());
         if granted >= majority {
             Some(Verdict::Granted)
         } else if granted + open >= majority {
             None
         } else if granted + busy >= majority {
             Some(Verdict::Busy)
-        } else if silent + majority > self.said.len() {
+        } else if failed + majority > self.votes.len() {
             Some(Verdict::NoQuorum)
         } else {
             None
         }
     }
 
-    /// Which nodes have granted the lock, and the largest fence that they gave.
+    /// The nodes that have granted the lock, and the largest of their fences.
     pub(crate) fn won(&self) -> (Vec<usize>, Option<Fence>) {
         let mut won = (Vec::new(), None);
-        for (nth, said) in self.said.iter().enumerate() {
-            if let Some(Ok(Vote::Granted(fences))) = said {
+        for (nth, vote) in self.votes.iter().enumerate() {
+            if let Some(Ok(Vote::Granted(fences))) = vote {
                 won.0.push(nth);
                 won.1 = won.1.max(fences.iter().max());
             }
@@ -108,7 +109,7 @@ impl Tally {
         won
     }
 
-    /// Of those who hold the key somewhere, the one that does so at the most nodes.
+    /// The holder at the most nodes.
     pub(crate) fn holder(&self) -> Holder {
         let held = self.held();
         let Some((value, owner, _)) = held.iter().max_by_key(|(value, ..)| count(&held, *value))
@@ -119,49 +120,49 @@ impl Tally {
         for (.., theirs) in held.iter().filter(|(other, ..)| other == value) {
             left = left.zip(*theirs).map(|(left, theirs)| left.max(theirs));
         }
-        let (known, majority) = (count(&held, *value), majority(self.said.len()));
-        let unheard = self.said.iter().filter(|said| !matches!(said, Some(Ok(_)))).count();
-        let (split, nobody) = (known < majority, known + unheard < majority);
+        let (known, majority) = (count(&held, *value), majority(self.votes.len()));
+        let unknown = self.votes.iter().filter(|vote| !matches!(vote, Some(Ok(_)))).count();
+        let (split, nobody) = (known < majority, known + unknown < majority);
         Holder { owner: (*owner).clone(), left, split, nobody }
     }
 
-    /// Whether no further answer can tell that somebody holds a majority, or one has.
+    /// Whether the holder of a majority is known, or no further answer can show one.
     pub(crate) fn tells_holder(&self) -> bool {
         let held = self.held();
         let most = held.iter().map(|(value, ..)| count(&held, *value)).max().unwrap_or(0);
-        let open = self.said.iter().filter(|said| said.is_none()).count();
-        most >= majority(self.said.len()) || most + open < majority(self.said.len())
+        let open = self.votes.iter().filter(|vote| vote.is_none()).count();
+        most >= majority(self.votes.len()) || most + open < majority(self.votes.len())
     }
 
-    /// What the nodes hold that others have.
+    /// The values of the busy nodes.
     fn held(&self) -> Vec<Held<'_>> {
-        let busy = |said| match said {
+        let busy = |vote| match vote {
             &Some(Ok(Vote::Busy { ref owner, held, left })) => Some((held, owner, left)),
             _ => None,
         };
-        self.said.iter().filter_map(busy).collect()
+        self.votes.iter().filter_map(busy).collect()
     }
 
-    /// Whether a majority may be reached when the nodes are asked again.
+    /// Whether another try may reach a majority.
     pub(crate) fn is_transient(&self) -> bool {
         let lasting =
-            |said: &&Option<_>| matches!(said, Some(Err(NodeError { transient: false, .. })));
-        may_be_had(self.said.iter().filter(lasting).count(), self.said.len())
+            |vote: &&Option<_>| matches!(vote, Some(Err(NodeError { transient: false, .. })));
+        may_be_had(self.votes.iter().filter(lasting).count(), self.votes.len())
     }
 
-    /// What is wrong, node by node; or what is wrong with the key, when a majority says so.
+    /// The errors, node by node; or the error about the key, when a majority agrees on it.
     pub(crate) fn error(&self, names: &[String]) -> LockError {
-        let wrong_key = |said: &Option<_>| match said {
+        let wrong_key = |vote: &Option<_>| match vote {
             Some(Err(NodeError { error, .. })) => {
                 matches!(**error, LockError::KeyNotALock { .. }).then(|| (**error).clone())
             }
             _ => None,
         };
-        let mut wrong_keys = self.said.iter().filter_map(wrong_key);
-        if let Some(error) = wrong_keys.nth(majority(self.said.len()) - 1) {
+        let mut wrong_keys = self.votes.iter().filter_map(wrong_key);
+        if let Some(error) = wrong_keys.nth(majority(self.votes.len()) - 1) {
             return error;
         }
-        let errors = self.said.iter().map(|said| match said {
+        let errors = self.votes.iter().map(|vote| match vote {
             Some(Err(NodeError { error, .. })) => Some((**error).clone()),
             _ => None,
         });
@@ -169,7 +170,7 @@ impl Tally {
     }
 }
 
-/// The error that tells which nodes have said what; `None` of a node that has answered.
+/// The error with each node's reply; `None` for a node that has answered.
 pub(crate) fn no_quorum(
     names: &[String],
     errors: impl Iterator<Item = Option<LockError>>,
@@ -178,7 +179,7 @@ pub(crate) fn no_quorum(
     LockError::NoQuorum { nodes: names.iter().zip(errors).map(reply).collect() }
 }
 
-/// What is told of a node that did not answer in time.
+/// The error of a node that did not answer in time.
 pub(crate) fn late(what: &str) -> LockError {
     LockError::Unavailable { reason: Unavailability::Timeout, detail: what.to_owned() }
 }
@@ -187,7 +188,6 @@ pub(crate) fn late(what: &str) -> LockError {
 mod tests {
     use super::*;
     use crate::value::fence::Fences;
-    use crate::value::unavailability::Unavailability;
 
     fn granted() -> Result<Vote, NodeError> {
         Ok(Vote::Granted(Fences::default()))
@@ -199,20 +199,20 @@ mod tests {
         Ok(Vote::Busy { owner: Some(owner.to_owned()), held, left })
     }
 
-    fn silent() -> Result<Vote, NodeError> {
+    fn failed() -> Result<Vote, NodeError> {
         let (reason, detail) = (Unavailability::Timeout, String::new());
         let error = Box::new(LockError::Unavailable { reason, detail });
         Err(NodeError { error, unknown: true, transient: true })
     }
 
-    /// `g` granted, `b` busy, `s` silent, `.` not heard of.
-    fn tally(said: &str) -> Tally {
-        let mut tally = Tally::of(said.len());
-        for (nth, said) in said.chars().enumerate() {
-            match said {
+    /// A vote in a text: `g` granted, `b` busy, `s` failed, `.` no answer yet.
+    fn tally(votes: &str) -> Tally {
+        let mut tally = Tally::of(votes.len());
+        for (nth, votes) in votes.chars().enumerate() {
+            match votes {
                 'g' => tally.add(nth, granted()),
                 'b' => tally.add(nth, busy("web", 9)),
-                's' => tally.add(nth, silent()),
+                's' => tally.add(nth, failed()),
                 _ => {}
             }
         }
@@ -243,8 +243,8 @@ mod tests {
             ("sssgg", Some(Verdict::NoQuorum)),
             ("ssggg", Some(Verdict::Granted)),
         ];
-        for (said, verdict) in verdicts {
-            assert_eq!(tally(said).verdict(), verdict, "{said}");
+        for (votes, verdict) in verdicts {
+            assert_eq!(tally(votes).verdict(), verdict, "{votes}");
         }
     }
 
@@ -252,30 +252,30 @@ mod tests {
     fn no_lock_is_granted_by_fewer_than_a_majority_of_all_nodes() {
         for nodes in [3, 5, 7] {
             for granted in 0..=nodes {
-                let said = "g".repeat(granted) + &"s".repeat(nodes - granted);
-                let won = tally(&said).verdict() == Some(Verdict::Granted);
-                assert_eq!(won, 2 * granted > nodes, "{said}");
+                let votes = "g".repeat(granted) + &"s".repeat(nodes - granted);
+                let won = tally(&votes).verdict() == Some(Verdict::Granted);
+                assert_eq!(won, 2 * granted > nodes, "{votes}");
             }
         }
     }
 
     #[test]
-    fn the_holder_is_who_has_most_nodes() {
+    fn the_holder_is_the_one_at_the_most_nodes() {
         let mut tally = Tally::of(3);
         tally.add(0, busy("web-1", 3));
         tally.add(1, busy("web-2", 7));
         tally.add(2, busy("web-2", 8));
         let (owner, left) = (Some("web-2".to_owned()), Some(Duration::from_secs(8)));
         assert_eq!(tally.holder(), Holder { owner, left, split: false, nobody: false });
-        tally.add(2, silent());
-        // One of the two may have it at the third.
+        tally.add(2, failed());
+        // One of the two may hold the lock at the third node.
         assert!(tally.holder().split && !tally.holder().nobody);
         tally.add(2, granted());
         assert!(tally.holder().split && tally.holder().nobody);
     }
 
     #[test]
-    fn who_has_not_answered_may_tell_that_somebody_is_the_holder() {
+    fn a_further_answer_may_show_the_holder() {
         let mut tally = Tally::of(3);
         tally.add(0, busy("web-1", 3));
         tally.add(1, busy("web-2", 7));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn two_holders_of_one_process_are_two() {
+    fn two_tokens_of_one_process_are_two_holders() {
         let mut tally = Tally::of(3);
         for held in 0..3 {
             let (owner, left) = (Some("web-1".to_owned()), Some(Duration::from_secs(3)));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_tells_which_nodes_said_what() {
+    fn the_error_has_the_reply_of_each_node() {
         let names = ["a:1", "b:2", "c:3"].map(str::to_owned);
         let error = tally("gss").error(&names);
         let LockError::NoQuorum { nodes, .. } = &error else { panic!("{error}") };

@@ -1,4 +1,4 @@
-//! One acquisition as a backend sees it.
+//! A request for a lock, as a store sees it.
 
 use crate::value::labels::Labelled;
 use std::borrow::Cow;
@@ -15,40 +15,40 @@ use crate::value::limits::{CONFIRM_WINDOW, WAITER_TTL};
 use crate::value::time::{LastMoment, Moment};
 use crate::value::token::Token;
 
-/// What is asked for, and what became of it. Everybody who waits has one, so it is small.
+/// What is requested, and what is known of its effect. Small, as every waiter has one.
 #[derive(Debug)]
 pub(crate) struct Request {
     /// The key, or the first of several.
     pub(crate) key: LockKey,
     pub(crate) token: Token,
     pub(crate) ttl: Duration,
-    /// Under which it is counted.
+    /// The function's name, in labels of metrics.
     pub(crate) name: Cow<'static, str>,
-    /// Whether the grant is to come with a fence.
+    /// The grant has to come with a fence.
     pub(crate) fenced: bool,
-    /// Since when its caller wants it.
+    /// When the caller asked for the lock.
     pub(crate) asked: Moment,
-    /// Until when to wait in line; `None` for not at all, and centuries for ever.
+    /// When to stop waiting. `None` does not wait; `forever` is centuries away.
     pub(crate) until: Option<Moment>,
-    /// The fate of every request with this token is known.
+    /// It is known of every request with this token whether it was applied.
     settled: AtomicBool,
     rare: OnceLock<Box<Rare>>,
 }
 
-/// What most claims do not need.
+/// What most requests do not need.
 #[derive(Debug, Default)]
 struct Rare {
-    /// All keys when there are several, in order and all different; else none.
+    /// All keys when there are several, sorted and distinct; else empty.
     several: Box<[LockKey]>,
-    /// The first of several as they were given.
+    /// The first of several keys in the caller's order.
     given: Option<LockKey>,
     /// How long the key stays at least, from the grant on.
     min_hold: Duration,
-    /// Until when that is, once it is granted.
+    /// End of `min_hold`, once the lock is granted.
     stays: LastMoment,
-    /// Until when the server may count at most, if it was asked for more than the ttl.
+    /// Latest end of a renewal for more than the ttl.
     longest: LastMoment,
-    /// What is known of it at the nodes of a Redlock, key by key.
+    /// The attempts at the nodes of a Redlock, one for each key.
     all_attempts: OnceLock<Box<[Arc<Attempts>]>>,
 }
 
@@ -59,8 +59,8 @@ impl Request {
         Self { key, token, ttl, name, fenced, asked, until, settled, rare }
     }
 
-    /// The same for several keys, unless these are none, of which `given` was given first, and that
-    /// stay for `min_hold` at least.
+    /// The same request for `several` keys, unless that is empty. `given` is the first one in the
+    /// caller's order. The keys stay for `min_hold` at least.
     pub(crate) fn with(
         mut self,
         several: Vec<LockKey>,
@@ -74,12 +74,12 @@ impl Request {
         self
     }
 
-    /// All keys when there are several, in order and all different; else none.
+    /// All keys when there are several, sorted and distinct; else empty.
     pub(crate) fn several(&self) -> &[LockKey] {
         self.rare.get().map_or(&[], |rare| &rare.several)
     }
 
-    /// The keys, in the order in which they are taken.
+    /// All keys, sorted.
     pub(crate) fn keys(&self) -> &[LockKey] {
         match self.several() {
             [] => slice::from_ref(&self.key),
@@ -87,12 +87,12 @@ impl Request {
         }
     }
 
-    /// The keys as they are told.
+    /// The keys for logs and errors.
     pub(crate) fn listed(&self) -> Listed<'_> {
         Listed { first: &self.key, more: self.several().get(1..).unwrap_or_default() }
     }
 
-    /// The same for some of its keys.
+    /// The same request for some of its keys.
     pub(crate) fn part(&self, keys: &[LockKey]) -> Self {
         let all = self.rare();
         let rare = Rare {
@@ -101,7 +101,7 @@ impl Request {
             min_hold: all.min_hold,
             stays: all.stays.clone(),
             longest: LastMoment::default(),
-            all_attempts: self.ballots_of(keys),
+            all_attempts: self.attempts_of(keys),
         };
         Self {
             key: keys.first().unwrap_or(&self.key).clone(),
@@ -113,13 +113,13 @@ impl Request {
         }
     }
 
-    /// Each of its keys by itself.
+    /// A request for each of its keys.
     pub(crate) fn each(&self) -> Vec<Self> {
         self.keys().iter().map(|key| self.part(slice::from_ref(key))).collect()
     }
 
-    /// The same by another token: for who begins anew.
-    pub(crate) fn anew(&self) -> Result<Self, LockError> {
+    /// The same request with another token.
+    pub(crate) fn with_new_token(&self) -> Result<Self, LockError> {
         let request = Self::new(self.key.clone(), self.token.another()?, self.ttl);
         let min_hold = self.rare.get().map_or(Duration::ZERO, |rare| rare.min_hold);
         let given = self.rare.get().and_then(|rare| rare.given.clone());
@@ -129,13 +129,13 @@ impl Request {
         Ok(request)
     }
 
-    /// What is known of it at the nodes of a Redlock, key by key.
+    /// The attempts at the nodes of a Redlock, one for each key.
     pub(crate) fn all_attempts(&self) -> &[Arc<Attempts>] {
         let none = || self.keys().iter().map(|_| Arc::default()).collect();
         self.rare().all_attempts.get_or_init(none)
     }
 
-    fn ballots_of(&self, keys: &[LockKey]) -> OnceLock<Box<[Arc<Attempts>]>> {
+    fn attempts_of(&self, keys: &[LockKey]) -> OnceLock<Box<[Arc<Attempts>]>> {
         let theirs =
             |(key, attempts): (_, &Arc<Attempts>)| keys.contains(key).then(|| attempts.clone());
         OnceLock::from(
@@ -143,7 +143,7 @@ impl Request {
         )
     }
 
-    /// Takes note of the grant that a request sent at `sent` brought, if that matters later.
+    /// Records a grant that a request sent at `sent` has brought, for `min_hold`.
     pub(crate) fn granted(&self, sent: Moment) {
         if let Some(rare) = self.rare.get()
             && !rare.min_hold.is_zero()
@@ -152,45 +152,47 @@ impl Request {
         }
     }
 
-    /// Takes note of whether a request with this token may still arrive at the server; for a Redlock
-    /// the ballots tell more.
+    /// Records whether it is known of every request with this token if it was applied. Without
+    /// that, one may still arrive at the server.
     pub(crate) fn settle(&self, settled: bool) {
         self.settled.store(settled, Ordering::Release);
     }
 
+    /// Whether no request with this token can arrive at a server any more.
     pub(crate) fn is_settled(&self) -> bool {
         self.settled.load(Ordering::Acquire) && self.known().all(|attempts| attempts.is_clear())
     }
 
-    /// Takes note that the server is asked to count until `end`.
-    pub(crate) fn lengthened(&self, end: Moment) {
+    /// Records that the server is asked to keep the lock until `end`.
+    pub(crate) fn renewed_until(&self, end: Moment) {
         self.rare().longest.note(end);
     }
 
-    /// Whether a node of a Redlock may have a token that it has not said to be gone.
+    /// Whether a node of a Redlock may have a token that it has not answered to be gone.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.known().any(|attempts| attempts.is_doubtful())
     }
 
-    /// How many bytes it takes, about.
+    /// Bytes that the request takes, about.
     pub(crate) fn bytes(&self) -> usize {
-        const BALLOT: usize = 512;
+        const ATTEMPTS: usize = 512;
         let key = |key: &LockKey| size_of::<LockKey>() + key.as_str().len();
         let counts = 2 * size_of::<usize>();
         let rare = self.rare.get().map_or(0, |_| size_of::<Rare>());
         let several: usize = self.several().iter().map(key).sum();
         let (own, all_attempts) =
             (key(&self.key) + self.token.expose().len(), self.known().count());
-        counts + size_of::<Self>() + own + rare + several + all_attempts * BALLOT
+        counts + size_of::<Self>() + own + rare + several + all_attempts * ATTEMPTS
     }
 
-    /// For how long the key, or a place in its line, may be there without a release.
+    /// How long the key, or a place in its queue, may last without a release.
     pub(crate) fn lasts(&self) -> Duration {
         let place = self.until.map_or(Duration::ZERO, |_| WAITER_TTL + CONFIRM_WINDOW);
         self.ttl.max(self.left(|rare| &rare.longest)).max(place)
     }
 
-    /// How long the key has to stay when it is released now; zero without a grant.
+    /// How long the key has to stay when it is released now, because of `min_hold`; zero without a
+    /// grant.
     pub(crate) fn keep(&self) -> Duration {
         self.left(|rare| &rare.stays)
     }
@@ -199,7 +201,7 @@ impl Request {
         self.rare.get().map_or(Duration::ZERO, |rare| until(rare).get().since(Moment::now()))
     }
 
-    /// The ballots, if there are any yet.
+    /// The attempts so far.
     fn known(&self) -> impl Iterator<Item = &Arc<Attempts>> {
         self.rare.get().and_then(|rare| rare.all_attempts.get()).into_iter().flatten()
     }
@@ -220,9 +222,9 @@ impl Labelled for Request {
 mod tests {
     use super::*;
 
-    /// Everybody who waits has one.
+    /// Every waiter has one.
     #[test]
-    fn a_claim_is_small() {
+    fn a_request_is_small() {
         assert!(size_of::<Request>() <= 136, "{}", size_of::<Request>());
     }
 }

@@ -1,4 +1,4 @@
-//! The end of a manager, as those who wait hear of it.
+//! The shutdown of a manager, as a signal for its waiters.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -10,25 +10,24 @@ use tokio::sync::Notify;
 use crate::protocol::answer::Failed;
 use crate::value::error::LockError;
 
-/// Whether a manager was shut down.
+/// The signal that a manager was shut down.
 #[derive(Debug, Default)]
 pub(crate) struct Shutdown {
     closed: AtomicBool,
-    /// Told when it is.
-    told: Notify,
+    signal: Notify,
 }
 
 impl Shutdown {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        self.told.notify_waiters();
+        self.signal.notify_waiters();
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// What is told to who waits for a lock, from then on.
+    /// An error once the manager was shut down.
     pub(crate) fn check(&self) -> Result<(), Failed> {
         if self.is_closed() { Err(shut_down()) } else { Ok(()) }
     }
@@ -36,22 +35,22 @@ impl Shutdown {
     /// Waits until the manager is shut down.
     #[cfg(feature = "defer")]
     pub(crate) async fn closed(&self) {
-        let mut told = pin!(self.told.notified());
-        // From here on it is heard.
-        told.as_mut().enable();
+        let mut signal = pin!(self.signal.notified());
+        // Registered before the check, so that no shutdown in between is missed.
+        signal.as_mut().enable();
         if !self.is_closed() {
-            told.await;
+            signal.await;
         }
     }
 
-    /// Waits for the answer, or until the manager is shut down.
+    /// Waits for the answer. A shutdown ends the wait with an error.
     pub(crate) async fn unless<T>(
         &self,
         mut asked: impl Future<Output = Result<T, Failed>> + Unpin,
     ) -> Result<T, Failed> {
-        let mut told = pin!(self.told.notified());
-        // From here on it is heard.
-        told.as_mut().enable();
+        let mut signal = pin!(self.signal.notified());
+        // Registered before the check, so that no shutdown in between is missed.
+        signal.as_mut().enable();
         poll_fn(|cx| {
             if self.is_closed() {
                 return Poll::Ready(Err(shut_down()));
@@ -59,7 +58,7 @@ impl Shutdown {
             if let Poll::Ready(answer) = pin!(&mut asked).poll(cx) {
                 return Poll::Ready(answer);
             }
-            ready!(told.as_mut().poll(cx));
+            ready!(signal.as_mut().poll(cx));
             Poll::Ready(Err(shut_down()))
         })
         .await

@@ -1,11 +1,11 @@
-//! What one node of a Redlock says.
+//! The vote of one node of a Redlock.
 
 use std::time::Duration;
 
 use crate::value::error::LockError;
 use crate::value::fence::Fences;
 
-/// What a server answers to who asks for a lock.
+/// Answer of a node to a request.
 #[derive(Debug)]
 pub(crate) enum Vote {
     Granted(Fences),
@@ -17,23 +17,23 @@ pub(crate) enum Vote {
     },
 }
 
-/// Why a server did not answer.
+/// Why a node has not answered.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeError {
     pub(crate) error: Box<LockError>,
-    /// What was asked may have been done, or may be yet.
+    /// The request may have been applied, or may be yet.
     pub(crate) unknown: bool,
-    /// It may be over soon.
+    /// Another try may succeed.
     pub(crate) transient: bool,
 }
 
-/// Who a server is.
+/// Identity of a node.
 #[derive(Debug)]
 pub(crate) struct NodeInfo {
-    /// The connection by which it was asked.
+    /// Number of the connection by which it was asked.
     pub(crate) connection: u64,
-    /// Another one after every start.
+    /// The server's `run_id`, a new one after every start.
     pub(crate) run_id: String,
-    /// How long ago it was started, in whole seconds.
+    /// Time since its start, in whole seconds.
     pub(crate) uptime: Duration,
 }

@@ -1,8 +1,9 @@
-//! Delays before something is tried again: twice as long each time, and not the same for everybody.
+//! Delays between tries: each twice as long as the one before, with jitter.
 
 use std::time::Duration;
 
 /// A delay that doubles from try to try, up to a bound.
+#[cfg(any(feature = "defer", test))]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Backoff {
     first: Duration,
@@ -10,6 +11,7 @@ pub(crate) struct Backoff {
     failures: u32,
 }
 
+#[cfg(any(feature = "defer", test))]
 impl Backoff {
     /// Starts with `first`.
     pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
@@ -30,12 +32,13 @@ impl Backoff {
     }
 }
 
-/// The delay after so many failures, with jitter: `first`, doubled for each, and at most `longest`.
+/// The delay after a number of failures, with jitter: `first`, doubled for each failure, and at
+/// most `longest`.
 pub(crate) fn exponential(first: Duration, failures: u32, longest: Duration) -> Duration {
     jittered(first.saturating_mul(1 << failures.min(20)).min(longest))
 }
 
-/// 75 % to 125 % of a delay, so that callers who failed together do not come together again.
+/// 75 % to 125 % of a delay, so that callers that failed together do not retry together.
 pub(crate) fn jittered(delay: Duration) -> Duration {
     delay.mul_f64(0.75 + fastrand::f64() / 2.0)
 }

@@ -1,4 +1,4 @@
-//! What a caller is told whose lock is busy: who holds it, and when to ask again.
+//! Accessors of a busy error: the holder, and when to ask again.
 
 use crate::value::busy_text::whole_seconds;
 use std::time::{Duration, SystemTime};
@@ -7,13 +7,16 @@ use crate::value::error::LockError;
 use crate::value::holder::Holder;
 
 impl LockError {
-    /// Suggests in how long to ask again, for a `Retry-After` header.
+    /// Suggests when to ask again, for a `Retry-After` header.
     ///
-    /// It is how long locks of the key's template are usually held (three of four of the latest
-    /// eight that this process held itself, or 5 s while it has held none), once for the holder and
-    /// once for everybody who was before the caller in line. It is no longer than what is left of
-    /// the holder's lease where nobody else is known to wait, and within 1 s and 30 s, or the
-    /// [bounds that the manager was given](crate::LockManagerBuilder::retry_after).
+    /// The suggestion is an estimate:
+    ///
+    /// - It starts from the usual hold time of the key's template: the third quartile of the latest
+    ///   eight holds of this process, or 5 s while there was none.
+    /// - That time counts once for the holder, and once for every waiter ahead of the caller.
+    /// - Where no other waiter is known, it is at most the rest of the holder's lease.
+    /// - It is always between 1 s and 30 s, or between the
+    ///   [bounds of the manager](crate::LockManagerBuilder::retry_after).
     ///
     /// `None` for every error that is not [busy](LockError::is_busy).
     ///
@@ -29,7 +32,7 @@ impl LockError {
     /// assert!(busy.free_within() > Some(Duration::from_secs(290)));
     /// guard.release().await?;
     ///
-    /// // From then on it is known that such a lock is held for less than a second.
+    /// // The first hold was shorter than a second, so the estimate is the lower bound.
     /// let guard = lock.clone().acquire().await?;
     /// let busy = lock.acquire().await.expect_err("it is held");
     /// assert_eq!(busy.retry_after(), Some(Duration::from_secs(1)));
@@ -45,14 +48,14 @@ impl LockError {
         }
     }
 
-    /// [`retry_after`](LockError::retry_after) in whole seconds, rounded up, as the header
-    /// `Retry-After` has it.
+    /// Returns [`retry_after`](LockError::retry_after) in whole seconds, rounded up, as the header
+    /// `Retry-After` needs it.
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after().map(whole_seconds)
     }
 
-    /// Tells in how long the holder's lease ends: the lock is free then at the latest, unless it is
-    /// renewed. [`retry_after`](LockError::retry_after) is what to tell a client.
+    /// Returns the rest of the holder's lease. Unless the holder renews it, the lock is free by
+    /// then. For an answer to a client use [`retry_after`](LockError::retry_after).
     ///
     /// `None` for every error but [`Busy`](LockError::Busy) and [`TimedOut`](LockError::TimedOut),
     /// for a foreign lock without an expiry, and where nobody can have a majority of a Redlock.
@@ -60,8 +63,8 @@ impl LockError {
         self.holder()?.free_within
     }
 
-    /// Names the holder: the label of its manager, which is `host:pid` by default, and the name of
-    /// its function, as in `web-3:4711:audit_order`.
+    /// Returns the holder: the label of its manager, by default `host:pid`, and the name of its
+    /// function, as in `web-3:4711:audit_order`.
     ///
     /// `None` for every error but [`Busy`](LockError::Busy) and [`TimedOut`](LockError::TimedOut),
     /// for a foreign client, and where nobody can have a majority of a Redlock.
@@ -69,22 +72,22 @@ impl LockError {
         self.holder()?.owner.as_deref()
     }
 
-    /// Gives the [note](crate::Lock::holder_note) that the holder left for those who find the lock
-    /// busy. Characters that could act on a terminal are escaped; HTML is not.
+    /// Returns the [note](crate::Lock::holder_note) of the holder. Characters that could act on a
+    /// terminal are escaped; HTML is not.
     pub fn holder_note(&self) -> Option<&str> {
         self.holder()?.note.as_deref()
     }
 
-    /// Tells since when the lock is held, by the clock of the holder's machine and to a second.
+    /// Returns since when the lock is held, by the clock of the holder's machine and to a second.
     ///
-    /// `None` where that is not known: for a foreign client, and for a holder that was ready to
-    /// wait for the lock, as its value was made when it began to wait.
+    /// `None` where it is not known: for a foreign client, and for a holder that was ready to wait,
+    /// as its token was made before the grant.
     pub fn held_since(&self) -> Option<SystemTime> {
         self.holder()?.since
     }
 
-    /// Gives the [`message`](crate::Lock::message) of the lock without the holder that `Display` adds:
-    /// for the person who asked.
+    /// Returns the [`message`](crate::Lock::message) of the lock, without the holder that `Display`
+    /// adds.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};

@@ -1,11 +1,11 @@
-//! The words of a busy lock: who holds it, and when to ask again.
+//! The text of a busy error: the holder, and when to ask again.
 
 use std::time::Duration;
 
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 
-/// `Retry-After` knows whole seconds only: rounded up, so that nobody comes too early.
+/// Whole seconds for `Retry-After`, rounded up, so that no caller comes too early.
 pub(crate) fn whole_seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
 }
@@ -20,15 +20,15 @@ pub(crate) fn busy(
     if let Some(message) = message {
         return format!("{message} (locked by {holder}: try again in {seconds}s)");
     }
-    let told = format!("`{}` is locked by {holder}", key.shown());
+    let text = format!("`{}` is locked by {holder}", key.shown());
     match holder.free_within {
-        Some(left) => format!("{told}: try again in {seconds}s, its lease ends in {left:.1?}"),
+        Some(left) => format!("{text}: try again in {seconds}s, its lease ends in {left:.1?}"),
         None if holder.owner.is_some() => {
-            format!("{told} without an expiry: try again in {seconds}s")
+            format!("{text} without an expiry: try again in {seconds}s")
         }
         None => {
-            let several = "several clients at a part of the lock servers each";
-            format!("{told} without an expiry, or by {several}: try again in {seconds}s")
+            let several = "several clients, each at some of the lock servers";
+            format!("{text} without an expiry, or by {several}: try again in {seconds}s")
         }
     }
 }
@@ -44,13 +44,13 @@ pub(crate) fn timed_out(
         return busy(key, holder, retry_after, message);
     }
     let seconds = whole_seconds(retry_after);
-    let who =
+    let held_by =
         if holder.owner.is_some() { format!(", which {holder} holds") } else { String::new() };
-    let line = match position {
-        // There may have been none, and who is first has only the holder before it.
+    let queue = match position {
+        // The first waiter, or the position is not known.
         0 => String::new(),
-        _ => format!(", {position} were before in line"),
+        _ => format!(", {position} ahead in the queue"),
     };
     let key = key.shown();
-    format!("timed out waiting for `{key}`{who}{line}: try again in {seconds}s")
+    format!("timed out waiting for `{key}`{held_by}{queue}: try again in {seconds}s")
 }

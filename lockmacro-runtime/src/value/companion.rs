@@ -1,17 +1,23 @@
-//! Keys beside a lock's key: in its cluster slot whatever its bytes are, and never shared by two.
+//! Companion keys: `lm1:` keys beside a lock's key. A companion key is always in the slot of its
+//! lock's key, and no two lock keys share one.
 
 use std::sync::LazyLock;
 
+/// Number of slots of a cluster.
 pub(crate) const SLOTS: u16 = 16_384;
-/// How much longer than its key a side key is at most.
+/// Most bytes that a companion key has beside its lock's key.
 pub(crate) const COMPANION_MORE: usize = "lm1:xq:{65535}:".len();
 
-/// Writes the key of one `kind` of thing beside `key`, part by part.
+/// Writes the companion key of a `kind` for the lock's `key`, part by part.
 ///
-/// A cluster hashes what stands between the first `{` and the first `}` after it, unless that is
-/// nothing; without such a tag it hashes the whole key. So a key that has a tag keeps it behind a
-/// prefix, one that has none becomes a tag itself, and one that cannot become a tag because of a
-/// `}` gets the smallest number of its slot as a tag. The three prefixes keep the three apart.
+/// A cluster hashes the tag of a key: the text between the first `{` and the first `}` after it,
+/// unless that is empty. Without a tag it hashes the whole key. So there are three forms, each with
+/// a prefix of its own:
+///
+/// - A key with a tag keeps it, behind the prefix.
+/// - A key without a tag becomes the tag.
+/// - A key without a tag but with a `}` cannot become one. Its tag is the smallest number that
+///   hashes to the key's slot.
 pub(crate) fn write_companion(key: &str, kind: &str, mut write: impl FnMut(&str)) {
     let mut parts = |parts: [&str; 4]| parts.into_iter().for_each(&mut write);
     if tag(key).is_some() {
@@ -27,12 +33,12 @@ pub(crate) fn write_companion(key: &str, kind: &str, mut write: impl FnMut(&str)
     }
 }
 
-/// The name of a channel in a slot.
+/// The name of a sharded channel in a slot.
 pub(crate) fn channel(slot: u16, name: &str) -> String {
     format!("lm1:{{{}}}:{name}", NUMBERS[usize::from(slot % SLOTS)])
 }
 
-/// The smallest decimal number of each slot.
+/// The smallest decimal number that hashes to each slot.
 static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let mut numbers = vec![None; usize::from(SLOTS)];
     let mut missing = numbers.len();
@@ -55,12 +61,12 @@ fn tag(key: &str) -> Option<&str> {
     (!tag.is_empty()).then_some(tag)
 }
 
-/// The slot of a cluster that a key is in.
+/// The cluster slot of a key.
 pub(crate) fn slot(key: &str) -> u16 {
     crc16(tag(key).unwrap_or(key).as_bytes()) % SLOTS
 }
 
-/// CRC-16/XMODEM, as the Redis cluster specification asks.
+/// CRC-16/XMODEM, as in the Redis Cluster specification.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {
@@ -75,10 +81,10 @@ mod tests {
 
     use super::*;
 
-    fn side(key: &str, kind: &str) -> String {
-        let mut side = String::new();
-        write_companion(key, kind, |part| side.push_str(part));
-        side
+    fn companion(key: &str, kind: &str) -> String {
+        let mut companion = String::new();
+        write_companion(key, kind, |part| companion.push_str(part));
+        companion
     }
 
     #[test]
@@ -117,18 +123,18 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(5_000))]
 
         #[test]
-        fn a_side_key_is_in_the_slot_of_its_key(key in adversarial()) {
-            prop_assert_eq!(slot(&side(&key, "f")), slot(&key));
+        fn a_companion_key_is_in_the_slot_of_its_lock(key in adversarial()) {
+            prop_assert_eq!(slot(&companion(&key, "f")), slot(&key));
         }
 
         #[test]
-        fn no_two_keys_share_a_side_key(
+        fn no_two_locks_share_a_companion_key(
             one in adversarial(),
             other in adversarial(),
             kinds in proptest::sample::select(vec![("f", "f"), ("f", "q"), ("q", "w")]),
         ) {
             prop_assume!(one != other || kinds.0 != kinds.1);
-            prop_assert_ne!(side(&one, kinds.0), side(&other, kinds.1));
+            prop_assert_ne!(companion(&one, kinds.0), companion(&other, kinds.1));
         }
     }
 }

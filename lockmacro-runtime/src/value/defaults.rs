@@ -1,4 +1,4 @@
-//! What holds for every lock of a manager that says nothing else.
+//! A manager's defaults for its locks.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,23 +10,24 @@ use crate::value::duration::duration;
 use crate::value::error::LockError;
 use crate::value::limits::{TTL_DEFAULT, check_ttl};
 
-/// Longest prefix, in bytes: most of a key is the lock's own.
+/// Longest prefix of keys, in bytes.
 pub(crate) const PREFIX_MAX: usize = 256;
-/// Longest wait that a lock has without asking for it.
+/// Longest default wait.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// The settings of locks that set nothing else.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Defaults {
     pub(crate) ttl: Option<Duration>,
     pub(crate) wait: Duration,
     pub(crate) prefix: Box<str>,
     pub(crate) retry_after: Option<(Duration, Duration)>,
-    /// The first setting with a value that it cannot have.
+    /// The error of the first setting with an invalid value.
     pub(crate) fault: Option<Box<LockError>>,
 }
 
 impl Defaults {
-    /// The shortest and the longest time after which to ask again.
+    /// The shortest and the longest `retry_after` of a busy error.
     pub(crate) fn retry_after(&self) -> (Duration, Duration) {
         self.retry_after.unwrap_or((Duration::from_secs(1), Duration::from_secs(30)))
     }
@@ -35,7 +36,7 @@ impl Defaults {
         self.ttl.unwrap_or(TTL_DEFAULT)
     }
 
-    /// Zero is not to wait.
+    /// Zero: locks do not wait.
     pub(crate) fn wait(&self) -> Duration {
         self.wait
     }
@@ -44,8 +45,8 @@ impl Defaults {
         &self.prefix
     }
 
-    /// Under which name the calls of a function are kept: services that share a server do not run
-    /// each other's.
+    /// The name under which deferred calls of a function are stored. It has the prefix, so that
+    /// services on one server do not run each other's calls.
     #[cfg(feature = "defer")]
     pub(crate) fn stored_as(&self, function: &Arc<str>) -> Arc<str> {
         match self.prefix() {
@@ -54,12 +55,12 @@ impl Defaults {
         }
     }
 
-    /// Tells of a setting that has a value which it cannot have.
+    /// An error if a setting has an invalid value.
     pub(crate) fn usable(&self) -> Result<(), LockError> {
         self.fault.as_deref().map_or(Ok(()), |fault| Err(fault.clone()))
     }
 
-    /// The same for a manager that gives no longer locks.
+    /// The same for a manager with a `longest_ttl`.
     pub(crate) fn usable_up_to(&self, longest: Duration) -> Result<(), LockError> {
         self.usable()?;
         if self.ttl.is_some_and(|ttl| ttl > longest) {
@@ -69,10 +70,10 @@ impl Defaults {
         Ok(())
     }
 
-    /// Takes the settings out of a URL, and gives what is left of it.
+    /// Takes the defaults out of a URL, and returns the rest of the URL.
     pub(crate) fn take_from<'a>(&mut self, url: &'a str) -> Result<Cow<'a, str>, LockError> {
         let Some((place, query)) = url.split_once('?') else { return Ok(Cow::Borrowed(url)) };
-        // All of this may be the rest of a password: who reads the URL refuses it.
+        // This may be the rest of a password, so the parser of the URL has to refuse it.
         if query.contains(['@', '#']) {
             return Ok(Cow::Borrowed(url));
         }
@@ -108,17 +109,17 @@ impl Defaults {
             Some(wait) => self.wait = wait,
             None => self.refuse(
                 "default_wait",
-                "write a time of up to 24h, such as `2s`; a lock that waits without an end says so \
-                 itself",
+                "write a time of up to 24h, such as `2s`; for a wait without an end, set `wait` at \
+                 the lock",
             ),
         }
     }
 
     pub(crate) fn set_prefix(&mut self, prefix: String) {
         if prefix.contains(['{', '}']) {
-            let mend =
+            let hint =
                 "write it without braces, which are the hash tags of Redis Cluster, in UTF-8";
-            self.refuse("key_prefix", mend);
+            self.refuse("key_prefix", hint);
         } else if prefix.starts_with("lm1:") {
             self.refuse(
                 "key_prefix",
@@ -131,8 +132,8 @@ impl Defaults {
         }
     }
 
-    pub(crate) fn refuse(&mut self, setting: &'static str, mend: impl fmt::Display) {
-        let fault = LockError::InvalidSetting { setting, detail: mend.to_string() };
+    pub(crate) fn refuse(&mut self, setting: &'static str, hint: impl fmt::Display) {
+        let fault = LockError::InvalidSetting { setting, detail: hint.to_string() };
         self.fault.get_or_insert_with(|| Box::new(fault));
     }
 }
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_says_them_and_keeps_its_other_settings() {
+    fn defaults_are_read_from_a_url_and_other_settings_are_kept() {
         let url = "redis://host/3?default_ttl=1m&protocol=3&default_wait=2s&key_prefix=shop%3A";
         let (rest, defaults) = read(url).unwrap();
         assert_eq!(rest, "redis://host/3?protocol=3");
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_bad_value_names_the_setting_and_the_mend() {
-        for (setting, mend) in [
+        for (setting, hint) in [
             ("default_ttl=1ms", "50ms"),
             ("default_ttl=25h", "24h"),
             ("default_ttl=30", "`30s`"),
@@ -184,7 +185,7 @@ mod tests {
         ] {
             let error = read(&format!("redis://host?{setting}")).unwrap_err();
             let name = setting.split('=').next().unwrap();
-            assert!(error.starts_with(&format!("`{name}` ")) && error.contains(mend), "{error}");
+            assert!(error.starts_with(&format!("`{name}` ")) && error.contains(hint), "{error}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Times in URLs, in the grammar of the attribute.
+//! Durations in URLs, in the grammar of the attribute.
 
 use std::time::Duration;
 
-/// Reads a time such as `100ms`, `2s`, `1m30s` or `7d`: numbers with units, in whole milliseconds.
-/// `None` for anything else: also for fractions, and for months and years, which have no fixed
-/// length.
+/// Parses a duration such as `100ms`, `2s`, `1m30s` or `7d`: numbers with units, in whole
+/// milliseconds. `None` for anything else, also for fractions, and for months and years, which have
+/// no fixed length.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     let mut units = text.split(|c: char| !c.is_alphabetic());
     if units.any(|unit| matches!(unit, "M" | "month" | "months" | "y" | "yr" | "year" | "years"))

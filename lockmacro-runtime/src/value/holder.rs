@@ -1,4 +1,4 @@
-//! Who holds a lock that is busy, as the value of its key tells.
+//! The holder of a busy lock, read from the value of its key.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -7,15 +7,14 @@ use crate::value::escaped::Escaped;
 
 /// Longest note, in bytes.
 pub(crate) const NOTE_MAX: usize = 64;
-/// Longest part of a value that tells since when, and the note.
+/// Longest part of a value with the time and the note, in bytes.
 pub(crate) const ABOUT_MAX: usize = " 3w5e11264sgsf ".len() + NOTE_MAX;
 
-/// Who holds a lock that is busy, as far as that is known: a part of [`LockError::Busy`] and
-/// [`LockError::TimedOut`], whose methods tell the same.
+/// The holder of a busy lock, as far as it is known. Part of [`LockError::Busy`] and
+/// [`LockError::TimedOut`], whose methods return the same values.
 ///
-/// Everything but [`free_within`](Holder::free_within) is what the holder wrote of itself.
-/// Characters of it that could act on a terminal are escaped, as in `\u{1b}`. `Display` shows owner
-/// and note.
+/// Everything but [`free_within`](Holder::free_within) was written by the holder. Characters that
+/// could act on a terminal are escaped, as in `\u{1b}`. `Display` shows owner and note.
 ///
 /// [`LockError::Busy`]: crate::LockError::Busy
 /// [`LockError::TimedOut`]: crate::LockError::TimedOut
@@ -35,22 +34,21 @@ pub(crate) const ABOUT_MAX: usize = " 3w5e11264sgsf ".len() + NOTE_MAX;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The holder's label, as its manager was told to show it, and the name of its lock; `None`
-    /// when the key holds a value that this crate did not write, or nobody can have a majority of a
-    /// Redlock.
+    /// The label of the holder's manager, and the name of its lock; `None` when the value of the
+    /// key was not written by this crate, or no holder can have a majority of a Redlock.
     pub owner: Option<String>,
-    /// The holder's [note](crate::Lock::holder_note), if it left one.
+    /// The holder's [note](crate::Lock::holder_note), if there is one.
     pub note: Option<String>,
     /// Since when the lock is held, by the clock of the holder's machine and to a second; `None`
     /// for a foreign client, and for a holder that was ready to wait for the lock.
     pub since: Option<SystemTime>,
-    /// In how long the lease ends unless the holder renews or releases it; `None` when a foreign
-    /// client locked the key without an expiry, or nobody can have a majority of a Redlock.
+    /// The rest of the lease, unless the holder renews or releases it; `None` when a foreign client
+    /// locked the key without an expiry, or no holder can have a majority of a Redlock.
     pub free_within: Option<Duration>,
 }
 
 impl Holder {
-    /// Reads what stands before the random part of a token.
+    /// Reads the part of a token before the random digits.
     pub(crate) fn of(shown: Option<String>, free_within: Option<Duration>) -> Self {
         let unread = |owner| Self { owner, free_within, ..Self::default() };
         let Some((owner, about)) = shown.as_deref().and_then(|shown| shown.split_once(' ')) else {
@@ -61,7 +59,7 @@ impl Holder {
             "-" => None,
             since => match u64::from_str_radix(since, 36) {
                 Ok(since) => SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(since)),
-                // Somebody else's value: all of it is shown.
+                // Not our format: the whole text is shown.
                 Err(_) => return unread(shown),
             },
         };
@@ -77,8 +75,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// What a token tells of its holder behind the label: nothing, or ` <since> <note>`. A label has no
-/// blank, so that is where it begins; a time that is not known is `-`.
+/// The part of a token after the label: nothing, or ` <since> <note>`. It begins at the first
+/// space, as a label has none. An unknown time is `-`.
 pub(crate) fn about(since: Option<SystemTime>, note: Option<&str>) -> String {
     let note = note.map(cut).unwrap_or_default();
     let since = since.and_then(|since| since.duration_since(SystemTime::UNIX_EPOCH).ok());
@@ -98,7 +96,7 @@ pub(crate) fn about(since: Option<SystemTime>, note: Option<&str>) -> String {
     about
 }
 
-/// The start of a note that has room, in one line.
+/// The note in one line, cut to the longest length.
 fn cut(note: &str) -> String {
     let line: String = note.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let mut note = line.trim();
@@ -110,7 +108,7 @@ fn cut(note: &str) -> String {
     note.to_owned()
 }
 
-/// The most significant digit first.
+/// Writes a number in base 36.
 fn push_in_36(text: &mut String, number: u64) {
     if number >= 36 {
         push_in_36(text, number / 36);
@@ -128,12 +126,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_token_is_read_back() {
         let at = |seconds| Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
         for since in [None, at(0), at(1_763_826_000), at(u64::from(u32::MAX) * 4)] {
             for note in [None, Some("Ann Example"), Some("-"), Some("a/b 7 订单 /3f")] {
-                let told = read(&format!("web-3:4711:audit{}", about(since, note)));
-                assert_eq!(told, (Some("web-3:4711:audit".into()), note.map(Into::into), since));
+                let holder = read(&format!("web-3:4711:audit{}", about(since, note)));
+                assert_eq!(holder, (Some("web-3:4711:audit".into()), note.map(Into::into), since));
             }
         }
         assert_eq!(about(None, None), "");
@@ -149,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_elses_value_is_shown_and_does_nothing_to_a_terminal() {
+    fn a_foreign_value_is_shown_without_control_characters() {
         let strange = "nobody knows\x1b[31m\n\u{202e}it";
         assert_eq!(read(strange), (Some(strange.to_owned()), None, None));
         let shown = Holder::of(Some(strange.to_owned()), None).to_string();

@@ -1,4 +1,4 @@
-//! What is seen of locks from outside: who holds them, and who waits.
+//! Results of an inspection: held locks and their waiters.
 
 use crate::value::token::Token;
 use std::time::Duration;
@@ -6,59 +6,60 @@ use std::time::SystemTime;
 
 use crate::value::key::LockKey;
 
-/// So many odd things are told at most.
+/// Most odd keys in a result.
 pub const ODD_MAX: usize = 100;
 
-/// What was found.
+/// The result of a search for locks or waiters.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Found<T> {
-    /// In the order of their keys or places.
+    /// Locks by key, or waiters by rank.
     pub found: Vec<T>,
-    /// What was passed over, or is not as it should be: the first [`ODD_MAX`].
+    /// Keys that were skipped, or have an unexpected value: the first [`ODD_MAX`].
     pub odd: Vec<Odd>,
-    /// Whether there is more than was asked for.
+    /// Whether there are more than the caller's limit.
     pub more: bool,
 }
 
-/// A key that is not what it should be.
+/// A key with an unexpected value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Odd {
-    /// Its name, as far as it is text.
+    /// The key. Bytes that are no text are replaced.
     pub key: String,
-    /// What is odd about it.
+    /// What was unexpected.
     pub what: String,
 }
 
-/// A lock that was held when it was looked at.
+/// A lock that was held at the time of the inspection.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct HeldLock {
-    /// Its key.
+    /// The key of the lock.
     pub key: LockKey,
     /// The holder's label; `None` for a value that this crate did not write.
     pub owner: Option<String>,
-    /// The holder's [note](crate::Lock::holder_note), if it left one.
+    /// The holder's [note](crate::Lock::holder_note), if there is one.
     pub note: Option<String>,
-    /// Since when it is held, as in [`LockError::held_since`].
+    /// Since when the lock is held, as in
+    /// [`LockError::held_since`](crate::LockError::held_since).
     pub since: Option<SystemTime>,
-    /// When the lease ends unless the holder renews or releases it; `None` when it has no end.
+    /// The rest of the lease, unless the holder renews or releases it; `None` when it has no end.
     pub left: Option<Duration>,
-    /// How many wait; `None` when something else is in the place of their line.
+    /// Number of waiters; `None` when the key of the queue has an unexpected value.
     pub waiters: Option<usize>,
     pub(crate) token: Option<Token>,
 }
 
-/// A place in the line of those who wait for a lock.
+/// A waiter in the queue of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueuedWaiter {
-    /// The waiter's label; `None` for something that this crate did not write.
+    /// The waiter's label; `None` for a value that this crate did not write.
     pub owner: Option<String>,
-    /// The waiter's [note](crate::Lock::holder_note), if it left one.
+    /// The waiter's [note](crate::Lock::holder_note), if there is one.
     pub note: Option<String>,
-    /// For how much longer the place is kept unless the waiter is heard of; `None` when that is not
+    /// How long the waiter keeps its place without another sign of life; `None` when that is not
     /// known.
     pub left: Option<Duration>,
 }

@@ -4,10 +4,10 @@ use std::iter;
 
 use crate::value::key::{InvalidKey, LockKey};
 
-/// Most keys of one lock: a server does nothing else while it looks at them.
+/// Most keys of one lock. A server runs no other command while its script checks them.
 const KEYS_MAX: usize = 128;
 
-/// All keys in the order of their bytes, without doubles; nothing if that leaves one.
+/// All keys, sorted and without duplicates; empty if a single key is left.
 pub(crate) fn in_order(first: &LockKey, more: &[LockKey]) -> Result<Vec<LockKey>, InvalidKey> {
     if more.is_empty() {
         return Ok(Vec::new());

@@ -1,19 +1,19 @@
-//! Under which names a lock is counted and logged.
+//! Labels of a lock in metrics and logs.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::value::key::LockKey;
 
-/// Under which labels a lock is counted.
+/// The labels of a lock in metrics.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Labels<'a> {
     pub(crate) name: &'a Cow<'static, str>,
-    /// Has the template, with a manager's prefix: whoever waits keeps it once.
+    /// The key, which has the template with the manager's prefix.
     pub(crate) key: &'a LockKey,
 }
 
-/// What is counted under labels.
+/// Has labels for metrics.
 pub(crate) trait Labelled {
     fn labels(&self) -> Labels<'_>;
 }

@@ -1,30 +1,31 @@
-//! The times and numbers that all parts of the engine keep to.
+//! Times and numbers that all parts of the engine share.
 
 use std::time::Duration;
 
-/// Shortest ttl: below it a lease is over before a busy machine has begun the body.
+/// Shortest ttl. A shorter lease could be over before a busy machine has started the body.
 pub(crate) const TTL_MIN: Duration = Duration::from_millis(50);
 /// Longest ttl.
 pub(crate) const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// The ttl of a lock that was given none.
+/// Default ttl.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
-/// How long a place in line is kept without a word from its waiter.
+/// How long a waiter keeps its place in the queue without asking again.
 pub(crate) const WAITER_TTL: Duration = Duration::from_secs(10);
-/// For how long a lock is handed over until its new holder has confirmed it.
+/// How long a lock is handed off until its new holder confirms it.
 pub(crate) const CONFIRM_WINDOW: Duration = Duration::from_secs(5);
-/// Waiting that long stands for waiting without an end.
+/// The wait that stands for a wait without an end.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-/// How many may wait for one key.
+/// Most waiters for one key.
 pub(crate) const QUEUE_MAX: usize = 10_000;
 
-/// A ttl that is no lease: shorter than [`TTL_MIN`], or longer than the longest one allowed.
+/// The error of a ttl that is shorter than [`TTL_MIN`], or longer than allowed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InvalidTtl {
     pub(crate) ttl: Duration,
     pub(crate) longest: Duration,
 }
 
-/// A ttl the server can count (whole milliseconds), or the error that says why not.
+/// Rounds a ttl down to whole milliseconds, which the server counts; an error if it is out of
+/// bounds.
 pub(crate) fn check_ttl(ttl: Duration) -> Result<Duration, InvalidTtl> {
     if (TTL_MIN..=TTL_MAX).contains(&ttl) {
         Ok(ttl - Duration::from_nanos(u64::from(ttl.subsec_nanos() % 1_000_000)))

@@ -1,12 +1,12 @@
-//! What it means to have lost a lock, and what is to become of the body then.
+//! The loss of a lock: its cause, and its effect on the body.
 
 use std::fmt;
 use std::iter;
 
 use crate::value::key::{Listed, LockKey};
 
-/// A lock that was lost while it was held: from then on somebody else may hold it. One on several
-/// keys is lost with any of them.
+/// The loss of a lock while its body ran. From then on another holder may have the lock. A lock on
+/// several keys is lost with any of them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the lock `{}` was lost: {cause}", self.listed())]
 pub struct Lost {
@@ -20,12 +20,12 @@ impl Lost {
         Self { key: keys.first.clone(), more: keys.more.to_vec(), cause }
     }
 
-    /// The key that was held; the first one of several.
+    /// Returns the key that was held; the first one of several.
     pub fn key(&self) -> &LockKey {
         &self.key
     }
 
-    /// Every key that was held.
+    /// Returns every key that was held.
     pub fn keys(&self) -> impl Iterator<Item = &LockKey> {
         iter::once(&self.key).chain(&self.more)
     }
@@ -34,24 +34,24 @@ impl Lost {
         Listed { first: &self.key, more: &self.more }
     }
 
-    /// How it was lost.
+    /// Returns the cause of the loss.
     pub fn cause(&self) -> LossCause {
         self.cause
     }
 }
 
-/// How a lock was lost.
+/// The cause of a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossCause {
-    /// The body took longer than the lock may be held: its ttl, or its `max_hold`.
+    /// The body took longer than the ttl of the lock, or its `max_hold`.
     Expired,
-    /// The server could not be asked in time to renew the lease.
+    /// The lease could not be renewed in time.
     NotRenewed,
-    /// The server says that the key is not ours: somebody deleted or overwrote it, or the server
-    /// came back without it.
+    /// The server no longer has this holder's token: another client deleted or overwrote the key,
+    /// or the server came back without it.
     Taken,
-    /// It was given back, and only a guard that looks at it is left.
+    /// The lock was released, and only a joined guard is left.
     Released,
 }
 
@@ -70,24 +70,25 @@ impl LossCause {
 impl fmt::Display for LossCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            LossCause::Expired => "it was held for longer than it may be",
+            LossCause::Expired => "it was held for longer than its ttl or `max_hold`",
             LossCause::NotRenewed => "the lease could not be renewed in time",
-            LossCause::Taken => "the server says that it is not ours",
-            LossCause::Released => "it was given back already",
+            LossCause::Taken => "its key is gone from the server, or has another value",
+            LossCause::Released => "it was already released",
         })
     }
 }
 
-/// What becomes of a body whose lock is lost.
+/// The effect of a loss on the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnLost {
-    /// An async body is dropped at its next await, and the caller gets [`LockError::Lost`](crate::LockError::Lost). A
-    /// blocking body cannot be stopped: it is treated as with `Error`.
+    /// An async body is dropped at its next await, and the caller gets
+    /// [`LockError::Lost`](crate::LockError::Lost). A blocking body cannot be stopped: it is
+    /// treated as with `Error`.
     #[default]
     Cancel,
-    /// The body runs on to its end, then the caller gets [`LockError::Lost`](crate::LockError::Lost) in place of its value.
-    /// A body's own error is kept.
+    /// The body runs to its end. Then the caller gets [`LockError::Lost`](crate::LockError::Lost)
+    /// rather than the body's value. A body's own error is kept.
     Error,
-    /// The body runs on to its end, and its value stands. The loss is logged.
+    /// The body runs to its end, and its value is returned. The loss is logged and counted.
     Finish,
 }

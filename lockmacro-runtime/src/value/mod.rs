@@ -1,4 +1,4 @@
-//! Values that know nothing of servers.
+//! Values that know no server: keys, tokens, errors, times.
 
 pub(crate) mod backoff;
 pub(crate) mod busy;
@@ -7,6 +7,7 @@ pub(crate) mod companion;
 pub(crate) mod defaults;
 pub(crate) mod duration;
 pub(crate) mod error;
+pub(crate) mod error_kind;
 pub(crate) mod escaped;
 pub mod fence;
 pub(crate) mod holder;
@@ -18,6 +19,7 @@ pub(crate) mod labels;
 pub(crate) mod limits;
 pub(crate) mod loss;
 pub(crate) mod sync;
+pub(crate) mod template;
 pub(crate) mod time;
 pub(crate) mod token;
 pub(crate) mod unavailability;

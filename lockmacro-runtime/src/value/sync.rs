@@ -1,7 +1,7 @@
 //! Locks of the standard library that ignore poison.
 //!
-//! A panic under one of them leaves what it guards as the last whole statement made it, and all
-//! code here keeps it valid between statements. So the next caller may go on with it.
+//! A panic under a lock interrupts the code between two statements, and all code of the engine
+//! keeps the locked value valid between statements. So the next caller may use it.
 
 use std::sync;
 pub(crate) use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
@@ -19,7 +19,7 @@ impl<T> Mutex<T> {
         self.0.lock().unwrap_or_else(sync::PoisonError::into_inner)
     }
 
-    /// The lock if nobody has it now.
+    /// Locks the mutex if it is free.
     #[cfg(test)]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.0.try_lock().ok()

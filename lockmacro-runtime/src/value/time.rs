@@ -1,21 +1,21 @@
-//! The clock on which leases are counted.
+//! The clock of leases.
 
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A moment on a clock that goes on while the machine sleeps, as the server's does.
+/// A moment on a clock that runs on while the machine is suspended, as the server's clock does.
 ///
-/// In nanoseconds since the machine was started, which are enough for 584 years, and one more: so
-/// an `Option` of it takes no more room.
+/// Stored as nanoseconds since boot plus one, so that an `Option` of it is no larger. They last for
+/// 584 years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(NonZeroU64);
 
 impl Moment {
-    /// The present. Linux' `CLOCK_BOOTTIME` goes on during suspend; macOS' `CLOCK_MONOTONIC` does
-    /// so by itself. On other Unix systems it may stand still, and a machine that sleeps must not
-    /// hold locks there.
+    /// The present. `CLOCK_BOOTTIME` of Linux and `CLOCK_MONOTONIC` of macOS run on during suspend.
+    /// On other Unix systems the clock may stop, and a machine that is suspended there must not
+    /// hold locks.
     pub(crate) fn now() -> Self {
         use rustix::time::{ClockId, clock_gettime};
         #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -32,29 +32,29 @@ impl Moment {
         Self(NonZeroU64::MIN).after(since_boot)
     }
 
-    /// The moment `later` than this one.
+    /// The moment that is `later` after this one.
     pub(crate) fn after(self, later: Duration) -> Self {
         let later = u64::try_from(later.as_nanos()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(later))
     }
 
-    /// How long it is from `earlier` to this moment; zero when that is not earlier.
+    /// The time from `earlier` to this moment; zero when that is not earlier.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.nanos().saturating_sub(earlier.nanos()))
     }
 
-    /// How long ago it was.
+    /// The time from this moment until now.
     pub(crate) fn elapsed(self) -> Duration {
         Self::now().since(self)
     }
 
-    /// Nanoseconds since the machine was started.
+    /// Nanoseconds since boot.
     pub(crate) fn nanos(self) -> u64 {
         self.0.get() - 1
     }
 }
 
-/// The last of several moments, that threads share.
+/// The latest of several moments, shared by threads.
 #[derive(Debug, Default)]
 pub(crate) struct LastMoment(AtomicU64);
 
@@ -69,7 +69,7 @@ impl LastMoment {
         self.0.fetch_max(moment.nanos(), Ordering::Relaxed);
     }
 
-    /// That of the machine's start when there was none.
+    /// The latest moment; the boot of the machine when there was none.
     pub(crate) fn get(&self) -> Moment {
         Moment::at(Duration::from_nanos(self.0.load(Ordering::Relaxed)))
     }

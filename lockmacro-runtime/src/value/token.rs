@@ -1,5 +1,5 @@
-//! The value of a lock key: `label/random`, or `label since note/random`, made anew for every
-//! acquisition.
+//! Tokens: the value of a lock key, `label/random` or `label since note/random`. Every acquisition
+//! has its own.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -17,15 +17,15 @@ const RANDOM_DIGITS: usize = 32;
 /// Longest token, in bytes.
 pub(crate) const TOKEN_MAX: usize = LABEL_MAX + ABOUT_MAX + "/".len() + RANDOM_DIGITS;
 
-/// One acquisition's token. The label may be shown to anybody; the random part is what makes the
-/// lock its holder's own, so it is neither displayed nor debugged.
+/// One acquisition's token. The label may be shown. The random part proves that a client is the
+/// holder, so it appears in no message and no debug output.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(Box<str>);
 
 impl Token {
-    /// Makes a token for the lock `name` of a manager with `label`, asked for at `asked`, with
-    /// [what else is told](crate::value::holder::about) of its holder. Fails when the system gives no
-    /// random bits.
+    /// Makes a token for the lock `name` of a manager with `label`, requested at `asked`. `about`
+    /// is the [time and the note](crate::value::holder::about). Fails when the system has no random
+    /// bits.
     pub(crate) fn new(
         label: &str,
         name: &str,
@@ -34,7 +34,7 @@ impl Token {
     ) -> Result<Self, LockError> {
         let random = random(asked)?;
         let named = if name.is_empty() { 0 } else { ":".len() + name.len() };
-        // No more than is needed: whoever waits keeps it.
+        // The exact capacity, as every waiter keeps its token.
         let mut text =
             String::with_capacity(label.len() + named + about.len() + "/".len() + RANDOM_DIGITS);
         text.push_str(label);
@@ -52,7 +52,7 @@ impl Token {
         Ok(Self(text.into()))
     }
 
-    /// A token that was found on a server; `None` for a value of another make.
+    /// A token read from a server; `None` for a value of another format.
     #[cfg(feature = "look")]
     pub(crate) fn found(stored: &[u8]) -> Option<Self> {
         label_of(stored)
@@ -60,7 +60,7 @@ impl Token {
             .map(|text| Self(text.into()))
     }
 
-    /// The `nth` token of the same acquisition, where 0 is this one.
+    /// The `nth` token of the same acquisition. Number 0 is this one.
     pub(crate) fn nth(&self, nth: u64) -> Self {
         let Some((label, random)) = self.0.rsplit_once('/').filter(|_| nth > 0) else {
             return self.clone();
@@ -75,7 +75,7 @@ impl Token {
         Self::new(label, "", "", Moment::now())
     }
 
-    /// What stays of a token that holds a lock for nobody any more: its label.
+    /// The same label without the random part, for a key that has no holder any more.
     pub(crate) fn spent(&self) -> Self {
         let label = self.0.rsplit_once('/').map_or("", |(label, _)| label);
         Self(format!("{label}/{:032x}", 0).into())
@@ -87,7 +87,7 @@ impl Token {
         half.and_then(|half| u64::from_str_radix(half, 16).ok()).unwrap_or_default()
     }
 
-    /// The whole token, for the server alone.
+    /// The whole token. Only for the server.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
@@ -99,15 +99,15 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Tells what keys hold from each other.
+/// Hash of a key's value, to tell values apart.
 pub(crate) fn hash_of(value: &[u8]) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     std::hash::Hasher::write(&mut hasher, value);
     std::hash::Hasher::finish(&hasher)
 }
 
-/// The label of a token found on a server, for people: anybody can write there, so it is escaped.
-/// `None` for a value of another make, which may be a secret as a whole.
+/// The label of a token read from a server. Escaped, as any client can write there. `None` for a
+/// value of another format, which may be a secret as a whole.
 pub(crate) fn label_of(stored: &[u8]) -> Option<String> {
     if stored.len() > TOKEN_MAX {
         return None;
@@ -118,10 +118,10 @@ pub(crate) fn label_of(stored: &[u8]) -> Option<String> {
     ours.then(|| Escaped(label).to_string())
 }
 
-/// 128 random bits, of which the system is asked for many at a time: that takes it no longer.
+/// 128 random bits. Sixteen times as many are read at a time, which takes no longer.
 fn random(asked: Moment) -> Result<[u8; 16], LockError> {
     thread_local! {
-        /// What was drawn, and how much of it is left.
+        /// The bits that were read, and the number of unused blocks.
         static DRAWN: RefCell<([[u8; 16]; 16], usize)> = const { RefCell::new(([[0; 16]; 16], 0)) };
     }
     let drawn = DRAWN.with_borrow_mut(|(drawn, left)| {
@@ -136,22 +136,23 @@ fn random(asked: Moment) -> Result<[u8; 16], LockError> {
         reason: Unavailability::Local,
         detail: error.to_string(),
     };
-    Ok(told_apart(drawn.map_err(failed)?, asked))
+    Ok(mixed_with_time(drawn.map_err(failed)?, asked))
 }
 
-/// Random bits for a name that is not secret and that no other process has, not even one that seeds
-/// its own random numbers in the same way.
+/// Random bits for a name that is not secret, and that is unique among processes, even if they seed
+/// their own random numbers alike.
 pub(crate) fn chance() -> u128 {
-    // Where the system gives none, there are no tokens, either.
+    // Without random bits of the system there are no locks, so nothing depends on the fallback.
     random(Moment::now()).map_or_else(|_| fastrand::u128(..), u128::from_be_bytes)
 }
 
-/// A process that forks leaves both the same bits: when they are used makes them different ones.
-fn told_apart(drawn: [u8; 16], asked: Moment) -> [u8; 16] {
+/// Mixes random bits with the time of their use, as a forked process has the same unused bits as
+/// its parent.
+fn mixed_with_time(drawn: [u8; 16], asked: Moment) -> [u8; 16] {
     (u128::from_be_bytes(drawn) ^ u128::from(asked.nanos())).to_be_bytes()
 }
 
-/// Makes what tokens of a manager start with: one line, at most 128 bytes with the lock's name,
+/// The label at the start of a manager's tokens: one line, at most 128 bytes with the lock's name,
 /// readable in `redis-cli GET`.
 pub(crate) fn label(text: &str) -> String {
     let mut label = String::with_capacity(text.len());
@@ -169,7 +170,7 @@ fn extend(label: &mut String, text: &str) {
     }
 }
 
-/// `host:pid`, the label of a manager that was given none.
+/// The default label of a manager, `host:pid`.
 pub(crate) fn default_label() -> String {
     let name = rustix::system::uname();
     let host = name.nodename().to_string_lossy();
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acquisition_has_more_tokens_than_one() {
+    fn an_acquisition_has_many_tokens() {
         let token = Token("web/ffffffffffffffffffffffffffffffff".into());
         assert_eq!(token.nth(0), token);
         assert_eq!(token.nth(2).expose(), "web/00000000000000000000000000000001");
@@ -211,7 +212,7 @@ mod tests {
 
     #[test]
     fn the_same_bits_make_different_tokens_at_different_times() {
-        let at = |nanos| told_apart([7; 16], Moment::at(Duration::from_nanos(nanos)));
+        let at = |nanos| mixed_with_time([7; 16], Moment::at(Duration::from_nanos(nanos)));
         assert_ne!(at(1_000_000), at(1_000_001));
     }
 

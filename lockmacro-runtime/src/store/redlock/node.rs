@@ -134,7 +134,7 @@ impl Nodes {
         };
         match &voted {
             Err(NodeError { unknown: true, .. }) => drop(request),
-            voted => request.landed(matches!(voted, Ok(Vote::Granted(_)))),
+            voted => request.answered(matches!(voted, Ok(Vote::Granted(_)))),
         }
         match &voted {
             // It may have come from a server that was started meanwhile, so it does not count.

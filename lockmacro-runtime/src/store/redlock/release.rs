@@ -27,12 +27,12 @@ impl Redlock {
         let attempts = request.attempts();
         request.settle(true);
         attempts.close();
-        let mut count = Found::new(self.count(), &attempts.traced());
-        let mut round = Round::new(attempts.traced().into_iter().map(|nth| {
+        let mut count = Found::new(self.count(), &attempts.nodes());
+        let mut round = Round::new(attempts.nodes().into_iter().map(|nth| {
             let attempts = &attempts;
             (nth, async move {
                 // It may be a runtime that stands still which has asked.
-                attempts.landed(nth, BRIEF).await;
+                attempts.requests_ended(nth, BRIEF).await;
                 self.release_at(nth, request, attempts).await
             })
         }));
@@ -107,7 +107,7 @@ impl Nodes {
     async fn withdraw(self: Arc<Self>, withdrawal: Withdrawal, whose: Request) {
         let redis = &self.all[withdrawal.node].redis;
         // What was asked has an end of its own.
-        withdrawal.landed(redis.answer() * 2).await;
+        withdrawal.requests_ended(redis.answer() * 2).await;
         let mut round = Round::new(withdrawal.tokens().into_iter().map(|token| {
             let (key, of_it) = (&whose.key, whose.token.nth(token));
             (withdrawal.node, async move { (token, redis.withdraw(key, &of_it).await) })

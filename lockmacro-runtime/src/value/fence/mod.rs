@@ -1,11 +1,11 @@
-//! Fences: numbers by which a resource refuses whoever lost the lock and does not know it yet.
+//! Fences: numbers by which a resource refuses a holder that has lost the lock without knowing it.
 //!
-//! A lock cannot stop a holder that stands still, in a debugger or a swapped-out process, and goes
-//! on after its lease; nor a request that is under way. A resource can: it keeps the largest fence
-//! it has seen, and refuses a write that comes with a smaller one. See Martin Kleppmann, "How to do
-//! distributed locking" (2016).
+//! A lock cannot stop a holder that is paused, in a debugger or a swapped-out process, and
+//! continues after its lease. Neither can it stop a request in flight. A resource can: it keeps the
+//! largest fence it has seen, and refuses a write with a smaller one. See Martin Kleppmann, "How to
+//! do distributed locking" (2016).
 //!
-//! In SQL the check is a condition of the write, and the caller looks at the number of rows:
+//! In SQL the check is a condition of the write, and the caller checks the number of rows:
 //!
 //! ```sql
 //! UPDATE stock SET amount = :amount, fence = :fence WHERE id = :id AND fence <= :fence
@@ -16,14 +16,14 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Writes a value that a lock protects into a Redis hash, unless a larger fence was seen there.
+/// Writes a value that a lock protects into a Redis hash, unless the hash has a larger fence.
 ///
-/// A Lua script for `EVAL`: one key, the hash with the fields `value` and `fence`; two arguments,
-/// the fence and the value. It returns 1 when it has written and 0 when the write came too late.
-/// The server needs not be the one that keeps the locks.
+/// A Lua script for `EVAL`. Its key is the hash, with the fields `value` and `fence`. Its two
+/// arguments are the fence and the value. It returns 1 when it has written, and 0 when a larger
+/// fence was there. The server need not be the one with the locks.
 pub const WRITE: &str = include_str!("write.lua");
 
-/// The number of a grant, larger than that of every earlier grant of the same key: see the
+/// The number of a grant, larger than the number of every earlier grant of the same key. See the
 /// [module](self).
 ///
 /// ```
@@ -43,18 +43,19 @@ pub const WRITE: &str = include_str!("write.lua");
 #[cfg_attr(feature = "serde", serde(into = "u64", try_from = "u64"))]
 pub struct Fence(u64);
 
-/// How long a key's last fence is kept, unless said.
+/// Default time for which a key's last fence is kept.
 pub(crate) const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// A clock that was set back by less is known by the last fence.
+/// Shortest time for which a fence is kept. After a server's clock was set back by less than this,
+/// fences still grow.
 pub(crate) const RETENTION_MIN: Duration = Duration::from_secs(24 * 60 * 60);
-/// Ten years, so that a server can count it.
+/// Longest time for which a fence is kept: ten years, which a server can count.
 pub(crate) const RETENTION_MAX: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
 
-/// The largest fence: a server's script counts in doubles, which are exact up to here. In
-/// microseconds since 1970 it is the year 2255.
+/// The largest fence. Scripts count in doubles, which are exact up to here. In microseconds since
+/// 1970 it is the year 2255.
 const MAX: u64 = 1 << 53;
 
-/// A number that no lock gives: fences end at 2^53.
+/// The error of a number that is too large for a fence: fences end at 2^53.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is not a fence: it is larger than 2^53")]
 pub struct NotAFence(u64);
@@ -62,7 +63,7 @@ pub struct NotAFence(u64);
 impl TryFrom<u64> for Fence {
     type Error = NotAFence;
 
-    /// The fence that a resource has stored as a number.
+    /// Converts a number that a resource has stored.
     fn try_from(number: u64) -> Result<Self, NotAFence> {
         if number <= MAX { Ok(Self(number)) } else { Err(NotAFence(number)) }
     }
@@ -87,7 +88,7 @@ impl From<Fence> for i64 {
     }
 }
 
-/// The fences of a grant, one for each key if they were asked for. Mostly it is one key.
+/// The fences of a grant: one for each key, if the request asked for fences. Mostly there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Fences {
     first: Option<Fence>,

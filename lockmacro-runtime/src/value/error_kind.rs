@@ -1,0 +1,105 @@
+//! Kinds of errors: busy, unavailable, transient; and constructors of some errors.
+
+use std::fmt;
+
+use crate::value::error::{AT, LockError};
+#[cfg(feature = "defer")]
+use crate::value::key::LockKey;
+#[cfg(feature = "defer")]
+use crate::value::unavailability::Unavailability;
+
+impl LockError {
+    /// The server that the error names.
+    pub(crate) fn server(&self) -> Option<&str> {
+        match self {
+            LockError::InsufficientReplicas { server, .. } => Some(server),
+            LockError::Unavailable { detail, .. } | LockError::ConnectionLimit { detail } => {
+                detail.rsplit_once(AT).map(|(_, server)| server)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns whether another holder has the lock: `Busy`, `TimedOut` and `QueueFull`. Every other
+    /// error is a failure or a mistake, except `Deferred`.
+    pub fn is_busy(&self) -> bool {
+        use LockError::{Busy, QueueFull, TimedOut};
+        matches!(self, Busy { .. } | TimedOut { .. } | QueueFull { .. })
+    }
+
+    /// Returns whether the servers failed: `Unavailable`, `NoQuorum`, `InsufficientReplicas` and
+    /// `ConnectionLimit`. Another try later may succeed.
+    pub fn is_unavailable(&self) -> bool {
+        use LockError::{ConnectionLimit, InsufficientReplicas, NoQuorum, Unavailable};
+        matches!(
+            self,
+            Unavailable { .. }
+                | NoQuorum { .. }
+                | InsufficientReplicas { .. }
+                | ConnectionLimit { .. }
+        )
+    }
+
+    /// Sets the message of a busy lock, like [`Lock::message`](crate::Lock::message). Any other
+    /// error is returned unchanged, and `text` is not formatted.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockManager, LockError};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// # let _guard = Lock::new("order:42").manager(&locks).acquire().await?;
+    /// # let id = 42;
+    /// let busy = Lock::new(format!("order:{id}")).manager(&locks).acquire().await.unwrap_err();
+    /// let busy = busy.with_message(format_args!("order {id} is being audited"));
+    /// assert!(busy.to_string().starts_with("order 42 is being audited"));
+    /// # Ok(()) }
+    /// ```
+    pub fn with_message(mut self, text: impl fmt::Display) -> Self {
+        if let LockError::Busy { message, .. } | LockError::TimedOut { message, .. } = &mut self {
+            *message = Some(text.to_string());
+        }
+        self
+    }
+
+    /// Makes an [`Unavailable`](LockError::Unavailable) error, for your own
+    /// [`Deferrer`](crate::jobs::deferrer::Deferrer). The detail is shown to users and in logs: do
+    /// not put a password into it.
+    #[cfg(feature = "defer")]
+    pub fn unavailable(reason: Unavailability, detail: impl Into<String>) -> Self {
+        LockError::Unavailable { reason, detail: detail.into() }
+    }
+
+    /// Makes an [`InvalidUrl`](LockError::InvalidUrl) error.
+    pub(crate) fn invalid_url(detail: impl Into<String>) -> Self {
+        LockError::InvalidUrl { detail: detail.into() }
+    }
+
+    /// Whether another try may succeed soon. Of a Redlock, a majority of nodes has to be left
+    /// without the nodes that fail for good.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            LockError::Unavailable { .. } | LockError::ConnectionLimit { .. } => true,
+            LockError::NoQuorum { nodes } => {
+                let errors = nodes.iter().filter_map(|reply| reply.error.as_ref());
+                2 * errors.filter(|error| !error.is_transient()).count() < nodes.len()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether it is about the servers rather than the key, so that many callers get it at once.
+    pub(crate) fn is_of_servers(&self) -> bool {
+        use LockError::{AccessDenied, Authentication};
+        self.is_unavailable() || matches!(self, AccessDenied { .. } | Authentication { .. })
+    }
+
+    /// The key that somebody else holds.
+    #[cfg(feature = "defer")]
+    pub(crate) fn busy_key(&self) -> Option<&LockKey> {
+        use LockError::{Busy, QueueFull, TimedOut};
+        match self {
+            Busy { key, .. } | TimedOut { key, .. } | QueueFull { key, .. } => Some(key),
+            _ => None,
+        }
+    }
+}
