@@ -8,7 +8,8 @@ use tokio::sync::Semaphore;
 use tokio::time::{timeout, timeout_at};
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::connect::{Connection, Connector};
+use crate::store::redis::client::connection::Connection;
+use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::replicas::ReplicaAcks;

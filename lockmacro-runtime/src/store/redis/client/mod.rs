@@ -2,7 +2,10 @@
 
 pub(crate) mod blocking_pool;
 pub(crate) mod budget;
+pub(crate) mod call;
 pub(crate) mod connect;
+pub(crate) mod connection;
+pub(crate) mod connector;
 pub(crate) mod credentials;
 pub(crate) mod error;
 pub(crate) mod failover;

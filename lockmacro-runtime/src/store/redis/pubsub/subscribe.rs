@@ -6,7 +6,8 @@ use std::sync::{Arc, Weak};
 use tokio::time::{sleep, timeout};
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::connect::{Connection, Delivery, KEPT};
+use crate::store::redis::client::connect::KEPT;
+use crate::store::redis::client::connection::{Connection, Delivery};
 use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::node::{Inner, Node};
 use crate::store::redis::client::subscriptions::Subscriptions;

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::connect::Connector;
+use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::{CallError, Redirect, Transient};
 use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::node::Node;

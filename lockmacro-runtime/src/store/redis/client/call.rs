@@ -1,0 +1,229 @@
+//! How a node is called: one command, several together, or a script.
+
+use std::time::Duration;
+
+use redis::{Pipeline, RedisResult, Value};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use crate::store::redis::client::budget::Budget;
+use crate::store::redis::client::connection::Connection;
+use crate::store::redis::client::error::{CallError, Transient};
+use crate::store::redis::client::node::{Inner, Node};
+use crate::store::redis::client::pipeline::Command;
+use crate::store::redis::client::replicas::ReplicaAcks;
+use crate::store::redis::client::script::Script;
+use crate::value::key::LockKey;
+use crate::value::sync::MutexGuard;
+use crate::value::unavailability::Unavailability;
+
+/// Calls in a row without an answer after which a connection is given up.
+const SILENT_CALLS: u32 = 2;
+/// After a connection was given up for one silence, the pause before that is done again: at first,
+/// and at most. It doubles until such a call is answered, so that nobody reconnects in a storm.
+const DOUBTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+impl Node {
+    /// Sends a command and waits for its reply.
+    pub(crate) async fn call(
+        &self,
+        command: impl Into<Command>,
+        budget: Budget,
+    ) -> Result<Value, CallError> {
+        let live = self.connect(budget.until).await?;
+        self.send(&live, command, budget).await
+    }
+
+    /// Sends a command by this connection.
+    pub(crate) fn send<'a>(
+        &'a self,
+        live: &'a Connection,
+        command: impl Into<Command>,
+        budget: Budget,
+    ) -> impl Future<Output = Result<Value, CallError>> + Send + 'a {
+        let asked = Instant::now();
+        let until = budget.until.min(asked + budget.answer);
+        // Not kept across the await, which would cost every caller its room.
+        let sent = match self.asking {
+            true => Err(Box::pin(live.asking(command.into().cmd))),
+            false => Ok(live.send(command.into())),
+        };
+        async move {
+            let reply = match sent {
+                Ok(sent) => timeout_at(until, sent).await,
+                Err(sent) => Box::pin(timeout_at(until, sent)).await,
+            };
+            if reply.is_ok() {
+                self.round_trip().note(asked);
+            }
+            self.read(live, reply.ok(), budget.strict)
+        }
+    }
+
+    /// Sends commands together; gives their replies, errors among them.
+    pub(crate) async fn call_all(
+        &self,
+        commands: &Pipeline,
+        count: usize,
+        budget: Budget,
+    ) -> Result<Vec<Value>, CallError> {
+        let live = self.connect(budget.until).await?;
+        let until = budget.until.min(Instant::now() + budget.answer);
+        let mut connection = live.inner.clone();
+        let sent = connection.send_packed_commands(commands, 0, count);
+        match timeout_at(until, sent).await {
+            Ok(Ok(replies)) => Ok(replies),
+            Ok(Err(error)) => self.read(&live, Some(Err(error)), false).map(|_| Vec::new()),
+            Err(_) => self.read(&live, None, false).map(|_| Vec::new()),
+        }
+    }
+
+    /// What a reply means, also for the connection; `None` for silence.
+    fn read(
+        &self,
+        live: &Connection,
+        reply: Option<RedisResult<Value>>,
+        strict: bool,
+    ) -> Result<Value, CallError> {
+        if live.channels.is_desynchronized() {
+            self.discard(live);
+            return Err(desynchronized().at(|| self.server()));
+        }
+        let Some(reply) = reply else {
+            let silent = live.unanswered();
+            if if strict { self.may_doubt() } else { silent >= SILENT_CALLS } {
+                self.discard(live);
+            }
+            return Err(self.failed(unanswered()));
+        };
+        live.answered();
+        if strict {
+            *self.doubts() = None;
+        }
+        let error = match reply.and_then(Value::extract_error) {
+            Ok(value) => {
+                self.inner.health.answered(|| self.server());
+                return Ok(value);
+            }
+            Err(error) => self.failed(self.inner.connector.or_next_login(CallError::from(error))),
+        };
+        if matches!(&error, CallError::Transient(transient) if transient.replace) {
+            self.discard(live);
+        }
+        Err(error)
+    }
+
+    /// Whether a connection may be given up for one silence now.
+    fn may_doubt(&self) -> bool {
+        let now = Instant::now();
+        let mut doubts = self.doubts();
+        match *doubts {
+            Some((from, _)) if now < from => false,
+            last => {
+                let pause = last.map_or(DOUBTS.0, |(_, pause)| (pause * 2).min(DOUBTS.1));
+                *doubts = Some((now + pause, pause));
+                true
+            }
+        }
+    }
+
+    fn doubts(&self) -> MutexGuard<'_, Option<(Instant, Duration)>> {
+        self.inner.doubts.lock()
+    }
+
+    /// Calls a script by its hash, and by its text where the server does not know it.
+    pub(crate) async fn eval(
+        &self,
+        script: &'static Script,
+        keys: &[LockKey],
+        args: &[&str],
+        budget: Budget,
+    ) -> Result<Value, CallError> {
+        match self.call(Command::call_of(script, keys, args), budget).await {
+            // Boxed, as is all that is rare: a future that waits for a lock must not carry it.
+            Err(CallError::NoScript) => Box::pin(self.teach(script, keys, args, budget)).await,
+            reply => reply,
+        }
+    }
+
+    /// Calls a script that the server does not know yet.
+    async fn teach(
+        &self,
+        script: &'static Script,
+        keys: &[LockKey],
+        args: &[&str],
+        budget: Budget,
+    ) -> Result<Value, CallError> {
+        // Of a crowd that comes to a new server one sends the text.
+        let (answer, mut answered) = oneshot::channel();
+        let mut answer = Some(answer);
+        let send = || {
+            let (node, answer) = (self.clone(), answer.take());
+            let text = script.by_text(keys, args);
+            async move {
+                let reply = node.call(text, budget).await;
+                // Its caller may have gone meanwhile.
+                answer.map(|answer| answer.send(reply));
+            }
+        };
+        self.inner.loading.done(send, budget.until).await;
+        if answer.is_none() {
+            // Without a reply it may be under way.
+            return answered.try_recv().unwrap_or_else(|_| Err(self.failed(unanswered())));
+        }
+        match self.call(script.by_hash(keys, args), budget).await {
+            Err(CallError::NoScript) => self.call(script.by_text(keys, args), budget).await,
+            reply => reply,
+        }
+    }
+
+    /// Calls a script that writes, and waits for replicas to acknowledge that; gives the script's
+    /// reply, and how many have.
+    ///
+    /// A task does it, which ends with its caller: one that nobody polls must not keep a place, nor
+    /// be given one, while others wait for it.
+    pub(crate) async fn eval_acknowledged(
+        &self,
+        script: &'static Script,
+        keys: &[LockKey],
+        args: &[&str],
+        replicated: ReplicaAcks,
+        budget: Budget,
+    ) -> Result<(Value, u32), CallError> {
+        let (node, keys) = (self.clone(), keys.to_vec());
+        let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let args: Vec<_> = args.iter().map(String::as_str).collect();
+            let Inner { connector, blocking_pool, .. } = &*node.inner;
+            let answer = blocking_pool.eval_acknowledged(
+                (connector, node.asking),
+                script,
+                &keys,
+                &args,
+                replicated,
+                budget,
+            );
+            answer.await.map_err(|error| node.failed(error))
+        });
+        let ended = || Err(CallError::Transient(Transient::timeout("the runtime has ended", true)));
+        task.join_next().await.and_then(Result::ok).unwrap_or_else(ended)
+    }
+}
+
+fn unanswered() -> CallError {
+    CallError::Transient(Transient::timeout("sent, and not answered", true))
+}
+
+/// A slot was given away, and after that replies are not told apart: see [`Subscriptions::is_torn`].
+///
+/// [`Subscriptions::is_torn`]: crate::store::redis::client::subscriptions::Subscriptions::is_torn
+fn desynchronized() -> CallError {
+    CallError::Transient(Transient {
+        reason: Unavailability::Disconnected,
+        detail: "a slot of the cluster was moved away".to_owned(),
+        unknown: true,
+        replace: true,
+    })
+}
