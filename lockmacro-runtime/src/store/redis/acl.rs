@@ -68,7 +68,7 @@ const PUBSUB: &str = "pubsub";
 pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
     let has = |one: Use| uses.contains(&one);
     let mut rights = vec![format!("~{pattern}")];
-    rights.extend(beside(pattern));
+    rights.extend(companions(pattern));
     let mut commands: BTreeSet<String> =
         LOCKS.iter().flat_map(|script| script.commands()).collect();
     let mut special = Vec::new();
@@ -83,7 +83,7 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
     if has(Use::Defer) {
         let functions = [crate::store::redis::jobs::calls::CALLS, "*"].concat();
         rights.push(format!("~{functions}"));
-        rights.extend(beside(&functions));
+        rights.extend(companions(&functions));
         commands.extend(scripts::jobs::ALL.iter().flat_map(|script| script.commands()));
     }
     if has(Use::Look) {
@@ -96,7 +96,8 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
         (Use::Redlock, &["info"]),
         (Use::ReplicaAcks, &["wait"]),
     ];
-    special.extend(more.into_iter().filter(|(one, _)| has(*one)).flat_map(|(_, words)| words));
+    special
+        .extend(more.into_iter().filter(|(one, _)| has(*one)).flat_map(|(_, commands)| commands));
     if receives {
         rights.push("&lm1:*".to_owned());
     }
@@ -108,10 +109,10 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
     rights
 }
 
-/// The patterns of all companion keys of keys with a pattern, one for each form of [`write_side`].
+/// The patterns of all companion keys of keys with a pattern, one for each form of [`write_companion`].
 ///
-/// [`write_side`]: crate::value::companion::write_side
-fn beside(pattern: &str) -> Vec<String> {
+/// [`write_companion`]: crate::value::companion::write_companion
+fn companions(pattern: &str) -> Vec<String> {
     let tagged = format!("~lm1:t?:{pattern}");
     if is_tagged(pattern) {
         return vec![tagged];
@@ -145,11 +146,11 @@ mod tests {
     #[test]
     fn every_form_of_companion_key_has_a_pattern() {
         for (key, nth) in [("order:7", 0), ("order:{7}", 1), ("order:7}", 2)] {
-            let mut side = String::new();
-            write_companion(key, "q", |part| side.push_str(part));
-            let pattern = &beside("order:*")[nth];
+            let mut companion = String::new();
+            write_companion(key, "q", |part| companion.push_str(part));
+            let pattern = &companions("order:*")[nth];
             let start = pattern.split('?').next().unwrap_or_default();
-            assert!(side.starts_with(start.trim_start_matches('~')), "{side} {pattern}");
+            assert!(companion.starts_with(start.trim_start_matches('~')), "{companion} {pattern}");
         }
     }
 

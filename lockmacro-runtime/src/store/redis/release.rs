@@ -21,7 +21,7 @@ use crate::store::redis::topology::route::Topology;
 use crate::value::error::LockError;
 
 /// How long the answer to a renewal is waited for at least.
-const RENEWAL_MIN: Duration = Duration::from_millis(50);
+const RENEWAL_ANSWER_MIN: Duration = Duration::from_millis(50);
 /// A ttl of fewer round trips cannot be relied on to be renewed in time: the first renewal leaves
 /// after a third of it.
 const ROUND_TRIPS: u32 = 4;
@@ -53,8 +53,8 @@ impl Redis {
                 let [token, keep, window, fences] = args;
                 let args = [token, keep, window, fences, &local.channel()];
                 match self.eval(script, keys, &args, brief).await {
-                    Ok(Value::BulkString(word)) => {
-                        local.answered(Some(&word));
+                    Ok(Value::BulkString(grant)) => {
+                        local.answered(Some(&grant));
                         Ok(Value::Int(1))
                     }
                     reply => {
@@ -129,11 +129,11 @@ impl Redis {
     /// long that no other one fits into the lease.
     pub(crate) fn renewal_answer(&self, request: &Request, ttl: Duration) -> Duration {
         let ttl = ttl.max(request.ttl);
-        let Some(far) = self.nodes.round_trip(&request.key) else {
-            return (ttl / 10).max(RENEWAL_MIN);
+        let Some(measured) = self.nodes.round_trip(&request.key) else {
+            return (ttl / 10).max(RENEWAL_ANSWER_MIN);
         };
-        let (round_trip, shortest) = (far.shortest(), far.shortest() * ROUND_TRIPS);
-        if ttl < shortest && far.is_to_be_told() {
+        let (round_trip, shortest) = (measured.shortest(), measured.shortest() * ROUND_TRIPS);
+        if ttl < shortest && measured.should_warn() {
             tracing::warn!(
                 ?ttl,
                 ?round_trip,
@@ -141,7 +141,9 @@ impl Redis {
                 "a ttl is too short for the round trip to the server: the lease may end before it is renewed"
             );
         }
-        (ttl / 10).max(RENEWAL_MIN + far.longest()).min((ttl / 2).max(RENEWAL_MIN))
+        (ttl / 10)
+            .max(RENEWAL_ANSWER_MIN + measured.longest())
+            .min((ttl / 2).max(RENEWAL_ANSWER_MIN))
     }
 
     /// Gives locks back without a look at their lines; tells whether all of them were held.

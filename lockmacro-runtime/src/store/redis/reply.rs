@@ -18,14 +18,14 @@ pub(crate) fn answer(reply: Value, sent: Moment) -> Result<Reply, CallError> {
             Ok(Reply::Granted { sent, fences: [fence(&number)?].into_iter().collect() })
         }
         Value::Array(parts) => match parts.as_slice() {
-            [Value::Int(left), Value::BulkString(held), place @ ..] => Ok(Reply::Busy {
+            [Value::Int(left), Value::BulkString(held), queued @ ..] => Ok(Reply::Busy {
                 nth: 0,
                 owner: label_of(held),
                 held: hash_of(held),
                 left: u64::try_from(*left).ok().map(Duration::from_millis),
-                place: match place {
+                queued: match queued {
                     [Value::Int(rank), Value::BulkString(time)] => {
-                        let server = number(time).ok_or_else(|| unexpected(&place[1]))?;
+                        let server = number(time).ok_or_else(|| unexpected(&queued[1]))?;
                         Some((u32::try_from(*rank).ok(), server))
                     }
                     _ => None,
@@ -50,13 +50,13 @@ pub(crate) enum Reply {
         nth: usize,
         owner: Option<String>,
         left: Option<Duration>,
-        place: Option<(Option<u32>, u64)>,
+        queued: Option<(Option<u32>, u64)>,
     },
 }
 
 impl Reply {
     /// Whether it is nobody's: more dead ones stood in line than a script passes at once.
-    pub(crate) fn is_nobodys(&self) -> bool {
+    pub(crate) fn is_held_by_nobody(&self) -> bool {
         let nobody = hash_of(b"");
         matches!(self, Self::Busy { held, left: Some(Duration::ZERO), .. } if *held == nobody)
     }

@@ -49,7 +49,7 @@ impl Redis {
                     owner: label_of(held),
                     held: hash_of(held),
                     left: u64::try_from(*left).ok().map(Duration::from_millis),
-                    place: None,
+                    queued: None,
                 }),
                 [Value::Int(nth)] => {
                     let nth = usize::try_from(*nth).ok();

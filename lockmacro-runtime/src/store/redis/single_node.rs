@@ -49,7 +49,7 @@ impl Redis {
                 return Err(unexpected(&Value::Nil));
             };
             let text = String::from_utf8_lossy(&text);
-            let field = |name| text.lines().find_map(|queue| queue.strip_prefix(name));
+            let field = |name| text.lines().find_map(|line| line.strip_prefix(name));
             let uptime = field("uptime_in_seconds:").and_then(|uptime| uptime.parse().ok());
             let (Some(run_id), Some(uptime)) = (field("run_id:"), uptime) else {
                 return Err(unexpected(&Value::Nil));

@@ -110,8 +110,8 @@ impl Redis {
     }
 
     /// Has `tell` called when the server may be another one than the one that granted our locks.
-    pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
-        self.nodes.on_change(tell);
+    pub(crate) fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
+        self.nodes.on_change(listener);
     }
 
     /// Whether a server is lost, which was logged.
@@ -198,8 +198,10 @@ impl Redis {
                     let (ttl, resent) = (request.ttl, retry.unknown);
                     return Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences }));
                 }
-                Ok(busy)
-                    if busy.is_nobodys() && passes > 0 && Instant::now() < retry.budget.until =>
+                Ok(reply)
+                    if reply.is_held_by_nobody()
+                        && passes > 0
+                        && Instant::now() < retry.budget.until =>
                 {
                     passes -= 1;
                     continue;

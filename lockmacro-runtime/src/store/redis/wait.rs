@@ -42,13 +42,13 @@ impl Redis {
         async move {
             loop {
                 // Boxed: it is large, and most of the time is spent without it.
-                let told = Box::pin(async {
-                    let (known, place) = ((&mut resent, &mut foreign), (&waiter, until));
-                    shutdown.unless(pin!(redis.ask_until_told(&request, place, known))).await
+                let progress = Box::pin(async {
+                    let (known, waiting) = ((&mut resent, &mut foreign), (&waiter, until));
+                    shutdown.unless(pin!(redis.ask_once(&request, waiting, known))).await
                 });
-                let (sample, pause) = match told.await? {
-                    Told::Answer(answer) => return Ok(answer),
-                    Told::InLine { sample, pause } => (sample, pause),
+                let (sample, pause) = match progress.await? {
+                    Progress::Answer(answer) => return Ok(answer),
+                    Progress::Queued { sample, pause } => (sample, pause),
                 };
                 let signal = timeout_at(pause, waiter.signal()).await;
                 // It was alarmed when that changed.
@@ -69,12 +69,12 @@ impl Redis {
 
     /// Asks once more. `resent` tells whether there was a question whose fate is unknown, `foreign`
     /// since when foreign clients hold the lock.
-    async fn ask_until_told(
+    async fn ask_once(
         &self,
         request: &Request,
         (waiter, until): (&Waiter, Instant),
         (resent, foreign): (&mut bool, &mut Foreign),
-    ) -> Result<Told, Failed> {
+    ) -> Result<Progress, Failed> {
         let over = until <= Instant::now();
         let mut retry = Retry::new(self.budget_while_waiting(until));
         request.settle(false);
@@ -90,27 +90,27 @@ impl Redis {
         let resent = *resent;
         // Who is dropped while nothing is on its way is out with one release.
         request.settle(!resent);
-        let (owner, left, place) = match reply {
+        let (owner, left, queued) = match reply {
             Reply::Granted { sent, fences } => {
                 let ttl = request.ttl;
                 let grant = Grant { sent, at: sent, ttl, resent, fences };
-                return Ok(Told::Answer(Answer::Granted(grant)));
+                return Ok(Progress::Answer(Answer::Granted(grant)));
             }
-            Reply::Busy { owner, left, place, .. } => (owner, left, place),
+            Reply::Busy { owner, left, queued, .. } => (owner, left, queued),
         };
-        let queue = match place {
+        let queue = match queued {
             Some((Some(rank), server)) if !over => {
                 let Question { sent, connection, received } = question;
                 let sample = Sample { sent, connection, server };
                 let soon = foreign.tick(rank, owner.is_none(), Moment::now(), fastrand::f64());
                 let tick = tick(rank, left, received, fastrand::f64());
                 let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
-                return Ok(Told::InLine { sample, pause: until.min(pause) });
+                return Ok(Progress::Queued { sample, pause: until.min(pause) });
             }
             Some((Some(rank), _)) => Queueing::Left(rank),
             _ => Queueing::Full,
         };
-        Ok(Told::Answer(Answer::Busy { nth: 0, owner, left, queue, resent }))
+        Ok(Progress::Answer(Answer::Busy { nth: 0, owner, left, queue, resent }))
     }
 
     /// Asks, again and again while the server is in trouble and there is time.
@@ -121,7 +121,7 @@ impl Redis {
         retry: &mut Retry,
     ) -> Result<(Reply, Question), CallError> {
         loop {
-            let transient = match self.ask_in_line(request, waiter, retry.budget).await {
+            let transient = match self.ask_queued(request, waiter, retry.budget).await {
                 Ok((Reply::Granted { sent, .. }, _)) if late(sent, request.ttl) => {
                     self.too_slow(request)
                 }
@@ -132,7 +132,7 @@ impl Redis {
         }
     }
 
-    async fn ask_in_line(
+    async fn ask_queued(
         &self,
         request: &Request,
         waiter: &Waiter,
@@ -192,10 +192,10 @@ struct Question {
 }
 
 /// What came of a question in line.
-enum Told {
+enum Progress {
     Answer(Answer),
     /// There is a place, and the next question is due at `pause`.
-    InLine {
+    Queued {
         sample: Sample,
         pause: Instant,
     },
@@ -208,7 +208,7 @@ mod tests {
 
     /// Half of it is tokio's timer.
     #[test]
-    fn who_stands_in_line_is_small() {
+    fn a_waiting_future_is_small() {
         let redis = Redis::new("redis://127.0.0.1:1", Duration::from_secs(1)).unwrap();
         let token = Token::new("test", "", "", Moment::now()).unwrap();
         let request = Request::new("order:42".into(), token, Duration::from_secs(30));

@@ -18,16 +18,16 @@ use crate::value::key::LockKey;
 use crate::value::sync::{Mutex, MutexGuard};
 
 /// So many calls are under way at once; others wait for their turn.
-const QUEUE_MAX: usize = 16;
+const CONNECTIONS_MAX: usize = 16;
 
 pub(crate) struct BlockingPool {
     idle: Mutex<Vec<Connection>>,
-    places: Semaphore,
+    permits: Semaphore,
 }
 
 impl Default for BlockingPool {
     fn default() -> Self {
-        Self { idle: Mutex::default(), places: Semaphore::new(QUEUE_MAX) }
+        Self { idle: Mutex::default(), permits: Semaphore::new(CONNECTIONS_MAX) }
     }
 }
 
@@ -54,8 +54,8 @@ impl BlockingPool {
         replicated: ReplicaAcks,
         budget: Budget,
     ) -> Result<(Value, u32), CallError> {
-        let place = timeout_at(budget.until, self.places.acquire()).await;
-        let Ok(Ok(_place)) = place else {
+        let permit = timeout_at(budget.until, self.permits.acquire()).await;
+        let Ok(Ok(_permit)) = permit else {
             return Err(CallError::Transient(Transient::timeout(
                 "waiting for a connection",
                 false,
@@ -69,13 +69,13 @@ impl BlockingPool {
         };
         let mut connection = match idle {
             Some(idle) => idle,
-            None => opened(connector, budget).await?,
+            None => open(connector, budget).await?,
         };
         let mut answer =
-            and_wait(asking, &mut connection, command, replicated, budget.answer).await;
+            eval_and_wait(asking, &mut connection, command, replicated, budget.answer).await;
         if let Err(CallError::NoScript) = answer {
             let text = script.by_text(keys, args);
-            answer = and_wait(asking, &mut connection, text, replicated, budget.answer).await;
+            answer = eval_and_wait(asking, &mut connection, text, replicated, budget.answer).await;
         }
         match &answer {
             Err(CallError::Transient(Transient { replace, unknown, .. }))
@@ -84,7 +84,7 @@ impl BlockingPool {
                 // The others lead to the same server.
                 self.clear();
                 if *replace {
-                    connector.changes.broke();
+                    connector.changes.broken();
                 }
             }
             _ => self.idle().push(connection),
@@ -95,16 +95,16 @@ impl BlockingPool {
     /// A connection that nobody uses, if there is one.
     fn next_idle(&self, connector: &Connector) -> Option<Connection> {
         let idle = self.idle().pop();
-        idle.filter(|idle| connector.leads_there(idle))
+        idle.filter(|idle| connector.is_current(idle))
     }
 }
 
-async fn opened(connector: &Connector, budget: Budget) -> Result<Connection, CallError> {
+async fn open(connector: &Connector, budget: Budget) -> Result<Connection, CallError> {
     let opened = timeout_at(budget.until, connector.open_plain()).await;
     opened.unwrap_or_else(|_| Err(CallError::Transient(Transient::timeout("connecting", false))))
 }
 
-async fn and_wait(
+async fn eval_and_wait(
     asking: bool,
     connection: &mut Connection,
     command: Cmd,

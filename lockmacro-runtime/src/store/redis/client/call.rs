@@ -19,10 +19,10 @@ use crate::value::sync::MutexGuard;
 use crate::value::unavailability::Unavailability;
 
 /// Calls in a row without an answer after which a connection is given up.
-const SILENT_CALLS: u32 = 2;
+const UNANSWERED_MAX: u32 = 2;
 /// After a connection was given up for one silence, the pause before that is done again: at first,
 /// and at most. It doubles until such a call is answered, so that nobody reconnects in a storm.
-const DOUBTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+const DISCARD_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 impl Node {
     /// Sends a command and waits for its reply.
@@ -91,15 +91,15 @@ impl Node {
             return Err(desynchronized().at(|| self.server()));
         }
         let Some(reply) = reply else {
-            let silent = live.unanswered();
-            if if strict { self.may_doubt() } else { silent >= SILENT_CALLS } {
+            let unanswered_calls = live.count_unanswered();
+            if if strict { self.may_discard() } else { unanswered_calls >= UNANSWERED_MAX } {
                 self.discard(live);
             }
             return Err(self.failed(unanswered()));
         };
         live.answered();
         if strict {
-            *self.doubts() = None;
+            *self.next_discard() = None;
         }
         let error = match reply.and_then(Value::extract_error) {
             Ok(value) => {
@@ -115,21 +115,22 @@ impl Node {
     }
 
     /// Whether a connection may be given up for one silence now.
-    fn may_doubt(&self) -> bool {
+    fn may_discard(&self) -> bool {
         let now = Instant::now();
-        let mut doubts = self.doubts();
-        match *doubts {
+        let mut next_discard = self.next_discard();
+        match *next_discard {
             Some((from, _)) if now < from => false,
             last => {
-                let pause = last.map_or(DOUBTS.0, |(_, pause)| (pause * 2).min(DOUBTS.1));
-                *doubts = Some((now + pause, pause));
+                let pause =
+                    last.map_or(DISCARD_PAUSE.0, |(_, pause)| (pause * 2).min(DISCARD_PAUSE.1));
+                *next_discard = Some((now + pause, pause));
                 true
             }
         }
     }
 
-    fn doubts(&self) -> MutexGuard<'_, Option<(Instant, Duration)>> {
-        self.inner.doubts.lock()
+    fn next_discard(&self) -> MutexGuard<'_, Option<(Instant, Duration)>> {
+        self.inner.next_discard.lock()
     }
 
     /// Calls a script by its hash, and by its text where the server does not know it.
@@ -142,13 +143,15 @@ impl Node {
     ) -> Result<Value, CallError> {
         match self.call(Command::call_of(script, keys, args), budget).await {
             // Boxed, as is all that is rare: a future that waits for a lock must not carry it.
-            Err(CallError::NoScript) => Box::pin(self.teach(script, keys, args, budget)).await,
+            Err(CallError::NoScript) => {
+                Box::pin(self.load_and_eval(script, keys, args, budget)).await
+            }
             reply => reply,
         }
     }
 
     /// Calls a script that the server does not know yet.
-    async fn teach(
+    async fn load_and_eval(
         &self,
         script: &'static Script,
         keys: &[LockKey],
@@ -167,7 +170,7 @@ impl Node {
                 answer.map(|answer| answer.send(reply));
             }
         };
-        self.inner.loading.done(send, budget.until).await;
+        self.inner.loading.run(send, budget.until).await;
         if answer.is_none() {
             // Without a reply it may be under way.
             return answered.try_recv().unwrap_or_else(|_| Err(self.failed(unanswered())));
@@ -216,9 +219,9 @@ fn unanswered() -> CallError {
     CallError::Transient(Transient::timeout("sent, and not answered", true))
 }
 
-/// A slot was given away, and after that replies are not told apart: see [`Subscriptions::is_torn`].
+/// A slot was given away, and after that replies are not told apart: see [`Subscriptions::is_desynchronized`].
 ///
-/// [`Subscriptions::is_torn`]: crate::store::redis::client::subscriptions::Subscriptions::is_torn
+/// [`Subscriptions::is_desynchronized`]: crate::store::redis::client::subscriptions::Subscriptions::is_desynchronized
 fn desynchronized() -> CallError {
     CallError::Transient(Transient {
         reason: Unavailability::Disconnected,

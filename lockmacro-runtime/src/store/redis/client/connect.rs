@@ -24,11 +24,11 @@ use crate::value::unavailability::Unavailability;
 
 /// So many calls may be under way at once: more than there ever are. Who had to wait for room could
 /// be given it while nobody polls it, and keep it from the others.
-const ROOM: usize = 1 << 24;
+const PIPELINE_BUFFER: usize = 1 << 24;
 
 /// How long who waits goes without a connection to hear grants by that could not be had, and how
 /// long the channel of a slot is kept without anybody waiting there.
-pub(crate) const KEPT: Duration = Duration::from_secs(30);
+pub(crate) const SUBSCRIBE_RETRY: Duration = Duration::from_secs(30);
 /// So many are opened in that time.
 const OPENED_MAX: u32 = 32;
 
@@ -52,21 +52,21 @@ impl Connector {
         let settings = self.address.settings.current().await?;
         let opened = if self.fails_over() {
             // One that stands still is soon replaced, by the sentinels and then here.
-            let late = || Err(CallError::Transient(Transient::timeout("connecting", false)));
+            let timed_out = || Err(CallError::Transient(Transient::timeout("connecting", false)));
             timeout(self.timeout / 4, self.open_primary(&settings, &at, delivery))
                 .await
-                .unwrap_or_else(|_| late())
+                .unwrap_or_else(|_| timed_out())
         } else {
             self.open_and_ask(&settings, &at, delivery).await
         };
         let mut opened = opened.map_err(|error| self.or_next_login(error));
         match &mut opened {
-            Ok(connection) => connection.moves = self.changes.opened(&at),
+            Ok(connection) => connection.generation = self.changes.opened(&at),
             Err(CallError::Transient(transient))
                 if transient.reason == Unavailability::Disconnected && !transient.is_login() =>
             {
-                let words = greeting(&at).await;
-                if let Some(full) = words.as_deref().and_then(full) {
+                let text = greeting(&at).await;
+                if let Some(full) = text.as_deref().and_then(full) {
                     return Err(full);
                 }
             }
@@ -96,24 +96,24 @@ impl Connector {
         at: &ConnectionAddr,
         mut delivery: Delivery,
     ) -> Result<Connection, CallError> {
-        if matches!(delivery, Delivery::Yes | Delivery::Apart) && !self.may_subscribe() {
+        if matches!(delivery, Delivery::Resp3 | Delivery::Resp2) && !self.may_subscribe() {
             delivery = Delivery::Failed(Instant::now());
         }
-        if delivery == Delivery::Yes {
+        if delivery == Delivery::Resp3 {
             match self.open_subscribed(settings, at).await? {
                 Ok(connection) => return Ok(connection),
                 Err(otherwise) => delivery = otherwise,
             }
         }
         let plain = settings.client(at, None).map_err(CallError::Final)?;
-        let inner = self.opened(&plain, AsyncConnectionConfig::new()).await?;
+        let inner = self.open_checked(&plain, AsyncConnectionConfig::new()).await?;
         let channels = Subscriptions::new(&self.sink);
-        if delivery == Delivery::Apart && self.sink.is_by_slot() {
+        if delivery == Delivery::Resp2 && self.sink.is_by_slot() {
             // A second connection for each node is not worth it.
             return Ok(Connection::new(inner, Delivery::Refused, channels));
         }
         let mut connection = Connection::new(inner, delivery, channels);
-        if delivery != Delivery::Apart {
+        if delivery != Delivery::Resp2 {
             return Ok(connection);
         }
         let resp2 =
@@ -121,13 +121,13 @@ impl Connector {
         let subscribed = resp2.map(|resp2| connection.resp2 = Some(Arc::new(resp2)));
         let (inner, channels) = (connection.inner.clone(), Arc::clone(&connection.channels));
         let probed = subscribed.is_ok();
-        match self.receiving(connection, subscribed).await {
+        match self.checked_subscription(connection, subscribed).await {
             Ok(connection) => Ok(connection),
             // Commands can go on without: who waits asks for its turn meanwhile.
             Err(_) => {
                 let inner = if probed {
                     // The knock may have ended it.
-                    self.opened(&plain, AsyncConnectionConfig::new()).await?
+                    self.open_checked(&plain, AsyncConnectionConfig::new()).await?
                 } else {
                     inner
                 };
@@ -152,49 +152,49 @@ impl Connector {
         // Messages come by the connection of the commands, and never before the replies to what
         // was sent earlier.
         let resp3 = settings.client(at, Some(ProtocolVersion::RESP3)).map_err(CallError::Final)?;
-        let mut inner = match self.opened(&resp3, config).await {
+        let mut inner = match self.open_checked(&resp3, config).await {
             Ok(inner) => inner,
             Err(CallError::Final(LockError::Unavailable {
                 reason: Unavailability::Protocol,
                 ..
             })) => {
                 // The server does not know HELLO, or not this version.
-                *self.delivery() = Delivery::Apart;
-                return Ok(Err(Delivery::Apart));
+                *self.delivery() = Delivery::Resp2;
+                return Ok(Err(Delivery::Resp2));
             }
-            Err(error) if self.is_ended_again(&error) => return Ok(Err(Delivery::Apart)),
+            Err(error) if self.is_closed_again(&error) => return Ok(Err(Delivery::Resp2)),
             Err(error) => return Err(error),
         };
         if self.sink.is_by_slot() {
             // The channels of slots are for who waits there to open.
-            self.ended.store(0, Ordering::Relaxed);
-            return Ok(Ok(Connection::new(inner, Delivery::Yes, channels)));
+            self.closed.store(0, Ordering::Relaxed);
+            return Ok(Ok(Connection::new(inner, Delivery::Resp3, channels)));
         }
         let subscribed = inner.subscribe(&self.sink.channel(0)).await;
-        let connection = Connection::new(inner, Delivery::Yes, channels);
-        match self.receiving(connection, subscribed).await {
+        let connection = Connection::new(inner, Delivery::Resp3, channels);
+        match self.checked_subscription(connection, subscribed).await {
             Ok(connection) => {
-                self.ended.store(0, Ordering::Relaxed);
+                self.closed.store(0, Ordering::Relaxed);
                 Ok(Ok(connection))
             }
-            Err(error) if self.is_ended_again(&error) => Ok(Err(Delivery::Failed(Instant::now()))),
+            Err(error) if self.is_closed_again(&error) => Ok(Err(Delivery::Failed(Instant::now()))),
             Err(error) => Err(error),
         }
     }
 
     /// Whether a connection was ended, and not for the first time: some proxies do so when they are
     /// told what they do not know.
-    fn is_ended_again(&self, error: &CallError) -> bool {
+    fn is_closed_again(&self, error: &CallError) -> bool {
         let reason = Unavailability::Disconnected;
         matches!(error, CallError::Transient(transient) if transient.reason == reason)
-            && self.ended.fetch_add(1, Ordering::Relaxed) > 0
+            && self.closed.fetch_add(1, Ordering::Relaxed) > 0
     }
 
     /// Whether one more connection may be opened to hear grants by. When they are ended again and
     /// again, who waits is better off asking.
     fn may_subscribe(&self) -> bool {
         let mut opened = self.opened.lock();
-        if opened.0.elapsed() > KEPT {
+        if opened.0.elapsed() > SUBSCRIBE_RETRY {
             *opened = (Instant::now(), 0);
         }
         opened.1 += 1;
@@ -203,7 +203,7 @@ impl Connector {
 
     /// Has grants come by this connection, if the user may listen to the channel and send to it:
     /// who hands a lock over is asked whether somebody heard it.
-    async fn receiving(
+    async fn checked_subscription(
         &self,
         mut connection: Connection,
         subscribed: Result<(), RedisError>,
@@ -227,7 +227,7 @@ impl Connector {
     }
 
     /// Makes a connection and asks for a first answer: a server that wants a password says so then.
-    async fn opened(
+    async fn open_checked(
         &self,
         client: &Client,
         config: AsyncConnectionConfig,
@@ -235,7 +235,7 @@ impl Connector {
         let config = config
             .set_connection_timeout(None)
             .set_response_timeout(None)
-            .set_pipeline_buffer_size(ROOM);
+            .set_pipeline_buffer_size(PIPELINE_BUFFER);
         let connection = client.get_multiplexed_async_connection_with_config(&config).await;
         let mut connection = connection.map_err(CallError::unapplied)?;
         let asked = Instant::now();

@@ -16,9 +16,9 @@ use crate::store::redis::client::subscriptions::Subscriptions;
 pub(crate) enum Delivery {
     /// Nobody has waited yet, or what they came by has ended.
     NotAsked,
-    Yes,
+    Resp3,
     /// By a second connection: the server does not speak RESP3.
-    Apart,
+    Resp2,
     /// The user may not use the channel.
     Refused,
     /// It could not be had at that time.
@@ -30,12 +30,12 @@ pub(crate) struct Connection {
     batcher: Batcher,
     delivery: Delivery,
     /// Which place it leads to, see [`Failover`].
-    pub(crate) moves: u64,
+    pub(crate) generation: u64,
     pub(crate) channels: Arc<Subscriptions>,
     /// Is given up with the connection.
     pub(crate) resp2: Option<Arc<Resp2Subscription>>,
     /// Calls in a row that were not answered.
-    silent: AtomicU32,
+    unanswered: AtomicU32,
 }
 
 impl Connection {
@@ -44,9 +44,9 @@ impl Connection {
         delivery: Delivery,
         channels: Arc<Subscriptions>,
     ) -> Self {
-        let (batcher, silent) =
+        let (batcher, unanswered) =
             (Batcher::new(inner.clone(), channels.are_of_slots()), AtomicU32::new(0));
-        Self { inner, batcher, delivery, moves: 0, channels, resp2: None, silent }
+        Self { inner, batcher, delivery, generation: 0, channels, resp2: None, unanswered }
     }
 
     pub(crate) fn delivery(&self) -> Delivery {
@@ -71,14 +71,14 @@ impl Connection {
 
     pub(crate) fn answered(&self) {
         // Mostly it is, and then no other thread is to be made to look again.
-        if self.silent.load(Ordering::Relaxed) != 0 {
-            self.silent.store(0, Ordering::Relaxed);
+        if self.unanswered.load(Ordering::Relaxed) != 0 {
+            self.unanswered.store(0, Ordering::Relaxed);
         }
     }
 
     /// Takes note of a call that was not answered; tells how many there were in a row.
-    pub(crate) fn unanswered(&self) -> u32 {
-        self.silent.fetch_add(1, Ordering::Relaxed) + 1
+    pub(crate) fn count_unanswered(&self) -> u32 {
+        self.unanswered.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(crate) fn is(&self, other: &Self) -> bool {

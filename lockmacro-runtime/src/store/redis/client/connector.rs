@@ -28,8 +28,8 @@ pub(crate) struct Connector {
     pub(crate) changes: Arc<Failover>,
     /// How the next connection is opened.
     delivery: Mutex<Delivery>,
-    /// How many in a row were ended before grants came by them.
-    pub(crate) ended: AtomicU32,
+    /// How many in a row were closed before grants came by them.
+    pub(crate) closed: AtomicU32,
     /// Since when so many were opened that grants come by.
     pub(crate) opened: Mutex<(Instant, u32)>,
     pub(crate) sink: Arc<dyn PushSink>,
@@ -76,20 +76,20 @@ impl Connector {
         changes: Arc<Failover>,
         sink: Arc<dyn PushSink>,
     ) -> Self {
-        let (delivery, ended) = (Mutex::new(Delivery::NotAsked), AtomicU32::new(0));
+        let (delivery, closed) = (Mutex::new(Delivery::NotAsked), AtomicU32::new(0));
         let opened = Mutex::new((Instant::now(), 0));
         let sentinels = match &address.target {
             Target::Named(group) => Some(Sentinels::new((**group).clone())),
             Target::At(_) => None,
         };
-        Self { address, sentinels, timeout, changes, delivery, ended, opened, sink }
+        Self { address, sentinels, timeout, changes, delivery, closed, opened, sink }
     }
 
     /// One for another server of a cluster, that has the same users and settings.
     pub(crate) fn to(&self, (host, port): (&str, u16), sink: &Arc<dyn PushSink>) -> Self {
         let target = Target::At(ConnectionAddr::Tcp(host.to_owned(), port));
         let address = Address { target, ..self.address.clone() };
-        Self::with(address, self.timeout, self.changes.elsewhere(), Arc::clone(sink))
+        Self::with(address, self.timeout, self.changes.for_node(), Arc::clone(sink))
     }
 
     /// The number of the database that is used.
@@ -144,7 +144,7 @@ impl Connector {
     pub(crate) fn receive(&self) {
         let mut delivery = self.delivery();
         if *delivery == Delivery::NotAsked {
-            *delivery = Delivery::Yes;
+            *delivery = Delivery::Resp3;
         }
     }
 
@@ -154,14 +154,14 @@ impl Connector {
     }
 
     /// Whether a connection leads to the server that is the right one now.
-    pub(crate) fn leads_there(&self, connection: &Connection) -> bool {
-        self.changes.is_there(connection.moves)
+    pub(crate) fn is_current(&self, connection: &Connection) -> bool {
+        self.changes.is_current(connection.generation)
     }
 
     /// Whether most sentinels name another server than we are connected to.
-    pub(crate) async fn is_left(&self) -> bool {
+    pub(crate) async fn is_replaced(&self) -> bool {
         let Some(sentinels) = &self.sentinels else { return false };
-        sentinels.agreed().await.is_some_and(|at| self.changes.led_elsewhere(&at))
+        sentinels.agreed().await.is_some_and(|at| self.changes.leads_elsewhere(&at))
     }
 
     /// Ends the connections to those who name the server.

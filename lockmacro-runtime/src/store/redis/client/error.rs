@@ -74,7 +74,7 @@ impl CallError {
 
     /// CallError while connecting: the caller's own command was not sent yet.
     pub(crate) fn unapplied(error: RedisError) -> Self {
-        if let Some(detail) = tls::told(&error) {
+        if let Some(detail) = tls::explained(&error) {
             return CallError::Final(unavailable(Unavailability::Tls, detail));
         }
         let mut error = CallError::from(error);
@@ -157,19 +157,19 @@ fn without_arguments(text: &str) -> String {
 }
 
 /// What a server that takes no more clients says to every new one, whatever it asks.
-pub(crate) fn full(words: &str) -> Option<CallError> {
-    is_full(words).then(|| {
+pub(crate) fn full(text: &str) -> Option<CallError> {
+    is_full(text).then(|| {
         CallError::Transient(Transient {
             reason: Unavailability::Refused,
-            detail: words.to_owned(),
+            detail: text.to_owned(),
             unknown: false,
             replace: true,
         })
     })
 }
 
-fn is_full(words: &str) -> bool {
-    words.contains("max number of clients")
+fn is_full(text: &str) -> bool {
+    text.contains("max number of clients")
 }
 
 /// A server that denies a key does not say which one.

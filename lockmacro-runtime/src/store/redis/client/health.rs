@@ -14,16 +14,16 @@ use tokio::time::Instant;
 use crate::value::unavailability::Unavailability;
 
 /// What is further apart is not one outage.
-const APART: Duration = Duration::from_secs(60);
+const OUTAGE_GAP: Duration = Duration::from_secs(60);
 /// How often a failure is logged at WARN by itself, that is no outage.
-const WARNED: Duration = Duration::from_secs(5);
+const WARN_EVERY: Duration = Duration::from_secs(5);
 
 /// It has not answered yet.
 const NEW: u8 = 0;
-const WELL: u8 = 1;
-const DOUBTFUL: u8 = 2;
+const UP: u8 = 1;
+const SUSPECT: u8 = 2;
 /// The cluster has given its slots to others: what fails there is no outage.
-const LEFT: u8 = 3;
+const REMOVED: u8 = 3;
 
 /// All servers of a manager.
 #[derive(Default)]
@@ -52,14 +52,14 @@ struct Outage {
     failed_calls: u64,
     locks_lost: u64,
     /// Whether it was long enough to be logged.
-    told: bool,
+    logged: bool,
 }
 
 impl Healths {
     /// The one of the server with that name.
     pub(crate) fn of(&self, name: &str) -> Arc<Health> {
         let health = self.known(name);
-        health.joined();
+        health.added();
         health
     }
 
@@ -75,14 +75,14 @@ impl Healths {
 
     /// Takes note that the slot map of a cluster has these servers and no others, and ends the
     /// outages of the others: nobody asks them again, so they could not be back.
-    pub(crate) fn are_only(&self, names: &BTreeSet<String>) {
+    pub(crate) fn retain_only(&self, names: &BTreeSet<String>) {
         let mut ended = Vec::new();
         self.servers.lock().retain(|name, health| {
             if names.contains(name) {
-                health.joined();
+                health.added();
                 return true;
             }
-            ended.extend(health.left().map(|outage| (name.clone(), outage)));
+            ended.extend(health.removed().map(|outage| (name.clone(), outage)));
             // A call in flight may still use it, and must find it again.
             Arc::strong_count(health) > 1
         });
@@ -101,7 +101,7 @@ impl Healths {
         let at = at.filter(|_| servers.len() > 1);
         for (name, server) in &*servers {
             if at.is_none_or(|at| at == name)
-                && server.state.load(Ordering::Relaxed) != WELL
+                && server.state.load(Ordering::Relaxed) != UP
                 && let Some(outage) = &mut *server.outage.lock()
             {
                 note(outage);
@@ -125,7 +125,7 @@ impl Healths {
     pub(crate) fn call_failed(&self, server: Option<&str>) -> bool {
         self.note(server, |outage| outage.failed_calls += 1);
         let mut warned = self.warned.lock();
-        let may = !self.is_any_lost() && warned.is_none_or(|last| last.elapsed() >= WARNED);
+        let may = !self.is_any_lost() && warned.is_none_or(|last| last.elapsed() >= WARN_EVERY);
         if may {
             *warned = Some(Instant::now());
         }
@@ -144,37 +144,37 @@ impl Health {
         if self.state.load(Ordering::Relaxed) == NEW {
             let outage = self.outage.lock();
             // Only an answer ends an outage.
-            let next = if outage.is_none() { WELL } else { DOUBTFUL };
+            let next = if outage.is_none() { UP } else { SUSPECT };
             let _ = self.state.compare_exchange(NEW, next, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
     /// Takes note that it is in the slot map.
-    fn joined(&self) {
-        let _ = self.state.compare_exchange(LEFT, NEW, Ordering::Relaxed, Ordering::Relaxed);
+    fn added(&self) {
+        let _ = self.state.compare_exchange(REMOVED, NEW, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Takes note that it is not in the slot map; gives the outage that has ended by that, if it
     /// was logged.
-    fn left(&self) -> Option<Outage> {
+    fn removed(&self) -> Option<Outage> {
         let mut outage = self.outage.lock();
-        self.state.store(LEFT, Ordering::Relaxed);
-        let ended = outage.take().filter(|outage| outage.told);
+        self.state.store(REMOVED, Ordering::Relaxed);
+        let ended = outage.take().filter(|outage| outage.logged);
         self.lost.fetch_sub(usize::from(ended.is_some()), Ordering::Relaxed);
         ended
     }
 
     /// Takes note of an answer.
     pub(crate) fn answered(&self, server: impl FnOnce() -> String) {
-        if matches!(self.state.load(Ordering::Relaxed), WELL | LEFT) {
+        if matches!(self.state.load(Ordering::Relaxed), UP | REMOVED) {
             return;
         }
         let mut outage = self.outage.lock();
-        if self.state.load(Ordering::Relaxed) == LEFT {
+        if self.state.load(Ordering::Relaxed) == REMOVED {
             return;
         }
-        self.state.store(WELL, Ordering::Relaxed);
-        let ended = outage.take().filter(|outage| outage.told);
+        self.state.store(UP, Ordering::Relaxed);
+        let ended = outage.take().filter(|outage| outage.logged);
         drop(outage);
         if let Some(Outage { since, failed_calls, locks_lost, .. }) = ended {
             self.lost.fetch_sub(1, Ordering::Relaxed);
@@ -185,7 +185,7 @@ impl Health {
 
     /// Takes note of a command that has failed because of the server. It is lost when none has not
     /// for `least`; one that was never reached, when a caller's call has failed as well: who
-    /// connects is told by the error.
+    /// connects is logged by the error.
     pub(crate) fn failed(
         &self,
         reason: Unavailability,
@@ -195,24 +195,29 @@ impl Health {
         let now = Instant::now();
         let mut outage = self.outage.lock();
         let state = self.state.load(Ordering::Relaxed);
-        if state == LEFT {
+        if state == REMOVED {
             return;
         }
         if state != NEW {
-            self.state.store(DOUBTFUL, Ordering::Relaxed);
+            self.state.store(SUSPECT, Ordering::Relaxed);
         }
-        let is_over = |last: &Outage| !last.told && now.duration_since(last.last) > APART;
+        let is_over = |last: &Outage| !last.logged && now.duration_since(last.last) > OUTAGE_GAP;
         if outage.as_ref().is_none_or(is_over) {
-            *outage =
-                Some(Outage { since: now, last: now, failed_calls: 0, locks_lost: 0, told: false });
+            *outage = Some(Outage {
+                since: now,
+                last: now,
+                failed_calls: 0,
+                locks_lost: 0,
+                logged: false,
+            });
         }
         let Some(noted) = &mut *outage else { return };
         noted.last = now;
         let (since, failed_calls) = (now.duration_since(noted.since), noted.failed_calls);
-        if noted.told || since < least || (state == NEW && failed_calls == 0) {
+        if noted.logged || since < least || (state == NEW && failed_calls == 0) {
             return;
         }
-        noted.told = true;
+        noted.logged = true;
         self.lost.fetch_add(1, Ordering::Relaxed);
         // A subscriber may be slow, and every answer waits for the mutex.
         drop(outage);
@@ -222,8 +227,8 @@ impl Health {
 
     /// Whether it is lost.
     pub(crate) fn is_lost(&self) -> bool {
-        self.state.load(Ordering::Relaxed) != WELL
-            && self.outage.lock().as_ref().is_some_and(|outage| outage.told)
+        self.state.load(Ordering::Relaxed) != UP
+            && self.outage.lock().as_ref().is_some_and(|outage| outage.logged)
     }
 }
 
@@ -275,7 +280,7 @@ mod tests {
         advance(LEAST).await;
         fail(&health);
         assert!(!health.is_lost(), "it has answered in between");
-        advance(APART * 2).await;
+        advance(OUTAGE_GAP * 2).await;
         fail(&health);
         assert!(!health.is_lost(), "these are two, and not one");
         advance(LEAST).await;
@@ -307,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_leaves_the_slot_map_is_not_lost_any_more() {
+    async fn a_server_that_leaves_the_slot_map_is_no_longer_lost() {
         let healths = Healths::default();
         let (gone, stays) = (healths.of("a:1"), healths.of("b:1"));
         for health in [&gone, &stays] {
@@ -318,7 +323,7 @@ mod tests {
         fail(&gone);
         assert!(healths.is_any_lost() && !healths.call_failed(None));
         let left = BTreeSet::from(["b:1".to_owned()]);
-        healths.are_only(&left);
+        healths.retain_only(&left);
         assert!(!gone.is_lost() && !healths.is_any_lost() && healths.call_failed(None));
         gone.answered(|| "a:1".to_owned());
         fail(&gone);
@@ -330,24 +335,24 @@ mod tests {
         stays.answered(|| "b:1".to_owned());
 
         let both = BTreeSet::from(["a:1".to_owned(), "b:1".to_owned()]);
-        healths.are_only(&both);
+        healths.retain_only(&both);
         gone.answered(|| "a:1".to_owned());
         fail(&gone);
         advance(LEAST).await;
         fail(&gone);
         assert!(gone.is_lost() && healths.is_any_lost(), "it is in the map again");
         drop(gone);
-        healths.are_only(&left);
+        healths.retain_only(&left);
         assert!(!healths.is_any_lost());
         let names: Vec<_> = healths.servers.lock().keys().cloned().collect();
         assert_eq!(names, ["b:1"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_many_failures_some_are_told_at_warn() {
+    async fn of_many_failures_few_are_logged_at_warn() {
         let healths = Healths::default();
         assert!(healths.call_failed(None) && !healths.call_failed(None));
-        advance(WARNED).await;
+        advance(WARN_EVERY).await;
         assert!(healths.call_failed(None) && !healths.call_failed(None));
     }
 }

@@ -44,9 +44,9 @@ pub(crate) struct Inner {
     pub(crate) blocking_pool: BlockingPool,
     pub(crate) health: Arc<Health>,
     /// From when on one silence is enough again, and the pause after that.
-    pub(crate) doubts: Mutex<Option<(Instant, Duration)>>,
+    pub(crate) next_discard: Mutex<Option<(Instant, Duration)>>,
     /// How often all was ended: what was begun before is not kept when it comes.
-    ends: AtomicU64,
+    disconnects: AtomicU64,
 }
 
 impl Node {
@@ -88,8 +88,8 @@ impl Node {
             connecting: SingleFlight::new(timeout),
             loading: SingleFlight::new(timeout),
             blocking_pool: BlockingPool::default(),
-            doubts: Mutex::default(),
-            ends: AtomicU64::new(0),
+            next_discard: Mutex::default(),
+            disconnects: AtomicU64::new(0),
         };
         Self::of(Arc::new(inner))
     }
@@ -131,10 +131,10 @@ impl Node {
     }
 
     /// Passes on what an answer by this connection has for one who waits; tells whether it could.
-    pub(crate) fn pass_on(&self, connection: u64, word: &[u8]) -> bool {
+    pub(crate) fn deliver(&self, connection: u64, grant: &[u8]) -> bool {
         let channels = self.live().as_ref().map(|live| Arc::clone(&live.channels));
         channels.filter(|channels| channels.number == connection).is_some_and(|channels| {
-            channels.receive(word);
+            channels.receive(grant);
             true
         })
     }
@@ -143,7 +143,7 @@ impl Node {
     pub(crate) fn disconnect(&self) {
         {
             let mut live = self.live();
-            self.inner.ends.fetch_add(1, Ordering::Relaxed);
+            self.inner.disconnects.fetch_add(1, Ordering::Relaxed);
             live.take();
         }
         self.inner.connecting.forget();
@@ -177,7 +177,10 @@ impl Node {
         let role = timeout_at(budget.until, live.send(redis::cmd("ROLE").into())).await;
         // A primary of old that was cut off from its sentinels goes on to answer.
         if !role.is_ok_and(|role| is_primary(&role.and_then(Value::extract_error)))
-            || matches!(timeout_at(budget.until, self.inner.connector.is_left()).await, Ok(true))
+            || matches!(
+                timeout_at(budget.until, self.inner.connector.is_replaced()).await,
+                Ok(true)
+            )
         {
             self.discard(&live);
         }
@@ -191,7 +194,7 @@ impl Node {
             let node = self.clone();
             async move { node.open().await }
         };
-        let opened = self.inner.connecting.done(open, until);
+        let opened = self.inner.connecting.run(open, until);
         Box::pin(opened).await.unwrap_or_else(|| {
             Err(self.failed(CallError::Transient(Transient::timeout("connecting", false))))
         })
@@ -225,7 +228,7 @@ impl Node {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
-        let ends = self.inner.ends.load(Ordering::Relaxed);
+        let disconnects = self.inner.disconnects.load(Ordering::Relaxed);
         let opened = self.inner.connector.open().await.map_err(|error| self.failed(error))?;
         self.inner.health.opened();
         let opened = Arc::new(opened);
@@ -235,7 +238,7 @@ impl Node {
         }
         let mut live = self.live();
         // Looked at under the mutex, under which it is counted.
-        if self.inner.ends.load(Ordering::Relaxed) == ends {
+        if self.inner.disconnects.load(Ordering::Relaxed) == disconnects {
             *live = Some(Arc::clone(&opened));
             return Ok(opened);
         }
@@ -248,23 +251,23 @@ impl Node {
     pub(crate) fn in_use(&self) -> Option<Arc<Connection>> {
         let live =
             self.live().as_ref().filter(|live| !live.channels.is_desynchronized()).cloned()?;
-        if self.inner.connector.leads_there(&live) {
+        if self.inner.connector.is_current(&live) {
             return Some(live);
         }
-        self.give_up(&live);
+        self.retire(&live);
         None
     }
 
     /// Gives a broken connection up, unless another caller has replaced it already.
     pub(crate) fn discard(&self, dead: &Connection) {
-        self.end(dead, || self.changes().broke());
+        self.take_out(dead, || self.changes().broken());
     }
 
-    pub(crate) fn give_up(&self, dead: &Connection) {
-        self.end(dead, || {});
+    pub(crate) fn retire(&self, dead: &Connection) {
+        self.take_out(dead, || {});
     }
 
-    fn end(&self, dead: &Connection, note: impl FnOnce()) {
+    fn take_out(&self, dead: &Connection, note: impl FnOnce()) {
         {
             let mut live = self.live();
             if live.take_if(|live| live.is(dead)).is_none() {

@@ -13,9 +13,9 @@ use crate::store::redis::client::script::Script;
 use crate::value::key::LockKey;
 
 /// With so many calls under way a command is sent by itself.
-const FEW: usize = 4;
+const DIRECT_MAX: usize = 4;
 /// So many commands are sent together at most: their replies come together, too.
-const TOGETHER: usize = 64;
+const BATCH_MAX: usize = 64;
 
 /// What a connection is asked, from all its callers.
 pub(crate) struct Batcher {
@@ -64,22 +64,24 @@ impl Batcher {
         // Before the first await: a future keeps the room of what it was given.
         let others = self.in_flight.fetch_add(1, Ordering::Relaxed);
         let in_flight = InFlightCall(&self.in_flight);
-        let sent = if others < FEW {
+        let sent = if others < DIRECT_MAX {
             let mut connection = self.connection.clone();
             // Boxed: a future that waits for a lock must not carry it.
-            Sent::Alone(Box::pin(async move { connection.send_packed_command(&command.cmd).await }))
+            Sent::Direct(Box::pin(
+                async move { connection.send_packed_command(&command.cmd).await },
+            ))
         } else {
             let (reply, answered) = oneshot::channel();
             // Without the task there will be no reply.
             let _ = self.calls.send(Call { command, reply });
-            Sent::Together(answered)
+            Sent::Batched(answered)
         };
         async move {
-            let _under_way = in_flight;
+            let _in_flight = in_flight;
             match sent {
-                Sent::Alone(reply) => reply.await,
+                Sent::Direct(reply) => reply.await,
                 // The task has ended with its runtime, as the connection has.
-                Sent::Together(reply) => reply.await.unwrap_or_else(|_| Err(closed())),
+                Sent::Batched(reply) => reply.await.unwrap_or_else(|_| Err(closed())),
             }
         }
     }
@@ -87,8 +89,8 @@ impl Batcher {
 
 /// A command that was sent.
 enum Sent {
-    Alone(RedisFuture<'static, Value>),
-    Together(oneshot::Receiver<RedisResult<Value>>),
+    Direct(RedisFuture<'static, Value>),
+    Batched(oneshot::Receiver<RedisResult<Value>>),
 }
 
 /// A call until its reply is there, or nobody waits for it.
@@ -112,10 +114,10 @@ async fn send_all(
     let (mut batches, mut calls) = (JoinSet::new(), Vec::new());
     // Whether the server wants the calls one by one.
     let one_by_one = Arc::new(AtomicBool::new(by_slot));
-    while called.recv_many(&mut calls, TOGETHER).await > 0 {
+    while called.recv_many(&mut calls, BATCH_MAX).await > 0 {
         // Whoever can send now does so first.
         yield_now().await;
-        while calls.len() < TOGETHER
+        while calls.len() < BATCH_MAX
             && let Ok(call) = called.try_recv()
         {
             calls.push(call);
@@ -187,15 +189,15 @@ async fn merge(
         Ok(_) => return,
         Err(error) => return answer(calls, || Err(error.clone())),
     };
-    let mut again = Vec::new();
+    let mut resend = Vec::new();
     for (call, found) in calls.into_iter().zip(found) {
         match found {
             Value::Int(0..) => drop(call.reply.send(Ok(found))),
-            _ => again.push(call),
+            _ => resend.push(call),
         }
     }
-    if !again.is_empty() {
-        send(connection, again).await;
+    if !resend.is_empty() {
+        send(connection, resend).await;
     }
 }
 

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_says_how_many_and_for_how_long() {
+    fn a_url_names_the_number_of_replicas_and_the_timeout() {
         let read =
             |acks, within| ReplicaAcks::read(acks, within).map_err(|error| error.to_string());
         let is = |acks, ms| Ok(Some(ReplicaAcks { acks, timeout: Duration::from_millis(ms) }));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_not_used_up_by_waiting_and_nobody_waits_for_ever() {
+    fn waiting_for_replicas_takes_a_quarter_of_a_lease_at_most() {
         let replicated = ReplicaAcks { acks: 1, timeout: TIMEOUT };
         assert_eq!(replicated.within(Duration::from_secs(30)).milliseconds(), 500);
         assert_eq!(replicated.within(Duration::from_millis(400)).milliseconds(), 100);

@@ -22,24 +22,24 @@ pub(crate) struct Retry {
     began: Instant,
     pause: Duration,
     /// The last of what told most: silence at the end tells less than a server's words before it.
-    told: Option<Transient>,
+    clearest: Option<Transient>,
 }
 
 impl Retry {
     pub(crate) fn new(budget: Budget) -> Self {
         let (began, pause) = (Instant::now(), Duration::ZERO);
-        Self { budget, unknown: false, began, pause, told: None }
+        Self { budget, unknown: false, began, pause, clearest: None }
     }
 
     /// Waits before the next try, or gives what to tell the caller when there is no time for one.
     pub(crate) async fn after(&mut self, error: Transient) -> Result<(), CallError> {
         self.unknown |= error.unknown;
         if Instant::now() + self.pause >= self.budget.until {
-            let told = self.told.take().filter(|told| weight(told) > weight(&error));
-            return Err(CallError::Transient(told.unwrap_or(error)));
+            let clearest = self.clearest.take().filter(|told| weight(told) > weight(&error));
+            return Err(CallError::Transient(clearest.unwrap_or(error)));
         }
-        if self.told.as_ref().is_none_or(|told| weight(&error) >= weight(told)) {
-            self.told = Some(error);
+        if self.clearest.as_ref().is_none_or(|told| weight(&error) >= weight(told)) {
+            self.clearest = Some(error);
         }
         sleep(self.pause).await;
         // Twice as much each time, and not the same to everybody; after long a tenth of that.

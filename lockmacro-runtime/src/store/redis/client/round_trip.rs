@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// For how long the shortest answer is looked for, and then for as long again.
 const WINDOW: Duration = Duration::from_secs(10);
 /// The shortest of fewer answers tells nothing.
-const FEW: u32 = 4;
+const ANSWERS_MIN: u32 = 4;
 
 /// One for all connections of a manager to one server.
 #[derive(Debug)]
@@ -21,17 +21,17 @@ pub(crate) struct RoundTrip {
     /// The number of this window and its shortest answer in microseconds, 32 bits each.
     window: AtomicU64,
     /// The same of the last one that had answers.
-    before: AtomicU64,
-    /// How many answers there were, up to [`FEW`].
+    previous: AtomicU64,
+    /// How many answers there were, up to [`ANSWERS_MIN`].
     answers: AtomicU32,
-    /// Whether a ttl was told to be too short for it.
-    told: AtomicBool,
+    /// Whether a ttl was warned to be too short for it.
+    warned: AtomicBool,
 }
 
 impl Default for RoundTrip {
     fn default() -> Self {
-        let (measured, window, before, answers, told) = Default::default();
-        Self { measured, began: Instant::now(), window, before, answers, told }
+        let (measured, window, previous, answers, warned) = Default::default();
+        Self { measured, began: Instant::now(), window, previous, answers, warned }
     }
 }
 
@@ -57,22 +57,22 @@ impl RoundTrip {
         let number = now.duration_since(self.began).as_secs() / WINDOW.as_secs() + 1;
         let window = self.window.load(Ordering::Relaxed);
         if window >> 32 != number {
-            self.before.store(window, Ordering::Relaxed);
+            self.previous.store(window, Ordering::Relaxed);
         }
         if window >> 32 != number || took < window & u64::from(u32::MAX) {
             self.window.store(number << 32 | took, Ordering::Relaxed);
         }
-        if self.answers.load(Ordering::Relaxed) < FEW {
+        if self.answers.load(Ordering::Relaxed) < ANSWERS_MIN {
             self.answers.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// The shortest of late; zero before some answers.
     pub(crate) fn shortest(&self) -> Duration {
-        if self.answers.load(Ordering::Relaxed) < FEW {
+        if self.answers.load(Ordering::Relaxed) < ANSWERS_MIN {
             return Duration::ZERO;
         }
-        let windows = [&self.window, &self.before].map(|window| window.load(Ordering::Relaxed));
+        let windows = [&self.window, &self.previous].map(|window| window.load(Ordering::Relaxed));
         let shortest = windows.into_iter().filter(|window| *window != 0);
         let shortest = shortest.map(|window| window & u64::from(u32::MAX)).min();
         Duration::from_micros(shortest.unwrap_or_default())
@@ -84,9 +84,9 @@ impl RoundTrip {
         Duration::from_micros(2 * smoothed + 4 * deviation)
     }
 
-    /// Whether nobody was told yet that a ttl is too short for it.
-    pub(crate) fn is_to_be_told(&self) -> bool {
-        !self.told.swap(true, Ordering::Relaxed)
+    /// Whether nobody was warned yet that a ttl is too short for it.
+    pub(crate) fn should_warn(&self) -> bool {
+        !self.warned.swap(true, Ordering::Relaxed)
     }
 
     fn measured(&self) -> (u64, u64) {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_moved_far_away_is_given_more_time_with_its_first_answer() {
+    fn a_longer_round_trip_counts_from_its_first_answer() {
         let round_trip = RoundTrip::default();
         assert_eq!(round_trip.longest(), Duration::ZERO);
         let now = Instant::now();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_large_replies_nor_a_pause_of_the_server_are_its_round_trip() {
+    fn large_replies_and_pauses_of_the_server_do_not_count_as_its_round_trip() {
         let round_trip = RoundTrip::default();
         let now = Instant::now();
         (0..3).for_each(|_| round_trip.noted(now, ms(900)));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_is_too_long_to_be_noted() {
+    fn any_duration_can_be_noted() {
         let round_trip = RoundTrip::default();
         let now = Instant::now();
         (0..9).for_each(|_| round_trip.noted(now, Duration::MAX));

@@ -63,8 +63,8 @@ impl Script {
         let count = keys.len() * of_each;
         let keys_len: usize = keys.iter().map(|key| key.as_str().len() + COMPANION_MORE).sum();
         let args_len: usize = args.iter().map(|arg| arg.len()).sum();
-        let room = verb.len() + script.len() + 4 + of_each * keys_len + args_len;
-        let mut cmd = Cmd::with_capacity(3 + count + args.len(), room);
+        let capacity = verb.len() + script.len() + 4 + of_each * keys_len + args_len;
+        let mut cmd = Cmd::with_capacity(3 + count + args.len(), capacity);
         cmd.arg(verb).arg(script).arg(count);
         for key in keys.iter().map(LockKey::as_str) {
             cmd.arg(key);

@@ -19,20 +19,20 @@ use crate::value::unavailability::Unavailability;
 /// The sentinels of one primary, and a connection to each that has answered.
 pub(crate) struct Sentinels {
     group: SentinelGroup,
-    kept: Kept,
+    idle: IdleConnections,
 }
 
 /// A connection to each sentinel that has answered, for the next question.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<HashMap<usize, MultiplexedConnection>>>);
+struct IdleConnections(Arc<Mutex<HashMap<usize, MultiplexedConnection>>>);
 
-impl Kept {
+impl IdleConnections {
     /// Takes the connection to one of them: who asks it meanwhile opens another one.
     fn take(&self, nth: usize) -> Option<MultiplexedConnection> {
         self.all().remove(&nth)
     }
 
-    fn keep(&self, nth: usize, connection: MultiplexedConnection) {
+    fn put(&self, nth: usize, connection: MultiplexedConnection) {
         self.all().insert(nth, connection);
     }
 
@@ -44,37 +44,39 @@ impl Kept {
 impl Sentinels {
     /// The sentinels of a URL, not connected yet.
     pub(crate) fn new(group: SentinelGroup) -> Self {
-        Self { group, kept: Kept::default() }
+        Self { group, idle: IdleConnections::default() }
     }
 
     /// Ends the connections to them.
     pub(crate) fn disconnect(&self) {
-        self.kept.all().clear();
+        self.idle.all().clear();
     }
 
     /// The server that most of them all name, whoever does not answer.
     pub(crate) async fn agreed(&self) -> Option<ConnectionAddr> {
-        let (at, times) = self.named().await.ok()?;
+        let (at, times) = self.vote().await.ok()?;
         (2 * times > self.group.at.len()).then_some(at)
     }
 
     /// Where to connect to.
     pub(crate) async fn primary(&self) -> Result<ConnectionAddr, CallError> {
-        self.named().await.map(|(at, _)| at)
+        self.vote().await.map(|(at, _)| at)
     }
 
     /// Asks all of them, and goes where most of them all say; when fewer answer in time, where most
     /// of those say. One that was cut off names a primary of old for long. With how many say so.
-    async fn named(&self) -> Result<(ConnectionAddr, usize), CallError> {
+    async fn vote(&self) -> Result<(ConnectionAddr, usize), CallError> {
         let mut asked = JoinSet::new();
         for (nth, at) in self.group.at.iter().enumerate() {
             let client = self.group.settings.client(at, None).map_err(CallError::Final)?;
             let (name, budget) = (self.group.name.clone(), self.group.budget);
-            let kept = self.kept.clone();
+            let idle = self.idle.clone();
             asked.spawn(async move {
-                let late =
+                let timed_out =
                     || Err(CallError::Transient(Transient::timeout("asking a sentinel", false)));
-                timeout(budget, ask(client, &name, &kept, nth)).await.unwrap_or_else(|_| late())
+                timeout(budget, ask(client, &name, &idle, nth))
+                    .await
+                    .unwrap_or_else(|_| timed_out())
             });
         }
         let mut named: Vec<(ConnectionAddr, usize)> = Vec::new();
@@ -92,7 +94,7 @@ impl Sentinels {
                         break;
                     }
                 }
-                Ok(Err(told)) => error = CallError::unless_final(error, told),
+                Ok(Err(cause)) => error = CallError::unless_final(error, cause),
                 Err(_) => {}
             }
         }
@@ -115,28 +117,28 @@ impl Sentinels {
 async fn ask(
     client: Client,
     name: &str,
-    kept: &Kept,
+    idle: &IdleConnections,
     nth: usize,
 ) -> Result<ConnectionAddr, CallError> {
     let mut question = redis::cmd("SENTINEL");
     question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-    if let Some(mut connection) = kept.take(nth)
+    if let Some(mut connection) = idle.take(nth)
         && let Ok(answer) = connection.send_packed_command(&question).await
         && let Ok(answer) = answer.extract_error()
     {
-        kept.keep(nth, connection);
-        return told(answer, name);
+        idle.put(nth, connection);
+        return read_address(answer, name);
     }
     let mut connection =
         client.get_multiplexed_async_connection().await.map_err(CallError::unapplied)?;
     let answer = connection.send_packed_command(&question).await.and_then(Value::extract_error);
     let answer = answer.map_err(CallError::unapplied)?;
-    kept.keep(nth, connection);
-    told(answer, name)
+    idle.put(nth, connection);
+    read_address(answer, name)
 }
 
 /// Whom a sentinel has named.
-fn told(answer: Value, name: &str) -> Result<ConnectionAddr, CallError> {
+fn read_address(answer: Value, name: &str) -> Result<ConnectionAddr, CallError> {
     match answer {
         Value::Nil => {
             Err(CallError::Final(LockError::invalid_url(format!("the sentinels know no `{name}`"))))

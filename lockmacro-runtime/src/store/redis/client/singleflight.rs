@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 /// The task of the work shows that its runtime runs: that often in the time for the work.
 const BEATS: u32 = 40;
 /// A task that has shown nothing for so many beats is on a blocked runtime.
-const MISSED: u32 = 5;
+const BEATS_MISSED_MAX: u32 = 5;
 
 pub(crate) struct SingleFlight<T> {
     /// For how long the work may take.
@@ -33,8 +33,8 @@ struct Progress<T> {
 
 impl<T> InFlight<T> {
     /// Until when the work is waited for, as far as is known now.
-    fn trusted(&self, limit: Duration) -> Instant {
-        self.until.min(self.progress.borrow().beat + limit / BEATS * MISSED)
+    fn trusted_until(&self, limit: Duration) -> Instant {
+        self.until.min(self.progress.borrow().beat + limit / BEATS * BEATS_MISSED_MAX)
     }
 }
 
@@ -46,22 +46,23 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     /// Waits for what comes of the work, which is started unless it is under way; it is started
     /// again when it is another runtime's, which is blocked or has ended. `None` when it took too
     /// long.
-    pub(crate) async fn done<W>(&self, mut work: impl FnMut() -> W, until: Instant) -> Option<T>
+    pub(crate) async fn run<W>(&self, mut work: impl FnMut() -> W, until: Instant) -> Option<T>
     where
         W: Future<Output = T> + Send + 'static,
     {
         loop {
             let (mut joined, ours) = self.join(&mut work);
             loop {
-                let trusted = if ours { joined.until } else { joined.trusted(self.limit) };
+                let waits_until =
+                    if ours { joined.until } else { joined.trusted_until(self.limit) };
                 let over = joined.progress.wait_for(|progress| progress.result.is_some());
-                let over = timeout_at(until.min(trusted), over).await;
+                let over = timeout_at(until.min(waits_until), over).await;
                 match over.map(|over| over.map(|progress| progress.result.clone())) {
                     Ok(Ok(result)) => return result.flatten(),
                     _ if ours || Instant::now() >= until => return None,
                     // Its runtime has ended.
                     Ok(Err(_)) => break,
-                    Err(_) if Instant::now() < joined.trusted(self.limit) => {}
+                    Err(_) if Instant::now() < joined.trusted_until(self.limit) => {}
                     Err(_) => break,
                 }
             }
@@ -90,7 +91,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         let mut in_flight = self.in_flight.lock();
         let now = Instant::now();
         if let Some(joined) = &*in_flight
-            && now < joined.trusted(self.limit)
+            && now < joined.trusted_until(self.limit)
             && joined.progress.has_changed().is_ok()
         {
             return (joined.clone(), false);
@@ -134,8 +135,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_callers_have_it_done_once() {
-        let (errand, times) = (SingleFlight::new(LIMIT), Arc::new(AtomicU32::new(0)));
+    async fn work_of_many_callers_is_done_once() {
+        let (flight, times) = (SingleFlight::new(LIMIT), Arc::new(AtomicU32::new(0)));
         let work = || {
             let times = Arc::clone(&times);
             async move {
@@ -143,68 +144,68 @@ mod tests {
                 times.fetch_add(1, Ordering::Relaxed)
             }
         };
-        let callers = (0..10).map(|_| errand.done(work, soon()));
+        let callers = (0..10).map(|_| flight.run(work, soon()));
         assert_eq!(futures::future::join_all(callers).await, [Some(0); 10]);
-        assert_eq!(errand.done(work, soon()).await, Some(1), "it is over, and done again");
+        assert_eq!(flight.run(work, soon()).await, Some(1), "it is over, and done again");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_caller_that_is_not_polled_holds_up_nobody() {
-        let errand = SingleFlight::new(LIMIT);
-        let mut first = Box::pin(errand.done(|| async { 7 }, soon()));
+    async fn a_caller_that_is_not_polled_delays_no_other() {
+        let flight = SingleFlight::new(LIMIT);
+        let mut first = Box::pin(flight.run(|| async { 7 }, soon()));
         assert!(futures::poll!(&mut first).is_pending());
-        assert_eq!(errand.done(|| async { 8 }, soon()).await, Some(7));
+        assert_eq!(flight.run(|| async { 8 }, soon()).await, Some(7));
         assert_eq!(first.await, Some(7));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_without_an_end_is_given_up() {
-        let errand = SingleFlight::<u32>::new(LIMIT);
-        assert_eq!(errand.done(pending, soon()).await, None);
-        assert_eq!(errand.done(|| async { 7 }, soon()).await, Some(7));
+    async fn work_that_never_ends_is_abandoned() {
+        let flight = SingleFlight::<u32>::new(LIMIT);
+        assert_eq!(flight.run(pending, soon()).await, None);
+        assert_eq!(flight.run(|| async { 7 }, soon()).await, Some(7));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_came_of_it_is_kept_until_it_is_to_be_forgotten_and_no_longer() {
-        let (errand, result) = (SingleFlight::new(LIMIT), Arc::new(()));
+    async fn a_result_is_kept_until_it_is_forgotten() {
+        let (flight, result) = (SingleFlight::new(LIMIT), Arc::new(()));
         let mut kept = Some(Arc::clone(&result));
         let work = || std::future::ready(kept.take().unwrap_or_default());
-        drop(errand.done(work, soon()).await);
+        drop(flight.run(work, soon()).await);
         // The task that had it done has gone, too.
         tokio::task::yield_now().await;
         assert_eq!(Arc::strong_count(&result), 2);
-        errand.forget();
+        flight.forget();
         assert_eq!(Arc::strong_count(&result), 1);
         // Work that is under way is not given up for that.
-        let mut first = Box::pin(errand.done(|| std::future::ready(Arc::default()), soon()));
+        let mut first = Box::pin(flight.run(|| std::future::ready(Arc::default()), soon()));
         assert!(futures::poll!(&mut first).is_pending());
-        errand.forget();
+        flight.forget();
         let other = || std::future::ready(Arc::clone(&result));
-        let second = errand.done(other, soon()).await;
+        let second = flight.run(other, soon()).await;
         assert!(!Arc::ptr_eq(&second.unwrap(), &result), "it was done twice");
     }
 
     #[test]
     fn work_on_a_runtime_that_has_ended_is_started_again() {
         let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let errand = SingleFlight::new(LIMIT);
+        let flight = SingleFlight::new(LIMIT);
         runtime().unwrap().block_on(async {
-            let mut first = Box::pin(errand.done(pending, soon()));
+            let mut first = Box::pin(flight.run(pending, soon()));
             assert!(futures::poll!(&mut first).is_pending());
         });
-        let done = runtime().unwrap().block_on(errand.done(|| async { 7 }, soon()));
+        let done = runtime().unwrap().block_on(flight.run(|| async { 7 }, soon()));
         assert_eq!(done, Some(7));
     }
 
     /// A runtime that has begun the work and is then blocked, until what this returns is dropped.
-    fn blocked_in(errand: &Arc<SingleFlight<u32>>) -> std::sync::mpsc::Sender<()> {
+    fn blocked_in(flight: &Arc<SingleFlight<u32>>) -> std::sync::mpsc::Sender<()> {
         let (free, blocked) = std::sync::mpsc::channel::<()>();
         let (began, begun) = std::sync::mpsc::channel();
-        let errand = Arc::clone(errand);
+        let flight = Arc::clone(flight);
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
             runtime.unwrap().block_on(async {
-                let mut first = Box::pin(errand.done(|| async { 7 }, soon()));
+                let mut first = Box::pin(flight.run(|| async { 7 }, soon()));
                 assert!(futures::poll!(&mut first).is_pending());
                 began.send(()).unwrap();
                 // Until the other end is gone.
@@ -218,34 +219,34 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_blocked_runtime_that_has_begun_the_work_holds_up_nobody() {
+    async fn a_blocked_runtime_that_has_begun_the_work_delays_no_caller() {
         let limit = Duration::from_secs(20);
-        let errand = Arc::new(SingleFlight::new(limit));
-        let _blocked = blocked_in(&errand);
+        let flight = Arc::new(SingleFlight::new(limit));
+        let _blocked = blocked_in(&flight);
         let start = Instant::now();
         let times = Arc::new(AtomicU32::new(0));
         let work = || {
             let times = Arc::clone(&times);
             async move { times.fetch_add(1, Ordering::Relaxed) }
         };
-        let callers = (0..10).map(|_| errand.done(work, start + 20 * limit));
+        let callers = (0..10).map(|_| flight.run(work, start + 20 * limit));
         assert_eq!(futures::future::join_all(callers).await, [Some(0); 10], "it is done once");
         assert!(start.elapsed() < limit, "after {:?}", start.elapsed());
     }
 
     #[tokio::test]
-    async fn a_caller_waits_no_longer_than_it_may_for_a_blocked_runtime() {
-        let errand = Arc::new(SingleFlight::new(Duration::from_secs(60)));
-        let _blocked = blocked_in(&errand);
+    async fn a_caller_waits_for_a_blocked_runtime_until_its_deadline() {
+        let flight = Arc::new(SingleFlight::new(Duration::from_secs(60)));
+        let _blocked = blocked_in(&flight);
         let start = Instant::now();
         let until = start + Duration::from_millis(20);
-        assert_eq!(errand.done(|| async { 8 }, until).await, None);
+        assert_eq!(flight.run(|| async { 8 }, until).await, None);
         assert!(start.elapsed() < Duration::from_secs(30), "after {:?}", start.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
     async fn slow_work_on_a_runtime_that_runs_is_begun_once() {
-        let (errand, times) = (SingleFlight::new(LIMIT), Arc::new(AtomicU32::new(0)));
+        let (flight, times) = (SingleFlight::new(LIMIT), Arc::new(AtomicU32::new(0)));
         let work = || {
             let times = Arc::clone(&times);
             async move {
@@ -253,7 +254,7 @@ mod tests {
                 times.fetch_add(1, Ordering::Relaxed)
             }
         };
-        let (one, two) = tokio::join!(errand.done(work, soon()), errand.done(work, soon()));
+        let (one, two) = tokio::join!(flight.run(work, soon()), flight.run(work, soon()));
         assert_eq!((one, two), (Some(0), Some(0)));
     }
 }

@@ -67,7 +67,7 @@ pub(crate) struct Subscriptions {
 struct Channel {
     used: Instant,
     received: bool,
-    joining: Arc<SingleFlight<Result<bool, CallError>>>,
+    subscribing: Arc<SingleFlight<Result<bool, CallError>>>,
 }
 
 impl Subscriptions {
@@ -94,11 +94,12 @@ impl Subscriptions {
             return Ok(!self.refuses.load(Ordering::Acquire));
         }
         let used = Instant::now();
-        let new = || Channel { used, received: false, joining: Arc::new(SingleFlight::new(limit)) };
+        let new =
+            || Channel { used, received: false, subscribing: Arc::new(SingleFlight::new(limit)) };
         let mut channels = self.channels();
         let channel = channels.entry(slot).or_insert_with(new);
         channel.used = used;
-        if channel.received { Ok(true) } else { Err(Arc::clone(&channel.joining)) }
+        if channel.received { Ok(true) } else { Err(Arc::clone(&channel.subscribing)) }
     }
 
     pub(crate) fn is(&self, other: &Self) -> bool {

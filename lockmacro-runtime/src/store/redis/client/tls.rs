@@ -15,12 +15,12 @@ pub(crate) struct Files {
 
 impl Files {
     pub(crate) fn set(&mut self, name: &str, path: String) {
-        let place = match name {
+        let field = match name {
             "cacert" => &mut self.cacert,
             "cert" => &mut self.cert,
             _ => &mut self.key,
         };
-        *place = Some(path);
+        *field = Some(path);
     }
 
     /// Whether connections can be encrypted here.
@@ -47,15 +47,15 @@ impl Files {
 
 /// What is wrong with the encryption, if it is that.
 #[cfg(not(feature = "tls"))]
-pub(crate) fn told(_: &RedisError) -> Option<String> {
+pub(crate) fn explained(_: &RedisError) -> Option<String> {
     None
 }
 
 #[cfg(feature = "tls")]
-pub(crate) use with::told;
+pub(crate) use with_rustls::explained;
 
 #[cfg(feature = "tls")]
-mod with {
+mod with_rustls {
     use std::error::Error;
     use std::io;
     use std::sync::Arc;
@@ -98,16 +98,16 @@ mod with {
         Err(LockError::invalid_url(format!("`{name}`, {path}: there is no {what} in PEM form")))
     }
 
-    pub(crate) fn told(error: &RedisError) -> Option<String> {
+    pub(crate) fn explained(error: &RedisError) -> Option<String> {
         // As the library wraps it: an error of the system in an `Arc`, and rustls' own inside.
         let wrapped = error.source()?.downcast_ref::<Arc<dyn Error + Send + Sync>>()?;
         let inner = wrapped.downcast_ref::<io::Error>()?.get_ref()?;
-        inner.downcast_ref::<rustls::Error>().map(mended)
+        inner.downcast_ref::<rustls::Error>().map(with_remedy)
     }
 
     /// What it is, and what to do about it.
-    fn mended(error: &rustls::Error) -> String {
-        let mend = match error {
+    fn with_remedy(error: &rustls::Error) -> String {
+        let remedy = match error {
             rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
                 ": name the one who signed the server's certificate by `cacert=`"
             }
@@ -117,6 +117,6 @@ mod with {
             rustls::Error::InvalidMessage(_) => ": the server may not speak TLS on this port",
             _ => "",
         };
-        format!("{error}{mend}")
+        format!("{error}{remedy}")
     }
 }

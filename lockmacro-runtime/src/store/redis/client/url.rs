@@ -84,13 +84,17 @@ impl Address {
         let sentinel = matches!(scheme, "redis-sentinel" | "rediss-sentinel");
         let (mut files, mut others) = (Files::default(), Vec::new());
         let (mut acks, mut acks_within, mut fence_retention) = (None, None, None);
-        let mut watcher = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let mut sentinel_login = RedisConnectionInfo::default().set_skip_set_lib_name();
         for setting in query.split('&').filter(|setting| !setting.is_empty()) {
             let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
             match name {
                 "cacert" | "cert" | "key" if encrypted => files.set(name, decoded(value)),
-                "sentinel_user" if sentinel => watcher = watcher.set_username(decoded(value)),
-                "sentinel_password" if sentinel => watcher = watcher.set_password(decoded(value)),
+                "sentinel_user" if sentinel => {
+                    sentinel_login = sentinel_login.set_username(decoded(value))
+                }
+                "sentinel_password" if sentinel => {
+                    sentinel_login = sentinel_login.set_password(decoded(value))
+                }
                 "replicated" => acks = Some(value),
                 "replicated_timeout" => acks_within = Some(value),
                 "fence_retention" => fence_retention = Some(retention(value)?),
@@ -134,7 +138,7 @@ impl Address {
             let sentinels = SentinelGroup {
                 at: infos.iter().map(|info| info.addr().clone()).collect(),
                 name: decoded(name),
-                settings: settings(watcher),
+                settings: settings(sentinel_login),
                 budget: unsent / 4,
             };
             let settings = settings(login.unwrap_or_default());
@@ -197,13 +201,13 @@ mod tests {
 
     #[test]
     #[cfg(not(feature = "tls"))]
-    fn tls_is_refused_where_it_is_not_built_in_and_the_mend_is_told() {
+    fn tls_is_refused_without_its_feature_and_the_error_names_the_feature() {
         let error = parse("rediss://localhost").err();
         assert!(error.is_some_and(|error| error.to_string().contains("feature `tls`")));
     }
 
     #[test]
-    fn how_long_fences_are_kept_is_read_and_at_least_a_day() {
+    fn a_fence_retention_is_read_and_is_at_least_a_day() {
         let read = |value| parse(&format!("redis://localhost?fence_retention={value}"));
         let day = Duration::from_secs(24 * 60 * 60);
         for (value, days) in [("24h", 1), ("1d", 1), ("30d", 30), ("3650d", 3_650)] {
@@ -231,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_refused_and_no_password_is_told() {
+    fn an_unknown_setting_is_refused_and_no_password_is_shown() {
         for url in [
             "redis://:hunter2@localhost/?sentinel=hunter2",
             "redis://:hunter2@localhost/?cacert=hunter2",

@@ -27,7 +27,7 @@ pub(crate) const CALLS: &str = "lm1:jobs:";
 /// How long a worker with nothing to do waits for news at most.
 const TICK: Duration = Duration::from_secs(2);
 /// The same when nobody can tell it.
-const TICK_UNHEARD: Duration = Duration::from_millis(250);
+const TICK_POLLING: Duration = Duration::from_millis(250);
 
 /// How many bytes the calls of one reply have at most, unless it is one call: a reply holds up all
 /// others of its connection.
@@ -159,7 +159,7 @@ impl Calls {
         let Question { id, most, lease, brief } = question;
         let usual = if brief { self.redis.brief() } else { self.budget() };
         let received = self.listen(waiter, usual).await?;
-        let tick = if received { TICK } else { TICK_UNHEARD };
+        let tick = if received { TICK } else { TICK_POLLING };
         let idle = match received {
             true => {
                 format!("{}|{}", waiter.number(), self.redis.grants.channel(waiter.slot()))
@@ -175,11 +175,11 @@ impl Calls {
         let (most, dead_max) = (most.to_string(), DEAD_MAX.to_string());
         let args = [&*most, &millis(lease), &idle, &millis(tick), id, BUDGET, &dead_max];
         let reply = self.ask_for(&jobs::TAKE, function, &args, budget).await?;
-        let Value::Array(parts) = &reply else { return Err(strange(&reply)) };
+        let Value::Array(parts) = &reply else { return Err(unexpected_reply(&reply)) };
         let [Value::Int(again), Value::Int(strays), Value::Array(dead), calls @ ..] =
             parts.as_slice()
         else {
-            return Err(strange(&reply));
+            return Err(unexpected_reply(&reply));
         };
         for call in dead {
             if let Some([id, times]) = fields(call).as_deref() {
@@ -200,7 +200,7 @@ impl Calls {
     }
 
     /// Those of some calls that are still the worker's, which has them for the whole of a lease then.
-    pub(crate) async fn still_its(&self, taken: Vec<Job>, lease: Duration) -> Vec<Job> {
+    pub(crate) async fn still_taken(&self, taken: Vec<Job>, lease: Duration) -> Vec<Job> {
         let mut keeping = JoinSet::new();
         for (nth, job) in taken.into_iter().enumerate() {
             let calls = self.clone();
@@ -243,7 +243,7 @@ impl Calls {
 fn whether(reply: &Value) -> Result<bool, LockError> {
     match reply {
         Value::Int(done @ (0 | 1)) => Ok(*done == 1),
-        other => Err(strange(other)),
+        other => Err(unexpected_reply(other)),
     }
 }
 
@@ -255,7 +255,7 @@ pub(crate) fn millis(time: Duration) -> String {
     time.as_millis().to_string()
 }
 
-pub(crate) fn strange(reply: &Value) -> LockError {
+pub(crate) fn unexpected_reply(reply: &Value) -> LockError {
     unexpected(reply).into_error(&LockKey::from("lm1:jobs"))
 }
 

@@ -17,9 +17,9 @@ use crate::value::error::LockError;
 use crate::value::sync::{Mutex, MutexGuard};
 
 /// How long a function in trouble is left alone.
-const TROUBLED: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// So many workers of a manager find what they knew.
-const KEPT_MAX: usize = 16;
+const IDLE_MAX: usize = 16;
 
 /// What is known of the functions of one worker.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Looks {
 struct Look {
     function: Arc<str>,
     waiter: Arc<Waiter>,
-    in_trouble: bool,
+    failing: bool,
     /// By which question calls are taken that was not answered yet, and when it was asked first.
     question: Option<(String, Instant)>,
 }
@@ -44,7 +44,7 @@ impl Looks {
         let look = |function: &Arc<str>| Look {
             function: Arc::clone(function),
             waiter: Arc::new(calls.join(function)),
-            in_trouble: false,
+            failing: false,
             question: None,
         };
         let functions = functions.iter().map(look).collect();
@@ -112,15 +112,15 @@ impl Looks {
     }
 
     /// Asks for a function that has answered.
-    pub(crate) fn well(&mut self, nth: usize, pause: Duration) {
-        self.functions[nth].in_trouble = false;
+    pub(crate) fn succeeded(&mut self, nth: usize, pause: Duration) {
+        self.functions[nth].failing = false;
         self.ask(nth, pause);
     }
 
     /// Leaves a function alone for a while; gives the error back if there is no other.
-    pub(crate) fn troubled(&mut self, nth: usize, error: LockError) -> Option<LockError> {
-        self.functions[nth].in_trouble = true;
-        if self.functions.iter().all(|look| look.in_trouble) {
+    pub(crate) fn failed(&mut self, nth: usize, error: LockError) -> Option<LockError> {
+        self.functions[nth].failing = true;
+        if self.functions.iter().all(|look| look.failing) {
             // The worker makes the pause.
             self.ask(nth, Duration::ZERO);
             return Some(error);
@@ -130,33 +130,33 @@ impl Looks {
             true => tracing::debug!(%function, %error, "deferred calls could not be taken"),
             false => tracing::warn!(%function, %error, "deferred calls could not be taken"),
         }
-        self.ask(nth, TROUBLED);
+        self.ask(nth, RETRY_DELAY);
         None
     }
 }
 
 /// What workers knew at the end of their turns.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Mutex<Vec<Looks>>);
+pub(crate) struct IdleLooks(Mutex<Vec<Looks>>);
 
-impl Kept {
+impl IdleLooks {
     /// What a worker of these functions knew, or nothing yet.
     pub(crate) fn take(&self, calls: &Calls, functions: &[Arc<str>]) -> Looks {
-        let mut kept = self.all();
+        let mut idle = self.all();
         let is_its =
             |looks: &Looks| looks.functions.iter().map(|look| &look.function).eq(functions);
-        match kept.iter().position(is_its) {
-            Some(nth) => kept.swap_remove(nth),
+        match idle.iter().position(is_its) {
+            Some(nth) => idle.swap_remove(nth),
             None => Looks::new(calls, functions),
         }
     }
 
     pub(crate) fn put(&self, looks: Looks) {
-        let mut kept = self.all();
-        if kept.len() == KEPT_MAX {
-            kept.remove(0);
+        let mut idle = self.all();
+        if idle.len() == IDLE_MAX {
+            idle.remove(0);
         }
-        kept.push(looks);
+        idle.push(looks);
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Looks>> {

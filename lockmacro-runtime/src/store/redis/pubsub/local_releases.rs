@@ -12,9 +12,9 @@ use crate::value::key::LockKey;
 use crate::value::token::hash_of;
 
 /// An answer that takes so much of a manager's timeout is not waited for by who may have the lock.
-const LATE: u32 = 8;
+const LATE_FRACTION: u32 = 8;
 
-/// One release. Unless it is told of its answer, those who wait for the lock ask.
+/// One release. Unless it is answered of its answer, those who wait for the lock ask.
 pub(crate) struct LocalRelease {
     grants: Arc<Grants>,
     node: Node,
@@ -22,7 +22,7 @@ pub(crate) struct LocalRelease {
     /// The lock's number, see [`Waiters::join`](crate::store::waiters::Waiters::join).
     lock: u64,
     number: u64,
-    told: bool,
+    answered: bool,
 }
 
 impl LocalRelease {
@@ -32,14 +32,14 @@ impl LocalRelease {
             return None;
         }
         let (connection, lock) = (node.connection()?, hash_of(key.as_str().as_bytes()));
-        let number = add(grants, lock, node.inner.timeout / LATE);
+        let number = add(grants, lock, node.inner.timeout / LATE_FRACTION);
         Some(Self {
             grants: Arc::clone(grants),
             node: node.clone(),
             connection,
             lock,
             number,
-            told: false,
+            answered: false,
         })
     }
 
@@ -49,8 +49,8 @@ impl LocalRelease {
     }
 
     /// Takes note of the answer, and passes on what it has for one who waits.
-    pub(crate) fn answered(mut self, word: Option<&[u8]>) {
-        self.told = word.is_none_or(|word| self.node.pass_on(self.connection, word));
+    pub(crate) fn answered(mut self, grant: Option<&[u8]>) {
+        self.answered = grant.is_none_or(|grant| self.node.deliver(self.connection, grant));
     }
 }
 
@@ -58,35 +58,35 @@ impl Drop for LocalRelease {
     fn drop(&mut self) {
         let grants = &self.grants;
         grants.releases.in_flight().releases.remove(&self.number);
-        if !self.told {
+        if !self.answered {
             grants.waiters.alarm_first(self.lock);
         }
     }
 }
 
 fn add(grants: &Arc<Grants>, lock: u64, late: Duration) -> u64 {
-    let (number, minded) = {
+    let (number, watched_until) = {
         let (mut in_flight, now) = (grants.releases.in_flight(), Instant::now());
         in_flight.last += 1;
         let number = in_flight.last;
         in_flight.releases.insert(number, (now, lock));
-        let minded = in_flight.minded.is_some_and(|until| now < until);
-        if !minded {
-            in_flight.minded = Some(now + late * 4);
+        let watched_until = in_flight.watched_until.is_some_and(|until| now < until);
+        if !watched_until {
+            in_flight.watched_until = Some(now + late * 4);
         }
-        (number, minded)
+        (number, watched_until)
     };
-    if !minded {
-        tokio::spawn(mind(Arc::clone(grants), late));
+    if !watched_until {
+        tokio::spawn(watch(Arc::clone(grants), late));
     }
     number
 }
 
 /// Looks after releases while there are any: who sent one may not be polled any more.
-async fn mind(grants: Arc<Grants>, late: Duration) {
+async fn watch(grants: Arc<Grants>, late: Duration) {
     loop {
         sleep(late).await;
-        let (locks, all) = grants.releases.late(late);
+        let (locks, all) = grants.releases.take_late(late);
         locks.into_iter().for_each(|lock| grants.waiters.alarm_first(lock));
         if all {
             return;

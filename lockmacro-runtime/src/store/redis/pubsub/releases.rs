@@ -16,12 +16,12 @@ pub(crate) struct InFlight {
     /// When they were sent, and for which locks.
     pub(crate) releases: HashMap<u64, (Instant, u64)>,
     /// Until when a task is known to look after them. It may be on a runtime that has ended.
-    pub(crate) minded: Option<Instant>,
+    pub(crate) watched_until: Option<Instant>,
 }
 
 impl Releases {
     /// Takes those out that are late; tells for which locks they are, and whether that were all.
-    pub(crate) fn late(&self, late: Duration) -> (Vec<u64>, bool) {
+    pub(crate) fn take_late(&self, late: Duration) -> (Vec<u64>, bool) {
         let (mut in_flight, now) = (self.in_flight(), Instant::now());
         let mut locks = Vec::new();
         in_flight.releases.retain(|_, (sent, lock)| {
@@ -29,8 +29,8 @@ impl Releases {
             locks.extend(is_late.then_some(*lock));
             !is_late
         });
-        in_flight.minded = (!in_flight.releases.is_empty()).then(|| now + late * 4);
-        (locks, in_flight.minded.is_none())
+        in_flight.watched_until = (!in_flight.releases.is_empty()).then(|| now + late * 4);
+        (locks, in_flight.watched_until.is_none())
     }
 
     pub(crate) fn in_flight(&self) -> MutexGuard<'_, InFlight> {

@@ -2,15 +2,19 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::connect::KEPT;
+use crate::store::redis::client::connect::SUBSCRIBE_RETRY;
 use crate::store::redis::client::connection::{Connection, Delivery};
 use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::node::{Inner, Node};
 use crate::store::redis::client::subscriptions::Subscriptions;
+
+/// Time for which the channel of a slot is kept without waiters there.
+const CHANNEL_IDLE_MAX: Duration = Duration::from_secs(30);
 
 impl Node {
     /// Sees to it that grants can be heard, in a cluster those in `slot`; tells whether they can.
@@ -23,10 +27,10 @@ impl Node {
         loop {
             let live = self.connect(budget.until).await?;
             match live.delivery() {
-                Delivery::Yes => {
-                    let joining = match live.channels.receives(slot, self.inner.timeout) {
+                Delivery::Resp3 => {
+                    let subscribing = match live.channels.receives(slot, self.inner.timeout) {
                         Ok(received) => return Ok(received),
-                        Err(joining) => joining,
+                        Err(subscribing) => subscribing,
                     };
                     let work = || {
                         let (node, live) = (self.clone(), Arc::clone(&live));
@@ -34,12 +38,12 @@ impl Node {
                     };
                     let late = || CallError::Transient(Transient::timeout("subscribing", false));
                     let timeout = || Err(late().at(|| self.server()));
-                    let joined = joining.done(work, budget.until);
-                    return Box::pin(joined).await.unwrap_or_else(timeout);
+                    let subscribed = subscribing.run(work, budget.until);
+                    return Box::pin(subscribed).await.unwrap_or_else(timeout);
                 }
-                Delivery::Apart => return Ok(true),
+                Delivery::Resp2 => return Ok(true),
                 Delivery::Refused => return Ok(false),
-                Delivery::Failed(at) if at.elapsed() < KEPT => return Ok(false),
+                Delivery::Failed(at) if at.elapsed() < SUBSCRIBE_RETRY => return Ok(false),
                 // Whoever has sent something by the old one still gets the answer by it.
                 // Nor is it known whether that would have been answered, by the same server.
                 Delivery::NotAsked | Delivery::Failed(_) => self.discard(&live),
@@ -68,7 +72,7 @@ impl Node {
         }
         if live.channels.opened(slot) {
             let (node, channels) = (Arc::downgrade(&self.inner), Arc::downgrade(&live.channels));
-            tokio::spawn(tidy(node, channels));
+            tokio::spawn(replace_idle_channels(node, channels));
         }
         Ok(true)
     }
@@ -78,14 +82,14 @@ impl Node {
 ///
 /// An SUNSUBSCRIBE would do, if its reply could be told from a subscription that the server ends by
 /// itself. So another connection takes the place of the first, and hears before that one goes.
-fn tidy(
+fn replace_idle_channels(
     node: Weak<Inner>,
     channels: Weak<Subscriptions>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     // Boxed, because the channels of the next connection are tidied up in the same way.
     Box::pin(async move {
         loop {
-            sleep(KEPT).await;
+            sleep(CHANNEL_IDLE_MAX).await;
             let (Some(inner), Some(channels)) = (node.upgrade(), channels.upgrade()) else {
                 return;
             };
@@ -93,7 +97,7 @@ fn tidy(
             let Some(live) = node.in_use().filter(|live| live.channels.is(&channels)) else {
                 return;
             };
-            if let Some(wanted) = channels.wanted(KEPT)
+            if let Some(wanted) = channels.wanted(CHANNEL_IDLE_MAX)
                 && let Ok(Some(next)) = timeout(node.inner.timeout, node.successor(wanted)).await
                 && node.replace(&live, next)
             {
@@ -109,7 +113,7 @@ impl Node {
     /// A new connection that hears what is wanted.
     async fn successor(&self, wanted: Vec<u16>) -> Option<Arc<Connection>> {
         // Where the last one leads may have been another server for a while.
-        self.changes().broke();
+        self.changes().broken();
         let next = Arc::new(self.inner.connector.open().await.ok()?);
         for slot in wanted {
             if next.channels.receives(slot, self.inner.timeout).is_err()

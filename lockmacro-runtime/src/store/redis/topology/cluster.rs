@@ -55,7 +55,7 @@ impl Cluster {
         }
         if let Some((first, others)) = seeds.split_first_mut() {
             // They are servers of one manager.
-            others.iter_mut().for_each(|seed| seed.changes = first.changes.elsewhere());
+            others.iter_mut().for_each(|seed| seed.changes = first.changes.for_node());
         }
         Ok(Self::with(seeds, timeout, sink))
     }
@@ -67,7 +67,7 @@ impl Cluster {
     }
 
     /// Whether a URL is for a cluster.
-    pub(crate) fn is_meant(url: &str) -> bool {
+    pub(crate) fn is_cluster_url(url: &str) -> bool {
         seeds(url).is_some()
     }
 
@@ -86,9 +86,9 @@ impl Cluster {
     }
 
     /// Has `tell` called when a node may be another one than the one that granted our locks.
-    pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
+    pub(crate) fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
         if let Some(changes) = self.changes() {
-            changes.tell(tell);
+            changes.on_change(listener);
         }
     }
 
@@ -142,15 +142,15 @@ impl Cluster {
             let cluster = self.clone();
             async move { cluster.learn().await }
         };
-        let learnt = self.0.learning.done(learn, until);
+        let learnt = self.0.learning.run(learn, until);
         let timeout = || CallError::Transient(Transient::timeout("asking for the slots", false));
         Box::pin(learnt).await.unwrap_or_else(|| Err(timeout().at(|| self.servers())))
     }
 
     /// Where the node is that has told the map.
-    pub(crate) fn told_by(&self) -> String {
-        let told = self.map().told_by().map(str::to_owned);
-        told.unwrap_or_else(|| self.servers())
+    pub(crate) fn source(&self) -> String {
+        let source = self.map().source().map(str::to_owned);
+        source.unwrap_or_else(|| self.servers())
     }
 
     /// Where the servers of the URL are.
@@ -171,14 +171,13 @@ impl Cluster {
     async fn learn(&self) -> Result<(), CallError> {
         let mut nodes: Vec<Node> = self.map().nodes().cloned().collect();
         fastrand::shuffle(&mut nodes);
-        let strangers = self.0.seeds.iter().filter(|seed| {
+        let seeds = self.0.seeds.iter().filter(|seed| {
             let endpoint = seed.endpoint();
             !nodes.iter().any(|node| node.endpoint() == endpoint)
         });
-        let strangers =
-            strangers.map(|seed| Node::with(seed.apart(NoPushes::sink()), self.0.timeout));
-        let strangers: Vec<Node> = strangers.collect();
-        let mut nodes = nodes.into_iter().chain(strangers);
+        let seeds = seeds.map(|seed| Node::with(seed.apart(NoPushes::sink()), self.0.timeout));
+        let seeds: Vec<Node> = seeds.collect();
+        let mut nodes = nodes.into_iter().chain(seeds);
         let (mut asked, mut error) = (JoinSet::new(), down("no node was asked"));
         loop {
             let more = match nodes.next() {
@@ -200,7 +199,7 @@ impl Cluster {
                     self.take(&node, ranges)?;
                     return Ok(());
                 }
-                Ok(Some(Ok((Err(told), _)))) => error = error.unless_final(told),
+                Ok(Some(Ok((Err(cause), _)))) => error = error.unless_final(cause),
                 Ok(None) if !more => return Err(error),
                 _ => {}
             }
@@ -208,41 +207,41 @@ impl Cluster {
     }
 
     /// Takes the map that a node has told over, and has who waits in a slot that moved follow it.
-    fn take(&self, told: &Node, ranges: Vec<Range>) -> Result<(), CallError> {
+    fn take(&self, source: &Node, ranges: Vec<Range>) -> Result<(), CallError> {
         let mut next = SlotMap::default();
         for range in ranges {
-            let node = self.node_at(&range.endpoint.beside(told.endpoint()), told)?;
-            next.give(range.first..=range.last, node);
+            let node = self.node_at(&range.endpoint.relative_to(source.endpoint()), source)?;
+            next.assign(range.first..=range.last, node);
         }
         let names = next.nodes().map(Node::server).collect();
         let moved = {
             let mut map = self.0.map.write();
             let moved = next.differs_from(&map);
-            *map = next.known(told);
+            *map = next.known(source);
             moved
         };
         if let Some(changes) = self.changes() {
-            changes.healths().are_only(&names);
+            changes.healths().retain_only(&names);
         }
         if !moved.is_empty() {
             self.0.sink.interrupted(&moved);
             // A replica that has taken over may not know our locks. Whoever learns its first map
             // cannot tell, because it may have changed since the locks were granted.
             if let Some(changes) = self.changes() {
-                changes.moved();
+                changes.changed();
             }
         }
         Ok(())
     }
 
     /// The node at an address, which is a new one if none of the map has it.
-    fn node_at(&self, endpoint: &Endpoint, told: &Node) -> Result<Node, CallError> {
+    fn node_at(&self, endpoint: &Endpoint, source: &Node) -> Result<Node, CallError> {
         let known = self.map().nodes().find(|node| endpoint.is(node.endpoint())).cloned();
         if let Some(node) = known {
             return Ok(node);
         }
-        if endpoint.is(told.endpoint()) && Arc::ptr_eq(told.sink(), &self.0.sink) {
-            return Ok(told.clone());
+        if endpoint.is(source.endpoint()) && Arc::ptr_eq(source.sink(), &self.0.sink) {
+            return Ok(source.clone());
         }
         let connector = self.connector((&endpoint.host, endpoint.port));
         Ok(Node::with(connector.ok_or_else(|| down("no node is known"))?, self.0.timeout))
@@ -257,18 +256,18 @@ impl Cluster {
         &self,
         slot: u16,
         to: &Redirect,
-        told: &Node,
+        source: &Node,
     ) -> Result<Node, CallError> {
         let Some(endpoint) = Endpoint::read(&to.address) else {
-            return Err(down("a node has sent us to no address").at(|| told.server()));
+            return Err(down("a node has sent us to no address").at(|| source.server()));
         };
-        let node = self.node_at(&endpoint.beside(told.endpoint()), told)?;
+        let node = self.node_at(&endpoint.relative_to(source.endpoint()), source)?;
         if to.once {
             return Ok(node.asking());
         }
         let moved = {
             let mut map = self.0.map.write();
-            map.give(slot..=slot, node.clone())
+            map.assign(slot..=slot, node.clone())
         };
         if moved {
             // Others may be elsewhere, too; and who waits in the slot has to follow it.
@@ -340,9 +339,9 @@ mod tests {
         let cluster = Cluster::new("redis-cluster://one:7000", timeout, Grants::new(true)).unwrap();
         let node =
             |cluster: &Cluster, host| Node::with(cluster.connector((host, 7000)).unwrap(), timeout);
-        let (main, janitors) =
+        let (main, background) =
             (node(&cluster, "one"), node(&cluster.apart(Grants::new(true)), "one"));
-        assert!(Arc::ptr_eq(main.round_trip(), janitors.round_trip()));
+        assert!(Arc::ptr_eq(main.round_trip(), background.round_trip()));
         assert!(!Arc::ptr_eq(main.round_trip(), node(&cluster, "two").round_trip()));
     }
 

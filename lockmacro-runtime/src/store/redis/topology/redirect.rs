@@ -19,7 +19,7 @@ struct Route<'a> {
     cluster: &'a Cluster,
     slot: u16,
     node: Node,
-    left: u32,
+    remaining: u32,
     until: Instant,
 }
 
@@ -52,8 +52,8 @@ impl Cluster {
             self.learnt(budget.until).await?;
             node = self.map().node_of(slot);
         }
-        let node = node.ok_or_else(|| down("no node has the slot").at(|| self.told_by()))?;
-        Ok(Route { cluster: self, slot, node, left: REDIRECTIONS, until: budget.until })
+        let node = node.ok_or_else(|| down("no node has the slot").at(|| self.source()))?;
+        Ok(Route { cluster: self, slot, node, remaining: REDIRECTIONS, until: budget.until })
     }
 }
 
@@ -62,11 +62,11 @@ impl Route<'_> {
     async fn follow<T>(&mut self, reply: Result<T, CallError>) -> Option<Result<T, CallError>> {
         let mut transient = match reply {
             Err(CallError::Redirect(to)) => {
-                if self.left == 0 {
+                if self.remaining == 0 {
                     let error = down("its nodes send us from one to the other");
                     return Some(Err(error.at(|| self.node.server())));
                 }
-                self.left -= 1;
+                self.remaining -= 1;
                 return match self.cluster.redirected(self.slot, &to, &self.node) {
                     Ok(node) => {
                         self.node = node;

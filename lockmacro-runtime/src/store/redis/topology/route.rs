@@ -28,7 +28,7 @@ pub(crate) enum Topology {
 impl Topology {
     /// Whether a URL names a cluster.
     pub(crate) fn is_cluster(url: &str) -> bool {
-        Cluster::is_meant(url)
+        Cluster::is_cluster_url(url)
     }
 
     /// What a URL names, not connected yet.
@@ -37,7 +37,7 @@ impl Topology {
         timeout: Duration,
         sink: Arc<dyn PushSink>,
     ) -> Result<Self, LockError> {
-        Ok(match Cluster::is_meant(url) {
+        Ok(match Cluster::is_cluster_url(url) {
             true => Topology::Cluster(Cluster::new(url, timeout, sink)?),
             false => Topology::One(Node::new(url, timeout, sink)?),
         })
@@ -76,10 +76,10 @@ impl Topology {
     }
 
     /// Has `tell` called when a server may be another one than the one that granted our locks.
-    pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
+    pub(crate) fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
         match self {
-            Topology::One(node) => node.changes().tell(tell),
-            Topology::Cluster(cluster) => cluster.on_change(tell),
+            Topology::One(node) => node.changes().on_change(listener),
+            Topology::Cluster(cluster) => cluster.on_change(listener),
         }
     }
 

@@ -23,8 +23,8 @@ pub(crate) struct SlotMap {
     /// Which of the nodes has each slot; nothing while nothing is known.
     owners: Vec<u16>,
     learnt: Option<Instant>,
-    /// Where the node is that has told it. Not the node, whose connection would be kept.
-    told_by: Option<String>,
+    /// Where the node is that has source it. Not the node, whose connection would be kept.
+    source: Option<String>,
 }
 
 impl SlotMap {
@@ -41,7 +41,7 @@ impl SlotMap {
     }
 
     /// Gives slots to a node; tells whether one of them was another's.
-    pub(crate) fn give(&mut self, slots: RangeInclusive<u16>, node: Node) -> bool {
+    pub(crate) fn assign(&mut self, slots: RangeInclusive<u16>, node: Node) -> bool {
         let known = self.nodes.iter().position(|known| known.is(&node));
         let nth = known.unwrap_or_else(|| {
             self.nodes.push(node);
@@ -69,12 +69,12 @@ impl SlotMap {
     }
 
     /// The same as one that was learnt now.
-    pub(crate) fn known(self, told_by: &Node) -> Self {
-        Self { learnt: Some(Instant::now()), told_by: Some(told_by.server()), ..self }
+    pub(crate) fn known(self, source: &Node) -> Self {
+        Self { learnt: Some(Instant::now()), source: Some(source.server()), ..self }
     }
 
-    pub(crate) fn told_by(&self) -> Option<&str> {
-        self.told_by.as_deref()
+    pub(crate) fn source(&self) -> Option<&str> {
+        self.source.as_deref()
     }
 
     pub(crate) fn is_known(&self) -> bool {
@@ -96,7 +96,7 @@ pub(crate) struct Range {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
-    /// Empty for the host of the node that has told it.
+    /// Empty for the host of the node that has source it.
     pub(crate) host: String,
     pub(crate) port: u16,
 }
@@ -114,8 +114,8 @@ impl Endpoint {
         Self { host: host.to_owned(), port }
     }
 
-    pub(crate) fn beside(self, told: Option<(&str, u16)>) -> Self {
-        match told {
+    pub(crate) fn relative_to(self, source: Option<(&str, u16)>) -> Self {
+        match source {
             Some((host, _)) if self.host.is_empty() => Self { host: host.to_owned(), ..self },
             _ => self,
         }
@@ -200,12 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_without_a_host_is_beside_who_told_it() {
-        for (told, host) in
+    fn an_endpoint_without_a_host_is_on_the_host_of_its_source() {
+        for (source, host) in
             [("two:7001", "two"), (":7001", "one"), ("?:7001", "one"), ("::1:7001", "::1")]
         {
-            let endpoint = Endpoint::read(told).unwrap().beside(Some(("one", 7_000)));
-            assert!(endpoint.is(Some((host, 7_001))), "{told}: {endpoint:?}");
+            let endpoint = Endpoint::read(source).unwrap().relative_to(Some(("one", 7_000)));
+            assert!(endpoint.is(Some((host, 7_001))), "{source}: {endpoint:?}");
         }
         assert_eq!(Endpoint::read("nowhere"), None);
     }
