@@ -215,7 +215,7 @@ impl Scan {
     }
 }
 
-const NOT_UTF8: &str = "its name is no text";
+const NOT_UTF8: &str = "its name is not UTF-8";
 
 /// The name of a key as one of a lock; notes what cannot be one. The engine's own keys are none.
 fn usable(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<LockKey> {
@@ -253,7 +253,7 @@ fn read(key: &LockKey, told: &Value, odd: &mut Vec<Odd>) -> Result<Option<HeldLo
     }
     let waiters = usize::try_from(*waiters).ok();
     if waiters.is_none() {
-        note(odd, key.as_str().as_bytes(), "what should be its line is something else");
+        note(odd, key.as_str().as_bytes(), "its queue key holds another type of value");
     }
     let token = Token::found(value);
     let left = millis(*left);

@@ -1,5 +1,5 @@
-//! Connections beside the one that all calls share, for a command that holds up what comes after
-//! it: one for each call, and a few at most.
+//! Connections beside the shared one, for commands that block their connection: one for each call,
+//! and a few at most.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::store::redis::client::script::Script;
 use crate::value::key::LockKey;
 use crate::value::sync::{Mutex, MutexGuard};
 
-/// So many calls are under way at once; others wait for their turn.
+/// Most calls in flight at once; others wait for a connection.
 const CONNECTIONS_MAX: usize = 16;
 
 pub(crate) struct BlockingPool {
@@ -32,7 +32,7 @@ impl Default for BlockingPool {
 }
 
 impl BlockingPool {
-    /// Ends the connections that nobody uses.
+    /// Closes the idle connections.
     pub(crate) fn clear(&self) {
         self.idle().clear();
     }
@@ -43,8 +43,10 @@ impl BlockingPool {
 }
 
 impl BlockingPool {
-    /// WAIT is for the last write of its own connection. A connection goes back for the next call
-    /// only when this one was answered: one whose caller is dropped may still be waiting.
+    /// Calls a script and then WAIT, which counts for the last write of its own connection.
+    ///
+    /// A connection returns to the pool only when its call was answered: after a caller was dropped
+    /// the connection may still be blocked.
     pub(crate) async fn eval_acknowledged(
         &self,
         (connector, asking): (&Connector, bool),
@@ -62,7 +64,8 @@ impl BlockingPool {
             )));
         };
         let idle = self.next_idle(connector);
-        // By its text to a server that may not know it: the WAIT behind it is not to be in vain.
+        // By its text where the server may not know the hash: otherwise the WAIT that follows would
+        // be useless.
         let command = match idle {
             Some(_) => script.by_hash(keys, args),
             None => script.by_text(keys, args),
@@ -92,7 +95,7 @@ impl BlockingPool {
         answer
     }
 
-    /// A connection that nobody uses, if there is one.
+    /// An idle connection, if there is one.
     fn next_idle(&self, connector: &Connector) -> Option<Connection> {
         let idle = self.idle().pop();
         idle.filter(|idle| connector.is_current(idle))

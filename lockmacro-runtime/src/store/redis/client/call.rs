@@ -1,4 +1,4 @@
-//! How a node is called: one command, several together, or a script.
+//! Calls to a node: one command, several together, or a script.
 
 use std::time::Duration;
 
@@ -18,10 +18,11 @@ use crate::value::key::LockKey;
 use crate::value::sync::MutexGuard;
 use crate::value::unavailability::Unavailability;
 
-/// Calls in a row without an answer after which a connection is given up.
+/// Calls in a row without an answer after which a connection is discarded.
 const UNANSWERED_MAX: u32 = 2;
-/// After a connection was given up for one silence, the pause before that is done again: at first,
-/// and at most. It doubles until such a call is answered, so that nobody reconnects in a storm.
+/// First and longest pause between two connections that are discarded for a single unanswered call.
+///
+/// It doubles until such a call is answered, so that no storm of connections arises.
 const DISCARD_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 impl Node {
@@ -35,7 +36,7 @@ impl Node {
         self.send(&live, command, budget).await
     }
 
-    /// Sends a command by this connection.
+    /// Sends a command on this connection.
     pub(crate) fn send<'a>(
         &'a self,
         live: &'a Connection,
@@ -44,7 +45,7 @@ impl Node {
     ) -> impl Future<Output = Result<Value, CallError>> + Send + 'a {
         let asked = Instant::now();
         let until = budget.until.min(asked + budget.answer);
-        // Not kept across the await, which would cost every caller its room.
+        // Made before the await: a future that held the command would be larger for every caller.
         let sent = match self.asking {
             true => Err(Box::pin(live.asking(command.into().cmd))),
             false => Ok(live.send(command.into())),
@@ -61,7 +62,7 @@ impl Node {
         }
     }
 
-    /// Sends commands together; gives their replies, errors among them.
+    /// Sends commands together; returns their replies, errors among them.
     pub(crate) async fn call_all(
         &self,
         commands: &Pipeline,
@@ -79,7 +80,7 @@ impl Node {
         }
     }
 
-    /// What a reply means, also for the connection; `None` for silence.
+    /// Reads a reply and updates the state of the connection; `None` is a call without an answer.
     fn read(
         &self,
         live: &Connection,
@@ -114,7 +115,7 @@ impl Node {
         Err(error)
     }
 
-    /// Whether a connection may be given up for one silence now.
+    /// Whether a connection may be discarded now for a single unanswered call.
     fn may_discard(&self) -> bool {
         let now = Instant::now();
         let mut next_discard = self.next_discard();
@@ -133,7 +134,7 @@ impl Node {
         self.inner.next_discard.lock()
     }
 
-    /// Calls a script by its hash, and by its text where the server does not know it.
+    /// Calls a script by its hash, or by its text where the server does not know the hash.
     pub(crate) async fn eval(
         &self,
         script: &'static Script,
@@ -142,7 +143,7 @@ impl Node {
         budget: Budget,
     ) -> Result<Value, CallError> {
         match self.call(Command::call_of(script, keys, args), budget).await {
-            // Boxed, as is all that is rare: a future that waits for a lock must not carry it.
+            // Boxed, as every rare step is: the future of a waiter stays small.
             Err(CallError::NoScript) => {
                 Box::pin(self.load_and_eval(script, keys, args, budget)).await
             }
@@ -158,7 +159,7 @@ impl Node {
         args: &[&str],
         budget: Budget,
     ) -> Result<Value, CallError> {
-        // Of a crowd that comes to a new server one sends the text.
+        // Of many callers of a new server only one sends the text.
         let (answer, mut answered) = oneshot::channel();
         let mut answer = Some(answer);
         let send = || {
@@ -166,13 +167,13 @@ impl Node {
             let text = script.by_text(keys, args);
             async move {
                 let reply = node.call(text, budget).await;
-                // Its caller may have gone meanwhile.
+                // The caller may have been dropped.
                 answer.map(|answer| answer.send(reply));
             }
         };
         self.inner.loading.run(send, budget.until).await;
         if answer.is_none() {
-            // Without a reply it may be under way.
+            // Without a reply the script may still be in flight.
             return answered.try_recv().unwrap_or_else(|_| Err(self.failed(unanswered())));
         }
         match self.call(script.by_hash(keys, args), budget).await {
@@ -181,11 +182,11 @@ impl Node {
         }
     }
 
-    /// Calls a script that writes, and waits for replicas to acknowledge that; gives the script's
-    /// reply, and how many have.
+    /// Calls a script that writes, and waits for replicas to acknowledge the write. Returns the
+    /// script's reply and the number of replicas.
     ///
-    /// A task does it, which ends with its caller: one that nobody polls must not keep a place, nor
-    /// be given one, while others wait for it.
+    /// A task does so, and ends with its caller. Otherwise a caller that nobody polls could keep a
+    /// connection of the pool from the others.
     pub(crate) async fn eval_acknowledged(
         &self,
         script: &'static Script,
@@ -219,13 +220,15 @@ fn unanswered() -> CallError {
     CallError::Transient(Transient::timeout("sent, and not answered", true))
 }
 
-/// A slot was given away, and after that replies are not told apart: see [`Subscriptions::is_desynchronized`].
+/// A slot has moved away, and from then on replies cannot be matched to their commands: see
+/// [`Subscriptions::is_desynchronized`].
 ///
-/// [`Subscriptions::is_desynchronized`]: crate::store::redis::client::subscriptions::Subscriptions::is_desynchronized
+/// [`Subscriptions::is_desynchronized`]:
+///     crate::store::redis::client::subscriptions::Subscriptions::is_desynchronized
 fn desynchronized() -> CallError {
     CallError::Transient(Transient {
         reason: Unavailability::Disconnected,
-        detail: "a slot of the cluster was moved away".to_owned(),
+        detail: "a slot of the cluster was moved to another node".to_owned(),
         unknown: true,
         replace: true,
     })

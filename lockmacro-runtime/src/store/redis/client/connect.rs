@@ -1,4 +1,4 @@
-//! How a connection to a server is opened.
+//! Opening a connection to a server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,14 +22,16 @@ use crate::store::redis::client::url::Target;
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
-/// So many calls may be under way at once: more than there ever are. Who had to wait for room could
-/// be given it while nobody polls it, and keep it from the others.
+/// Commands that fit into the buffer of a connection: more than are ever in flight.
+///
+/// A caller that waited for room in the buffer could be given the room while nobody polls that
+/// caller, and would keep the room from the others.
 const PIPELINE_BUFFER: usize = 1 << 24;
 
-/// How long who waits goes without a connection to hear grants by that could not be had, and how
-/// long the channel of a slot is kept without anybody waiting there.
+/// Delay before a subscription that failed is tried again, and the period in which at most
+/// `OPENED_MAX` connections are opened for subscriptions.
 pub(crate) const SUBSCRIBE_RETRY: Duration = Duration::from_secs(30);
-/// So many are opened in that time.
+/// Most connections that are opened for subscriptions in that period.
 const OPENED_MAX: u32 = 32;
 
 impl Connector {
@@ -38,7 +40,7 @@ impl Connector {
         self.open_as(delivery).await
     }
 
-    /// Opens a connection by which no grants come, whoever waits.
+    /// Opens a connection that receives no grants.
     pub(crate) async fn open_plain(&self) -> Result<Connection, CallError> {
         self.open_as(Delivery::NotAsked).await
     }
@@ -51,7 +53,7 @@ impl Connector {
         };
         let settings = self.address.settings.current().await?;
         let opened = if self.fails_over() {
-            // One that stands still is soon replaced, by the sentinels and then here.
+            // A server that hangs is soon replaced, first at the sentinels and then here.
             let timed_out = || Err(CallError::Transient(Transient::timeout("connecting", false)));
             timeout(self.timeout / 4, self.open_primary(&settings, &at, delivery))
                 .await
@@ -109,7 +111,7 @@ impl Connector {
         let inner = self.open_checked(&plain, AsyncConnectionConfig::new()).await?;
         let channels = Subscriptions::new(&self.sink);
         if delivery == Delivery::Resp2 && self.sink.is_by_slot() {
-            // A second connection for each node is not worth it.
+            // A second connection for each node of a cluster is not worth its cost.
             return Ok(Connection::new(inner, Delivery::Refused, channels));
         }
         let mut connection = Connection::new(inner, delivery, channels);
@@ -123,10 +125,10 @@ impl Connector {
         let probed = subscribed.is_ok();
         match self.checked_subscription(connection, subscribed).await {
             Ok(connection) => Ok(connection),
-            // Commands can go on without: who waits asks for its turn meanwhile.
+            // Commands need no subscription: waiters poll meanwhile.
             Err(_) => {
                 let inner = if probed {
-                    // The knock may have ended it.
+                    // The probe may have closed the connection.
                     self.open_checked(&plain, AsyncConnectionConfig::new()).await?
                 } else {
                     inner
@@ -136,7 +138,8 @@ impl Connector {
         }
     }
 
-    /// A connection by which grants come beside replies, or how to hear of them otherwise.
+    /// Opens a connection that receives grants as pushes, or tells how they can be received
+    /// instead.
     async fn open_subscribed(
         &self,
         settings: &Settings,
@@ -149,8 +152,8 @@ impl Connector {
             Ok(())
         };
         let config = AsyncConnectionConfig::new().set_push_sender(pushes);
-        // Messages come by the connection of the commands, and never before the replies to what
-        // was sent earlier.
+        // Pushes arrive on the connection of the commands, and never before the replies to earlier
+        // commands.
         let resp3 = settings.client(at, Some(ProtocolVersion::RESP3)).map_err(CallError::Final)?;
         let mut inner = match self.open_checked(&resp3, config).await {
             Ok(inner) => inner,
@@ -166,7 +169,7 @@ impl Connector {
             Err(error) => return Err(error),
         };
         if self.sink.is_by_slot() {
-            // The channels of slots are for who waits there to open.
+            // In a cluster the waiters subscribe to the channel of their slot.
             self.closed.store(0, Ordering::Relaxed);
             return Ok(Ok(Connection::new(inner, Delivery::Resp3, channels)));
         }
@@ -182,16 +185,16 @@ impl Connector {
         }
     }
 
-    /// Whether a connection was ended, and not for the first time: some proxies do so when they are
-    /// told what they do not know.
+    /// Counts a connection that was closed, and tells whether it was not the first in a row: some
+    /// proxies close a connection on a command that they do not know.
     fn is_closed_again(&self, error: &CallError) -> bool {
         let reason = Unavailability::Disconnected;
         matches!(error, CallError::Transient(transient) if transient.reason == reason)
             && self.closed.fetch_add(1, Ordering::Relaxed) > 0
     }
 
-    /// Whether one more connection may be opened to hear grants by. When they are ended again and
-    /// again, who waits is better off asking.
+    /// Whether one more connection may be opened for a subscription. Where such connections are
+    /// closed again and again, polling serves the waiters better.
     fn may_subscribe(&self) -> bool {
         let mut opened = self.opened.lock();
         if opened.0.elapsed() > SUBSCRIBE_RETRY {
@@ -201,8 +204,8 @@ impl Connector {
         opened.1 <= OPENED_MAX
     }
 
-    /// Has grants come by this connection, if the user may listen to the channel and send to it:
-    /// who hands a lock over is asked whether somebody heard it.
+    /// Checks that the user may use the channel, to subscribe and to publish: a release looks for
+    /// subscribers before it hands the lock off.
     async fn checked_subscription(
         &self,
         mut connection: Connection,
@@ -226,7 +229,7 @@ impl Connector {
         }
     }
 
-    /// Makes a connection and asks for a first answer: a server that wants a password says so then.
+    /// Opens a connection and sends a PING: a server that wants a password says so in its reply.
     async fn open_checked(
         &self,
         client: &Client,

@@ -1,4 +1,4 @@
-//! A connection to one server, and how grants arrive by it.
+//! One connection to a server, and how grants arrive on it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,30 +11,33 @@ use crate::store::redis::client::pipeline::{Batcher, Command};
 use crate::store::redis::client::resp2::Resp2Subscription;
 use crate::store::redis::client::subscriptions::Subscriptions;
 
-/// Whether grants come by a connection.
+/// How grants arrive on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// Nobody has waited yet, or what they came by has ended.
+    /// They do not: nobody has waited yet, or the subscription has ended.
     NotAsked,
+    /// As pushes on this connection (RESP3).
     Resp3,
-    /// By a second connection: the server does not speak RESP3.
+    /// On a second connection (RESP2): the server does not speak RESP3.
     Resp2,
-    /// The user may not use the channel.
+    /// They do not: the user may not use the channel.
     Refused,
-    /// It could not be had at that time.
+    /// They do not: the subscription failed at that time.
     Failed(Instant),
 }
 
+/// An open connection, shared by all calls.
 pub(crate) struct Connection {
     pub(crate) inner: MultiplexedConnection,
     batcher: Batcher,
     delivery: Delivery,
-    /// Which place it leads to, see [`Failover`].
+    /// Which server of its address it leads to, see
+    /// [`Failover`](crate::store::redis::client::failover::Failover).
     pub(crate) generation: u64,
     pub(crate) channels: Arc<Subscriptions>,
-    /// Is given up with the connection.
+    /// The second connection, which is closed together with this one.
     pub(crate) resp2: Option<Arc<Resp2Subscription>>,
-    /// Calls in a row that were not answered.
+    /// Calls in a row without an answer.
     unanswered: AtomicU32,
 }
 
@@ -61,7 +64,7 @@ impl Connection {
         self.batcher.send(command)
     }
 
-    /// Sends a command after an ASKING, which is for the next command only.
+    /// Sends a command after an ASKING, which applies to the next command only.
     pub(crate) async fn asking(&self, command: Cmd) -> RedisResult<Value> {
         let mut both = redis::Pipeline::with_capacity(2);
         both.cmd("ASKING").add_command(command);
@@ -70,13 +73,14 @@ impl Connection {
     }
 
     pub(crate) fn answered(&self) {
-        // Mostly it is, and then no other thread is to be made to look again.
+        // Most calls are answered. A store for each of them would invalidate the cache of other
+        // threads.
         if self.unanswered.load(Ordering::Relaxed) != 0 {
             self.unanswered.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Takes note of a call that was not answered; tells how many there were in a row.
+    /// Counts a call without an answer; returns the number of such calls in a row.
     pub(crate) fn count_unanswered(&self) -> u32 {
         self.unanswered.fetch_add(1, Ordering::Relaxed) + 1
     }

@@ -1,4 +1,4 @@
-//! Which server connections lead to, and what they have in common.
+//! The address of a server, and the state that its connections share.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -22,22 +22,23 @@ use crate::value::sync::{Mutex, MutexGuard};
 /// Opens connections to one server.
 pub(crate) struct Connector {
     pub(crate) address: Address,
-    /// Who names the server, if others do.
+    /// The sentinels that name the server, if the URL lists sentinels.
     pub(crate) sentinels: Option<Sentinels>,
     pub(crate) timeout: Duration,
     pub(crate) changes: Arc<Failover>,
-    /// How the next connection is opened.
+    /// How grants arrive on the next connection.
     delivery: Mutex<Delivery>,
-    /// How many in a row were closed before grants came by them.
+    /// Connections in a row that were closed before grants could arrive on them.
     pub(crate) closed: AtomicU32,
-    /// Since when so many were opened that grants come by.
+    /// The start of the period in which connections for subscriptions are counted, and their
+    /// number.
     pub(crate) opened: Mutex<(Instant, u32)>,
     pub(crate) sink: Arc<dyn PushSink>,
 }
 
 impl Connector {
-    /// What the network does not take within `unsent` is not sent any more, where the system can
-    /// be told so.
+    /// A connector for the server of a URL. Data that the network has not accepted within `unsent`
+    /// is dropped, on systems with such a setting.
     pub(crate) fn new(
         url: &str,
         unsent: Duration,
@@ -59,12 +60,12 @@ impl Connector {
         &mut self.address.settings
     }
 
-    /// A login that is refused may be accepted with the next credentials.
+    /// Makes a refused login transient if the next credentials may be accepted.
     pub(crate) fn or_next_login(&self, error: CallError) -> CallError {
         self.address.settings.or_next_login(error)
     }
 
-    /// One for the same server, with waiters of its own.
+    /// A connector for the same server, with other waiters.
     pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
         let (address, changes) = (self.address.clone(), Arc::clone(&self.changes));
         Self::with(address, self.timeout, changes, sink)
@@ -85,19 +86,19 @@ impl Connector {
         Self { address, sentinels, timeout, changes, delivery, closed, opened, sink }
     }
 
-    /// One for another server of a cluster, that has the same users and settings.
+    /// A connector for another server of a cluster, with the same users and settings.
     pub(crate) fn to(&self, (host, port): (&str, u16), sink: &Arc<dyn PushSink>) -> Self {
         let target = Target::At(ConnectionAddr::Tcp(host.to_owned(), port));
         let address = Address { target, ..self.address.clone() };
         Self::with(address, self.timeout, self.changes.for_node(), Arc::clone(sink))
     }
 
-    /// The number of the database that is used.
+    /// The number of the selected database.
     pub(crate) fn database(&self) -> i64 {
         self.address.settings.database()
     }
 
-    /// The host and port of the server; `None` for a socket, and for one that others name.
+    /// The host and port of the server; `None` for a socket, and where sentinels name the server.
     pub(crate) fn endpoint(&self) -> Option<(&str, u16)> {
         match &self.address.target {
             Target::At(ConnectionAddr::Tcp(host, port)) => Some((host, *port)),
@@ -105,7 +106,7 @@ impl Connector {
         }
     }
 
-    /// Where the server is, for people: host and port, or a path. Without user, password and
+    /// The server's address for messages: host and port, or a path; without user, password and
     /// database.
     pub(crate) fn server(&self) -> String {
         match &self.address.target {
@@ -117,12 +118,12 @@ impl Connector {
         }
     }
 
-    /// How the server does. Of several that follow one another under a name it is one.
+    /// The health of the server. Servers that follow one another under one name share it.
     pub(crate) fn health(&self) -> Arc<Health> {
         self.changes.healths().of(&self.name())
     }
 
-    /// What the server is known by: of several that follow one another it is one name.
+    /// The name of the server. Servers that follow one another under one name share it.
     pub(crate) fn name(&self) -> String {
         match &self.address.target {
             Target::At(at) => at.to_string(),
@@ -130,17 +131,17 @@ impl Connector {
         }
     }
 
-    /// What the URL says that replicas have to acknowledge.
+    /// The replicas that have to acknowledge a lock, as the URL says.
     pub(crate) fn replicated(&self) -> Option<ReplicaAcks> {
         self.address.replicated
     }
 
-    /// What the URL says of how long fences are kept.
+    /// The retention of fences, as the URL says.
     pub(crate) fn fence_retention(&self) -> Option<Duration> {
         self.address.fence_retention
     }
 
-    /// From now on connections are opened so that grants are heard, if that can be.
+    /// Makes new connections receive grants, where the server allows it.
     pub(crate) fn receive(&self) {
         let mut delivery = self.delivery();
         if *delivery == Delivery::NotAsked {
@@ -148,23 +149,23 @@ impl Connector {
         }
     }
 
-    /// Whether another server may stand behind the same name from one moment to the next.
+    /// Whether another server may take over the name at any time.
     pub(crate) fn fails_over(&self) -> bool {
         matches!(self.address.target, Target::Named(_))
     }
 
-    /// Whether a connection leads to the server that is the right one now.
+    /// Whether a connection leads to the server that the address leads to now.
     pub(crate) fn is_current(&self, connection: &Connection) -> bool {
         self.changes.is_current(connection.generation)
     }
 
-    /// Whether most sentinels name another server than we are connected to.
+    /// Whether most sentinels name another server than the one connected to.
     pub(crate) async fn is_replaced(&self) -> bool {
         let Some(sentinels) = &self.sentinels else { return false };
         sentinels.agreed().await.is_some_and(|at| self.changes.leads_elsewhere(&at))
     }
 
-    /// Ends the connections to those who name the server.
+    /// Closes the connections to the sentinels.
     pub(crate) fn disconnect(&self) {
         if let Some(sentinels) = &self.sentinels {
             sentinels.disconnect();

@@ -1,4 +1,4 @@
-//! A Redis client that knows no lock.
+//! A Redis client: connections, calls, retries and errors. It has no knowledge of locks.
 
 pub(crate) mod blocking_pool;
 pub(crate) mod budget;

@@ -1,5 +1,5 @@
-//! One server and our connection to it: made when needed, shared by all calls, replaced when it
-//! is of no more use. No call waits longer than its caller allows.
+//! One server and the connection to it. The connection is opened when it is needed, shared by all
+//! calls, and replaced when it is broken. No call waits longer than its caller allows.
 
 use crate::store::redis::client::budget::Budget;
 use crate::value::sync::{Mutex, MutexGuard};
@@ -27,11 +27,11 @@ use crate::store::redis::client::subscriptions::PushSink;
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
-/// Clones are the same node.
+/// One server; clones share it.
 #[derive(Clone)]
 pub(crate) struct Node {
     pub(crate) inner: Arc<Inner>,
-    /// Whether each command comes after an ASKING.
+    /// Whether each command is sent after an ASKING.
     pub(crate) asking: bool,
 }
 
@@ -43,15 +43,16 @@ pub(crate) struct Inner {
     pub(crate) loading: SingleFlight<()>,
     pub(crate) blocking_pool: BlockingPool,
     pub(crate) health: Arc<Health>,
-    /// From when on one silence is enough again, and the pause after that.
+    /// The earliest time at which one unanswered call is enough to discard the connection, and the
+    /// pause after that.
     pub(crate) next_discard: Mutex<Option<(Instant, Duration)>>,
-    /// How often all was ended: what was begun before is not kept when it comes.
+    /// How often the node was disconnected: a connection whose opening began before is not kept.
     disconnects: AtomicU64,
 }
 
 impl Node {
-    /// A node that is not connected yet. Connecting takes no longer than `timeout`, and what the
-    /// network has not taken by then is not sent any more.
+    /// A node that is not connected yet. Connecting takes at most `timeout`; data that the network
+    /// has not accepted by then is dropped.
     pub(crate) fn new(
         url: &str,
         timeout: Duration,
@@ -60,7 +61,7 @@ impl Node {
         Ok(Self::with(Connector::new(url, timeout, sink)?, timeout))
     }
 
-    /// The same for a server that the `redis` crate describes.
+    /// A node for a server that the `redis` crate describes.
     pub(crate) fn of_server(
         server: ConnectionInfo,
         timeout: Duration,
@@ -69,12 +70,12 @@ impl Node {
         Self::with(Connector::of_server(server, timeout, sink), timeout)
     }
 
-    /// `None` once it is shared.
+    /// The connector; `None` once the node is shared.
     pub(crate) fn connector_mut(&mut self) -> Option<&mut Connector> {
         Arc::get_mut(&mut self.inner).map(|inner| &mut inner.connector)
     }
 
-    /// The same server through a connection of its own.
+    /// The same server, through a connection of its own.
     pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
         Self::with(self.inner.connector.apart(sink), self.inner.timeout)
     }
@@ -98,7 +99,7 @@ impl Node {
         Self { inner, asking: false }
     }
 
-    /// The same node of a cluster for a slot that is only on its way there.
+    /// The same node, for a slot that is still being moved to it.
     pub(crate) fn asking(&self) -> Self {
         Self { inner: Arc::clone(&self.inner), asking: true }
     }
@@ -115,12 +116,12 @@ impl Node {
         self.inner.connector.endpoint()
     }
 
-    /// Where its pushes go.
+    /// The receiver of its pushes.
     pub(crate) fn sink(&self) -> &Arc<dyn PushSink> {
         &self.inner.connector.sink
     }
 
-    /// Makes sure that there is a connection.
+    /// Connects, unless there is a connection.
     pub(crate) async fn ready(&self, until: Instant) -> Result<(), CallError> {
         self.connect(until).await.map(drop)
     }
@@ -130,7 +131,8 @@ impl Node {
         self.live().as_ref().map(|live| live.channels.number)
     }
 
-    /// Passes on what an answer by this connection has for one who waits; tells whether it could.
+    /// Delivers a grant that came in a reply on this connection; returns whether that connection is
+    /// still there.
     pub(crate) fn deliver(&self, connection: u64, grant: &[u8]) -> bool {
         let channels = self.live().as_ref().map(|live| Arc::clone(&live.channels));
         channels.filter(|channels| channels.number == connection).is_some_and(|channels| {
@@ -139,7 +141,7 @@ impl Node {
         })
     }
 
-    /// Ends the connection, also one that is being opened; the next call makes a new one.
+    /// Closes the connection, also one that is being opened; the next call opens a new one.
     pub(crate) fn disconnect(&self) {
         {
             let mut live = self.live();
@@ -151,31 +153,32 @@ impl Node {
         self.inner.connector.disconnect();
     }
 
-    /// What the connections to this server have in common.
+    /// The state that all connections to this server share.
     pub(crate) fn changes(&self) -> &Failover {
         &self.inner.connector.changes
     }
 
-    /// How long the server takes to answer.
+    /// The measured round trip of the server.
     pub(crate) fn round_trip(&self) -> &Arc<RoundTrip> {
         self.inner.health.round_trip()
     }
 
-    /// What the URL says that replicas have to acknowledge.
+    /// The replicas that have to acknowledge a lock, as the URL says.
     pub(crate) fn replicated(&self) -> Option<ReplicaAcks> {
         self.inner.connector.replicated()
     }
 
-    /// Whether another server may stand behind the same name from one moment to the next.
+    /// Whether another server may take over the name at any time.
     pub(crate) fn fails_over(&self) -> bool {
         self.inner.connector.fails_over()
     }
 
-    /// Looks whether the server is there, takes writes, and is the one that sentinels name; else the connection is given up.
+    /// Checks that the server answers, accepts writes, and is the one that the sentinels name;
+    /// otherwise discards the connection.
     pub(crate) async fn look(&self, budget: Budget) {
         let Ok(live) = self.connect(budget.until).await else { return };
         let role = timeout_at(budget.until, live.send(redis::cmd("ROLE").into())).await;
-        // A primary of old that was cut off from its sentinels goes on to answer.
+        // An old primary that was cut off from its sentinels still answers.
         if !role.is_ok_and(|role| is_primary(&role.and_then(Value::extract_error)))
             || matches!(
                 timeout_at(budget.until, self.inner.connector.is_replaced()).await,
@@ -200,7 +203,7 @@ impl Node {
         })
     }
 
-    /// Where the server is, for people.
+    /// The server's address for messages.
     pub(crate) fn server(&self) -> String {
         self.inner.connector.server()
     }
@@ -210,11 +213,11 @@ impl Node {
         self.inner.health.is_lost()
     }
 
-    /// Takes note of what went wrong with a call; gives it with where that was.
+    /// Notes the failure of a call; returns the error with the server's address.
     pub(crate) fn failed(&self, error: CallError) -> CallError {
         let health = &self.inner.health;
         match &error {
-            // Only some of its keys are.
+            // The server answers, but has only some of the keys.
             CallError::Transient(transient) if transient.is_split() => {}
             CallError::Transient(transient) if health::is_lost(transient.reason) => {
                 health.failed(transient.reason, self.inner.timeout / TRIES, || self.server());
@@ -237,7 +240,7 @@ impl Node {
             return Ok(live);
         }
         let mut live = self.live();
-        // Looked at under the mutex, under which it is counted.
+        // Compared under the mutex under which it is counted.
         if self.inner.disconnects.load(Ordering::Relaxed) == disconnects {
             *live = Some(Arc::clone(&opened));
             return Ok(opened);
@@ -258,7 +261,7 @@ impl Node {
         None
     }
 
-    /// Gives a broken connection up, unless another caller has replaced it already.
+    /// Removes a broken connection, unless another caller has replaced it already.
     pub(crate) fn discard(&self, dead: &Connection) {
         self.take_out(dead, || self.changes().broken());
     }
@@ -273,20 +276,20 @@ impl Node {
             if live.take_if(|live| live.is(dead)).is_none() {
                 return;
             }
-            // Before another one can be opened, which has it told.
+            // Noted before another connection can be opened: its opening reports the failure.
             note();
         }
-        // Or it would stay open with the result.
+        // Otherwise the stored result would keep the connection open.
         self.inner.connecting.forget();
         dead.channels.alarm();
     }
 
-    /// Has `next` in the place of `last`, if that is still in use.
+    /// Replaces `last` by `next`, if `last` is still in use.
     pub(crate) fn replace(&self, last: &Connection, next: Arc<Connection>) -> bool {
         match &mut *self.live() {
             Some(live) if live.is(last) => {
                 *live = next;
-                // Or the last one would stay open with its result.
+                // Otherwise the stored result would keep the last connection open.
                 self.inner.connecting.forget();
                 true
             }
@@ -299,11 +302,11 @@ impl Node {
     }
 }
 
-/// Its manager was shut down while a connection was opened.
+/// The manager was shut down while a connection was opened.
 fn ended() -> CallError {
     CallError::Transient(Transient {
         reason: Unavailability::Disconnected,
-        detail: "the connection was ended while it was opened".to_owned(),
+        detail: "the connection was closed while it was being opened".to_owned(),
         unknown: false,
         replace: false,
     })
@@ -311,7 +314,7 @@ fn ended() -> CallError {
 
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the connector, which knows the password.
+        // Without the connector, which has the password.
         f.debug_struct("Node").field("connected", &self.live().is_some()).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Why a server ends a connection before it has answered anything.
+//! The reason why a server closes a connection before it has answered.
 
 use std::io;
 use std::time::Duration;
@@ -8,12 +8,13 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+/// Longest time to wait for such an error.
 const GREETING_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What a server says by itself to a new connection that says nothing.
+/// Reads what a server sends on a new connection without a request.
 ///
-/// One that takes no more clients says so and closes. Who writes a command to it meanwhile gets an
-/// error from the system, and the server's words may never be read.
+/// A server at its connection limit sends an error and closes the connection. A client that writes
+/// a command meanwhile gets an error from the system, and may never read the server's error.
 pub(crate) async fn greeting(address: &ConnectionAddr) -> Option<String> {
     let text = async {
         match address {

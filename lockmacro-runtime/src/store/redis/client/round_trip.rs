@@ -1,30 +1,30 @@
-//! How long a server takes to answer, as measured: smoothed, with its deviation, as TCP does it
-//! (RFC 6298); and the shortest of late, which no large reply and no pause of the server makes long.
+//! The measured round trip to a server: smoothed, with its deviation, as in TCP (RFC 6298); and the
+//! shortest recent one, which neither large replies nor pauses of the server lengthen.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// For how long the shortest answer is looked for, and then for as long again.
+/// Length of a window in which the shortest answer is kept; the one before counts, too.
 const WINDOW: Duration = Duration::from_secs(10);
-/// The shortest of fewer answers tells nothing.
+/// Fewest answers from which the shortest one is known.
 const ANSWERS_MIN: u32 = 4;
 
-/// One for all connections of a manager to one server.
+/// The round trip to one server, shared by all connections of a manager.
 #[derive(Debug)]
 pub(crate) struct RoundTrip {
-    /// The smoothed time and its deviation, in microseconds, 32 bits each.
+    /// The smoothed round trip and its deviation, in microseconds, 32 bits each.
     measured: AtomicU64,
-    /// What windows are counted from.
+    /// The time that the windows are counted from.
     began: Instant,
     /// The number of this window and its shortest answer in microseconds, 32 bits each.
     window: AtomicU64,
-    /// The same of the last one that had answers.
+    /// The same for the last window with answers.
     previous: AtomicU64,
-    /// How many answers there were, up to [`ANSWERS_MIN`].
+    /// The number of answers, up to [`ANSWERS_MIN`].
     answers: AtomicU32,
-    /// Whether a ttl was warned to be too short for it.
+    /// Whether a ttl too short for the round trip was logged.
     warned: AtomicBool,
 }
 
@@ -36,8 +36,8 @@ impl Default for RoundTrip {
 }
 
 impl RoundTrip {
-    /// Takes note of an answer to what was sent at `asked`. Of two at the same time one may be
-    /// forgotten.
+    /// Notes an answer to a command that was sent at `asked`. Of two concurrent answers one may be
+    /// ignored.
     pub(crate) fn note(&self, asked: Instant) {
         let now = Instant::now();
         self.noted(now, now.duration_since(asked));
@@ -67,7 +67,7 @@ impl RoundTrip {
         }
     }
 
-    /// The shortest of late; zero before some answers.
+    /// The shortest recent round trip; zero until there are enough answers.
     pub(crate) fn shortest(&self) -> Duration {
         if self.answers.load(Ordering::Relaxed) < ANSWERS_MIN {
             return Duration::ZERO;
@@ -78,13 +78,13 @@ impl RoundTrip {
         Duration::from_micros(shortest.unwrap_or_default())
     }
 
-    /// How long an answer of a server that is well may take.
+    /// The longest time that an answer of a healthy server may take.
     pub(crate) fn longest(&self) -> Duration {
         let (smoothed, deviation) = self.measured();
         Duration::from_micros(2 * smoothed + 4 * deviation)
     }
 
-    /// Whether nobody was warned yet that a ttl is too short for it.
+    /// Whether a ttl too short for the round trip is still to be logged; true once.
     pub(crate) fn should_warn(&self) -> bool {
         !self.warned.swap(true, Ordering::Relaxed)
     }
@@ -128,7 +128,7 @@ mod tests {
         (0..3).for_each(|_| round_trip.noted(now, ms(900)));
         assert_eq!(round_trip.shortest(), Duration::ZERO, "of so few it is not known");
         round_trip.noted(now, ms(1));
-        // A crowd that waited for a server that stood still.
+        // Many callers waited for a server that hung.
         (0..5_000).for_each(|_| round_trip.noted(now + WINDOW, ms(900)));
         assert_eq!(round_trip.shortest(), ms(1));
         (0..5_000).for_each(|nth| {

@@ -1,4 +1,4 @@
-//! Where the primary is, as the sentinels say.
+//! The address of the primary, as the sentinels name it.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -22,12 +22,12 @@ pub(crate) struct Sentinels {
     idle: IdleConnections,
 }
 
-/// A connection to each sentinel that has answered, for the next question.
+/// Idle connections to the sentinels, by their number.
 #[derive(Clone, Default)]
 struct IdleConnections(Arc<Mutex<HashMap<usize, MultiplexedConnection>>>);
 
 impl IdleConnections {
-    /// Takes the connection to one of them: who asks it meanwhile opens another one.
+    /// Takes the connection to one sentinel; another caller opens its own meanwhile.
     fn take(&self, nth: usize) -> Option<MultiplexedConnection> {
         self.all().remove(&nth)
     }
@@ -47,24 +47,26 @@ impl Sentinels {
         Self { group, idle: IdleConnections::default() }
     }
 
-    /// Ends the connections to them.
+    /// Closes the connections to the sentinels.
     pub(crate) fn disconnect(&self) {
         self.idle.all().clear();
     }
 
-    /// The server that most of them all name, whoever does not answer.
+    /// The server that a majority of all sentinels names.
     pub(crate) async fn agreed(&self) -> Option<ConnectionAddr> {
         let (at, times) = self.vote().await.ok()?;
         (2 * times > self.group.at.len()).then_some(at)
     }
 
-    /// Where to connect to.
+    /// The server to connect to.
     pub(crate) async fn primary(&self) -> Result<ConnectionAddr, CallError> {
         self.vote().await.map(|(at, _)| at)
     }
 
-    /// Asks all of them, and goes where most of them all say; when fewer answer in time, where most
-    /// of those say. One that was cut off names a primary of old for long. With how many say so.
+    /// Asks all sentinels. Returns the server that a majority of all names, or that most of those
+    /// name that answer in time; and the number of sentinels that name it.
+    ///
+    /// A sentinel that was cut off names an old primary for a long time.
     async fn vote(&self) -> Result<(ConnectionAddr, usize), CallError> {
         let mut asked = JoinSet::new();
         for (nth, at) in self.group.at.iter().enumerate() {
@@ -98,11 +100,12 @@ impl Sentinels {
                 Err(_) => {}
             }
         }
-        // Or their connections would not be kept. Each has an end of its own.
+        // Without this the connections of the other tasks would not be kept. Each task has a
+        // timeout.
         asked.detach_all();
         named.sort_by_key(|(_, times)| Reverse(*times));
         match named.as_slice() {
-            // One of them was cut off, and nobody knows which.
+            // One side was cut off, and it is unknown which.
             [(_, times), (_, others), ..] if times == others => {
                 let detail = "the sentinels do not agree which server is the primary";
                 Err(Transient::timeout(detail, false).into())
@@ -113,7 +116,7 @@ impl Sentinels {
     }
 }
 
-/// Asks the `nth` one, by the connection to it that is kept, or a new one.
+/// Asks the `nth` sentinel, on an idle connection or a new one.
 async fn ask(
     client: Client,
     name: &str,
@@ -137,11 +140,11 @@ async fn ask(
     read_address(answer, name)
 }
 
-/// Whom a sentinel has named.
+/// Reads the address of a primary.
 fn read_address(answer: Value, name: &str) -> Result<ConnectionAddr, CallError> {
     match answer {
         Value::Nil => {
-            Err(CallError::Final(LockError::invalid_url(format!("the sentinels know no `{name}`"))))
+            Err(CallError::Final(LockError::invalid_url(format!("the sentinels monitor no primary named `{name}`"))))
         }
         Value::Array(parts) => match parts.as_slice() {
             [Value::BulkString(host), Value::BulkString(port)] => {
@@ -155,7 +158,8 @@ fn read_address(answer: Value, name: &str) -> Result<ConnectionAddr, CallError> 
     }
 }
 
-/// Whether an answer to ROLE is that of a server that takes writes. Who may not ask, finds out.
+/// Whether a reply to ROLE is that of a server that accepts writes. An error reply counts as one: the
+/// user may lack the right to ask.
 pub(crate) fn is_primary(role: &Result<Value, redis::RedisError>) -> bool {
     match role {
         Ok(Value::Array(parts)) => {
@@ -166,11 +170,11 @@ pub(crate) fn is_primary(role: &Result<Value, redis::RedisError>) -> bool {
     }
 }
 
-/// What a connection to a replica is, where a primary was named.
+/// The error for a server that the sentinels name, and that is a replica.
 pub(crate) fn no_primary() -> CallError {
     CallError::Transient(Transient {
         reason: Unavailability::ReadOnly,
-        detail: "the sentinels still name a server that is no primary any more".to_owned(),
+        detail: "the sentinels still name a server that is no longer the primary".to_owned(),
         unknown: false,
         replace: true,
     })

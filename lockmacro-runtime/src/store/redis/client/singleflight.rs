@@ -1,5 +1,5 @@
-//! Work that many callers wait for, done once by a task of its own. A caller that is dropped, or
-//! that nobody polls any more, holds up nobody else; nor does a runtime that is blocked.
+//! Work that many callers wait for, done once by a task of its own. No caller delays the others:
+//! neither one that is dropped, nor one that is not polled, nor one whose runtime is blocked.
 
 use crate::value::sync::Mutex;
 use std::time::Duration;
@@ -7,13 +7,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// The task of the work shows that its runtime runs: that often in the time for the work.
+/// Heartbeats of the task within the time limit of the work; they show that its runtime is not
+/// blocked.
 const BEATS: u32 = 40;
-/// A task that has shown nothing for so many beats is on a blocked runtime.
+/// Missed heartbeats after which the runtime of the task counts as blocked.
 const BEATS_MISSED_MAX: u32 = 5;
 
 pub(crate) struct SingleFlight<T> {
-    /// For how long the work may take.
+    /// Longest duration of the work.
     limit: Duration,
     in_flight: Mutex<Option<InFlight<T>>>,
 }
@@ -24,15 +25,15 @@ struct InFlight<T> {
     progress: watch::Receiver<Progress<T>>,
 }
 
-/// What the task of the work shows.
+/// What the task publishes.
 struct Progress<T> {
     beat: Instant,
-    /// `Some(None)` when the work took too long.
+    /// `Some(None)` when the work exceeded its limit.
     result: Option<Option<T>>,
 }
 
 impl<T> InFlight<T> {
-    /// Until when the work is waited for, as far as is known now.
+    /// The time until which callers wait for the work, as far as is known now.
     fn trusted_until(&self, limit: Duration) -> Instant {
         self.until.min(self.progress.borrow().beat + limit / BEATS * BEATS_MISSED_MAX)
     }
@@ -43,9 +44,8 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         Self { limit, in_flight: Mutex::new(None) }
     }
 
-    /// Waits for what comes of the work, which is started unless it is under way; it is started
-    /// again when it is another runtime's, which is blocked or has ended. `None` when it took too
-    /// long.
+    /// Waits for the result of the work, and starts the work unless it is in flight. Starts it
+    /// again if the runtime that does it is blocked or has ended. `None` when it takes too long.
     pub(crate) async fn run<W>(&self, mut work: impl FnMut() -> W, until: Instant) -> Option<T>
     where
         W: Future<Output = T> + Send + 'static,
@@ -60,7 +60,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
                 match over.map(|over| over.map(|progress| progress.result.clone())) {
                     Ok(Ok(result)) => return result.flatten(),
                     _ if ours || Instant::now() >= until => return None,
-                    // Its runtime has ended.
+                    // The runtime of the task has ended.
                     Ok(Err(_)) => break,
                     Err(_) if Instant::now() < joined.trusted_until(self.limit) => {}
                     Err(_) => break,
@@ -69,7 +69,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         }
     }
 
-    /// Has the work done, unless it is under way, and does not wait for it.
+    /// Starts the work unless it is in flight, and does not wait for it.
     pub(crate) fn begin<W>(&self, work: impl FnOnce() -> W)
     where
         W: Future<Output = T> + Send + 'static,
@@ -77,13 +77,13 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         drop(self.join(work));
     }
 
-    /// Keeps no longer what came of the work, when it is over.
+    /// Drops the result of work that is done.
     pub(crate) fn forget(&self) {
         let mut in_flight = self.in_flight.lock();
         in_flight.take_if(|work| work.progress.has_changed().is_err());
     }
 
-    /// The work that is under way, and whether it was started by this call.
+    /// The work in flight, and whether this call started it.
     fn join<W>(&self, work: impl FnOnce() -> W) -> (InFlight<T>, bool)
     where
         W: Future<Output = T> + Send + 'static,
@@ -104,7 +104,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     }
 }
 
-/// Does the work, and shows meanwhile that it is not on a blocked runtime.
+/// Does the work, with a heartbeat meanwhile.
 async fn show<T>(
     work: impl Future<Output = T>,
     limit: Duration,
@@ -171,12 +171,12 @@ mod tests {
         let mut kept = Some(Arc::clone(&result));
         let work = || std::future::ready(kept.take().unwrap_or_default());
         drop(flight.run(work, soon()).await);
-        // The task that had it done has gone, too.
+        // The task drops its own copy.
         tokio::task::yield_now().await;
         assert_eq!(Arc::strong_count(&result), 2);
         flight.forget();
         assert_eq!(Arc::strong_count(&result), 1);
-        // Work that is under way is not given up for that.
+        // Work in flight is not forgotten.
         let mut first = Box::pin(flight.run(|| std::future::ready(Arc::default()), soon()));
         assert!(futures::poll!(&mut first).is_pending());
         flight.forget();
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(done, Some(7));
     }
 
-    /// A runtime that has begun the work and is then blocked, until what this returns is dropped.
+    /// Starts the work on a runtime that is then blocked, until the returned sender is dropped.
     fn blocked_in(flight: &Arc<SingleFlight<u32>>) -> std::sync::mpsc::Sender<()> {
         let (free, blocked) = std::sync::mpsc::channel::<()>();
         let (began, begun) = std::sync::mpsc::channel();
@@ -208,9 +208,9 @@ mod tests {
                 let mut first = Box::pin(flight.run(|| async { 7 }, soon()));
                 assert!(futures::poll!(&mut first).is_pending());
                 began.send(()).unwrap();
-                // Until the other end is gone.
+                // Returns when the sender is dropped.
                 let _ = blocked.recv();
-                // Its own work goes on then.
+                // Its own work continues then.
                 assert_eq!(first.await, Some(7));
             });
         });

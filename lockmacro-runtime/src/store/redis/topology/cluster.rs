@@ -51,7 +51,7 @@ impl Cluster {
             .map(|url| Connector::new(url, timeout, Arc::clone(&sink)))
             .collect::<Result<Vec<_>, _>>()?;
         if seeds.iter().any(|seed| seed.endpoint().is_none() || seed.database() != 0) {
-            return Err(LockError::invalid_url("a cluster has hosts, and no databases but 0"));
+            return Err(LockError::invalid_url("a cluster has hosts, and database 0 only"));
         }
         if let Some((first, others)) = seeds.split_first_mut() {
             // They are servers of one manager.
@@ -192,7 +192,7 @@ impl Cluster {
             match timeout(pause, asked.join_next()).await {
                 // One that has forgotten its cluster knows nothing.
                 Ok(Some(Ok((Ok(ranges), node)))) if ranges.is_empty() => {
-                    let none = down("no slot is given to a node").at(|| node.server());
+                    let none = down("no slot is assigned to a node").at(|| node.server());
                     error = error.unless_final(none);
                 }
                 Ok(Some(Ok((Ok(ranges), node)))) => {
@@ -259,7 +259,7 @@ impl Cluster {
         source: &Node,
     ) -> Result<Node, CallError> {
         let Some(endpoint) = Endpoint::read(&to.address) else {
-            return Err(down("a node has sent us to no address").at(|| source.server()));
+            return Err(down("a node has sent a redirect without an address").at(|| source.server()));
         };
         let node = self.node_at(&endpoint.relative_to(source.endpoint()), source)?;
         if to.once {

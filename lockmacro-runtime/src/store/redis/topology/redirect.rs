@@ -63,7 +63,7 @@ impl Route<'_> {
         let mut transient = match reply {
             Err(CallError::Redirect(to)) => {
                 if self.remaining == 0 {
-                    let error = down("its nodes send us from one to the other");
+                    let error = down("its nodes redirect the command in a circle");
                     return Some(Err(error.at(|| self.node.server())));
                 }
                 self.remaining -= 1;

@@ -138,7 +138,7 @@ pub(crate) async fn slots(node: &Node, budget: Budget) -> Result<Vec<Range>, Cal
 fn no_cluster(error: CallError) -> CallError {
     match error {
         CallError::Final(LockError::Unavailable { detail, .. }) if detail.contains("disabled") => {
-            let detail = "the server is not in a cluster: give a `redis://` URL".to_owned();
+            let detail = "the server is not in a cluster: use a `redis://` URL".to_owned();
             CallError::Final(LockError::InvalidUrl { detail })
         }
         other => other,
