@@ -1,4 +1,4 @@
-//! What is on a server, seen from outside: by SCAN and by scripts that only read.
+//! Reading the locks of a server, by SCAN and by scripts that do not write.
 
 use std::collections::BTreeMap;
 use std::slice;
@@ -21,15 +21,15 @@ use crate::value::inspection::{Found, HeldLock, ODD_MAX, Odd, QueuedWaiter};
 use crate::value::key::LockKey;
 use crate::value::token::{TOKEN_MAX, Token, label_of};
 
-/// So many keys are looked at in one script.
+/// Most keys that one script call reads.
 const KEYS_PER_CALL: usize = 100;
-/// So many keys the server is asked to look through for one answer.
+/// Keys that the server scans for one reply.
 const SCAN_COUNT: &str = "1000";
-/// So many places of a line are told at once.
+/// Most waiters of a queue that are returned.
 const WAITERS_MAX: usize = 1_000;
 
 impl Redis {
-    /// The locks whose keys match a pattern, with foreign strings or without.
+    /// The locks whose keys match a pattern; with `foreign` also the strings of other programs.
     pub(crate) async fn held(
         &self,
         pattern: &str,
@@ -53,7 +53,7 @@ impl Redis {
         Ok(Found { found: locks.into_values().take(most).collect(), odd, more })
     }
 
-    /// What holds one key.
+    /// The holder of one key.
     pub(crate) async fn holder(&self, key: &LockKey) -> Result<Option<HeldLock>, LockError> {
         let mut odd = Vec::new();
         let lock = self.look_at(slice::from_ref(key), &mut odd).await?.pop();
@@ -63,7 +63,7 @@ impl Redis {
         }
     }
 
-    /// The first who wait for a key.
+    /// The first waiters in the queue of a key.
     pub(crate) async fn queue(
         &self,
         key: &LockKey,
@@ -115,7 +115,7 @@ impl Redis {
         Ok(Found { found: functions.into_iter().take(most).collect(), odd, more })
     }
 
-    /// Looks at some keys: those that are not there any more are left out.
+    /// Reads the locks on some keys; keys that are gone are left out.
     async fn look_at(
         &self,
         keys: &[LockKey],
@@ -128,7 +128,7 @@ impl Redis {
             let longest = TOKEN_MAX.to_string();
             let reply =
                 match self.ask_server(Question::Script(&inspect::LOCKS, now, &longest)).await {
-                    // From now on it is known that they go one slot at a time.
+                    // From now on the keys are sent one slot at a time.
                     Err(CallError::CrossSlot) if self.at_once(few) < now.len() => continue,
                     reply => reply.map_err(|error| error.into_error(&now[0]))?,
                 };
@@ -180,7 +180,7 @@ enum Question<'a> {
     Scan(&'a Node, &'a redis::Cmd),
 }
 
-/// A walk through the keys of all primaries, the last one first.
+/// A scan of the keys of all primaries, the last one first.
 struct Scan {
     nodes: Vec<Node>,
     cursor: Vec<u8>,
@@ -189,7 +189,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// Some more keys, perhaps none; `None` at the end. A key may come twice.
+    /// The next keys, perhaps none; `None` at the end. A key may be returned twice.
     async fn next(&mut self, redis: &Redis) -> Result<Option<Vec<Vec<u8>>>, LockError> {
         let Some(node) = self.nodes.last() else { return Ok(None) };
         let mut scan = redis::cmd("SCAN");
@@ -217,7 +217,8 @@ impl Scan {
 
 const NOT_UTF8: &str = "its name is not UTF-8";
 
-/// The name of a key as one of a lock; notes what cannot be one. The engine's own keys are none.
+/// The name of a key as the key of a lock. Notes a name that cannot be one; leaves out the engine's
+/// own keys.
 fn usable(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<LockKey> {
     let key = match String::from_utf8(name) {
         Ok(name) => LockKey::found(name),
@@ -236,7 +237,7 @@ fn usable(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<LockKey> {
     Some(key)
 }
 
-/// What a script has told about a lock; `None` when there is nothing.
+/// Reads the reply about a lock; `None` when the key is gone.
 fn read(key: &LockKey, told: &Value, odd: &mut Vec<Odd>) -> Result<Option<HeldLock>, LockError> {
     let Value::Array(parts) = told else { return Err(unexpected_reply(told)) };
     let [Value::BulkString(value), Value::Int(left), Value::Int(waiters), Value::Int(other)] =
@@ -268,7 +269,7 @@ fn note(odd: &mut Vec<Odd>, key: &[u8], what: &str) {
     }
 }
 
-/// Less than nothing is unknown, or without an end.
+/// A duration; `None` for a negative number, which stands for none or an unknown one.
 fn millis(number: i64) -> Option<Duration> {
     u64::try_from(number).ok().map(Duration::from_millis)
 }

@@ -1,5 +1,5 @@
-//! What the user may do on a server, asked when a manager connects: a lock that can be taken and
-//! not given back would stay for its whole ttl.
+//! Checking the user's rights when a manager connects: a lock that can be acquired and not released
+//! would stay for its whole ttl.
 
 use std::collections::BTreeSet;
 use std::iter;
@@ -25,24 +25,24 @@ use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::unavailability::Unavailability;
 
-/// What every lock may need, beside calling scripts.
+/// The commands that a lock may need, besides those that call scripts.
 const NEEDED: [&str; 16] = [
     "set", "get", "getex", "del", "pttl", "pexpire", "time", "zadd", "zrem", "zrange", "zrank",
     "zcard", "zpopmin", "hset", "hget", "hdel",
 ];
 
-/// What grants are heard by, of one server and of a cluster. Without these waiters poll.
+/// The commands for pushed grants, on one server and in a cluster. Without them waiters poll.
 const SUBSCRIBE_COMMANDS: [[&str; 3]; 2] =
     [["subscribe", "publish", "pubsub|numsub"], ["ssubscribe", "spublish", "pubsub|shardnumsub"]];
 /// The channels of all managers.
 const CHANNELS: &str = "&lm1:*";
 
-/// What stands before a command that the server does not know, and in the place of a channel that
-/// is denied, see check_rights.lua.
+/// In a reply of check_rights.lua: the mark before a command that the server does not know, and the
+/// entry for a channel that is denied.
 const UNKNOWN: char = '?';
 const CHANNEL: &str = "&";
 
-/// What the deferred calls of a function need, beside calling scripts.
+/// The commands that the deferred calls of a function need, besides those that call scripts.
 #[cfg(feature = "defer")]
 const NEEDED_FOR_CALLS: [&str; 15] = [
     "hdel",
@@ -63,9 +63,10 @@ const NEEDED_FOR_CALLS: [&str; 15] = [
 ];
 
 impl Redis {
-    /// Asks for the user's rights in one round trip, of which those to commands cannot be told yet
-    /// where the user may use some keys only. What a lock has found out since stays known, unless
-    /// something is denied. `hears` tells that callers may wait in line.
+    /// Asks for the user's rights in one round trip. `receives` tells that callers may wait.
+    ///
+    /// The rights to commands remain unknown where the user may use only some keys. Rights that a
+    /// lock has found out since stay known, unless one is denied.
     pub(crate) async fn ask_rights(&self, receives: bool, budget: Budget) -> Result<(), CallError> {
         let channel = receives.then(|| self.grants.channel(0));
         let reply = self.nodes.rights(self.is_replicated(), channel, budget).await;
@@ -88,14 +89,15 @@ impl Redis {
         Ok(())
     }
 
-    /// Asks for them with the keys of a first lock, where they could not be told without.
+    /// Asks for the rights with the keys of a first lock, where they could not be told without a
+    /// key.
     pub(crate) async fn ask_rights_for(
         &self,
         request: &Request,
         budget: Budget,
     ) -> Result<(), CallError> {
         if !self.rights.asked.load(Ordering::Relaxed) {
-            // Nobody did when the manager started.
+            // The manager did not ask when it started.
             self.rights(true, budget).await?;
             if self.rights.are_known() {
                 return Ok(());
@@ -105,7 +107,7 @@ impl Redis {
         let needed = needed(String::new(), self.is_replicated());
         let needed: Vec<_> = needed.iter().map(String::as_str).collect();
         match self.nodes.eval(&RIGHTS, keys, &needed, budget).await {
-            // The next lock asks again: the slot of this one is being moved.
+            // The slot of this lock is being moved: the next lock asks again.
             Err(CallError::Transient(transient)) if transient.is_split() => return Ok(()),
             reply => drop(read(reply?).map_err(|error| error.at(|| self.server_of(&request.key)))?),
         }
@@ -114,14 +116,14 @@ impl Redis {
     }
 }
 
-/// What the user is asked to have: the channel, and commands.
+/// The arguments of check_rights.lua: the channel, and the commands.
 fn needed(channel: String, acks: bool) -> Vec<String> {
     let commands = NEEDED.into_iter().chain(acks.then_some("wait")).map(str::to_owned);
     iter::once(channel).chain(commands).collect()
 }
 
 impl Topology {
-    /// Asks for the user's rights in one round trip: of a cluster all primaries that answer.
+    /// Asks for the user's rights in one round trip; in a cluster all primaries.
     async fn rights(
         &self,
         acks: bool,
@@ -159,7 +161,7 @@ impl Cluster {
                         all.lacking.extend(reply.lacking);
                     }
                 }
-                // A node that is away may be back before it is needed.
+                // A node without an answer may be back before it is needed.
                 Ok(Err(transient @ CallError::Transient(_))) => error = transient,
                 Ok(Err(denied)) => return Err(denied),
                 Err(_) => {}
@@ -197,14 +199,14 @@ impl Node {
     }
 }
 
-/// What a server has told, where nothing is denied that locks need.
+/// The rights on a server that denies nothing that locks need.
 #[derive(Default)]
 struct RightsReply {
     /// Every key is allowed.
     every_key: bool,
-    /// The rights that only waiters would use.
+    /// The missing rights that only waiters would use.
     lacking: BTreeSet<String>,
-    /// A server where it is so.
+    /// A server with such missing rights.
     server: String,
 }
 
@@ -232,7 +234,7 @@ fn read(reply: Value) -> Result<RightsReply, CallError> {
     if !denied.is_empty() {
         return Err(lacking(&denied));
     }
-    // An unknown one is no matter of rights.
+    // A command that the server does not know is no matter of rights.
     let of_waiters = of_waiters.into_iter().filter(|right| !right.starts_with(UNKNOWN));
     let lacking = of_waiters.map(|right| match &*right {
         CHANNEL => CHANNELS.to_owned(),
@@ -293,7 +295,7 @@ mod tests {
     #[test]
     fn the_commands_of_the_lock_scripts_are_asked_for() {
         let mut called = called("scripts");
-        // What waiters can do without.
+        // Waiters can do without these.
         let without = ["publish", "spublish", "pubsub"];
         called.retain(|name| !without.contains(&name.as_str()));
         assert!(called.len() > 10, "{called:?}");

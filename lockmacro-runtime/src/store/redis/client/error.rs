@@ -105,11 +105,16 @@ impl CallError {
     /// The error for the caller when the budget is used up.
     pub(crate) fn into_error(self, key: &LockKey) -> LockError {
         match self {
-            CallError::NoScript => unavailable(Unavailability::Protocol, "the server forgets its scripts"),
+            CallError::NoScript => {
+                unavailable(Unavailability::Protocol, "the server forgets its scripts")
+            }
             CallError::NotALock => LockError::KeyNotALock { key: key.clone() },
-            CallError::CrossSlot => unavailable(Unavailability::ClusterDown, "the server wants all keys in one slot"),
+            CallError::CrossSlot => {
+                unavailable(Unavailability::ClusterDown, "the server wants all keys in one slot")
+            }
             CallError::Redirect(Redirect { address, .. }) => {
-                let detail = format!("the key is on the node {address}: use a `redis-cluster://` URL");
+                let detail =
+                    format!("the key is on the node {address}: use a `redis-cluster://` URL");
                 unavailable(Unavailability::ClusterDown, detail)
             }
             CallError::Final(LockError::AccessDenied { detail }) => {

@@ -143,9 +143,9 @@ async fn ask(
 /// Reads the address of a primary.
 fn read_address(answer: Value, name: &str) -> Result<ConnectionAddr, CallError> {
     match answer {
-        Value::Nil => {
-            Err(CallError::Final(LockError::invalid_url(format!("the sentinels monitor no primary named `{name}`"))))
-        }
+        Value::Nil => Err(CallError::Final(LockError::invalid_url(format!(
+            "the sentinels monitor no primary named `{name}`"
+        )))),
         Value::Array(parts) => match parts.as_slice() {
             [Value::BulkString(host), Value::BulkString(port)] => {
                 let port = std::str::from_utf8(port).ok().and_then(|port| port.parse().ok());

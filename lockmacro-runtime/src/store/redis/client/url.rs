@@ -182,7 +182,9 @@ pub(crate) fn no_setting(name: &str, scheme: &str) -> LockError {
 fn retention(value: &str) -> Result<Duration, LockError> {
     let times = RETENTION_MIN..=RETENTION_MAX;
     duration(value).filter(|time| times.contains(time)).ok_or_else(|| {
-        LockError::invalid_url("`fence_retention` is not a duration from 1d to 3650d, such as `30d`")
+        LockError::invalid_url(
+            "`fence_retention` is not a duration from 1d to 3650d, such as `30d`",
+        )
     })
 }
 

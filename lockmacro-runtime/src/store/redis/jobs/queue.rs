@@ -1,4 +1,4 @@
-//! Deferred calls on a Redis server, and who takes them.
+//! The queue of deferred calls on a Redis server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +19,14 @@ use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;
 use crate::value::error::LockError;
 
-/// Shortest pause after a look that found nothing to take.
+/// Shortest pause after a look that found no call.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-/// So many calls are taken at once.
+/// Most calls that are taken at once.
 const TAKEN_MAX: usize = 1_000;
-/// So many calls can be passed over: a script counts exactly that far.
+/// Most calls that can be skipped: a script counts exactly up to there.
 const FIRST_MAX: usize = 1 << 48;
 
-/// The deferred calls on the server of some locks.
+/// The deferred calls on the server of a manager's locks.
 #[derive(Debug)]
 pub(crate) struct RedisJobs {
     calls: Calls,
@@ -35,12 +35,12 @@ pub(crate) struct RedisJobs {
 }
 
 impl RedisJobs {
-    /// The arguments of a call have at most `max_size` bytes.
+    /// A queue whose calls have at most `max_size` bytes of arguments.
     pub(crate) fn new(redis: &Arc<Redis>, max_size: usize) -> Self {
         Self { calls: Calls::new(redis, max_size), idle_looks: IdleLooks::default(), max_size }
     }
 
-    /// Takes calls of one function, and tells when to look again.
+    /// Takes calls of one function; returns them and when to look again.
     async fn take_of(
         &self,
         looks: &mut Looks,
@@ -54,14 +54,14 @@ impl RedisJobs {
         let question = Question { id: &id, most, lease, brief: others };
         let (taken, again) = self.calls.take(function, question, waiter).await?;
         looks.answered(nth);
-        // Its leases count from before it was sent, and are to be prolonged by now.
+        // The leases count from before the request, and may be due for renewal by now.
         match asked.elapsed() < lease / 3 {
             true => Ok((taken, again)),
             false => Ok((self.calls.still_taken(taken, lease).await, again)),
         }
     }
 
-    /// Has the oldest dead letters tried again or removed.
+    /// Retries or removes the oldest dead letters.
     async fn amend_dead(&self, function: &str, how: &str, most: usize) -> Result<usize, LockError> {
         match most.min(TAKEN_MAX) {
             0 => Ok(0),
@@ -69,7 +69,7 @@ impl RedisJobs {
         }
     }
 
-    /// Has a call, or as many dead letters instead, tried again or removed.
+    /// Retries or removes one call, or this many dead letters.
     async fn amend(
         &self,
         function: &str,
@@ -150,7 +150,7 @@ impl Deferrer for RedisJobs {
                         looks.succeeded(nth, again.max(PAUSE_MIN));
                         continue;
                     }
-                    // What it has is run before others are waited for.
+                    // These calls run before others are waited for.
                     Ok((taken, _)) => {
                         looks.succeeded(nth, Duration::ZERO);
                         Ok(taken)

@@ -1,4 +1,4 @@
-//! A Redis Cluster: which node has a slot, learnt from any of them.
+//! A Redis Cluster: its nodes, and the slot map that any of them tells.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,22 +20,22 @@ use crate::value::error::LockError;
 use crate::value::sync::{RwLock, RwLockReadGuard};
 use crate::value::unavailability::Unavailability;
 
-/// After so long without an answer the next node is asked for the map, too.
+/// Time without an answer after which the next node is asked for the slot map, too.
 const STAGGER: Duration = Duration::from_millis(50);
-/// The map is not learnt more often than that.
-const LEARN_EVERY: Duration = Duration::from_millis(100);
+/// Shortest time between two requests for the slot map.
+const REFRESH_EVERY: Duration = Duration::from_millis(100);
 
-/// Clones are the same cluster.
+/// A cluster; clones share it.
 #[derive(Clone)]
 pub(crate) struct Cluster(Arc<Shared>);
 
 struct Shared {
-    /// The nodes of the URL, from which all others have their settings.
+    /// The nodes of the URL, whose settings all other nodes use.
     seeds: Vec<Connector>,
     sink: Arc<dyn PushSink>,
     timeout: Duration,
     map: RwLock<SlotMap>,
-    learning: SingleFlight<Result<(), CallError>>,
+    refreshing: SingleFlight<Result<(), CallError>>,
 }
 
 impl Cluster {
@@ -54,13 +54,13 @@ impl Cluster {
             return Err(LockError::invalid_url("a cluster has hosts, and database 0 only"));
         }
         if let Some((first, others)) = seeds.split_first_mut() {
-            // They are servers of one manager.
+            // All seeds belong to one manager.
             others.iter_mut().for_each(|seed| seed.changes = first.changes.for_node());
         }
         Ok(Self::with(seeds, timeout, sink))
     }
 
-    /// None once it is shared.
+    /// The seeds; none once the cluster is shared.
     pub(crate) fn seeds_mut(&mut self) -> Vec<&mut Connector> {
         let shared = Arc::get_mut(&mut self.0);
         shared.map(|shared| shared.seeds.iter_mut().collect()).unwrap_or_default()
@@ -71,7 +71,7 @@ impl Cluster {
         seeds(url).is_some()
     }
 
-    /// The same cluster through connections of its own.
+    /// The same cluster, through connections of its own.
     pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
         let map = self.map();
         let known = map.nodes().filter_map(|node| self.connector(node.endpoint()?));
@@ -80,48 +80,48 @@ impl Cluster {
     }
 
     fn with(seeds: Vec<Connector>, timeout: Duration, sink: Arc<dyn PushSink>) -> Self {
-        let learning = SingleFlight::new(timeout);
+        let refreshing = SingleFlight::new(timeout);
         let map = RwLock::default();
-        Self(Arc::new(Shared { seeds, sink, timeout, map, learning }))
+        Self(Arc::new(Shared { seeds, sink, timeout, map, refreshing }))
     }
 
-    /// Has `tell` called when a node may be another one than the one that granted our locks.
+    /// Calls `listener` when a node may be another than the one that granted the locks.
     pub(crate) fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
         if let Some(changes) = self.changes() {
             changes.on_change(listener);
         }
     }
 
-    /// All nodes have theirs in common with the first seed.
+    /// All nodes share the state of the first seed.
     pub(crate) fn changes(&self) -> Option<&Failover> {
         self.0.seeds.first().map(|seed| &*seed.changes)
     }
 
-    /// What the URL says that replicas have to acknowledge.
+    /// The replicas that have to acknowledge a lock, as the URL says.
     pub(crate) fn replicated(&self) -> Option<ReplicaAcks> {
         self.0.seeds.first().and_then(Connector::replicated)
     }
 
-    /// What the URL says of how long fences are kept.
+    /// The retention of fences, as the URL says.
     pub(crate) fn fence_retention(&self) -> Option<Duration> {
         self.0.seeds.first().and_then(Connector::fence_retention)
     }
 
-    /// Makes sure that the map is known.
+    /// Fetches the slot map, unless it is known.
     pub(crate) async fn ready(&self, until: Instant) -> Result<(), CallError> {
         if self.map().is_known() {
             return Ok(());
         }
-        self.learnt(until).await
+        self.refresh(until).await
     }
 
-    /// Has slots that are another node's noticed.
+    /// Refreshes the slot map, to notice slots that have moved.
     pub(crate) async fn look(&self, until: Instant) {
-        // Who cannot be asked now is asked again.
-        let _ = self.learnt(until).await;
+        // A failure is left to the next call.
+        let _ = self.refresh(until).await;
     }
 
-    /// Ends all connections; the next calls make new ones.
+    /// Closes all connections; the next calls open new ones.
     pub(crate) fn disconnect(&self) {
         self.map().nodes().for_each(Node::disconnect);
     }
@@ -129,46 +129,46 @@ impl Cluster {
     /// All primaries.
     #[cfg(feature = "look")]
     pub(crate) async fn nodes(&self, until: Instant) -> Result<Vec<Node>, CallError> {
-        self.learnt(until).await?;
+        self.refresh(until).await?;
         Ok(self.map().nodes().cloned().collect())
     }
 
-    /// Learns the map, unless that was done just now.
-    pub(crate) async fn learnt(&self, until: Instant) -> Result<(), CallError> {
-        if self.map().is_younger_than(LEARN_EVERY) {
+    /// Fetches the slot map, unless that was done just now.
+    pub(crate) async fn refresh(&self, until: Instant) -> Result<(), CallError> {
+        if self.map().is_younger_than(REFRESH_EVERY) {
             return Ok(());
         }
-        let learn = || {
+        let fetch = || {
             let cluster = self.clone();
-            async move { cluster.learn().await }
+            async move { cluster.fetch_map().await }
         };
-        let learnt = self.0.learning.run(learn, until);
+        let refreshed = self.0.refreshing.run(fetch, until);
         let timeout = || CallError::Transient(Transient::timeout("asking for the slots", false));
-        Box::pin(learnt).await.unwrap_or_else(|| Err(timeout().at(|| self.servers())))
+        Box::pin(refreshed).await.unwrap_or_else(|| Err(timeout().at(|| self.servers())))
     }
 
-    /// Where the node is that has told the map.
+    /// The address of the node that told the slot map.
     pub(crate) fn source(&self) -> String {
         let source = self.map().source().map(str::to_owned);
         source.unwrap_or_else(|| self.servers())
     }
 
-    /// Where the servers of the URL are.
+    /// The addresses of the URL.
     fn servers(&self) -> String {
         let servers: Vec<_> = self.0.seeds.iter().map(Connector::server).collect();
         servers.join(", ")
     }
 
-    /// Has the map learnt, and does not wait for it.
-    pub(crate) fn learn_soon(&self) {
-        if !self.map().is_younger_than(LEARN_EVERY) {
+    /// Fetches the slot map in the background.
+    pub(crate) fn refresh_soon(&self) {
+        if !self.map().is_younger_than(REFRESH_EVERY) {
             let cluster = self.clone();
-            self.0.learning.begin(|| async move { cluster.learn().await });
+            self.0.refreshing.begin(|| async move { cluster.fetch_map().await });
         }
     }
 
-    /// Asks the nodes for the map, one soon after the other, until one has answered.
-    async fn learn(&self) -> Result<(), CallError> {
+    /// Asks the nodes for the slot map, each after a short delay, until one has answered.
+    async fn fetch_map(&self) -> Result<(), CallError> {
         let mut nodes: Vec<Node> = self.map().nodes().cloned().collect();
         fastrand::shuffle(&mut nodes);
         let seeds = self.0.seeds.iter().filter(|seed| {
@@ -190,7 +190,7 @@ impl Cluster {
             };
             let pause = if more { STAGGER } else { self.0.timeout };
             match timeout(pause, asked.join_next()).await {
-                // One that has forgotten its cluster knows nothing.
+                // A node without slots has forgotten its cluster.
                 Ok(Some(Ok((Ok(ranges), node)))) if ranges.is_empty() => {
                     let none = down("no slot is assigned to a node").at(|| node.server());
                     error = error.unless_final(none);
@@ -206,7 +206,7 @@ impl Cluster {
         }
     }
 
-    /// Takes the map that a node has told over, and has who waits in a slot that moved follow it.
+    /// Adopts the slot map of a node, and makes the waiters of slots that moved ask again.
     fn take(&self, source: &Node, ranges: Vec<Range>) -> Result<(), CallError> {
         let mut next = SlotMap::default();
         for range in ranges {
@@ -225,8 +225,8 @@ impl Cluster {
         }
         if !moved.is_empty() {
             self.0.sink.interrupted(&moved);
-            // A replica that has taken over may not know our locks. Whoever learns its first map
-            // cannot tell, because it may have changed since the locks were granted.
+            // A replica that has taken over may not know the locks. A first slot map counts as a
+            // change, because the slots may have moved since the locks were granted.
             if let Some(changes) = self.changes() {
                 changes.changed();
             }
@@ -234,7 +234,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The node at an address, which is a new one if none of the map has it.
+    /// The node at an address: the known one, or a new one.
     fn node_at(&self, endpoint: &Endpoint, source: &Node) -> Result<Node, CallError> {
         let known = self.map().nodes().find(|node| endpoint.is(node.endpoint())).cloned();
         if let Some(node) = known {
@@ -251,7 +251,7 @@ impl Cluster {
         Some(self.0.seeds.first()?.to(endpoint, &self.0.sink))
     }
 
-    /// The node that `told` has named instead of itself.
+    /// The node that `source` redirects to.
     pub(crate) fn redirected(
         &self,
         slot: u16,
@@ -259,7 +259,9 @@ impl Cluster {
         source: &Node,
     ) -> Result<Node, CallError> {
         let Some(endpoint) = Endpoint::read(&to.address) else {
-            return Err(down("a node has sent a redirect without an address").at(|| source.server()));
+            return Err(
+                down("a node has sent a redirect without an address").at(|| source.server())
+            );
         };
         let node = self.node_at(&endpoint.relative_to(source.endpoint()), source)?;
         if to.once {
@@ -270,8 +272,9 @@ impl Cluster {
             map.assign(slot..=slot, node.clone())
         };
         if moved {
-            // Others may be elsewhere, too; and who waits in the slot has to follow it.
-            self.learn_soon();
+            // Other slots may have moved, too; and the waiters of this slot have to ask its new
+            // node.
+            self.refresh_soon();
             self.0.sink.interrupted(&[slot]);
         }
         Ok(node)
@@ -282,7 +285,7 @@ impl Cluster {
     }
 }
 
-/// The servers that a URL of a cluster names, each by a URL of its own; `None` for another URL.
+/// The servers that a cluster URL names, each as a URL of its own; `None` for another URL.
 fn seeds(url: &str) -> Option<Vec<String>> {
     let (scheme, rest) = url.split_once("://")?;
     let scheme = scheme.strip_suffix("-cluster")?;
@@ -308,7 +311,7 @@ pub(crate) fn down(detail: &str) -> CallError {
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the connectors, which know the password.
+        // Without the connectors, which have the password.
         f.debug_struct("Cluster")
             .field("nodes", &self.map().nodes().count())
             .finish_non_exhaustive()
