@@ -140,7 +140,8 @@ impl Redis {
                 ?ttl,
                 ?round_trip,
                 ?shortest,
-                "a ttl is too short for the round trip to the server: the lease may end before it is renewed"
+                "a ttl is too short for the round trip to the server: \
+                 the lease may end before it is renewed"
             );
         }
         (ttl / 10)

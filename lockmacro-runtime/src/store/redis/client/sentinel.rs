@@ -158,8 +158,8 @@ fn read_address(answer: Value, name: &str) -> Result<ConnectionAddr, CallError> 
     }
 }
 
-/// Whether a reply to ROLE is that of a server that accepts writes. An error reply counts as one: the
-/// user may lack the right to ask.
+/// Whether a reply to ROLE is that of a server that accepts writes. An error reply counts as
+/// one: the user may lack the right to ask.
 pub(crate) fn is_primary(role: &Result<Value, redis::RedisError>) -> bool {
     match role {
         Ok(Value::Array(parts)) => {

@@ -188,7 +188,12 @@ impl Calls {
             }
         }
         if *strays > 0 {
-            tracing::error!(%function, strays, "entries that are no deferred calls were removed: they had no arguments, or an id that is not UTF-8");
+            tracing::error!(
+                %function,
+                strays,
+                "entries that are no deferred calls were removed: \
+                 they had no arguments, or an id that is not UTF-8"
+            );
         }
         let calls = calls.iter().filter_map(|call| {
             let [id, arguments, key, tried, taken, busy] = fields(call)?.try_into().ok()?;
