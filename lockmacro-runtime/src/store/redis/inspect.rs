@@ -132,9 +132,9 @@ impl Redis {
                     Err(CallError::CrossSlot) if self.at_once(few) < now.len() => continue,
                     reply => reply.map_err(|error| error.into_error(&now[0]))?,
                 };
-            let Value::Array(told) = &reply else { return Err(unexpected_reply(&reply)) };
-            for (key, told) in now.iter().zip(told) {
-                locks.extend(read(key, told, odd)?);
+            let Value::Array(replies) = &reply else { return Err(unexpected_reply(&reply)) };
+            for (key, lock) in now.iter().zip(replies) {
+                locks.extend(read(key, lock, odd)?);
             }
             left = &left[now.len()..];
         }
@@ -238,12 +238,12 @@ fn usable(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<LockKey> {
 }
 
 /// Reads the reply about a lock; `None` when the key is gone.
-fn read(key: &LockKey, told: &Value, odd: &mut Vec<Odd>) -> Result<Option<HeldLock>, LockError> {
-    let Value::Array(parts) = told else { return Err(unexpected_reply(told)) };
+fn read(key: &LockKey, reply: &Value, odd: &mut Vec<Odd>) -> Result<Option<HeldLock>, LockError> {
+    let Value::Array(parts) = reply else { return Err(unexpected_reply(reply)) };
     let [Value::BulkString(value), Value::Int(left), Value::Int(waiters), Value::Int(other)] =
         parts.as_slice()
     else {
-        return Err(unexpected_reply(told));
+        return Err(unexpected_reply(reply));
     };
     if *other == 1 {
         note(odd, key.as_str().as_bytes(), "it holds another type of value");

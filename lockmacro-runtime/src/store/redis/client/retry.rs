@@ -39,7 +39,7 @@ impl Retry {
     pub(crate) async fn after(&mut self, error: Transient) -> Result<(), CallError> {
         self.unknown |= error.unknown;
         if Instant::now() + self.pause >= self.budget.until {
-            let clearest = self.clearest.take().filter(|told| weight(told) > weight(&error));
+            let clearest = self.clearest.take().filter(|last| weight(last) > weight(&error));
             return Err(CallError::Transient(clearest.unwrap_or(error)));
         }
         if self.clearest.as_ref().is_none_or(|told| weight(&error) >= weight(told)) {

@@ -1,4 +1,4 @@
-//! A Redis Cluster: its nodes, and the slot map that any of them tells.
+//! A Redis Cluster: its nodes, and the slot map that each of them knows.
 
 use std::fmt;
 use std::sync::Arc;
@@ -147,7 +147,7 @@ impl Cluster {
         Box::pin(refreshed).await.unwrap_or_else(|| Err(timeout().at(|| self.servers())))
     }
 
-    /// The address of the node that told the slot map.
+    /// The address of the node that sent the slot map.
     pub(crate) fn source(&self) -> String {
         let source = self.map().source().map(str::to_owned);
         source.unwrap_or_else(|| self.servers())

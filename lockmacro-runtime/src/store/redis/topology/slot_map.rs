@@ -23,7 +23,7 @@ pub(crate) struct SlotMap {
     /// The index of each slot's node; empty while the map is unknown.
     owners: Vec<u16>,
     fetched: Option<Instant>,
-    /// The address of the node that told the map. The node itself would keep its connection open.
+    /// The address of the node that sent the map. The node itself would keep its connection open.
     source: Option<String>,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Range {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
-    /// Empty for the host of the node that told it.
+    /// Empty for the host of the node that sent the map.
     pub(crate) host: String,
     pub(crate) port: u16,
 }
