@@ -21,7 +21,7 @@ impl ReplicaAcks {
     pub(crate) fn new(acks: u32, timeout: Duration) -> Result<Self, LockError> {
         if acks == 0 {
             return Err(LockError::invalid_url(
-                "`replicated` is 0: leave it out, or give the number of replicas",
+                "`replicated` needs at least one replica: leave it out, or give their number",
             ));
         }
         Ok(Self { acks, timeout: timeout.min(TIMEOUT_MAX) })
