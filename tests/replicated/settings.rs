@@ -32,7 +32,7 @@ async fn what_has_no_replicas_is_refused_in_plain_words() {
         assert!(refused(LockManager::builder(), url).await.contains("`replicated"), "{url}");
     }
     let none = LockManager::builder().replicated(0, ms(100));
-    assert!(refused(none, "redis://localhost").await.contains("no replica"));
+    assert!(refused(none, "redis://localhost").await.contains("at least one replica"));
 }
 
 #[tokio::test]

@@ -1,14 +1,14 @@
-//! Which rights a user needs on a server: made from the scripts, so that they are always theirs.
+//! The rights that a user needs on a server, read from the scripts, so that the two always agree.
 
 use std::collections::BTreeSet;
 
 use crate::store::redis::client::script::Script;
 use crate::store::redis::scripts;
 
-/// An enum with the names of its variants and what each is for, written once.
+/// An enum with the name and the description of each variant.
 macro_rules! uses {
     ($($name:literal $about:literal => $variant:ident,)+) => {
-        /// What locks are used for, see [`rights`](crate::inspect::rights).
+        /// A purpose for which locks are used, see [`rights`](crate::inspect::rights).
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Use {
@@ -16,17 +16,17 @@ macro_rules! uses {
         }
 
         impl Use {
-            /// All of them.
+            /// All purposes.
             pub const ALL: &[Use] = &[$(Use::$variant,)+];
 
-            /// Its name, as the tool takes it.
+            /// Returns the name, as the command line takes it.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Use::$variant => $name,)+
                 }
             }
 
-            /// What it stands for.
+            /// Returns the description.
             pub fn about(self) -> &'static str {
                 match self {
                     $(Use::$variant => $about,)+
@@ -37,18 +37,18 @@ macro_rules! uses {
 }
 
 uses! {
-    "wait" "Callers wait in line." => Wait,
-    "fence" "Locks have fences. It takes no further right." => Fence,
-    "several" "Locks have several keys. It takes no further right." => Several,
-    "defer" "Busy calls are deferred, and run by workers: of any function." => Defer,
-    "look" "Locks are looked at, and deferred calls if these are used." => Look,
-    "replicated" "Locks count when replicas have acknowledged them." => ReplicaAcks,
+    "wait" "Callers wait for locks." => Wait,
+    "fence" "Locks have fences. This needs no further right." => Fence,
+    "several" "Locks have several keys. This needs no further right." => Several,
+    "defer" "Busy calls of any function are deferred and run by workers." => Defer,
+    "look" "Locks are inspected, and deferred calls if these are used." => Look,
+    "replicated" "Locks count once replicas have acknowledged them." => ReplicaAcks,
     "redlock" "The server is a node of a Redlock." => Redlock,
     "cluster" "The server is a node of a cluster." => Cluster,
     "database" "The URL names a database." => Database,
 }
 
-/// What every manager does.
+/// The commands of every manager.
 const COMMANDS: [&str; 4] = ["ping", "set", "evalsha", "eval"];
 const LOCKS: [&Script; 9] = [
     &scripts::ACQUIRE,
@@ -61,14 +61,14 @@ const LOCKS: [&Script; 9] = [
     &scripts::RENEW,
     &scripts::RENEW_ALL,
 ];
-/// A subcommand is granted instead, to those who wait.
+/// Waiters are granted one of its subcommands instead.
 const PUBSUB: &str = "pubsub";
 
-/// The keys, channels and commands of a user, as `ACL SETUSER` takes them.
+/// The keys, channels and commands of a user, in the form that `ACL SETUSER` takes.
 pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
     let has = |one: Use| uses.contains(&one);
     let mut rights = vec![format!("~{pattern}")];
-    rights.extend(beside(pattern));
+    rights.extend(companions(pattern));
     let mut commands: BTreeSet<String> =
         LOCKS.iter().flat_map(|script| script.commands()).collect();
     let mut special = Vec::new();
@@ -83,7 +83,7 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
     if has(Use::Defer) {
         let functions = [crate::store::redis::jobs::calls::CALLS, "*"].concat();
         rights.push(format!("~{functions}"));
-        rights.extend(beside(&functions));
+        rights.extend(companions(&functions));
         commands.extend(scripts::jobs::ALL.iter().flat_map(|script| script.commands()));
     }
     if has(Use::Look) {
@@ -96,7 +96,8 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
         (Use::Redlock, &["info"]),
         (Use::ReplicaAcks, &["wait"]),
     ];
-    special.extend(more.into_iter().filter(|(one, _)| has(*one)).flat_map(|(_, words)| words));
+    special
+        .extend(more.into_iter().filter(|(one, _)| has(*one)).flat_map(|(_, commands)| commands));
     if receives {
         rights.push("&lm1:*".to_owned());
     }
@@ -108,10 +109,11 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
     rights
 }
 
-/// The patterns of all companion keys of keys with a pattern, one for each form of [`write_side`].
+/// The patterns of the companion keys of all keys that match a pattern, one for each form of
+/// [`write_companion`].
 ///
-/// [`write_side`]: crate::value::companion::write_side
-fn beside(pattern: &str) -> Vec<String> {
+/// [`write_companion`]: crate::value::companion::write_companion
+fn companions(pattern: &str) -> Vec<String> {
     let tagged = format!("~lm1:t?:{pattern}");
     if is_tagged(pattern) {
         return vec![tagged];
@@ -119,7 +121,7 @@ fn beside(pattern: &str) -> Vec<String> {
     vec![format!("~lm1:w?:{{{pattern}}}"), tagged, format!("~lm1:x?:{{*}}:{pattern}")]
 }
 
-/// Whether all keys have a hash tag: it begins before what differs.
+/// Whether all keys that match have a hash tag: it begins before the first wildcard.
 fn is_tagged(pattern: &str) -> bool {
     let literal = pattern.split(['*', '?', '[', '\\']).next().unwrap_or_default();
     let Some((_, tag)) = literal.split_once('{') else { return false };
@@ -145,11 +147,11 @@ mod tests {
     #[test]
     fn every_form_of_companion_key_has_a_pattern() {
         for (key, nth) in [("order:7", 0), ("order:{7}", 1), ("order:7}", 2)] {
-            let mut side = String::new();
-            write_companion(key, "q", |part| side.push_str(part));
-            let pattern = &beside("order:*")[nth];
+            let mut companion = String::new();
+            write_companion(key, "q", |part| companion.push_str(part));
+            let pattern = &companions("order:*")[nth];
             let start = pattern.split('?').next().unwrap_or_default();
-            assert!(side.starts_with(start.trim_start_matches('~')), "{side} {pattern}");
+            assert!(companion.starts_with(start.trim_start_matches('~')), "{companion} {pattern}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! What is on a server, seen from outside: by SCAN and by scripts that only read.
+//! Reading the locks of a server, by SCAN and by scripts that do not write.
 
 use std::collections::BTreeMap;
 use std::slice;
@@ -21,15 +21,15 @@ use crate::value::inspection::{Found, HeldLock, ODD_MAX, Odd, QueuedWaiter};
 use crate::value::key::LockKey;
 use crate::value::token::{TOKEN_MAX, Token, label_of};
 
-/// So many keys are looked at in one script.
-const AT_ONCE: usize = 100;
-/// So many keys the server is asked to look through for one answer.
-const COUNT: &str = "1000";
-/// So many places of a line are told at once.
-const PLACES_TOLD: usize = 1_000;
+/// Most keys that one script call reads.
+const KEYS_PER_CALL: usize = 100;
+/// Keys that the server scans for one reply.
+const SCAN_COUNT: &str = "1000";
+/// Most waiters of a queue that are returned.
+const WAITERS_MAX: usize = 1_000;
 
 impl Redis {
-    /// The locks whose keys match a pattern, with foreign strings or without.
+    /// The locks whose keys match a pattern; with `foreign` also the strings of other programs.
     pub(crate) async fn held(
         &self,
         pattern: &str,
@@ -53,7 +53,7 @@ impl Redis {
         Ok(Found { found: locks.into_values().take(most).collect(), odd, more })
     }
 
-    /// What holds one key.
+    /// The holder of one key.
     pub(crate) async fn holder(&self, key: &LockKey) -> Result<Option<HeldLock>, LockError> {
         let mut odd = Vec::new();
         let lock = self.look_at(slice::from_ref(key), &mut odd).await?.pop();
@@ -63,29 +63,29 @@ impl Redis {
         }
     }
 
-    /// The first who wait for a key.
+    /// The first waiters in the queue of a key.
     pub(crate) async fn queue(
         &self,
         key: &LockKey,
         most: usize,
     ) -> Result<Found<QueuedWaiter>, LockError> {
-        let most = most.clamp(1, PLACES_TOLD);
+        let most = most.clamp(1, WAITERS_MAX);
         let keys = slice::from_ref(key);
-        let told =
-            self.ask_patiently(Question::Script(&inspect::QUEUE, keys, &most.to_string())).await;
-        let reply = told.map_err(|error| error.into_error(key))?;
-        let Value::Array(parts) = &reply else { return Err(strange(&reply)) };
-        let [Value::Int(total), places @ ..] = parts.as_slice() else {
-            return Err(strange(&reply));
+        let reply =
+            self.ask_server(Question::Script(&inspect::QUEUE, keys, &most.to_string())).await;
+        let reply = reply.map_err(|error| error.into_error(key))?;
+        let Value::Array(parts) = &reply else { return Err(unexpected_reply(&reply)) };
+        let [Value::Int(total), waiters @ ..] = parts.as_slice() else {
+            return Err(unexpected_reply(&reply));
         };
-        let place = |place: &[Value]| match place {
+        let waiter = |waiter: &[Value]| match waiter {
             [Value::BulkString(token), Value::Int(left)] => {
                 let Holder { owner, note, .. } = Holder::of(label_of(token), None);
                 Ok(QueuedWaiter { owner, note, left: millis(*left) })
             }
-            _ => Err(strange(&reply)),
+            _ => Err(unexpected_reply(&reply)),
         };
-        let found: Vec<_> = places.chunks(2).map(place).collect::<Result<_, _>>()?;
+        let found: Vec<_> = waiters.chunks(2).map(waiter).collect::<Result<_, _>>()?;
         let more = usize::try_from(*total).is_ok_and(|total| total > found.len());
         Ok(Found { found, odd: Vec::new(), more })
     }
@@ -107,7 +107,7 @@ impl Redis {
                                 .map(str::to_owned),
                         );
                     }
-                    Err(name) => note(&mut odd, &name.into_bytes(), NO_TEXT),
+                    Err(name) => note(&mut odd, &name.into_bytes(), NOT_UTF8),
                 }
             }
         }
@@ -115,7 +115,7 @@ impl Redis {
         Ok(Found { found: functions.into_iter().take(most).collect(), odd, more })
     }
 
-    /// Looks at some keys: those that are not there any more are left out.
+    /// Reads the locks on some keys; keys that are gone are left out.
     async fn look_at(
         &self,
         keys: &[LockKey],
@@ -123,18 +123,18 @@ impl Redis {
     ) -> Result<Vec<HeldLock>, LockError> {
         let (mut locks, mut left) = (Vec::new(), keys);
         while !left.is_empty() {
-            let few = &left[..left.len().min(AT_ONCE)];
+            let few = &left[..left.len().min(KEYS_PER_CALL)];
             let (now, _) = few.split_at(self.at_once(few));
             let longest = TOKEN_MAX.to_string();
             let reply =
-                match self.ask_patiently(Question::Script(&inspect::LOCKS, now, &longest)).await {
-                    // From now on it is known that they go one slot at a time.
+                match self.ask_server(Question::Script(&inspect::LOCKS, now, &longest)).await {
+                    // From now on the keys are sent one slot at a time.
                     Err(CallError::CrossSlot) if self.at_once(few) < now.len() => continue,
                     reply => reply.map_err(|error| error.into_error(&now[0]))?,
                 };
-            let Value::Array(told) = &reply else { return Err(strange(&reply)) };
-            for (key, told) in now.iter().zip(told) {
-                locks.extend(read(key, told, odd)?);
+            let Value::Array(replies) = &reply else { return Err(unexpected_reply(&reply)) };
+            for (key, lock) in now.iter().zip(replies) {
+                locks.extend(read(key, lock, odd)?);
             }
             left = &left[now.len()..];
         }
@@ -153,17 +153,21 @@ impl Redis {
     }
 
     /// Asks until there is an answer, or the manager's timeout is over.
-    async fn ask_patiently(&self, question: Question<'_>) -> Result<Value, CallError> {
+    async fn ask_server(&self, question: Question<'_>) -> Result<Value, CallError> {
         let mut retry = Retry::new(self.budget());
         loop {
-            match self.put(&question, retry.budget).await {
+            match self.ask_server_once(&question, retry.budget).await {
                 Err(CallError::Transient(transient)) => retry.after(transient).await?,
                 reply => return reply,
             }
         }
     }
 
-    async fn put(&self, question: &Question<'_>, budget: Budget) -> Result<Value, CallError> {
+    async fn ask_server_once(
+        &self,
+        question: &Question<'_>,
+        budget: Budget,
+    ) -> Result<Value, CallError> {
         match question {
             Question::Script(script, keys, arg) => self.eval(script, keys, &[arg], budget).await,
             Question::Scan(node, command) => node.call((*command).clone(), budget).await,
@@ -176,7 +180,7 @@ enum Question<'a> {
     Scan(&'a Node, &'a redis::Cmd),
 }
 
-/// A walk through the keys of all primaries, the last one first.
+/// A scan of the keys of all primaries, the last one first.
 struct Scan {
     nodes: Vec<Node>,
     cursor: Vec<u8>,
@@ -185,19 +189,19 @@ struct Scan {
 }
 
 impl Scan {
-    /// Some more keys, perhaps none; `None` at the end. A key may come twice.
+    /// The next keys, perhaps none; `None` at the end. A key may be returned twice.
     async fn next(&mut self, redis: &Redis) -> Result<Option<Vec<Vec<u8>>>, LockError> {
         let Some(node) = self.nodes.last() else { return Ok(None) };
         let mut scan = redis::cmd("SCAN");
         scan.arg(&self.cursor).arg("MATCH").arg(&self.pattern);
-        scan.arg("COUNT").arg(COUNT).arg("TYPE").arg(self.kind);
-        let reply = redis.ask_patiently(Question::Scan(node, &scan)).await;
+        scan.arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg(self.kind);
+        let reply = redis.ask_server(Question::Scan(node, &scan)).await;
         let reply = reply.map_err(|error| error.into_error(&LockKey::from(&*self.pattern)))?;
-        let Value::Array(mut parts) = reply else { return Err(strange(&reply)) };
+        let Value::Array(mut parts) = reply else { return Err(unexpected_reply(&reply)) };
         let (Some(Value::Array(names)), Some(Value::BulkString(cursor))) =
             (parts.pop(), parts.pop())
         else {
-            return Err(strange(&Value::Array(parts)));
+            return Err(unexpected_reply(&Value::Array(parts)));
         };
         if cursor == b"0" {
             self.nodes.pop();
@@ -211,14 +215,15 @@ impl Scan {
     }
 }
 
-const NO_TEXT: &str = "its name is no text";
+const NOT_UTF8: &str = "its name is not UTF-8";
 
-/// The name of a key as one of a lock; notes what cannot be one. The engine's own keys are none.
+/// The name of a key as the key of a lock. Notes a name that cannot be one; leaves out the engine's
+/// own keys.
 fn usable(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<LockKey> {
     let key = match String::from_utf8(name) {
         Ok(name) => LockKey::found(name),
         Err(name) => {
-            note(odd, &name.into_bytes(), NO_TEXT);
+            note(odd, &name.into_bytes(), NOT_UTF8);
             return None;
         }
     };
@@ -232,13 +237,13 @@ fn usable(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<LockKey> {
     Some(key)
 }
 
-/// What a script has told about a lock; `None` when there is nothing.
-fn read(key: &LockKey, told: &Value, odd: &mut Vec<Odd>) -> Result<Option<HeldLock>, LockError> {
-    let Value::Array(parts) = told else { return Err(strange(told)) };
+/// Reads the reply about a lock; `None` when the key is gone.
+fn read(key: &LockKey, reply: &Value, odd: &mut Vec<Odd>) -> Result<Option<HeldLock>, LockError> {
+    let Value::Array(parts) = reply else { return Err(unexpected_reply(reply)) };
     let [Value::BulkString(value), Value::Int(left), Value::Int(waiters), Value::Int(other)] =
         parts.as_slice()
     else {
-        return Err(strange(told));
+        return Err(unexpected_reply(reply));
     };
     if *other == 1 {
         note(odd, key.as_str().as_bytes(), "it holds another type of value");
@@ -249,7 +254,7 @@ fn read(key: &LockKey, told: &Value, odd: &mut Vec<Odd>) -> Result<Option<HeldLo
     }
     let waiters = usize::try_from(*waiters).ok();
     if waiters.is_none() {
-        note(odd, key.as_str().as_bytes(), "what should be its line is something else");
+        note(odd, key.as_str().as_bytes(), "its queue key holds another type of value");
     }
     let token = Token::found(value);
     let left = millis(*left);
@@ -264,11 +269,11 @@ fn note(odd: &mut Vec<Odd>, key: &[u8], what: &str) {
     }
 }
 
-/// Less than nothing is unknown, or without an end.
+/// A duration; `None` for a negative number, which stands for none or an unknown one.
 fn millis(number: i64) -> Option<Duration> {
     u64::try_from(number).ok().map(Duration::from_millis)
 }
 
-fn strange(reply: &Value) -> LockError {
+fn unexpected_reply(reply: &Value) -> LockError {
     unexpected(reply).into_error(&LockKey::from(""))
 }

@@ -1,4 +1,4 @@
-//! What is known of a user's rights.
+//! The rights of the user, as far as they are known.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -9,7 +9,8 @@ use crate::protocol::request::Request;
 use crate::value::key::LockKey;
 use crate::value::sync::Mutex;
 
-/// Whether a lock that the user may take can be given back: its companion keys may be denied.
+/// The user's rights: a lock that the user can acquire may not be releasable, where its companion
+/// keys are denied.
 #[derive(Debug, Default)]
 pub(crate) struct Rights {
     pub(crate) asked: AtomicBool,
@@ -17,18 +18,18 @@ pub(crate) struct Rights {
     pub(crate) commands: AtomicBool,
     /// The user may use every key.
     pub(crate) every_key: AtomicBool,
-    /// It was told that waiters are served more slowly.
+    /// It was logged that waiters are served slowly.
     pub(crate) slow: AtomicBool,
     /// Templates of keys whose companion keys the user may use, too.
     pub(crate) templates: Mutex<HashSet<Cow<'static, str>>>,
-    /// The functions, by the keys of their calls, whose calls the user may store and take.
+    /// Functions whose deferred calls the user may store and take, by the keys of their calls.
     #[cfg(feature = "defer")]
     pub(crate) functions: Mutex<HashSet<LockKey>>,
 }
 
 impl Rights {
-    /// Whether a grant by a plain SET can be released. Otherwise the script has to be asked, which
-    /// the server refuses before anything is granted if one of the companion keys is denied.
+    /// Whether a grant by a plain SET can be released. Otherwise the script has to be called: the
+    /// server refuses it before the grant if a companion key is denied.
     pub(crate) fn covers(&self, request: &Request) -> bool {
         self.every_key.load(Ordering::Relaxed) || {
             let templates = self.templates.lock();
@@ -36,7 +37,7 @@ impl Rights {
         }
     }
 
-    /// Takes note that the script was not refused for this lock.
+    /// Notes that the script was not refused for this lock.
     pub(crate) fn learn(&self, request: &Request) {
         if !request.key.made_of().is_empty() && !self.every_key.load(Ordering::Relaxed) {
             let mut templates = self.templates.lock();

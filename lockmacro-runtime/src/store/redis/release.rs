@@ -1,5 +1,4 @@
-//! What is done to a lock that is still its token's own: it is renewed, given back, and handed to who
-//! waits.
+//! Releasing, renewing and confirming a lock that its token still holds.
 
 use std::time::Duration;
 
@@ -20,10 +19,10 @@ use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::store::redis::topology::route::Topology;
 use crate::value::error::LockError;
 
-/// How long the answer to a renewal is waited for at least.
-const RENEWAL_MIN: Duration = Duration::from_millis(50);
-/// A ttl of fewer round trips cannot be relied on to be renewed in time: the first renewal leaves
-/// after a third of it.
+/// Shortest time to wait for the answer to a renewal.
+const RENEWAL_ANSWER_MIN: Duration = Duration::from_millis(50);
+/// Fewest round trips in a ttl that can be renewed in time: the first renewal is sent after a third
+/// of the ttl.
 const ROUND_TRIPS: u32 = 4;
 
 impl Redis {
@@ -37,11 +36,11 @@ impl Redis {
                 answer => return answer.map(released),
             }
         }
-        // Boxed, as it mostly is not needed.
+        // Boxed, because it is seldom needed.
         Box::pin(self.hand_off(request, keep)).await
     }
 
-    /// Gives a lock back, and hands it to who waits.
+    /// Releases a lock and hands it off to the first waiter.
     async fn hand_off(&self, request: &Request, keep: Duration) -> Result<Released, LockError> {
         let keep = keep.as_millis().to_string();
         let args = [request.token.expose(), &keep, CONFIRM_WINDOW_MS, &self.fence_retention];
@@ -53,8 +52,8 @@ impl Redis {
                 let [token, keep, window, fences] = args;
                 let args = [token, keep, window, fences, &local.channel()];
                 match self.eval(script, keys, &args, brief).await {
-                    Ok(Value::BulkString(word)) => {
-                        local.answered(Some(&word));
+                    Ok(Value::BulkString(grant)) => {
+                        local.answered(Some(&grant));
                         Ok(Value::Int(1))
                     }
                     reply => {
@@ -68,7 +67,8 @@ impl Redis {
         };
         let answer = match self.read_own(reply, script, request, &args, brief).await {
             Err(error) if is_split(&error) && keep == "0" => {
-                // What is not held may still stand in line, and then is not done with.
+                // A token that is not held may still be in the queue, where only the full script
+                // removes it.
                 if self.free(request).await { Ok((Own::Held, false)) } else { Err(error) }
             }
             answer => answer,
@@ -76,7 +76,8 @@ impl Redis {
         answer.map(released)
     }
 
-    /// Who waits by this manager, where the answer to a release can be for one of them.
+    /// Registers the release for the waiters of this manager, where its answer can be for one of
+    /// them.
     fn local(&self, request: &Request) -> Option<LocalRelease> {
         match &self.nodes {
             Topology::One(node) if request.several().is_empty() => {
@@ -87,17 +88,18 @@ impl Redis {
     }
 
     pub(crate) async fn renew(&self, request: &Request, ttl: Duration) -> Result<bool, LockError> {
-        // A lease that runs out has no time to find out twice that a connection is dead.
+        // Strict: a lease that is about to end has no time for a second call on a dead connection.
         self.renew_for(request, ttl, true).await
     }
 
-    /// Has a lock kept for as long as its holder believes in it, if it is still its own.
+    /// Extends a handed-off lock to the rest of its holder's lease, if the token still holds it.
     pub(crate) async fn confirm(
         &self,
         request: &Request,
         left: Duration,
     ) -> Result<bool, LockError> {
-        // Nothing runs out, and a crowd of these must not end connections.
+        // Not strict: no lease is about to end, and many confirmations at once must not close
+        // connections.
         self.renew_for(request, left, false).await
     }
 
@@ -125,26 +127,29 @@ impl Redis {
         }
     }
 
-    /// How long the answer to a renewal is waited for: as long as the server may take, and not so
-    /// long that no other one fits into the lease.
+    /// The time to wait for the answer to a renewal: as long as a healthy server may take, and
+    /// short enough for another renewal within the lease.
     pub(crate) fn renewal_answer(&self, request: &Request, ttl: Duration) -> Duration {
         let ttl = ttl.max(request.ttl);
-        let Some(far) = self.nodes.round_trip(&request.key) else {
-            return (ttl / 10).max(RENEWAL_MIN);
+        let Some(measured) = self.nodes.round_trip(&request.key) else {
+            return (ttl / 10).max(RENEWAL_ANSWER_MIN);
         };
-        let (round_trip, shortest) = (far.shortest(), far.shortest() * ROUND_TRIPS);
-        if ttl < shortest && far.is_to_be_told() {
+        let (round_trip, shortest) = (measured.shortest(), measured.shortest() * ROUND_TRIPS);
+        if ttl < shortest && measured.should_warn() {
             tracing::warn!(
                 ?ttl,
                 ?round_trip,
                 ?shortest,
-                "a ttl is too short for the round trip to the server: the lease may end before it is renewed"
+                "a ttl is too short for the round trip to the server: \
+                 the lease may end before it is renewed"
             );
         }
-        (ttl / 10).max(RENEWAL_MIN + far.longest()).min((ttl / 2).max(RENEWAL_MIN))
+        (ttl / 10)
+            .max(RENEWAL_ANSWER_MIN + measured.longest())
+            .min((ttl / 2).max(RENEWAL_ANSWER_MIN))
     }
 
-    /// Gives locks back without a look at their lines; tells whether all of them were held.
+    /// Releases locks without a look at their queues; returns whether all of them were held.
     async fn free(&self, request: &Request) -> bool {
         let mut held = true;
         for part in request.each() {
@@ -157,8 +162,8 @@ impl Redis {
         held
     }
 
-    /// Calls a script that does something to a lock if it is still the token's own. Tells whether
-    /// it was, and whether an earlier call that may have been applied had no answer.
+    /// Calls a script that applies only if the token holds the lock. Returns whether it does, and
+    /// whether an earlier call that may have been applied had no answer.
     async fn own(
         &self,
         script: &'static Script,
@@ -170,7 +175,7 @@ impl Redis {
         self.read_own(reply, script, request, args, budget).await
     }
 
-    /// The same when a first reply is there; without one it is called again.
+    /// Reads a first reply; calls the script again if the connection had to be replaced.
     async fn read_own(
         &self,
         mut reply: Result<Value, CallError>,
@@ -180,7 +185,7 @@ impl Redis {
         budget: Budget,
     ) -> Result<(Own, bool), LockError> {
         let mut resent = false;
-        // A renewal is sent again only while it is wanted, which is for its table to say.
+        // A renewal is not sent again here: its caller decides whether it is still wanted.
         if let Err(CallError::Transient(Transient { replace: true, unknown, .. })) = reply
             && !budget.strict
         {
@@ -192,33 +197,33 @@ impl Redis {
             Ok(Value::Int(1)) => Ok((Own::Held, resent)),
             Ok(Value::Int(2)) => Ok((Own::Awaited, resent)),
             Ok(other) => Err(unexpected(&other).into_error(&request.key)),
-            // Whatever is there now, it is not ours.
+            // The key holds another type now, and not the token.
             Err(CallError::NotALock) => Ok((Own::NotHeld, resent)),
             Err(error) => Err(error.into_error(&request.key)),
         }
     }
 }
 
-/// What a script found of a lock that it does something to if it is the token's own.
+/// The reply of a script that applies only if the token holds the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Own {
     Held,
     NotHeld,
-    /// It is held, and others wait for it; nothing was done.
+    /// Held, with waiters in the queue; nothing was done.
     Awaited,
 }
 
-/// What a release found, and perhaps another one before it.
+/// The outcome of a release that may have been sent twice.
 fn released((own, resent): (Own, bool)) -> Released {
     match own {
         Own::Held => Released::Held,
-        // The first one may have found it.
+        // The first call may have released it.
         Own::NotHeld | Own::Awaited if resent => Released::Unconfirmed,
         Own::NotHeld | Own::Awaited => Released::NotHeld,
     }
 }
 
-/// Whether keys of one lock are at different nodes, because their slot is being moved.
+/// Whether the keys of one lock are on different nodes, because their slot is being moved.
 fn is_split(error: &LockError) -> bool {
     matches!(error, LockError::Unavailable { detail, .. } if is_split_text(detail))
 }

@@ -23,13 +23,13 @@ impl Redis {
         self.replicated.is_some()
     }
 
-    /// Has replicas acknowledge the locks, unless the URL has its own word on that.
+    /// Makes replicas acknowledge the locks, unless the URL has a setting of its own.
     pub(crate) fn replicate(&mut self, replicated: ReplicaAcks) {
         self.replicated.get_or_insert(replicated);
     }
 
-    /// Lets the ttl run anew, and waits for replicas to acknowledge that. CallError is given no longer
-    /// than `within`, but what was sent by then has its time.
+    /// Renews a lock and waits for replicas to acknowledge that. Transient errors are retried for
+    /// at most `within`; a call that was sent by then still has its full time.
     pub(crate) fn renew_acknowledged<'a>(
         &'a self,
         request: &'a Request,
@@ -54,7 +54,7 @@ impl Redis {
                         let server = self.server_of(&key).into();
                         return Err(LockError::InsufficientReplicas { key, acked, wanted, server });
                     }
-                    // Whatever is there now, it is not ours.
+                    // The key holds something else now, and not the token.
                     Ok((Value::Int(0), _)) | Err(CallError::NotALock) => return Ok(false),
                     Ok((other, _)) => Some(unexpected(&other)),
                     Err(CallError::Transient(transient))

@@ -1,4 +1,4 @@
-//! What a server says when it is asked for a lock.
+//! The reply of a server to a request for a lock.
 
 use crate::store::redis::client::error::unexpected;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::value::fence::{Fence, Fences};
 use crate::value::time::Moment;
 use crate::value::token::{hash_of, label_of};
 
-/// Reads the answer to a question that was sent at `sent`.
+/// Reads the reply to a request that was sent at `sent`.
 pub(crate) fn answer(reply: Value, sent: Moment) -> Result<Reply, CallError> {
     match reply {
         Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
@@ -18,14 +18,14 @@ pub(crate) fn answer(reply: Value, sent: Moment) -> Result<Reply, CallError> {
             Ok(Reply::Granted { sent, fences: [fence(&number)?].into_iter().collect() })
         }
         Value::Array(parts) => match parts.as_slice() {
-            [Value::Int(left), Value::BulkString(held), place @ ..] => Ok(Reply::Busy {
+            [Value::Int(left), Value::BulkString(held), queued @ ..] => Ok(Reply::Busy {
                 nth: 0,
                 owner: label_of(held),
                 held: hash_of(held),
                 left: u64::try_from(*left).ok().map(Duration::from_millis),
-                place: match place {
+                queued: match queued {
                     [Value::Int(rank), Value::BulkString(time)] => {
-                        let server = number(time).ok_or_else(|| unexpected(&place[1]))?;
+                        let server = number(time).ok_or_else(|| unexpected(&queued[1]))?;
                         Some((u32::try_from(*rank).ok(), server))
                     }
                     _ => None,
@@ -42,21 +42,22 @@ pub(crate) enum Reply {
         sent: Moment,
         fences: Fences,
     },
-    /// `nth` of several keys. `place` is for who waits: how many are before it, `None` when too
-    /// many wait, and what the server's clock showed, in microseconds.
+    /// The `nth` of several keys is held by another token. `queued` is for waiters: the number of
+    /// waiters before it, `None` when the queue is full; and the server's time in microseconds.
     Busy {
-        /// A hash of what the key holds.
+        /// A hash of the key's value.
         held: u64,
         nth: usize,
         owner: Option<String>,
         left: Option<Duration>,
-        place: Option<(Option<u32>, u64)>,
+        queued: Option<(Option<u32>, u64)>,
     },
 }
 
 impl Reply {
-    /// Whether it is nobody's: more dead ones stood in line than a script passes at once.
-    pub(crate) fn is_nobodys(&self) -> bool {
+    /// Whether the lock is free all the same: the queue began with more dead waiters than one call
+    /// removes.
+    pub(crate) fn is_held_by_nobody(&self) -> bool {
         let nobody = hash_of(b"");
         matches!(self, Self::Busy { held, left: Some(Duration::ZERO), .. } if *held == nobody)
     }

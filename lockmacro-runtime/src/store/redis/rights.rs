@@ -1,5 +1,5 @@
-//! What the user may do on a server, asked when a manager connects: a lock that can be taken and
-//! not given back would stay for its whole ttl.
+//! Checking the user's rights when a manager connects: a lock that can be acquired and not released
+//! would stay for its whole ttl.
 
 use std::collections::BTreeSet;
 use std::iter;
@@ -25,24 +25,24 @@ use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::unavailability::Unavailability;
 
-/// What every lock may need, beside calling scripts.
+/// The commands that a lock may need, besides those that call scripts.
 const NEEDED: [&str; 16] = [
     "set", "get", "getex", "del", "pttl", "pexpire", "time", "zadd", "zrem", "zrange", "zrank",
     "zcard", "zpopmin", "hset", "hget", "hdel",
 ];
 
-/// What grants are heard by, of one server and of a cluster. Without these waiters poll.
-const HEARING: [[&str; 3]; 2] =
+/// The commands for pushed grants, on one server and in a cluster. Without them waiters poll.
+const SUBSCRIBE_COMMANDS: [[&str; 3]; 2] =
     [["subscribe", "publish", "pubsub|numsub"], ["ssubscribe", "spublish", "pubsub|shardnumsub"]];
 /// The channels of all managers.
 const CHANNELS: &str = "&lm1:*";
 
-/// What stands before a command that the server does not know, and in the place of a channel that
-/// is denied, see check_rights.lua.
+/// In a reply of check_rights.lua: the mark before a command that the server does not know, and the
+/// entry for a channel that is denied.
 const UNKNOWN: char = '?';
 const CHANNEL: &str = "&";
 
-/// What the deferred calls of a function need, beside calling scripts.
+/// The commands that the deferred calls of a function need, besides those that call scripts.
 #[cfg(feature = "defer")]
 const NEEDED_FOR_CALLS: [&str; 15] = [
     "hdel",
@@ -63,13 +63,14 @@ const NEEDED_FOR_CALLS: [&str; 15] = [
 ];
 
 impl Redis {
-    /// Asks for the user's rights in one round trip, of which those to commands cannot be told yet
-    /// where the user may use some keys only. What a lock has found out since stays known, unless
-    /// something is denied. `hears` tells that callers may wait in line.
+    /// Asks for the user's rights in one round trip. `receives` tells that callers may wait.
+    ///
+    /// The rights to commands remain unknown where the user may use only some keys. Rights that a
+    /// lock has found out since stay known, unless one is denied.
     pub(crate) async fn ask_rights(&self, receives: bool, budget: Budget) -> Result<(), CallError> {
         let channel = receives.then(|| self.grants.channel(0));
-        let told = self.nodes.rights(self.is_replicated(), channel, budget).await;
-        let Told { every_key, lacking, server } = told.inspect_err(|error| {
+        let reply = self.nodes.rights(self.is_replicated(), channel, budget).await;
+        let RightsReply { every_key, lacking, server } = reply.inspect_err(|error| {
             if !matches!(error, CallError::Transient(_)) {
                 self.rights.commands.store(false, Ordering::Relaxed);
             }
@@ -88,14 +89,15 @@ impl Redis {
         Ok(())
     }
 
-    /// Asks for them with the keys of a first lock, where they could not be told without.
+    /// Asks for the rights with the keys of a first lock, where they could not be told without a
+    /// key.
     pub(crate) async fn ask_rights_for(
         &self,
         request: &Request,
         budget: Budget,
     ) -> Result<(), CallError> {
         if !self.rights.asked.load(Ordering::Relaxed) {
-            // Nobody did when the manager started.
+            // The manager did not ask when it started.
             self.rights(true, budget).await?;
             if self.rights.are_known() {
                 return Ok(());
@@ -105,34 +107,35 @@ impl Redis {
         let needed = needed(String::new(), self.is_replicated());
         let needed: Vec<_> = needed.iter().map(String::as_str).collect();
         match self.nodes.eval(&RIGHTS, keys, &needed, budget).await {
-            // The next lock asks again: the slot of this one is being moved.
+            // The slot of this lock is being moved: the next lock asks again.
             Err(CallError::Transient(transient)) if transient.is_split() => return Ok(()),
-            told => drop(read(told?).map_err(|error| error.at(|| self.server_of(&request.key)))?),
+            reply => drop(read(reply?).map_err(|error| error.at(|| self.server_of(&request.key)))?),
         }
         self.rights.commands.store(true, Ordering::Relaxed);
         Ok(())
     }
 }
 
-/// What the user is asked to have: the channel, and commands.
+/// The arguments of check_rights.lua: the channel, and the commands.
 fn needed(channel: String, acks: bool) -> Vec<String> {
     let commands = NEEDED.into_iter().chain(acks.then_some("wait")).map(str::to_owned);
     iter::once(channel).chain(commands).collect()
 }
 
 impl Topology {
-    /// Asks for the user's rights in one round trip: of a cluster all primaries that answer.
+    /// Asks for the user's rights in one round trip; in a cluster all primaries.
     async fn rights(
         &self,
         acks: bool,
         channel: Option<String>,
         budget: Budget,
-    ) -> Result<Told, CallError> {
+    ) -> Result<RightsReply, CallError> {
         let receives = channel.is_some();
         let mut needed = needed(channel.unwrap_or_default(), acks);
         let is_cluster = matches!(self, Topology::Cluster(_));
-        let delivery = HEARING[usize::from(is_cluster)].into_iter().filter(|_| receives);
-        needed.extend(delivery.chain(is_cluster.then_some("asking")).map(str::to_owned));
+        let subscribe =
+            SUBSCRIBE_COMMANDS[usize::from(is_cluster)].into_iter().filter(|_| receives);
+        needed.extend(subscribe.chain(is_cluster.then_some("asking")).map(str::to_owned));
         match self {
             Topology::One(node) => node.rights(&needed, budget).await,
             Topology::Cluster(cluster) => cluster.rights(needed, budget).await,
@@ -141,24 +144,24 @@ impl Topology {
 }
 
 impl Cluster {
-    async fn rights(&self, needed: Vec<String>, budget: Budget) -> Result<Told, CallError> {
+    async fn rights(&self, needed: Vec<String>, budget: Budget) -> Result<RightsReply, CallError> {
         let mut asked = JoinSet::new();
         for node in self.map().nodes() {
             let (node, needed) = (node.clone(), needed.clone());
             asked.spawn(async move { node.rights(&needed, budget).await });
         }
-        let mut all = Told { every_key: true, ..Told::default() };
+        let mut all = RightsReply { every_key: true, ..RightsReply::default() };
         let (mut answered, mut error) = (false, down("no node was asked"));
         while let Some(rights) = asked.join_next().await {
             match rights {
-                Ok(Ok(told)) => {
-                    (all.every_key, answered) = (all.every_key && told.every_key, true);
-                    if !told.lacking.is_empty() {
-                        all.server = told.server;
-                        all.lacking.extend(told.lacking);
+                Ok(Ok(reply)) => {
+                    (all.every_key, answered) = (all.every_key && reply.every_key, true);
+                    if !reply.lacking.is_empty() {
+                        all.server = reply.server;
+                        all.lacking.extend(reply.lacking);
                     }
                 }
-                // A node that is away may be back before it is needed.
+                // A node without an answer may be back before it is needed.
                 Ok(Err(transient @ CallError::Transient(_))) => error = transient,
                 Ok(Err(denied)) => return Err(denied),
                 Err(_) => {}
@@ -169,7 +172,7 @@ impl Cluster {
 }
 
 impl Node {
-    async fn rights(&self, needed: &[String], budget: Budget) -> Result<Told, CallError> {
+    async fn rights(&self, needed: &[String], budget: Budget) -> Result<RightsReply, CallError> {
         let needed: Vec<_> = needed.iter().map(String::as_str).collect();
         let mut both = Pipeline::with_capacity(2);
         both.add_command(RIGHTS.by_hash(&[], &needed)).add_command(RIGHTS.by_text(&[], &needed));
@@ -187,37 +190,37 @@ impl Node {
                 Err(error) => return Err(error),
             }
         }
-        let told = match denied.is_empty() {
+        let reply = match denied.is_empty() {
             true => read(by_text.or(by_hash)?),
             false => Err(lacking(&denied)),
         };
-        let told = told.map_err(|error| error.at(|| self.server()))?;
-        Ok(Told { server: self.server(), ..told })
+        let reply = reply.map_err(|error| error.at(|| self.server()))?;
+        Ok(RightsReply { server: self.server(), ..reply })
     }
 }
 
-/// What a server has told, where nothing is denied that locks need.
+/// The rights on a server that denies nothing that locks need.
 #[derive(Default)]
-struct Told {
+struct RightsReply {
     /// Every key is allowed.
     every_key: bool,
-    /// The rights that only waiters would use.
+    /// The missing rights that only waiters would use.
     lacking: BTreeSet<String>,
-    /// A server where it is so.
+    /// A server with such missing rights.
     server: String,
 }
 
-fn read(told: Value) -> Result<Told, CallError> {
-    let Value::Array(told) = told else { return Err(unexpected(&told)) };
-    let mut told = told.into_iter();
-    let every_key = told.next() != Some(Value::Int(0));
-    let denied = told.filter_map(|command| match command {
+fn read(reply: Value) -> Result<RightsReply, CallError> {
+    let Value::Array(reply) = reply else { return Err(unexpected(&reply)) };
+    let mut reply = reply.into_iter();
+    let every_key = reply.next() != Some(Value::Int(0));
+    let denied = reply.filter_map(|command| match command {
         Value::BulkString(command) => String::from_utf8(command).ok(),
         _ => None,
     });
     let is_of_waiters = |right: &String| {
         let right = right.trim_start_matches(UNKNOWN);
-        right == CHANNEL || HEARING.as_flattened().contains(&right)
+        right == CHANNEL || SUBSCRIBE_COMMANDS.as_flattened().contains(&right)
     };
     let (of_waiters, denied): (Vec<_>, Vec<_>) = denied.partition(is_of_waiters);
     let (unknown, denied): (Vec<_>, Vec<_>) =
@@ -231,13 +234,13 @@ fn read(told: Value) -> Result<Told, CallError> {
     if !denied.is_empty() {
         return Err(lacking(&denied));
     }
-    // An unknown one is no matter of rights.
+    // A command that the server does not know is no matter of rights.
     let of_waiters = of_waiters.into_iter().filter(|right| !right.starts_with(UNKNOWN));
     let lacking = of_waiters.map(|right| match &*right {
         CHANNEL => CHANNELS.to_owned(),
         command => format!("+{command}"),
     });
-    Ok(Told { every_key, lacking: lacking.collect(), server: String::new() })
+    Ok(RightsReply { every_key, lacking: lacking.collect(), server: String::new() })
 }
 
 #[cfg(feature = "defer")]
@@ -254,9 +257,9 @@ impl Redis {
             return Ok(());
         }
         let needed: Vec<_> = iter::once("").chain(NEEDED_FOR_CALLS).collect();
-        let told = self.nodes.eval(&jobs::RIGHTS, slice::from_ref(function), &needed, budget);
-        let told = read(told.await?);
-        told.map_err(|error| error.at(|| self.server_of(function)))?;
+        let reply = self.nodes.eval(&jobs::RIGHTS, slice::from_ref(function), &needed, budget);
+        let reply = read(reply.await?);
+        reply.map_err(|error| error.at(|| self.server_of(function)))?;
         known().insert(function.clone());
         Ok(())
     }
@@ -290,9 +293,9 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_scripts_of_locks_call_is_asked_for() {
+    fn the_commands_of_the_lock_scripts_are_asked_for() {
         let mut called = called("scripts");
-        // What waiters can do without.
+        // Waiters can do without these.
         let without = ["publish", "spublish", "pubsub"];
         called.retain(|name| !without.contains(&name.as_str()));
         assert!(called.len() > 10, "{called:?}");
@@ -302,7 +305,7 @@ mod tests {
 
     #[cfg(feature = "defer")]
     #[test]
-    fn whatever_the_scripts_of_deferred_calls_call_is_asked_for_and_nothing_else() {
+    fn the_commands_of_the_scripts_of_deferred_calls_and_no_others_are_asked_for() {
         let needed = NEEDED_FOR_CALLS.map(str::to_owned);
         assert_eq!(called("scripts/jobs"), HashSet::from(needed));
     }

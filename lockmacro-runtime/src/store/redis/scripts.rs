@@ -8,7 +8,7 @@ macro_rules! script {
     (merges: $companions:expr, $file:literal) => {
         script!(code: include_str!($file), $companions, true)
     };
-    // What stands behind the `;` is a script for one lock, and is done with each of several.
+    // The files after the `;` are a script for one lock, which is run for each of several.
     (each_lock: $companions:expr, $($file:literal),*; $($one:literal),+) => {
         script!(
             code: concat!(
@@ -67,7 +67,7 @@ pub(crate) static RELEASE_ALL: Script = script!(
 );
 pub(crate) static RENEW_ALL: Script = script!(each_lock: ["q", "w", "f"],; "scripts/renew.lua");
 
-/// What is done with the deferred calls of one function.
+/// The scripts for the deferred calls of one function.
 #[cfg(feature = "defer")]
 pub(crate) mod jobs {
     use super::{LazyLock, Script};
@@ -95,7 +95,7 @@ pub(crate) mod jobs {
     pub(crate) static ALL: [&Script; 6] = [&PUT, &TAKE, &KEEP, &SETTLE, &LIST, &RETRY_OR_REMOVE];
 }
 
-/// What tells about locks.
+/// The scripts that read locks.
 #[cfg(feature = "look")]
 pub(crate) mod inspect {
     use super::{LazyLock, Script};

@@ -1,4 +1,4 @@
-//! Several locks in one script, or by slots where a server asks for that.
+//! Requests for several locks: one script call, or one for each slot where the server wants that.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::value::time::Moment;
 use crate::value::token::{hash_of, label_of};
 
 impl Redis {
-    /// How many of these keys, from the first on, the server takes in one script.
+    /// The number of these keys, from the first on, that one script call can take.
     pub(crate) fn at_once(&self, keys: &[LockKey]) -> usize {
         if !self.slots.load(Ordering::Relaxed) {
             return keys.len();
@@ -30,8 +30,8 @@ impl Redis {
         first.map_or(0, |first| 1 + slots.take_while(|slot| *slot == first).count())
     }
 
-    /// Asks for all keys of a claim, or none. There is no plain SET that could be overtaken here:
-    /// the script knows its token again.
+    /// Asks for all keys of a request, or none. A repeated request is granted again: the script
+    /// recognizes its token.
     pub(crate) async fn ask_for_several(
         &self,
         request: &Request,
@@ -49,7 +49,7 @@ impl Redis {
                     owner: label_of(held),
                     held: hash_of(held),
                     left: u64::try_from(*left).ok().map(Duration::from_millis),
-                    place: None,
+                    queued: None,
                 }),
                 [Value::Int(nth)] => {
                     let nth = usize::try_from(*nth).ok();

@@ -1,4 +1,4 @@
-//! What a lock over several nodes asks of one of them: once, and without a second try.
+//! The requests of a lock on several nodes to one of them; none is retried.
 
 use crate::protocol::vote::NodeError;
 use crate::protocol::vote::NodeInfo;
@@ -22,8 +22,8 @@ use crate::value::token::Token;
 use crate::value::unavailability::Unavailability;
 
 impl Redis {
-    /// The number of the connection in use, if there is one; another one leads to a server that may
-    /// have been started again.
+    /// The number of the connection in use, if there is one. Another number may stand for a server
+    /// that was restarted.
     pub(crate) fn connection(&self) -> Option<u64> {
         self.only_node().ok()?.connection()
     }
@@ -35,7 +35,7 @@ impl Redis {
         }
     }
 
-    /// Connects if need be, and asks the server who it is.
+    /// Connects if necessary, and asks the server for its run id and uptime.
     pub(crate) async fn node_info(&self) -> Result<NodeInfo, NodeError> {
         let budget = self.brief();
         let nothing = LockKey::from("");
@@ -49,7 +49,7 @@ impl Redis {
                 return Err(unexpected(&Value::Nil));
             };
             let text = String::from_utf8_lossy(&text);
-            let field = |name| text.lines().find_map(|queue| queue.strip_prefix(name));
+            let field = |name| text.lines().find_map(|line| line.strip_prefix(name));
             let uptime = field("uptime_in_seconds:").and_then(|uptime| uptime.parse().ok());
             let (Some(run_id), Some(uptime)) = (field("run_id:"), uptime) else {
                 return Err(unexpected(&Value::Nil));
@@ -68,9 +68,9 @@ impl Redis {
         answer.await.map_err(|error| node_error(error, &nothing))
     }
 
-    /// Asks what the user may do.
+    /// Asks for the user's rights.
     pub(crate) async fn rights_of_a_node(&self) -> Result<(), NodeError> {
-        // There is no line over several nodes.
+        // There is no queue over several nodes.
         let asked = self.rights(false, self.brief()).await;
         asked.map_err(|error| node_error(error, &LockKey::from("")))
     }
@@ -84,7 +84,7 @@ impl Redis {
         }
     }
 
-    /// Lifts the last fence, if the lock is still held; tells whether it was.
+    /// Raises the node's last fence if the token still holds the lock; returns whether it does.
     pub(crate) async fn raise(&self, request: &Request, fence: Fence) -> Result<bool, NodeError> {
         let args = [request.token.expose(), &fence.to_string(), &self.fence_retention];
         let reply = self.eval(&RAISE_FENCE, request.keys(), &args, self.brief()).await;
@@ -95,7 +95,7 @@ impl Redis {
         }
     }
 
-    /// Takes a token away that is never asked with again.
+    /// Removes a token that no later request uses.
     pub(crate) async fn withdraw(&self, key: &LockKey, token: &Token) -> Result<(), NodeError> {
         let args = [token.expose(), "0", CONFIRM_WINDOW_MS, &self.fence_retention];
         match self.eval(&RELEASE, slice::from_ref(key), &args, self.brief()).await {

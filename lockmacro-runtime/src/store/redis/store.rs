@@ -1,4 +1,4 @@
-//! Locks on one Redis server or cluster: `SET NX PX`, scripts, and what to do when no answer comes.
+//! Locks on one Redis server or cluster: acquiring by `SET NX PX` or a script, and retries.
 
 use crate::store::redis::client::budget::TRIES;
 use crate::store::redis::client::credentials::Credentials;
@@ -32,26 +32,27 @@ use crate::value::time::Moment;
 use crate::value::token::Token;
 use crate::value::unavailability::Unavailability;
 
-/// [`CLAIM`](crate::value::limits::CLAIM) as the scripts take it.
+/// [`CONFIRM_WINDOW`](crate::value::limits::CONFIRM_WINDOW) in milliseconds, as the scripts take
+/// it.
 pub(crate) const CONFIRM_WINDOW_MS: &str = "5000";
 
 #[derive(Debug)]
 pub(crate) struct Redis {
     pub(crate) nodes: Topology,
-    /// How grants come to its waiters.
+    /// Delivers grants to the waiters.
     pub(crate) grants: Arc<Grants>,
     pub(crate) timeout: Duration,
-    /// Whether the server wants the keys of a script in one slot, as it has told by CROSSSLOT.
+    /// Whether the server wants the keys of a script in one slot, as a CROSSSLOT error has shown.
     pub(crate) slots: Arc<AtomicBool>,
-    /// What replicas have to acknowledge, if anything.
+    /// The replicas that have to acknowledge a lock, if any.
     pub(crate) replicated: Option<ReplicaAcks>,
-    /// For how long a key's last fence is kept, in milliseconds, as the scripts take it.
+    /// The retention of a key's last fence in milliseconds, as the scripts take it.
     pub(crate) fence_retention: Arc<str>,
     pub(crate) rights: Arc<Rights>,
 }
 
 impl Redis {
-    /// Locks on the server at `url`, or the cluster, not connected yet. No call takes longer than
+    /// Locks on the server or cluster at `url`, not connected yet. No call takes longer than
     /// `timeout`.
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
         let grants = Grants::new(Topology::is_cluster(url));
@@ -79,16 +80,16 @@ impl Redis {
         Self { nodes, grants, slots, fence_retention, rights, ..*self }
     }
 
-    /// Has a key's last fence be kept for that long, unless the URL says for how long.
+    /// Sets the retention of a key's last fence, unless the URL names one.
     pub(crate) fn keep_fences(&mut self, retention: Duration) {
         if self.nodes.fence_retention().is_none() {
             self.fence_retention = milliseconds(retention);
         }
     }
 
-    /// Asks the server whether it is there, and what the user may do; or says what is wrong.
+    /// Connects and checks the user's rights.
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
-        // No key is part of what can go wrong here.
+        // No error here names a key.
         let nothing = LockKey::from("");
         let mut retry = Retry::new(self.budget());
         loop {
@@ -103,15 +104,15 @@ impl Redis {
         }
     }
 
-    /// `hears` tells that callers may wait in line.
+    /// Connects and asks for the user's rights; `receives` tells that callers may wait.
     pub(crate) async fn rights(&self, receives: bool, budget: Budget) -> Result<(), CallError> {
         self.nodes.ready(budget.until).await?;
         self.ask_rights(receives, budget).await
     }
 
-    /// Has `tell` called when the server may be another one than the one that granted our locks.
-    pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
-        self.nodes.on_change(tell);
+    /// Calls `listener` when the server may be another than the one that granted the locks.
+    pub(crate) fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
+        self.nodes.on_change(listener);
     }
 
     /// Whether a server is lost, which was logged.
@@ -119,30 +120,29 @@ impl Redis {
         self.nodes.changes().is_some_and(|changes| changes.healths().is_any_lost())
     }
 
-    /// The same of those that have these keys.
+    /// Whether a server of one of these keys is lost.
     pub(crate) fn is_lost(&self, keys: &[LockKey]) -> bool {
         self.is_any_lost() && keys.iter().any(|key| self.nodes.is_lost(key))
     }
 
-    /// The host and port of the server that has a key, as far as is known.
+    /// The host and port of the server that has a key; empty while it is not known.
     pub(crate) fn server_of(&self, key: &LockKey) -> String {
         self.nodes.server_of(key).unwrap_or_default()
     }
 
-    /// A grant that came when its lease was over.
+    /// The error for a grant that arrived after its lease had ended.
     pub(crate) fn too_slow(&self, request: &Request) -> Transient {
         let detail = format!("the ttl is {:?}{AT}{}", request.ttl, self.server_of(&request.key));
         Transient { reason: Unavailability::TooSlow, detail, unknown: true, replace: false }
     }
 
-    /// Takes note of a call that has failed because of the servers; tells whether to log it at
-    /// WARN.
+    /// Notes a call that has failed because of the servers; returns whether to log it at WARN.
     pub(crate) fn call_failed(&self, error: &LockError) -> bool {
         let server = error.server();
         self.nodes.changes().is_none_or(|changes| changes.healths().call_failed(server))
     }
 
-    /// Takes note of a lock that could not be kept.
+    /// Notes a lock that was lost.
     pub(crate) fn lock_lost(&self) {
         if let Some(changes) = self.nodes.changes() {
             changes.healths().lock_lost();
@@ -153,22 +153,23 @@ impl Redis {
         self.nodes.fails_over()
     }
 
-    /// Has a server that stands still, or is no primary any more, noticed.
+    /// Checks the servers: notices one that hangs or is no longer a primary.
     pub(crate) async fn look(&self) {
         self.nodes.look(self.brief()).await;
     }
 
-    /// A token that was given up, see [`Store::given_up`](crate::store::dispatch::Store::given_up).
+    /// Marks a token as abandoned, see
+    /// [`Store::given_up`](crate::store::dispatch::Store::given_up).
     pub(crate) fn given_up(&self, token: &Token) -> AbandonedToken {
         self.gone().given_up(token.bits())
     }
 
-    /// All such tokens.
+    /// All abandoned tokens.
     pub(crate) fn gone(&self) -> Arc<AbandonedTokens> {
         Arc::clone(&self.grants.waiters.gone)
     }
 
-    /// Has everybody ask again who stands in line.
+    /// Makes all waiters ask again.
     pub(crate) fn alarm(&self) {
         self.grants.waiters.alarm_where(|_| true);
     }
@@ -177,7 +178,8 @@ impl Redis {
         self.nodes.disconnect();
     }
 
-    /// Asks for a lock once; a server in trouble is given the timeout, or until then.
+    /// Asks for a lock. Transient errors are retried within the manager's timeout, or until `until`
+    /// for a caller that waits.
     pub(crate) async fn acquire(
         &self,
         request: &Request,
@@ -185,10 +187,10 @@ impl Redis {
     ) -> Result<Answer, Failed> {
         let waiting = until.map(|until| self.budget_while_waiting(until));
         let mut retry = Retry::new(waiting.unwrap_or_else(|| self.budget()));
-        // More than enough for a full line of dead ones.
+        // Enough for a full queue of dead waiters.
         let mut passes = 128;
         loop {
-            // A plain SET would not know what an earlier try has set.
+            // A plain SET would not recognize its own token from an earlier try.
             let first = !retry.unknown;
             let transient = match self.ask(request, first, retry.budget).await {
                 Ok(Reply::Granted { sent, .. }) if late(sent, request.ttl) => {
@@ -198,8 +200,10 @@ impl Redis {
                     let (ttl, resent) = (request.ttl, retry.unknown);
                     return Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences }));
                 }
-                Ok(busy)
-                    if busy.is_nobodys() && passes > 0 && Instant::now() < retry.budget.until =>
+                Ok(reply)
+                    if reply.is_held_by_nobody()
+                        && passes > 0
+                        && Instant::now() < retry.budget.until =>
                 {
                     passes -= 1;
                     continue;
@@ -222,8 +226,8 @@ impl Redis {
         }
     }
 
-    /// One round: the plain SET while nothing of this token was ever sent, then the script, which
-    /// knows the token again. A fence takes the script from the start.
+    /// Asks once: by a plain SET while no request with this token was sent, then by the script,
+    /// which recognizes the token. A fence always needs the script.
     pub(crate) async fn ask(
         &self,
         request: &Request,
@@ -254,9 +258,9 @@ impl Redis {
             let fenced = if request.fenced { "1" } else { "0" };
             let ttl = ttl.to_string();
             let args = [token, &ttl, fenced, CONFIRM_WINDOW_MS, &self.fence_retention, "0"];
-            // Boxed, because a lock mostly is free, and then there is no need for it.
+            // Boxed, because most locks are free and do not need it.
             match Box::pin(self.question(request, &args, budget)).await {
-                // The server looks at rights first, so that the keys are allowed.
+                // The server checks rights before slots, so the keys are allowed.
                 Err(CallError::Transient(transient))
                     if transient.is_split() && plain && !covered =>
                 {
@@ -297,7 +301,7 @@ impl Redis {
         reply
     }
 
-    /// How long an answer may take.
+    /// Longest time for one answer.
     pub(crate) fn answer(&self) -> Duration {
         self.timeout / TRIES
     }
@@ -306,14 +310,14 @@ impl Redis {
         Budget::new(self.answer(), self.timeout)
     }
 
-    /// The patience of somebody who has other things to do: one answer's time for all.
+    /// A budget for callers that must not be delayed: the time of one answer for the whole call.
     pub(crate) fn brief(&self) -> Budget {
         Budget::new(self.answer(), self.answer())
     }
 }
 
 impl Redis {
-    /// Logs in by these, instead of what the URL says. For one that nobody uses yet.
+    /// Uses these credentials instead of those of the URL, in a store that is not shared yet.
     pub(crate) fn log_in_by(&mut self, credentials: &Credentials) -> Result<(), LockError> {
         let connectors = match &mut self.nodes {
             Topology::One(node) => node.connector_mut().into_iter().collect(),

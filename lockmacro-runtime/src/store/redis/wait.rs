@@ -1,5 +1,5 @@
-//! Waiting for a lock: a place in line, a grant that comes by itself, and a question once in a
-//! while in case that something was lost.
+//! Waiting for a lock: the waiter joins the queue and receives its grant as a push. It also asks
+//! from time to time, in case a push was lost.
 
 use std::num::NonZeroU64;
 use std::ops::Deref;
@@ -26,8 +26,8 @@ use crate::value::time::Moment;
 use crate::value::token::hash_of;
 
 impl Redis {
-    /// Waits in line for at most `wait`, and no longer than its manager is there. It keeps what it
-    /// is given, or borrows it.
+    /// Waits for at most `wait`, and no longer than until the manager shuts down. The arguments are
+    /// owned or borrowed.
     pub(crate) fn wait(
         redis: impl Deref<Target = Self> + Send + Sync,
         request: impl Deref<Target = Request> + Send + Sync,
@@ -38,20 +38,20 @@ impl Redis {
         let (slot, lock) = (slot(request.key.as_str()), hash_of(request.key.as_str().as_bytes()));
         let waiter = redis.grants.waiters.join(slot, lock, request.token.bits());
         let (mut resent, mut foreign) = (false, Foreign::default());
-        // No `async fn`, which keeps its arguments twice: everybody who waits carries this.
+        // No `async fn`, which stores its arguments twice: each waiter holds this future.
         async move {
             loop {
-                // Boxed: it is large, and most of the time is spent without it.
-                let told = Box::pin(async {
-                    let (known, place) = ((&mut resent, &mut foreign), (&waiter, until));
-                    shutdown.unless(pin!(redis.ask_until_told(&request, place, known))).await
+                // Boxed: it is large, and most of the wait needs only the signal.
+                let progress = Box::pin(async {
+                    let (known, waiting) = ((&mut resent, &mut foreign), (&waiter, until));
+                    shutdown.unless(pin!(redis.ask_once(&request, waiting, known))).await
                 });
-                let (sample, pause) = match told.await? {
-                    Told::Answer(answer) => return Ok(answer),
-                    Told::InLine { sample, pause } => (sample, pause),
+                let (sample, pause) = match progress.await? {
+                    Progress::Answer(answer) => return Ok(answer),
+                    Progress::Queued { sample, pause } => (sample, pause),
                 };
                 let signal = timeout_at(pause, waiter.signal()).await;
-                // It was alarmed when that changed.
+                // A shutdown wakes the waiter.
                 shutdown.check()?;
                 if let Ok(Signal::Granted(hand_off)) = signal {
                     let HandOff { received: at, ttl, fence, .. } = *hand_off;
@@ -61,59 +61,60 @@ impl Redis {
                         let fences = fence.into_iter().collect();
                         return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fences }));
                     }
-                    // Too little may be left: the next question confirms it, or stands in line.
+                    // Too little of the lease may be left: the next request confirms the lock, or
+                    // joins the queue.
                 }
             }
         }
     }
 
-    /// Asks once more. `resent` tells whether there was a question whose fate is unknown, `foreign`
-    /// since when foreign clients hold the lock.
-    async fn ask_until_told(
+    /// Asks once more. `resent` tells whether there was a request that may have been applied;
+    /// `foreign` since when other programs hold the lock.
+    async fn ask_once(
         &self,
         request: &Request,
         (waiter, until): (&Waiter, Instant),
         (resent, foreign): (&mut bool, &mut Foreign),
-    ) -> Result<Told, Failed> {
+    ) -> Result<Progress, Failed> {
         let over = until <= Instant::now();
         let mut retry = Retry::new(self.budget_while_waiting(until));
         request.settle(false);
         let (reply, question) = match self.ask_until_answered(request, waiter, &mut retry).await {
             Ok(answered) => answered,
             Err(error) => {
-                // It may stand in line since an earlier question.
+                // An earlier request may have joined the queue.
                 let error = error.into_error(&request.key);
                 return Err(Failed { error, written: true });
             }
         };
         *resent |= retry.unknown;
         let resent = *resent;
-        // Who is dropped while nothing is on its way is out with one release.
+        // A waiter that is dropped with nothing in flight leaves the queue by one release.
         request.settle(!resent);
-        let (owner, left, place) = match reply {
+        let (owner, left, queued) = match reply {
             Reply::Granted { sent, fences } => {
                 let ttl = request.ttl;
                 let grant = Grant { sent, at: sent, ttl, resent, fences };
-                return Ok(Told::Answer(Answer::Granted(grant)));
+                return Ok(Progress::Answer(Answer::Granted(grant)));
             }
-            Reply::Busy { owner, left, place, .. } => (owner, left, place),
+            Reply::Busy { owner, left, queued, .. } => (owner, left, queued),
         };
-        let queue = match place {
+        let queue = match queued {
             Some((Some(rank), server)) if !over => {
                 let Question { sent, connection, received } = question;
                 let sample = Sample { sent, connection, server };
                 let soon = foreign.tick(rank, owner.is_none(), Moment::now(), fastrand::f64());
                 let tick = tick(rank, left, received, fastrand::f64());
                 let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
-                return Ok(Told::InLine { sample, pause: until.min(pause) });
+                return Ok(Progress::Queued { sample, pause: until.min(pause) });
             }
             Some((Some(rank), _)) => Queueing::Left(rank),
             _ => Queueing::Full,
         };
-        Ok(Told::Answer(Answer::Busy { nth: 0, owner, left, queue, resent }))
+        Ok(Progress::Answer(Answer::Busy { nth: 0, owner, left, queue, resent }))
     }
 
-    /// Asks, again and again while the server is in trouble and there is time.
+    /// Asks until there is an answer, and retries transient errors within the budget.
     async fn ask_until_answered(
         &self,
         request: &Request,
@@ -121,7 +122,7 @@ impl Redis {
         retry: &mut Retry,
     ) -> Result<(Reply, Question), CallError> {
         loop {
-            let transient = match self.ask_in_line(request, waiter, retry.budget).await {
+            let transient = match self.ask_queued(request, waiter, retry.budget).await {
                 Ok((Reply::Granted { sent, .. }, _)) if late(sent, request.ttl) => {
                     self.too_slow(request)
                 }
@@ -132,7 +133,7 @@ impl Redis {
         }
     }
 
-    async fn ask_in_line(
+    async fn ask_queued(
         &self,
         request: &Request,
         waiter: &Waiter,
@@ -152,7 +153,7 @@ impl Redis {
         waiter: &Waiter,
         budget: Budget,
     ) -> Result<(Reply, Question), CallError> {
-        // Before the question: a grant may be on its way as soon as that is answered.
+        // Before the request: a grant may be sent as soon as the request is answered.
         let received = node.listen(waiter.slot(), budget).await?;
         let ttl = request.ttl.as_millis().to_string();
         let (fenced, probe) = (u8::from(request.fenced), u8::from(received));
@@ -169,33 +170,33 @@ impl Redis {
         ];
         let (sent, before) = (Moment::now(), node.connection());
         let reply = node.eval(&ACQUIRE, request.keys(), &args, budget).await?;
-        // One that is there before and after was the only one: none comes back.
+        // The same connection before and after means that there was no other in between.
         let connection = before.filter(|before| node.connection() == Some(*before));
         let connection = connection.and_then(NonZeroU64::new);
         Ok((answer(reply, sent)?, Question { sent, connection, received }))
     }
 
-    /// A server in trouble is given as long as the caller waits anyway.
+    /// Transient errors are retried for as long as the caller waits anyway.
     pub(crate) fn budget_while_waiting(&self, until: Instant) -> Budget {
         let budget = self.budget();
         Budget { until: until.max(Instant::now() + budget.answer), ..budget }
     }
 }
 
-/// How a question in line was asked.
+/// How a request of a waiter was sent.
 struct Question {
     sent: Moment,
-    /// By which connection, if that is known.
+    /// The number of its connection, if that is known.
     connection: Option<NonZeroU64>,
-    /// Whether a grant that follows is heard.
+    /// Whether the grant that follows can be received.
     received: bool,
 }
 
-/// What came of a question in line.
-enum Told {
+/// The outcome of a request of a waiter.
+enum Progress {
     Answer(Answer),
-    /// There is a place, and the next question is due at `pause`.
-    InLine {
+    /// The waiter is in the queue, and asks again at `pause`.
+    Queued {
         sample: Sample,
         pause: Instant,
     },
@@ -206,9 +207,9 @@ mod tests {
     use super::*;
     use crate::value::token::Token;
 
-    /// Half of it is tokio's timer.
+    /// Half of the size is tokio's timer.
     #[test]
-    fn who_stands_in_line_is_small() {
+    fn a_waiting_future_is_small() {
         let redis = Redis::new("redis://127.0.0.1:1", Duration::from_secs(1)).unwrap();
         let token = Token::new("test", "", "", Moment::now()).unwrap();
         let request = Request::new("order:42".into(), token, Duration::from_secs(30));

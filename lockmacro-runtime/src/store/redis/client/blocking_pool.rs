@@ -1,5 +1,5 @@
-//! Connections beside the one that all calls share, for a command that holds up what comes after
-//! it: one for each call, and a few at most.
+//! Connections beside the shared one, for commands that block their connection: one for each call,
+//! and a few at most.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use tokio::sync::Semaphore;
 use tokio::time::{timeout, timeout_at};
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::connect::{Connection, Connector};
+use crate::store::redis::client::connection::Connection;
+use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::replicas::ReplicaAcks;
@@ -16,22 +17,22 @@ use crate::store::redis::client::script::Script;
 use crate::value::key::LockKey;
 use crate::value::sync::{Mutex, MutexGuard};
 
-/// So many calls are under way at once; others wait for their turn.
-const QUEUE_MAX: usize = 16;
+/// Most calls in flight at once; others wait for a connection.
+const CONNECTIONS_MAX: usize = 16;
 
 pub(crate) struct BlockingPool {
     idle: Mutex<Vec<Connection>>,
-    places: Semaphore,
+    permits: Semaphore,
 }
 
 impl Default for BlockingPool {
     fn default() -> Self {
-        Self { idle: Mutex::default(), places: Semaphore::new(QUEUE_MAX) }
+        Self { idle: Mutex::default(), permits: Semaphore::new(CONNECTIONS_MAX) }
     }
 }
 
 impl BlockingPool {
-    /// Ends the connections that nobody uses.
+    /// Closes the idle connections.
     pub(crate) fn clear(&self) {
         self.idle().clear();
     }
@@ -42,8 +43,10 @@ impl BlockingPool {
 }
 
 impl BlockingPool {
-    /// WAIT is for the last write of its own connection. A connection goes back for the next call
-    /// only when this one was answered: one whose caller is dropped may still be waiting.
+    /// Calls a script and then WAIT, which counts for the last write of its own connection.
+    ///
+    /// A connection returns to the pool only when its call was answered: after a caller was dropped
+    /// the connection may still be blocked.
     pub(crate) async fn eval_acknowledged(
         &self,
         (connector, asking): (&Connector, bool),
@@ -53,28 +56,29 @@ impl BlockingPool {
         replicated: ReplicaAcks,
         budget: Budget,
     ) -> Result<(Value, u32), CallError> {
-        let place = timeout_at(budget.until, self.places.acquire()).await;
-        let Ok(Ok(_place)) = place else {
+        let permit = timeout_at(budget.until, self.permits.acquire()).await;
+        let Ok(Ok(_permit)) = permit else {
             return Err(CallError::Transient(Transient::timeout(
                 "waiting for a connection",
                 false,
             )));
         };
         let idle = self.next_idle(connector);
-        // By its text to a server that may not know it: the WAIT behind it is not to be in vain.
+        // By its text where the server may not know the hash: otherwise the WAIT that follows would
+        // be useless.
         let command = match idle {
             Some(_) => script.by_hash(keys, args),
             None => script.by_text(keys, args),
         };
         let mut connection = match idle {
             Some(idle) => idle,
-            None => opened(connector, budget).await?,
+            None => open(connector, budget).await?,
         };
         let mut answer =
-            and_wait(asking, &mut connection, command, replicated, budget.answer).await;
+            eval_and_wait(asking, &mut connection, command, replicated, budget.answer).await;
         if let Err(CallError::NoScript) = answer {
             let text = script.by_text(keys, args);
-            answer = and_wait(asking, &mut connection, text, replicated, budget.answer).await;
+            answer = eval_and_wait(asking, &mut connection, text, replicated, budget.answer).await;
         }
         match &answer {
             Err(CallError::Transient(Transient { replace, unknown, .. }))
@@ -83,7 +87,7 @@ impl BlockingPool {
                 // The others lead to the same server.
                 self.clear();
                 if *replace {
-                    connector.changes.broke();
+                    connector.changes.broken();
                 }
             }
             _ => self.idle().push(connection),
@@ -91,19 +95,19 @@ impl BlockingPool {
         answer
     }
 
-    /// A connection that nobody uses, if there is one.
+    /// An idle connection, if there is one.
     fn next_idle(&self, connector: &Connector) -> Option<Connection> {
         let idle = self.idle().pop();
-        idle.filter(|idle| connector.leads_there(idle))
+        idle.filter(|idle| connector.is_current(idle))
     }
 }
 
-async fn opened(connector: &Connector, budget: Budget) -> Result<Connection, CallError> {
+async fn open(connector: &Connector, budget: Budget) -> Result<Connection, CallError> {
     let opened = timeout_at(budget.until, connector.open_plain()).await;
     opened.unwrap_or_else(|_| Err(CallError::Transient(Transient::timeout("connecting", false))))
 }
 
-async fn and_wait(
+async fn eval_and_wait(
     asking: bool,
     connection: &mut Connection,
     command: Cmd,

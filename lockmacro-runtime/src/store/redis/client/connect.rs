@@ -1,270 +1,46 @@
-//! How a connection to a server is opened.
+//! Opening a connection to a server.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo,
-    RedisError, RedisResult, Value,
+    AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, PushInfo, RedisError, Value,
 };
 use tokio::time::{Instant, timeout};
 
+use crate::store::redis::client::connection::{Connection, Delivery};
+use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::{CallError, Transient, full};
-use crate::store::redis::client::failover::Failover;
-use crate::store::redis::client::health::Health;
-use crate::store::redis::client::pipeline::{Batcher, Command};
 use crate::store::redis::client::rejection::greeting;
-use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::resp2::Resp2Subscription;
-use crate::store::redis::client::sentinel::{Sentinels, is_primary, no_primary};
+use crate::store::redis::client::sentinel::{is_primary, no_primary};
 use crate::store::redis::client::settings::Settings;
-use crate::store::redis::client::subscriptions::{PushSink, Subscriptions};
-use crate::store::redis::client::url::{Address, Target};
+use crate::store::redis::client::subscriptions::Subscriptions;
+use crate::store::redis::client::url::Target;
 use crate::value::error::LockError;
-use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::unavailability::Unavailability;
 
-/// So many calls may be under way at once: more than there ever are. Who had to wait for room could
-/// be given it while nobody polls it, and keep it from the others.
-const ROOM: usize = 1 << 24;
+/// Commands that fit into the buffer of a connection: more than are ever in flight.
+///
+/// A caller that waited for room in the buffer could be given the room while nobody polls that
+/// caller, and would keep the room from the others.
+const PIPELINE_BUFFER: usize = 1 << 24;
 
-/// How long who waits goes without a connection to hear grants by that could not be had, and how
-/// long the channel of a slot is kept without anybody waiting there.
-pub(crate) const KEPT: Duration = Duration::from_secs(30);
-/// So many are opened in that time.
+/// Delay before a subscription that failed is tried again, and the period in which at most
+/// `OPENED_MAX` connections are opened for subscriptions.
+pub(crate) const SUBSCRIBE_RETRY: Duration = Duration::from_secs(30);
+/// Most connections that are opened for subscriptions in that period.
 const OPENED_MAX: u32 = 32;
 
-/// Whether grants come by a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Delivery {
-    /// Nobody has waited yet, or what they came by has ended.
-    NotAsked,
-    Yes,
-    /// By a second connection: the server does not speak RESP3.
-    Apart,
-    /// The user may not use the channel.
-    Refused,
-    /// It could not be had at that time.
-    Failed(Instant),
-}
-
-pub(crate) struct Connection {
-    pub(crate) inner: MultiplexedConnection,
-    batcher: Batcher,
-    delivery: Delivery,
-    /// Which place it leads to, see [`Failover`].
-    moves: u64,
-    pub(crate) channels: Arc<Subscriptions>,
-    /// Is given up with the connection.
-    resp2: Option<Arc<Resp2Subscription>>,
-    /// Calls in a row that were not answered.
-    silent: AtomicU32,
-}
-
-/// Opens connections to one server.
-pub(crate) struct Connector {
-    address: Address,
-    /// Who names the server, if others do.
-    sentinels: Option<Sentinels>,
-    timeout: Duration,
-    pub(crate) changes: Arc<Failover>,
-    /// How the next connection is opened.
-    delivery: Mutex<Delivery>,
-    /// How many in a row were ended before grants came by them.
-    ended: AtomicU32,
-    /// Since when so many were opened that grants come by.
-    opened: Mutex<(Instant, u32)>,
-    pub(crate) sink: Arc<dyn PushSink>,
-}
-
-impl Connection {
-    fn new(inner: MultiplexedConnection, delivery: Delivery, channels: Arc<Subscriptions>) -> Self {
-        let (batcher, silent) =
-            (Batcher::new(inner.clone(), channels.are_of_slots()), AtomicU32::new(0));
-        Self { inner, batcher, delivery, moves: 0, channels, resp2: None, silent }
-    }
-
-    pub(crate) fn delivery(&self) -> Delivery {
-        match &self.resp2 {
-            Some(resp2) if !resp2.is_open() => Delivery::NotAsked,
-            _ => self.delivery,
-        }
-    }
-
-    /// Sends a command.
-    pub(crate) fn send(&self, command: Command) -> impl Future<Output = RedisResult<Value>> + Send {
-        self.batcher.send(command)
-    }
-
-    /// Sends a command after an ASKING, which is for the next command only.
-    pub(crate) async fn asking(&self, command: Cmd) -> RedisResult<Value> {
-        let mut both = redis::Pipeline::with_capacity(2);
-        both.cmd("ASKING").add_command(command);
-        let replies = self.inner.clone().send_packed_commands(&both, 1, 1).await?;
-        Ok(replies.into_iter().next_back().unwrap_or(Value::Nil))
-    }
-
-    pub(crate) fn answered(&self) {
-        // Mostly it is, and then no other thread is to be made to look again.
-        if self.silent.load(Ordering::Relaxed) != 0 {
-            self.silent.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Takes note of a call that was not answered; tells how many there were in a row.
-    pub(crate) fn unanswered(&self) -> u32 {
-        self.silent.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other)
-    }
-}
-
 impl Connector {
-    /// What the network does not take within `unsent` is not sent any more, where the system can
-    /// be told so.
-    pub(crate) fn new(
-        url: &str,
-        unsent: Duration,
-        sink: Arc<dyn PushSink>,
-    ) -> Result<Self, LockError> {
-        let address = Address::parse(url, unsent)?;
-        Ok(Self::with(address, unsent, Arc::default(), sink))
-    }
-
-    pub(crate) fn of_server(
-        server: ConnectionInfo,
-        unsent: Duration,
-        sink: Arc<dyn PushSink>,
-    ) -> Self {
-        Self::with(Address::of_server(&server, unsent), unsent, Arc::default(), sink)
-    }
-
-    pub(crate) fn settings_mut(&mut self) -> &mut Settings {
-        &mut self.address.settings
-    }
-
-    /// A login that is refused may be accepted with the next credentials.
-    pub(crate) fn or_next_login(&self, error: CallError) -> CallError {
-        self.address.settings.or_next_login(error)
-    }
-
-    /// One for the same server, with waiters of its own.
-    pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
-        let (address, changes) = (self.address.clone(), Arc::clone(&self.changes));
-        Self::with(address, self.timeout, changes, sink)
-    }
-
-    fn with(
-        address: Address,
-        timeout: Duration,
-        changes: Arc<Failover>,
-        sink: Arc<dyn PushSink>,
-    ) -> Self {
-        let (delivery, ended) = (Mutex::new(Delivery::NotAsked), AtomicU32::new(0));
-        let opened = Mutex::new((Instant::now(), 0));
-        let sentinels = match &address.target {
-            Target::Named(group) => Some(Sentinels::new((**group).clone())),
-            Target::At(_) => None,
-        };
-        Self { address, sentinels, timeout, changes, delivery, ended, opened, sink }
-    }
-
-    /// One for another server of a cluster, that has the same users and settings.
-    pub(crate) fn to(&self, (host, port): (&str, u16), sink: &Arc<dyn PushSink>) -> Self {
-        let target = Target::At(ConnectionAddr::Tcp(host.to_owned(), port));
-        let address = Address { target, ..self.address.clone() };
-        Self::with(address, self.timeout, self.changes.elsewhere(), Arc::clone(sink))
-    }
-
-    /// The number of the database that is used.
-    pub(crate) fn database(&self) -> i64 {
-        self.address.settings.database()
-    }
-
-    /// The host and port of the server; `None` for a socket, and for one that others name.
-    pub(crate) fn endpoint(&self) -> Option<(&str, u16)> {
-        match &self.address.target {
-            Target::At(ConnectionAddr::Tcp(host, port)) => Some((host, *port)),
-            _ => None,
-        }
-    }
-
-    /// Where the server is, for people: host and port, or a path. Without user, password and
-    /// database.
-    pub(crate) fn server(&self) -> String {
-        match &self.address.target {
-            Target::At(at) => at.to_string(),
-            Target::Named(sentinels) => match self.changes.last() {
-                Some(at) => at.to_string(),
-                None => sentinels.to_string(),
-            },
-        }
-    }
-
-    /// How the server does. Of several that follow one another under a name it is one.
-    pub(crate) fn health(&self) -> Arc<Health> {
-        self.changes.healths().of(&self.name())
-    }
-
-    /// What the server is known by: of several that follow one another it is one name.
-    fn name(&self) -> String {
-        match &self.address.target {
-            Target::At(at) => at.to_string(),
-            Target::Named(sentinels) => sentinels.to_string(),
-        }
-    }
-
-    /// What the URL says that replicas have to acknowledge.
-    pub(crate) fn replicated(&self) -> Option<ReplicaAcks> {
-        self.address.replicated
-    }
-
-    /// What the URL says of how long fences are kept.
-    pub(crate) fn fence_retention(&self) -> Option<Duration> {
-        self.address.fence_retention
-    }
-
-    /// From now on connections are opened so that grants are heard, if that can be.
-    pub(crate) fn receive(&self) {
-        let mut delivery = self.delivery();
-        if *delivery == Delivery::NotAsked {
-            *delivery = Delivery::Yes;
-        }
-    }
-
-    /// Whether another server may stand behind the same name from one moment to the next.
-    pub(crate) fn fails_over(&self) -> bool {
-        matches!(self.address.target, Target::Named(_))
-    }
-
-    /// Whether a connection leads to the server that is the right one now.
-    pub(crate) fn leads_there(&self, connection: &Connection) -> bool {
-        self.changes.is_there(connection.moves)
-    }
-
-    /// Whether most sentinels name another server than we are connected to.
-    pub(crate) async fn is_left(&self) -> bool {
-        let Some(sentinels) = &self.sentinels else { return false };
-        sentinels.agreed().await.is_some_and(|at| self.changes.led_elsewhere(&at))
-    }
-
-    /// Ends the connections to those who name the server.
-    pub(crate) fn disconnect(&self) {
-        if let Some(sentinels) = &self.sentinels {
-            sentinels.disconnect();
-        }
-    }
-
     pub(crate) async fn open(&self) -> Result<Connection, CallError> {
         let delivery = *self.delivery();
         self.open_as(delivery).await
     }
 
-    /// Opens a connection by which no grants come, whoever waits.
+    /// Opens a connection that receives no grants.
     pub(crate) async fn open_plain(&self) -> Result<Connection, CallError> {
         self.open_as(Delivery::NotAsked).await
     }
@@ -277,22 +53,22 @@ impl Connector {
         };
         let settings = self.address.settings.current().await?;
         let opened = if self.fails_over() {
-            // One that stands still is soon replaced, by the sentinels and then here.
-            let late = || Err(CallError::Transient(Transient::timeout("connecting", false)));
+            // A server that hangs is soon replaced, first at the sentinels and then here.
+            let timed_out = || Err(CallError::Transient(Transient::timeout("connecting", false)));
             timeout(self.timeout / 4, self.open_primary(&settings, &at, delivery))
                 .await
-                .unwrap_or_else(|_| late())
+                .unwrap_or_else(|_| timed_out())
         } else {
             self.open_and_ask(&settings, &at, delivery).await
         };
         let mut opened = opened.map_err(|error| self.or_next_login(error));
         match &mut opened {
-            Ok(connection) => connection.moves = self.changes.opened(&at),
+            Ok(connection) => connection.generation = self.changes.opened(&at),
             Err(CallError::Transient(transient))
                 if transient.reason == Unavailability::Disconnected && !transient.is_login() =>
             {
-                let words = greeting(&at).await;
-                if let Some(full) = words.as_deref().and_then(full) {
+                let text = greeting(&at).await;
+                if let Some(full) = text.as_deref().and_then(full) {
                     return Err(full);
                 }
             }
@@ -322,24 +98,24 @@ impl Connector {
         at: &ConnectionAddr,
         mut delivery: Delivery,
     ) -> Result<Connection, CallError> {
-        if matches!(delivery, Delivery::Yes | Delivery::Apart) && !self.may_subscribe() {
+        if matches!(delivery, Delivery::Resp3 | Delivery::Resp2) && !self.may_subscribe() {
             delivery = Delivery::Failed(Instant::now());
         }
-        if delivery == Delivery::Yes {
+        if delivery == Delivery::Resp3 {
             match self.open_subscribed(settings, at).await? {
                 Ok(connection) => return Ok(connection),
                 Err(otherwise) => delivery = otherwise,
             }
         }
         let plain = settings.client(at, None).map_err(CallError::Final)?;
-        let inner = self.opened(&plain, AsyncConnectionConfig::new()).await?;
+        let inner = self.open_checked(&plain, AsyncConnectionConfig::new()).await?;
         let channels = Subscriptions::new(&self.sink);
-        if delivery == Delivery::Apart && self.sink.is_by_slot() {
-            // A second connection for each node is not worth it.
+        if delivery == Delivery::Resp2 && self.sink.is_by_slot() {
+            // A second connection for each node of a cluster is not worth its cost.
             return Ok(Connection::new(inner, Delivery::Refused, channels));
         }
         let mut connection = Connection::new(inner, delivery, channels);
-        if delivery != Delivery::Apart {
+        if delivery != Delivery::Resp2 {
             return Ok(connection);
         }
         let resp2 =
@@ -347,13 +123,13 @@ impl Connector {
         let subscribed = resp2.map(|resp2| connection.resp2 = Some(Arc::new(resp2)));
         let (inner, channels) = (connection.inner.clone(), Arc::clone(&connection.channels));
         let probed = subscribed.is_ok();
-        match self.receiving(connection, subscribed).await {
+        match self.checked_subscription(connection, subscribed).await {
             Ok(connection) => Ok(connection),
-            // Commands can go on without: who waits asks for its turn meanwhile.
+            // Commands need no subscription: waiters poll meanwhile.
             Err(_) => {
                 let inner = if probed {
-                    // The knock may have ended it.
-                    self.opened(&plain, AsyncConnectionConfig::new()).await?
+                    // The probe may have closed the connection.
+                    self.open_checked(&plain, AsyncConnectionConfig::new()).await?
                 } else {
                     inner
                 };
@@ -362,7 +138,8 @@ impl Connector {
         }
     }
 
-    /// A connection by which grants come beside replies, or how to hear of them otherwise.
+    /// Opens a connection that receives grants as pushes, or tells how they can be received
+    /// instead.
     async fn open_subscribed(
         &self,
         settings: &Settings,
@@ -375,61 +152,61 @@ impl Connector {
             Ok(())
         };
         let config = AsyncConnectionConfig::new().set_push_sender(pushes);
-        // Messages come by the connection of the commands, and never before the replies to what
-        // was sent earlier.
+        // Pushes arrive on the connection of the commands, and never before the replies to earlier
+        // commands.
         let resp3 = settings.client(at, Some(ProtocolVersion::RESP3)).map_err(CallError::Final)?;
-        let mut inner = match self.opened(&resp3, config).await {
+        let mut inner = match self.open_checked(&resp3, config).await {
             Ok(inner) => inner,
             Err(CallError::Final(LockError::Unavailable {
                 reason: Unavailability::Protocol,
                 ..
             })) => {
                 // The server does not know HELLO, or not this version.
-                *self.delivery() = Delivery::Apart;
-                return Ok(Err(Delivery::Apart));
+                *self.delivery() = Delivery::Resp2;
+                return Ok(Err(Delivery::Resp2));
             }
-            Err(error) if self.is_ended_again(&error) => return Ok(Err(Delivery::Apart)),
+            Err(error) if self.is_closed_again(&error) => return Ok(Err(Delivery::Resp2)),
             Err(error) => return Err(error),
         };
         if self.sink.is_by_slot() {
-            // The channels of slots are for who waits there to open.
-            self.ended.store(0, Ordering::Relaxed);
-            return Ok(Ok(Connection::new(inner, Delivery::Yes, channels)));
+            // In a cluster the waiters subscribe to the channel of their slot.
+            self.closed.store(0, Ordering::Relaxed);
+            return Ok(Ok(Connection::new(inner, Delivery::Resp3, channels)));
         }
         let subscribed = inner.subscribe(&self.sink.channel(0)).await;
-        let connection = Connection::new(inner, Delivery::Yes, channels);
-        match self.receiving(connection, subscribed).await {
+        let connection = Connection::new(inner, Delivery::Resp3, channels);
+        match self.checked_subscription(connection, subscribed).await {
             Ok(connection) => {
-                self.ended.store(0, Ordering::Relaxed);
+                self.closed.store(0, Ordering::Relaxed);
                 Ok(Ok(connection))
             }
-            Err(error) if self.is_ended_again(&error) => Ok(Err(Delivery::Failed(Instant::now()))),
+            Err(error) if self.is_closed_again(&error) => Ok(Err(Delivery::Failed(Instant::now()))),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether a connection was ended, and not for the first time: some proxies do so when they are
-    /// told what they do not know.
-    fn is_ended_again(&self, error: &CallError) -> bool {
+    /// Counts a connection that was closed, and tells whether it was not the first in a row: some
+    /// proxies close a connection on a command that they do not know.
+    fn is_closed_again(&self, error: &CallError) -> bool {
         let reason = Unavailability::Disconnected;
         matches!(error, CallError::Transient(transient) if transient.reason == reason)
-            && self.ended.fetch_add(1, Ordering::Relaxed) > 0
+            && self.closed.fetch_add(1, Ordering::Relaxed) > 0
     }
 
-    /// Whether one more connection may be opened to hear grants by. When they are ended again and
-    /// again, who waits is better off asking.
+    /// Whether one more connection may be opened for a subscription. Where such connections are
+    /// closed again and again, polling serves the waiters better.
     fn may_subscribe(&self) -> bool {
         let mut opened = self.opened.lock();
-        if opened.0.elapsed() > KEPT {
+        if opened.0.elapsed() > SUBSCRIBE_RETRY {
             *opened = (Instant::now(), 0);
         }
         opened.1 += 1;
         opened.1 <= OPENED_MAX
     }
 
-    /// Has grants come by this connection, if the user may listen to the channel and send to it:
-    /// who hands a lock over is asked whether somebody heard it.
-    async fn receiving(
+    /// Checks that the user may use the channel, to subscribe and to publish: a release looks for
+    /// subscribers before it hands the lock off.
+    async fn checked_subscription(
         &self,
         mut connection: Connection,
         subscribed: Result<(), RedisError>,
@@ -452,12 +229,8 @@ impl Connector {
         }
     }
 
-    fn delivery(&self) -> MutexGuard<'_, Delivery> {
-        self.delivery.lock()
-    }
-
-    /// Makes a connection and asks for a first answer: a server that wants a password says so then.
-    async fn opened(
+    /// Opens a connection and sends a PING: a server that wants a password says so in its reply.
+    async fn open_checked(
         &self,
         client: &Client,
         config: AsyncConnectionConfig,
@@ -465,7 +238,7 @@ impl Connector {
         let config = config
             .set_connection_timeout(None)
             .set_response_timeout(None)
-            .set_pipeline_buffer_size(ROOM);
+            .set_pipeline_buffer_size(PIPELINE_BUFFER);
         let connection = client.get_multiplexed_async_connection_with_config(&config).await;
         let mut connection = connection.map_err(CallError::unapplied)?;
         let asked = Instant::now();

@@ -1,4 +1,4 @@
-//! Users and passwords that change: asked for whenever a connection is opened.
+//! Users and passwords that change: requested for each new connection.
 
 use std::error::Error;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::value::unavailability::Unavailability;
 
 type Asked = Pin<Box<dyn Future<Output = Result<(String, String), String>> + Send>>;
 
-/// What gives the user and the password of the next connection.
+/// A provider of the user and the password for the next connection.
 #[derive(Clone)]
 pub(crate) struct Credentials(Arc<dyn Fn() -> Asked + Send + Sync>);
 
@@ -27,13 +27,13 @@ impl Credentials {
         }))
     }
 
-    /// Fails as a login does that may be accepted soon.
+    /// Requests them. A failure counts as a refused login after which the next one may be accepted.
     pub(crate) async fn ask(&self) -> Result<(String, String), CallError> {
         (self.0)().await.map_err(|error| refused(&format!("no credentials: {error}")))
     }
 }
 
-/// Nothing was applied, and another connection is asked for.
+/// The error of such a login: nothing was applied, and a new connection is needed.
 pub(crate) fn refused(detail: &str) -> CallError {
     CallError::Transient(Transient {
         reason: Unavailability::Disconnected,

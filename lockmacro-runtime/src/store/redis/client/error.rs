@@ -1,5 +1,5 @@
-//! What a failed call means: whether it may have been applied, whether to try again, and what to
-//! tell the caller.
+//! The meaning of a failed call: whether it may have been applied, whether to retry, and which
+//! error the caller gets.
 
 use crate::value::error::AT;
 use redis::{ErrorKind, RedisError, Value};
@@ -11,32 +11,32 @@ use crate::value::escaped::Escaped;
 use crate::value::key::LockKey;
 use crate::value::unavailability::Unavailability;
 
-/// What the detail of a refused login starts with, where the next one may be accepted.
+/// Start of the detail of a refused login after which the next login may be accepted.
 pub(crate) const LOGIN: &str = "login: ";
 
-/// A call that brought no answer to its question.
+/// A call without a usable reply.
 #[derive(Debug, Clone)]
 pub(crate) enum CallError {
     /// The server does not know the script; nothing was applied.
     NoScript,
-    /// The key is of another type; nothing was applied.
+    /// The key holds another type; nothing was applied.
     NotALock,
     /// The keys are in different slots of a cluster; nothing was applied.
     CrossSlot,
     /// The key is on another node of a cluster; nothing was applied.
     Redirect(Redirect),
-    /// Nothing was applied, and nothing will be until a person mends it.
+    /// Nothing was applied, and a retry is of no use.
     Final(LockError),
-    /// It may be over soon.
+    /// A retry may succeed.
     Transient(Transient),
 }
 
-/// Where a node of a cluster sends its caller.
+/// The node to which a node of a cluster redirects a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Redirect {
-    /// `host:port`; without a host it is the one that was asked.
+    /// `host:port`; an empty host is that of the node that sent the redirect.
     pub(crate) address: String,
-    /// Only this once, after an ASKING: the slot is being moved there.
+    /// For this call only, after an ASKING: the slot is being moved there.
     pub(crate) once: bool,
 }
 
@@ -44,9 +44,9 @@ pub(crate) struct Redirect {
 pub(crate) struct Transient {
     pub(crate) reason: Unavailability,
     pub(crate) detail: String,
-    /// The call may have been applied, or may be yet.
+    /// The call may have been applied, or may be applied later.
     pub(crate) unknown: bool,
-    /// The connection is of no more use: it is broken, or leads to the wrong server.
+    /// The connection has to be replaced: it is broken, or leads to the wrong server.
     pub(crate) replace: bool,
 }
 
@@ -55,26 +55,26 @@ impl Transient {
         Self { reason: Unavailability::Timeout, detail: detail.to_owned(), unknown, replace: false }
     }
 
-    /// Whether the login was refused, and the next one may not be.
+    /// Whether the login was refused, and the next one may be accepted.
     pub(crate) fn is_login(&self) -> bool {
         self.detail.starts_with(LOGIN)
     }
 
-    /// Whether keys of one lock are at different nodes, because their slot is being moved.
+    /// Whether the keys of one lock are on different nodes, because their slot is being moved.
     pub(crate) fn is_split(&self) -> bool {
         is_split(&self.detail)
     }
 }
 
 impl CallError {
-    /// The trouble to tell after this one: what a person has to mend tells more than silence.
+    /// The error to report after this one: a final error tells more than a transient one.
     pub(crate) fn unless_final(self, next: Self) -> Self {
         if matches!(self, CallError::Final(_)) { self } else { next }
     }
 
-    /// CallError while connecting: the caller's own command was not sent yet.
+    /// The error of a connection attempt: the caller's command was not sent yet.
     pub(crate) fn unapplied(error: RedisError) -> Self {
-        if let Some(detail) = tls::told(&error) {
+        if let Some(detail) = tls::explained(&error) {
             return CallError::Final(unavailable(Unavailability::Tls, detail));
         }
         let mut error = CallError::from(error);
@@ -84,7 +84,7 @@ impl CallError {
         error
     }
 
-    /// The same with where it was.
+    /// The same error with the server's address.
     pub(crate) fn at(mut self, server: impl FnOnce() -> String) -> Self {
         use LockError::{AccessDenied, Authentication, ConnectionLimit, Unavailable};
         let detail = match &mut self {
@@ -102,14 +102,19 @@ impl CallError {
         self
     }
 
-    /// What the caller is told when there is no more time to try.
+    /// The error for the caller when the budget is used up.
     pub(crate) fn into_error(self, key: &LockKey) -> LockError {
         match self {
-            CallError::NoScript => unavailable(Unavailability::Protocol, "it forgets its scripts"),
+            CallError::NoScript => {
+                unavailable(Unavailability::Protocol, "the server forgets its scripts")
+            }
             CallError::NotALock => LockError::KeyNotALock { key: key.clone() },
-            CallError::CrossSlot => unavailable(Unavailability::ClusterDown, "it wants one slot"),
+            CallError::CrossSlot => {
+                unavailable(Unavailability::ClusterDown, "the server wants all keys in one slot")
+            }
             CallError::Redirect(Redirect { address, .. }) => {
-                let detail = format!("the key is at {address}: give a `redis-cluster://` URL");
+                let detail =
+                    format!("the key is on the node {address}: use a `redis-cluster://` URL");
                 unavailable(Unavailability::ClusterDown, detail)
             }
             CallError::Final(LockError::AccessDenied { detail }) => {
@@ -136,12 +141,12 @@ impl From<Transient> for CallError {
     }
 }
 
-/// Whether these are a server's words on keys that are at different nodes.
+/// Whether this is a server's text about keys on different nodes.
 pub(crate) fn is_split(detail: &str) -> bool {
     detail.starts_with("TRYAGAIN")
 }
 
-/// Refusals that come without NOPERM: of a command inside a script, and of the SELECT while
+/// Texts of denials without the code NOPERM: of a command in a script, and of SELECT while
 /// connecting.
 const DENIED: [&str; 3] = [
     "The user executing the script",
@@ -149,30 +154,30 @@ const DENIED: [&str; 3] = [
     "DENIED Redis is running in protected",
 ];
 
-/// A server quotes the arguments of a command that it does not know, and those are somebody's token
-/// or password.
+/// Removes the arguments that a server quotes with an unknown command: one may be a token or a
+/// password.
 fn without_arguments(text: &str) -> String {
     let text = text.split("with args beginning with").next().unwrap_or_default();
     Escaped(text.trim_end_matches([',', ' ', ':'])).to_string()
 }
 
-/// What a server that takes no more clients says to every new one, whatever it asks.
-pub(crate) fn full(words: &str) -> Option<CallError> {
-    is_full(words).then(|| {
+/// The error of a server at its connection limit, which it sends to every new connection.
+pub(crate) fn full(text: &str) -> Option<CallError> {
+    is_full(text).then(|| {
         CallError::Transient(Transient {
             reason: Unavailability::Refused,
-            detail: words.to_owned(),
+            detail: text.to_owned(),
             unknown: false,
             replace: true,
         })
     })
 }
 
-fn is_full(words: &str) -> bool {
-    words.contains("max number of clients")
+fn is_full(text: &str) -> bool {
+    text.contains("max number of clients")
 }
 
-/// A server that denies a key does not say which one.
+/// Names the keys: a server that denies a key does not name it.
 fn with_keys(detail: String, key: &LockKey) -> String {
     if !detail.contains("access a key") && !detail.contains("one of the keys") {
         return detail;
@@ -224,8 +229,8 @@ impl From<RedisError> for CallError {
     }
 }
 
-/// An error reply by its code. Servers before 7.0 wrap what happened inside a script in a text
-/// after `ERR`, where the code is looked for then.
+/// The error for an error reply, by its code. Servers before 7.0 wrap an error of a script in a
+/// text after `ERR`, which is searched for the code.
 fn of_reply(code: &str, text: &str) -> CallError {
     let text = without_arguments(text);
     let inner = (code == "ERR" && text.contains("Error running script")).then(|| {
@@ -242,17 +247,17 @@ fn of_reply(code: &str, text: &str) -> CallError {
         "NOSCRIPT" => CallError::NoScript,
         "WRONGTYPE" => CallError::NotALock,
         "CROSSSLOT" => CallError::CrossSlot,
-        // These take writes again as soon as others leave room, a replica is back, or data is saved.
+        // The server accepts writes again once memory is free, a replica is back, or data is saved.
         "OOM" => transient(Unavailability::OutOfMemory, false),
         "NOREPLICAS" => transient(Unavailability::NotEnoughReplicas, false),
         "MISCONF" => transient(Unavailability::NotSaving, false),
-        // What acquire.lua says.
+        // The code of acquire.lua.
         "FENCESUSEDUP" => CallError::Final(unavailable(Unavailability::FencesUsedUp, detail)),
         "NOAUTH" | "WRONGPASS" => CallError::Final(LockError::Authentication { detail }),
         "NOPERM" => CallError::Final(LockError::AccessDenied { detail }),
         // A new connection may find the primary, where a name stands for it.
         "READONLY" => transient(Unavailability::ReadOnly, true),
-        // It was made a replica while it waited for its own.
+        // The server was made a replica while it waited for its own replicas.
         "UNBLOCKED" => transient(Unavailability::ReadOnly, true),
         "MASTERDOWN" => transient(Unavailability::PrimaryDown, true),
         "LOADING" => transient(Unavailability::Loading, false),
@@ -265,7 +270,7 @@ fn of_reply(code: &str, text: &str) -> CallError {
             }
             None => CallError::Final(unavailable(Unavailability::Protocol, detail)),
         },
-        // A slot that is being moved has lost a key while the script was at it.
+        // A slot that is being moved has lost a key while the script ran.
         _ if text.contains("access a non local key") => CallError::Transient(Transient {
             reason: Unavailability::ClusterDown,
             detail,
@@ -276,9 +281,9 @@ fn of_reply(code: &str, text: &str) -> CallError {
     }
 }
 
-/// An answer that is none to the question.
+/// The error for a reply of the wrong kind.
 pub(crate) fn unexpected(reply: &Value) -> CallError {
-    // The kind of the reply only: its text may be somebody's token.
+    // Only the kind of the reply: its text may be a token.
     let kind = match reply {
         Value::Nil => "nil",
         Value::Int(_) => "an integer",
@@ -287,7 +292,7 @@ pub(crate) fn unexpected(reply: &Value) -> CallError {
         Value::Array(_) => "an array",
         _ => "something else",
     };
-    // Whatever it means, something may have been written.
+    // The call may have been applied.
     CallError::Transient(Transient {
         reason: Unavailability::Protocol,
         detail: format!("the server answered {kind}"),

@@ -1,4 +1,4 @@
-//! Whether the server behind an address is still the one that granted our locks.
+//! Whether the server behind an address is still the one that granted the locks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,36 +8,38 @@ use redis::ConnectionAddr;
 use crate::store::redis::client::health::Healths;
 use crate::value::sync::Mutex;
 
-/// What all connections of a manager to one address have in common.
+/// The state that all connections of a manager to one address share.
 #[derive(Default)]
 pub(crate) struct Failover {
     /// Where the last connection leads.
     at: Mutex<Option<ConnectionAddr>>,
-    /// Counts the places that it has led to.
-    moves: AtomicU64,
-    all: Arc<All>,
+    /// Counts the servers that the address has led to.
+    generation: AtomicU64,
+    shared: Arc<Shared>,
 }
 
-/// What all connections of a manager have in common, to whichever node.
+/// The state that all connections of a manager share, to any node.
 #[derive(Default)]
-struct All {
-    /// A connection was given up, and none was opened since.
+struct Shared {
+    /// A connection was discarded, and none was opened since.
     broken: AtomicBool,
-    told: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    listener: OnceLock<Box<dyn Fn() + Send + Sync>>,
     healths: Healths,
 }
 
 impl Failover {
-    /// Has `tell` called after a connection was replaced, or leads elsewhere: what was granted
-    /// before may be forgotten there. It is told too often rather than not, as a server says
-    /// nothing by which it could be known again to a user without further rights.
-    pub(crate) fn tell(&self, tell: impl Fn() + Send + Sync + 'static) {
-        let _ = self.all.told.set(Box::new(tell));
+    /// Calls `listener` after a connection was replaced, or leads to another server: locks granted
+    /// before may be unknown there.
+    ///
+    /// The listener is called too often rather than too rarely: without further rights a user
+    /// cannot recognize a server.
+    pub(crate) fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
+        let _ = self.shared.listener.set(Box::new(listener));
     }
 
-    /// How the servers of the manager do.
+    /// The health of the manager's servers.
     pub(crate) fn healths(&self) -> &Healths {
-        &self.all.healths
+        &self.shared.healths
     }
 
     /// Where the last connection leads.
@@ -45,44 +47,45 @@ impl Failover {
         self.at.lock().clone()
     }
 
-    /// The same for another node.
-    pub(crate) fn elsewhere(&self) -> Arc<Self> {
-        Arc::new(Self { all: Arc::clone(&self.all), ..Self::default() })
+    /// The state for another node.
+    pub(crate) fn for_node(&self) -> Arc<Self> {
+        Arc::new(Self { shared: Arc::clone(&self.shared), ..Self::default() })
     }
 
-    /// Takes note that another node has what one had.
-    pub(crate) fn moved(&self) {
-        if let Some(tell) = self.all.told.get() {
-            tell();
+    /// Reports that another server may have taken over.
+    pub(crate) fn changed(&self) {
+        if let Some(listener) = self.shared.listener.get() {
+            listener();
         }
     }
 
-    /// Takes note that a connection is of no more use.
-    pub(crate) fn broke(&self) {
-        self.all.broken.store(true, Ordering::SeqCst);
+    /// Notes that a connection is broken.
+    pub(crate) fn broken(&self) {
+        self.shared.broken.store(true, Ordering::SeqCst);
     }
 
-    /// Takes note of a new connection, which is not used yet; gives the number of its place.
+    /// Notes a new connection, which is not used yet; returns its generation.
     pub(crate) fn opened(&self, at: &ConnectionAddr) -> u64 {
         let moved = {
             let mut last = self.at.lock();
             last.replace(at.clone()).is_some_and(|last| last != *at)
         };
-        let moves = self.moves.fetch_add(u64::from(moved), Ordering::SeqCst) + u64::from(moved);
-        if self.all.broken.swap(false, Ordering::SeqCst) || moved {
-            self.moved();
+        let generation =
+            self.generation.fetch_add(u64::from(moved), Ordering::SeqCst) + u64::from(moved);
+        if self.shared.broken.swap(false, Ordering::SeqCst) || moved {
+            self.changed();
         }
-        moves
+        generation
     }
 
     /// Whether the last connection leads to another server than this one.
-    pub(crate) fn led_elsewhere(&self, at: &ConnectionAddr) -> bool {
+    pub(crate) fn leads_elsewhere(&self, at: &ConnectionAddr) -> bool {
         let last = self.at.lock();
         last.as_ref().is_some_and(|last| last != at)
     }
 
-    /// Whether a connection to that place leads where the last one does.
-    pub(crate) fn is_there(&self, moves: u64) -> bool {
-        self.moves.load(Ordering::Relaxed) == moves
+    /// Whether a connection of this generation leads to the same server as the last one.
+    pub(crate) fn is_current(&self, generation: u64) -> bool {
+        self.generation.load(Ordering::Relaxed) == generation
     }
 }

@@ -1,6 +1,5 @@
-//! Whether a server answers, as all connections of a manager to it have found out, and what is
-//! logged of that: one line when it is lost and one when it is back, however many calls fail
-//! meanwhile.
+//! Whether the servers of a manager answer, on all its connections. A lost server is logged once,
+//! and once more when it is back, however many calls fail meanwhile.
 
 use crate::store::redis::client::round_trip::RoundTrip;
 use crate::value::sync::Mutex;
@@ -13,19 +12,21 @@ use tokio::time::Instant;
 
 use crate::value::unavailability::Unavailability;
 
-/// What is further apart is not one outage.
-const APART: Duration = Duration::from_secs(60);
-/// How often a failure is logged at WARN by itself, that is no outage.
-const WARNED: Duration = Duration::from_secs(5);
+/// Longest time between two failures of one outage.
+const OUTAGE_GAP: Duration = Duration::from_secs(60);
+/// Shortest time between two failures that are logged at WARN outside an outage.
+const WARN_EVERY: Duration = Duration::from_secs(5);
 
-/// It has not answered yet.
+/// The server has not answered yet.
 const NEW: u8 = 0;
-const WELL: u8 = 1;
-const DOUBTFUL: u8 = 2;
-/// The cluster has given its slots to others: what fails there is no outage.
-const LEFT: u8 = 3;
+/// The last command was answered.
+const UP: u8 = 1;
+/// The last command has failed.
+const SUSPECT: u8 = 2;
+/// The slots of the server were moved to others: failures there are no outage.
+const REMOVED: u8 = 3;
 
-/// All servers of a manager.
+/// The health of all servers of a manager.
 #[derive(Default)]
 pub(crate) struct Healths {
     servers: Mutex<BTreeMap<String, Arc<Health>>>,
@@ -33,37 +34,37 @@ pub(crate) struct Healths {
     warned: Mutex<Option<Instant>>,
 }
 
-/// One server.
+/// The health of one server.
 #[derive(Default)]
 pub(crate) struct Health {
-    /// Looked at for every answer.
+    /// Read for every answer.
     state: AtomicU8,
     outage: Mutex<Option<Outage>>,
-    /// How many servers of the manager are lost.
+    /// The number of servers that are lost, of all of the manager's.
     lost: Arc<AtomicUsize>,
     round_trip: Arc<RoundTrip>,
 }
 
-/// Commands that have failed, and none that has not since the first of them.
+/// Failed commands without an answered one in between.
 struct Outage {
     since: Instant,
     last: Instant,
-    /// Those of callers, each of which may have sent several commands, or none.
+    /// Failed calls of callers; each may have sent several commands, or none.
     failed_calls: u64,
     locks_lost: u64,
-    /// Whether it was long enough to be logged.
-    told: bool,
+    /// Whether the outage was long enough to be logged.
+    logged: bool,
 }
 
 impl Healths {
-    /// The one of the server with that name.
+    /// The health of the server with that name.
     pub(crate) fn of(&self, name: &str) -> Arc<Health> {
         let health = self.known(name);
-        health.joined();
+        health.added();
         health
     }
 
-    /// How long the server with that name takes to answer.
+    /// The measured round trip of the server with that name.
     pub(crate) fn round_trip(&self, name: &str) -> Arc<RoundTrip> {
         Arc::clone(&self.known(name).round_trip)
     }
@@ -73,17 +74,17 @@ impl Healths {
         Arc::clone(self.servers.lock().entry(name.to_owned()).or_insert_with(new))
     }
 
-    /// Takes note that the slot map of a cluster has these servers and no others, and ends the
-    /// outages of the others: nobody asks them again, so they could not be back.
-    pub(crate) fn are_only(&self, names: &BTreeSet<String>) {
+    /// Notes that a cluster's slot map has these servers and no others. Ends the outages of the
+    /// others: no answer of theirs could end them.
+    pub(crate) fn retain_only(&self, names: &BTreeSet<String>) {
         let mut ended = Vec::new();
         self.servers.lock().retain(|name, health| {
             if names.contains(name) {
-                health.joined();
+                health.added();
                 return true;
             }
-            ended.extend(health.left().map(|outage| (name.clone(), outage)));
-            // A call in flight may still use it, and must find it again.
+            ended.extend(health.removed().map(|outage| (name.clone(), outage)));
+            // A call in flight may still use it, and has to find it again.
             Arc::strong_count(health) > 1
         });
         for (server, Outage { since, failed_calls, locks_lost, .. }) in ended {
@@ -94,14 +95,14 @@ impl Healths {
         }
     }
 
-    /// At the server with that name, or where none is named at all that are in trouble. Of one
-    /// server the name is not asked: several follow one another under a name.
+    /// Applies `note` to the outage of the server with that name, or to all outages without a name.
+    /// With one server the name is ignored: servers follow one another under a name.
     fn note(&self, at: Option<&str>, note: impl Fn(&mut Outage)) {
         let servers = self.servers.lock();
         let at = at.filter(|_| servers.len() > 1);
         for (name, server) in &*servers {
             if at.is_none_or(|at| at == name)
-                && server.state.load(Ordering::Relaxed) != WELL
+                && server.state.load(Ordering::Relaxed) != UP
                 && let Some(outage) = &mut *server.outage.lock()
             {
                 note(outage);
@@ -109,23 +110,23 @@ impl Healths {
         }
     }
 
-    /// Whether a server is lost, so that what fails is no news.
+    /// Whether any server is lost, so that a failure need not be logged.
     pub(crate) fn is_any_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed) > 0
     }
 
-    /// Takes note of a lock that could not be kept.
+    /// Notes a lock that was lost.
     pub(crate) fn lock_lost(&self) {
-        // Which server had it may not be known any more: mostly there is one that is in trouble.
+        // The server of the lock may no longer be known: it is mostly one that fails.
         self.note(None, |outage| outage.locks_lost += 1);
     }
 
-    /// Takes note of a caller's call that has failed because of a server, which its error names;
-    /// tells whether that is to be logged at WARN, as some of many are.
+    /// Notes a failed call of a caller, whose error names the server. Returns whether to log it at
+    /// WARN, which is limited to one in `WARN_EVERY`.
     pub(crate) fn call_failed(&self, server: Option<&str>) -> bool {
         self.note(server, |outage| outage.failed_calls += 1);
         let mut warned = self.warned.lock();
-        let may = !self.is_any_lost() && warned.is_none_or(|last| last.elapsed() >= WARNED);
+        let may = !self.is_any_lost() && warned.is_none_or(|last| last.elapsed() >= WARN_EVERY);
         if may {
             *warned = Some(Instant::now());
         }
@@ -134,47 +135,47 @@ impl Healths {
 }
 
 impl Health {
-    /// How long it takes to answer, by all connections to it.
+    /// The measured round trip, over all connections to the server.
     pub(crate) fn round_trip(&self) -> &Arc<RoundTrip> {
         &self.round_trip
     }
 
-    /// Takes note of a connection that could be opened, which not every broken server refuses.
+    /// Notes a connection that was opened; some broken servers still accept connections.
     pub(crate) fn opened(&self) {
         if self.state.load(Ordering::Relaxed) == NEW {
             let outage = self.outage.lock();
             // Only an answer ends an outage.
-            let next = if outage.is_none() { WELL } else { DOUBTFUL };
+            let next = if outage.is_none() { UP } else { SUSPECT };
             let _ = self.state.compare_exchange(NEW, next, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Takes note that it is in the slot map.
-    fn joined(&self) {
-        let _ = self.state.compare_exchange(LEFT, NEW, Ordering::Relaxed, Ordering::Relaxed);
+    /// Notes that the server is in the slot map.
+    fn added(&self) {
+        let _ = self.state.compare_exchange(REMOVED, NEW, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Takes note that it is not in the slot map; gives the outage that has ended by that, if it
+    /// Notes that the server is not in the slot map; returns the outage that ends thereby, if it
     /// was logged.
-    fn left(&self) -> Option<Outage> {
+    fn removed(&self) -> Option<Outage> {
         let mut outage = self.outage.lock();
-        self.state.store(LEFT, Ordering::Relaxed);
-        let ended = outage.take().filter(|outage| outage.told);
+        self.state.store(REMOVED, Ordering::Relaxed);
+        let ended = outage.take().filter(|outage| outage.logged);
         self.lost.fetch_sub(usize::from(ended.is_some()), Ordering::Relaxed);
         ended
     }
 
-    /// Takes note of an answer.
+    /// Notes an answer.
     pub(crate) fn answered(&self, server: impl FnOnce() -> String) {
-        if matches!(self.state.load(Ordering::Relaxed), WELL | LEFT) {
+        if matches!(self.state.load(Ordering::Relaxed), UP | REMOVED) {
             return;
         }
         let mut outage = self.outage.lock();
-        if self.state.load(Ordering::Relaxed) == LEFT {
+        if self.state.load(Ordering::Relaxed) == REMOVED {
             return;
         }
-        self.state.store(WELL, Ordering::Relaxed);
-        let ended = outage.take().filter(|outage| outage.told);
+        self.state.store(UP, Ordering::Relaxed);
+        let ended = outage.take().filter(|outage| outage.logged);
         drop(outage);
         if let Some(Outage { since, failed_calls, locks_lost, .. }) = ended {
             self.lost.fetch_sub(1, Ordering::Relaxed);
@@ -183,9 +184,11 @@ impl Health {
         }
     }
 
-    /// Takes note of a command that has failed because of the server. It is lost when none has not
-    /// for `least`; one that was never reached, when a caller's call has failed as well: who
-    /// connects is told by the error.
+    /// Notes a command that failed because of the server.
+    ///
+    /// The server is lost when no command was answered for `least`. A server that was never reached
+    /// counts as lost only after a call of a caller has failed, too: a caller that connects sees
+    /// the error.
     pub(crate) fn failed(
         &self,
         reason: Unavailability,
@@ -195,39 +198,44 @@ impl Health {
         let now = Instant::now();
         let mut outage = self.outage.lock();
         let state = self.state.load(Ordering::Relaxed);
-        if state == LEFT {
+        if state == REMOVED {
             return;
         }
         if state != NEW {
-            self.state.store(DOUBTFUL, Ordering::Relaxed);
+            self.state.store(SUSPECT, Ordering::Relaxed);
         }
-        let is_over = |last: &Outage| !last.told && now.duration_since(last.last) > APART;
+        let is_over = |last: &Outage| !last.logged && now.duration_since(last.last) > OUTAGE_GAP;
         if outage.as_ref().is_none_or(is_over) {
-            *outage =
-                Some(Outage { since: now, last: now, failed_calls: 0, locks_lost: 0, told: false });
+            *outage = Some(Outage {
+                since: now,
+                last: now,
+                failed_calls: 0,
+                locks_lost: 0,
+                logged: false,
+            });
         }
         let Some(noted) = &mut *outage else { return };
         noted.last = now;
         let (since, failed_calls) = (now.duration_since(noted.since), noted.failed_calls);
-        if noted.told || since < least || (state == NEW && failed_calls == 0) {
+        if noted.logged || since < least || (state == NEW && failed_calls == 0) {
             return;
         }
-        noted.told = true;
+        noted.logged = true;
         self.lost.fetch_add(1, Ordering::Relaxed);
-        // A subscriber may be slow, and every answer waits for the mutex.
+        // A tracing subscriber may be slow, and every answer waits for the mutex.
         drop(outage);
         let server = server();
         tracing::warn!(%server, ?since, failed_calls, %reason, "lock server lost");
     }
 
-    /// Whether it is lost.
+    /// Whether the server is lost.
     pub(crate) fn is_lost(&self) -> bool {
-        self.state.load(Ordering::Relaxed) != WELL
-            && self.outage.lock().as_ref().is_some_and(|outage| outage.told)
+        self.state.load(Ordering::Relaxed) != UP
+            && self.outage.lock().as_ref().is_some_and(|outage| outage.logged)
     }
 }
 
-/// Whether a server that says so, or nothing, does nothing for any lock.
+/// Whether a server that fails for this reason serves no lock at all.
 pub(crate) fn is_lost(reason: Unavailability) -> bool {
     use Unavailability::{
         BusyScript, ClusterDown, Disconnected, Loading, NotEnoughReplicas, NotSaving, PrimaryDown,
@@ -275,7 +283,7 @@ mod tests {
         advance(LEAST).await;
         fail(&health);
         assert!(!health.is_lost(), "it has answered in between");
-        advance(APART * 2).await;
+        advance(OUTAGE_GAP * 2).await;
         fail(&health);
         assert!(!health.is_lost(), "these are two, and not one");
         advance(LEAST).await;
@@ -307,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_leaves_the_slot_map_is_not_lost_any_more() {
+    async fn a_server_that_leaves_the_slot_map_is_no_longer_lost() {
         let healths = Healths::default();
         let (gone, stays) = (healths.of("a:1"), healths.of("b:1"));
         for health in [&gone, &stays] {
@@ -318,7 +326,7 @@ mod tests {
         fail(&gone);
         assert!(healths.is_any_lost() && !healths.call_failed(None));
         let left = BTreeSet::from(["b:1".to_owned()]);
-        healths.are_only(&left);
+        healths.retain_only(&left);
         assert!(!gone.is_lost() && !healths.is_any_lost() && healths.call_failed(None));
         gone.answered(|| "a:1".to_owned());
         fail(&gone);
@@ -330,24 +338,24 @@ mod tests {
         stays.answered(|| "b:1".to_owned());
 
         let both = BTreeSet::from(["a:1".to_owned(), "b:1".to_owned()]);
-        healths.are_only(&both);
+        healths.retain_only(&both);
         gone.answered(|| "a:1".to_owned());
         fail(&gone);
         advance(LEAST).await;
         fail(&gone);
         assert!(gone.is_lost() && healths.is_any_lost(), "it is in the map again");
         drop(gone);
-        healths.are_only(&left);
+        healths.retain_only(&left);
         assert!(!healths.is_any_lost());
         let names: Vec<_> = healths.servers.lock().keys().cloned().collect();
         assert_eq!(names, ["b:1"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_many_failures_some_are_told_at_warn() {
+    async fn of_many_failures_few_are_logged_at_warn() {
         let healths = Healths::default();
         assert!(healths.call_failed(None) && !healths.call_failed(None));
-        advance(WARNED).await;
+        advance(WARN_EVERY).await;
         assert!(healths.call_failed(None) && !healths.call_failed(None));
     }
 }

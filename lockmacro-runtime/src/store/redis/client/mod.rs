@@ -1,8 +1,11 @@
-//! A Redis client that knows no lock.
+//! A Redis client: connections, calls, retries and errors. It has no knowledge of locks.
 
 pub(crate) mod blocking_pool;
 pub(crate) mod budget;
+pub(crate) mod call;
 pub(crate) mod connect;
+pub(crate) mod connection;
+pub(crate) mod connector;
 pub(crate) mod credentials;
 pub(crate) mod error;
 pub(crate) mod failover;

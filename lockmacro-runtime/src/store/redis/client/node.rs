@@ -1,48 +1,38 @@
-//! One server and our connection to it: made when needed, shared by all calls, replaced when it
-//! is of no more use. No call waits longer than its caller allows.
+//! One server and the connection to it. The connection is opened when it is needed, shared by all
+//! calls, and replaced when it is broken. No call waits longer than its caller allows.
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::pipeline::Command;
 use crate::value::sync::{Mutex, MutexGuard};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::{ConnectionInfo, Pipeline, RedisResult, Value};
-use tokio::sync::oneshot;
-use tokio::task::JoinSet;
+use redis::{ConnectionInfo, Value};
 use tokio::time::{Instant, timeout_at};
 
 use crate::store::redis::client::blocking_pool::BlockingPool;
 use crate::store::redis::client::budget::TRIES;
-use crate::store::redis::client::connect::{Connection, Connector};
+use crate::store::redis::client::connection::Connection;
+use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::health;
 use crate::store::redis::client::health::Health;
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::round_trip::RoundTrip;
-use crate::store::redis::client::script::Script;
 use crate::store::redis::client::sentinel::is_primary;
 use crate::store::redis::client::singleflight::SingleFlight;
 use crate::store::redis::client::subscriptions::PushSink;
 use crate::value::error::LockError;
-use crate::value::key::LockKey;
 use crate::value::unavailability::Unavailability;
 
-/// Calls in a row without an answer after which a connection is given up.
-const SILENT_CALLS: u32 = 2;
-/// After a connection was given up for one silence, the pause before that is done again: at first,
-/// and at most. It doubles until such a call is answered, so that nobody reconnects in a storm.
-const DOUBTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-
-/// Clones are the same node.
+/// One server; clones share it.
 #[derive(Clone)]
 pub(crate) struct Node {
     pub(crate) inner: Arc<Inner>,
-    /// Whether each command comes after an ASKING.
-    asking: bool,
+    /// Whether each command is sent after an ASKING.
+    pub(crate) asking: bool,
 }
 
 pub(crate) struct Inner {
@@ -50,18 +40,19 @@ pub(crate) struct Inner {
     live: Mutex<Option<Arc<Connection>>>,
     pub(crate) timeout: Duration,
     connecting: SingleFlight<Result<Arc<Connection>, CallError>>,
-    loading: SingleFlight<()>,
+    pub(crate) loading: SingleFlight<()>,
     pub(crate) blocking_pool: BlockingPool,
-    health: Arc<Health>,
-    /// From when on one silence is enough again, and the pause after that.
-    doubts: Mutex<Option<(Instant, Duration)>>,
-    /// How often all was ended: what was begun before is not kept when it comes.
-    ends: AtomicU64,
+    pub(crate) health: Arc<Health>,
+    /// The earliest time at which one unanswered call is enough to discard the connection, and the
+    /// pause after that.
+    pub(crate) next_discard: Mutex<Option<(Instant, Duration)>>,
+    /// How often the node was disconnected: a connection whose opening began before is not kept.
+    disconnects: AtomicU64,
 }
 
 impl Node {
-    /// A node that is not connected yet. Connecting takes no longer than `timeout`, and what the
-    /// network has not taken by then is not sent any more.
+    /// A node that is not connected yet. Connecting takes at most `timeout`; data that the network
+    /// has not accepted by then is dropped.
     pub(crate) fn new(
         url: &str,
         timeout: Duration,
@@ -70,7 +61,7 @@ impl Node {
         Ok(Self::with(Connector::new(url, timeout, sink)?, timeout))
     }
 
-    /// The same for a server that the `redis` crate describes.
+    /// A node for a server that the `redis` crate describes.
     pub(crate) fn of_server(
         server: ConnectionInfo,
         timeout: Duration,
@@ -79,12 +70,12 @@ impl Node {
         Self::with(Connector::of_server(server, timeout, sink), timeout)
     }
 
-    /// `None` once it is shared.
+    /// The connector; `None` once the node is shared.
     pub(crate) fn connector_mut(&mut self) -> Option<&mut Connector> {
         Arc::get_mut(&mut self.inner).map(|inner| &mut inner.connector)
     }
 
-    /// The same server through a connection of its own.
+    /// The same server, through a connection of its own.
     pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
         Self::with(self.inner.connector.apart(sink), self.inner.timeout)
     }
@@ -98,8 +89,8 @@ impl Node {
             connecting: SingleFlight::new(timeout),
             loading: SingleFlight::new(timeout),
             blocking_pool: BlockingPool::default(),
-            doubts: Mutex::default(),
-            ends: AtomicU64::new(0),
+            next_discard: Mutex::default(),
+            disconnects: AtomicU64::new(0),
         };
         Self::of(Arc::new(inner))
     }
@@ -108,7 +99,7 @@ impl Node {
         Self { inner, asking: false }
     }
 
-    /// The same node of a cluster for a slot that is only on its way there.
+    /// The same node, for a slot that is still being moved to it.
     pub(crate) fn asking(&self) -> Self {
         Self { inner: Arc::clone(&self.inner), asking: true }
     }
@@ -125,198 +116,12 @@ impl Node {
         self.inner.connector.endpoint()
     }
 
-    /// Where its pushes go.
+    /// The receiver of its pushes.
     pub(crate) fn sink(&self) -> &Arc<dyn PushSink> {
         &self.inner.connector.sink
     }
 
-    /// Sends a command and waits for its reply.
-    pub(crate) async fn call(
-        &self,
-        command: impl Into<Command>,
-        budget: Budget,
-    ) -> Result<Value, CallError> {
-        let live = self.connect(budget.until).await?;
-        self.send(&live, command, budget).await
-    }
-
-    /// Sends a command by this connection.
-    pub(crate) fn send<'a>(
-        &'a self,
-        live: &'a Connection,
-        command: impl Into<Command>,
-        budget: Budget,
-    ) -> impl Future<Output = Result<Value, CallError>> + Send + 'a {
-        let asked = Instant::now();
-        let until = budget.until.min(asked + budget.answer);
-        // Not kept across the await, which would cost every caller its room.
-        let sent = match self.asking {
-            true => Err(Box::pin(live.asking(command.into().cmd))),
-            false => Ok(live.send(command.into())),
-        };
-        async move {
-            let reply = match sent {
-                Ok(sent) => timeout_at(until, sent).await,
-                Err(sent) => Box::pin(timeout_at(until, sent)).await,
-            };
-            if reply.is_ok() {
-                self.round_trip().note(asked);
-            }
-            self.read(live, reply.ok(), budget.strict)
-        }
-    }
-
-    /// Sends commands together; gives their replies, errors among them.
-    pub(crate) async fn call_all(
-        &self,
-        commands: &Pipeline,
-        count: usize,
-        budget: Budget,
-    ) -> Result<Vec<Value>, CallError> {
-        let live = self.connect(budget.until).await?;
-        let until = budget.until.min(Instant::now() + budget.answer);
-        let mut connection = live.inner.clone();
-        let sent = connection.send_packed_commands(commands, 0, count);
-        match timeout_at(until, sent).await {
-            Ok(Ok(replies)) => Ok(replies),
-            Ok(Err(error)) => self.read(&live, Some(Err(error)), false).map(|_| Vec::new()),
-            Err(_) => self.read(&live, None, false).map(|_| Vec::new()),
-        }
-    }
-
-    /// What a reply means, also for the connection; `None` for silence.
-    fn read(
-        &self,
-        live: &Connection,
-        reply: Option<RedisResult<Value>>,
-        strict: bool,
-    ) -> Result<Value, CallError> {
-        if live.channels.is_desynchronized() {
-            self.discard(live);
-            return Err(desynchronized().at(|| self.server()));
-        }
-        let Some(reply) = reply else {
-            let silent = live.unanswered();
-            if if strict { self.may_doubt() } else { silent >= SILENT_CALLS } {
-                self.discard(live);
-            }
-            return Err(self.failed(unanswered()));
-        };
-        live.answered();
-        if strict {
-            *self.doubts() = None;
-        }
-        let error = match reply.and_then(Value::extract_error) {
-            Ok(value) => {
-                self.inner.health.answered(|| self.server());
-                return Ok(value);
-            }
-            Err(error) => self.failed(self.inner.connector.or_next_login(CallError::from(error))),
-        };
-        if matches!(&error, CallError::Transient(transient) if transient.replace) {
-            self.discard(live);
-        }
-        Err(error)
-    }
-
-    /// Whether a connection may be given up for one silence now.
-    fn may_doubt(&self) -> bool {
-        let now = Instant::now();
-        let mut doubts = self.doubts();
-        match *doubts {
-            Some((from, _)) if now < from => false,
-            last => {
-                let pause = last.map_or(DOUBTS.0, |(_, pause)| (pause * 2).min(DOUBTS.1));
-                *doubts = Some((now + pause, pause));
-                true
-            }
-        }
-    }
-
-    fn doubts(&self) -> MutexGuard<'_, Option<(Instant, Duration)>> {
-        self.inner.doubts.lock()
-    }
-
-    /// Calls a script by its hash, and by its text where the server does not know it.
-    pub(crate) async fn eval(
-        &self,
-        script: &'static Script,
-        keys: &[LockKey],
-        args: &[&str],
-        budget: Budget,
-    ) -> Result<Value, CallError> {
-        match self.call(Command::call_of(script, keys, args), budget).await {
-            // Boxed, as is all that is rare: a future that waits for a lock must not carry it.
-            Err(CallError::NoScript) => Box::pin(self.teach(script, keys, args, budget)).await,
-            reply => reply,
-        }
-    }
-
-    /// Calls a script that the server does not know yet.
-    async fn teach(
-        &self,
-        script: &'static Script,
-        keys: &[LockKey],
-        args: &[&str],
-        budget: Budget,
-    ) -> Result<Value, CallError> {
-        // Of a crowd that comes to a new server one sends the text.
-        let (answer, mut answered) = oneshot::channel();
-        let mut answer = Some(answer);
-        let send = || {
-            let (node, answer) = (self.clone(), answer.take());
-            let text = script.by_text(keys, args);
-            async move {
-                let reply = node.call(text, budget).await;
-                // Its caller may have gone meanwhile.
-                answer.map(|answer| answer.send(reply));
-            }
-        };
-        self.inner.loading.done(send, budget.until).await;
-        if answer.is_none() {
-            // Without a reply it may be under way.
-            return answered.try_recv().unwrap_or_else(|_| Err(self.failed(unanswered())));
-        }
-        match self.call(script.by_hash(keys, args), budget).await {
-            Err(CallError::NoScript) => self.call(script.by_text(keys, args), budget).await,
-            reply => reply,
-        }
-    }
-
-    /// Calls a script that writes, and waits for replicas to acknowledge that; gives the script's
-    /// reply, and how many have.
-    ///
-    /// A task does it, which ends with its caller: one that nobody polls must not keep a place, nor
-    /// be given one, while others wait for it.
-    pub(crate) async fn eval_acknowledged(
-        &self,
-        script: &'static Script,
-        keys: &[LockKey],
-        args: &[&str],
-        replicated: ReplicaAcks,
-        budget: Budget,
-    ) -> Result<(Value, u32), CallError> {
-        let (node, keys) = (self.clone(), keys.to_vec());
-        let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let mut task = JoinSet::new();
-        task.spawn(async move {
-            let args: Vec<_> = args.iter().map(String::as_str).collect();
-            let Inner { connector, blocking_pool, .. } = &*node.inner;
-            let answer = blocking_pool.eval_acknowledged(
-                (connector, node.asking),
-                script,
-                &keys,
-                &args,
-                replicated,
-                budget,
-            );
-            answer.await.map_err(|error| node.failed(error))
-        });
-        let ended = || Err(CallError::Transient(Transient::timeout("the runtime has ended", true)));
-        task.join_next().await.and_then(Result::ok).unwrap_or_else(ended)
-    }
-
-    /// Makes sure that there is a connection.
+    /// Connects, unless there is a connection.
     pub(crate) async fn ready(&self, until: Instant) -> Result<(), CallError> {
         self.connect(until).await.map(drop)
     }
@@ -326,20 +131,21 @@ impl Node {
         self.live().as_ref().map(|live| live.channels.number)
     }
 
-    /// Passes on what an answer by this connection has for one who waits; tells whether it could.
-    pub(crate) fn pass_on(&self, connection: u64, word: &[u8]) -> bool {
+    /// Delivers a grant that came in a reply on this connection; returns whether that connection is
+    /// still there.
+    pub(crate) fn deliver(&self, connection: u64, grant: &[u8]) -> bool {
         let channels = self.live().as_ref().map(|live| Arc::clone(&live.channels));
         channels.filter(|channels| channels.number == connection).is_some_and(|channels| {
-            channels.receive(word);
+            channels.receive(grant);
             true
         })
     }
 
-    /// Ends the connection, also one that is being opened; the next call makes a new one.
+    /// Closes the connection, also one that is being opened; the next call opens a new one.
     pub(crate) fn disconnect(&self) {
         {
             let mut live = self.live();
-            self.inner.ends.fetch_add(1, Ordering::Relaxed);
+            self.inner.disconnects.fetch_add(1, Ordering::Relaxed);
             live.take();
         }
         self.inner.connecting.forget();
@@ -347,33 +153,37 @@ impl Node {
         self.inner.connector.disconnect();
     }
 
-    /// What the connections to this server have in common.
+    /// The state that all connections to this server share.
     pub(crate) fn changes(&self) -> &Failover {
         &self.inner.connector.changes
     }
 
-    /// How long the server takes to answer.
+    /// The measured round trip of the server.
     pub(crate) fn round_trip(&self) -> &Arc<RoundTrip> {
         self.inner.health.round_trip()
     }
 
-    /// What the URL says that replicas have to acknowledge.
+    /// The replicas that have to acknowledge a lock, as the URL says.
     pub(crate) fn replicated(&self) -> Option<ReplicaAcks> {
         self.inner.connector.replicated()
     }
 
-    /// Whether another server may stand behind the same name from one moment to the next.
+    /// Whether another server may take over the name at any time.
     pub(crate) fn fails_over(&self) -> bool {
         self.inner.connector.fails_over()
     }
 
-    /// Looks whether the server is there, takes writes, and is the one that sentinels name; else the connection is given up.
+    /// Checks that the server answers, accepts writes, and is the one that the sentinels name;
+    /// otherwise discards the connection.
     pub(crate) async fn look(&self, budget: Budget) {
         let Ok(live) = self.connect(budget.until).await else { return };
         let role = timeout_at(budget.until, live.send(redis::cmd("ROLE").into())).await;
-        // A primary of old that was cut off from its sentinels goes on to answer.
+        // An old primary that was cut off from its sentinels still answers.
         if !role.is_ok_and(|role| is_primary(&role.and_then(Value::extract_error)))
-            || matches!(timeout_at(budget.until, self.inner.connector.is_left()).await, Ok(true))
+            || matches!(
+                timeout_at(budget.until, self.inner.connector.is_replaced()).await,
+                Ok(true)
+            )
         {
             self.discard(&live);
         }
@@ -387,13 +197,13 @@ impl Node {
             let node = self.clone();
             async move { node.open().await }
         };
-        let opened = self.inner.connecting.done(open, until);
+        let opened = self.inner.connecting.run(open, until);
         Box::pin(opened).await.unwrap_or_else(|| {
             Err(self.failed(CallError::Transient(Transient::timeout("connecting", false))))
         })
     }
 
-    /// Where the server is, for people.
+    /// The server's address for messages.
     pub(crate) fn server(&self) -> String {
         self.inner.connector.server()
     }
@@ -403,11 +213,11 @@ impl Node {
         self.inner.health.is_lost()
     }
 
-    /// Takes note of what went wrong with a call; gives it with where that was.
+    /// Notes the failure of a call; returns the error with the server's address.
     pub(crate) fn failed(&self, error: CallError) -> CallError {
         let health = &self.inner.health;
         match &error {
-            // Only some of its keys are.
+            // The server answers, but has only some of the keys.
             CallError::Transient(transient) if transient.is_split() => {}
             CallError::Transient(transient) if health::is_lost(transient.reason) => {
                 health.failed(transient.reason, self.inner.timeout / TRIES, || self.server());
@@ -421,7 +231,7 @@ impl Node {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
-        let ends = self.inner.ends.load(Ordering::Relaxed);
+        let disconnects = self.inner.disconnects.load(Ordering::Relaxed);
         let opened = self.inner.connector.open().await.map_err(|error| self.failed(error))?;
         self.inner.health.opened();
         let opened = Arc::new(opened);
@@ -430,8 +240,8 @@ impl Node {
             return Ok(live);
         }
         let mut live = self.live();
-        // Looked at under the mutex, under which it is counted.
-        if self.inner.ends.load(Ordering::Relaxed) == ends {
+        // Compared under the mutex under which it is counted.
+        if self.inner.disconnects.load(Ordering::Relaxed) == disconnects {
             *live = Some(Arc::clone(&opened));
             return Ok(opened);
         }
@@ -444,42 +254,42 @@ impl Node {
     pub(crate) fn in_use(&self) -> Option<Arc<Connection>> {
         let live =
             self.live().as_ref().filter(|live| !live.channels.is_desynchronized()).cloned()?;
-        if self.inner.connector.leads_there(&live) {
+        if self.inner.connector.is_current(&live) {
             return Some(live);
         }
-        self.give_up(&live);
+        self.retire(&live);
         None
     }
 
-    /// Gives a broken connection up, unless another caller has replaced it already.
+    /// Removes a broken connection, unless another caller has replaced it already.
     pub(crate) fn discard(&self, dead: &Connection) {
-        self.end(dead, || self.changes().broke());
+        self.take_out(dead, || self.changes().broken());
     }
 
-    pub(crate) fn give_up(&self, dead: &Connection) {
-        self.end(dead, || {});
+    pub(crate) fn retire(&self, dead: &Connection) {
+        self.take_out(dead, || {});
     }
 
-    fn end(&self, dead: &Connection, note: impl FnOnce()) {
+    fn take_out(&self, dead: &Connection, note: impl FnOnce()) {
         {
             let mut live = self.live();
             if live.take_if(|live| live.is(dead)).is_none() {
                 return;
             }
-            // Before another one can be opened, which has it told.
+            // Noted before another connection can be opened: its opening reports the failure.
             note();
         }
-        // Or it would stay open with the result.
+        // Otherwise the stored result would keep the connection open.
         self.inner.connecting.forget();
         dead.channels.alarm();
     }
 
-    /// Has `next` in the place of `last`, if that is still in use.
+    /// Replaces `last` by `next`, if `last` is still in use.
     pub(crate) fn replace(&self, last: &Connection, next: Arc<Connection>) -> bool {
         match &mut *self.live() {
             Some(live) if live.is(last) => {
                 *live = next;
-                // Or the last one would stay open with its result.
+                // Otherwise the stored result would keep the last connection open.
                 self.inner.connecting.forget();
                 true
             }
@@ -492,35 +302,19 @@ impl Node {
     }
 }
 
-fn unanswered() -> CallError {
-    CallError::Transient(Transient::timeout("sent, and not answered", true))
-}
-
-/// Its manager was shut down while a connection was opened.
+/// The manager was shut down while a connection was opened.
 fn ended() -> CallError {
     CallError::Transient(Transient {
         reason: Unavailability::Disconnected,
-        detail: "the connection was ended while it was opened".to_owned(),
+        detail: "the connection was closed while it was being opened".to_owned(),
         unknown: false,
         replace: false,
     })
 }
 
-/// A slot was given away, and after that replies are not told apart: see [`Subscriptions::is_torn`].
-///
-/// [`Subscriptions::is_torn`]: crate::store::redis::client::subscriptions::Subscriptions::is_torn
-fn desynchronized() -> CallError {
-    CallError::Transient(Transient {
-        reason: Unavailability::Disconnected,
-        detail: "a slot of the cluster was moved away".to_owned(),
-        unknown: true,
-        replace: true,
-    })
-}
-
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the connector, which knows the password.
+        // Without the connector, which has the password.
         f.debug_struct("Node").field("connected", &self.live().is_some()).finish_non_exhaustive()
     }
 }

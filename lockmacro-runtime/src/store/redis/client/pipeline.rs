@@ -1,5 +1,5 @@
-//! Commands of many callers, sent together: the library then writes, reads and wakes once for all
-//! of them. A caller that is nearly alone sends its command by itself, which is sooner.
+//! Commands of many callers, sent as a batch: the `redis` crate then writes, reads and wakes once
+//! for all of them. With few callers a command is sent directly, which is faster.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,12 +12,12 @@ use tokio::task::{JoinSet, yield_now};
 use crate::store::redis::client::script::Script;
 use crate::value::key::LockKey;
 
-/// With so many calls under way a command is sent by itself.
-const FEW: usize = 4;
-/// So many commands are sent together at most: their replies come together, too.
-const TOGETHER: usize = 64;
+/// Calls in flight up to which a command is sent directly.
+const DIRECT_MAX: usize = 4;
+/// Most commands in a batch: their replies arrive together, too.
+const BATCH_MAX: usize = 64;
 
-/// What a connection is asked, from all its callers.
+/// The calls on a connection, from all its callers.
 pub(crate) struct Batcher {
     connection: MultiplexedConnection,
     calls: mpsc::UnboundedSender<Call>,
@@ -27,12 +27,12 @@ pub(crate) struct Batcher {
 /// A command, and how it may be sent with others.
 pub(crate) struct Command {
     pub(crate) cmd: Cmd,
-    /// The script whose calls, of which this is one, may be merged into one call.
+    /// The script whose calls may be merged into one, if this is such a call.
     pub(crate) merges: Option<&'static Script>,
 }
 
 impl Command {
-    /// The call of a script by its hash.
+    /// A call of a script by its hash.
     pub(crate) fn call_of(script: &'static Script, keys: &[LockKey], args: &[&str]) -> Self {
         let merges = script.merges.then_some(script);
         Self { cmd: script.by_hash(keys, args), merges }
@@ -51,35 +51,38 @@ struct Call {
 }
 
 impl Batcher {
-    /// The calls by `connection`, which a task on this runtime sends while this lives. Where keys are
-    /// at their slots, no call is merged with others.
+    /// Starts a task on this runtime that sends the batches for as long as this lives. In a cluster
+    /// (`by_slot`) no calls are merged.
     pub(crate) fn new(connection: MultiplexedConnection, by_slot: bool) -> Self {
         let (calls, called) = mpsc::unbounded_channel();
         tokio::spawn(send_all(connection.clone(), called, by_slot));
         Self { connection, calls, in_flight: AtomicUsize::new(0) }
     }
 
-    /// Sends a command; gives its reply. Dropping that leaves open whether it was sent.
+    /// Sends a command and returns its reply. When the future is dropped, it is unknown whether the
+    /// command was sent.
     pub(crate) fn send(&self, command: Command) -> impl Future<Output = RedisResult<Value>> + Send {
-        // Before the first await: a future keeps the room of what it was given.
+        // Before the first await: otherwise the future would keep room for its arguments.
         let others = self.in_flight.fetch_add(1, Ordering::Relaxed);
         let in_flight = InFlightCall(&self.in_flight);
-        let sent = if others < FEW {
+        let sent = if others < DIRECT_MAX {
             let mut connection = self.connection.clone();
-            // Boxed: a future that waits for a lock must not carry it.
-            Sent::Alone(Box::pin(async move { connection.send_packed_command(&command.cmd).await }))
+            // Boxed: the future of a waiter stays small.
+            Sent::Direct(Box::pin(
+                async move { connection.send_packed_command(&command.cmd).await },
+            ))
         } else {
             let (reply, answered) = oneshot::channel();
-            // Without the task there will be no reply.
+            // Without the task there is no reply, which the receiver notices.
             let _ = self.calls.send(Call { command, reply });
-            Sent::Together(answered)
+            Sent::Batched(answered)
         };
         async move {
-            let _under_way = in_flight;
+            let _in_flight = in_flight;
             match sent {
-                Sent::Alone(reply) => reply.await,
-                // The task has ended with its runtime, as the connection has.
-                Sent::Together(reply) => reply.await.unwrap_or_else(|_| Err(closed())),
+                Sent::Direct(reply) => reply.await,
+                // The task has ended with its runtime, and so has the connection.
+                Sent::Batched(reply) => reply.await.unwrap_or_else(|_| Err(closed())),
             }
         }
     }
@@ -87,11 +90,11 @@ impl Batcher {
 
 /// A command that was sent.
 enum Sent {
-    Alone(RedisFuture<'static, Value>),
-    Together(oneshot::Receiver<RedisResult<Value>>),
+    Direct(RedisFuture<'static, Value>),
+    Batched(oneshot::Receiver<RedisResult<Value>>),
 }
 
-/// A call until its reply is there, or nobody waits for it.
+/// A call, until its reply is there or its caller is dropped.
 struct InFlightCall<'a>(&'a AtomicUsize);
 
 impl Drop for InFlightCall<'_> {
@@ -110,17 +113,17 @@ async fn send_all(
     by_slot: bool,
 ) {
     let (mut batches, mut calls) = (JoinSet::new(), Vec::new());
-    // Whether the server wants the calls one by one.
+    // Whether the server refuses merged calls.
     let one_by_one = Arc::new(AtomicBool::new(by_slot));
-    while called.recv_many(&mut calls, TOGETHER).await > 0 {
-        // Whoever can send now does so first.
+    while called.recv_many(&mut calls, BATCH_MAX).await > 0 {
+        // Callers that are ready to send do so first.
         yield_now().await;
-        while calls.len() < TOGETHER
+        while calls.len() < BATCH_MAX
             && let Ok(call) = called.try_recv()
         {
             calls.push(call);
         }
-        // Who has gone sees to it by itself that its lock is released.
+        // A dropped caller has its lock released by other means.
         let now = calls.drain(..).filter(|call| !call.reply.is_closed());
         let merges = !one_by_one.load(Ordering::Relaxed);
         let merged = |call: &Call| merges && call.command.merges.is_some();
@@ -139,7 +142,7 @@ async fn send_all(
     }
 }
 
-/// Sends these commands, and gives each caller its reply.
+/// Sends these commands as one batch, and each reply to its caller.
 async fn send(mut connection: MultiplexedConnection, calls: Vec<Call>) {
     let mut pipeline = Pipeline::with_capacity(calls.len());
     let mut callers = Vec::with_capacity(calls.len());
@@ -148,7 +151,7 @@ async fn send(mut connection: MultiplexedConnection, calls: Vec<Call>) {
         callers.push(reply);
     }
     match connection.send_packed_commands(&pipeline, 0, callers.len()).await {
-        // If one were missing, it would not be known whose it is.
+        // With a reply missing, none could be assigned to its caller.
         Ok(replies) if replies.len() == callers.len() => {
             for (caller, reply) in callers.into_iter().zip(replies) {
                 let _ = caller.send(Ok(reply));
@@ -163,8 +166,8 @@ async fn send(mut connection: MultiplexedConnection, calls: Vec<Call>) {
     }
 }
 
-/// Makes one call of the script out of all of these, which spares the server most of what a call
-/// costs. A call that the script leaves undone is sent by itself.
+/// Merges all of these calls into one call of the script, which spares the server most of the cost.
+/// A call that the script skips is sent by itself.
 async fn merge(
     mut connection: MultiplexedConnection,
     script: &Script,
@@ -174,7 +177,7 @@ async fn merge(
     let all = script.merged(calls.iter().map(|call| &call.command.cmd));
     let found = match connection.send_packed_command(&all).await {
         Ok(Value::Array(found)) if found.len() == calls.len() => found,
-        // It was refused as a whole, and nothing was done.
+        // The merged call was refused as a whole, and nothing was applied.
         Ok(Value::ServerError(error)) => {
             if error.code() == "NOSCRIPT" {
                 return answer(calls, || Ok(Value::ServerError(error.clone())));
@@ -187,19 +190,19 @@ async fn merge(
         Ok(_) => return,
         Err(error) => return answer(calls, || Err(error.clone())),
     };
-    let mut again = Vec::new();
+    let mut resend = Vec::new();
     for (call, found) in calls.into_iter().zip(found) {
         match found {
             Value::Int(0..) => drop(call.reply.send(Ok(found))),
-            _ => again.push(call),
+            _ => resend.push(call),
         }
     }
-    if !again.is_empty() {
-        send(connection, again).await;
+    if !resend.is_empty() {
+        send(connection, resend).await;
     }
 }
 
-/// Gives all of these callers the same reply.
+/// Sends the same reply to all of these callers.
 fn answer(calls: Vec<Call>, reply: impl Fn() -> RedisResult<Value>) {
     for call in calls {
         let _ = call.reply.send(reply());

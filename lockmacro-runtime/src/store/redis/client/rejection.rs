@@ -1,4 +1,4 @@
-//! Why a server ends a connection before it has answered anything.
+//! The reason why a server closes a connection before it has answered.
 
 use std::io;
 use std::time::Duration;
@@ -8,14 +8,15 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_millis(200);
+/// Longest time to wait for such an error.
+const GREETING_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What a server says by itself to a new connection that says nothing.
+/// Reads what a server sends on a new connection without a request.
 ///
-/// One that takes no more clients says so and closes. Who writes a command to it meanwhile gets an
-/// error from the system, and the server's words may never be read.
+/// A server at its connection limit sends an error and closes the connection. A client that writes
+/// a command meanwhile gets an error from the system, and may never read the server's error.
 pub(crate) async fn greeting(address: &ConnectionAddr) -> Option<String> {
-    let words = async {
+    let text = async {
         match address {
             ConnectionAddr::Tcp(host, port) => {
                 read(TcpStream::connect((host.as_str(), *port)).await?).await
@@ -25,12 +26,12 @@ pub(crate) async fn greeting(address: &ConnectionAddr) -> Option<String> {
             _ => Ok(None),
         }
     };
-    timeout(PATIENCE, words).await.ok()?.ok()?
+    timeout(GREETING_TIMEOUT, text).await.ok()?.ok()?
 }
 
 async fn read(mut stream: impl AsyncRead + Unpin) -> io::Result<Option<String>> {
-    let mut words = [0; 128];
-    let length = stream.read(&mut words).await?;
-    let words = String::from_utf8_lossy(&words[..length]);
-    Ok(words.strip_prefix('-').map(|error| error.trim_end().to_owned()))
+    let mut text = [0; 128];
+    let length = stream.read(&mut text).await?;
+    let text = String::from_utf8_lossy(&text[..length]);
+    Ok(text.strip_prefix('-').map(|error| error.trim_end().to_owned()))
 }

@@ -1,16 +1,16 @@
-//! Locks that count only when replicas have acknowledged them.
+//! The number of replicas that have to acknowledge a lock, and the timeout.
 
 use crate::value::duration::duration;
 use std::time::Duration;
 
 use crate::value::error::LockError;
 
-/// How long replicas are waited for when nothing is said about it.
+/// Default timeout for replicas.
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// Nobody waits longer for a replica.
+/// Longest timeout for replicas.
 const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// So many replicas have to acknowledge a lock, and are waited for that long.
+/// The number of replicas that have to acknowledge a lock, and the timeout for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReplicaAcks {
     pub(crate) acks: u32,
@@ -21,7 +21,7 @@ impl ReplicaAcks {
     pub(crate) fn new(acks: u32, timeout: Duration) -> Result<Self, LockError> {
         if acks == 0 {
             return Err(LockError::invalid_url(
-                "`replicated` asks for no replica: leave it out, or name a number",
+                "`replicated` needs at least one replica: leave it out, or give their number",
             ));
         }
         Ok(Self { acks, timeout: timeout.min(TIMEOUT_MAX) })
@@ -34,34 +34,34 @@ impl ReplicaAcks {
     ) -> Result<Option<Self>, LockError> {
         let timeout = match within {
             Some(within) => duration(within).ok_or_else(|| {
-                LockError::invalid_url("`replicated_timeout` is no time such as `100ms` or `2s`")
+                LockError::invalid_url("`replicated_timeout` is not a duration such as `100ms`")
             })?,
             None => TIMEOUT,
         };
         let Some(acks) = acks else {
             return match within {
-                Some(_) => Err(LockError::invalid_url("`replicated_timeout` is for `replicated`")),
+                Some(_) => Err(LockError::invalid_url("`replicated_timeout` needs `replicated`")),
                 None => Ok(None),
             };
         };
         let acks = acks
             .parse()
-            .map_err(|_| LockError::invalid_url("`replicated` is no number of replicas"))?;
+            .map_err(|_| LockError::invalid_url("`replicated` is not a number of replicas"))?;
         Self::new(acks, timeout).map(Some)
     }
 
-    /// The same, but a lease must not be used up by waiting.
+    /// The same, with a timeout of at most a quarter of the ttl.
     pub(crate) fn within(self, ttl: Duration) -> Self {
         Self { timeout: self.timeout.min(ttl / 4), ..self }
     }
 
-    /// As WAIT takes it, for which 0 is for ever.
+    /// The timeout as WAIT takes it, where 0 would mean no limit.
     pub(crate) fn milliseconds(self) -> u64 {
         u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX).max(1)
     }
 }
 
-/// Why locks that are kept there cannot be replicated.
+/// The error for a store that cannot be replicated.
 pub(crate) fn not_replicated(why: &str) -> LockError {
     LockError::invalid_url(format!("`replicated` is for a server with replicas, and {why}"))
 }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_says_how_many_and_for_how_long() {
+    fn a_url_names_the_number_of_replicas_and_the_timeout() {
         let read =
             |acks, within| ReplicaAcks::read(acks, within).map_err(|error| error.to_string());
         let is = |acks, ms| Ok(Some(ReplicaAcks { acks, timeout: Duration::from_millis(ms) }));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_not_used_up_by_waiting_and_nobody_waits_for_ever() {
+    fn waiting_for_replicas_takes_a_quarter_of_a_lease_at_most() {
         let replicated = ReplicaAcks { acks: 1, timeout: TIMEOUT };
         assert_eq!(replicated.within(Duration::from_secs(30)).milliseconds(), 500);
         assert_eq!(replicated.within(Duration::from_millis(400)).milliseconds(), 100);

@@ -1,6 +1,7 @@
-//! A second connection that grants come by, for servers that do not speak RESP3. Here a grant can
-//! be heard before the answer to the question that it belongs to; the waiter has its place before it
-//! asks, and reads no news before the answer.
+//! A second connection that receives grants, for servers that do not speak RESP3.
+//!
+//! A grant can arrive here before the reply to the request that it belongs to. That is safe: the
+//! waiter registers before it asks, and reads grants only after the reply.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::store::redis::client::subscriptions::Subscriptions;
 
-/// Passes grants on until it is dropped, its connection ends, or its runtime does.
+/// Receives grants until it is dropped, or its connection or its runtime ends.
 pub(crate) struct Resp2Subscription {
     open: Arc<AtomicBool>,
     /// Ends when this is dropped.
@@ -19,7 +20,7 @@ pub(crate) struct Resp2Subscription {
 }
 
 impl Resp2Subscription {
-    /// Listens to the one channel, which the server has confirmed when this returns.
+    /// Subscribes to the one channel; the server has confirmed the subscription when this returns.
     pub(crate) async fn open(
         client: &Client,
         channels: &Arc<Subscriptions>,
@@ -43,7 +44,7 @@ impl Resp2Subscription {
     }
 }
 
-/// However the task ends, everybody asks again, and finds that the ear is closed.
+/// Marks the subscription as closed and makes all waiters ask again, however the task ends.
 struct OpenWhile {
     open: Arc<AtomicBool>,
     channels: Arc<Subscriptions>,

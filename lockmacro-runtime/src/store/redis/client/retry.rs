@@ -1,5 +1,5 @@
-//! Trying again: a broken connection is replaced at once, then a server is given time, and all of
-//! it ends when the caller's patience does.
+//! Retries: a broken connection is replaced at once; after that the delay grows, until the caller's
+//! budget is used up.
 
 use std::time::Duration;
 
@@ -10,39 +10,43 @@ use crate::store::redis::client::error::{CallError, Transient};
 use crate::value::backoff::jittered;
 use crate::value::unavailability::Unavailability;
 
+/// Delay before the third try; the second follows at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// Longest delay between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
-/// The same for who waits long: a crowd of them is not to ask more often than it does in line.
+/// The same for a caller that waits long: a crowd of such callers asks no more often than it
+/// would from the queue.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
+/// The retries of one call.
 pub(crate) struct Retry {
     pub(crate) budget: Budget,
     /// An earlier call may have been applied.
     pub(crate) unknown: bool,
     began: Instant,
     pause: Duration,
-    /// The last of what told most: silence at the end tells less than a server's words before it.
-    told: Option<Transient>,
+    /// The error that tells most: a timeout at the end tells less than an error reply before it.
+    clearest: Option<Transient>,
 }
 
 impl Retry {
     pub(crate) fn new(budget: Budget) -> Self {
         let (began, pause) = (Instant::now(), Duration::ZERO);
-        Self { budget, unknown: false, began, pause, told: None }
+        Self { budget, unknown: false, began, pause, clearest: None }
     }
 
-    /// Waits before the next try, or gives what to tell the caller when there is no time for one.
+    /// Waits before the next try. Returns the error for the caller when no time is left for one.
     pub(crate) async fn after(&mut self, error: Transient) -> Result<(), CallError> {
         self.unknown |= error.unknown;
         if Instant::now() + self.pause >= self.budget.until {
-            let told = self.told.take().filter(|told| weight(told) > weight(&error));
-            return Err(CallError::Transient(told.unwrap_or(error)));
+            let clearest = self.clearest.take().filter(|last| weight(last) > weight(&error));
+            return Err(CallError::Transient(clearest.unwrap_or(error)));
         }
-        if self.told.as_ref().is_none_or(|told| weight(&error) >= weight(told)) {
-            self.told = Some(error);
+        if self.clearest.as_ref().is_none_or(|told| weight(&error) >= weight(told)) {
+            self.clearest = Some(error);
         }
         sleep(self.pause).await;
-        // Twice as much each time, and not the same to everybody; after long a tenth of that.
+        // The delay doubles, with jitter; after a long time its limit is a tenth of that time.
         let longest = (self.began.elapsed() / 10).clamp(LONGEST_PAUSE, LONGEST_WAIT);
         let pause = (self.pause * 2).clamp(FIRST_PAUSE, longest);
         self.pause = jittered(pause);
@@ -50,7 +54,7 @@ impl Retry {
     }
 }
 
-/// How much a failed try tells: nothing in time, that the network is broken, or the server's words.
+/// How much an error tells: a timeout least, a broken connection more, an error reply most.
 fn weight(error: &Transient) -> u8 {
     match error.reason {
         Unavailability::Timeout | Unavailability::TooSlow => 0,

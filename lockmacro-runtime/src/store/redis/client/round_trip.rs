@@ -1,43 +1,43 @@
-//! How long a server takes to answer, as measured: smoothed, with its deviation, as TCP does it
-//! (RFC 6298); and the shortest of late, which no large reply and no pause of the server makes long.
+//! The measured round trip to a server: smoothed, with its deviation, as in TCP (RFC 6298); and the
+//! shortest recent one, which neither large replies nor pauses of the server lengthen.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// For how long the shortest answer is looked for, and then for as long again.
+/// Length of a window in which the shortest answer is kept; the one before counts, too.
 const WINDOW: Duration = Duration::from_secs(10);
-/// The shortest of fewer answers tells nothing.
-const FEW: u32 = 4;
+/// Fewest answers from which the shortest one is known.
+const ANSWERS_MIN: u32 = 4;
 
-/// One for all connections of a manager to one server.
+/// The round trip to one server, shared by all connections of a manager.
 #[derive(Debug)]
 pub(crate) struct RoundTrip {
-    /// The smoothed time and its deviation, in microseconds, 32 bits each.
+    /// The smoothed round trip and its deviation, in microseconds, 32 bits each.
     measured: AtomicU64,
-    /// What windows are counted from.
+    /// The time that the windows are counted from.
     began: Instant,
     /// The number of this window and its shortest answer in microseconds, 32 bits each.
     window: AtomicU64,
-    /// The same of the last one that had answers.
-    before: AtomicU64,
-    /// How many answers there were, up to [`FEW`].
+    /// The same for the last window with answers.
+    previous: AtomicU64,
+    /// The number of answers, up to [`ANSWERS_MIN`].
     answers: AtomicU32,
-    /// Whether a ttl was told to be too short for it.
-    told: AtomicBool,
+    /// Whether a ttl too short for the round trip was logged.
+    warned: AtomicBool,
 }
 
 impl Default for RoundTrip {
     fn default() -> Self {
-        let (measured, window, before, answers, told) = Default::default();
-        Self { measured, began: Instant::now(), window, before, answers, told }
+        let (measured, window, previous, answers, warned) = Default::default();
+        Self { measured, began: Instant::now(), window, previous, answers, warned }
     }
 }
 
 impl RoundTrip {
-    /// Takes note of an answer to what was sent at `asked`. Of two at the same time one may be
-    /// forgotten.
+    /// Notes an answer to a command that was sent at `asked`. Of two concurrent answers one may be
+    /// ignored.
     pub(crate) fn note(&self, asked: Instant) {
         let now = Instant::now();
         self.noted(now, now.duration_since(asked));
@@ -57,36 +57,36 @@ impl RoundTrip {
         let number = now.duration_since(self.began).as_secs() / WINDOW.as_secs() + 1;
         let window = self.window.load(Ordering::Relaxed);
         if window >> 32 != number {
-            self.before.store(window, Ordering::Relaxed);
+            self.previous.store(window, Ordering::Relaxed);
         }
         if window >> 32 != number || took < window & u64::from(u32::MAX) {
             self.window.store(number << 32 | took, Ordering::Relaxed);
         }
-        if self.answers.load(Ordering::Relaxed) < FEW {
+        if self.answers.load(Ordering::Relaxed) < ANSWERS_MIN {
             self.answers.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The shortest of late; zero before some answers.
+    /// The shortest recent round trip; zero until there are enough answers.
     pub(crate) fn shortest(&self) -> Duration {
-        if self.answers.load(Ordering::Relaxed) < FEW {
+        if self.answers.load(Ordering::Relaxed) < ANSWERS_MIN {
             return Duration::ZERO;
         }
-        let windows = [&self.window, &self.before].map(|window| window.load(Ordering::Relaxed));
+        let windows = [&self.window, &self.previous].map(|window| window.load(Ordering::Relaxed));
         let shortest = windows.into_iter().filter(|window| *window != 0);
         let shortest = shortest.map(|window| window & u64::from(u32::MAX)).min();
         Duration::from_micros(shortest.unwrap_or_default())
     }
 
-    /// How long an answer of a server that is well may take.
+    /// The longest time that an answer of a healthy server may take.
     pub(crate) fn longest(&self) -> Duration {
         let (smoothed, deviation) = self.measured();
         Duration::from_micros(2 * smoothed + 4 * deviation)
     }
 
-    /// Whether nobody was told yet that a ttl is too short for it.
-    pub(crate) fn is_to_be_told(&self) -> bool {
-        !self.told.swap(true, Ordering::Relaxed)
+    /// Whether a ttl too short for the round trip is still to be logged; true once.
+    pub(crate) fn should_warn(&self) -> bool {
+        !self.warned.swap(true, Ordering::Relaxed)
     }
 
     fn measured(&self) -> (u64, u64) {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_moved_far_away_is_given_more_time_with_its_first_answer() {
+    fn a_longer_round_trip_counts_from_its_first_answer() {
         let round_trip = RoundTrip::default();
         assert_eq!(round_trip.longest(), Duration::ZERO);
         let now = Instant::now();
@@ -122,13 +122,13 @@ mod tests {
     }
 
     #[test]
-    fn neither_large_replies_nor_a_pause_of_the_server_are_its_round_trip() {
+    fn large_replies_and_pauses_of_the_server_do_not_count_as_its_round_trip() {
         let round_trip = RoundTrip::default();
         let now = Instant::now();
         (0..3).for_each(|_| round_trip.noted(now, ms(900)));
         assert_eq!(round_trip.shortest(), Duration::ZERO, "of so few it is not known");
         round_trip.noted(now, ms(1));
-        // A crowd that waited for a server that stood still.
+        // Many callers waited for a server that hung.
         (0..5_000).for_each(|_| round_trip.noted(now + WINDOW, ms(900)));
         assert_eq!(round_trip.shortest(), ms(1));
         (0..5_000).for_each(|nth| {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_is_too_long_to_be_noted() {
+    fn any_duration_can_be_noted() {
         let round_trip = RoundTrip::default();
         let now = Instant::now();
         (0..9).for_each(|_| round_trip.noted(now, Duration::MAX));

@@ -8,17 +8,18 @@ use redis::{Arg, Cmd, RedisWrite, ToRedisArgs};
 use crate::value::companion::{COMPANION_MORE, write_companion};
 use crate::value::key::LockKey;
 
-/// A script, its SHA-1, which is hashed once, and the kinds of side keys that it works on.
+/// A script, its SHA-1 (computed once), and the kinds of companion keys that it takes.
 pub(crate) struct Script {
     pub(crate) code: &'static str,
     pub(crate) hash: LazyLock<String>,
     pub(crate) companions: &'static [&'static str],
-    /// Whether calls of many callers may be merged into one: the script then gives a reply for each.
+    /// Whether calls of many callers may be merged into one: the script then returns a reply for
+    /// each.
     pub(crate) merges: bool,
 }
 
 impl Script {
-    /// The commands that it calls by their names, in lower case.
+    /// The commands that the script calls by their names, in lower case.
     #[cfg(feature = "look")]
     pub(crate) fn commands(&self) -> impl Iterator<Item = String> {
         let calls = self.code.split("redis.").skip(1);
@@ -28,17 +29,18 @@ impl Script {
         })
     }
 
-    /// The call by hash, which a server that does not know the script answers with NOSCRIPT.
+    /// A call by hash, which a server that does not know the script answers with NOSCRIPT.
     pub(crate) fn by_hash(&self, keys: &[LockKey], args: &[&str]) -> Cmd {
         self.call("EVALSHA", &self.hash, keys, args)
     }
 
-    /// The call by text. One command, so that no flush comes between loading and calling.
+    /// A call by text. It is one command, so that no flush comes between loading and calling.
     pub(crate) fn by_text(&self, keys: &[LockKey], args: &[&str]) -> Cmd {
         self.call("EVAL", self.code, keys, args)
     }
 
-    /// One call for several calls by hash: first all keys, and then what else each was given.
+    /// One call made of several calls by hash: first the keys of all, then the other arguments of
+    /// each.
     pub(crate) fn merged<'a>(&self, calls: impl ExactSizeIterator<Item = &'a Cmd> + Clone) -> Cmd {
         let (count, of_each) = (calls.len(), 1 + self.companions.len());
         let args = |call: &'a Cmd| {
@@ -63,8 +65,8 @@ impl Script {
         let count = keys.len() * of_each;
         let keys_len: usize = keys.iter().map(|key| key.as_str().len() + COMPANION_MORE).sum();
         let args_len: usize = args.iter().map(|arg| arg.len()).sum();
-        let room = verb.len() + script.len() + 4 + of_each * keys_len + args_len;
-        let mut cmd = Cmd::with_capacity(3 + count + args.len(), room);
+        let capacity = verb.len() + script.len() + 4 + of_each * keys_len + args_len;
+        let mut cmd = Cmd::with_capacity(3 + count + args.len(), capacity);
         cmd.arg(verb).arg(script).arg(count);
         for key in keys.iter().map(LockKey::as_str) {
             cmd.arg(key);
@@ -77,7 +79,7 @@ impl Script {
     }
 }
 
-/// A side key, written into a command as it is made.
+/// A companion key, written straight into the command.
 struct CompanionKey<'a> {
     key: &'a str,
     kind: &'a str,
@@ -86,7 +88,7 @@ struct CompanionKey<'a> {
 impl ToRedisArgs for CompanionKey<'_> {
     fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
         let mut arg = out.writer_for_next_arg();
-        // A command is written to memory, where nothing fails.
+        // The command is in memory, where a write cannot fail.
         write_companion(self.key, self.kind, |part| drop(arg.write_all(part.as_bytes())));
     }
 }

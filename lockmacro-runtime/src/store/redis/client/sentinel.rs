@@ -1,4 +1,4 @@
-//! Where the primary is, as the sentinels say.
+//! The address of the primary, as the sentinels name it.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -19,20 +19,20 @@ use crate::value::unavailability::Unavailability;
 /// The sentinels of one primary, and a connection to each that has answered.
 pub(crate) struct Sentinels {
     group: SentinelGroup,
-    kept: Kept,
+    idle: IdleConnections,
 }
 
-/// A connection to each sentinel that has answered, for the next question.
+/// Idle connections to the sentinels, by their number.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<HashMap<usize, MultiplexedConnection>>>);
+struct IdleConnections(Arc<Mutex<HashMap<usize, MultiplexedConnection>>>);
 
-impl Kept {
-    /// Takes the connection to one of them: who asks it meanwhile opens another one.
+impl IdleConnections {
+    /// Takes the connection to one sentinel; another caller opens its own meanwhile.
     fn take(&self, nth: usize) -> Option<MultiplexedConnection> {
         self.all().remove(&nth)
     }
 
-    fn keep(&self, nth: usize, connection: MultiplexedConnection) {
+    fn put(&self, nth: usize, connection: MultiplexedConnection) {
         self.all().insert(nth, connection);
     }
 
@@ -44,37 +44,41 @@ impl Kept {
 impl Sentinels {
     /// The sentinels of a URL, not connected yet.
     pub(crate) fn new(group: SentinelGroup) -> Self {
-        Self { group, kept: Kept::default() }
+        Self { group, idle: IdleConnections::default() }
     }
 
-    /// Ends the connections to them.
+    /// Closes the connections to the sentinels.
     pub(crate) fn disconnect(&self) {
-        self.kept.all().clear();
+        self.idle.all().clear();
     }
 
-    /// The server that most of them all name, whoever does not answer.
+    /// The server that a majority of all sentinels names.
     pub(crate) async fn agreed(&self) -> Option<ConnectionAddr> {
-        let (at, times) = self.named().await.ok()?;
+        let (at, times) = self.vote().await.ok()?;
         (2 * times > self.group.at.len()).then_some(at)
     }
 
-    /// Where to connect to.
+    /// The server to connect to.
     pub(crate) async fn primary(&self) -> Result<ConnectionAddr, CallError> {
-        self.named().await.map(|(at, _)| at)
+        self.vote().await.map(|(at, _)| at)
     }
 
-    /// Asks all of them, and goes where most of them all say; when fewer answer in time, where most
-    /// of those say. One that was cut off names a primary of old for long. With how many say so.
-    async fn named(&self) -> Result<(ConnectionAddr, usize), CallError> {
+    /// Asks all sentinels. Returns the server that a majority of all names, or that most of those
+    /// name that answer in time; and the number of sentinels that name it.
+    ///
+    /// A sentinel that was cut off names an old primary for a long time.
+    async fn vote(&self) -> Result<(ConnectionAddr, usize), CallError> {
         let mut asked = JoinSet::new();
         for (nth, at) in self.group.at.iter().enumerate() {
             let client = self.group.settings.client(at, None).map_err(CallError::Final)?;
             let (name, budget) = (self.group.name.clone(), self.group.budget);
-            let kept = self.kept.clone();
+            let idle = self.idle.clone();
             asked.spawn(async move {
-                let late =
+                let timed_out =
                     || Err(CallError::Transient(Transient::timeout("asking a sentinel", false)));
-                timeout(budget, ask(client, &name, &kept, nth)).await.unwrap_or_else(|_| late())
+                timeout(budget, ask(client, &name, &idle, nth))
+                    .await
+                    .unwrap_or_else(|_| timed_out())
             });
         }
         let mut named: Vec<(ConnectionAddr, usize)> = Vec::new();
@@ -92,15 +96,16 @@ impl Sentinels {
                         break;
                     }
                 }
-                Ok(Err(told)) => error = CallError::unless_final(error, told),
+                Ok(Err(cause)) => error = CallError::unless_final(error, cause),
                 Err(_) => {}
             }
         }
-        // Or their connections would not be kept. Each has an end of its own.
+        // Without this the connections of the other tasks would not be kept. Each task has a
+        // timeout.
         asked.detach_all();
         named.sort_by_key(|(_, times)| Reverse(*times));
         match named.as_slice() {
-            // One of them was cut off, and nobody knows which.
+            // One side was cut off, and it is unknown which.
             [(_, times), (_, others), ..] if times == others => {
                 let detail = "the sentinels do not agree which server is the primary";
                 Err(Transient::timeout(detail, false).into())
@@ -111,36 +116,36 @@ impl Sentinels {
     }
 }
 
-/// Asks the `nth` one, by the connection to it that is kept, or a new one.
+/// Asks the `nth` sentinel, on an idle connection or a new one.
 async fn ask(
     client: Client,
     name: &str,
-    kept: &Kept,
+    idle: &IdleConnections,
     nth: usize,
 ) -> Result<ConnectionAddr, CallError> {
     let mut question = redis::cmd("SENTINEL");
     question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-    if let Some(mut connection) = kept.take(nth)
+    if let Some(mut connection) = idle.take(nth)
         && let Ok(answer) = connection.send_packed_command(&question).await
         && let Ok(answer) = answer.extract_error()
     {
-        kept.keep(nth, connection);
-        return told(answer, name);
+        idle.put(nth, connection);
+        return read_address(answer, name);
     }
     let mut connection =
         client.get_multiplexed_async_connection().await.map_err(CallError::unapplied)?;
     let answer = connection.send_packed_command(&question).await.and_then(Value::extract_error);
     let answer = answer.map_err(CallError::unapplied)?;
-    kept.keep(nth, connection);
-    told(answer, name)
+    idle.put(nth, connection);
+    read_address(answer, name)
 }
 
-/// Whom a sentinel has named.
-fn told(answer: Value, name: &str) -> Result<ConnectionAddr, CallError> {
+/// Reads the address of a primary.
+fn read_address(answer: Value, name: &str) -> Result<ConnectionAddr, CallError> {
     match answer {
-        Value::Nil => {
-            Err(CallError::Final(LockError::invalid_url(format!("the sentinels know no `{name}`"))))
-        }
+        Value::Nil => Err(CallError::Final(LockError::invalid_url(format!(
+            "the sentinels monitor no primary named `{name}`"
+        )))),
         Value::Array(parts) => match parts.as_slice() {
             [Value::BulkString(host), Value::BulkString(port)] => {
                 let port = std::str::from_utf8(port).ok().and_then(|port| port.parse().ok());
@@ -153,7 +158,8 @@ fn told(answer: Value, name: &str) -> Result<ConnectionAddr, CallError> {
     }
 }
 
-/// Whether an answer to ROLE is that of a server that takes writes. Who may not ask, finds out.
+/// Whether a reply to ROLE is that of a server that accepts writes. An error reply counts as
+/// one: the user may lack the right to ask.
 pub(crate) fn is_primary(role: &Result<Value, redis::RedisError>) -> bool {
     match role {
         Ok(Value::Array(parts)) => {
@@ -164,11 +170,11 @@ pub(crate) fn is_primary(role: &Result<Value, redis::RedisError>) -> bool {
     }
 }
 
-/// What a connection to a replica is, where a primary was named.
+/// The error for a server that the sentinels name, and that is a replica.
 pub(crate) fn no_primary() -> CallError {
     CallError::Transient(Transient {
         reason: Unavailability::ReadOnly,
-        detail: "the sentinels still name a server that is no primary any more".to_owned(),
+        detail: "the sentinels still name a server that is no longer the primary".to_owned(),
         unknown: false,
         replace: true,
     })

@@ -1,4 +1,4 @@
-//! What holds for every connection to a server: who logs in, and how it is opened.
+//! The settings of every connection to a server: login, TCP and TLS.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::tls::Files;
 use crate::value::error::LockError;
 
-/// What stands for the form of a URL in messages: the URL itself may have a password in it.
+/// Names the form of a URL in error texts, instead of the URL, which may have a password in it.
 pub(crate) const FORM: &str = "it is not of the form `redis://user:password@host:port/db`";
 
-/// How long a connection is idle before the system looks whether it is still there.
+/// Time for which a connection is idle before the system probes it.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// What holds for every connection that is opened because of one URL.
+/// The settings of every connection that one URL opens.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) login: RedisConnectionInfo,
-    /// What gives the user and password instead, for each connection.
+    /// A provider of user and password, in place of those of the URL.
     pub(crate) credentials: Option<Credentials>,
     pub(crate) tcp: TcpSettings,
     /// The certificates, where the connection is encrypted.
@@ -35,7 +35,7 @@ impl Settings {
         self.login.db()
     }
 
-    /// A client for the server there. `protocol` is another one than the URL's.
+    /// A client for the server at `at`. `protocol` overrides that of the URL.
     pub(crate) fn client(
         &self,
         at: &ConnectionAddr,
@@ -57,7 +57,7 @@ impl Settings {
         }
     }
 
-    /// The same with the user and the password of now.
+    /// The same with current credentials.
     pub(crate) async fn current(&self) -> Result<Self, CallError> {
         let mut current = self.clone();
         if let Some(credentials) = &self.credentials {
@@ -67,7 +67,7 @@ impl Settings {
         Ok(current)
     }
 
-    /// A login that is refused may be accepted with the next credentials.
+    /// Makes a refused login transient if the next credentials may be accepted.
     pub(crate) fn or_next_login(&self, error: CallError) -> CallError {
         match error {
             CallError::Final(LockError::Authentication { detail })
@@ -81,12 +81,12 @@ impl Settings {
 }
 
 pub(crate) fn tcp(unsent: Duration) -> TcpSettings {
-    // A connection that is silently cut while nobody uses it is noticed before it is needed.
+    // Notices a connection that was silently cut while it was idle.
     let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(IDLE / 6);
     let tcp = TcpSettings::default()
         .set_nodelay(true)
         .set_keepalive(keepalive)
-        // What was not sent when a connection is given up must not be sent later.
+        // Data that was not sent when a connection is closed must not be sent later.
         .set_linger_time(Duration::ZERO);
     #[cfg(any(target_os = "android", target_os = "linux"))]
     let tcp = tcp.set_user_timeout(unsent);
@@ -95,7 +95,7 @@ pub(crate) fn tcp(unsent: Duration) -> TcpSettings {
     tcp
 }
 
-/// The library's message could quote the URL, and with it the password.
+/// The text of the `redis` crate could quote the URL, and with it the password.
 pub(crate) fn unreadable(_: RedisError) -> LockError {
     LockError::invalid_url(FORM)
 }

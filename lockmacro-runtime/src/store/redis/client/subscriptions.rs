@@ -1,4 +1,4 @@
-//! What a connection is subscribed to, and where its pushes go.
+//! The subscriptions of a connection, and the receiver of its pushes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::singleflight::SingleFlight;
 use crate::value::sync::{Mutex, MutexGuard};
 
-/// Takes what a server sends without having been asked for it.
+/// Receives what a server sends without a request.
 pub(crate) trait PushSink: Send + Sync {
-    /// Takes a message that came by the connection of this number.
+    /// Receives a message that arrived on the connection of this number.
     fn message(&self, message: &[u8], connection: u64);
 
-    /// Takes note that messages may have been lost: those of these slots, in ascending order; or
-    /// all of them, where there is one channel.
+    /// Notes that messages may be lost: those of these slots, in ascending order, or all where
+    /// there is one channel.
     fn interrupted(&self, slots: &[u16]);
 
     /// The channel of a slot.
     fn channel(&self, slot: u16) -> String;
 
-    /// Whether each slot has a channel of its own, as in a cluster.
+    /// Whether each slot has its own channel, as in a cluster.
     fn is_by_slot(&self) -> bool;
 }
 
-/// Takes no pushes: for a connection by which nobody waits.
+/// Ignores all pushes: for a connection without waiters.
 pub(crate) struct NoPushes;
 
 impl NoPushes {
@@ -51,15 +51,15 @@ impl PushSink for NoPushes {
     }
 }
 
-/// What is heard by one connection.
+/// The channels that one connection receives.
 pub(crate) struct Subscriptions {
-    /// Of no other connection of this process.
+    /// Unique in this process.
     pub(crate) number: u64,
     sink: Arc<dyn PushSink>,
     by_slot: Mutex<HashMap<u16, Channel>>,
     /// The server refuses the channels.
     refuses: AtomicBool,
-    /// Replies can no longer be told from each other.
+    /// Replies can no longer be matched to their commands.
     desynchronized: AtomicBool,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Subscriptions {
 struct Channel {
     used: Instant,
     received: bool,
-    joining: Arc<SingleFlight<Result<bool, CallError>>>,
+    subscribing: Arc<SingleFlight<Result<bool, CallError>>>,
 }
 
 impl Subscriptions {
@@ -78,13 +78,13 @@ impl Subscriptions {
         Arc::new(Self { number, sink: Arc::clone(sink), by_slot, refuses, desynchronized })
     }
 
-    /// Whether each slot has its own, as in a cluster.
+    /// Whether each slot has its own channel, as in a cluster.
     pub(crate) fn are_of_slots(&self) -> bool {
         self.sink.is_by_slot()
     }
 
-    /// Whether grants in this slot are heard; an errand of `limit` at most when that is still to be
-    /// seen to.
+    /// Whether grants in this slot are received. Otherwise returns the single flight for the
+    /// subscription, which takes at most `limit`.
     pub(crate) fn receives(
         &self,
         slot: u16,
@@ -94,18 +94,19 @@ impl Subscriptions {
             return Ok(!self.refuses.load(Ordering::Acquire));
         }
         let used = Instant::now();
-        let new = || Channel { used, received: false, joining: Arc::new(SingleFlight::new(limit)) };
+        let new =
+            || Channel { used, received: false, subscribing: Arc::new(SingleFlight::new(limit)) };
         let mut channels = self.channels();
         let channel = channels.entry(slot).or_insert_with(new);
         channel.used = used;
-        if channel.received { Ok(true) } else { Err(Arc::clone(&channel.joining)) }
+        if channel.received { Ok(true) } else { Err(Arc::clone(&channel.subscribing)) }
     }
 
     pub(crate) fn is(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
     }
 
-    /// From now on grants in this slot are heard; tells whether they are the first.
+    /// Notes that grants in this slot are received; returns whether the channel is the first.
     pub(crate) fn opened(&self, slot: u16) -> bool {
         let mut channels = self.channels();
         let first = !channels.values().any(|channel| channel.received);
@@ -115,12 +116,13 @@ impl Subscriptions {
         first
     }
 
-    /// The server refuses the channels, and will go on to.
+    /// Notes that the server refuses the channels, for as long as the connection lasts.
     pub(crate) fn refused(&self) {
         self.refuses.store(true, Ordering::Release);
     }
 
-    /// Which slots were asked for in the last `time`; `None` when all that are heard were.
+    /// The slots that were asked for within the last `time`; `None` when that is all that are
+    /// received.
     pub(crate) fn wanted(&self, time: Duration) -> Option<Vec<u16>> {
         let channels = self.channels();
         let received = || channels.iter().filter(|(_, channel)| channel.received);
@@ -131,36 +133,39 @@ impl Subscriptions {
         Some(received().filter(|(_, channel)| wanted(channel)).map(|(slot, _)| *slot).collect())
     }
 
-    /// Has everybody ask again who hears by this connection.
+    /// Makes all waiters of this connection ask again.
     pub(crate) fn alarm(&self) {
         let mut slots: Vec<u16> = self.channels().keys().copied().collect();
         slots.sort_unstable();
         self.sink.interrupted(&slots);
     }
 
-    /// Whether no reply by this connection can be trusted any more.
+    /// Whether the replies on this connection can no longer be trusted.
     ///
-    /// A server that gives a slot away ends its subscriptions and says so. The library takes that for
-    /// the reply to whatever was asked first, and each later reply for the one before it: a lock that
-    /// somebody else was given could be believed to be ours. It passes the push on before it takes
-    /// it for a reply, so who looks after a reply came sees this in time.
+    /// A server that moves a slot away ends the subscriptions there with a push. The `redis` crate
+    /// reads that push as the reply to the oldest command, and each later reply as that of the
+    /// command before. A lock that was granted to another client could then be believed to be ours.
+    ///
+    /// The crate passes the push on before it reads it as a reply. A caller that checks this after
+    /// a reply therefore sees it in time.
     pub(crate) fn is_desynchronized(&self) -> bool {
         self.desynchronized.load(Ordering::Acquire)
     }
 
-    /// Passes a grant on.
+    /// Delivers a grant.
     pub(crate) fn receive(&self, grant: &[u8]) {
         self.sink.message(grant, self.number);
     }
 
-    /// Takes what comes without having been asked for.
+    /// Receives a push.
     pub(crate) fn push(&self, push: &PushInfo) {
         match (&push.kind, push.data.as_slice()) {
             (PushKind::Message | PushKind::SMessage, [_, Value::BulkString(grant)]) => {
                 self.receive(grant);
             }
             (PushKind::Disconnection, _) => self.alarm(),
-            // We never ask for that, because it could not be told from what was not asked for.
+            // The client never unsubscribes, because the confirmation could not be told from this
+            // push.
             (PushKind::Unsubscribe | PushKind::PUnsubscribe | PushKind::SUnsubscribe, _) => {
                 self.desynchronized.store(true, Ordering::Release);
                 self.alarm();

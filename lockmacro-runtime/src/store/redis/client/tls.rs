@@ -1,11 +1,11 @@
-//! Encrypted connections: whom we trust, and as whom we show ourselves.
+//! TLS: the trusted certificates, and the client's own.
 
 use redis::{Client, ConnectionInfo, RedisError};
 
 use crate::value::error::LockError;
 
-/// The files that a URL names. They are read for every connection that is opened, so that a
-/// certificate can be renewed while the program runs.
+/// The files that a URL names. They are read for each new connection, so that a certificate can be
+/// renewed while the program runs.
 #[derive(Clone, Default)]
 pub(crate) struct Files {
     cacert: Option<String>,
@@ -15,17 +15,18 @@ pub(crate) struct Files {
 
 impl Files {
     pub(crate) fn set(&mut self, name: &str, path: String) {
-        let place = match name {
+        let field = match name {
             "cacert" => &mut self.cacert,
             "cert" => &mut self.cert,
             _ => &mut self.key,
         };
-        *place = Some(path);
+        *field = Some(path);
     }
 
-    /// Whether connections can be encrypted here.
+    /// Checks that TLS is available and the files are complete.
     pub(crate) fn checked(self) -> Result<Self, LockError> {
-        // Our own check: another crate of the program may have switched the library's TLS on.
+        // A check of our own: another crate of the program may have enabled the TLS feature of
+        // `redis`.
         if cfg!(not(feature = "tls")) {
             return Err(LockError::invalid_url("TLS needs the feature `tls` of lockmacro-runtime"));
         }
@@ -45,17 +46,17 @@ impl Files {
     }
 }
 
-/// What is wrong with the encryption, if it is that.
+/// Describes a TLS error, if it is one.
 #[cfg(not(feature = "tls"))]
-pub(crate) fn told(_: &RedisError) -> Option<String> {
+pub(crate) fn explained(_: &RedisError) -> Option<String> {
     None
 }
 
 #[cfg(feature = "tls")]
-pub(crate) use with::told;
+pub(crate) use with_rustls::explained;
 
 #[cfg(feature = "tls")]
-mod with {
+mod with_rustls {
     use std::error::Error;
     use std::io;
     use std::sync::Arc;
@@ -68,9 +69,9 @@ mod with {
 
     impl Files {
         pub(crate) fn client(&self, info: ConnectionInfo) -> Result<Client, LockError> {
-            // Without one, rustls panics. The program's own choice stays.
+            // Without a provider rustls panics. A provider that the program has installed stays.
             if CryptoProvider::get_default().is_none() {
-                // Somebody else may have been faster, which is as good.
+                // Fails only if another thread has installed one meanwhile.
                 let _ = ring::default_provider().install_default();
             }
             let client_tls = match (&self.cert, &self.key) {
@@ -87,7 +88,7 @@ mod with {
         }
     }
 
-    /// Reads a PEM file that has `what` in it.
+    /// Reads a PEM file that contains `what`.
     fn read(name: &str, path: &str, what: &str) -> Result<Vec<u8>, LockError> {
         let text = std::fs::read(path)
             .map_err(|error| LockError::invalid_url(format!("`{name}`, {path}: {error}")))?;
@@ -95,21 +96,21 @@ mod with {
             return Ok(text);
         }
         let what = what.trim_end_matches('-').to_lowercase();
-        Err(LockError::invalid_url(format!("`{name}`, {path}: there is no {what} in PEM form")))
+        Err(LockError::invalid_url(format!("`{name}`, {path}: the file has no {what} in PEM form")))
     }
 
-    pub(crate) fn told(error: &RedisError) -> Option<String> {
-        // As the library wraps it: an error of the system in an `Arc`, and rustls' own inside.
+    pub(crate) fn explained(error: &RedisError) -> Option<String> {
+        // The `redis` crate wraps an I/O error in an `Arc`, with the error of rustls inside.
         let wrapped = error.source()?.downcast_ref::<Arc<dyn Error + Send + Sync>>()?;
         let inner = wrapped.downcast_ref::<io::Error>()?.get_ref()?;
-        inner.downcast_ref::<rustls::Error>().map(mended)
+        inner.downcast_ref::<rustls::Error>().map(with_remedy)
     }
 
-    /// What it is, and what to do about it.
-    fn mended(error: &rustls::Error) -> String {
-        let mend = match error {
+    /// The error, and what to do about it.
+    fn with_remedy(error: &rustls::Error) -> String {
+        let remedy = match error {
             rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-                ": name the one who signed the server's certificate by `cacert=`"
+                ": name the certificate of its issuer by `cacert=`"
             }
             rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
                 ": the server wants a client certificate, name it by `cert=` and `key=`"
@@ -117,6 +118,6 @@ mod with {
             rustls::Error::InvalidMessage(_) => ": the server may not speak TLS on this port",
             _ => "",
         };
-        format!("{error}{mend}")
+        format!("{error}{remedy}")
     }
 }

@@ -1,4 +1,4 @@
-//! What a URL says: where the servers are, who logs in, and how.
+//! Parsing a URL: the addresses of the servers, the login, and the settings.
 
 use crate::value::duration::duration;
 use std::fmt;
@@ -14,39 +14,39 @@ use crate::value::fence::{RETENTION_MAX, RETENTION_MIN};
 
 const SENTINEL_FORM: &str =
     "it is not of the form `redis-sentinel://user:password@host1,host2:port,host3/primary/db`";
-/// For a user or password that was cut in two.
+/// For a user or password that a `?` has cut in two.
 pub(crate) const UNESCAPED: &str =
     "it has a `?` before its last `@`, which is written `%3F` in a password";
 const SENTINEL_PORT: u16 = 26379;
 
-/// A URL that was read.
+/// A parsed URL.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(crate) target: Target,
     pub(crate) settings: Settings,
-    /// What replicas have to acknowledge, if anything.
+    /// The replicas that have to acknowledge a lock, if any.
     pub(crate) replicated: Option<ReplicaAcks>,
-    /// For how long fences are kept, if it says so.
+    /// The retention of fences, if the URL names one.
     pub(crate) fence_retention: Option<Duration>,
 }
 
-/// Which server it is.
+/// The server to connect to.
 #[derive(Clone)]
 pub(crate) enum Target {
     At(ConnectionAddr),
-    /// The one that these name.
+    /// The primary that these sentinels name.
     Named(Box<SentinelGroup>),
 }
 
-/// The sentinels that watch over one primary and its replicas.
+/// The sentinels of one primary and its replicas.
 #[derive(Clone)]
 pub(crate) struct SentinelGroup {
     pub(crate) at: Vec<ConnectionAddr>,
-    /// How they call what they watch over.
+    /// The name under which the sentinels monitor the primary.
     pub(crate) name: String,
-    /// How to log in to them.
+    /// The login at the sentinels.
     pub(crate) settings: Settings,
-    /// How long one of them is waited for.
+    /// The time limit for one sentinel.
     pub(crate) budget: Duration,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for SentinelGroup {
 }
 
 impl Address {
-    /// Takes over what the `redis` crate knows of a server.
+    /// An address from a description of the `redis` crate.
     pub(crate) fn of_server(server: &ConnectionInfo, unsent: Duration) -> Self {
         let login = server.redis_settings().clone().set_skip_set_lib_name();
         let settings = Settings { login, credentials: None, tcp: tcp(unsent), tls: None };
@@ -70,8 +70,8 @@ impl Address {
         }
     }
 
-    /// Reads a URL. What the network does not take within `unsent` is not sent any more, where the
-    /// system can be told so.
+    /// Parses a URL. Data that the network has not accepted within `unsent` is dropped, on systems
+    /// with such a setting.
     pub(crate) fn parse(url: &str, unsent: Duration) -> Result<Self, LockError> {
         if url.contains('#') {
             return Err(LockError::invalid_url(
@@ -84,19 +84,23 @@ impl Address {
         let sentinel = matches!(scheme, "redis-sentinel" | "rediss-sentinel");
         let (mut files, mut others) = (Files::default(), Vec::new());
         let (mut acks, mut acks_within, mut fence_retention) = (None, None, None);
-        let mut watcher = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let mut sentinel_login = RedisConnectionInfo::default().set_skip_set_lib_name();
         for setting in query.split('&').filter(|setting| !setting.is_empty()) {
             let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
             match name {
                 "cacert" | "cert" | "key" if encrypted => files.set(name, decoded(value)),
-                "sentinel_user" if sentinel => watcher = watcher.set_username(decoded(value)),
-                "sentinel_password" if sentinel => watcher = watcher.set_password(decoded(value)),
+                "sentinel_user" if sentinel => {
+                    sentinel_login = sentinel_login.set_username(decoded(value))
+                }
+                "sentinel_password" if sentinel => {
+                    sentinel_login = sentinel_login.set_password(decoded(value))
+                }
                 "replicated" => acks = Some(value),
                 "replicated_timeout" => acks_within = Some(value),
                 "fence_retention" => fence_retention = Some(retention(value)?),
                 "protocol" => others.push(setting),
                 "db" | "user" | "pass" if scheme.ends_with("unix") => others.push(setting),
-                // All of this may be the rest of a password that has a `?` in it.
+                // All of this may be the rest of a password with a `?` in it.
                 _ if query.contains('@') => return Err(LockError::invalid_url(UNESCAPED)),
                 _ => return Err(no_setting(name, scheme)),
             }
@@ -127,14 +131,14 @@ impl Address {
             };
             if infos.iter().enumerate().any(twice) {
                 return Err(LockError::invalid_url(
-                    "it names a sentinel twice, which would have two votes",
+                    "it names a sentinel twice, which would give it two votes",
                 ));
             }
             let login = infos.first().map(|info| info.redis_settings().clone());
             let sentinels = SentinelGroup {
                 at: infos.iter().map(|info| info.addr().clone()).collect(),
                 name: decoded(name),
-                settings: settings(watcher),
+                settings: settings(sentinel_login),
                 budget: unsent / 4,
             };
             let settings = settings(login.unwrap_or_default());
@@ -147,7 +151,7 @@ impl Address {
             let target = Target::At(info.addr().clone());
             Self { target, settings, replicated, fence_retention }
         };
-        // What is wrong with the certificates is known now.
+        // Wrong certificate files are reported now, and not at the first connection.
         let some = match &address.target {
             Target::At(at) => Some(at),
             Target::Named(sentinels) => sentinels.at.first(),
@@ -157,7 +161,7 @@ impl Address {
     }
 }
 
-/// A host with the port that it has when none is given.
+/// A host with its port, or with this default.
 fn with_port(host: &str, port: u16) -> String {
     let given = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
     if given { host.to_owned() } else { format!("{host}:{port}") }
@@ -167,7 +171,7 @@ fn info(url: &str) -> Result<ConnectionInfo, LockError> {
     url.into_connection_info().map_err(unreadable)
 }
 
-/// What is told of a setting that nobody knows. It may be a part of a password.
+/// The error for an unknown setting. Its name is shown only if it cannot be a part of a password.
 pub(crate) fn no_setting(name: &str, scheme: &str) -> LockError {
     if name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
         return LockError::invalid_url(format!("`{name}` is no setting of `{scheme}://`"));
@@ -178,11 +182,13 @@ pub(crate) fn no_setting(name: &str, scheme: &str) -> LockError {
 fn retention(value: &str) -> Result<Duration, LockError> {
     let times = RETENTION_MIN..=RETENTION_MAX;
     duration(value).filter(|time| times.contains(time)).ok_or_else(|| {
-        LockError::invalid_url("`fence_retention` is no time from 1d to 3650d, such as `30d`")
+        LockError::invalid_url(
+            "`fence_retention` is not a duration from 1d to 3650d, such as `30d`",
+        )
     })
 }
 
-/// A value without its percent signs.
+/// A percent-decoded value.
 fn decoded(value: &str) -> String {
     percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned()
 }
@@ -197,13 +203,13 @@ mod tests {
 
     #[test]
     #[cfg(not(feature = "tls"))]
-    fn tls_is_refused_where_it_is_not_built_in_and_the_mend_is_told() {
+    fn tls_is_refused_without_its_feature_and_the_error_names_the_feature() {
         let error = parse("rediss://localhost").err();
         assert!(error.is_some_and(|error| error.to_string().contains("feature `tls`")));
     }
 
     #[test]
-    fn how_long_fences_are_kept_is_read_and_at_least_a_day() {
+    fn a_fence_retention_is_read_and_is_at_least_a_day() {
         let read = |value| parse(&format!("redis://localhost?fence_retention={value}"));
         let day = Duration::from_secs(24 * 60 * 60);
         for (value, days) in [("24h", 1), ("1d", 1), ("30d", 30), ("3650d", 3_650)] {
@@ -231,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_refused_and_no_password_is_told() {
+    fn an_unknown_setting_is_refused_and_no_password_is_shown() {
         for url in [
             "redis://:hunter2@localhost/?sentinel=hunter2",
             "redis://:hunter2@localhost/?cacert=hunter2",

@@ -1,4 +1,4 @@
-//! Questions about the deferred calls of one function, each a call of a script on its server.
+//! The requests about the deferred calls of one function, each a call of a script.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,34 +22,34 @@ use crate::value::companion::slot;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 
-/// What the keys of functions start with.
+/// Prefix of the keys of functions.
 pub(crate) const CALLS: &str = "lm1:jobs:";
-/// How long a worker with nothing to do waits for news at most.
+/// Longest time for which an idle worker waits for a push.
 const TICK: Duration = Duration::from_secs(2);
-/// The same when nobody can tell it.
-const TICK_UNHEARD: Duration = Duration::from_millis(250);
+/// The same where pushes cannot be received.
+const TICK_POLLING: Duration = Duration::from_millis(250);
 
-/// How many bytes the calls of one reply have at most, unless it is one call: a reply holds up all
-/// others of its connection.
+/// Most bytes in the calls of one reply, unless it is a single call: a large reply delays all
+/// others on its connection.
 pub(crate) const BUDGET: &str = "262144";
-/// What a network is expected to carry, in bytes a second.
+/// Assumed bandwidth of the network, in bytes a second.
 const BANDWIDTH: f64 = 4.0 * 1024.0 * 1024.0;
 
-/// The deferred calls on the server of some locks.
+/// The deferred calls on the server of a manager's locks.
 #[derive(Debug, Clone)]
 pub(crate) struct Calls {
     redis: Arc<Redis>,
-    /// How many bytes of arguments one call may have.
+    /// Most bytes in the arguments of one call.
     max_size: usize,
 }
 
-/// Which calls are asked for. The same question again is answered by the same calls.
+/// A request for calls. A repeated request gets the same calls.
 #[derive(Debug, Clone)]
 pub(crate) struct Question<'a> {
     pub(crate) id: &'a str,
     pub(crate) most: usize,
     pub(crate) lease: Duration,
-    /// Whether others must not be held up: then the time of one answer is all there is.
+    /// Whether other functions must not be delayed: the whole call then has the time of one answer.
     pub(crate) brief: bool,
 }
 
@@ -58,7 +58,7 @@ impl Calls {
         Self { redis: Arc::clone(redis), max_size }
     }
 
-    /// Takes note of a call that has failed because of the server; tells whether to log it at WARN.
+    /// Notes a call that has failed because of the server; returns whether to log it at WARN.
     pub(crate) fn call_failed(&self, error: &LockError) -> bool {
         self.redis.call_failed(error)
     }
@@ -67,7 +67,7 @@ impl Calls {
         self.redis.budget()
     }
 
-    /// Budget for a call of a script with so many bytes, there or back.
+    /// Budget for a script call with this many bytes, in the request or in the reply.
     pub(crate) fn budget_for(&self, bytes: usize) -> Budget {
         // An hour is more than any timeout may be.
         let more = Duration::from_secs_f64((bytes as f64 / BANDWIDTH).min(3_600.0));
@@ -79,8 +79,8 @@ impl Calls {
         self.budget_for(self.max_size)
     }
 
-    /// Asks whether the user may do what the calls of a function need, unless it is known.
-    /// CallError of the server passes, or is told by the next question.
+    /// Asks whether the user may do what the calls of a function need, unless that is known. A
+    /// transient error is ignored: the next request reports it.
     pub(crate) async fn allowed(&self, function: &str) -> Result<(), LockError> {
         let key = key_of(function);
         match self.redis.ask_rights_for_calls(&key, self.redis.brief()).await {
@@ -99,7 +99,7 @@ impl Calls {
         self.ask_for(script, function, args, self.redis.budget()).await
     }
 
-    /// The same with another patience.
+    /// The same with another budget.
     pub(crate) async fn ask_for(
         &self,
         script: &'static Script,
@@ -123,7 +123,7 @@ impl Calls {
         }
     }
 
-    /// The same for an answer of yes or no.
+    /// The same for a reply of 0 or 1.
     pub(crate) async fn whether(
         &self,
         script: &'static Script,
@@ -133,13 +133,13 @@ impl Calls {
         whether(&self.ask(script, function, args).await?)
     }
 
-    /// One who hears of news of a function.
+    /// Registers for the pushes of a function.
     pub(crate) fn join(&self, function: &str) -> Waiter {
         let slot = slot(key_of(function).as_str());
         self.redis.grants.waiters.join(slot, 0, crate::value::token::chance() as u64)
     }
 
-    /// In how long something of a function is due. Takes nothing. The waiter hears of news.
+    /// The time until a call of a function is due; takes no call. The waiter receives pushes.
     pub(crate) async fn look(
         &self,
         function: &Arc<str>,
@@ -149,7 +149,8 @@ impl Calls {
         Ok(self.take(function, nothing, waiter).await?.1)
     }
 
-    /// Takes calls of one function, and tells when to look again. The waiter hears of news.
+    /// Takes calls of one function; returns them and when to look again. The waiter receives
+    /// pushes.
     pub(crate) async fn take(
         &self,
         function: &Arc<str>,
@@ -159,7 +160,7 @@ impl Calls {
         let Question { id, most, lease, brief } = question;
         let usual = if brief { self.redis.brief() } else { self.budget() };
         let received = self.listen(waiter, usual).await?;
-        let tick = if received { TICK } else { TICK_UNHEARD };
+        let tick = if received { TICK } else { TICK_POLLING };
         let idle = match received {
             true => {
                 format!("{}|{}", waiter.number(), self.redis.grants.channel(waiter.slot()))
@@ -167,7 +168,7 @@ impl Calls {
             false => String::new(),
         };
         let budget = match self.budget_for_calls() {
-            // A look is answered without any call.
+            // No call is in the reply.
             _ if most == 0 => usual,
             long if brief => Budget::new(long.answer, long.answer),
             long => long,
@@ -175,11 +176,11 @@ impl Calls {
         let (most, dead_max) = (most.to_string(), DEAD_MAX.to_string());
         let args = [&*most, &millis(lease), &idle, &millis(tick), id, BUDGET, &dead_max];
         let reply = self.ask_for(&jobs::TAKE, function, &args, budget).await?;
-        let Value::Array(parts) = &reply else { return Err(strange(&reply)) };
+        let Value::Array(parts) = &reply else { return Err(unexpected_reply(&reply)) };
         let [Value::Int(again), Value::Int(strays), Value::Array(dead), calls @ ..] =
             parts.as_slice()
         else {
-            return Err(strange(&reply));
+            return Err(unexpected_reply(&reply));
         };
         for call in dead {
             if let Some([id, times]) = fields(call).as_deref() {
@@ -187,7 +188,12 @@ impl Calls {
             }
         }
         if *strays > 0 {
-            tracing::error!(%function, strays, "what is no deferred call was removed: it had no arguments, or an id that is no text");
+            tracing::error!(
+                %function,
+                strays,
+                "entries that are no deferred calls were removed: \
+                 they had no arguments, or an id that is not UTF-8"
+            );
         }
         let calls = calls.iter().filter_map(|call| {
             let [id, arguments, key, tried, taken, busy] = fields(call)?.try_into().ok()?;
@@ -199,13 +205,13 @@ impl Calls {
         Ok((calls.collect(), again.min(tick)))
     }
 
-    /// Those of some calls that are still the worker's, which has them for the whole of a lease then.
-    pub(crate) async fn still_its(&self, taken: Vec<Job>, lease: Duration) -> Vec<Job> {
+    /// Those of these calls that the worker still has, renewed for a whole lease.
+    pub(crate) async fn still_taken(&self, taken: Vec<Job>, lease: Duration) -> Vec<Job> {
         let mut keeping = JoinSet::new();
         for (nth, job) in taken.into_iter().enumerate() {
             let calls = self.clone();
             keeping.spawn(async move {
-                // What is not known to be its own is left to its lease.
+                // A call whose state is unknown is left to its lease.
                 let kept = calls.keep(&job, lease, calls.redis.brief()).await.unwrap_or(false);
                 kept.then_some((nth, job))
             });
@@ -228,7 +234,7 @@ impl Calls {
         whether(&self.ask_for(&jobs::KEEP, &job.function, &args, budget).await?)
     }
 
-    /// Sees to it that news can be heard, where they can.
+    /// Subscribes to the pushes of a function; returns whether they can be received.
     async fn listen(&self, waiter: &Waiter, budget: Budget) -> Result<bool, LockError> {
         let listen = |node: Node| async move { node.listen(waiter.slot(), budget).await };
         let listened = self.redis.nodes.route(|| waiter.slot(), budget, listen).await;
@@ -243,7 +249,7 @@ impl Calls {
 fn whether(reply: &Value) -> Result<bool, LockError> {
     match reply {
         Value::Int(done @ (0 | 1)) => Ok(*done == 1),
-        other => Err(strange(other)),
+        other => Err(unexpected_reply(other)),
     }
 }
 
@@ -255,7 +261,7 @@ pub(crate) fn millis(time: Duration) -> String {
     time.as_millis().to_string()
 }
 
-pub(crate) fn strange(reply: &Value) -> LockError {
+pub(crate) fn unexpected_reply(reply: &Value) -> LockError {
     unexpected(reply).into_error(&LockKey::from("lm1:jobs"))
 }
 
@@ -266,7 +272,7 @@ pub(crate) fn fields(reply: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// What is stored may be anything: what is no text is told as far as it is one.
+/// Reads text; bytes that are not UTF-8 are replaced, since other programs may have stored them.
 pub(crate) fn text(reply: &Value) -> Option<String> {
     match reply {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),

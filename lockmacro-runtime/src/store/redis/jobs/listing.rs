@@ -1,8 +1,8 @@
 //! Looking for deferred calls that are due, of many functions at once.
 //!
-//! A task for each function waits until it is time, and asks. It takes nothing: a node that hangs holds
-//! up its own functions only, and a question whose answer nobody waits for has done nothing. What was
-//! found out is kept for the worker's next turn.
+//! A task for each function waits until it is time, and looks. A look takes no call: a node that
+//! hangs delays its own functions only, and a look whose answer nobody reads has changed nothing.
+//! The results are kept for the worker's next request.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::store::waiters::Waiter;
 use crate::value::error::LockError;
 use crate::value::sync::{Mutex, MutexGuard};
 
-/// How long a function in trouble is left alone.
-const TROUBLED: Duration = Duration::from_secs(1);
-/// So many workers of a manager find what they knew.
-const KEPT_MAX: usize = 16;
+/// Pause after an error of one function, while others work.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// Most workers of a manager whose looks are kept.
+const IDLE_MAX: usize = 16;
 
-/// What is known of the functions of one worker.
+/// The looks of one worker at its functions.
 #[derive(Debug)]
 pub(crate) struct Looks {
     calls: Calls,
     functions: Vec<Look>,
-    /// Which one, and when something is due: an answer may lie here for long.
+    /// The function, and the time when a call is due: the result may wait here for long.
     asked: JoinSet<(usize, Result<Instant, LockError>)>,
 }
 
@@ -34,8 +34,8 @@ pub(crate) struct Looks {
 struct Look {
     function: Arc<str>,
     waiter: Arc<Waiter>,
-    in_trouble: bool,
-    /// By which question calls are taken that was not answered yet, and when it was asked first.
+    failing: bool,
+    /// The id of the unanswered request for calls, and the time when it was first sent.
     question: Option<(String, Instant)>,
 }
 
@@ -44,7 +44,7 @@ impl Looks {
         let look = |function: &Arc<str>| Look {
             function: Arc::clone(function),
             waiter: Arc::new(calls.join(function)),
-            in_trouble: false,
+            failing: false,
             question: None,
         };
         let functions = functions.iter().map(look).collect();
@@ -53,14 +53,15 @@ impl Looks {
         looks
     }
 
-    /// One of the functions.
+    /// A function and its waiter.
     pub(crate) fn of(&self, nth: usize) -> (&Arc<str>, &Waiter) {
         let Look { function, waiter, .. } = &self.functions[nth];
         (function, waiter)
     }
 
-    /// The question by which calls of a function are taken, and since when it is asked. It stays the same until
-    /// it is answered, as what was taken by one whose answer was lost is found by it.
+    /// The id of the request for calls of a function, and the time since when it is sent. The id
+    /// stays the same until an answer arrives: calls that were taken by a lost answer are found by
+    /// it.
     pub(crate) fn question(&mut self, nth: usize) -> (String, Instant) {
         let new = || (format!("{:032x}", crate::value::token::chance()), Instant::now());
         self.functions[nth].question.get_or_insert_with(new).clone()
@@ -70,18 +71,18 @@ impl Looks {
         self.functions[nth].question = None;
     }
 
-    /// Asks for one function after a pause, or when there is news.
+    /// Looks at a function after a pause, or on a push.
     pub(crate) fn ask(&mut self, nth: usize, pause: Duration) {
         let Look { function, waiter, .. } = &self.functions[nth];
         let (function, waiter) = (Arc::clone(function), Arc::clone(waiter));
         let calls = self.calls.clone();
-        // What was taken by a question that had no answer is not waited for until its lease is over.
+        // Calls that an unanswered request has taken are not left to their leases.
         let open = self.functions[nth].question.is_some();
-        // It holds up nobody else, and can be taken from at once.
+        // A single function delays no other: its calls are taken at once.
         let alone = self.functions.len() == 1;
         self.asked.spawn(async move {
             if !pause.is_zero() {
-                // Signal or not, it looks again.
+                // With or without a push, it looks again.
                 let _ = timeout(pause, waiter.signal()).await;
             }
             if alone {
@@ -99,29 +100,29 @@ impl Looks {
         }
     }
 
-    /// The next answer: of which function, and when something is due. Can be dropped at any time.
+    /// The next result: the function, and the time when a call is due. Cancel safe.
     pub(crate) async fn next(&mut self) -> (usize, Result<Instant, LockError>) {
         loop {
             match self.asked.join_next().await {
                 Some(Ok(answered)) => return answered,
-                // Those who asked are gone with the runtime of an earlier worker.
+                // The tasks have ended with the runtime of an earlier worker.
                 Some(Err(_)) => self.ask_all(),
                 None => pending().await,
             }
         }
     }
 
-    /// Asks for a function that has answered.
-    pub(crate) fn well(&mut self, nth: usize, pause: Duration) {
-        self.functions[nth].in_trouble = false;
+    /// Continues to look at a function that has answered.
+    pub(crate) fn succeeded(&mut self, nth: usize, pause: Duration) {
+        self.functions[nth].failing = false;
         self.ask(nth, pause);
     }
 
-    /// Leaves a function alone for a while; gives the error back if there is no other.
-    pub(crate) fn troubled(&mut self, nth: usize, error: LockError) -> Option<LockError> {
-        self.functions[nth].in_trouble = true;
-        if self.functions.iter().all(|look| look.in_trouble) {
-            // The worker makes the pause.
+    /// Pauses a function after an error; returns the error if all functions fail.
+    pub(crate) fn failed(&mut self, nth: usize, error: LockError) -> Option<LockError> {
+        self.functions[nth].failing = true;
+        if self.functions.iter().all(|look| look.failing) {
+            // The worker pauses.
             self.ask(nth, Duration::ZERO);
             return Some(error);
         }
@@ -130,37 +131,37 @@ impl Looks {
             true => tracing::debug!(%function, %error, "deferred calls could not be taken"),
             false => tracing::warn!(%function, %error, "deferred calls could not be taken"),
         }
-        self.ask(nth, TROUBLED);
+        self.ask(nth, RETRY_DELAY);
         None
     }
 }
 
-/// What workers knew at the end of their turns.
+/// The looks of workers between their requests.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Mutex<Vec<Looks>>);
+pub(crate) struct IdleLooks(Mutex<Vec<Looks>>);
 
-impl Kept {
-    /// What a worker of these functions knew, or nothing yet.
+impl IdleLooks {
+    /// The kept looks of a worker of these functions, or new ones.
     pub(crate) fn take(&self, calls: &Calls, functions: &[Arc<str>]) -> Looks {
-        let mut kept = self.all();
+        let mut idle = self.all();
         let is_its =
             |looks: &Looks| looks.functions.iter().map(|look| &look.function).eq(functions);
-        match kept.iter().position(is_its) {
-            Some(nth) => kept.swap_remove(nth),
+        match idle.iter().position(is_its) {
+            Some(nth) => idle.swap_remove(nth),
             None => Looks::new(calls, functions),
         }
     }
 
     pub(crate) fn put(&self, looks: Looks) {
-        let mut kept = self.all();
-        if kept.len() == KEPT_MAX {
-            kept.remove(0);
+        let mut idle = self.all();
+        if idle.len() == IDLE_MAX {
+            idle.remove(0);
         }
-        kept.push(looks);
+        idle.push(looks);
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Looks>> {
-        // Nothing that runs under this mutex leaves them half changed.
+        // No code under this mutex leaves the list half changed.
         self.0.lock()
     }
 }

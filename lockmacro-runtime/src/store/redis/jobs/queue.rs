@@ -1,4 +1,4 @@
-//! Deferred calls on a Redis server, and who takes them.
+//! The queue of deferred calls on a Redis server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,34 +11,36 @@ use tokio::time::Instant;
 use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions};
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{DEAD_MAX, WAITING_MAX, check_size, full};
-use crate::store::redis::jobs::calls::{BUDGET, Calls, Question, fields, millis, strange, text};
-use crate::store::redis::jobs::listing::{Kept, Looks};
+use crate::store::redis::jobs::calls::{
+    BUDGET, Calls, Question, fields, millis, text, unexpected_reply,
+};
+use crate::store::redis::jobs::listing::{IdleLooks, Looks};
 use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;
 use crate::value::error::LockError;
 
-/// Shortest pause after a look that found nothing to take.
+/// Shortest pause after a look that found no call.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-/// So many calls are taken at once.
+/// Most calls that are taken at once.
 const TAKEN_MAX: usize = 1_000;
-/// So many calls can be passed over: a script counts exactly that far.
+/// Most calls that can be skipped: a script counts exactly up to there.
 const FIRST_MAX: usize = 1 << 48;
 
-/// The deferred calls on the server of some locks.
+/// The deferred calls on the server of a manager's locks.
 #[derive(Debug)]
 pub(crate) struct RedisJobs {
     calls: Calls,
-    looks: Kept,
+    idle_looks: IdleLooks,
     max_size: usize,
 }
 
 impl RedisJobs {
-    /// The arguments of a call have at most `max_size` bytes.
+    /// A queue whose calls have at most `max_size` bytes of arguments.
     pub(crate) fn new(redis: &Arc<Redis>, max_size: usize) -> Self {
-        Self { calls: Calls::new(redis, max_size), looks: Kept::default(), max_size }
+        Self { calls: Calls::new(redis, max_size), idle_looks: IdleLooks::default(), max_size }
     }
 
-    /// Takes calls of one function, and tells when to look again.
+    /// Takes calls of one function; returns them and when to look again.
     async fn take_of(
         &self,
         looks: &mut Looks,
@@ -52,14 +54,14 @@ impl RedisJobs {
         let question = Question { id: &id, most, lease, brief: others };
         let (taken, again) = self.calls.take(function, question, waiter).await?;
         looks.answered(nth);
-        // Its leases count from before it was sent, and are to be prolonged by now.
+        // The leases count from before the request, and may be due for renewal by now.
         match asked.elapsed() < lease / 3 {
             true => Ok((taken, again)),
-            false => Ok((self.calls.still_its(taken, lease).await, again)),
+            false => Ok((self.calls.still_taken(taken, lease).await, again)),
         }
     }
 
-    /// Has the oldest dead letters tried again or removed.
+    /// Retries or removes the oldest dead letters.
     async fn amend_dead(&self, function: &str, how: &str, most: usize) -> Result<usize, LockError> {
         match most.min(TAKEN_MAX) {
             0 => Ok(0),
@@ -67,7 +69,7 @@ impl RedisJobs {
         }
     }
 
-    /// Has a call, or as many dead letters instead, tried again or removed.
+    /// Retries or removes one call, or this many dead letters.
     async fn amend(
         &self,
         function: &str,
@@ -78,7 +80,7 @@ impl RedisJobs {
         let dead = dead.to_string();
         match self.calls.ask(&jobs::RETRY_OR_REMOVE, function, &[how, id, &dead]).await? {
             Value::Int(count) => Ok(usize::try_from(count).unwrap_or_default()),
-            other => Err(strange(&other)),
+            other => Err(unexpected_reply(&other)),
         }
     }
 }
@@ -114,14 +116,14 @@ impl Deferrer for RedisJobs {
             match self.calls.ask_for(&jobs::PUT, &function, &args, budget).await? {
                 Value::Array(parts) => match parts.as_slice() {
                     [id, Value::Int(due)] => {
-                        let id = text(id).ok_or_else(|| strange(id))?;
+                        let id = text(id).ok_or_else(|| unexpected_reply(id))?;
                         let due = Duration::from_millis(u64::try_from(*due).unwrap_or_default());
                         Ok(Stored { id, due })
                     }
-                    _ => Err(strange(&Value::Nil)),
+                    _ => Err(unexpected_reply(&Value::Nil)),
                 },
                 Value::Int(0) => Err(full(&function)),
-                other => Err(strange(&other)),
+                other => Err(unexpected_reply(&other)),
             }
         })
     }
@@ -131,7 +133,7 @@ impl Deferrer for RedisJobs {
             if order.most == 0 {
                 return Ok(Vec::new());
             }
-            let mut looks = self.looks.take(&self.calls, &order.functions);
+            let mut looks = self.idle_looks.take(&self.calls, &order.functions);
             loop {
                 let (nth, due) = select! {
                     biased;
@@ -145,20 +147,20 @@ impl Deferrer for RedisJobs {
                 };
                 let answer = match found {
                     Ok((taken, again)) if taken.is_empty() => {
-                        looks.well(nth, again.max(PAUSE_MIN));
+                        looks.succeeded(nth, again.max(PAUSE_MIN));
                         continue;
                     }
-                    // What it has is run before others are waited for.
+                    // These calls run before others are waited for.
                     Ok((taken, _)) => {
-                        looks.well(nth, Duration::ZERO);
+                        looks.succeeded(nth, Duration::ZERO);
                         Ok(taken)
                     }
-                    Err(error) => match looks.troubled(nth, error) {
+                    Err(error) => match looks.failed(nth, error) {
                         None => continue,
                         Some(error) => Err(error),
                     },
                 };
-                self.looks.put(looks);
+                self.idle_looks.put(looks);
                 return answer;
             }
         })
@@ -195,9 +197,9 @@ impl Deferrer for RedisJobs {
             let args = [state.name(), &first.to_string(), &most.to_string(), BUDGET];
             let budget = self.calls.budget_for_calls();
             let reply = self.calls.ask_for(&jobs::LIST, &function, &args, budget).await?;
-            let Value::Array(parts) = &reply else { return Err(strange(&reply)) };
+            let Value::Array(parts) = &reply else { return Err(unexpected_reply(&reply)) };
             let [Value::Int(total), calls @ ..] = parts.as_slice() else {
-                return Err(strange(&reply));
+                return Err(unexpected_reply(&reply));
             };
             let jobs = calls.iter().filter_map(|call| {
                 let mut fields = fields(call)?.into_iter();

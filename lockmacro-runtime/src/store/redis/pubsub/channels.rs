@@ -1,5 +1,5 @@
-//! How grants come to waiters: by a channel, on the connection of the commands, or by the answer to a
-//! release of the same manager.
+//! Delivery of grants to waiters: as pushes on a channel, or in the answer to a release of the same
+//! manager.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::value::companion;
 use crate::value::fence::Fence;
 use crate::value::time::Moment;
 
-/// Who waits for grants, and where they are sent to: one server, or all nodes of a cluster.
+/// The waiters for grants, and the channels that the grants arrive on.
 pub(crate) struct Grants {
     pub(crate) waiters: Arc<Waiters>,
     name: String,
-    /// In a cluster each slot has a channel of its own, which is in the slot.
+    /// Whether each slot has its own channel, as in a cluster; a channel belongs to its slot.
     pub(crate) by_slot: bool,
     pub(crate) releases: Releases,
 }
@@ -68,12 +68,12 @@ impl PushSink for Grants {
 
 impl fmt::Debug for Grants {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the name: who knows the channel can send grants.
+        // Without the name: a client that knows the channel can send grants.
         f.debug_struct("Grants").field("by_slot", &self.by_slot).finish_non_exhaustive()
     }
 }
 
-/// Reads `number|fence|time in microseconds|ttl in milliseconds`, as queue.lua writes.
+/// Reads `number|fence|time in microseconds|ttl in milliseconds`, as queue.lua writes it.
 fn hand_off(grant: &[u8], connection: u64) -> Option<(u64, HandOff)> {
     let mut fields = std::str::from_utf8(grant).ok()?.splitn(4, '|').map(str::parse::<u64>);
     let mut field = || fields.next()?.ok();

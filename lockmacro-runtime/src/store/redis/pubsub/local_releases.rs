@@ -1,5 +1,5 @@
-//! Who waits by the manager that gives the lock back: the answer to the release tells which of them
-//! has it now, which spares the server a message and the runtime a wake-up.
+//! Hand-offs to waiters of the manager that releases the lock. The answer to the release names the
+//! new holder, which saves the server a message and the runtime a wake-up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::store::redis::pubsub::channels::Grants;
 use crate::value::key::LockKey;
 use crate::value::token::hash_of;
 
-/// An answer that takes so much of a manager's timeout is not waited for by who may have the lock.
-const LATE: u32 = 8;
+/// An answer is late after this fraction of the manager's timeout: the first waiters then ask.
+const LATE_FRACTION: u32 = 8;
 
-/// One release. Unless it is told of its answer, those who wait for the lock ask.
+/// A release in flight. If it is dropped without an answer, the first waiters ask.
 pub(crate) struct LocalRelease {
     grants: Arc<Grants>,
     node: Node,
@@ -22,35 +22,36 @@ pub(crate) struct LocalRelease {
     /// The lock's number, see [`Waiters::join`](crate::store::waiters::Waiters::join).
     lock: u64,
     number: u64,
-    told: bool,
+    answered: bool,
 }
 
 impl LocalRelease {
-    /// A release that is about to be sent; `None` when nobody waits at this node, whatever for.
+    /// Registers a release that is about to be sent; `None` without waiters of this manager, or
+    /// without a connection.
     pub(crate) fn of(grants: &Arc<Grants>, node: &Node, key: &LockKey) -> Option<Self> {
         if grants.waiters.are_none() {
             return None;
         }
         let (connection, lock) = (node.connection()?, hash_of(key.as_str().as_bytes()));
-        let number = add(grants, lock, node.inner.timeout / LATE);
+        let number = add(grants, lock, node.inner.timeout / LATE_FRACTION);
         Some(Self {
             grants: Arc::clone(grants),
             node: node.clone(),
             connection,
             lock,
             number,
-            told: false,
+            answered: false,
         })
     }
 
-    /// The channel of those who wait here.
+    /// The channel of the manager's waiters.
     pub(crate) fn channel(&self) -> String {
         self.grants.channel(0)
     }
 
-    /// Takes note of the answer, and passes on what it has for one who waits.
-    pub(crate) fn answered(mut self, word: Option<&[u8]>) {
-        self.told = word.is_none_or(|word| self.node.pass_on(self.connection, word));
+    /// Notes the answer, and delivers the grant in it.
+    pub(crate) fn answered(mut self, grant: Option<&[u8]>) {
+        self.answered = grant.is_none_or(|grant| self.node.deliver(self.connection, grant));
     }
 }
 
@@ -58,35 +59,35 @@ impl Drop for LocalRelease {
     fn drop(&mut self) {
         let grants = &self.grants;
         grants.releases.in_flight().releases.remove(&self.number);
-        if !self.told {
+        if !self.answered {
             grants.waiters.alarm_first(self.lock);
         }
     }
 }
 
 fn add(grants: &Arc<Grants>, lock: u64, late: Duration) -> u64 {
-    let (number, minded) = {
+    let (number, is_watched) = {
         let (mut in_flight, now) = (grants.releases.in_flight(), Instant::now());
         in_flight.last += 1;
         let number = in_flight.last;
         in_flight.releases.insert(number, (now, lock));
-        let minded = in_flight.minded.is_some_and(|until| now < until);
-        if !minded {
-            in_flight.minded = Some(now + late * 4);
+        let is_watched = in_flight.watched_until.is_some_and(|until| now < until);
+        if !is_watched {
+            in_flight.watched_until = Some(now + late * 4);
         }
-        (number, minded)
+        (number, is_watched)
     };
-    if !minded {
-        tokio::spawn(mind(Arc::clone(grants), late));
+    if !is_watched {
+        tokio::spawn(watch(Arc::clone(grants), late));
     }
     number
 }
 
-/// Looks after releases while there are any: who sent one may not be polled any more.
-async fn mind(grants: Arc<Grants>, late: Duration) {
+/// Looks for late releases while there are any: the task that sent one may no longer be polled.
+async fn watch(grants: Arc<Grants>, late: Duration) {
     loop {
         sleep(late).await;
-        let (locks, all) = grants.releases.late(late);
+        let (locks, all) = grants.releases.take_late(late);
         locks.into_iter().for_each(|lock| grants.waiters.alarm_first(lock));
         if all {
             return;

@@ -1,4 +1,4 @@
-//! How grants arrive: channels, and the subscriptions to them.
+//! Delivery of grants: channels and subscriptions, and the answers to releases of the same process.
 
 pub(crate) mod channels;
 pub(crate) mod local_releases;

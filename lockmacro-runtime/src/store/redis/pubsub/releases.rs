@@ -1,4 +1,4 @@
-//! Releases that are in flight, whose answers may be for waiters of the same manager.
+//! Releases in flight whose answers may hold grants for waiters of the same manager.
 
 use crate::value::sync::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -6,22 +6,23 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Releases of a manager whose answers are for its waiters, too.
+/// The releases of a manager that are in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Releases(Mutex<InFlight>);
 
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
     pub(crate) last: u64,
-    /// When they were sent, and for which locks.
+    /// The time when each was sent, and the number of its lock.
     pub(crate) releases: HashMap<u64, (Instant, u64)>,
-    /// Until when a task is known to look after them. It may be on a runtime that has ended.
-    pub(crate) minded: Option<Instant>,
+    /// Until then a task is known to watch the releases. Its runtime may have ended.
+    pub(crate) watched_until: Option<Instant>,
 }
 
 impl Releases {
-    /// Takes those out that are late; tells for which locks they are, and whether that were all.
-    pub(crate) fn late(&self, late: Duration) -> (Vec<u64>, bool) {
+    /// Removes the late releases; returns the numbers of their locks, and whether no release is
+    /// left.
+    pub(crate) fn take_late(&self, late: Duration) -> (Vec<u64>, bool) {
         let (mut in_flight, now) = (self.in_flight(), Instant::now());
         let mut locks = Vec::new();
         in_flight.releases.retain(|_, (sent, lock)| {
@@ -29,8 +30,8 @@ impl Releases {
             locks.extend(is_late.then_some(*lock));
             !is_late
         });
-        in_flight.minded = (!in_flight.releases.is_empty()).then(|| now + late * 4);
-        (locks, in_flight.minded.is_none())
+        in_flight.watched_until = (!in_flight.releases.is_empty()).then(|| now + late * 4);
+        (locks, in_flight.watched_until.is_none())
     }
 
     pub(crate) fn in_flight(&self) -> MutexGuard<'_, InFlight> {

@@ -1,20 +1,26 @@
-//! Seeing to it that grants are heard.
+//! Subscribing to the channels of grants.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::connect::{Connection, Delivery, KEPT};
+use crate::store::redis::client::connect::SUBSCRIBE_RETRY;
+use crate::store::redis::client::connection::{Connection, Delivery};
 use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::node::{Inner, Node};
 use crate::store::redis::client::subscriptions::Subscriptions;
 
+/// Longest time for which the channel of a slot is kept without waiters.
+const CHANNEL_IDLE_MAX: Duration = Duration::from_secs(30);
+
 impl Node {
-    /// Sees to it that grants can be heard, in a cluster those in `slot`; tells whether they can.
+    /// Subscribes to the channel of grants, in a cluster to that of `slot`; returns whether grants
+    /// can be received.
     pub(crate) async fn listen(&self, slot: u16, budget: Budget) -> Result<bool, CallError> {
-        // What is heard where a slot is on its way to may be ended when it has come.
+        // While a slot is being moved to this node, a subscription may end with the move.
         if self.is_asking() {
             return Ok(false);
         }
@@ -22,10 +28,10 @@ impl Node {
         loop {
             let live = self.connect(budget.until).await?;
             match live.delivery() {
-                Delivery::Yes => {
-                    let joining = match live.channels.receives(slot, self.inner.timeout) {
+                Delivery::Resp3 => {
+                    let subscribing = match live.channels.receives(slot, self.inner.timeout) {
                         Ok(received) => return Ok(received),
-                        Err(joining) => joining,
+                        Err(subscribing) => subscribing,
                     };
                     let work = || {
                         let (node, live) = (self.clone(), Arc::clone(&live));
@@ -33,21 +39,21 @@ impl Node {
                     };
                     let late = || CallError::Transient(Transient::timeout("subscribing", false));
                     let timeout = || Err(late().at(|| self.server()));
-                    let joined = joining.done(work, budget.until);
-                    return Box::pin(joined).await.unwrap_or_else(timeout);
+                    let subscribed = subscribing.run(work, budget.until);
+                    return Box::pin(subscribed).await.unwrap_or_else(timeout);
                 }
-                Delivery::Apart => return Ok(true),
+                Delivery::Resp2 => return Ok(true),
                 Delivery::Refused => return Ok(false),
-                Delivery::Failed(at) if at.elapsed() < KEPT => return Ok(false),
-                // Whoever has sent something by the old one still gets the answer by it.
-                // Nor is it known whether that would have been answered, by the same server.
+                Delivery::Failed(at) if at.elapsed() < SUBSCRIBE_RETRY => return Ok(false),
+                // Commands in flight on the old connection still get their replies there. It counts
+                // as broken, because the new one may lead to another server.
                 Delivery::NotAsked | Delivery::Failed(_) => self.discard(&live),
             }
         }
     }
 
-    /// Has the grants of a slot come by this connection, if the user may listen to the channel and
-    /// send to it: who hands a lock over is asked whether somebody heard it.
+    /// Subscribes to the channel of a slot, and checks that the user may publish there, too: a
+    /// release looks for subscribers before it hands the lock off.
     async fn subscribe(&self, live: Arc<Connection>, slot: u16) -> Result<bool, CallError> {
         let timeout = self.inner.timeout;
         let channel = self.sink().channel(slot);
@@ -57,7 +63,7 @@ impl Node {
         for command in [subscribe, probe] {
             match self.send(&live, command, Budget::new(timeout, timeout)).await {
                 Ok(_) => {}
-                // Also a server before Redis 7, which does not know the command.
+                // Also on a server before Redis 7, which does not know the command.
                 Err(CallError::Final(_)) => {
                     live.channels.refused();
                     return Ok(false);
@@ -67,24 +73,24 @@ impl Node {
         }
         if live.channels.opened(slot) {
             let (node, channels) = (Arc::downgrade(&self.inner), Arc::downgrade(&live.channels));
-            tokio::spawn(tidy(node, channels));
+            tokio::spawn(replace_idle_channels(node, channels));
         }
         Ok(true)
     }
 }
 
-/// Gives up channels that nobody waits at any more, as long as the connection is in use.
+/// Drops the channels without waiters, for as long as the connection is in use.
 ///
-/// An SUNSUBSCRIBE would do, if its reply could be told from a subscription that the server ends by
-/// itself. So another connection takes the place of the first, and hears before that one goes.
-fn tidy(
+/// The reply to an SUNSUBSCRIBE cannot be told from a subscription that the server ends. Therefore
+/// a new connection replaces the old one, and subscribes before the old one is closed.
+fn replace_idle_channels(
     node: Weak<Inner>,
     channels: Weak<Subscriptions>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    // Boxed, because the channels of the next connection are tidied up in the same way.
+    // Boxed, because it starts itself again for the next connection.
     Box::pin(async move {
         loop {
-            sleep(KEPT).await;
+            sleep(CHANNEL_IDLE_MAX).await;
             let (Some(inner), Some(channels)) = (node.upgrade(), channels.upgrade()) else {
                 return;
             };
@@ -92,11 +98,11 @@ fn tidy(
             let Some(live) = node.in_use().filter(|live| live.channels.is(&channels)) else {
                 return;
             };
-            if let Some(wanted) = channels.wanted(KEPT)
+            if let Some(wanted) = channels.wanted(CHANNEL_IDLE_MAX)
                 && let Ok(Some(next)) = timeout(node.inner.timeout, node.successor(wanted)).await
                 && node.replace(&live, next)
             {
-                // What the old one has not passed on yet is lost.
+                // Grants that the old connection has not delivered are lost.
                 channels.alarm();
                 return;
             }
@@ -105,10 +111,10 @@ fn tidy(
 }
 
 impl Node {
-    /// A new connection that hears what is wanted.
+    /// A new connection with these channels.
     async fn successor(&self, wanted: Vec<u16>) -> Option<Arc<Connection>> {
-        // Where the last one leads may have been another server for a while.
-        self.changes().broke();
+        // The old connection may have led to another server meanwhile.
+        self.changes().broken();
         let next = Arc::new(self.inner.connector.open().await.ok()?);
         for slot in wanted {
             if next.channels.receives(slot, self.inner.timeout).is_err()

@@ -1,18 +1,17 @@
--- Asks for a lock: when the plain SET said no, when its answer never came, when the grant is to
--- come with a fence, and to stand in line. Idempotent for a token: a lock that is already its own
--- is granted again, with the whole ttl at least and the same fence; a place in line is kept and
--- refreshed.
+-- Asks for a lock: after the plain SET was refused or not answered, for a grant with a fence, and
+-- to join the queue. Idempotent for a token: a lock that the token holds is granted again, with at
+-- least the whole ttl and the same fence; a rank in the queue is kept, and its record refreshed.
 --
 -- ARGV[1]  the token
 -- ARGV[2]  the ttl in milliseconds
--- ARGV[3]  1 when the grant is to come with a fence, else 0
--- ARGV[4]  for how long a lock is handed over until it is confirmed, in milliseconds
--- ARGV[5]  for how long the last fence is kept, in milliseconds
--- ARGV[6]  how many may wait; 0 to be refused when busy. What follows is for waiting only
--- ARGV[7]  for how long a place in line is kept, in milliseconds
--- ARGV[8]  how it waits: "ttl|fenced|probe|id|channel", see queue.lua
+-- ARGV[3]  1 for a grant with a fence, else 0
+-- ARGV[4]  the confirm window in milliseconds
+-- ARGV[5]  the retention of the last fence in milliseconds
+-- ARGV[6]  the longest queue; 0 to be refused when contended. The rest is for waiters only
+-- ARGV[7]  the time for which a waiter stays in the queue without asking, in milliseconds
+-- ARGV[8]  the record of the waiter: "ttl|fenced|probe|id|channel", see queue.lua
 -- returns  1 when granted, or the fence; else { time left in milliseconds, -1 without expiry; the
---          value held }, and for who waits also { rank, -1 when too many wait; the time in
+--          key's value }, and for a waiter also { rank, -1 when the queue is full; the time in
 --          microseconds }
 local LAPSED_AT_ONCE = 64
 local DEAD_HEADS_AT_ONCE = 8
@@ -20,8 +19,8 @@ local DEAD_HEADS_AT_ONCE = 8
 local token, ttl, fenced, claim, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local places = tonumber(ARGV[6])
 
--- How many places are taken. When all are, looks at some, from anywhere on, and clears away those
--- that have lapsed.
+-- The length of the queue. In a full queue some waiters, from a random rank on, are checked first,
+-- and those whose deadline has passed are removed.
 local function taken()
   local count = redis.call('ZCARD', KEYS[2])
   if count < places then
@@ -37,8 +36,8 @@ local function taken()
   return redis.call('ZCARD', KEYS[2])
 end
 
--- Beside foreign clients the line gets on by the head's questions, so a dead one is not to be the
--- head.
+-- While another program holds the lock, the queue advances by the requests of its head, so a dead
+-- waiter must not be the head.
 local function clear_dead_heads()
   for _, head in ipairs(redis.call('ZRANGE', KEYS[2], 0, DEAD_HEADS_AT_ONCE - 1)) do
     local deadline, _, _, probe, id, channel = record_of(head)
@@ -53,7 +52,7 @@ local function clear_dead_heads()
   end
 end
 
--- Takes a place, or refreshes the one it has; returns its rank.
+-- Joins the queue, or refreshes the record there; returns the rank.
 local function stand_in_line()
   local rank = redis.call('ZRANK', KEYS[2], token)
   if not rank then
@@ -66,7 +65,7 @@ local function stand_in_line()
   end
   local deadline = micros(math.floor(now_us() / 1000) + ARGV[7])
   redis.call('HSET', KEYS[3], token, deadline .. '|' .. ARGV[8])
-  -- Somewhat longer than the last place: who comes then takes the others' places away.
+  -- Longer than the record of the last waiter: a later waiter removes the dead ones.
   local line_kept = math.floor(ARGV[7] * 3 / 2)
   redis.call('PEXPIRE', KEYS[2], line_kept)
   redis.call('PEXPIRE', KEYS[3], line_kept)
@@ -79,7 +78,8 @@ local function grant(again)
   return fence
 end
 
--- Who has the lock or a place goes on, also on a full server. Either way begins with a write.
+-- A token that holds the lock or is in the queue goes on, also on a full server. Both branches
+-- begin with a write.
 local held = redis.call('GET', KEYS[1])
 if held == token or places > 0 and redis.call('ZRANK', KEYS[2], token) then
   redis.call('GETEX', KEYS[1])
@@ -103,7 +103,7 @@ if not held then
   end
 end
 
--- Nobody holds it and somebody waits: too many dead ones were in front, and asking again gets on.
+-- The lock is free, with too many dead waiters at the head: the next request removes more of them.
 local busy = { held and redis.call('PTTL', KEYS[1]) or 0, string.sub(held or '', 1, 256) }
 if places > 0 then
   if held and not is_ours(held) then

@@ -1,17 +1,17 @@
--- Asks for several locks: all or nothing. Idempotent for a token: a lock that is already its own
--- keeps its fence, and what is left of a longer ttl.
+-- Asks for several locks: all or none. Idempotent for a token: a lock that the token holds keeps
+-- its fence, and the time left if that is longer than the ttl.
 --
 -- ARGV[1]  the token
 -- ARGV[2]  the ttl in milliseconds
--- ARGV[3]  1 when each grant is to come with a fence, else 0
--- ARGV[4]  for how long a lock is handed over until it is confirmed, in milliseconds
--- ARGV[5]  for how long the last fence of each is kept, in milliseconds
--- returns  1 when granted, or the fences; { nth } when that one, counted from 0, is not a lock; else
---          { time left in milliseconds, -1 without expiry; the value held; nth } of the first that
---          is busy
+-- ARGV[3]  1 for grants with fences, else 0
+-- ARGV[4]  the confirm window in milliseconds
+-- ARGV[5]  the retention of each last fence in milliseconds
+-- returns  1 when granted, or the fences; { nth } when that key, counted from 0, is not a lock;
+--          else { time left in milliseconds, -1 without expiry; the key's value; nth } of the first
+--          contended lock
 local token, ttl, fenced, claim, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
--- What each holds.
+-- The value of each key.
 local holders = {}
 local all_ours = true
 for nth = 1, locks do
@@ -24,20 +24,21 @@ for nth = 1, locks do
   all_ours = all_ours and held == token
 end
 
--- The first write, see queue.lua: what is ours is granted again by a full server, too.
+-- The first write, see queue.lua: locks that the token holds are granted again by a full server,
+-- too.
 if all_ours then
   redis.call('GETEX', KEYS[1])
 else
   needs_memory()
 end
 
--- Which ones are ours already.
+-- Which locks the token holds already.
 local again = {}
 for nth = 1, locks do
   turn_to(nth)
   local held = holders[nth]
   if not held then
-    -- Whoever waits is before us.
+    -- Waiters come first.
     held = promote(claim, kept)
   end
   if held == false then
@@ -49,7 +50,7 @@ for nth = 1, locks do
   again[nth] = held == token
 end
 
--- All fences before the first lock: one that fails must leave no lock behind.
+-- All fences before the first lock: a fence that fails must leave no lock behind.
 local fences = {}
 for nth = 1, fenced == '1' and locks or 0 do
   turn_to(nth)

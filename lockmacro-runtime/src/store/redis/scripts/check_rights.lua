@@ -1,25 +1,25 @@
--- Tells which commands the user may not run, without a word in the server's ACL log. Changes
+-- Tells which commands the user may not run, without an entry in the server's ACL log. Writes
 -- nothing.
 --
 -- KEYS     a lock and its companion keys, or the keys of the deferred calls of one function; none
---          to ask on behalf of all locks
--- ARGV[1]  the channel that grants come by; empty where nobody waits in line
--- ARGV     and the names of commands
--- returns  1, or 0 when the user may write some keys only, and the commands on keys cannot be told
---          without a key; then those of the commands that are denied, or with a `?` before them
---          unknown; and a `&` when the channel is denied. A server before Redis 7 cannot tell: 1,
---          and none
+--          to ask for all locks
+-- ARGV[1]  the channel of grants; empty without waiters
+-- ARGV     the rest: names of commands
+-- returns  1, or 0 when the user may write some keys only and the rights to commands on keys cannot
+--          be told without a key; then the denied commands, those that the server does not know
+--          with a `?` before them; and a `&` when the channel is denied. A server before Redis 7
+--          cannot tell: 1, and no command
 local may = redis.acl_check_cmd
 if not may then
   return { 1 }
 end
--- No pattern for some keys has this one.
+-- Matches no pattern for some keys only.
 local key = KEYS[1] or '\1 any key'
 local keyless = { time = true, wait = true, asking = true, pubsub = true }
 local channels = { subscribe = true, ssubscribe = true, publish = true, spublish = true }
 local writes = { 'set', 'del', 'pexpire', 'zadd', 'hset' }
 
--- Always with a key where there is one: the server looks for it. SET looks at what comes after.
+-- With a key wherever there is one, because the server looks for it. SET also checks a value.
 local function ask(command)
   local name, sub = command:match('^([^|]+)|?(.*)$')
   if sub ~= '' then
@@ -34,13 +34,14 @@ local function ask(command)
   return may(command, key)
 end
 
--- Whether it is allowed, and whether the server knows it: one that it does not is an error.
+-- Whether the command is allowed, and whether the server knows it: an unknown command raises an
+-- error.
 local function allowed(command)
   local known, yes = pcall(ask, command)
   return known and yes, known
 end
 
--- As the command has it: SUBSCRIBE would take what comes after for another channel.
+-- With the arguments of the command: SUBSCRIBE would take a second one for another channel.
 local function heard_by(name, channel)
   if name == 'publish' or name == 'spublish' then
     return may(name, channel, '')

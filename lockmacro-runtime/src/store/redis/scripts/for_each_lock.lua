@@ -1,6 +1,6 @@
--- Does it with each lock, whatever became of the others.
+-- Runs the script for each lock, whatever the result for the others.
 --
--- returns  1 when every lock was held by the token, else 0
+-- returns  1 when the token held every lock, else 0
 local result, failure = 1, nil
 for nth = 1, locks do
   turn_to(nth)
@@ -11,13 +11,13 @@ for nth = 1, locks do
   if done then
     result = math.min(result, held)
   elseif string.find(held, 'WRONGTYPE', 1, true) then
-    -- Whatever is there now, it is not ours.
+    -- The key holds something else now, and not the token.
     result = 0
   else
     failure = failure or held
   end
 end
--- Before Redis 7 the text starts with a place, and is wrapped when it is raised.
+-- Before Redis 7 the text starts with its position in the script, and is wrapped when it is raised.
 if failure and string.sub(failure, 1, 1) == '@' then
   error(failure, 0)
 end

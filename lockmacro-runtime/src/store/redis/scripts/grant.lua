@@ -1,13 +1,13 @@
--- A grant, in two steps, as only the first can fail: put before the scripts that ask for locks.
--- `again` tells that the lock is the token's own already.
+-- A grant, in two steps, of which only the first can fail: put before the scripts that ask for
+-- locks. `again` tells that the token holds the lock already.
 
--- The first write of a script for who has nothing yet. It changes nothing; a full server refuses
--- it, and so does a replica: ZADD is checked for memory, where GETEX and ZPOPMIN are not.
+-- The first write of a script for a token that holds nothing yet. It changes nothing. A full server
+-- refuses it, and so does a replica: ZADD is checked for memory, where GETEX and ZPOPMIN are not.
 local function needs_memory()
   redis.call('ZADD', KEYS[2], 'XX', 0, '')
 end
 
--- The fence of a grant: again the same one. nil when there is none any more.
+-- The fence of a grant; the same one again for the same token. nil when the fences are used up.
 local function fence_of(again, kept)
   return again and redis.call('GET', KEYS[4]) or next_fence(kept)
 end
@@ -16,7 +16,7 @@ local function no_fence()
   return redis.error_reply('FENCESUSEDUP the counter ' .. KEYS[4] .. ' is at 2^53')
 end
 
--- A question that arrives late must not undo what has lengthened the lease meanwhile.
+-- A request that arrives late must not undo a renewal.
 local function take(token, ttl, again)
   if not again then
     redis.call('SET', KEYS[1], token, 'PX', ttl)

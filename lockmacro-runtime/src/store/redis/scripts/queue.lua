@@ -1,20 +1,20 @@
 -- The queue of a lock: put before the scripts that work on it.
 --
 -- KEYS[1]  the lock: its holder's token, and nothing else
--- KEYS[2]  who waits: a sorted set of tokens by ticket
--- KEYS[3]  how: a hash of "deadline|ttl|fenced|probe|id|channel" by token
--- KEYS[4]  the last fence given for this lock, in microseconds
+-- KEYS[2]  the queue: a sorted set of tokens by ticket
+-- KEYS[3]  the records: a hash of "deadline|ttl|fenced|probe|id|channel" by token
+-- KEYS[4]  the last fence of this lock, in microseconds
 --
--- All times are the server's. GETEX without options reads like GET but counts as a write, so a
--- replica refuses a script that begins with it (READONLY) where GET would answer from old data. A
--- full server does not: it checks no write that comes after another one.
+-- All times are the server's. GETEX without options reads like GET but counts as a write. A replica
+-- refuses a script that begins with it (READONLY), where GET would return old data. A full server
+-- accepts it, and checks no write after the first one.
 
--- From there on numbers are not exact, and a fence would be given twice.
+-- Larger numbers are not exact, and a fence would be issued twice.
 local LARGEST_FENCE = 2 ^ 53
--- Dead waiters that one call passes, for all locks together; see promote.
+-- Most dead waiters that one call removes, for all locks together; see promote.
 local DEAD_AT_ONCE = 128
 
--- Whether a value is one of ours, and no foreign client's: as in token.rs.
+-- Whether a value is a token of this library, and not another program's: as in token.rs.
 local function is_ours(value)
   return string.find(string.sub(value, -33), '^/' .. string.rep('[0-9a-f]', 32) .. '$')
 end
@@ -26,7 +26,7 @@ local function now_us()
 end
 
 local function micros(number)
-  -- A '%d' would be no longer than 32 bits on some servers.
+  -- A '%d' is limited to 32 bits on some servers.
   return string.format('%.0f', number)
 end
 
@@ -38,8 +38,8 @@ local function has_fences()
   return last_fence() < LARGEST_FENCE
 end
 
--- A number larger than every earlier one of this lock: the server's time keeps it so when the last
--- one is forgotten, after `kept` milliseconds. nil when there is none any more.
+-- A number larger than every earlier fence of this lock. After `kept` milliseconds the last fence
+-- is forgotten, and then the server's time keeps the order. nil when the fences are used up.
 local function next_fence(kept)
   local last = last_fence()
   if not (last < LARGEST_FENCE) then
@@ -60,12 +60,12 @@ local function record_of(token)
   return string.match(record, '^(%d+)|(%d+)|(%d)|(%d)|(%d+)|(.*)$')
 end
 
--- In a cluster each slot has channels of its own, which are heard by its node and its replicas.
+-- In a cluster each slot has its own channel, which its node and the replicas of the node serve.
 local function is_in_a_slot(channel)
   return string.sub(channel, 1, 5) == 'lm1:{'
 end
 
--- What a waiter is told: that it has the lock for `px` milliseconds from now on; with none, to ask
+-- The message to a waiter: the lock is its own for `px` milliseconds from now on; 0 means to ask
 -- again.
 local function word_for(id, fence, px)
   return id .. '|' .. fence .. '|' .. micros(now_us()) .. '|' .. px
@@ -75,16 +75,16 @@ local function tell(channel, word)
   return redis.pcall(is_in_a_slot(channel) and 'SPUBLISH' or 'PUBLISH', channel, word)
 end
 
--- Whether somebody listens to a waiter's channel here. Asked before anything is said: who listens to
--- another node of a cluster, or to a primary of old, hears what is said here and does not count, and
--- must not believe in a lock that was handed on meanwhile. An error tells nothing.
+-- Whether a waiter's channel has subscribers here. Asked before a message is sent: a subscriber on
+-- another node of a cluster, or on an old primary, receives the message and is not counted, and
+-- must not believe in a lock that was handed off meanwhile. An error counts as a subscriber.
 local function is_heard(channel)
   local count = is_in_a_slot(channel) and 'SHARDNUMSUB' or 'NUMSUB'
   local listeners = redis.pcall('PUBSUB', count, channel)[2]
   return type(listeners) ~= 'number' or listeners > 0
 end
 
--- Has who is first ask again.
+-- Makes the head of the queue ask again.
 local function tell_head()
   local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
   if head then
@@ -95,11 +95,12 @@ local function tell_head()
   end
 end
 
--- Hands the lock to who has waited longest and still lives, for at most `claim` milliseconds until
--- that one has confirmed it; returns its token. nil when nobody waits, false when too many dead ones
--- were in front: in all calls together, but each looks at one at least. `caller` needs no message:
--- it gets the answer. Nor does who listens to `near`: what it is to be told is returned as well,
--- for the caller to pass on.
+-- Hands the lock off to the first live waiter, for at most `claim` milliseconds until the waiter
+-- confirms it; returns the waiter's token. nil when the queue is empty; false when too many dead
+-- waiters were at the head: DEAD_AT_ONCE in all calls together, but each call checks at least one.
+--
+-- `caller` needs no message, because it gets the reply. Nor does a subscriber of the channel
+-- `near`: its message is returned as well, for the caller to deliver.
 local dead = 0
 local function promote(claim, kept, caller, near)
   repeat
@@ -128,7 +129,7 @@ local function promote(claim, kept, caller, near)
         tell(channel, word)
         return head
       end
-      -- Dead, and the next is asked; or listening elsewhere, or to be told that there is no fence.
+      -- Dead, and the next one is checked; or subscribed elsewhere, or there is no fence for it.
       tell(channel, word_for(id, '0', 0))
     end
     dead = dead + 1

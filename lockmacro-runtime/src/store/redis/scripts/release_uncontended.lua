@@ -1,13 +1,14 @@
--- Gives locks back, each if it is still its token's own and nobody waits for it. For who never stood in
--- line: it takes less than release.lua, which is called when somebody waits. The locks of many callers
--- come together.
+-- Releases locks, each if its token still holds it and its queue is empty. For tokens that never
+-- waited: it costs less than release.lua, which is called when there are waiters. Merges the calls
+-- of many callers.
 --
--- KEYS     of each lock: the lock itself, and who waits, see queue.lua
--- ARGV     of each lock the token
--- returns  of each lock 1 when it was held by its token, else 0; 2 when nothing was done because
---          somebody waits, and -1 when it has to be asked for by itself. Of one lock only this number
+-- KEYS     for each lock: the lock and its queue, see queue.lua
+-- ARGV     for each lock its token
+-- returns  for each lock 1 when its token held it, else 0; 2 when nothing was done because there
+--          are waiters, and -1 when the call has to be sent by itself. For one lock only this
+--          number
 --
--- As in release_unqueued.lua the first thing is a GETEX.
+-- As in release_unqueued.lua the first command is a GETEX.
 local function give_back(lock, line, token)
   if redis.call('GETEX', lock) ~= token then
     return 0

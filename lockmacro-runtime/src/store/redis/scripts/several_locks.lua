@@ -1,4 +1,5 @@
--- Several locks in one call: put before scripts that work on one, which see its keys as theirs.
+-- Several locks in one call: put before scripts for one lock, which find the keys of the current
+-- lock in KEYS.
 --
 -- KEYS  four for each lock, see queue.lua, one lock after the other
 local all, KEYS = KEYS, {}

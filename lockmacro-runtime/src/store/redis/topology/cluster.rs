@@ -1,4 +1,4 @@
-//! A Redis Cluster: which node has a slot, learnt from any of them.
+//! A Redis Cluster: its nodes, and the slot map that each of them knows.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::connect::Connector;
+use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::{CallError, Redirect, Transient};
 use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::node::Node;
@@ -20,22 +20,22 @@ use crate::value::error::LockError;
 use crate::value::sync::{RwLock, RwLockReadGuard};
 use crate::value::unavailability::Unavailability;
 
-/// After so long without an answer the next node is asked for the map, too.
+/// Time without an answer after which the next node is asked for the slot map, too.
 const STAGGER: Duration = Duration::from_millis(50);
-/// The map is not learnt more often than that.
-const LEARN_EVERY: Duration = Duration::from_millis(100);
+/// Shortest time between two requests for the slot map.
+const REFRESH_EVERY: Duration = Duration::from_millis(100);
 
-/// Clones are the same cluster.
+/// A cluster; clones share it.
 #[derive(Clone)]
 pub(crate) struct Cluster(Arc<Shared>);
 
 struct Shared {
-    /// The nodes of the URL, from which all others have their settings.
+    /// The nodes of the URL, whose settings all other nodes use.
     seeds: Vec<Connector>,
     sink: Arc<dyn PushSink>,
     timeout: Duration,
     map: RwLock<SlotMap>,
-    learning: SingleFlight<Result<(), CallError>>,
+    refreshing: SingleFlight<Result<(), CallError>>,
 }
 
 impl Cluster {
@@ -51,27 +51,27 @@ impl Cluster {
             .map(|url| Connector::new(url, timeout, Arc::clone(&sink)))
             .collect::<Result<Vec<_>, _>>()?;
         if seeds.iter().any(|seed| seed.endpoint().is_none() || seed.database() != 0) {
-            return Err(LockError::invalid_url("a cluster has hosts, and no databases but 0"));
+            return Err(LockError::invalid_url("a cluster has hosts, and database 0 only"));
         }
         if let Some((first, others)) = seeds.split_first_mut() {
-            // They are servers of one manager.
-            others.iter_mut().for_each(|seed| seed.changes = first.changes.elsewhere());
+            // All seeds belong to one manager.
+            others.iter_mut().for_each(|seed| seed.changes = first.changes.for_node());
         }
         Ok(Self::with(seeds, timeout, sink))
     }
 
-    /// None once it is shared.
+    /// The seeds; none once the cluster is shared.
     pub(crate) fn seeds_mut(&mut self) -> Vec<&mut Connector> {
         let shared = Arc::get_mut(&mut self.0);
         shared.map(|shared| shared.seeds.iter_mut().collect()).unwrap_or_default()
     }
 
     /// Whether a URL is for a cluster.
-    pub(crate) fn is_meant(url: &str) -> bool {
+    pub(crate) fn is_cluster_url(url: &str) -> bool {
         seeds(url).is_some()
     }
 
-    /// The same cluster through connections of its own.
+    /// The same cluster, through connections of its own.
     pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
         let map = self.map();
         let known = map.nodes().filter_map(|node| self.connector(node.endpoint()?));
@@ -80,48 +80,48 @@ impl Cluster {
     }
 
     fn with(seeds: Vec<Connector>, timeout: Duration, sink: Arc<dyn PushSink>) -> Self {
-        let learning = SingleFlight::new(timeout);
+        let refreshing = SingleFlight::new(timeout);
         let map = RwLock::default();
-        Self(Arc::new(Shared { seeds, sink, timeout, map, learning }))
+        Self(Arc::new(Shared { seeds, sink, timeout, map, refreshing }))
     }
 
-    /// Has `tell` called when a node may be another one than the one that granted our locks.
-    pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
+    /// Calls `listener` when a node may be another than the one that granted the locks.
+    pub(crate) fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
         if let Some(changes) = self.changes() {
-            changes.tell(tell);
+            changes.on_change(listener);
         }
     }
 
-    /// All nodes have theirs in common with the first seed.
+    /// All nodes share the state of the first seed.
     pub(crate) fn changes(&self) -> Option<&Failover> {
         self.0.seeds.first().map(|seed| &*seed.changes)
     }
 
-    /// What the URL says that replicas have to acknowledge.
+    /// The replicas that have to acknowledge a lock, as the URL says.
     pub(crate) fn replicated(&self) -> Option<ReplicaAcks> {
         self.0.seeds.first().and_then(Connector::replicated)
     }
 
-    /// What the URL says of how long fences are kept.
+    /// The retention of fences, as the URL says.
     pub(crate) fn fence_retention(&self) -> Option<Duration> {
         self.0.seeds.first().and_then(Connector::fence_retention)
     }
 
-    /// Makes sure that the map is known.
+    /// Fetches the slot map, unless it is known.
     pub(crate) async fn ready(&self, until: Instant) -> Result<(), CallError> {
         if self.map().is_known() {
             return Ok(());
         }
-        self.learnt(until).await
+        self.refresh(until).await
     }
 
-    /// Has slots that are another node's noticed.
+    /// Refreshes the slot map, to notice slots that have moved.
     pub(crate) async fn look(&self, until: Instant) {
-        // Who cannot be asked now is asked again.
-        let _ = self.learnt(until).await;
+        // A failure is left to the next call.
+        let _ = self.refresh(until).await;
     }
 
-    /// Ends all connections; the next calls make new ones.
+    /// Closes all connections; the next calls open new ones.
     pub(crate) fn disconnect(&self) {
         self.map().nodes().for_each(Node::disconnect);
     }
@@ -129,56 +129,55 @@ impl Cluster {
     /// All primaries.
     #[cfg(feature = "look")]
     pub(crate) async fn nodes(&self, until: Instant) -> Result<Vec<Node>, CallError> {
-        self.learnt(until).await?;
+        self.refresh(until).await?;
         Ok(self.map().nodes().cloned().collect())
     }
 
-    /// Learns the map, unless that was done just now.
-    pub(crate) async fn learnt(&self, until: Instant) -> Result<(), CallError> {
-        if self.map().is_younger_than(LEARN_EVERY) {
+    /// Fetches the slot map, unless that was done just now.
+    pub(crate) async fn refresh(&self, until: Instant) -> Result<(), CallError> {
+        if self.map().is_younger_than(REFRESH_EVERY) {
             return Ok(());
         }
-        let learn = || {
+        let fetch = || {
             let cluster = self.clone();
-            async move { cluster.learn().await }
+            async move { cluster.fetch_map().await }
         };
-        let learnt = self.0.learning.done(learn, until);
+        let refreshed = self.0.refreshing.run(fetch, until);
         let timeout = || CallError::Transient(Transient::timeout("asking for the slots", false));
-        Box::pin(learnt).await.unwrap_or_else(|| Err(timeout().at(|| self.servers())))
+        Box::pin(refreshed).await.unwrap_or_else(|| Err(timeout().at(|| self.servers())))
     }
 
-    /// Where the node is that has told the map.
-    pub(crate) fn told_by(&self) -> String {
-        let told = self.map().told_by().map(str::to_owned);
-        told.unwrap_or_else(|| self.servers())
+    /// The address of the node that sent the slot map.
+    pub(crate) fn source(&self) -> String {
+        let source = self.map().source().map(str::to_owned);
+        source.unwrap_or_else(|| self.servers())
     }
 
-    /// Where the servers of the URL are.
+    /// The addresses of the URL.
     fn servers(&self) -> String {
         let servers: Vec<_> = self.0.seeds.iter().map(Connector::server).collect();
         servers.join(", ")
     }
 
-    /// Has the map learnt, and does not wait for it.
-    pub(crate) fn learn_soon(&self) {
-        if !self.map().is_younger_than(LEARN_EVERY) {
+    /// Fetches the slot map in the background.
+    pub(crate) fn refresh_soon(&self) {
+        if !self.map().is_younger_than(REFRESH_EVERY) {
             let cluster = self.clone();
-            self.0.learning.begin(|| async move { cluster.learn().await });
+            self.0.refreshing.begin(|| async move { cluster.fetch_map().await });
         }
     }
 
-    /// Asks the nodes for the map, one soon after the other, until one has answered.
-    async fn learn(&self) -> Result<(), CallError> {
+    /// Asks the nodes for the slot map, each after a short delay, until one has answered.
+    async fn fetch_map(&self) -> Result<(), CallError> {
         let mut nodes: Vec<Node> = self.map().nodes().cloned().collect();
         fastrand::shuffle(&mut nodes);
-        let strangers = self.0.seeds.iter().filter(|seed| {
+        let seeds = self.0.seeds.iter().filter(|seed| {
             let endpoint = seed.endpoint();
             !nodes.iter().any(|node| node.endpoint() == endpoint)
         });
-        let strangers =
-            strangers.map(|seed| Node::with(seed.apart(NoPushes::sink()), self.0.timeout));
-        let strangers: Vec<Node> = strangers.collect();
-        let mut nodes = nodes.into_iter().chain(strangers);
+        let seeds = seeds.map(|seed| Node::with(seed.apart(NoPushes::sink()), self.0.timeout));
+        let seeds: Vec<Node> = seeds.collect();
+        let mut nodes = nodes.into_iter().chain(seeds);
         let (mut asked, mut error) = (JoinSet::new(), down("no node was asked"));
         loop {
             let more = match nodes.next() {
@@ -191,58 +190,58 @@ impl Cluster {
             };
             let pause = if more { STAGGER } else { self.0.timeout };
             match timeout(pause, asked.join_next()).await {
-                // One that has forgotten its cluster knows nothing.
+                // A node without slots has forgotten its cluster.
                 Ok(Some(Ok((Ok(ranges), node)))) if ranges.is_empty() => {
-                    let none = down("no slot is given to a node").at(|| node.server());
+                    let none = down("no slot is assigned to a node").at(|| node.server());
                     error = error.unless_final(none);
                 }
                 Ok(Some(Ok((Ok(ranges), node)))) => {
                     self.take(&node, ranges)?;
                     return Ok(());
                 }
-                Ok(Some(Ok((Err(told), _)))) => error = error.unless_final(told),
+                Ok(Some(Ok((Err(cause), _)))) => error = error.unless_final(cause),
                 Ok(None) if !more => return Err(error),
                 _ => {}
             }
         }
     }
 
-    /// Takes the map that a node has told over, and has who waits in a slot that moved follow it.
-    fn take(&self, told: &Node, ranges: Vec<Range>) -> Result<(), CallError> {
+    /// Adopts the slot map of a node, and makes the waiters of slots that moved ask again.
+    fn take(&self, source: &Node, ranges: Vec<Range>) -> Result<(), CallError> {
         let mut next = SlotMap::default();
         for range in ranges {
-            let node = self.node_at(&range.endpoint.beside(told.endpoint()), told)?;
-            next.give(range.first..=range.last, node);
+            let node = self.node_at(&range.endpoint.relative_to(source.endpoint()), source)?;
+            next.assign(range.first..=range.last, node);
         }
         let names = next.nodes().map(Node::server).collect();
         let moved = {
             let mut map = self.0.map.write();
             let moved = next.differs_from(&map);
-            *map = next.known(told);
+            *map = next.known(source);
             moved
         };
         if let Some(changes) = self.changes() {
-            changes.healths().are_only(&names);
+            changes.healths().retain_only(&names);
         }
         if !moved.is_empty() {
             self.0.sink.interrupted(&moved);
-            // A replica that has taken over may not know our locks. Whoever learns its first map
-            // cannot tell, because it may have changed since the locks were granted.
+            // A replica that has taken over may not know the locks. A first slot map counts as a
+            // change, because the slots may have moved since the locks were granted.
             if let Some(changes) = self.changes() {
-                changes.moved();
+                changes.changed();
             }
         }
         Ok(())
     }
 
-    /// The node at an address, which is a new one if none of the map has it.
-    fn node_at(&self, endpoint: &Endpoint, told: &Node) -> Result<Node, CallError> {
+    /// The node at an address: the known one, or a new one.
+    fn node_at(&self, endpoint: &Endpoint, source: &Node) -> Result<Node, CallError> {
         let known = self.map().nodes().find(|node| endpoint.is(node.endpoint())).cloned();
         if let Some(node) = known {
             return Ok(node);
         }
-        if endpoint.is(told.endpoint()) && Arc::ptr_eq(told.sink(), &self.0.sink) {
-            return Ok(told.clone());
+        if endpoint.is(source.endpoint()) && Arc::ptr_eq(source.sink(), &self.0.sink) {
+            return Ok(source.clone());
         }
         let connector = self.connector((&endpoint.host, endpoint.port));
         Ok(Node::with(connector.ok_or_else(|| down("no node is known"))?, self.0.timeout))
@@ -252,27 +251,30 @@ impl Cluster {
         Some(self.0.seeds.first()?.to(endpoint, &self.0.sink))
     }
 
-    /// The node that `told` has named instead of itself.
+    /// The node that `source` redirects to.
     pub(crate) fn redirected(
         &self,
         slot: u16,
         to: &Redirect,
-        told: &Node,
+        source: &Node,
     ) -> Result<Node, CallError> {
         let Some(endpoint) = Endpoint::read(&to.address) else {
-            return Err(down("a node has sent us to no address").at(|| told.server()));
+            return Err(
+                down("a node has sent a redirect without an address").at(|| source.server())
+            );
         };
-        let node = self.node_at(&endpoint.beside(told.endpoint()), told)?;
+        let node = self.node_at(&endpoint.relative_to(source.endpoint()), source)?;
         if to.once {
             return Ok(node.asking());
         }
         let moved = {
             let mut map = self.0.map.write();
-            map.give(slot..=slot, node.clone())
+            map.assign(slot..=slot, node.clone())
         };
         if moved {
-            // Others may be elsewhere, too; and who waits in the slot has to follow it.
-            self.learn_soon();
+            // Other slots may have moved, too; and the waiters of this slot have to ask its new
+            // node.
+            self.refresh_soon();
             self.0.sink.interrupted(&[slot]);
         }
         Ok(node)
@@ -283,7 +285,7 @@ impl Cluster {
     }
 }
 
-/// The servers that a URL of a cluster names, each by a URL of its own; `None` for another URL.
+/// The servers that a cluster URL names, each as a URL of its own; `None` for another URL.
 fn seeds(url: &str) -> Option<Vec<String>> {
     let (scheme, rest) = url.split_once("://")?;
     let scheme = scheme.strip_suffix("-cluster")?;
@@ -309,7 +311,7 @@ pub(crate) fn down(detail: &str) -> CallError {
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the connectors, which know the password.
+        // Without the connectors, which have the password.
         f.debug_struct("Cluster")
             .field("nodes", &self.map().nodes().count())
             .finish_non_exhaustive()
@@ -340,9 +342,9 @@ mod tests {
         let cluster = Cluster::new("redis-cluster://one:7000", timeout, Grants::new(true)).unwrap();
         let node =
             |cluster: &Cluster, host| Node::with(cluster.connector((host, 7000)).unwrap(), timeout);
-        let (main, janitors) =
+        let (main, background) =
             (node(&cluster, "one"), node(&cluster.apart(Grants::new(true)), "one"));
-        assert!(Arc::ptr_eq(main.round_trip(), janitors.round_trip()));
+        assert!(Arc::ptr_eq(main.round_trip(), background.round_trip()));
         assert!(!Arc::ptr_eq(main.round_trip(), node(&cluster, "two").round_trip()));
     }
 

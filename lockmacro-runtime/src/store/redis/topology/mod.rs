@@ -1,4 +1,5 @@
-//! Which server has a key: one server, the primary that sentinels name, or the nodes of a cluster.
+//! The server that has a key: a single one, the primary that sentinels name, or a node of a
+//! cluster.
 
 pub(crate) mod cluster;
 pub(crate) mod redirect;

@@ -1,7 +1,7 @@
-//! The way of a command to the node of a slot, which is followed when the slot moves.
+//! The route of a command to the node of its slot, with redirects.
 //!
-//! By the specification of Redis Cluster: MOVED tells for good where a slot is, ASK for the one
-//! command only. A command that was refused so was not applied.
+//! By the specification of Redis Cluster a MOVED names the node of a slot for good, and an ASK for
+//! one command only. A redirected command was not applied.
 
 use tokio::time::Instant;
 
@@ -11,21 +11,21 @@ use crate::store::redis::client::node::Node;
 use crate::store::redis::topology::cluster::{Cluster, down};
 use crate::value::unavailability::Unavailability;
 
-/// So often one command is sent on to another node.
+/// Most redirects of one command.
 const REDIRECTIONS: u32 = 8;
 
-/// Where one command goes until a node has taken it.
+/// The route of one command, until a node accepts it.
 struct Route<'a> {
     cluster: &'a Cluster,
     slot: u16,
     node: Node,
-    left: u32,
+    remaining: u32,
     until: Instant,
 }
 
 impl Cluster {
-    /// Has `send` send a call to the node of a slot, and to the next node for as long as the call is
-    /// redirected.
+    /// Sends a call by `send` to the node of a slot, and to the next node for as long as the call
+    /// is redirected.
     pub(crate) async fn route<T, F>(
         &self,
         slot: u16,
@@ -44,29 +44,29 @@ impl Cluster {
         }
     }
 
-    /// The way to the node of a slot.
+    /// The route to the node of a slot.
     async fn route_to(&self, slot: u16, budget: Budget) -> Result<Route<'_>, CallError> {
         self.ready(budget.until).await?;
         let mut node = self.map().node_of(slot);
         if node.is_none() {
-            self.learnt(budget.until).await?;
+            self.refresh(budget.until).await?;
             node = self.map().node_of(slot);
         }
-        let node = node.ok_or_else(|| down("no node has the slot").at(|| self.told_by()))?;
-        Ok(Route { cluster: self, slot, node, left: REDIRECTIONS, until: budget.until })
+        let node = node.ok_or_else(|| down("no node has the slot").at(|| self.source()))?;
+        Ok(Route { cluster: self, slot, node, remaining: REDIRECTIONS, until: budget.until })
     }
 }
 
 impl Route<'_> {
-    /// The end of the command, unless it is to be sent to another node.
+    /// The final reply to the command, unless the command has to be sent to another node.
     async fn follow<T>(&mut self, reply: Result<T, CallError>) -> Option<Result<T, CallError>> {
         let mut transient = match reply {
             Err(CallError::Redirect(to)) => {
-                if self.left == 0 {
-                    let error = down("its nodes send us from one to the other");
+                if self.remaining == 0 {
+                    let error = down("its nodes redirect the command in a circle");
                     return Some(Err(error.at(|| self.node.server())));
                 }
-                self.left -= 1;
+                self.remaining -= 1;
                 return match self.cluster.redirected(self.slot, &to, &self.node) {
                     Ok(node) => {
                         self.node = node;
@@ -79,10 +79,10 @@ impl Route<'_> {
             reply => return Some(reply),
         };
         if transient.replace {
-            // The slot may have a new primary, and who asks again at once finds it.
-            let _ = Box::pin(self.cluster.learnt(self.until)).await;
+            // The slot may have a new primary, which a retry at once then finds.
+            let _ = Box::pin(self.cluster.refresh(self.until)).await;
         } else {
-            self.cluster.learn_soon();
+            self.cluster.refresh_soon();
         }
         if transient.reason == Unavailability::Refused {
             transient.reason = Unavailability::ClusterDown;

@@ -1,4 +1,4 @@
-//! Where the keys are: on one server, or on those of a cluster.
+//! The servers that have the keys, and the route of a call to the right one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,22 +28,22 @@ pub(crate) enum Topology {
 impl Topology {
     /// Whether a URL names a cluster.
     pub(crate) fn is_cluster(url: &str) -> bool {
-        Cluster::is_meant(url)
+        Cluster::is_cluster_url(url)
     }
 
-    /// What a URL names, not connected yet.
+    /// The servers of a URL, not connected yet.
     pub(crate) fn new(
         url: &str,
         timeout: Duration,
         sink: Arc<dyn PushSink>,
     ) -> Result<Self, LockError> {
-        Ok(match Cluster::is_meant(url) {
+        Ok(match Cluster::is_cluster_url(url) {
             true => Topology::Cluster(Cluster::new(url, timeout, sink)?),
             false => Topology::One(Node::new(url, timeout, sink)?),
         })
     }
 
-    /// The same through connections of their own.
+    /// The same servers, through connections of their own.
     pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
         match self {
             Topology::One(node) => Topology::One(node.apart(sink)),
@@ -51,7 +51,7 @@ impl Topology {
         }
     }
 
-    /// What the URL says that replicas have to acknowledge.
+    /// The replicas that have to acknowledge a lock, as the URL says.
     pub(crate) fn replicated(&self) -> Option<ReplicaAcks> {
         match self {
             Topology::One(node) => node.replicated(),
@@ -59,7 +59,7 @@ impl Topology {
         }
     }
 
-    /// What the URL says of how long fences are kept.
+    /// The retention of fences, as the URL says.
     pub(crate) fn fence_retention(&self) -> Option<Duration> {
         match self {
             Topology::One(node) => node.inner.connector.fence_retention(),
@@ -67,7 +67,7 @@ impl Topology {
         }
     }
 
-    /// Makes sure that they can be asked.
+    /// Connects, or fetches the slot map, unless that was done.
     pub(crate) async fn ready(&self, until: Instant) -> Result<(), CallError> {
         match self {
             Topology::One(node) => node.ready(until).await,
@@ -75,15 +75,15 @@ impl Topology {
         }
     }
 
-    /// Has `tell` called when a server may be another one than the one that granted our locks.
-    pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
+    /// Calls `listener` when a server may be another than the one that granted the locks.
+    pub(crate) fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
         match self {
-            Topology::One(node) => node.changes().tell(tell),
-            Topology::Cluster(cluster) => cluster.on_change(tell),
+            Topology::One(node) => node.changes().on_change(listener),
+            Topology::Cluster(cluster) => cluster.on_change(listener),
         }
     }
 
-    /// What all connections have in common.
+    /// The state that all connections share.
     pub(crate) fn changes(&self) -> Option<&Failover> {
         match self {
             Topology::One(node) => Some(node.changes()),
@@ -91,7 +91,7 @@ impl Topology {
         }
     }
 
-    /// Whether another server may take a server's place from one moment to the next.
+    /// Whether another server may take over at any time.
     pub(crate) fn fails_over(&self) -> bool {
         match self {
             Topology::One(node) => node.fails_over(),
@@ -99,7 +99,7 @@ impl Topology {
         }
     }
 
-    /// Has a server that stands still, or is no primary any more, noticed.
+    /// Checks the servers: notices one that hangs or is no longer a primary.
     pub(crate) async fn look(&self, budget: Budget) {
         match self {
             Topology::One(node) => node.look(budget).await,
@@ -107,7 +107,7 @@ impl Topology {
         }
     }
 
-    /// Ends all connections; the next calls make new ones.
+    /// Closes all connections; the next calls open new ones.
     pub(crate) fn disconnect(&self) {
         match self {
             Topology::One(node) => node.disconnect(),
@@ -123,7 +123,7 @@ impl Topology {
         }
     }
 
-    /// Where the server is that has the key, if it is known.
+    /// The address of the server that has the key, if it is known.
     pub(crate) fn server_of(&self, key: &LockKey) -> Option<String> {
         self.node_of(key).map(|node| node.server())
     }
@@ -133,7 +133,7 @@ impl Topology {
         self.node_of(key).is_some_and(|node| node.is_lost())
     }
 
-    /// How long the server that has the key takes to answer, if it is known.
+    /// The measured round trip of the server that has the key, if it is known.
     pub(crate) fn round_trip(&self, key: &LockKey) -> Option<Arc<RoundTrip>> {
         self.node_of(key).map(|node| Arc::clone(node.round_trip()))
     }
@@ -147,7 +147,7 @@ impl Topology {
     ) -> Result<Value, CallError> {
         match self {
             Topology::One(node) => node.call(command, budget).await,
-            // Boxed, as is all that is rare.
+            // Boxed, as every rare step is.
             Topology::Cluster(cluster) => {
                 let send = |node: Node| {
                     let command = command.clone();
@@ -158,7 +158,7 @@ impl Topology {
         }
     }
 
-    /// Calls a script at the server that has these keys.
+    /// Calls a script on the server that has these keys.
     pub(crate) async fn eval(
         &self,
         script: &'static Script,
@@ -171,8 +171,8 @@ impl Topology {
         self.route(slot, budget, eval).await
     }
 
-    /// Has `send` send a call to the node of a slot, and to the next node for as long as the call is
-    /// redirected. The slot matters in a cluster only.
+    /// Sends a call by `send` to the node of a slot, and to the next node for as long as the call
+    /// is redirected. The slot matters in a cluster only.
     pub(crate) async fn route<T, F>(
         &self,
         slot: impl FnOnce() -> u16,

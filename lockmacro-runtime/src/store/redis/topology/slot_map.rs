@@ -1,4 +1,4 @@
-//! Which node of a cluster has which slot.
+//! The slot map of a cluster: which node has which slot.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use crate::value::error::LockError;
 /// Stands for no node.
 const NONE: u16 = u16::MAX;
 
-/// Empty at first.
+/// A slot map; empty at first.
 #[derive(Debug, Default)]
 pub(crate) struct SlotMap {
     nodes: Vec<Node>,
-    /// Which of the nodes has each slot; nothing while nothing is known.
+    /// The index of each slot's node; empty while the map is unknown.
     owners: Vec<u16>,
-    learnt: Option<Instant>,
-    /// Where the node is that has told it. Not the node, whose connection would be kept.
-    told_by: Option<String>,
+    fetched: Option<Instant>,
+    /// The address of the node that sent the map. The node itself would keep its connection open.
+    source: Option<String>,
 }
 
 impl SlotMap {
@@ -40,8 +40,8 @@ impl SlotMap {
         self.nodes.get(usize::from(*self.owners.get(usize::from(slot))?))
     }
 
-    /// Gives slots to a node; tells whether one of them was another's.
-    pub(crate) fn give(&mut self, slots: RangeInclusive<u16>, node: Node) -> bool {
+    /// Assigns slots to a node; returns whether one of them had another node.
+    pub(crate) fn assign(&mut self, slots: RangeInclusive<u16>, node: Node) -> bool {
         let known = self.nodes.iter().position(|known| known.is(&node));
         let nth = known.unwrap_or_else(|| {
             self.nodes.push(node);
@@ -59,7 +59,7 @@ impl SlotMap {
         moved
     }
 
-    /// Which slots have another node here than there.
+    /// The slots that have another node in the other map.
     pub(crate) fn differs_from(&self, other: &Self) -> Vec<u16> {
         let same = |slot: &u16| match (self.owner(*slot), other.owner(*slot)) {
             (Some(one), Some(other)) => one.is(other),
@@ -68,25 +68,25 @@ impl SlotMap {
         (0..SLOTS).filter(|slot| !same(slot)).collect()
     }
 
-    /// The same as one that was learnt now.
-    pub(crate) fn known(self, told_by: &Node) -> Self {
-        Self { learnt: Some(Instant::now()), told_by: Some(told_by.server()), ..self }
+    /// The same map, marked as fetched now.
+    pub(crate) fn known(self, source: &Node) -> Self {
+        Self { fetched: Some(Instant::now()), source: Some(source.server()), ..self }
     }
 
-    pub(crate) fn told_by(&self) -> Option<&str> {
-        self.told_by.as_deref()
+    pub(crate) fn source(&self) -> Option<&str> {
+        self.source.as_deref()
     }
 
     pub(crate) fn is_known(&self) -> bool {
-        self.learnt.is_some()
+        self.fetched.is_some()
     }
 
     pub(crate) fn is_younger_than(&self, age: Duration) -> bool {
-        self.learnt.is_some_and(|learnt| learnt.elapsed() < age)
+        self.fetched.is_some_and(|fetched| fetched.elapsed() < age)
     }
 }
 
-/// Slots in a row that are one node's.
+/// Consecutive slots of one node.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) first: u16,
@@ -96,26 +96,26 @@ pub(crate) struct Range {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
-    /// Empty for the host of the node that has told it.
+    /// Empty for the host of the node that sent the map.
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
 impl Endpoint {
-    /// Reads `host:port`, where the host may have colons of its own.
+    /// Reads `host:port`; the host may contain colons.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         Some(Self::new(host, port.parse().ok()?))
     }
 
     fn new(host: &str, port: u16) -> Self {
-        // A node that does not know its own name says so by a question mark.
+        // A question mark stands for the name of a node that does not know it.
         let host = if host == "?" { "" } else { host };
         Self { host: host.to_owned(), port }
     }
 
-    pub(crate) fn beside(self, told: Option<(&str, u16)>) -> Self {
-        match told {
+    pub(crate) fn relative_to(self, source: Option<(&str, u16)>) -> Self {
+        match source {
             Some((host, _)) if self.host.is_empty() => Self { host: host.to_owned(), ..self },
             _ => self,
         }
@@ -126,7 +126,7 @@ impl Endpoint {
     }
 }
 
-/// Asks a node who has which slots.
+/// Asks a node for the slot map.
 pub(crate) async fn slots(node: &Node, budget: Budget) -> Result<Vec<Range>, CallError> {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
@@ -134,11 +134,11 @@ pub(crate) async fn slots(node: &Node, budget: Budget) -> Result<Vec<Range>, Cal
     ranges(&reply).ok_or_else(|| unexpected(&reply))
 }
 
-/// A server by itself is a mistake in the URL.
+/// A server that is in no cluster is a mistake in the URL.
 fn no_cluster(error: CallError) -> CallError {
     match error {
         CallError::Final(LockError::Unavailable { detail, .. }) if detail.contains("disabled") => {
-            let detail = "the server is not in a cluster: give a `redis://` URL".to_owned();
+            let detail = "the server is not in a cluster: use a `redis://` URL".to_owned();
             CallError::Final(LockError::InvalidUrl { detail })
         }
         other => other,
@@ -200,12 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_without_a_host_is_beside_who_told_it() {
-        for (told, host) in
+    fn an_endpoint_without_a_host_is_on_the_host_of_its_source() {
+        for (source, host) in
             [("two:7001", "two"), (":7001", "one"), ("?:7001", "one"), ("::1:7001", "::1")]
         {
-            let endpoint = Endpoint::read(told).unwrap().beside(Some(("one", 7_000)));
-            assert!(endpoint.is(Some((host, 7_001))), "{told}: {endpoint:?}");
+            let endpoint = Endpoint::read(source).unwrap().relative_to(Some(("one", 7_000)));
+            assert!(endpoint.is(Some((host, 7_001))), "{source}: {endpoint:?}");
         }
         assert_eq!(Endpoint::read("nowhere"), None);
     }

@@ -1,9 +1,9 @@
--- Tells about locks, and changes nothing.
+-- Reads locks. Writes nothing.
 --
--- KEYS     two for each lock: the lock, and who waits for it, see queue.lua
--- ARGV[1]  the length of the longest token, in bytes
--- returns  for each { its value, as far as it may be a token; its PTTL; how many wait, -1 when that is
---          no line; 1 when the lock is of another type, else 0 }
+-- KEYS     two for each lock: the lock and its queue, see queue.lua
+-- ARGV[1]  the length of the longest token in bytes
+-- returns  for each lock { its value, up to that length; its PTTL; the number of waiters, -1 when
+--          the queue key holds another type; 1 when the lock holds another type, else 0 }
 local function wrong_type(reply)
   return type(reply) == 'table' and string.find(reply.err, 'WRONGTYPE', 1, true)
 end

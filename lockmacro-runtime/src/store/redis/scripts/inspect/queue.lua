@@ -1,9 +1,9 @@
--- Tells who waits for a lock, and changes nothing.
+-- Reads the queue of a lock. Writes nothing.
 --
--- KEYS     the lock; who waits; how: see queue.lua
--- ARGV[1]  how many to tell
--- returns  { how many wait; then for each its token, and for how many milliseconds its place is kept
---          unless it is heard of, -1 when that is not known }
+-- KEYS     the lock, its queue and its records, see queue.lua
+-- ARGV[1]  the most waiters to return
+-- returns  { the number of waiters; then for each its token, and the milliseconds until it counts
+--          as dead unless it asks again, -1 when that is not known }
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = { redis.call('ZCARD', KEYS[2]) }

@@ -1,21 +1,22 @@
 -- The deferred calls of one function: put before the scripts that work on them.
 --
--- KEYS[1]  the calls: a hash. A call has its arguments under its id, and under id#k the key of its
---          lock, id#n how often it was tried, id#b how often it was busy, id#t how often it was taken,
---          which tells its workers apart, id#w by which question it was taken, id#s when the end of so
---          many was told, id#u when it is the only one of its key, id#e why it failed last, id#a
---          how often it may be taken without an end, and once more
--- KEYS[2]  who waits: a sorted set of ids by when they are due
--- KEYS[3]  who is worked on: a sorted set of ids by when they go back unless their worker is heard of
--- KEYS[4]  the dead letters: a sorted set of ids by when they were given up
--- KEYS[5]  the only ones: a hash of ids by the keys of their locks
--- KEYS[6]  workers with nothing to do: a sorted set of "number|channel" by when they look again
--- KEYS[7]  what is over: a sorted set by when nobody needs to know any more, of the ids of calls, of id#t
---          for those that were ended by a worker, and of questions that were answered by calls
+-- KEYS[1]  the calls: a hash. A call has its arguments under its id. Further fields are id#k the
+--          key of its lock; id#n the number of tries; id#b how often it was busy; id#t how often it
+--          was taken, which tells its workers apart; id#w the request that took it; id#s the last
+--          of these numbers whose end was reported; id#u set when it is the only call of its key;
+--          id#e its last error; id#a the number of leases that may end without a report, before
+--          one more makes it a dead letter
+-- KEYS[2]  the waiting calls: a sorted set of ids by due time
+-- KEYS[3]  the running calls: a sorted set of ids by the end of their worker's lease
+-- KEYS[4]  the dead letters: a sorted set of ids by the time when they were abandoned
+-- KEYS[5]  the only calls of a key: a hash of ids by the keys of their locks
+-- KEYS[6]  idle workers: a sorted set of "number|channel" by the time when they look again
+-- KEYS[7]  what has ended: a sorted set by the time when it is forgotten, of the ids of calls, of
+--          id#t for calls that a worker ended, and of requests that were answered by calls
 --
--- All times are the server's, in milliseconds. What nobody has touched for 30 days is forgotten.
+-- All times are the server's, in milliseconds. After 30 days without access the calls are deleted.
 local KEPT = 30 * 24 * 60 * 60 * 1000
--- Who stores a call may not have been answered, and stores it again.
+-- A caller without an answer stores its call again within this time.
 local KNOWN = 30 * 1000
 
 local time = redis.call('TIME')
@@ -25,18 +26,18 @@ local function number(value)
   return string.format('%.0f', value)
 end
 
--- Also for who only looks: all is kept as long as any of it.
+-- Also for reads: all keys are kept for as long as any of them.
 local function touch()
   for nth = 1, 5 do
     redis.call('PEXPIRE', KEYS[nth], KEPT)
   end
 end
 
--- A write first: a replica refuses the script then. Those that make new keys do it again.
+-- A write first, so that a replica refuses the script. Scripts that make new keys call it again.
 touch()
 
--- What a script has changed stays when it fails later, as it does where a key is something else. So that is
--- found out before.
+-- A script that fails keeps its earlier changes, and fails where a key holds another type.
+-- Therefore the types are checked first.
 for _, hash in ipairs({ KEYS[1], KEYS[5] }) do
   redis.call('HEXISTS', hash, '')
 end
@@ -59,7 +60,7 @@ local function forget(id)
   know(id)
 end
 
--- Changes a number of a call; what is none counts as 0.
+-- Changes a counter of a call; a value that is no counter counts as 0.
 local function count(field, by)
   local counted = tonumber(redis.call('HGET', KEYS[1], field)) or 0
   if counted ~= math.floor(counted) or counted < 0 or counted > 2 ^ 31 then
@@ -70,15 +71,16 @@ local function count(field, by)
   return counted
 end
 
--- Whether a call is still that of the worker that took it as the `nth`: nobody has taken it since, and
--- its end was not told. Of one that went back, because its worker was not heard of, nobody else may
--- count on its being run, as who finds the only one of a key does.
+-- Whether the worker that took the call as the `nth` still has it: nobody has taken it since, and
+-- its end was not reported. After the lease of its worker has ended, the only call of a key counts
+-- as taken no longer: a new call with its key relies on its being run.
 local function is_taken(id, nth)
   local taken, told, only = unpack(redis.call('HMGET', KEYS[1], id .. '#t', id .. '#s', id .. '#u'))
   return taken == nth and told ~= nth and (not only or redis.call('ZSCORE', KEYS[3], id))
 end
 
--- Makes one call of two. It has failed as often as either, so that one that always fails comes to an end.
+-- Merges one call into another. Each counter becomes the larger of the two, so that a call that
+-- always fails comes to an end.
 local function fold(id, other)
   for _, field in ipairs({ '#n', '#b' }) do
     count(other .. field, math.max(count(id .. field, 0) - count(other .. field, 0), 0))
@@ -90,8 +92,8 @@ local function fold(id, other)
   forget(id)
 end
 
--- Has a call wait, and wakes who has nothing to do if it is due first. Where another one of those of which
--- one is enough waits for the same key, that one stands for both.
+-- Makes a call wait, and wakes idle workers if it is due first. A call that is the only one of its
+-- key is merged into the one that already waits.
 local function wait(id, delay)
   local due = now + delay
   local only, key = unpack(redis.call('HMGET', KEYS[1], id .. '#u', id .. '#k'))
@@ -111,7 +113,7 @@ local function wait(id, delay)
     for _, idle in ipairs(redis.call('ZRANGE', KEYS[6], 0, 99)) do
       local name, channel = string.match(idle, '^(%d+)|(.*)$')
       if name then
-        -- In a cluster each slot has channels of its own.
+        -- In a cluster each slot has its own channel.
         local publish = string.sub(channel, 1, 5) == 'lm1:{' and 'SPUBLISH' or 'PUBLISH'
         redis.pcall(publish, channel, name .. '|0|0|0')
       end
@@ -119,7 +121,7 @@ local function wait(id, delay)
   end
 end
 
--- Makes a call a dead letter, of which the latest ones are kept.
+-- Makes a call a dead letter; only the latest dead letters are kept.
 local function give_up(id, error, most)
   redis.call('HSET', KEYS[1], id .. '#e', error)
   redis.call('ZADD', KEYS[4], number(now), id)
@@ -128,7 +130,7 @@ local function give_up(id, error, most)
   end
 end
 
--- Ends the waiting of a call.
+-- Removes a call from the waiting ones.
 local function leave(id)
   redis.call('ZREM', KEYS[2], id)
   local key = redis.call('HGET', KEYS[1], id .. '#k')

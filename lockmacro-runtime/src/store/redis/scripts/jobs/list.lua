@@ -1,11 +1,11 @@
--- Lists calls, those first that are due first.
+-- Lists calls by due time.
 --
 -- ARGV[1]  "waiting", "running" or "dead"
--- ARGV[2]  how many to pass over
--- ARGV[3]  how many to tell
--- ARGV[4]  how many bytes of arguments and errors to tell, but for the first one
--- returns  { how many there are; then for each its id, arguments, key, how often it was tried and busy,
---          why it failed last, and its time as milliseconds from now }
+-- ARGV[2]  the number of calls to skip
+-- ARGV[3]  the most calls to return
+-- ARGV[4]  the most bytes of arguments and errors to return, the first call excepted
+-- returns  { the number of calls; then for each its id, arguments, key, how often it was tried and
+--          busy, its last error, and its time in milliseconds from now }
 local FAR = 2 ^ 53
 local places = { waiting = KEYS[2], running = KEYS[3], dead = KEYS[4] }
 local place = places[ARGV[1]]
@@ -29,7 +29,7 @@ for nth = 1, #listed, 2 do
     call[3] or '0',
     call[4] or '0',
     call[5] or '',
-    -- Others may have written any time, also one without an end.
+    -- Other programs may have stored any time, infinity included.
     number(math.max(-FAR, math.min(tonumber(listed[nth + 1]) - now, FAR))),
   }
 end

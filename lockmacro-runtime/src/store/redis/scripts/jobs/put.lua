@@ -1,14 +1,14 @@
--- Stores a call. Idempotent for an id, also when the call is over since a short while.
+-- Stores a call. Idempotent for an id, also shortly after the call has ended.
 --
 -- ARGV[1]  its id
--- ARGV[2]  in how many milliseconds it is due
+-- ARGV[2]  the milliseconds until it is due
 -- ARGV[3]  its arguments
 -- ARGV[4]  the key of its lock
 -- ARGV[5]  1 when a call that waits with the same key is enough
--- ARGV[6]  how many may wait
--- ARGV[7]  how often it may be taken without an end, and once more
--- returns  { the id under which it waits; in how many milliseconds that is due, 0 for one that is over },
---          0 when too many wait
+-- ARGV[6]  the most calls that may wait
+-- ARGV[7]  the number of leases that may end without a report
+-- returns  { the id under which it waits; the milliseconds until that is due, 0 for one that has
+--          ended }, 0 when too many wait
 local id, delay, arguments, key, only, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 local there = redis.call('HEXISTS', KEYS[1], id) == 1 and id

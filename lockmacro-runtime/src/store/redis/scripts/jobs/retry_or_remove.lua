@@ -1,9 +1,9 @@
--- Has calls tried again from the start, or removes them; only while nobody works on them.
+-- Retries calls from the start, or removes them; only calls that are not running.
 --
 -- ARGV[1]  "retry" or "remove"
--- ARGV[2]  the id of one that waits or is a dead letter
--- ARGV[3]  or of how many dead letters instead, the oldest first; 0 for the one
--- returns  how many it has done that to
+-- ARGV[2]  the id of a call that waits or is a dead letter
+-- ARGV[3]  a number of dead letters instead, the oldest first; 0 for the one call
+-- returns  the number of calls
 local how, one, dead = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local ids = { one }
 if dead > 0 then
@@ -16,7 +16,7 @@ for _, id in ipairs(ids) do
   redis.call('ZREM', KEYS[4], id)
   if how == 'retry' then
     redis.call('HDEL', KEYS[1], id .. '#n', id .. '#b')
-    -- A worker that had it, and was not heard of, is late now.
+    -- A worker that had it, and whose lease has ended, must not report its end any more.
     redis.call('HSET', KEYS[1], id .. '#s', number(count(id .. '#t', 1)))
     wait(id, 0)
   else

@@ -1,12 +1,12 @@
 -- Ends the work on a call. Idempotent until the call is taken again.
 --
 -- ARGV[1]  its id
--- ARGV[2]  how often it was taken, by the worker's knowledge
--- ARGV[3]  "done"; "again" after a failure; "busy" or "back", which were no tries; or "dead"
--- ARGV[4]  in how many milliseconds it is due again
--- ARGV[5]  why it failed
--- ARGV[6]  how many dead letters are kept
--- returns  1, or 0 when it is not that worker's any more
+-- ARGV[2]  how often it was taken, as the worker knows
+-- ARGV[3]  "done"; "again" after a failure; "busy" or "back", which count as no try; or "dead"
+-- ARGV[4]  the milliseconds until it is due again
+-- ARGV[5]  its error
+-- ARGV[6]  the most dead letters to keep
+-- returns  1, or 0 when the worker does not have it any more
 local id, nth, how = ARGV[1], ARGV[2], ARGV[3]
 if not is_taken(id, nth) then
   local told, taken = unpack(redis.call('HMGET', KEYS[1], id .. '#s', id .. '#t'))
@@ -15,7 +15,7 @@ if not is_taken(id, nth) then
 end
 if redis.call('ZREM', KEYS[3], id) == 0 then
   leave(id)
-  -- It was given up when its worker was not heard of for too often.
+  -- It became a dead letter after too many leases had ended without a report.
   redis.call('ZREM', KEYS[4], id)
 end
 redis.call('HSET', KEYS[1], id .. '#s', nth)

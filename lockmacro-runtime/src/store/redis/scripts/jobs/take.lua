@@ -1,24 +1,25 @@
--- Takes calls that are due, for a worker that is heard of until then. Those whose worker was not
--- heard of go back first, or are given up when that was so too often. Idempotent for a question: it
--- gives the same calls again, as far as they are still due to go back when they were.
+-- Takes calls that are due, for a worker, for the time of a lease. Calls whose lease has ended go
+-- back first, or become dead letters after too many such leases. Idempotent for a request: a
+-- repeated one returns the same calls, those with an unchanged lease.
 --
--- ARGV[1]  how many
--- ARGV[2]  for how many milliseconds
--- ARGV[3]  who looks again when there are none: "number|channel", empty when it cannot be told
--- ARGV[4]  after how many milliseconds it does so by itself
--- ARGV[5]  which question this is
--- ARGV[6]  how many bytes of arguments to give, but for the first one
--- ARGV[7]  how many dead letters are kept
--- returns  { in how many milliseconds to look again, at most the above; how many were waiting that
---          have no arguments, or an id that is no UTF-8, and were removed; for each that was
---          given up its id, and how often it was taken without an end; then for each call its
---          id, arguments, key, and how often it was tried, taken and busy }
+-- ARGV[1]  the most calls
+-- ARGV[2]  the lease in milliseconds
+-- ARGV[3]  the worker to wake when there are no calls: "number|channel", empty where it cannot be
+-- ARGV[4]  the milliseconds after which it looks again by itself
+-- ARGV[5]  the id of the request
+-- ARGV[6]  the most bytes of arguments to return, the first call excepted
+-- ARGV[7]  the most dead letters to keep
+-- returns  { the milliseconds after which to look again, at most the above; the number of waiting
+--          entries without arguments or with an id that is not UTF-8, which were removed; for each
+--          new dead letter its id, and how often it was taken without a reported end; then for each
+--          call its id, arguments, key, and how often it was tried, taken and busy }
 local AT_ONCE = 100
 local OF_THEN = 10000
--- Of calls that were stored without it.
+-- For calls that were stored without the field.
 local ATTEMPTS = 10
 
--- What UTF-8 has beside ASCII: the bytes from 128 to 191 follow others, not all of them in all places.
+-- The sequences of UTF-8 beside ASCII: bytes from 128 to 191 follow others, not all of them
+-- everywhere.
 local SEQUENCES = {
   '[\241-\243][\128-\191][\128-\191][\128-\191]',
   '\240[\144-\191][\128-\191][\128-\191]',
@@ -29,7 +30,7 @@ local SEQUENCES = {
   '[\194-\223][\128-\191]',
 }
 
--- A worker knows ids as text.
+-- A worker handles ids as text.
 local function is_text(id)
   for _, sequence in ipairs(SEQUENCES) do
     if not string.find(id, '[\128-\255]') then
@@ -42,7 +43,8 @@ end
 
 local dead = {}
 
--- Here and not by a worker: what is too much for every worker's network is given up as well.
+-- Checked here and not by a worker: a call that is too large for every worker's network becomes a
+-- dead letter, too.
 local function is_abandoned(id)
   local fields = { id .. '#a', id .. '#t', id .. '#s' }
   local attempts, taken, told = unpack(redis.call('HMGET', KEYS[1], unpack(fields)))
@@ -57,7 +59,8 @@ local function is_abandoned(id)
   return true
 end
 
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', number(now), 'LIMIT', 0, AT_ONCE)) do
+local lapsed = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', number(now), 'LIMIT', 0, AT_ONCE)
+for _, id in ipairs(lapsed) do
   redis.call('ZREM', KEYS[3], id)
   if not is_abandoned(id) then
     wait(id, 0)
@@ -73,7 +76,7 @@ local function tell(id, arguments, key)
   calls[#calls + 1] = { id, arguments, key or '', tried, taken, busy }
 end
 
--- Tells whether there may be room for more.
+-- Returns whether there may be room for more.
 local function give(id)
   local arguments, key = unpack(redis.call('HMGET', KEYS[1], id, id .. '#k'))
   room = room - #(arguments or '')
@@ -97,15 +100,18 @@ end
 local known = ARGV[1] ~= '0' and redis.call('ZSCORE', KEYS[7], ARGV[5])
 if known then
   local of_then = number(known - KNOWN + ARGV[2])
-  -- Others may have been taken for as long in the same millisecond.
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], of_then, of_then, 'LIMIT', 0, OF_THEN)) do
-    local question, arguments, key = unpack(redis.call('HMGET', KEYS[1], id .. '#w', id, id .. '#k'))
+  -- Others may have been taken with the same lease in the same millisecond.
+  local given = redis.call('ZRANGEBYSCORE', KEYS[3], of_then, of_then, 'LIMIT', 0, OF_THEN)
+  for _, id in ipairs(given) do
+    local fields = redis.call('HMGET', KEYS[1], id .. '#w', id, id .. '#k')
+    local question, arguments, key = unpack(fields)
     if question == ARGV[5] and arguments and #calls < tonumber(ARGV[1]) then
       tell(id, arguments, key)
     end
   end
 else
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(now), 'LIMIT', 0, ARGV[1])) do
+  local due = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(now), 'LIMIT', 0, ARGV[1])
+  for _, id in ipairs(due) do
     if not give(id) then
       break
     end

@@ -1,0 +1,235 @@
+//! Calls to a node: one command, several together, or a script.
+
+use std::time::Duration;
+
+use redis::{Pipeline, RedisResult, Value};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use crate::store::redis::client::budget::Budget;
+use crate::store::redis::client::connection::Connection;
+use crate::store::redis::client::error::{CallError, Transient};
+use crate::store::redis::client::node::{Inner, Node};
+use crate::store::redis::client::pipeline::Command;
+use crate::store::redis::client::replicas::ReplicaAcks;
+use crate::store::redis::client::script::Script;
+use crate::value::key::LockKey;
+use crate::value::sync::MutexGuard;
+use crate::value::unavailability::Unavailability;
+
+/// Calls in a row without an answer after which a connection is discarded.
+const UNANSWERED_MAX: u32 = 2;
+/// First and longest pause between two connections that are discarded for a single unanswered call.
+///
+/// It doubles until such a call is answered, so that no storm of connections arises.
+const DISCARD_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+impl Node {
+    /// Sends a command and waits for its reply.
+    pub(crate) async fn call(
+        &self,
+        command: impl Into<Command>,
+        budget: Budget,
+    ) -> Result<Value, CallError> {
+        let live = self.connect(budget.until).await?;
+        self.send(&live, command, budget).await
+    }
+
+    /// Sends a command on this connection.
+    pub(crate) fn send<'a>(
+        &'a self,
+        live: &'a Connection,
+        command: impl Into<Command>,
+        budget: Budget,
+    ) -> impl Future<Output = Result<Value, CallError>> + Send + 'a {
+        let asked = Instant::now();
+        let until = budget.until.min(asked + budget.answer);
+        // Made before the await: a future that held the command would be larger for every caller.
+        let sent = match self.asking {
+            true => Err(Box::pin(live.asking(command.into().cmd))),
+            false => Ok(live.send(command.into())),
+        };
+        async move {
+            let reply = match sent {
+                Ok(sent) => timeout_at(until, sent).await,
+                Err(sent) => Box::pin(timeout_at(until, sent)).await,
+            };
+            if reply.is_ok() {
+                self.round_trip().note(asked);
+            }
+            self.read(live, reply.ok(), budget.strict)
+        }
+    }
+
+    /// Sends commands together; returns their replies, errors among them.
+    pub(crate) async fn call_all(
+        &self,
+        commands: &Pipeline,
+        count: usize,
+        budget: Budget,
+    ) -> Result<Vec<Value>, CallError> {
+        let live = self.connect(budget.until).await?;
+        let until = budget.until.min(Instant::now() + budget.answer);
+        let mut connection = live.inner.clone();
+        let sent = connection.send_packed_commands(commands, 0, count);
+        match timeout_at(until, sent).await {
+            Ok(Ok(replies)) => Ok(replies),
+            Ok(Err(error)) => self.read(&live, Some(Err(error)), false).map(|_| Vec::new()),
+            Err(_) => self.read(&live, None, false).map(|_| Vec::new()),
+        }
+    }
+
+    /// Reads a reply and updates the state of the connection; `None` is a call without an answer.
+    fn read(
+        &self,
+        live: &Connection,
+        reply: Option<RedisResult<Value>>,
+        strict: bool,
+    ) -> Result<Value, CallError> {
+        if live.channels.is_desynchronized() {
+            self.discard(live);
+            return Err(desynchronized().at(|| self.server()));
+        }
+        let Some(reply) = reply else {
+            let unanswered_calls = live.count_unanswered();
+            if if strict { self.may_discard() } else { unanswered_calls >= UNANSWERED_MAX } {
+                self.discard(live);
+            }
+            return Err(self.failed(unanswered()));
+        };
+        live.answered();
+        if strict {
+            *self.next_discard() = None;
+        }
+        let error = match reply.and_then(Value::extract_error) {
+            Ok(value) => {
+                self.inner.health.answered(|| self.server());
+                return Ok(value);
+            }
+            Err(error) => self.failed(self.inner.connector.or_next_login(CallError::from(error))),
+        };
+        if matches!(&error, CallError::Transient(transient) if transient.replace) {
+            self.discard(live);
+        }
+        Err(error)
+    }
+
+    /// Whether a connection may be discarded now for a single unanswered call.
+    fn may_discard(&self) -> bool {
+        let now = Instant::now();
+        let mut next_discard = self.next_discard();
+        match *next_discard {
+            Some((from, _)) if now < from => false,
+            last => {
+                let pause =
+                    last.map_or(DISCARD_PAUSE.0, |(_, pause)| (pause * 2).min(DISCARD_PAUSE.1));
+                *next_discard = Some((now + pause, pause));
+                true
+            }
+        }
+    }
+
+    fn next_discard(&self) -> MutexGuard<'_, Option<(Instant, Duration)>> {
+        self.inner.next_discard.lock()
+    }
+
+    /// Calls a script by its hash, or by its text where the server does not know the hash.
+    pub(crate) async fn eval(
+        &self,
+        script: &'static Script,
+        keys: &[LockKey],
+        args: &[&str],
+        budget: Budget,
+    ) -> Result<Value, CallError> {
+        match self.call(Command::call_of(script, keys, args), budget).await {
+            // Boxed, as every rare step is: the future of a waiter stays small.
+            Err(CallError::NoScript) => {
+                Box::pin(self.load_and_eval(script, keys, args, budget)).await
+            }
+            reply => reply,
+        }
+    }
+
+    /// Calls a script that the server does not know yet.
+    async fn load_and_eval(
+        &self,
+        script: &'static Script,
+        keys: &[LockKey],
+        args: &[&str],
+        budget: Budget,
+    ) -> Result<Value, CallError> {
+        // Of many callers of a new server only one sends the text.
+        let (answer, mut answered) = oneshot::channel();
+        let mut answer = Some(answer);
+        let send = || {
+            let (node, answer) = (self.clone(), answer.take());
+            let text = script.by_text(keys, args);
+            async move {
+                let reply = node.call(text, budget).await;
+                // The caller may have been dropped.
+                answer.map(|answer| answer.send(reply));
+            }
+        };
+        self.inner.loading.run(send, budget.until).await;
+        if answer.is_none() {
+            // Without a reply the script may still be in flight.
+            return answered.try_recv().unwrap_or_else(|_| Err(self.failed(unanswered())));
+        }
+        match self.call(script.by_hash(keys, args), budget).await {
+            Err(CallError::NoScript) => self.call(script.by_text(keys, args), budget).await,
+            reply => reply,
+        }
+    }
+
+    /// Calls a script that writes, and waits for replicas to acknowledge the write. Returns the
+    /// script's reply and the number of replicas.
+    ///
+    /// A task does so, and ends with its caller. Otherwise a caller that nobody polls could keep a
+    /// connection of the pool from the others.
+    pub(crate) async fn eval_acknowledged(
+        &self,
+        script: &'static Script,
+        keys: &[LockKey],
+        args: &[&str],
+        replicated: ReplicaAcks,
+        budget: Budget,
+    ) -> Result<(Value, u32), CallError> {
+        let (node, keys) = (self.clone(), keys.to_vec());
+        let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let args: Vec<_> = args.iter().map(String::as_str).collect();
+            let Inner { connector, blocking_pool, .. } = &*node.inner;
+            let answer = blocking_pool.eval_acknowledged(
+                (connector, node.asking),
+                script,
+                &keys,
+                &args,
+                replicated,
+                budget,
+            );
+            answer.await.map_err(|error| node.failed(error))
+        });
+        let ended = || Err(CallError::Transient(Transient::timeout("the runtime has ended", true)));
+        task.join_next().await.and_then(Result::ok).unwrap_or_else(ended)
+    }
+}
+
+fn unanswered() -> CallError {
+    CallError::Transient(Transient::timeout("sent, and not answered", true))
+}
+
+/// A slot has moved away, and from then on replies cannot be matched to their commands: see
+/// [`Subscriptions::is_desynchronized`].
+///
+/// [`Subscriptions::is_desynchronized`]:
+///     crate::store::redis::client::subscriptions::Subscriptions::is_desynchronized
+fn desynchronized() -> CallError {
+    CallError::Transient(Transient {
+        reason: Unavailability::Disconnected,
+        detail: "a slot of the cluster was moved to another node".to_owned(),
+        unknown: true,
+        replace: true,
+    })
+}
