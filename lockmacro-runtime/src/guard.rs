@@ -192,8 +192,8 @@ impl LockGuard {
     /// the server, and then the lease is as long as before.
     ///
     /// # Cancellation
-    /// Dropping the future leaves open whether the request was sent. The guard counts on the shorter
-    /// lease.
+    /// Dropping the future leaves open whether the request was sent. The guard counts on the
+    /// shorter lease.
     pub async fn extend(&self, ttl: Duration) -> Result<(), LockError> {
         self.held.extend(check_ttl(ttl)?).await
     }

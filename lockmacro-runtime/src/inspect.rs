@@ -110,8 +110,8 @@ impl LockManager {
         self.server()?.queue(&key, most).await
     }
 
-    /// Releases a lock in place of its holder, and hands it off to the first waiter. Returns whether
-    /// that holder still had the lock.
+    /// Releases a lock in place of its holder, and hands it off to the first waiter. Returns
+    /// whether that holder still had the lock.
     ///
     /// It does not stop the holder's body. The holder learns of the loss at its next renewal, or,
     /// without renewal, at its release. Make sure first that the holder is dead, or does no harm.

@@ -97,7 +97,7 @@
 //!
 //! | metric | kind | labels besides `name` and `template` |
 //! |---|---|---|
-//! | `lockmacro_acquisitions_total` | counter | `outcome`: `acquired`, `busy`, `timed_out`, `error` |
+//! | `lockmacro_acquisitions_total` | counter | `outcome`: `acquired`, `busy`, `timed_out`, `error`
 //! | `lockmacro_wait_seconds` | histogram, from the request to the answer | |
 //! | `lockmacro_hold_seconds` | histogram, from the request to the release | |
 //! | `lockmacro_waiting` | gauge, callers that wait for an answer | |

@@ -234,8 +234,8 @@ impl<F> Lock<F> {
     ///
     /// In a task of tokio's multi-thread runtime the other tasks go on meanwhile, as with
     /// `block_in_place`. The other branches of the same task (`join!`, `select!`) and the tasks of
-    /// the same `LocalSet` do not. A call that waits there for a lock that one of these holds cannot
-    /// succeed, and never returns if it waits without a limit.
+    /// the same `LocalSet` do not. A call that waits there for a lock that one of these holds
+    /// cannot succeed, and never returns if it waits without a limit.
     ///
     /// # Errors
     /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] on the thread of a

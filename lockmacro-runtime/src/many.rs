@@ -44,12 +44,12 @@ impl Lock<Vec<Fence>> {
     /// The price is that a key may be busy while no body runs under it. If the waiter dies, that
     /// lasts 5 s at most.
     ///
-    /// This order covers the keys of one lock. Locks that are acquired inside of another lock's body
-    /// need an order of their own, which the program has to keep.
+    /// This order covers the keys of one lock. Locks that are acquired inside of another lock's
+    /// body need an order of their own, which the program has to keep.
     ///
     /// # Inside of a body
-    /// When one lock around the call holds all of the keys, the new lock joins it. When only some of
-    /// the keys are held, or several locks hold them, acquiring fails with
+    /// When one lock around the call holds all of the keys, the new lock joins it. When only some
+    /// of the keys are held, or several locks hold them, acquiring fails with
     /// [`LockError::PartlyHeld`].
     ///
     /// # Cancellation

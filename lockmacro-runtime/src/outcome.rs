@@ -27,7 +27,8 @@ use crate::value::error::LockError;
     message = "a locked function must be able to return an error, and `{Self}` cannot",
     label = "this cannot say that the lock was busy or lost",
     note = "return `Result<T, LockError>`, or a `Result<T, E>` whose `E` is `From<LockError>`",
-    note = "to do nothing when the lock is busy, write `on_busy = skip` and return `()`, `Option<T>` or a `Result` of these",
+    note = "to do nothing when the lock is busy, write `on_busy = skip` and return `()`, \
+            `Option<T>` or a `Result` of these",
     note = "a type of your own can implement `lockmacro_runtime::LockOutcome`"
 )]
 pub trait LockOutcome: Sized {
@@ -51,9 +52,11 @@ impl<T, E: LockFailure> LockOutcome for Result<T, E> {
 
 /// An error type that a [`LockError`] can be converted to: every type that is `From<LockError>`.
 #[diagnostic::on_unimplemented(
-    message = "the errors of the lock cannot become `{Self}`: write `impl From<LockError> for {Self}`, or with thiserror a variant `Lock(#[from] LockError)`",
+    message = "the errors of the lock cannot become `{Self}`: write \
+               `impl From<LockError> for {Self}`, or with thiserror a variant `Lock(#[from] LockError)`",
     label = "`{Self}` is not `From<LockError>`",
-    note = "for an error type of another crate, write `map_err = path` with the path of a `fn(LockError) -> {Self}`"
+    note = "for an error type of another crate, write `map_err = path` with the path \
+            of a `fn(LockError) -> {Self}`"
 )]
 pub trait LockFailure: Sized {
     /// Converts the error of the lock.
@@ -73,9 +76,11 @@ impl<E: From<LockError>> LockFailure for E {
 /// It is implemented for `()`, `Option<T>`, `Result<(), E>` and `Result<Option<T>, E>`. `()` and
 /// `Option<T>` cannot carry an error: the error is logged at ERROR instead.
 #[diagnostic::on_unimplemented(
-    message = "a function that is skipped when busy must be able to return nothing, and `{Self}` cannot",
+    message = "a function that is skipped when busy must be able to return nothing, \
+               and `{Self}` cannot",
     label = "this cannot say that the call was skipped",
-    note = "return `()`, `Option<T>`, `Result<(), E>` or `Result<Option<T>, E>`, with `E: From<LockError>`",
+    note = "return `()`, `Option<T>`, `Result<(), E>` or `Result<Option<T>, E>`, \
+            with `E: From<LockError>`",
     note = "a type of your own can implement `lockmacro_runtime::SkipOutcome`"
 )]
 pub trait SkipOutcome: Sized {

@@ -152,8 +152,8 @@ impl<A> DeferredFn<A> {
 
     /// Sets how often a call is tried before it becomes a dead letter, by default 10 times.
     ///
-    /// A call whose lock is busy does not count as tried. After it was busy 1,000 times it becomes a
-    /// dead letter as well.
+    /// A call whose lock is busy does not count as tried. After it was busy 1,000 times it becomes
+    /// a dead letter as well.
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.function.attempts = attempts.max(1);
         self
@@ -245,9 +245,9 @@ impl Function {
     /// The delay of a call that could not be tried now, nor `before` times before; `None` when that
     /// was the last time.
     ///
-    /// The call has not failed, so the delay hardly grows. All delays together are still longer than
-    /// a killed worker's lock is held. Where the holder's lease has no more than `left` left, the
-    /// delay ends a little after it; the calls that wait for the same lock are spread out then.
+    /// The call has not failed, so the delay hardly grows. All delays together are still longer
+    /// than a killed worker's lock is held. Where the holder's lease has no more than `left` left,
+    /// the delay ends a little after it; the calls that wait for the same lock are spread out then.
     pub(crate) fn when_busy(&self, before: u32, left: Option<Duration>) -> Option<Duration> {
         let step = BUSY_STEP * (1 + before);
         let usual = self.delay.saturating_mul(1 + before / 8).max(step);

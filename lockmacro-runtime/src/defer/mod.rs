@@ -3,13 +3,13 @@
 //! The call is stored with its arguments in the lock's Redis (or in memory, for `memory://`). A
 //! [`Worker`] of any process runs the same function later, under the same lock.
 //!
-//! - A call runs *at least once*. When its worker dies, another worker runs it again, so it may have
-//!   run before, in part or to its end.
-//! - A call that fails is tried again after a growing delay. After its last attempt it becomes a dead
-//!   letter with its last error, for a person to inspect ([`Deferrer::list`]).
-//! - A call whose lock is busy again, or whose server fails, does not count as tried. It is due again
-//!   after about its first delay, or soon after the holder's lease ends if that is earlier. After
-//!   1,000 times it becomes a dead letter as well.
+//! - A call runs *at least once*. When its worker dies, another worker runs it again, so it may
+//!   have run before, in part or to its end.
+//! - A call that fails is tried again after a growing delay. After its last attempt it becomes a
+//!   dead letter with its last error, for a person to inspect ([`Deferrer::list`]).
+//! - A call whose lock is busy again, or whose server fails, does not count as tried. It is due
+//!   again after about its first delay, or soon after the holder's lease ends if that is earlier.
+//!   After 1,000 times it becomes a dead letter as well.
 //!
 //! # Trust
 //!

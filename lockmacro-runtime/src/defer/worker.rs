@@ -34,8 +34,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause while the server cannot be reached.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Runs the deferred calls of the functions that are registered with it, inside of a service or as a
-/// process of its own. Any number of workers share the work.
+/// Runs the deferred calls of the functions that are registered with it, inside of a service or as
+/// a process of its own. Any number of workers share the work.
 ///
 /// - A worker takes calls when they are due. A new call that is due earlier than the others wakes
 ///   the worker.
@@ -103,8 +103,8 @@ impl Worker {
         self
     }
 
-    /// Sets the lease of a call, by default 30 s and at least 100 ms. The calls of a worker that has
-    /// died are due again after the lease. A worker renews its leases three times as often.
+    /// Sets the lease of a call, by default 30 s and at least 100 ms. The calls of a worker that
+    /// has died are due again after the lease. A worker renews its leases three times as often.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease.clamp(LEASE_MIN, LEASE_MAX);
         self
@@ -112,8 +112,8 @@ impl Worker {
 
     /// Sets how long calls may go on when the worker is stopped, by default 3 s.
     ///
-    /// A call that is not done then is dropped at its next await and returned to the queue, which is
-    /// tried once. Give [`shutdown`](LockManager::shutdown) at least two seconds more than this.
+    /// A call that is not done then is dropped at its next await and returned to the queue, which
+    /// is tried once. Give [`shutdown`](LockManager::shutdown) at least two seconds more than this.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self

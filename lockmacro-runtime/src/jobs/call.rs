@@ -76,8 +76,8 @@ pub enum Settled {
         /// Why it failed.
         error: String,
     },
-    /// Its lock was busy, or the lock's server failed: it is due again, and does not count as tried.
-    /// `attempt` is one less, and `busy` one more.
+    /// Its lock was busy, or the lock's server failed: it is due again, and does not count as
+    /// tried. `attempt` is one less, and `busy` one more.
     Busy {
         /// The time until it is due.
         delay: Duration,

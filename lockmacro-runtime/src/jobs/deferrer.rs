@@ -24,9 +24,9 @@ pub type StopWaiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// [`LockManagerBuilder::deferrer`](crate::LockManagerBuilder::deferrer), in every process that
 /// stores or runs calls.
 ///
-/// A call is *waiting* until it is due and a worker takes it. It is *running* as long as that worker
-/// renews its lease. Then it is removed, waits again, or becomes a *dead letter*. The worker decides
-/// when and how often a call is tried. The queue guarantees:
+/// A call is *waiting* until it is due and a worker takes it. It is *running* as long as that
+/// worker renews its lease. Then it is removed, waits again, or becomes a *dead letter*. The worker
+/// decides when and how often a call is tried. The queue guarantees:
 ///
 /// - A stored call is given to workers until one of them has settled it, so it runs at least once.
 /// - No call is given to a second worker while the lease of the first one lasts.
@@ -61,7 +61,8 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     }
 
     /// Reports to the queue that a worker's call of [`take`](Deferrer::take) failed because of the
-    /// queue's servers. Returns whether the worker should log the failure at WARN, and not at DEBUG.
+    /// queue's servers. Returns whether the worker should log the failure at WARN, and not at
+    /// DEBUG.
     ///
     /// The default implementation returns `true`. The queue on a Redis server logs its outages
     /// itself.
@@ -72,15 +73,15 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
 
     /// Stores a call that is due after its delay. Returns its id and when it is due.
     ///
-    /// A call with the same function and [id](NewJob::id) is stored once, also when it was done less
-    /// than 30 s ago. A caller that gets no answer repeats this call until its manager's timeout is
-    /// over.
+    /// A call with the same function and [id](NewJob::id) is stored once, also when it was done
+    /// less than 30 s ago. A caller that gets no answer repeats this call until its manager's
+    /// timeout is over.
     ///
     /// A [`unique`](NewJob::unique) call is not stored when a call of the same function and key
     /// waits already; the answer describes the waiting call. When a unique call has to wait again
     /// while another one waits, the two become one: the other one stays, is due at the earlier of
-    /// the two times, and has the larger of the two numbers of attempts and of times busy. So a call
-    /// that always fails still ends.
+    /// the two times, and has the larger of the two numbers of attempts and of times busy. So a
+    /// call that always fails still ends.
     ///
     /// # Errors
     /// [`Unavailability::QueueFull`] when too many calls wait.
@@ -106,8 +107,8 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     /// Lists up to `most` calls of a function in the order of their times, after skipping `first`
     /// of them.
     ///
-    /// Fewer calls are listed where they are large, but at least one if there is one. Continue after
-    /// the last one that was listed.
+    /// Fewer calls are listed where they are large, but at least one if there is one. Continue
+    /// after the last one that was listed.
     fn list(
         &self,
         function: Arc<str>,

@@ -106,8 +106,8 @@ impl Queue {
         self.calls.remove(id)
     }
 
-    /// Makes a call due whose lease has ended. A call that was taken too often without being settled
-    /// becomes a dead letter instead, and the number of these times is returned.
+    /// Makes a call due whose lease has ended. A call that was taken too often without being
+    /// settled becomes a dead letter instead, and the number of these times is returned.
     pub(crate) fn lapse(&mut self, id: &str, now: Duration) -> Option<u64> {
         let call = self.calls.get_mut(id)?;
         let unsettled = call.job.taken - call.settled;

@@ -122,9 +122,9 @@ impl LockManagerBuilder {
         self
     }
 
-    /// Sets how long the server keeps the last [fence](crate::value::fence) of a key after the key's
-    /// last grant with a fence, by default a week. At least a day, at most ten years. Use the same
-    /// value in every process.
+    /// Sets how long the server keeps the last [fence](crate::value::fence) of a key after the
+    /// key's last grant with a fence, by default a week. At least a day, at most ten years. Use the
+    /// same value in every process.
     ///
     /// Until then, each key that was locked with a fence takes about 145 bytes, and one more for
     /// each byte of the key beyond ten: a million different keys take 145 MB. After that, the next
@@ -155,8 +155,9 @@ impl LockManagerBuilder {
     /// A refused login is repeated with new credentials until the manager's
     /// [timeout](LockManagerBuilder::timeout) is over, and then fails with
     /// [`LockError::Authentication`]. An error of the provider fails in the same way, and its text
-    /// is shown. The provider runs on the runtime that connects, which may be that of the background
-    /// thread, and for no longer than the timeout. Cache credentials that are slow to get.
+    /// is shown. The provider runs on the runtime that connects, which may be that of the
+    /// background thread, and for no longer than the timeout. Cache credentials that are slow to
+    /// get.
     ///
     /// ```no_run
     /// # use lockmacro_runtime::{LockError, LockManager};
@@ -178,8 +179,8 @@ impl LockManagerBuilder {
         self
     }
 
-    /// Delays the first connection until a lock is acquired, so that the program can start while the
-    /// server is down.
+    /// Delays the first connection until a lock is acquired, so that the program can start while
+    /// the server is down.
     ///
     /// Until the server is up, acquiring fails with [`LockError::Unavailable`]. Errors that
     /// connecting would have returned, such as a wrong password, are returned by the first lock or
@@ -193,10 +194,10 @@ impl LockManagerBuilder {
     /// minutes. Use the same value in every process.
     ///
     /// A node that was started less than this time ago does not vote, because it may have forgotten
-    /// a lock that is still held. So after a restart a node does not vote for this time, and servers
-    /// that were all just started grant no lock until then. Acquiring with a longer ttl fails with
-    /// [`LockError::InvalidTtl`]. A URL sets the same with `?longest_ttl=10m`, and takes precedence
-    /// over this method.
+    /// a lock that is still held. So after a restart a node does not vote for this time, and
+    /// servers that were all just started grant no lock until then. Acquiring with a longer ttl
+    /// fails with [`LockError::InvalidTtl`]. A URL sets the same with `?longest_ttl=10m`, and takes
+    /// precedence over this method.
     pub fn longest_ttl(mut self, longest_ttl: Duration) -> Self {
         self.rules.longest_ttl = longest_ttl.clamp(TTL_MIN, TTL_MAX);
         self
@@ -204,9 +205,9 @@ impl LockManagerBuilder {
 
     /// For Redlock: sets how long a node may take to answer, by default 50 ms and at least 1 ms.
     ///
-    /// A node is never given longer than a tenth of the ttl, nor longer than a single command has by
-    /// [`timeout`](LockManagerBuilder::timeout). The timeout has to be several times as long as a
-    /// round trip to the nodes of a majority. A slower node counts as not answering, which costs
+    /// A node is never given longer than a tenth of the ttl, nor longer than a single command has
+    /// by [`timeout`](LockManagerBuilder::timeout). The timeout has to be several times as long as
+    /// a round trip to the nodes of a majority. A slower node counts as not answering, which costs
     /// nothing while the others are a majority. A URL sets the same with `?node_timeout=50ms`, and
     /// takes precedence over this method.
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
@@ -257,8 +258,8 @@ impl LockManagerBuilder {
 
     /// Sets how many bytes the arguments of one deferred call may have as JSON, by default 1 MiB.
     ///
-    /// A larger call is refused with [`LockError::TooLarge`]. A worker gives the server more time to
-    /// send larger calls, a second for 4 MiB, so use the same value for the workers.
+    /// A larger call is refused with [`LockError::TooLarge`]. A worker gives the server more time
+    /// to send larger calls, a second for 4 MiB, so use the same value for the workers.
     #[cfg(feature = "defer")]
     pub fn max_deferred_size(mut self, bytes: usize) -> Self {
         self.max_deferred_size = bytes;

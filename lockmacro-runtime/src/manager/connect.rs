@@ -13,12 +13,13 @@ impl LockManager {
     /// - `redis-cluster://[user:password@]host[:port],host[:port]…`: a Redis Cluster, of which one
     ///   of the hosts has to answer;
     /// - `rediss://…` or `rediss-cluster://…`, with the feature `tls`: the same, encrypted.
-    ///   `?cacert=` names the file of the authority to trust instead of the public ones; `cert=` and
-    ///   `key=` name the files of a client certificate. The crypto provider of rustls is `ring`,
-    ///   unless the program has installed another one;
+    ///   `?cacert=` names the file of the authority to trust instead of the public ones; `cert=`
+    ///   and `key=` name the files of a client certificate. The crypto provider of rustls is
+    ///   `ring`, unless the program has installed another one;
     /// - `redis-sentinel://[user:password@]host[:port],…/name[/db]`: the primary that these
     ///   sentinels monitor under that name, also after a failover. `?sentinel_user=` and
-    ///   `sentinel_password=` log in to the sentinels themselves. `rediss-sentinel://` encrypts both;
+    ///   `sentinel_password=` log in to the sentinels themselves. `rediss-sentinel://` encrypts
+    ///   both;
     /// - `redlock://[user:password@]host:port,host:port,host:port[/db]`: a majority of these
     ///   servers, as [`redlock`](LockManager::redlock). `?durable`, `longest_ttl=10m` and
     ///   `node_timeout=50ms` set the same as the builder's methods. `redlocks://` is encrypted;
@@ -63,8 +64,8 @@ impl LockManager {
     ///
     /// # Errors
     /// [`LockError::InvalidUrl`] for fewer than three nodes, for an even number of nodes, and for
-    /// two names of one server; [`LockError::NoQuorum`] when no majority can be reached. A node that
-    /// cannot be reached joins when it comes back.
+    /// two names of one server; [`LockError::NoQuorum`] when no majority can be reached. A node
+    /// that cannot be reached joins when it comes back.
     pub async fn redlock(urls: impl IntoIterator<Item: Into<String>>) -> Result<Self, LockError> {
         Self::builder().redlock(urls).await
     }

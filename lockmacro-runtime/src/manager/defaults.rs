@@ -12,9 +12,10 @@ impl LockManagerBuilder {
     ///
     /// 50 ms to 24 h, in whole milliseconds, and at most the
     /// [`longest_ttl`](LockManagerBuilder::longest_ttl) of a Redlock. With any other value
-    /// connecting fails with [`LockError::InvalidSetting`]. A URL sets the same with
-    /// `?default_ttl=1m`, and takes precedence over this method. The attribute does not know this
-    /// setting: it checks a `max_hold` or `min_hold` without a `ttl` against 30 s.
+    /// connecting fails with [`LockError::InvalidSetting`](crate::LockError::InvalidSetting). A URL
+    /// sets the same with `?default_ttl=1m`, and takes precedence over this method. The attribute
+    /// does not know this setting: it checks a `max_hold` or `min_hold` without a `ttl` against 30
+    /// s.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -32,8 +33,9 @@ impl LockManagerBuilder {
     }
 
     /// Sets how long a lock without a [`wait`](crate::Lock::wait) waits, by default not at all. At
-    /// most 24 h; with a longer wait connecting fails with [`LockError::InvalidSetting`]. A URL sets
-    /// the same with `?default_wait=2s`, and takes precedence over this method.
+    /// most 24 h; with a longer wait connecting fails with
+    /// [`LockError::InvalidSetting`](crate::LockError::InvalidSetting). A URL sets the same with
+    /// `?default_wait=2s`, and takes precedence over this method.
     ///
     /// `wait = never` or `.wait(Duration::ZERO)` makes a single lock not wait. The default does not
     /// apply to `on_busy = skip`: a scheduled job that another machine runs right now should be
@@ -67,7 +69,8 @@ impl LockManagerBuilder {
     ///   Inspection (the tool `lockmacro`, `LockManager::held`) takes the whole key.
     /// - It has at most 256 bytes, which count for the key's limit of 1,024 bytes. It contains no
     ///   `{` and `}`, which would move every key to one slot of a cluster, and does not begin with
-    ///   `lm1:`. With any other prefix connecting fails with [`LockError::InvalidSetting`].
+    ///   `lm1:`. With any other prefix connecting fails with
+    ///   [`LockError::InvalidSetting`](crate::LockError::InvalidSetting).
     ///
     /// A URL sets the same with `?key_prefix=shop:`, and takes precedence over this method.
     ///
@@ -86,10 +89,11 @@ impl LockManagerBuilder {
 }
 
 impl LockManagerBuilder {
-    /// Sets the bounds of [`LockError::retry_after`], by default 1 s to 30 s.
+    /// Sets the bounds of [`LockError::retry_after`](crate::LockError::retry_after), by default 1 s
+    /// to 30 s.
     ///
     /// With a range that ends before it begins, connecting fails with
-    /// [`LockError::InvalidSetting`].
+    /// [`LockError::InvalidSetting`](crate::LockError::InvalidSetting).
     ///
     /// ```
     /// # use std::time::Duration;

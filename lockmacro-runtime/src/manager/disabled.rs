@@ -5,8 +5,8 @@ use crate::store::dispatch::Store;
 use crate::store::memory::Memory;
 
 impl LockManager {
-    /// Makes a manager that grants every lock at once and excludes nobody, for a test or a tool that
-    /// runs annotated functions where locks do not matter.
+    /// Makes a manager that grants every lock at once and excludes nobody, for a test or a tool
+    /// that runs annotated functions where locks do not matter.
     ///
     /// Bodies run under guards as usual: locks are renewed, can be joined, and end with their ttl;
     /// fences grow. No lock is ever busy, so no call waits, is skipped or is deferred. A WARN is

@@ -88,9 +88,9 @@ impl LockManager {
     /// 6 s to release its lock.
     ///
     /// # Errors
-    /// [`LockError::ShutdownTimeout`] when locks are still held after `timeout`. They end with their
-    /// bodies, or by their leases. [`LockError::NoRuntime`] outside of tokio; the manager is not
-    /// closed then.
+    /// [`LockError::ShutdownTimeout`] when locks are still held after `timeout`. They end with
+    /// their bodies, or by their leases. [`LockError::NoRuntime`] outside of tokio; the manager is
+    /// not closed then.
     ///
     /// # Cancellation
     /// Dropping the future leaves the manager closed. The bodies and releases that it waited for go
@@ -99,8 +99,8 @@ impl LockManager {
         self.0.shut_down(timeout).await
     }
 
-    /// Returns the queue of deferred calls, to store calls, to inspect them, and to have dead letters
-    /// run again.
+    /// Returns the queue of deferred calls, to store calls, to inspect them, and to have dead
+    /// letters run again.
     #[cfg(feature = "defer")]
     pub fn deferrer(&self) -> Arc<dyn Deferrer> {
         self.0.deferrer()

@@ -41,8 +41,8 @@ impl LockManager {
         Current::of(self.core()).around(work)
     }
 
-    /// Runs `work` as [`scope`](LockManager::scope) does, in code that is not async. The scope covers
-    /// this thread while `work` runs.
+    /// Runs `work` as [`scope`](LockManager::scope) does, in code that is not async. The scope
+    /// covers this thread while `work` runs.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};

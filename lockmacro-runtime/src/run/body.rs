@@ -14,12 +14,12 @@ use crate::run::driver::{Driver, Ended, Start};
 use crate::run::report::{Conclude, Outcome, Report, errors_of};
 
 impl<F> Lock<F> {
-    /// Acquires the lock, runs `body` as [`LockGuard::run`] does, and releases the lock. Without the
-    /// lock the body is never polled.
+    /// Acquires the lock, runs `body` as [`LockGuard::run`] does, and releases the lock. Without
+    /// the lock the body is never polled.
     ///
     /// # Errors
-    /// The errors of [`acquire`](Lock::acquire), and [`LockError::Lost`](crate::LockError::Lost), in
-    /// the body's return type.
+    /// The errors of [`acquire`](Lock::acquire), and [`LockError::Lost`](crate::LockError::Lost),
+    /// in the body's return type.
     ///
     /// # Cancellation
     /// Dropping the future at any point drops the body and leaves no lock behind.
@@ -31,8 +31,9 @@ impl<F> Lock<F> {
         Run::new(Start::Lock(self.spec), Errors::Carried, body, Outcome::reported as Report<_>)
     }
 
-    /// Runs `body` as [`run`](Lock::run) does, but skips the body when somebody else holds the lock.
-    /// The caller then gets the "nothing" of the return type: `()`, `None`, `Ok(())` or `Ok(None)`.
+    /// Runs `body` as [`run`](Lock::run) does, but skips the body when somebody else holds the
+    /// lock. The caller then gets the "nothing" of the return type: `()`, `None`, `Ok(())` or
+    /// `Ok(None)`.
     ///
     /// It waits only if [`wait`](Lock::wait) is set; the manager's default wait does not apply. A
     /// job that another machine runs right now should be skipped, and not run once more after it.
@@ -71,8 +72,8 @@ impl LockGuard {
     /// Runs `body` while the lock is held, then releases the lock.
     ///
     /// The caller gets the body's value, whatever the release returns.
-    /// [`Lock::on_lost`](crate::Lock::on_lost) sets what happens when the lock is lost meanwhile. By
-    /// default the body is dropped at its next await, before the server can grant the lock to
+    /// [`Lock::on_lost`](crate::Lock::on_lost) sets what happens when the lock is lost meanwhile.
+    /// By default the body is dropped at its next await, before the server can grant the lock to
     /// somebody else, and the caller gets [`LockError::Lost`](crate::LockError::Lost) in its return
     /// type.
     ///
@@ -172,8 +173,8 @@ impl<B: Future, X: Conclude<B::Output>> Future for Run<B, X> {
     }
 }
 
-/// Releases the lock and reports the outcome. It does not depend on the body's type, so functions of
-/// one return type share it.
+/// Releases the lock and reports the outcome. It does not depend on the body's type, so functions
+/// of one return type share it.
 fn poll_release<R, X: Conclude<R>>(
     ending: &mut Ending,
     cx: &mut Context<'_>,

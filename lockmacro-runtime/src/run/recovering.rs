@@ -60,10 +60,10 @@ impl Under for LockGuard {
 /// A lock with a function that recovers from its loss, from [`Lock::recovering`] or
 /// [`LockGuard::recovering`].
 ///
-/// The body runs to its end even when the lock is lost meanwhile. After the release, the function is
-/// called with the loss and the body's value, to undo or to keep the body's work. The caller gets
-/// the function's value. When the lock is lost before the body has started, neither the body nor
-/// the function runs, and the caller gets [`LockError::Lost`](crate::LockError::Lost).
+/// The body runs to its end even when the lock is lost meanwhile. After the release, the function
+/// is called with the loss and the body's value, to undo or to keep the body's work. The caller
+/// gets the function's value. When the lock is lost before the body has started, neither the body
+/// nor the function runs, and the caller gets [`LockError::Lost`](crate::LockError::Lost).
 #[derive(Debug)]
 #[must_use = "a lock does nothing until it is run"]
 pub struct Recovering<L, H> {
@@ -75,8 +75,8 @@ impl<L: Under, H> Recovering<L, H> {
     /// Runs `body` as [`Lock::run`] and [`LockGuard::run`] do, and calls the function after a loss.
     ///
     /// # Cancellation
-    /// Dropping the future drops the body and then releases the lock in the background. The function
-    /// is not called.
+    /// Dropping the future drops the body and then releases the lock in the background. The
+    /// function is not called.
     pub fn run<B>(self, body: B) -> Run<B, Recovered<H, B::Output>>
     where
         B: Future,

@@ -85,7 +85,7 @@ impl<R> Outcome<R> {
         }
     }
 
-    /// Has `recover` called with the loss and the value of a body that finished too late.
+    /// Calls `recover` with the loss and the value of a body that finished too late.
     pub(crate) fn recovered(self, recover: impl FnOnce(Lost, R) -> R) -> Self {
         match self {
             Outcome::Late(value, lost) => Outcome::Done(recover(lost, value)),
@@ -104,7 +104,7 @@ impl<T, E> Outcome<Result<T, E>> {
         }
     }
 
-    /// The same for callers that are told nothing of a lock that somebody else holds.
+    /// The same for callers that skip the body when somebody else holds the lock.
     pub(crate) fn mapped_or_skipped(self, map: impl FnOnce(LockError) -> E) -> Result<T, E>
     where
         Result<T, LockError>: SkipOutcome,

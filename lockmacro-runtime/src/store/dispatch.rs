@@ -200,8 +200,8 @@ impl Store {
         }
     }
 
-    /// Removes the token, or keeps the key for the rest of the request's `min_hold`. Returns whether
-    /// the lock was held; of several keys, whether all were. Idempotent.
+    /// Removes the token, or keeps the key for the rest of the request's `min_hold`. Returns
+    /// whether the lock was held; of several keys, whether all were. Idempotent.
     pub(crate) fn release<'a>(
         &'a self,
         request: &'a Request,

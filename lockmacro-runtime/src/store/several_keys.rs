@@ -31,7 +31,8 @@ use crate::value::unavailability::Unavailability;
 const RETRY: Duration = Duration::from_millis(50);
 
 impl Store {
-    /// Requests several keys, and waits for them if `wait` is given, until the manager is shut down.
+    /// Requests several keys, and waits for them if `wait` is given, until the manager is shut
+    /// down.
     pub(crate) fn take_one_by_one<'a>(
         &'a self,
         request: &'a Request,
@@ -69,8 +70,8 @@ struct OneByOne<'a> {
     held: usize,
     /// Since when the leases of all held keys count.
     since: Moment,
-    /// For a waiter: the next renewal of the held keys, which returns since when they count. It goes
-    /// on from part to part, because parts may follow each other faster than it is done.
+    /// For a waiter: the next renewal of the held keys, which returns since when they count. It
+    /// goes on from part to part, because parts may follow each other faster than it is done.
     renewing: Option<Asked<'a, Result<Moment, Loss>>>,
     /// Since when the keys count that this renewal does not cover.
     added: Option<Moment>,
@@ -193,8 +194,8 @@ impl<'a> OneByOne<'a> {
         Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences }))
     }
 
-    /// Waits for the answer to a part's request, while it renews the held keys. Fails when these are
-    /// lost before.
+    /// Waits for the answer to a part's request, while it renews the held keys. Fails when these
+    /// are lost before.
     async fn while_held<T>(&mut self, part: &Request, mut asked: Asked<'_, T>) -> Result<T, Loss> {
         poll_fn(|cx| {
             let answer = asked.as_mut().poll(cx);
@@ -247,7 +248,8 @@ impl<'a> OneByOne<'a> {
         })
     }
 
-    /// The answer when the held keys are lost: a waiter starts over, any other caller gets `answer`.
+    /// The answer when the held keys are lost: a waiter starts over, any other caller gets
+    /// `answer`.
     fn starts_over(&self, answer: Result<Answer, Failed>) -> BoxedAnswer {
         let answer = Box::new(answer);
         if self.until.is_some() { Box::new(Ok(Answer::Lost(answer))) } else { answer }
@@ -259,8 +261,8 @@ impl<'a> OneByOne<'a> {
     }
 }
 
-/// Renews the held keys for `ttl`. Returns since when the new ttl counts. A failure is repeated until
-/// the present lease (`since`, `lasts`) or the time is over.
+/// Renews the held keys for `ttl`. Returns since when the new ttl counts. A failure is repeated
+/// until the present lease (`since`, `lasts`) or the time is over.
 async fn renewed(
     store: &Store,
     held: &Request,

@@ -54,8 +54,8 @@ impl Foreign {
 }
 
 /// The pause in which a waiter waits for a push, before it repeats its request. It depends on the
-/// waiter's rank, the rest of the holder's lease, and whether pushes can be received. `jitter` (0 to
-/// 1) spreads it by ± 20 %.
+/// waiter's rank, the rest of the holder's lease, and whether pushes can be received. `jitter` (0
+/// to 1) spreads it by ± 20 %.
 pub(crate) fn tick(rank: u32, left: Option<Duration>, pushes: bool, jitter: f64) -> Duration {
     if left == Some(Duration::ZERO) {
         // The lock is free: there are more dead waiters in front than one request removes.

@@ -162,8 +162,8 @@ impl Nodes {
         voted
     }
 
-    /// Restarts the ttl on one node. Returns whether it still holds the lock. A yes counts only on a
-    /// connection on which the server was identified: the name may lead to another server by now.
+    /// Restarts the ttl on one node. Returns whether it still holds the lock. A yes counts only on
+    /// a connection on which the server was identified: the name may lead to another server by now.
     pub(crate) async fn renew(
         self: Arc<Self>,
         nth: usize,

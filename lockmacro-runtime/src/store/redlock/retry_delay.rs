@@ -18,8 +18,8 @@ impl RetryDelay {
         Self(round_trip.saturating_mul(ROUND_TRIPS).clamp(SHORTEST, LONGEST))
     }
 
-    /// The next delay: 50 % to 150 % of a time that grows, and no later than the end of the holder's
-    /// lease.
+    /// The next delay: 50 % to 150 % of a time that grows, and no later than the end of the
+    /// holder's lease.
     pub(crate) fn next(&mut self, left: Option<Duration>) -> Duration {
         let pause = self.0.mul_f64(0.5 + fastrand::f64());
         self.0 = (self.0 * 3 / 2).min(LONGEST);

@@ -1,5 +1,5 @@
-//! The store on a majority of independent servers: the Redlock algorithm of the Redis documentation,
-//! with all nodes asked at once.
+//! The store on a majority of independent servers: the Redlock algorithm of the Redis
+//! documentation, with all nodes asked at once.
 //!
 //! As every lease, the lease of a lock counts from before the first request was sent until its ttl
 //! less the drift. A lock that no majority grants is released on every node that the request may

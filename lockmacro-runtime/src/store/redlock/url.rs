@@ -25,8 +25,8 @@ pub(crate) struct RedlockUrl {
 }
 
 impl RedlockUrl {
-    /// Reads `redlock://[user:password@]host[:port],…[/db][?setting&setting=value]`, or the same with
-    /// `redlocks`; `None` for another scheme.
+    /// Reads `redlock://[user:password@]host[:port],…[/db][?setting&setting=value]`, or the same
+    /// with `redlocks`; `None` for another scheme.
     pub(crate) fn read(url: &str) -> Option<Result<Self, LockError>> {
         let (scheme, rest) = url.split_once("://")?;
         let kind = [PLAIN, ENCRYPTED].into_iter().find(|(known, _)| *known == scheme)?;
