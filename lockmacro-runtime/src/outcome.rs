@@ -53,7 +53,8 @@ impl<T, E: LockFailure> LockOutcome for Result<T, E> {
 /// An error type that a [`LockError`] can be converted to: every type that is `From<LockError>`.
 #[diagnostic::on_unimplemented(
     message = "the errors of the lock cannot become `{Self}`: write \
-               `impl From<LockError> for {Self}`, or with thiserror a variant `Lock(#[from] LockError)`",
+               `impl From<LockError> for {Self}`, or with thiserror a \
+               variant `Lock(#[from] LockError)`",
     label = "`{Self}` is not `From<LockError>`",
     note = "for an error type of another crate, write `map_err = path` with the path \
             of a `fn(LockError) -> {Self}`"

@@ -84,7 +84,7 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     /// call that always fails still ends.
     ///
     /// # Errors
-    /// [`Unavailability::QueueFull`] when too many calls wait.
+    /// [`Unavailability::QueueFull`](crate::Unavailability::QueueFull) when too many calls wait.
     fn put(&self, job: NewJob) -> Answer<'_, Stored>;
 
     /// Takes calls that are due, the earliest first: at least one, and at most
