@@ -1,12 +1,12 @@
-//! Constants as keys: the attribute sees their names, and not their text.
+//! Constants as keys: the attribute sees the name of a constant, and not its text.
 
 use std::collections::BTreeSet;
 
 use crate::value::key::LockKey;
 use crate::value::sync::Mutex;
 
-/// The key that a constant gives. A text with a placeholder for one of the function's arguments is
-/// told of once, as every call shares one lock then.
+/// Makes a key of a constant. A text with a placeholder for one of the function's arguments is
+/// logged once, because all calls share one lock then.
 pub fn constant_key(constant: impl Into<LockKey>, arguments: &[&str]) -> LockKey {
     let key = constant.into();
     if let Some(argument) = placeholder(key.as_str(), arguments)
@@ -36,10 +36,10 @@ fn placeholder<'a>(text: &str, arguments: &[&'a str]) -> Option<&'a str> {
     })
 }
 
-/// Whether this text is here for the first time. There are as many as constants.
+/// Whether this text was not logged yet. There are at most as many texts as constants.
 fn is_new(text: &str) -> bool {
-    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    TOLD.lock().insert(text.to_owned())
+    static LOGGED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    LOGGED.lock().insert(text.to_owned())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A lock that is held.
+//! The guard of a held lock.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -16,13 +16,13 @@ use crate::value::limits::check_ttl;
 use crate::value::loss::{LossCause, Lost, OnLost};
 use crate::value::unavailability::Unavailability;
 
-/// A lock that is held, until it is released, dropped, or lost.
+/// The guard of a held lock, until the lock is released or lost.
 ///
-/// Dropping a guard anywhere, even while its runtime shuts down, has the lock released in the
-/// background within milliseconds. [`release`](LockGuard::release) waits until that is done.
+/// Dropping a guard anywhere, even while its runtime shuts down, releases the lock in the
+/// background within milliseconds. [`release`](LockGuard::release) waits for the release.
 ///
 /// A guard that [joined](LockGuard::is_joined) an outer one, or comes from
-/// [`current`](LockGuard::current) or [`share`](LockGuard::share), looks at the same lock and does
+/// [`current`](LockGuard::current) or [`share`](LockGuard::share), refers to the same lock and does
 /// not release it.
 ///
 /// ```
@@ -36,10 +36,10 @@ use crate::value::unavailability::Unavailability;
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-#[must_use = "the lock is given back as soon as its guard is dropped"]
+#[must_use = "the lock is released as soon as its guard is dropped"]
 pub struct LockGuard {
     held: Arc<Held>,
-    /// Which of its keys this guard is about; `None` for all of several.
+    /// The index of the key that this guard is for; `None` for all of several keys.
     nth: Option<u8>,
     on_lost: OnLost,
     joined: bool,
@@ -52,16 +52,19 @@ impl From<Acquired> for LockGuard {
 }
 
 impl LockGuard {
-    /// The guard of the innermost lock that the running code is under, lost or not.
+    /// Returns a guard of the innermost lock around the running code, lost or not.
     ///
-    /// `None` outside of a body, and in what a body spawned: see [`scope`](LockGuard::scope).
+    /// `None` outside of a body, and in a task that a body spawned: see
+    /// [`scope`](LockGuard::scope).
     pub fn current() -> Option<Self> {
         let held = Scope::innermost()?;
         Some(Self { nth: held.only(), held, on_lost: OnLost::default(), joined: true })
     }
 
-    /// The guard of the lock on `key` that the running code is under and that is held now: for a
-    /// function that is only right under a lock, to check that it is. The manager may be any.
+    /// Returns a guard of the lock on `key` around the running code, if that lock is held now.
+    ///
+    /// A function that is only correct under a lock can check for the lock with it. Locks of every
+    /// manager count.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockGuard, LockManager, LockError};
@@ -82,55 +85,57 @@ impl LockGuard {
         Some(Self { nth: held.nth_named(&key), held, on_lost: OnLost::default(), joined: true })
     }
 
-    /// Another guard of the same lock, which does not release it.
+    /// Returns another guard of the same lock, which does not release it.
     pub fn share(&self) -> Self {
         Self { held: Arc::clone(&self.held), joined: true, ..*self }
     }
 
-    /// Whether this guard looks at a lock that another guard releases.
+    /// Returns whether another guard releases the lock of this guard.
     pub fn is_joined(&self) -> bool {
         self.joined
     }
 
-    /// The key that is held; the first one of several.
+    /// Returns the key that is held; the first one of several.
     pub fn key(&self) -> &LockKey {
         let request = self.held.request();
         self.nth.and_then(|nth| request.keys().get(usize::from(nth))).unwrap_or(&request.key)
     }
 
-    /// Every key of the lock, in the order of their bytes.
+    /// Returns every key of the lock, in the order of their bytes.
     pub fn keys(&self) -> &[LockKey] {
         self.held.request().keys()
     }
 
-    /// The fence of this grant, where one was asked for: see
-    /// [`Lock::acquire_fenced`](crate::Lock::acquire_fenced). Several keys have one each, and only
-    /// [`fence_of`](LockGuard::fence_of) tells which is whose.
+    /// Returns the fence of this grant, if the lock was acquired with one: see
+    /// [`Lock::acquire_fenced`](crate::Lock::acquire_fenced). A lock on several keys has one fence
+    /// for each, which [`fence_of`](LockGuard::fence_of) returns.
     pub fn fence(&self) -> Option<Fence> {
         self.held.fence(self.nth?)
     }
 
-    /// The fence of one of the lock's keys, where fences were asked for.
+    /// Returns the fence of one of the lock's keys, if the lock was acquired with fences.
     pub fn fence_of(&self, key: impl Into<LockKey>) -> Option<Fence> {
         self.held.fence(self.held.nth_named(&key.into())?)
     }
 
-    /// How long the lock may still be relied on; zero once it is lost or given back.
+    /// Returns how long the lock may still be relied on; zero once it is lost or released.
     ///
-    /// It is counted from before the lock was asked for, less 1 % of the ttl and 2 ms, so that it
-    /// ends before the server can grant the lock to somebody else. A renewal lifts it again.
+    /// The time counts from before the request was sent, less 1 % of the ttl and 2 ms, so it ends
+    /// before the server can grant the lock to somebody else. A renewal raises it again.
     pub fn remaining(&self) -> Duration {
         self.held.remaining().unwrap_or_default()
     }
 
-    /// Whether the lock may be relied on now.
+    /// Returns whether the lock may be relied on now.
     pub fn is_held(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// Waits until the lock is lost, or given back by the guard that owns it, for a `select!` beside
-    /// work that an await does not stop. Without a tokio runtime around it only a loss that the
-    /// server tells of wakes it: ask [`is_held`](LockGuard::is_held) there.
+    /// Waits until the lock is lost, or released by the guard that owns it, for a `select!` beside
+    /// the work.
+    ///
+    /// Outside of a tokio runtime there is no timer: only a loss that the server reports wakes the
+    /// future there. Call [`is_held`](LockGuard::is_held) instead.
     ///
     /// # Cancellation
     /// Nothing is lost by dropping the future.
@@ -138,8 +143,8 @@ impl LockGuard {
         self.held.lost().await
     }
 
-    /// Fails once the lock is lost, or given back by the guard that owns it: for a long computation
-    /// to ask before each step that counts.
+    /// Fails once the lock is lost, or released by the guard that owns it. A long computation calls
+    /// it before each step that needs the lock.
     ///
     /// # Errors
     /// [`LockError::Lost`].
@@ -148,9 +153,11 @@ impl LockGuard {
         Ok(())
     }
 
-    /// Runs `work` as code that is under this lock, in a task that the body spawned: there the same
-    /// lock can be entered again, and [`current`](LockGuard::current) finds it. It neither keeps the
-    /// lock nor is stopped with it, so wait for the task inside the body.
+    /// Runs `work` as code under this lock, for a task that the body spawned. Inside of `work` the
+    /// same lock can be acquired again, and [`current`](LockGuard::current) finds it.
+    ///
+    /// `work` neither keeps the lock nor is stopped when the lock is lost, so await the task inside
+    /// of the body.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockGuard, LockManager, LockError};
@@ -176,30 +183,29 @@ impl LockGuard {
         self.held.current().unless_here().around(inside).await
     }
 
-    /// Asks the server to hold the lock for at least `ttl` from now on, or up to the end that
-    /// [`max_hold`](crate::Lock::max_hold) set. What is left of the lease is never shortened, and a
-    /// lock that is lost is never taken again.
+    /// Extends the lease to at least `ttl` from now, but not beyond
+    /// [`max_hold`](crate::Lock::max_hold). It never shortens the lease, and never acquires a lost
+    /// lock again.
     ///
     /// # Errors
-    /// [`LockError::Lost`]; [`LockError::InvalidTtl`]; [`LockError::NoRuntime`]; or what is wrong
-    /// with the server, and then the lease is as long as it was.
+    /// [`LockError::Lost`]; [`LockError::InvalidTtl`]; [`LockError::NoRuntime`]; or the failure of
+    /// the server, and then the lease is as long as before.
     ///
     /// # Cancellation
-    /// Dropping the future leaves open whether the server was asked; the guard believes in the
+    /// Dropping the future leaves open whether the request was sent. The guard counts on the
     /// shorter lease.
     pub async fn extend(&self, ttl: Duration) -> Result<(), LockError> {
         self.held.extend(check_ttl(ttl)?).await
     }
 
-    /// Releases the lock, and waits for the server to confirm it. A joined guard does nothing here.
+    /// Releases the lock, and waits for the server's answer. A joined guard does nothing.
     ///
     /// # Errors
-    /// [`LockError::Lost`] when the lock was not held any more. Any other error tells that the
-    /// release could not be confirmed; unless it is done already, it is tried on in the background
-    /// until the lease is over.
+    /// [`LockError::Lost`] when the lock was not held any more. Any other error means that the
+    /// release was not answered; it is then repeated in the background until the lease is over.
     ///
     /// # Cancellation
-    /// Dropping the future has the release finished in the background.
+    /// Dropping the future finishes the release in the background.
     pub async fn release(self) -> Result<(), LockError> {
         if self.joined {
             return Ok(());
@@ -209,8 +215,8 @@ impl LockGuard {
         self.confirm(found, lost)
     }
 
-    /// [`release`](LockGuard::release) for code that is not async. It blocks for a round trip to
-    /// the server.
+    /// Releases the lock as [`release`](LockGuard::release) does, in code that is not async. It
+    /// blocks the thread for a round trip to the server.
     ///
     /// # Errors
     /// As [`release`](LockGuard::release).
@@ -237,7 +243,7 @@ impl LockGuard {
         self.on_lost
     }
 
-    /// This lock, inside of those that the running code is under.
+    /// This lock, inside of the locks around the running code.
     pub(crate) fn level(&self) -> Scope {
         Scope::inside(Arc::clone(&self.held))
     }
@@ -251,7 +257,7 @@ impl LockGuard {
             }
             (None, Released::Unconfirmed) => Err(LockError::Unavailable {
                 reason: Unavailability::Disconnected,
-                detail: "the release went out, and its answer was lost".to_owned(),
+                detail: "the release was sent, but its answer was lost".to_owned(),
             }),
         }
     }
@@ -260,7 +266,7 @@ impl LockGuard {
 impl Drop for LockGuard {
     fn drop(&mut self) {
         if !self.joined {
-            // Others may still look at the lock; giving it back does not wait for them.
+            // Joined guards may still refer to the lock; the release does not wait for them.
             self.held.abandon();
         }
     }

@@ -1,11 +1,12 @@
-//! Looking at locks from outside: which are held, by whom and for how much longer, and who waits. And
-//! freeing one by force. The tool `lockmacro` (feature `cli`) does this from a terminal.
+//! Inspection of locks from outside: which locks are held, by whom and for how much longer, and who
+//! waits for them. [`LockManager::take_away`] frees a lock by force. The tool `lockmacro` (feature
+//! `cli`) does the same from a terminal.
 //!
-//! Keys and patterns are those on the server, so they begin with the manager's prefix if it has one; the
-//! key of a guard or an error is such a whole key.
+//! Keys and patterns are those on the server: they begin with the manager's prefix if it has one.
+//! The key of a guard or an error is such a whole key.
 //!
-//! It is for one Redis server or cluster, such as one node of a Redlock. What is told was so a moment ago: nothing here decides whether
-//! a lock may be taken.
+//! Inspection works on one Redis server or cluster, such as one node of a Redlock. Its answers are
+//! already old when they arrive, so do not decide by them whether to use what a lock protects.
 //!
 //! ```no_run
 //! use lockmacro_runtime::{LockError, LockManager};
@@ -33,8 +34,8 @@ pub use crate::value::inspection::{Found, HeldLock, ODD_MAX, Odd, QueuedWaiter};
 use crate::value::key::LockKey;
 use crate::value::limits::TTL_MIN;
 
-/// The keys, channels and commands that a user needs for locks with a pattern of keys, as `ACL
-/// SETUSER` takes them. The tool prints them by `lockmacro acl 'order:*'`.
+/// Returns the rights that a Redis user needs for locks whose keys match `pattern`: keys, channels
+/// and commands, as `ACL SETUSER` takes them. `lockmacro acl 'order:*'` prints the same.
 ///
 /// ```
 /// use lockmacro_runtime::inspect::{Use, rights};
@@ -45,31 +46,37 @@ use crate::value::limits::TTL_MIN;
 /// ```
 ///
 /// # Errors
-/// [`LockError::InvalidKey`] for a pattern that `ACL SETUSER` cannot take: an empty one, or one
-/// with blanks or control characters; and for the engine's own keys, `lm1:`.
+/// [`LockError::InvalidKey`] for a pattern that `ACL SETUSER` does not accept (an empty one, or one
+/// with blanks or control characters), and for the engine's own keys, `lm1:`.
 pub fn rights(pattern: &str, uses: &[Use]) -> Result<String, LockError> {
     LockKey::from(pattern).check()?;
     if pattern.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        let detail = "no rule can name keys with blanks or control characters: use `?` for each";
+        let detail = "an ACL rule cannot have blanks or control characters: write `?` for each";
         return Err(LockError::InvalidKey { detail: detail.to_owned() });
     }
     Ok(crate::store::redis::acl::rights(pattern, uses).join(" "))
 }
 
-/// Looking at locks, with the feature `look`. Each of these functions
+/// Inspection of locks, with the feature `look`.
 ///
-/// - fails with [`LockError::InvalidUrl`] where locks are not kept on one Redis server or cluster,
-///   with [`LockError::AccessDenied`] where the user lacks `+scan`, `+getrange` or one of the keys, and
-///   with what is wrong with the server;
-/// - can be dropped at any time.
+/// # Errors
+/// Each of these functions fails with
+///
+/// - [`LockError::InvalidUrl`] where locks are not kept on one Redis server or cluster;
+/// - [`LockError::AccessDenied`] where the user lacks `+scan`, `+getrange` or one of the keys;
+/// - the failure of the server.
+///
+/// # Cancellation
+/// Each of their futures can be dropped at any time.
 impl LockManager {
-    /// The locks whose keys match a pattern as Redis has them (`order:*`), at most `most`. All keys of
-    /// the server are gone through, by SCAN.
+    /// Returns the locks whose keys match a glob pattern of Redis (`order:*`), at most `most` of
+    /// them. It visits all keys of the server with SCAN.
     pub async fn held(&self, pattern: &str, most: usize) -> Result<Found<HeldLock>, LockError> {
         self.server()?.held(pattern, false, most).await
     }
 
-    /// The same with the strings that this crate did not write. Not every one of them is a lock.
+    /// Returns the same locks, and all other strings whose keys match. Strings that this crate did
+    /// not write may be no locks.
     pub async fn held_or_foreign(
         &self,
         pattern: &str,
@@ -78,7 +85,7 @@ impl LockManager {
         self.server()?.held(pattern, true, most).await
     }
 
-    /// What holds a key; `None` when nothing does.
+    /// Returns the lock on a key; `None` when the key is free.
     ///
     /// # Errors
     /// Also [`LockError::InvalidKey`], and [`LockError::KeyNotALock`] for another type of value.
@@ -88,11 +95,11 @@ impl LockManager {
         self.server()?.holder(&key).await
     }
 
-    /// Who waits for a key, the next one first: at most `most`, and at most 1,000.
+    /// Returns the waiters of a key, the next one first: at most `most`, and at most 1,000.
     ///
     /// # Errors
-    /// Also [`LockError::InvalidKey`], and [`LockError::KeyNotALock`] when there is something else in the
-    /// place of the line.
+    /// Also [`LockError::InvalidKey`], and [`LockError::KeyNotALock`] when the key of the queue has
+    /// another type of value.
     pub async fn waiting(
         &self,
         key: impl Into<LockKey>,
@@ -103,9 +110,11 @@ impl LockManager {
         self.server()?.queue(&key, most).await
     }
 
-    /// Takes a lock away from its holder and gives it to who waits longest; tells whether it was still
-    /// that holder's. It does not stop the holder's body, which learns of it at its next renewal or not
-    /// before its end: make sure first that the holder is dead, or does no harm.
+    /// Releases a lock in place of its holder, and hands it off to the first waiter. Returns
+    /// whether that holder still had the lock.
+    ///
+    /// It does not stop the holder's body. The holder learns of the loss at its next renewal, or,
+    /// without renewal, at its release. Make sure first that the holder is dead, or does no harm.
     ///
     /// # Errors
     /// Also [`LockError::KeyNotALock`] for a value that this crate did not write.
@@ -115,11 +124,12 @@ impl LockManager {
         let Some(token) = token else { return Err(LockError::KeyNotALock { key: key.clone() }) };
         // Nothing is granted here: the ttl is never sent.
         let request = Request::new(key.clone(), token.clone(), TTL_MIN);
-        // What an unanswered try has released was held.
+        // A release without an answer found the lock held.
         Ok(self.core().store().release(&request).await? != Released::NotHeld)
     }
 
-    /// The names of the functions that have deferred calls in the locks' own store, at most `most`.
+    /// Returns the names of the functions that have deferred calls in the locks' own store, at most
+    /// `most`.
     #[cfg(feature = "defer")]
     pub async fn deferred_functions(&self, most: usize) -> Result<Found<String>, LockError> {
         self.server()?.deferred_functions(most).await
@@ -129,7 +139,7 @@ impl LockManager {
         match self.core().store() {
             Store::Redis(redis) => Ok(redis),
             _ => {
-                let detail = "only the locks of one Redis server or cluster can be looked at";
+                let detail = "only the locks of one Redis server or cluster can be inspected";
                 Err(LockError::InvalidUrl { detail: detail.to_owned() })
             }
         }

@@ -1,10 +1,13 @@
-//! The engine of lockmacro: distributed locks whose bodies never run without the lock, and never
-//! outlive it unnoticed.
+//! The engine of lockmacro: distributed locks on Redis. A body never runs without its lock, and the
+//! loss of a lock never goes unnoticed.
 //!
-//! Most programs need two things from here: a [`LockManager`], connected and installed when the
-//! program starts, and the attribute `#[distributed_lock]` on the functions that must not run twice
-//! at once. [`Lock`] is what the attribute expands to, and can be used by hand. [`LockError`] tells
-//! what went wrong.
+//! Most programs need two things from this crate:
+//!
+//! - a [`LockManager`], connected and installed when the program starts;
+//! - the attribute `#[distributed_lock]`, on each function that must not run twice at once.
+//!
+//! The attribute expands to a [`Lock`], which can also be used by hand. [`LockError`] lists
+//! everything that can go wrong.
 //!
 #![cfg_attr(feature = "macros", doc = "```")]
 #![cfg_attr(not(feature = "macros"), doc = "```ignore")]
@@ -23,74 +26,89 @@
 //! }
 //! ```
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! Two bodies under the same key never overlap as long as the clients' clock *rates* differ by less
-//! than 0.5 % and the server neither loses acknowledged writes nor jumps its clock. Outside that, no
-//! Redis lock can promise exclusion; a resource that checks our [fence](mod@fence) is still safe,
-//! because each grant's fence is larger than every earlier one, as long as the server has not both
-//! lost the last one and set its clock back.
+//! Two bodies under the same key never overlap, on two conditions:
+//!
+//! - the *rates* of the clients' clocks differ by less than 0.5 %;
+//! - the server neither loses acknowledged writes nor jumps its clock.
+//!
+//! Outside of these conditions no Redis lock can guarantee exclusion. A resource that checks the
+//! [fence](mod@fence) is still safe, because the fence of each grant is larger than every earlier
+//! one. Fences stop growing only if the server has lost the last fence and its clock was set back
+//! as well.
 //!
 //! # Waiting
 //!
-//! A busy lock is refused at once, or [waited for](Lock::wait) in line: in the order of asking,
-//! without polling. A holder's release hands the lock over to who has waited longest, in the same
-//! script, and the server pushes the grant to that one process.
+//! A request for a busy lock fails at once, or [waits](Lock::wait) in a queue, in the order of
+//! arrival and without polling. The holder's release hands the lock off to the first waiter in the
+//! same script, and the server pushes the grant to that waiter's process alone.
 //!
 //! # Several keys
 //!
 //! `key = ["account:<from>", "account:<to>"]` and `key = keys(iterator)` lock several keys, all or
-//! none of them; so does [`Lock::many`], where it is said how such a lock waits without a deadlock.
+//! none of them. [`Lock::many`] does the same, and explains how such a lock waits without a
+//! deadlock.
 //!
 //! # Several servers
 //!
-//! [`LockManager::redlock`] takes locks on a majority of independent servers, so that they are given
-//! while one of them is down.
+//! [`LockManager::redlock`] acquires locks on a majority of independent servers, so that locks are
+//! granted while a minority of the servers is down.
 //!
 //! # Features
 //!
 //! - `macros` (on by default): the attribute.
 //! - `defer`: `on_busy = defer("30s")`, and the worker for it.
-//! - `look`: which locks are held, by whom, and who waits.
-//! - `cli`: the tool `lockmacro`, which shows that on a terminal.
-//! - `serde`: a [`Fence`] can be stored and sent.
+//! - `look`: inspection of locks, their holders and their waiters.
+//! - `cli`: the tool `lockmacro`, which shows locks in a terminal.
+//! - `serde`: a [`Fence`] can be serialized.
 //! - `tls`: encrypted connections, `rediss://`.
-//! - `metrics`: the numbers below, by the `metrics` crate.
+//! - `metrics`: the metrics below, recorded with the `metrics` crate.
 //!
 //! # Telemetry
 //!
-//! Locks tell what they do by `tracing`: a span `lock` around every body, and the events `lock
-//! acquired` and `lock busy` (DEBUG), `lock unavailable` and `lock refused` (WARN: the server
-//! cannot be asked, or refuses), `lock renewed` (TRACE), `lock not renewed for half of its time`,
-//! `lock lost`, `lock was taken away before its release`, `lock is still being released` (WARN),
-//! `this key is a constant` (WARN, once for a constant with placeholders), and `lock failed in a
-//! function that cannot return an error` (ERROR).
+//! Locks report to `tracing`. There is a span `lock` around every body, and these events:
 //!
-//! An outage is told once for each server of a manager: `lock server lost` (WARN), when no call had
-//! an answer for a quarter of the manager's timeout, and `lock server back` (INFO), with `server`
-//! (host and port), `since` or `after`, `failed_calls`, and `locks_lost` at its end. What fails
-//! meanwhile is told at DEBUG; of other failures of a server one in 5 s is told at WARN. A server
-//! that was never reached is lost when a call has failed as well: connecting returns an error
-//! instead. The outage of a node that leaves the slot map of a cluster ends with `lock server not in
-//! the slot map` (INFO) and the same fields. With a Redlock, failures are told at DEBUG only while
-//! a majority of its nodes is lost.
+//! | event | level | when |
+//! |---|---|---|
+//! | `lock acquired`, `lock busy` | DEBUG | |
+//! | `lock unavailable`, `lock refused` | WARN | the server cannot be reached, or refuses |
+//! | `lock renewed` | TRACE | |
+//! | `lock not renewed for half of its time` | WARN | |
+//! | `lock lost` | WARN | |
+//! | `lock was taken away before its release` | WARN | |
+//! | `lock is still being released` | WARN | |
+//! | `this key is a constant` | WARN | once for each constant with placeholders |
+//! | `lock failed in a function that cannot return an error` | ERROR | |
 //!
-//! With the feature `metrics` locks are counted:
+//! An outage is reported once for each server of a manager:
+//!
+//! - `lock server lost` (WARN), when no call was answered for a quarter of the manager's timeout;
+//! - `lock server back` (INFO), when the server answers again;
+//! - `lock server not in the slot map` (INFO), when the node has left its cluster instead.
+//!
+//! The fields are `server` (host and port), `since` or `after`, `failed_calls`, and, at the end of
+//! the outage, `locks_lost`. Failures during the outage are logged at DEBUG. Other failures of a
+//! server are logged at WARN, at most one in 5 s. A server that was never reached counts as lost
+//! once a call has failed as well; connecting to it returns an error instead. With a Redlock,
+//! failures are logged at DEBUG only while a majority of its nodes is lost.
+//!
+//! With the feature `metrics`, locks are counted:
 //!
 //! | metric | kind | labels besides `name` and `template` |
 //! |---|---|---|
-//! | `lockmacro_acquisitions_total` | counter | `outcome`: `acquired`, `busy`, `timed_out`, `error` |
-//! | `lockmacro_wait_seconds` | histogram, how long the answer took | |
+//! | `lockmacro_acquisitions_total` | counter | `outcome`: `acquired`, `busy`, `timed_out`, `error`
+//! | `lockmacro_wait_seconds` | histogram, from the request to the answer | |
 //! | `lockmacro_hold_seconds` | histogram, from the request to the release | |
 //! | `lockmacro_waiting` | gauge, callers that wait for an answer | |
 //! | `lockmacro_held` | gauge | |
 //! | `lockmacro_renewals_total` | counter | `outcome`: `renewed`, `taken`, `error` |
 //! | `lockmacro_lost_total` | counter | `cause`: `expired`, `not_renewed`, `taken` |
-//! | `lockmacro_released_late_total` | counter, releases that found somebody else's lock | `cause`: `taken` |
-//! | `lockmacro_unreported_total` | counter, errors that a return type could not carry | only `name` |
+//! | `lockmacro_released_late_total` | counter, releases of a lost lock | `cause`: `taken` |
+//! | `lockmacro_unreported_total` | counter, errors a return type cannot carry | only `name` |
 //!
-//! `name` is the function and `template` the template of its key: there are as many keys as orders,
-//! so no metric has a key.
+//! `name` is the function, and `template` the template of its key. No metric has the key itself as
+//! a label, because the number of keys is unbounded.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -134,17 +152,17 @@ pub use value::loss::{LossCause, Lost, OnLost};
 pub use value::template::{KeyValue, LockTemplate};
 pub use value::unavailability::Unavailability;
 
-/// Expansions need these items beyond the public API. The module's name has the version of the
-/// macro that may use it: a macro and a runtime of different versions do not compile together, and
-/// the compiler's message shows this name.
+/// Items that expansions of the attribute need beyond the public API. The module is named after the
+/// version of the macro: a macro and a runtime of different versions fail to compile, and the
+/// compiler's message shows this name.
 #[doc(hidden)]
 pub mod __same_version_as_lockmacro_0_1_0 {
     pub use crate::expansion::constant_key;
-    // For `crate = path`: a path of something else is told once then, and where it was written.
+    // For `crate = path`: a wrong path gives one error message, at the path.
     pub use crate::*;
 
-    /// Fails to build: the attribute stands on an expression, which it cannot lock. Compilers
-    /// without attributes there say so themselves, before this is built.
+    /// Fails to compile: the attribute is on an expression, which it cannot lock. A compiler that
+    /// allows no attributes on expressions reports that before this is evaluated.
     pub fn misplaced<T>() {
         struct Misplaced<T>(T);
         impl<T> Misplaced<T> {
@@ -154,15 +172,15 @@ pub mod __same_version_as_lockmacro_0_1_0 {
         Misplaced::<T>::REFUSED
     }
 
-    /// Gives a body the return type of its function, in a branch that is never taken: so a type
-    /// error is told where the body has it, and `Ok(Box::new(x))` becomes a box of a trait.
+    /// Gives a body the return type of its function, in a branch that never runs. A type error is
+    /// then reported inside the body, and `Ok(Box::new(x))` is coerced to a box of a trait.
     pub fn outcome<R>() -> R {
         loop {
             std::thread::park();
         }
     }
 
-    /// Makes a function of `map_err` one of the wanted type, so that another one is told beside it.
+    /// Checks the type of the function given as `map_err`, so that an error points at its path.
     pub fn map<R: AnyResult>(
         map: fn(crate::LockError) -> R::Error,
     ) -> fn(crate::LockError) -> R::Error {
@@ -176,7 +194,7 @@ pub mod __same_version_as_lockmacro_0_1_0 {
         note = "remove `map_err`, or return a `Result`"
     )]
     pub trait AnyResult {
-        /// Of its `Err`.
+        /// The type of its `Err`.
         type Error;
     }
 
@@ -184,7 +202,7 @@ pub mod __same_version_as_lockmacro_0_1_0 {
         type Error = E;
     }
 
-    /// Makes a function of `on_lost` one of the wanted type, so that another one is told beside it.
+    /// Checks the type of the function given as `on_lost`, so that an error points at its path.
     pub fn recover<R>(recover: fn(crate::Lost, R) -> R) -> fn(crate::Lost, R) -> R {
         recover
     }

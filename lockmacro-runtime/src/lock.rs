@@ -1,4 +1,4 @@
-//! What to lock, and how.
+//! The builder of a lock on one key.
 
 use futures_util::TryFutureExt as _;
 
@@ -17,11 +17,12 @@ use crate::value::fence::Fence;
 use crate::value::key::LockKey;
 use crate::value::loss::OnLost;
 
-/// A lock to be had: what `#[distributed_lock]` expands to, and what to use where an attribute
-/// does not fit.
+/// A builder for a lock: the key, and the settings it is acquired with.
 ///
-/// Without [`wait`](Lock::wait) it asks once: when somebody else holds the lock, the answer is
-/// [`LockError::Busy`], at once. A manager can have [another
+/// `#[distributed_lock]` expands to a `Lock`. Use it by hand where an attribute does not fit.
+///
+/// Without [`wait`](Lock::wait) the server is asked once, and acquiring fails at once with
+/// [`LockError::Busy`] when somebody else holds the lock. A manager can have [another
 /// default](crate::LockManagerBuilder::default_wait).
 ///
 /// ```
@@ -38,28 +39,33 @@ use crate::value::loss::OnLost;
 /// # Ok(()) }
 /// ```
 ///
-/// `F` is what [`acquire_fenced`](Lock::acquire_fenced) gives: the fence, or those of
-/// [several keys](Lock::many).
+/// `F` is what [`acquire_fenced`](Lock::acquire_fenced) returns beside the guard: one fence, or the
+/// fences of [several keys](Lock::many).
 #[derive(Debug, Clone)]
 #[must_use = "a lock does nothing until it is run or acquired"]
 pub struct Lock<F = Fence> {
-    /// Boxed, so that settings move a pointer and a waiter carries no more.
+    /// Boxed, so that a setter moves a pointer, and the futures that hold a `Lock` stay small.
     pub(crate) spec: Box<LockSpec>,
     fences: PhantomData<fn() -> F>,
 }
 
 impl Lock {
-    /// A lock on `key` from the installed manager. Its lease is 30 s, or the manager's
-    /// [`default_ttl`](crate::LockManagerBuilder::default_ttl), and is renewed while it is held.
+    /// Creates a lock on `key`, for the installed manager unless [`manager`](Lock::manager) names
+    /// another.
+    ///
+    /// The lease is 30 s, or the manager's
+    /// [`default_ttl`](crate::LockManagerBuilder::default_ttl), and is renewed while the lock is
+    /// held.
     pub fn new(key: impl Into<LockKey>) -> Self {
         Self::on(key.into(), Box::default())
     }
 
-    /// [`acquire`](Lock::acquire) with a [`Fence`] for the resource behind the lock.
+    /// Acquires the lock as [`acquire`](Lock::acquire) does, with a [`Fence`] for the resource that
+    /// the lock protects.
     ///
     /// # Errors
-    /// As [`acquire`](Lock::acquire), and [`LockError::NoFence`] when it would join a lock that was
-    /// acquired without one.
+    /// As [`acquire`](Lock::acquire), and [`LockError::NoFence`] when the call would join a lock
+    /// that was acquired without a fence.
     ///
     /// # Cancellation
     /// As [`acquire`](Lock::acquire).
@@ -82,84 +88,96 @@ impl<F> Lock<F> {
         Self { spec: LockSpec::new(key, more), fences: PhantomData }
     }
 
-    /// How long the lock may be held and no longer, 50 ms to 24 h in whole milliseconds; with
-    /// [`renew`](Lock::renew), how long after its holder's death the server frees it. Anything else
-    /// gives [`LockError::InvalidTtl`].
+    /// Sets how long the lock may be held at most. With [`renew`](Lock::renew): how long after the
+    /// death of its holder the server frees it.
+    ///
+    /// 50 ms to 24 h, in whole milliseconds. Acquiring with any other ttl fails with
+    /// [`LockError::InvalidTtl`].
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.spec.ttl = Some(ttl);
         self.spec.renewed.get_or_insert(false);
         self
     }
 
-    /// Has the lease renewed while the lock is held, from a third of the ttl on. That is so by
-    /// itself where no ttl is given.
+    /// Renews the lease while the lock is held, from a third of the ttl on. This is the default
+    /// where no ttl is given.
     ///
-    /// A ttl of ten round trips to the server is enough in a steady network; 200 ms and twelve
-    /// round trips survive a lost connection as well. Below four a WARN is logged, once.
+    /// A ttl of ten round trips to the server is enough in a steady network. A ttl of 200 ms plus
+    /// twelve round trips also survives a lost connection. Below four round trips a WARN is logged,
+    /// once.
     pub fn renew(mut self) -> Self {
         self.spec.renewed = Some(true);
         self
     }
 
-    /// The end of renewal: the lock is lost that long after its grant, so that a body that hangs
-    /// does not hold it for ever. Says nothing to a lock that is not renewed, which ends with
-    /// its ttl.
+    /// Sets when renewal ends: the lock is lost this long after its grant, so that a body that
+    /// hangs does not hold it for ever.
+    ///
+    /// It has no effect on a lock that is not renewed, which ends with its ttl.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.spec.max_hold = Some(max_hold);
         self
     }
 
-    /// How long the key stays at least: when the body is done earlier, nobody else gets the lock
-    /// until then. At most the ttl. For a job that every machine starts at about the same time, and
-    /// that one of them is to run.
+    /// Sets how long the key is kept at least, at most the ttl. When the body finishes earlier,
+    /// nobody else gets the lock until then.
+    ///
+    /// It is for a job that every machine starts at about the same time and only one should run.
     pub fn min_hold(mut self, min_hold: Duration) -> Self {
         self.spec.min_hold = min_hold;
         self
     }
 
-    /// What becomes of the body when the lock is lost; [`OnLost::Cancel`] if nothing is said.
+    /// Sets what happens to the body when the lock is lost, by default [`OnLost::Cancel`].
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
         self.spec.on_lost = on_lost;
         self
     }
 
-    /// How long to wait in line when somebody else holds the lock; without it as long as the
-    /// manager's [`default_wait`](crate::LockManagerBuilder::default_wait) says, which is not at
-    /// all unless it was set. With `Duration::ZERO` the lock is asked for once, and the answer is
-    /// [`LockError::Busy`], at once. Waiters get the lock in the order of asking, each directly by
-    /// the release of the holder before it. When the time is over the answer is
-    /// [`LockError::TimedOut`], and [`LockError::QueueFull`] when 10,000 wait already. Dropping the
-    /// future leaves the line.
+    /// Sets how long to wait when somebody else holds the lock. By default a lock waits for the
+    /// manager's [`default_wait`](crate::LockManagerBuilder::default_wait), which is zero unless
+    /// it is set.
+    ///
+    /// - With `Duration::ZERO` the server is asked once, and acquiring fails at once with
+    ///   [`LockError::Busy`].
+    /// - Waiters get the lock in the order of arrival, each directly from the release of the holder
+    ///   before it.
+    /// - When the time is over, acquiring fails with [`LockError::TimedOut`].
+    /// - When 10,000 callers wait already, it fails with [`LockError::QueueFull`].
+    ///
+    /// # Cancellation
+    /// A waiter whose future is dropped leaves the queue.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.spec.wait = Some(wait);
         self
     }
 
-    /// [`wait`](Lock::wait) without an end, also while the server cannot be asked.
+    /// Waits without a limit, also while the server cannot be reached. See [`wait`](Lock::wait).
     pub fn wait_forever(self) -> Self {
         self.wait(Duration::MAX)
     }
 
-    /// The name that others see in [`LockError::Busy`] and in the key's value, behind the manager's
-    /// label. The attribute gives the function's name.
+    /// Sets the name that others see in [`LockError::Busy`] and in the key's value, after the
+    /// manager's label. The attribute sets the name of the function.
     pub fn name(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.spec.name = name.into();
         self
     }
 
-    /// The text of [`LockError::Busy`] and [`LockError::TimedOut`], for the person who asked. Their
-    /// `Display` adds who holds the lock; [`LockError::message`] is the text alone.
+    /// Sets the text of [`LockError::Busy`] and [`LockError::TimedOut`], for the person who asked
+    /// for the lock. The `Display` of these errors adds the holder; [`LockError::message`] is the
+    /// text alone.
     pub fn message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
         self.spec.message = Some(message.into());
         self
     }
 
-    /// Leaves a note for those who find the lock busy, such as the name of the person who holds it:
-    /// they get it from [`LockError::holder_note`], and the tool `lockmacro` shows it.
+    /// Sets a note for callers that find the lock busy, such as the name of the person who holds
+    /// it. They read it with [`LockError::holder_note`], and the tool `lockmacro` shows it.
     ///
-    /// It stands in the key's value, where everybody who may read the key can read it. At most 64
-    /// bytes, a longer one is cut between two characters; control characters become blanks. No
-    /// metric and no log line of the holder has it.
+    /// The note is part of the key's value, so everybody who may read the key can read it. It has
+    /// at most 64 bytes; a longer note is cut between two characters. Control characters become
+    /// blanks. The note appears in no metric and in no log line of the holder.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
@@ -176,46 +194,52 @@ impl<F> Lock<F> {
         self
     }
 
-    /// The manager to ask, instead of the installed one.
+    /// Sets the manager to acquire the lock from, instead of the installed one.
     pub fn manager(mut self, manager: &LockManager) -> Self {
         self.spec.manager = Some(Arc::clone(manager.core()));
         self
     }
 
-    /// Acquires the lock, or says why not: at once, or when the [`wait`](Lock::wait) has run out.
+    /// Acquires the lock, and waits for it as long as [`wait`](Lock::wait) allows.
     ///
-    /// A server in trouble is asked again for as long as the manager's timeout or the wait allows,
-    /// always with the same token, so that a lost reply neither locks the caller out nor counts twice. Inside
-    /// of a body under the same key and manager the guard joins the outer lock, without traffic;
-    /// the settings are those of the outer one.
+    /// While the server fails or does not answer, the request is repeated for as long as the
+    /// manager's timeout or the wait allows. Every repetition has the same token, so a lost reply
+    /// neither locks the caller out nor counts twice.
+    ///
+    /// Inside of a body under the same key and manager, the guard joins the outer lock without
+    /// asking the server, and has the settings of the outer lock.
     ///
     /// # Errors
-    /// [`LockError::Busy`] when somebody else holds it, [`LockError::TimedOut`] when somebody still
-    /// did when the wait was over, [`LockError::QueueFull`] when too many wait,
-    /// [`LockError::Lost`] when it would join a lock that is lost, and every other [`LockError`].
+    /// - [`LockError::Busy`] when somebody else holds the lock, and there is no wait;
+    /// - [`LockError::TimedOut`] when somebody else still holds it at the end of the wait;
+    /// - [`LockError::QueueFull`] when too many callers wait already;
+    /// - [`LockError::Lost`] when the call would join a lock that is lost;
+    /// - every other [`LockError`].
     ///
     /// # Cancellation
-    /// Dropping the future at any point leaves no lock behind: if the server was asked already, the
+    /// Dropping the future at any point leaves no lock behind. If the request was sent already, the
     /// lock is released in the background.
     ///
     /// # Panics
-    /// Tokio panics when its runtime was built without `enable_time` and `enable_io`.
+    /// Panics inside of tokio when the runtime was built without `enable_time` and `enable_io`.
     pub fn acquire(self) -> impl Future<Output = Result<LockGuard, LockError>> {
         acquire(self.spec, false, Errors::Carried).map_ok(LockGuard::from)
     }
 
-    /// [`acquire`](Lock::acquire) for code that is not async. It blocks the thread for a round trip
-    /// to the server, which a background thread does; for up to the [`wait`](Lock::wait) when the
-    /// lock is busy, and for up to the manager's timeout when the server is in trouble.
+    /// Acquires the lock as [`acquire`](Lock::acquire) does, in code that is not async.
     ///
-    /// In a task of tokio's multi-thread runtime the other tasks go on meanwhile, as by
-    /// `block_in_place`. Not so what shares the task (`join!`, `select!`), nor the tasks of the same
-    /// `LocalSet`: who waits there for a lock that one of these holds waits in vain, and for ever if
-    /// it is told to.
+    /// It blocks the thread for a round trip to the server, which a background thread makes. When
+    /// the lock is busy, it blocks for up to the [`wait`](Lock::wait); when the server does not
+    /// answer, for up to the manager's timeout.
+    ///
+    /// In a task of tokio's multi-thread runtime the other tasks go on meanwhile, as with
+    /// `block_in_place`. The other branches of the same task (`join!`, `select!`) and the tasks of
+    /// the same `LocalSet` do not. A call that waits there for a lock that one of these holds
+    /// cannot succeed, and never returns if it waits without a limit.
     ///
     /// # Errors
     /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] on the thread of a
-    /// current-thread runtime. On its `spawn_blocking` threads it works.
+    /// current-thread runtime. The `spawn_blocking` threads of such a runtime are fine.
     pub fn acquire_blocking(self) -> Result<LockGuard, LockError> {
         acquire_blocking(self.spec, false, Errors::Carried).map(LockGuard::from)
     }
@@ -232,10 +256,10 @@ fn fenced(guard: LockGuard) -> Result<(LockGuard, Fence), LockError> {
 mod tests {
     use super::*;
 
-    /// 120 bytes on a 64-bit machine when this was written. With more than 152 a task of tokio, which
-    /// is a multiple of 128 bytes, takes 128 more.
+    /// It was 120 bytes on a 64-bit machine when this was written. The size of a tokio task is a
+    /// multiple of 128 bytes: with more than 152 bytes here it takes 128 more.
     #[test]
-    fn who_runs_a_lock_carries_little() {
+    fn the_future_of_a_locked_body_is_small() {
         let body = async { Ok::<_, LockError>(()) };
         let run = size_of_val(&Lock::new("order:42").run(body));
         assert!(run <= 152, "{run}");

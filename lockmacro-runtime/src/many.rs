@@ -1,4 +1,4 @@
-//! A lock on several keys.
+//! The builder of a lock on several keys.
 
 use crate::engine::acquire::{acquire, acquire_blocking};
 use crate::engine::unreported::Errors;
@@ -9,13 +9,15 @@ use crate::value::fence::Fence;
 use crate::value::key::LockKey;
 
 impl Lock<Vec<Fence>> {
-    /// A lock on all of `keys`, or on none of them: for work that touches several things at once.
+    /// Creates a lock on all of `keys`, or on none of them, for work that touches several things at
+    /// once.
     ///
-    /// In any order, 1 to 128 of them; what is given twice counts once. No keys at all are
-    /// [`LockError::InvalidKey`], because a body under them would run beside every other one: who
-    /// has nothing to lock needs no lock. What is said of a lock holds for all its keys together:
-    /// they are renewed, extended and given back together, and the lock is lost with any of them.
-    /// [`LockError::Busy`] and [`LockError::TimedOut`] name the key that somebody else holds.
+    /// - `keys` are 1 to 128 keys in any order. A key that is given twice counts once.
+    /// - Without a key, acquiring fails with [`LockError::InvalidKey`], because a body under no key
+    ///   would run beside every other one.
+    /// - The keys are renewed, extended and released together. The lock is lost when any of its
+    ///   keys is lost.
+    /// - [`LockError::Busy`] and [`LockError::TimedOut`] name the key that somebody else holds.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -34,30 +36,35 @@ impl Lock<Vec<Fence>> {
     /// ```
     ///
     /// # Waiting
-    /// When all keys are free they are taken at once. Whoever has to [`wait`](Lock::wait) takes them
-    /// in the order of their bytes, and waits for each in its own line while holding those before
-    /// it. So two callers that name the same keys in opposite orders never wait for each other, and
-    /// nobody is overtaken for ever. The price is that keys may be busy without a body under them:
-    /// if their waiter dies, for 5 s at most. That is so for the keys of one lock. For a lock inside
-    /// of another one's body it is for you to keep to one order.
+    /// When all keys are free, they are acquired at once. A caller that has to
+    /// [`wait`](Lock::wait) acquires the keys in the order of their bytes. It waits for each key in
+    /// that key's queue, and holds the keys before it meanwhile. So two callers that name the same
+    /// keys in opposite orders never deadlock, and no caller is overtaken for ever.
+    ///
+    /// The price is that a key may be busy while no body runs under it. If the waiter dies, that
+    /// lasts 5 s at most.
+    ///
+    /// This order covers the keys of one lock. Locks that are acquired inside of another lock's
+    /// body need an order of their own, which the program has to keep.
     ///
     /// # Inside of a body
-    /// A lock on keys that one lock around the call has, all of them, joins that one. When only some
-    /// are held, or by several locks, it is [`LockError::PartlyHeld`].
+    /// When one lock around the call holds all of the keys, the new lock joins it. When only some
+    /// of the keys are held, or several locks hold them, acquiring fails with
+    /// [`LockError::PartlyHeld`].
     ///
     /// # Cancellation
-    /// Dropping any of its futures at any point leaves none of the keys behind.
+    /// Dropping one of its futures at any point leaves none of the keys locked.
     pub fn many(keys: impl IntoIterator<Item: Into<LockKey>>) -> Self {
         let mut keys = keys.into_iter().map(Into::into);
         Self::on(keys.next().unwrap_or_else(LockKey::none), keys.collect())
     }
 
-    /// [`acquire`](Lock::acquire) with a [`Fence`] for each key, in the order in which the keys were
-    /// given; what was given twice has the same one twice.
+    /// Acquires the lock as [`acquire`](Lock::acquire) does, with a [`Fence`] for each key, in the
+    /// order in which the keys were given. A key that was given twice has the same fence twice.
     ///
     /// # Errors
-    /// As [`acquire`](Lock::acquire), and [`LockError::NoFence`] when it would join a lock that was
-    /// acquired without fences.
+    /// As [`acquire`](Lock::acquire), and [`LockError::NoFence`] when the call would join a lock
+    /// that was acquired without fences.
     ///
     /// # Cancellation
     /// As [`acquire`](Lock::acquire).

@@ -1,12 +1,12 @@
-//! How a failure of the lock reaches the caller: by the return type of the body.
+//! Return types of a locked body, and how they carry a failure of the lock to the caller.
 
 use crate::engine::unreported::unreported;
 use crate::value::error::LockError;
 
-/// A return type that can say that the lock could not be had, or was lost.
+/// A return type that can express that the lock was not acquired, or was lost.
 ///
-/// It is there for every `Result<T, E>` with `E: From<LockError>`. Implement it for a type of your
-/// own to lock functions that return it:
+/// It is implemented for every `Result<T, E>` with `E: From<LockError>`. Implement it for a type of
+/// your own to lock functions that return that type:
 ///
 /// ```
 /// use lockmacro_runtime::{LockError, LockOutcome};
@@ -27,15 +27,16 @@ use crate::value::error::LockError;
     message = "a locked function must be able to return an error, and `{Self}` cannot",
     label = "this cannot say that the lock was busy or lost",
     note = "return `Result<T, LockError>`, or a `Result<T, E>` whose `E` is `From<LockError>`",
-    note = "to do nothing when the lock is busy, write `on_busy = skip` and return `()`, `Option<T>` or a `Result` of these",
+    note = "to do nothing when the lock is busy, write `on_busy = skip` and return `()`, \
+            `Option<T>` or a `Result` of these",
     note = "a type of your own can implement `lockmacro_runtime::LockOutcome`"
 )]
 pub trait LockOutcome: Sized {
-    /// What the caller gets in place of the body's value.
+    /// Makes the value that the caller gets in place of the body's value.
     fn from_lock_error(error: LockError) -> Self;
 
-    /// What the caller gets when the body finished with this value after its lock was lost. Keep a
-    /// body's own failure.
+    /// Makes the value that the caller gets when the body finished with `self` after its lock was
+    /// lost. Keep a failure of the body itself.
     fn after_loss(self, lost: LockError) -> Self;
 }
 
@@ -49,14 +50,17 @@ impl<T, E: LockFailure> LockOutcome for Result<T, E> {
     }
 }
 
-/// An error type that the errors of a lock can become: every one that is `From<LockError>`.
+/// An error type that a [`LockError`] can be converted to: every type that is `From<LockError>`.
 #[diagnostic::on_unimplemented(
-    message = "the errors of the lock cannot become `{Self}`: write `impl From<LockError> for {Self}`, or with thiserror a variant `Lock(#[from] LockError)`",
+    message = "the errors of the lock cannot become `{Self}`: write \
+               `impl From<LockError> for {Self}`, or with thiserror a \
+               variant `Lock(#[from] LockError)`",
     label = "`{Self}` is not `From<LockError>`",
-    note = "for an error type of another crate, write `map_err = path` with the path of a `fn(LockError) -> {Self}`"
+    note = "for an error type of another crate, write `map_err = path` with the path \
+            of a `fn(LockError) -> {Self}`"
 )]
 pub trait LockFailure: Sized {
-    /// The error of the lock as one of this type.
+    /// Converts the error of the lock.
     fn of(error: LockError) -> Self;
 }
 
@@ -67,29 +71,33 @@ impl<E: From<LockError>> LockFailure for E {
     }
 }
 
-/// A return type that can say that the body was left out because the lock was busy, as
-/// `on_busy = skip` asks.
+/// A return type that can express that the body was skipped because the lock was busy, for
+/// `on_busy = skip`.
 ///
-/// It is there for `()`, `Option<T>`, `Result<(), E>` and `Result<Option<T>, E>`. `()` and
-/// `Option<T>` cannot carry an error: there it is logged at ERROR.
+/// It is implemented for `()`, `Option<T>`, `Result<(), E>` and `Result<Option<T>, E>`. `()` and
+/// `Option<T>` cannot carry an error: the error is logged at ERROR instead.
 #[diagnostic::on_unimplemented(
-    message = "a function that is skipped when busy must be able to return nothing, and `{Self}` cannot",
+    message = "a function that is skipped when busy must be able to return nothing, \
+               and `{Self}` cannot",
     label = "this cannot say that the call was skipped",
-    note = "return `()`, `Option<T>`, `Result<(), E>` or `Result<Option<T>, E>`, with `E: From<LockError>`",
+    note = "return `()`, `Option<T>`, `Result<(), E>` or `Result<Option<T>, E>`, \
+            with `E: From<LockError>`",
     note = "a type of your own can implement `lockmacro_runtime::SkipOutcome`"
 )]
 pub trait SkipOutcome: Sized {
     /// Whether an error reaches the caller. Where it does not, it is logged at ERROR.
     const CARRIES_ERRORS: bool = true;
 
-    /// What the caller gets when somebody else holds the lock.
+    /// Makes the value that the caller gets when somebody else holds the lock.
     fn skipped(busy: LockError) -> Self;
 
-    /// What the caller gets for every other error.
+    /// Makes the value that the caller gets for every other error.
     fn from_lock_error(error: LockError) -> Self;
 
-    /// What the caller gets when the lock that `name` asked for could not be had: skipped if it was
-    /// busy, else the error, which is logged where it cannot be carried.
+    /// Makes the value that the caller gets when the function `name` did not get its lock: that of
+    /// [`skipped`](SkipOutcome::skipped) if the lock was busy, else that of
+    /// [`from_lock_error`](SkipOutcome::from_lock_error). An error that `Self` cannot carry is
+    /// logged.
     fn refused(name: &str, error: LockError) -> Self {
         #[cfg(feature = "defer")]
         if let LockError::Deferred { .. } = error {
@@ -104,8 +112,8 @@ pub trait SkipOutcome: Sized {
         Self::from_lock_error(error)
     }
 
-    /// What the caller gets when the body finished with this value after its lock was lost. Keep a
-    /// body's own failure.
+    /// Makes the value that the caller gets when the body finished with `self` after its lock was
+    /// lost. Keep a failure of the body itself.
     fn after_loss(self, lost: LockError) -> Self;
 }
 

@@ -66,7 +66,7 @@ async fn calls_that_are_something_else_do_not_hide_the_others() {
     admin.ask::<()>(&["SET", "lm1:jobs:text", "no calls"]);
     let said = tool(&server, &["jobs"]).await;
     assert_eq!(said.rows()[2], ["shop::audit", "0", "0", "1"], "{said:?}");
-    assert!(said.out.contains("! broken: what should be its calls is something else"), "{said:?}");
+    assert!(said.out.contains("! broken: a key of its calls has another type"), "{said:?}");
     assert!(!said.out.contains('\u{1b}') && !said.out.contains("text"), "{said:?}");
     let said = tool(&server, &["jobs", "--json"]).await.json();
     assert_eq!(said["broken"], json!(["broken"]));

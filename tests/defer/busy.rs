@@ -140,7 +140,7 @@ async fn a_call_that_is_busy_for_ever_is_given_up_in_the_end(backend: &Backend) 
     let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
     let error = page.jobs[0].error.as_deref().unwrap_or_default();
     assert!(
-        error.starts_with("its lock could not be had 1000 times: ") && error.contains(&key),
+        error.starts_with("its lock could not be acquired 1000 times: ") && error.contains(&key),
         "{error}"
     );
     assert_eq!(deferrer.remove_dead(name.as_str().into(), 9).await, Ok(1));

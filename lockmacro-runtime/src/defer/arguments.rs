@@ -9,14 +9,14 @@ use serde_json::value::RawValue;
 
 use crate::defer::nested_options::somes;
 
-/// A value that can be an argument of a deferred function, because serde can store and read it.
+/// A value that can be an argument of a deferred function, because serde can write and read it.
 ///
-/// It is there for every type that implements serde's `Serialize` and `DeserializeOwned`.
+/// It is implemented for every type that implements serde's `Serialize` and `DeserializeOwned`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be stored for a deferred call",
     label = "this argument is stored by serde until a worker calls the function",
-    note = "derive serde's `Serialize` and `Deserialize` for the types of your own in it, or take what it is made from, such \
-            as an id, and make it in the body"
+    note = "derive serde's `Serialize` and `Deserialize` for the types of your own in it, or take \
+            what it is made from, such as an id, and make it in the body"
 )]
 pub trait Storable: Serialize + DeserializeOwned + 'static {}
 
@@ -31,15 +31,16 @@ pub struct Argument<T> {
     read: fn(&str) -> Result<T, String>,
 }
 
-/// An argument of a deferred function, by whose name errors are told.
+/// Makes an argument of a deferred function. Error texts contain `name`.
 pub fn argument<T: Storable>(name: &'static str) -> Argument<T> {
     Argument { name, write: write::<T>, read: read::<T> }
 }
 
-/// Writes what can be read again: some numbers are written as `null`, which is no number or a `None`.
+/// Writes a value and checks that it can be read again: some numbers are written as `null`, which
+/// would fail to be read or be read as `None`.
 fn write<T: Storable>(value: &T) -> Result<String, String> {
     let text =
-        serde_json::to_string(value).map_err(|error| told("it cannot be written", &error))?;
+        serde_json::to_string(value).map_err(|error| located("it cannot be written", &error))?;
     let again: T = read(&text).map_err(|error| format!("it cannot be read again: {error}"))?;
     match somes(&again) < somes(value) {
         true => Err("a `Some` of what is written as `null` would be read as `None`".to_owned()),
@@ -48,12 +49,13 @@ fn write<T: Storable>(value: &T) -> Result<String, String> {
 }
 
 fn read<T: Storable>(stored: &str) -> Result<T, String> {
-    let no_such = |error| told(&format!("what is stored is no `{}`", type_name::<T>()), &error);
-    serde_json::from_str(stored).map_err(no_such)
+    let expected = format!("what is stored is no `{}`", type_name::<T>());
+    serde_json::from_str(stored).map_err(|error| located(&expected, &error))
 }
 
-/// Without serde's own words, which quote what is stored: errors go where arguments must not.
-fn told(what: &str, error: &serde_json::Error) -> String {
+/// Describes an error by its kind and place. Serde's own text would quote the stored arguments,
+/// which must not appear in errors.
+fn located(what: &str, error: &serde_json::Error) -> String {
     let kind = match error.classify() {
         Category::Io => "io",
         Category::Syntax => "syntax",
@@ -77,9 +79,9 @@ impl<T> Argument<T> {
     }
 }
 
-/// All arguments of a function: a tuple of up to 16 times [`argument`].
+/// All arguments of a function: a tuple of up to 16 [`Argument`]s.
 pub trait Arguments: Send + Sync + 'static + sealed::Sealed {
-    /// What the function is called with, as a tuple.
+    /// The values that the function is called with, as a tuple.
     type Values;
 
     #[doc(hidden)]
@@ -93,9 +95,9 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// What is stored of each argument.
+/// The stored text of each argument.
 fn parts<const COUNT: usize>(stored: &str) -> Result<[&RawValue; COUNT], String> {
-    let no_list = |error| told("they are no JSON array", &error);
+    let no_list = |error| located("they are no JSON array", &error);
     let parts: Vec<&RawValue> = serde_json::from_str(stored).map_err(no_list)?;
     let count = parts.len();
     parts.try_into().map_err(|_| format!("it has {COUNT}, and {count} are stored"))
@@ -133,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_arguments_can_be_read() {
         let none = ();
         assert_eq!(none.write(&()).as_deref(), Ok("[]"));
         assert_eq!(none.read("[]"), Ok(()));
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_read_as_it_was() {
+    fn a_number_keeps_all_of_its_bits() {
         let price = (argument::<f64>("price"),);
         for value in [0.1 + 0.2, 31.245_270_191_439_438, f64::MIN_POSITIVE, -0.0, 1e300] {
             let stored = price.write(&(value,)).expect("it is JSON");
@@ -154,12 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_read_as_something_else_is_not_written() {
+    fn a_value_that_would_be_read_as_another_one_is_refused() {
         let change = (argument::<Option<Option<String>>>("change"),);
         let to = Some(Some("note".to_owned()));
         assert_eq!(change.write(&(to,)).as_deref(), Ok(r#"["note"]"#));
         assert_eq!(change.write(&(None,)).as_deref(), Ok("[null]"));
-        let refused = change.write(&(Some(None),)).expect_err("it is `None` on paper");
+        let refused = change.write(&(Some(None),)).expect_err("it is written as `null`");
         assert!(refused.starts_with("`change`: a `Some` of what is"), "{refused}");
 
         let prices = (argument::<Vec<Option<f64>>>("prices"),);
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_argument_that_does_not_fit_is_named() {
+    fn an_error_names_the_argument_that_does_not_fit() {
         let two = (argument::<u64>("id"), argument::<String>("note"));
         let unfit = |stored: &str| two.read(stored).expect_err("it does not fit");
         let note =
@@ -181,32 +183,32 @@ mod tests {
         assert!(unfit("{").starts_with("they are no JSON array ("), "{}", unfit("{"));
     }
 
-    /// Reads and writes nothing, and says why with all it has.
+    /// Can be neither read nor written, and quotes its value in the error.
     #[derive(Debug, PartialEq)]
-    struct Telling(&'static str);
+    struct Quoting(&'static str);
 
-    impl Serialize for Telling {
+    impl Serialize for Quoting {
         fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
             Err(serde::ser::Error::custom(self.0))
         }
     }
 
-    impl<'de> serde::Deserialize<'de> for Telling {
+    impl<'de> serde::Deserialize<'de> for Quoting {
         fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
             Err(serde::de::Error::custom(String::deserialize(from)?))
         }
     }
 
     #[test]
-    fn an_error_tells_nothing_of_what_is_stored() {
-        let (id, telling) = ((argument::<u64>("id"),), (argument::<Telling>("telling"),));
+    fn an_error_does_not_quote_the_stored_arguments() {
+        let (id, quoting) = ((argument::<u64>("id"),), (argument::<Quoting>("quoting"),));
         let errors = [
             id.read(r#"["s3cret"]"#).map(|_| ()),
             id.read(r#"[{"s3cret": 1}]"#).map(|_| ()),
             id.read(r#""s3cret""#).map(|_| ()),
             id.read(r#"["s3cret"#).map(|_| ()),
-            telling.read(r#"["s3cret"]"#).map(|_| ()),
-            telling.write(&(Telling("s3cret"),)).map(|_| ()),
+            quoting.read(r#"["s3cret"]"#).map(|_| ()),
+            quoting.write(&(Quoting("s3cret"),)).map(|_| ()),
         ];
         for error in errors {
             let error = error.expect_err("it does not fit");

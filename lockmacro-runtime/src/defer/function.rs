@@ -23,30 +23,30 @@ use crate::value::backoff::{exponential, jittered};
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
-/// How often a call is tried that nothing else is said about.
+/// Default number of attempts.
 const ATTEMPTS: u32 = 10;
-/// How long the first try waits when nothing else is said.
+/// Default delay before the first attempt.
 const DELAY: Duration = Duration::from_secs(30);
-/// Longest pause before the first try: what nobody touches for 30 days is forgotten.
+/// Longest delay before the first attempt, as a queue that is not used for 30 days expires.
 const FIRST_DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// Longest pause between two tries, unless the first one is longer.
+/// Longest delay between two attempts, unless the first delay is longer.
 const DELAY_MAX: Duration = Duration::from_secs(60 * 60);
-/// Longest pause while the lock is busy, unless the first one is longer.
+/// Longest delay while the lock is busy, unless the first delay is longer.
 const BUSY_MAX: Duration = Duration::from_secs(60);
-/// By so much it grows at least each time.
+/// Least growth of the delay each time that the lock is busy.
 const BUSY_STEP: Duration = Duration::from_millis(10);
-/// So often a call may be busy.
+/// Largest number of times that a call may be busy.
 const TIMES_BUSY: u32 = 1_000;
 
 pub(crate) type Called = Pin<Box<dyn Future<Output = Ended> + Send>>;
-/// Makes text of arguments.
+/// Writes the arguments as text.
 type Write<A> = dyn Fn(&A) -> Result<String, String> + Send + Sync;
 type Call = dyn Fn(&Job) -> Result<Called, String> + Send + Sync;
 
-/// A function whose calls can be deferred, and how: what `audit_order::deferred()` gives.
+/// A function whose calls can be deferred, and its settings.
 ///
-/// The attribute makes one for each function with `on_busy = defer("30s")`; give it to the
-/// [`Worker`](crate::defer::Worker). By hand:
+/// For each function with `on_busy = defer("30s")` the attribute makes one, which
+/// `audit_order::deferred()` returns. Register it with a [`Worker`](crate::defer::Worker). By hand:
 ///
 /// ```
 /// use std::time::Duration;
@@ -68,21 +68,23 @@ pub struct DeferredFn<A> {
     write: Arc<Write<A>>,
 }
 
-/// What a worker knows of it.
+/// The part of a [`DeferredFn`] that a worker needs.
 #[derive(Clone)]
 pub(crate) struct Function {
     pub(crate) name: Arc<str>,
     delay: Duration,
     attempts: u32,
     unique: bool,
-    /// It cannot be stopped once it runs.
+    /// Whether the function is not async: it cannot be stopped once it runs.
     pub(crate) blocking: bool,
     call: Arc<Call>,
 }
 
 impl<A> DeferredFn<A> {
-    /// The deferred calls of `function`, which gets its [arguments](crate::defer::argument) as a tuple. They are
-    /// stored under `name`, which therefore stays the same from one version of a program to the next.
+    /// Makes a deferred function of `function`, which takes its
+    /// [arguments](crate::defer::argument) as a tuple.
+    ///
+    /// Calls are stored under `name`, so keep the name from one version of a program to the next.
     pub fn new<S, F, R>(name: impl Into<Arc<str>>, arguments: S, function: F) -> Self
     where
         S: Arguments<Values = A>,
@@ -98,7 +100,8 @@ impl<A> DeferredFn<A> {
         })
     }
 
-    /// The same for a function that is not async. It is called on a thread that may block.
+    /// Makes a deferred function of a `function` that is not async. It is called on a thread that
+    /// may block.
     pub fn blocking<S, F, R>(name: impl Into<Arc<str>>, arguments: S, function: F) -> Self
     where
         A: Send + 'static,
@@ -114,7 +117,7 @@ impl<A> DeferredFn<A> {
                 let value = current.enter(|| running.clone().enter(|| function(arguments)));
                 Ended::with(value, &running)
             };
-            Box::pin(apart(call))
+            Box::pin(on_a_blocking_thread(call))
         })
     }
 
@@ -138,46 +141,54 @@ impl<A> DeferredFn<A> {
         Self { function, manager: None, write }
     }
 
-    /// After how long a call is tried first, 30 s if nothing is said; at most seven days. The pause
-    /// doubles with each try that fails, up to an hour, and is about the same as long as the lock is
-    /// busy, or ends soon after the holder's lease.
+    /// Sets the delay before a call is first tried, by default 30 s and at most seven days.
+    ///
+    /// The delay doubles with each attempt that fails, up to an hour. While the lock is busy, the
+    /// delay stays about the same, or ends soon after the holder's lease.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.function.delay = delay.min(FIRST_DELAY_MAX);
         self
     }
 
-    /// How often a call is tried before it becomes a dead letter, 10 times if nothing is said. When its lock
-    /// is busy it is not tried; after 1,000 times it is a dead letter as well.
+    /// Sets how often a call is tried before it becomes a dead letter, by default 10 times.
+    ///
+    /// A call whose lock is busy does not count as tried. After it was busy 1,000 times it becomes
+    /// a dead letter as well.
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.function.attempts = attempts.max(1);
         self
     }
 
-    /// Has one call wait for each key: a further one with the same key is not stored, whatever its
-    /// arguments are. One that a worker runs already does not count, as it may have begun too early.
+    /// Stores at most one waiting call for each key: another call with the same key is not stored,
+    /// whatever its arguments are.
+    ///
+    /// A call that a worker runs already does not count, because it may have started before the
+    /// event that the new call is for.
     pub fn unique(mut self) -> Self {
         self.function.unique = true;
         self
     }
 
-    /// The manager in whose store the calls are kept, instead of the installed one.
+    /// Sets the manager in whose store the calls are kept, instead of the installed one.
     pub fn manager(mut self, manager: &LockManager) -> Self {
         self.manager = Some(manager.clone());
         self
     }
 
-    /// The name under which calls are stored.
+    /// Returns the name under which calls are stored.
     pub fn name(&self) -> &str {
         &self.function.name
     }
 
-    /// Stores the call with these arguments, a tuple, because its lock is `busy`; gives what to tell
-    /// the caller: [`LockError::Deferred`], or why it could not be stored. In a worker that runs this
-    /// very call, gives back `busy`: the worker runs it again. Inside of another deferred
-    /// call's body, the call is stored once for all tries of the other one, until it was done for 30 s.
+    /// Stores a call with these arguments, a tuple, because its lock is `busy`. Returns the error
+    /// for the caller: [`LockError::Deferred`], or why the call could not be stored.
+    ///
+    /// - In a worker that runs this very call, it returns `busy`: the worker runs the call again.
+    /// - In the body of another deferred call, the call is stored once for all attempts of that
+    ///   other call, until 30 s after it is done.
     ///
     /// # Cancellation
-    /// When the future is dropped the call may have been stored.
+    /// When the future is dropped, the call may have been stored.
     pub async fn later(self, busy: LockError, arguments: A) -> LockError {
         let (manager, job) = match self.stored(&busy, &arguments) {
             Ok(Some(stored)) => stored,
@@ -187,7 +198,7 @@ impl<A> DeferredFn<A> {
         deferred(busy, manager.deferrer().put(job).await)
     }
 
-    /// [`later`](DeferredFn::later) for code that is not async.
+    /// Stores a call as [`later`](DeferredFn::later) does, in code that is not async.
     pub fn later_blocking(self, busy: LockError, arguments: A) -> LockError {
         let (manager, job) = match self.stored(&busy, &arguments) {
             Ok(Some(stored)) => stored,
@@ -200,7 +211,7 @@ impl<A> DeferredFn<A> {
         deferred(busy, manager.core().background().block_on(put).and_then(|stored| stored))
     }
 
-    /// What to store, if anything.
+    /// The call to store; `None` in a worker that runs this call.
     fn stored(
         self,
         busy: &LockError,
@@ -225,16 +236,18 @@ impl<A> DeferredFn<A> {
 }
 
 impl Function {
-    /// In how long a call is due again that has failed so often; `None` when that was enough.
+    /// The delay of a call that has failed `attempts` times; `None` when that was the last attempt.
     pub(crate) fn again(&self, attempts: u32) -> Option<Duration> {
         let longest = DELAY_MAX.max(self.delay);
         (attempts < self.attempts).then(|| exponential(self.delay, attempts, longest))
     }
 
-    /// In how long a call is due again that could not be tried now, and not so often before; `None` when that
-    /// was enough. It has not failed, so the pause hardly grows; but all of them together are longer than
-    /// the lock of a worker that was killed is held. The pause ends earlier where no more than `left` is
-    /// left of the holder's lease: a little after it, as others that wait for the same come then, too.
+    /// The delay of a call that could not be tried now, nor `before` times before; `None` when that
+    /// was the last time.
+    ///
+    /// The call has not failed, so the delay hardly grows. All delays together are still longer
+    /// than a killed worker's lock is held. Where the holder's lease has no more than `left` left,
+    /// the delay ends a little after it; the calls that wait for the same lock are spread out then.
     pub(crate) fn when_busy(&self, before: u32, left: Option<Duration>) -> Option<Duration> {
         let step = BUSY_STEP * (1 + before);
         let usual = self.delay.saturating_mul(1 + before / 8).max(step);
@@ -243,15 +256,15 @@ impl Function {
         (before < TIMES_BUSY).then(|| known.map_or(usual, |known| known.min(usual)))
     }
 
-    /// Whether a call was taken more often than it may be, as when its workers died. Once it may have got
-    /// lost on its way to one.
+    /// Whether a call was taken more often than it may be tried, as when its workers died. One more
+    /// is allowed, because the reply to the worker that took the call may have been lost.
     pub(crate) fn is_exhausted(&self, attempt: u32) -> bool {
         attempt > self.attempts.saturating_add(1)
     }
 
-    /// The function called with a job's arguments, or why it cannot be.
+    /// Calls the function with a job's arguments. Fails when they cannot be read.
     pub(crate) fn call(&self, job: &Job) -> Result<Called, String> {
-        // What a type does to read itself is the program's own.
+        // Reading runs code of the program, which may panic.
         catch_unwind(AssertUnwindSafe(|| (self.call)(job)))
             .unwrap_or_else(|_| Err("reading its arguments panicked".to_owned()))
     }
@@ -292,8 +305,9 @@ fn deferred(busy: LockError, stored: Result<crate::jobs::call::Stored, LockError
     }
 }
 
-/// Runs what blocks on another thread. A current-thread runtime has none where a lock may be asked for.
-async fn apart(call: impl FnOnce() -> Ended + Send + 'static) -> Ended {
+/// Runs a call that blocks on another thread: one of the runtime's own if that is multi-threaded,
+/// else a new thread.
+async fn on_a_blocking_thread(call: impl FnOnce() -> Ended + Send + 'static) -> Ended {
     let call = move || {
         catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Ended::with_panic(&*panic))
     };
@@ -302,7 +316,7 @@ async fn apart(call: impl FnOnce() -> Ended + Send + 'static) -> Ended {
         return spawn_blocking(call).await.unwrap_or_else(|_| ended_early());
     }
     let (done, ended) = oneshot::channel();
-    // Who has called may be gone.
+    // Sending fails when the caller has been dropped.
     thread::spawn(move || done.send(call()).ok());
     ended.await.unwrap_or_else(|_| ended_early())
 }
@@ -315,14 +329,14 @@ mod tests {
         DeferredFn::new("f", (), |()| async {}).delay(delay).attempts(10).function
     }
 
-    /// Whether it is about as long.
-    fn is_about(pause: Option<Duration>, expected: Duration) -> bool {
-        let pause = pause.expect("it is due again");
-        (expected.mul_f64(0.75)..expected.mul_f64(1.25)).contains(&pause)
+    /// Whether `delay` is `expected`, but for the jitter.
+    fn is_about(delay: Option<Duration>, expected: Duration) -> bool {
+        let delay = delay.expect("it is due again");
+        (expected.mul_f64(0.75)..expected.mul_f64(1.25)).contains(&delay)
     }
 
     #[test]
-    fn what_fails_is_tried_again_after_pauses_that_double_up_to_an_hour() {
+    fn the_delays_of_a_failing_call_double_up_to_an_hour() {
         let function = function(Duration::from_secs(30));
         for (failures, seconds) in [(1, 60), (2, 120), (3, 240), (6, 1920), (7, 3600), (9, 3600)] {
             assert!(is_about(function.again(failures), Duration::from_secs(seconds)), "{failures}");
@@ -331,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_busy_is_tried_again_for_longer_than_a_lock_is_held() {
+    fn a_busy_call_is_due_again_for_longer_than_a_lock_is_held() {
         let slow = function(Duration::from_secs(30));
         for (before, seconds) in [(0, 30), (7, 30), (8, 60), (999, 60)] {
             let usual = slow.when_busy(before, None);
@@ -340,16 +354,16 @@ mod tests {
         assert_eq!(slow.when_busy(1_000, None), None);
         let fast = function(Duration::from_millis(1));
         for left in [None, Some(Duration::ZERO), Some(Duration::from_secs(60))] {
-            let pauses = |times| (0..times).filter_map(|before| fast.when_busy(before, left));
-            let all: Duration = pauses(1_000).sum();
+            let delays = |times| (0..times).filter_map(|before| fast.when_busy(before, left));
+            let all: Duration = delays(1_000).sum();
             assert!(all > Duration::from_secs(3_600), "{left:?}: {all:?}");
-            let first: Duration = pauses(10).sum();
+            let first: Duration = delays(10).sum();
             assert!(first < Duration::from_secs(1), "{left:?}: {first:?}");
         }
     }
 
     #[test]
-    fn what_is_busy_a_thousand_times_was_due_for_hours_however_short_the_leases_are() {
+    fn a_call_that_is_busy_a_thousand_times_is_due_again_for_hours_however_short_the_leases_are() {
         let slow = function(Duration::from_secs(30));
         for (left, hours) in [(None, 15), (Some(Duration::ZERO), 3)] {
             let all: Duration = (0..1_000).filter_map(|before| slow.when_busy(before, left)).sum();
@@ -358,14 +372,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_busy_for_a_while_is_tried_again_after_it_and_not_all_at_once() {
+    fn busy_calls_are_due_again_after_the_holders_lease_and_not_all_at_once() {
         let slow = function(Duration::from_secs(30));
         let left = Duration::from_secs(1);
         let thousand = || (0..1_000).filter_map(|_| slow.when_busy(0, Some(left)));
         let (first, last) = (thousand().min().expect("some"), thousand().max().expect("some"));
         assert!(left <= first && first < left * 2, "{first:?}");
         assert!(left * 4 < last && last < left * 11, "{last:?}");
-        // A lease that ends late ends earlier when its holder is done.
+        // The holder may release long before its lease ends.
         let late = slow.when_busy(0, Some(Duration::from_secs(300)));
         assert!(is_about(late, Duration::from_secs(30)));
     }

@@ -1,4 +1,5 @@
-//! One turn of a worker with one call: it is kept and run, and its end is told.
+//! One attempt of a call by a worker: the worker keeps the call's lease, runs the call, and settles
+//! it in the queue.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,9 +24,9 @@ use crate::value::backoff::Backoff;
 use crate::value::error::LockError;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// Longest pause while the server cannot be asked.
+/// Longest pause while the server cannot be reached.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// So many bytes of an error are kept at most.
+/// Largest number of bytes that are kept of an error.
 const ERROR_MAX: usize = 2 * 1024;
 
 /// A call that a worker has taken.
@@ -38,16 +39,17 @@ pub(crate) struct JobRun {
 }
 
 impl JobRun {
-    /// Has the call kept by a task of its own, also while it blocks its thread. The task ends when the call
-    /// is not this worker's any more, and with what this returns.
+    /// Spawns a task that renews the call's lease, also while the call blocks its thread. The task
+    /// ends when the lease is over or the returned set is dropped.
     pub(crate) fn keeper(&self) -> JoinSet<()> {
         let mut keeper = JoinSet::new();
-        keeper.spawn(lapsed(Arc::clone(&self.deferrer), self.job.clone(), self.lease));
+        keeper.spawn(keep_until_lost(Arc::clone(&self.deferrer), self.job.clone(), self.lease));
         keeper
     }
 
-    /// Runs the call and tells how it ended.
-    pub(crate) async fn run(self, mut keeper: JoinSet<()>, mut give_back: watch::Receiver<bool>) {
+    /// Runs the call and settles it. When `interrupt` becomes true, an async call is dropped and
+    /// returned to the queue.
+    pub(crate) async fn run(self, mut keeper: JoinSet<()>, mut interrupt: watch::Receiver<bool>) {
         let how = if self.function.is_exhausted(self.job.attempt) {
             dead(abandoned(u64::from(self.job.attempt - 1)))
         } else {
@@ -61,8 +63,8 @@ impl JobRun {
                         tracing::warn!(%function, id, "a deferred call went to another worker");
                         return;
                     }
-                    // What cannot be stopped is left to its lease.
-                    _ = give_back.wait_for(|give_back| *give_back) => match self.function.blocking {
+                    // A call that blocks cannot be stopped: its lease expires later.
+                    _ = interrupt.wait_for(|interrupt| *interrupt) => match self.function.blocking {
                         true => return,
                         false => Settled::Untried,
                     },
@@ -70,25 +72,25 @@ impl JobRun {
             }
         };
         self.note(&how);
-        let mut settled = pin!(self.settle(how, give_back));
+        let mut settled = pin!(self.settle(how, interrupt));
         select! {
             biased;
             () = &mut settled => {}
-            // It may be nobody else's yet.
+            // No other worker may have taken the call yet.
             _ = keeper.join_next() => settled.await,
         }
     }
 
-    /// What is to become of the call.
+    /// How to settle a call that has ended.
     fn settled(&self, ended: Ended) -> Settled {
         let Job { attempt, busy, .. } = self.job;
         match ended {
             Ended::Done => Settled::Done,
-            // It may have failed because of that.
+            // The shutdown may be the reason of the failure.
             _ if self.manager.core().shutdown().is_closed() => Settled::Untried,
             Ended::Busy { error, left } => match self.function.when_busy(busy, left) {
                 Some(delay) => Settled::Busy { delay, error: shortened(error) },
-                None => dead(format!("its lock could not be had {busy} times: {error}")),
+                None => dead(format!("its lock could not be acquired {busy} times: {error}")),
             },
             Ended::Failed(error) => match self.function.again(attempt) {
                 Some(delay) => Settled::Again { delay, error: shortened(error) },
@@ -113,27 +115,36 @@ impl JobRun {
         }
     }
 
-    /// Tells how the call ended, for as long as a lease lasts, and once more when the worker has to end. Whoever
-    /// calls this has the call kept meanwhile.
+    /// Settles the call. Retries for the length of a lease, and once more when the worker has to
+    /// end. The caller renews the call's lease meanwhile.
     async fn settle(&self, how: Settled, mut end: watch::Receiver<bool>) {
         let Job { function, id, .. } = &self.job;
         let until = Instant::now() + self.lease;
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             let is_last = *end.borrow();
-            let error = match self.tell(how.clone()).await {
+            let error = match self.settle_once(how.clone()).await {
                 Ok(true) => return,
                 Ok(false) => {
-                    tracing::warn!(%function, id, "a deferred call ended when it was another worker's already");
+                    tracing::warn!(
+                        %function,
+                        id,
+                        "a deferred call ended after it had gone to another worker"
+                    );
                     return;
                 }
                 Err(error) => error,
             };
-            // What is refused now will be refused again.
-            let in_trouble = matches!(error, LockError::Unavailable { .. });
+            // Any other error would be the same at the next try.
+            let is_transient = matches!(error, LockError::Unavailable { .. });
             let pause = backoff.next();
-            if !in_trouble || is_last || Instant::now() + pause > until {
-                tracing::error!(%function, id, %error, "how a deferred call ended could not be told: it runs again");
+            if !is_transient || is_last || Instant::now() + pause > until {
+                tracing::error!(
+                    %function,
+                    id,
+                    %error,
+                    "the end of a deferred call could not be stored: it runs again"
+                );
                 return;
             }
             select! {
@@ -143,13 +154,13 @@ impl JobRun {
         }
     }
 
-    async fn tell(&self, how: Settled) -> Result<bool, LockError> {
+    async fn settle_once(&self, how: Settled) -> Result<bool, LockError> {
         let job = self.job.clone();
         if how != Settled::Untried || self.manager.core().has_another_queue() {
             return self.deferrer.settle(job, how).await;
         }
-        // After the locks of its body, which are released by that thread: on one server the next worker does
-        // not find them busy.
+        // The background thread releases the locks of the body first, so that on the same server
+        // the next worker does not find them busy.
         let manager = self.manager.clone();
         let back = move |store: Arc<Store>| async move {
             manager.core().deferrer_of(&store).settle(job, how).await
@@ -162,8 +173,8 @@ fn dead(error: String) -> Settled {
     Settled::Dead { error: shortened(error) }
 }
 
-/// Has a call kept, until it is not this worker's any more.
-async fn lapsed(deferrer: Arc<dyn Deferrer>, job: Job, lease: Duration) {
+/// Renews the lease of a call until the lease is lost.
+async fn keep_until_lost(deferrer: Arc<dyn Deferrer>, job: Job, lease: Duration) {
     let mut until = Instant::now() + lease;
     loop {
         sleep((lease / 3).min(until.saturating_duration_since(Instant::now()))).await;
@@ -177,7 +188,7 @@ async fn lapsed(deferrer: Arc<dyn Deferrer>, job: Job, lease: Duration) {
     }
 }
 
-/// What comes of a call; a panic is a failure.
+/// Runs a call to its end; a panic counts as a failure.
 async fn caught(mut called: Called) -> Ended {
     poll_fn(|cx| {
         let polled = catch_unwind(AssertUnwindSafe(|| called.as_mut().poll(cx)));
@@ -186,7 +197,7 @@ async fn caught(mut called: Called) -> Ended {
     .await
 }
 
-/// The start of a long error: each dead letter keeps its own.
+/// Cuts a long error, because every dead letter keeps its error.
 fn shortened(mut error: String) -> String {
     const CUT: &str = "…";
     if error.len() > ERROR_MAX {

@@ -1,12 +1,15 @@
-//! Calls that are run later: what `on_busy = defer("30s")` does with a call whose lock is busy.
+//! Deferred calls: `on_busy = defer("30s")` runs a call whose lock is busy later.
 //!
-//! The call is stored with its arguments in the lock's Redis (or in memory, for `memory://`), and a
-//! [`Worker`] of any process runs the same function later, under the same lock. It is run *at least
-//! once*: a call whose worker dies is taken up by another one, so it may have been run in part, or wholly,
-//! before. A call that fails is tried again after a growing delay; after so many times it becomes a dead
-//! letter, with its last error, for a person to look at ([`Deferrer::list`]). One that is busy again, or
-//! whose lock's server is in trouble, has not been tried: it is due again after about its first delay, or
-//! soon after the holder's lease ends if that is earlier, and only after 1,000 times it is a dead letter as well.
+//! The call is stored with its arguments in the lock's Redis (or in memory, for `memory://`). A
+//! [`Worker`] of any process runs the same function later, under the same lock.
+//!
+//! - A call runs *at least once*. When its worker dies, another worker runs it again, so it may
+//!   have run before, in part or to its end.
+//! - A call that fails is tried again after a growing delay. After its last attempt it becomes a
+//!   dead letter with its last error, for a person to inspect ([`Deferrer::list`]).
+//! - A call whose lock is busy again, or whose server fails, does not count as tried. It is due
+//!   again after about its first delay, or soon after the holder's lease ends if that is earlier.
+//!   After 1,000 times it becomes a dead letter as well.
 //!
 //! # Trust
 //!
@@ -16,9 +19,9 @@
 //! change calls that wait; and can read all arguments. A worker runs no other function, and never
 //! code from the queue. So treat the right to write these keys as the right to call the functions:
 //!
-//! - Give it to the programs that store or run calls and to nobody else, by an ACL or a server of
-//!   their own. `lockmacro acl 'order:*' --features wait,defer` prints one; it names the calls of
-//!   *all* functions.
+//! - Grant it to the programs that store or run calls and to nobody else, by an ACL or a server of
+//!   their own. `lockmacro acl 'order:*' --features wait,defer` prints such an ACL; it covers the
+//!   calls of *all* functions.
 //! - In the body, check what a caller must be allowed to do, as if the arguments came from the
 //!   network. That the first caller was checked before the call was deferred proves nothing.
 //! - Store no secrets as arguments: store an id, and look the rest up in the body.

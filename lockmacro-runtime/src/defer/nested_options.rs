@@ -1,4 +1,5 @@
-//! What JSON does not keep: the `Some` around what is written as `null`, such as that of `Some(None)`.
+//! Counts the `Some`s in a value. JSON loses a `Some` around a value that is written as `null`,
+//! such as `Some(None)`.
 
 use std::fmt;
 
@@ -7,29 +8,29 @@ use serde::ser::{
     SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
 
-/// How many there are in a value.
+/// The number of `Some`s in a value.
 pub(crate) fn somes<T: Serialize>(value: &T) -> usize {
     let mut somes = Somes(0);
-    // What cannot be written is not stored.
+    // A value that fails here cannot be written, and so is never stored.
     let _ = value.serialize(&mut somes);
     somes.0
 }
 
-/// Goes through a value and writes nothing.
+/// A serializer that counts `Some`s and writes nothing.
 struct Somes(usize);
 
-type AbandonedTokens = Result<(), fmt::Error>;
+type Visited = Result<(), fmt::Error>;
 
-/// What has nothing inside.
+/// Values that contain no others.
 macro_rules! plain {
     ($($serialize:ident($($value:ty),*))*) => {
-        $(fn $serialize(self, $(_: $value),*) -> AbandonedTokens {
+        $(fn $serialize(self, $(_: $value),*) -> Visited {
             Ok(())
         })*
     };
 }
 
-/// What has something inside, and how that is given.
+/// Values that contain others, and the trait that visits these.
 macro_rules! nested {
     ($($serialize:ident($($value:ty),*) -> $Kind:ident)*) => {
         $(type $Kind = Self;)*
@@ -44,10 +45,10 @@ macro_rules! parts {
         $(impl $Kind for &mut Somes {
             type Ok = ();
             type Error = fmt::Error;
-            $(fn $part<T: Serialize + ?Sized>(&mut self, $(_: $key,)? value: &T) -> AbandonedTokens {
+            $(fn $part<T: Serialize + ?Sized>(&mut self, $(_: $key,)? value: &T) -> Visited {
                 value.serialize(&mut **self)
             })+
-            fn end(self) -> AbandonedTokens {
+            fn end(self) -> Visited {
                 Ok(())
             }
         })*
@@ -60,16 +61,12 @@ impl Serializer for &mut Somes {
     type Ok = ();
     type Error = fmt::Error;
 
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> AbandonedTokens {
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Visited {
         self.0 += 1;
         value.serialize(self)
     }
 
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(
-        self,
-        _: Name,
-        value: &T,
-    ) -> AbandonedTokens {
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: Name, value: &T) -> Visited {
         value.serialize(self)
     }
 
@@ -79,14 +76,16 @@ impl Serializer for &mut Somes {
         _: u32,
         _: Name,
         value: &T,
-    ) -> AbandonedTokens {
+    ) -> Visited {
         value.serialize(self)
     }
 
     plain! {
         serialize_bool(bool)
-        serialize_i8(i8) serialize_i16(i16) serialize_i32(i32) serialize_i64(i64) serialize_i128(i128)
-        serialize_u8(u8) serialize_u16(u16) serialize_u32(u32) serialize_u64(u64) serialize_u128(u128)
+        serialize_i8(i8) serialize_i16(i16) serialize_i32(i32) serialize_i64(i64)
+        serialize_i128(i128)
+        serialize_u8(u8) serialize_u16(u16) serialize_u32(u32) serialize_u64(u64)
+        serialize_u128(u128)
         serialize_f32(f32) serialize_f64(f64) serialize_char(char) serialize_str(&str)
         serialize_bytes(&[u8]) serialize_none() serialize_unit() serialize_unit_struct(Name)
         serialize_unit_variant(Name, u32, Name)
@@ -122,7 +121,7 @@ mod tests {
     use super::*;
 
     #[derive(Serialize, Deserialize)]
-    struct TakeOptions {
+    struct Order {
         note: Option<Wrapped>,
         prices: Vec<Option<f64>>,
         by: BTreeMap<String, (Option<u128>, Kind)>,
@@ -148,14 +147,14 @@ mod tests {
             Kind::Named { text: Some("2".to_owned()) },
         ];
         let by = kinds.into_iter().zip(["a", "b", "c", "d"]);
-        let order = TakeOptions {
+        let order = Order {
             note: Some(Wrapped(Some(()))),
             prices: vec![None, Some(1.5), Some(f64::NAN)],
             by: by.map(|(kind, name)| (name.to_owned(), (Some(u128::MAX), kind))).collect(),
         };
         assert_eq!(somes(&order), 2 + 2 + 4 + 3);
         let text = serde_json::to_string(&order).expect("it is JSON");
-        let read: TakeOptions = serde_json::from_str(&text).expect("it is an order");
-        assert_eq!(somes(&read), 1 + 4 + 3, "not those around a unit and what is no number");
+        let read: Order = serde_json::from_str(&text).expect("it is an order");
+        assert_eq!(somes(&read), 1 + 4 + 3, "without those around a unit and a NaN");
     }
 }

@@ -1,4 +1,4 @@
-//! How a deferred call has ended.
+//! The outcome of an attempt of a deferred call.
 
 use std::any::Any;
 use std::fmt;
@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use crate::defer::running::Running;
 
-/// What came of one try.
+/// The outcome of one attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Done,
-    /// Its lock was busy, or its server in trouble: it was not tried.
+    /// The lock was busy, or its server failed: the call was not tried.
     Busy {
-        /// By whom, or why.
+        /// The holder, or the failure of the server.
         error: String,
-        /// For how much longer, if that is known.
+        /// The rest of the holder's lease, if that is known.
         left: Option<Duration>,
     },
     Failed(String),
 }
 
 impl Ended {
-    /// What came of a call that has returned.
+    /// The outcome of a call that has returned.
     pub(crate) fn with(value: impl JobOutcome, running: &Running) -> Self {
         let (failure, refused) = (value.failure(), running.refused().is_some());
         match (running.error(), failure) {
@@ -32,13 +32,13 @@ impl Ended {
             }
             (None, Some(error)) if refused => Self::Busy { error, left: None },
             (error, failure) => {
-                let told = failure.or_else(|| error.map(|error| error.to_string()));
-                Self::Failed(told.unwrap_or_default())
+                let text = failure.or_else(|| error.map(|error| error.to_string()));
+                Self::Failed(text.unwrap_or_default())
             }
         }
     }
 
-    /// What came of one that panicked, with its message if it has one.
+    /// The outcome of a call that panicked, with the panic's message if it has one.
     pub(crate) fn with_panic(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         Self::Failed(match text.or_else(|| panic.downcast_ref::<&str>().copied()) {
@@ -48,16 +48,17 @@ impl Ended {
     }
 }
 
-/// What a deferred function returns: whether the call is done, or is to be tried again.
+/// The return type of a deferred function, which tells whether the call is done or has to be tried
+/// again.
 ///
-/// It is there for `()`, `Option<T>` and every `Result<T, E>` whose `E` can be displayed.
+/// It is implemented for `()`, `Option<T>` and every `Result<T, E>` whose `E` implements `Display`.
 #[diagnostic::on_unimplemented(
     message = "a deferred call must be able to say whether it failed, and `{Self}` cannot",
     note = "return `()`, `Option<T>`, or a `Result<T, E>` whose `E` implements `Display`",
     note = "a type of your own can implement `lockmacro_runtime::defer::JobOutcome`"
 )]
 pub trait JobOutcome {
-    /// Why the call is to be tried again, or becomes a dead letter; `None` when it is done.
+    /// Returns why the call has failed; `None` when it is done.
     fn failure(self) -> Option<String>;
 }
 

@@ -1,4 +1,4 @@
-//! The call that a worker runs right now, for the function that it calls.
+//! The deferred call that runs in the current task, as the function under its lock sees it.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,14 +10,14 @@ use crate::jobs::call::Job;
 use crate::value::error::LockError;
 use crate::value::sync::Mutex;
 
-/// Tells a worker of errors that the function it calls met.
+/// Reports errors of the called function to its worker.
 const OBSERVER: Observer = Observer { refused, unreported };
 
 tokio::task_local! {
     static RUNNING: Running;
 }
 
-/// Belongs to one task: what is spawned inside is outside of it.
+/// A running call. It belongs to one task, and not to the tasks that this one spawns.
 #[derive(Debug, Clone)]
 pub(crate) struct Running(Arc<Inner>);
 
@@ -25,42 +25,43 @@ pub(crate) struct Running(Arc<Inner>);
 struct Inner {
     id: String,
     function: Arc<str>,
-    /// As the function itself would store them: a map may be stored in any order.
+    /// The arguments as the function itself writes them: the stored text may order a map
+    /// differently.
     arguments: String,
-    /// What went wrong that the function's return type may not tell.
+    /// An error that the function's return type may not carry.
     error: Mutex<Option<LockError>>,
-    /// Why a lock could not be had, outside of any body, for a reason that is not the call's.
+    /// Why a lock outside of any body was not acquired, if the call is not the reason.
     refused: Mutex<Option<LockError>>,
-    /// How often each call was deferred inside.
+    /// The number of calls with the same hash that were deferred inside of this one.
     inside: Mutex<HashMap<(u64, u64), u32>>,
 }
 
 impl Running {
-    /// `function` is its own name, without the prefix that it is stored under.
+    /// `function` is the name without the manager's prefix.
     pub(crate) fn new(job: &Job, function: &Arc<str>, arguments: String) -> Self {
         let (id, function) = (job.id.clone(), Arc::clone(function));
         let (error, refused, inside) = Default::default();
         Self(Arc::new(Inner { id, function, arguments, error, refused, inside }))
     }
 
-    /// Runs `work` as this call.
+    /// Runs `work` as the work of this call.
     pub(crate) async fn around<F: Future>(self, work: F) -> F::Output {
         observe(OBSERVER);
         RUNNING.scope(self, work).await
     }
 
-    /// The same for code that is not async.
+    /// [`around`](Running::around) for code that is not async.
     pub(crate) fn enter<R>(self, work: impl FnOnce() -> R) -> R {
         observe(OBSERVER);
         RUNNING.sync_scope(self, work)
     }
 
-    /// What went wrong.
+    /// Takes the error that the function's return type may not carry.
     pub(crate) fn error(&self) -> Option<LockError> {
         self.0.error.lock().take()
     }
 
-    /// Why a lock could not be had, whatever the call may be.
+    /// Takes the reason why a lock was not acquired, if the call itself is not the reason.
     pub(crate) fn refused(&self) -> Option<LockError> {
         self.0.refused.lock().take()
     }
@@ -69,7 +70,8 @@ impl Running {
         *self.0.error.lock() = Some(error);
     }
 
-    /// What tells a call that is deferred inside from all others but itself in another try of this one.
+    /// The id of a call that is deferred inside of this one. It differs from all others, and is the
+    /// same in every attempt of this call.
     fn id_inside(&self, function: &str, arguments: &str) -> String {
         let hash = |half: u8| {
             let mut hasher = DefaultHasher::new();
@@ -84,15 +86,15 @@ impl Running {
     }
 }
 
-/// The id of a new call. One that is deferred inside of another has the same one each time that the other
-/// is tried, so that it is stored once for as long as its id is known.
+/// The id of a new call. A call that is deferred inside of another has the same id in each attempt
+/// of the other, so that it is stored once as long as the queue remembers its id.
 pub(crate) fn new_id(function: &str, arguments: &str) -> String {
     let inside = RUNNING.try_with(|running| running.id_inside(function, arguments));
     inside.unwrap_or_else(|_| format!("{:032x}", crate::value::token::chance()))
 }
 
-/// Whether this is the call that a worker runs here. Then it is stored already, and its worker is told
-/// that it was busy.
+/// Whether this is the call that a worker runs in this task. Such a call is stored already; its
+/// worker learns that it was busy.
 pub(crate) fn is_running(function: &str, arguments: &str, busy: &LockError) -> bool {
     let is_this = |running: &Running| {
         let is_this = *running.0.function == *function && running.0.arguments == arguments;
@@ -104,18 +106,18 @@ pub(crate) fn is_running(function: &str, arguments: &str, busy: &LockError) -> b
     RUNNING.try_with(is_this).unwrap_or(false)
 }
 
-/// Takes note of an error that a return type cannot carry, so that the worker knows.
+/// Keeps an error that a return type cannot carry, for the worker.
 fn unreported(error: &LockError) {
-    // What fails inside of the body is the body's own business.
+    // The body decides about failures inside of it.
     if LockGuard::current().is_some() {
         return;
     }
-    // Outside of a worker there is nobody to tell.
+    // Fails outside of a worker, where nobody needs the error.
     let _ = RUNNING.try_with(|running| running.note(error.clone()));
 }
 
-/// Takes note that a lock cannot be had now: the call's body does not run, and whether that is so has nothing
-/// to do with the call.
+/// Keeps an error for which the call itself is not the reason. The lock cannot be acquired now, so
+/// the call's body does not run.
 fn refused(error: &LockError) {
     use LockError::{
         AccessDenied, Authentication, ConnectionLimit, InsufficientReplicas, NoQuorum,
@@ -133,9 +135,9 @@ fn refused(error: &LockError) {
     );
     if transient && LockGuard::current().is_none() {
         let note = |running: &Running| *running.0.refused.lock() = Some(error.clone());
-        // The other ones are told of by who has met them.
+        // The other errors are logged where they occur.
         if RUNNING.try_with(note).is_ok() && *error == NotInstalled {
-            tracing::warn!(%error, "a deferred call was not tried: there is no lock to be had here");
+            tracing::warn!(%error, "a deferred call was not tried: it could not acquire its lock");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What runs deferred calls.
+//! The worker, which runs deferred calls.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -21,29 +21,33 @@ use crate::manager::lock_manager::LockManager;
 use crate::value::backoff::Backoff;
 use crate::value::error::LockError;
 
-/// So many calls are run at once if nothing else is said.
+/// Default number of calls that run at once.
 const CONCURRENCY: usize = 16;
-/// How long a call stays a worker's without a word from it, if nothing else is said.
+/// Default lease of a call.
 const LEASE: Duration = Duration::from_secs(30);
 const LEASE_MIN: Duration = Duration::from_millis(100);
 const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long calls may go on when the worker is stopped, so that a shutdown within 5 s can give them back.
+/// Default time for which calls may go on after the worker is stopped. A shutdown within 5 s then
+/// has time to return them to the queue.
 const GRACE: Duration = Duration::from_secs(3);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// Longest pause while the server cannot be asked.
+/// Longest pause while the server cannot be reached.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Runs the deferred calls of some functions, inside of a service or as a process of its own. Any
-/// number of workers share the work.
+/// Runs the deferred calls of the functions that are registered with it, inside of a service or as
+/// a process of its own. Any number of workers share the work.
 ///
-/// A worker takes calls when they are due, and is woken by one that is due earlier than those before. A
-/// call of a function that it does not know is left to a worker that knows it. While a call runs its
-/// worker is heard of, by another thread when the call blocks its own; a call whose worker has died is due
-/// again [within 30 s](Worker::lease). Calls that block all threads of the runtime, or the only one, for as
-/// long as that go to another worker while they run: use [`DeferredFn::blocking`], or `spawn_blocking`. One
-/// that fails is due again after twice its function's delay, which doubles each time, and becomes a dead letter after so many
-/// attempts, or at once when its arguments cannot be read. One whose lock is busy has not failed, and is due again after
-/// about the delay, or soon after the holder's lease ends if that is earlier.
+/// - A worker takes calls when they are due. A new call that is due earlier than the others wakes
+///   the worker.
+/// - A call of a function that is not registered here is left to a worker that has it.
+/// - While a call runs, its worker renews the call's lease, on another thread when the call blocks
+///   its own. A call whose worker has died is due again [within 30 s](Worker::lease).
+/// - A call that blocks the only thread or all threads of the runtime for that long goes to another
+///   worker while it still runs. Use [`DeferredFn::blocking`] or `spawn_blocking` for such calls.
+/// - A call that fails is due again after twice its function's delay, which doubles each time. It
+///   becomes a dead letter after its last attempt, or at once when its arguments cannot be read.
+/// - A call whose lock is busy has not failed. It is due again after about the delay, or soon after
+///   the holder's lease ends if that is earlier.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -68,7 +72,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub struct Worker {
     manager: LockManager,
     functions: HashMap<Arc<str>, Function>,
-    /// A name that two of them have.
+    /// A name under which two functions were registered.
     twice: Option<Arc<str>>,
     concurrency: usize,
     lease: Duration,
@@ -76,16 +80,15 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker for the calls that are kept by `manager`.
+    /// Makes a worker for the calls in the queue of `manager`.
     pub fn new(manager: &LockManager) -> Self {
         let (manager, functions) = (manager.clone(), HashMap::new());
         let (concurrency, lease, grace) = (CONCURRENCY, LEASE, GRACE);
         Self { manager, functions, twice: None, concurrency, lease, grace }
     }
 
-    /// Has the worker run the calls of a function, such as `audit_order::deferred()`: all that are
-    /// stored,
-    /// [whoever has stored them](super#trust).
+    /// Registers a function, such as `audit_order::deferred()`: the worker runs all stored calls of
+    /// it, [whoever has stored them](super#trust).
     pub fn register<A>(mut self, function: DeferredFn<A>) -> Self {
         let name = Arc::clone(&function.function.name);
         if self.functions.insert(Arc::clone(&name), function.function).is_some() {
@@ -94,28 +97,29 @@ impl Worker {
         self
     }
 
-    /// How many calls are run at once, 16 if nothing is said; at least one.
+    /// Sets how many calls run at once, by default 16 and at least one.
     pub fn concurrency(mut self, most: usize) -> Self {
         self.concurrency = most.clamp(1, Semaphore::MAX_PERMITS.min(1 << 20));
         self
     }
 
-    /// How long the calls of a worker that died stay its own, 30 s if nothing is said, at least 100 ms. A
-    /// worker that lives is heard of three times as often.
+    /// Sets the lease of a call, by default 30 s and at least 100 ms. The calls of a worker that
+    /// has died are due again after the lease. A worker renews its leases three times as often.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease.clamp(LEASE_MIN, LEASE_MAX);
         self
     }
 
-    /// How long calls may go on when the worker is stopped, 3 s if nothing is said. What is not done then is
-    /// dropped at its next await, and goes back; that is tried once. Give
-    /// [`shutdown`](LockManager::shutdown) two seconds more than this at least.
+    /// Sets how long calls may go on when the worker is stopped, by default 3 s.
+    ///
+    /// A call that is not done then is dropped at its next await and returned to the queue, which
+    /// is tried once. Give [`shutdown`](LockManager::shutdown) at least two seconds more than this.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Works until the manager is shut down.
+    /// Takes and runs calls until the manager is shut down.
     ///
     /// # Errors
     /// As [`run_until`](Worker::run_until).
@@ -126,43 +130,47 @@ impl Worker {
         self.run_until(pending()).await
     }
 
-    /// Works until `stop` is ready, or the manager is shut down. Takes no more calls then, gives those
-    /// that run the [grace](Worker::grace), and gives the others back. A server in trouble is asked
-    /// again, for as long as it takes.
+    /// Takes and runs calls until `stop` is ready, or the manager is shut down.
+    ///
+    /// The worker takes no more calls then. It lets the running calls go on for the
+    /// [grace](Worker::grace), and returns the others to the queue. While the server fails or does
+    /// not answer, the worker keeps asking, without a limit.
     ///
     /// # Errors
-    /// [`LockError::NoRuntime`]; [`LockError::ShutDown`]; [`LockError::NoDeferrer`] where the manager
-    /// has no queue for calls; [`LockError::DuplicateName`] when two functions were registered under
-    /// one name; [`LockError::AccessDenied`] when the user lacks a right or a key that the calls of a
-    /// registered function need, as far as the server tells that when the worker starts.
+    /// - [`LockError::NoRuntime`] outside of tokio;
+    /// - [`LockError::ShutDown`];
+    /// - [`LockError::NoDeferrer`] where the manager has no queue for calls;
+    /// - [`LockError::DuplicateName`] when two functions were registered under one name;
+    /// - [`LockError::AccessDenied`] when the user lacks a right or a key that the calls of a
+    ///   registered function need, as far as the server reports that when the worker starts.
     ///
     /// # Cancellation
-    /// Dropping the future drops the calls that run at their next await. They are due again when their
-    /// leases are over.
+    /// Dropping the future drops the running calls at their next await. They are due again when
+    /// their leases are over.
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), LockError> {
         inside_runtime()?;
         if let Some(name) = self.twice {
             return Err(LockError::DuplicateName { name: name.to_string() });
         }
-        // A shutdown waits until it is told how the calls have ended.
+        // A shutdown waits until the calls are settled.
         let _member = self.manager.core().enter()?;
         let (stopping, stopped) = watch::channel(false);
-        let (give_back, back) = watch::channel(false);
+        let (interrupt, interrupted) = watch::channel(false);
         let mut running = JoinSet::new();
         {
-            let mut taking = pin!(self.take(&mut running, stopped, back));
+            let mut taking = pin!(self.take(&mut running, stopped, interrupted));
             select! {
                 () = stop => {}
                 () = self.manager.core().shutdown().closed() => {}
                 refused = &mut taking => return refused,
             }
             stopping.send_replace(true);
-            // Not dropped half-way: it may have taken calls already.
+            // Not dropped, because it may have taken calls already.
             taking.await?;
         }
         let all_done = async { while running.join_next().await.is_some() {} };
         if timeout(self.grace, all_done).await.is_err() {
-            give_back.send_replace(true);
+            interrupt.send_replace(true);
             while running.join_next().await.is_some() {}
         }
         Ok(())
@@ -173,14 +181,14 @@ impl Worker {
         &self,
         running: &mut JoinSet<()>,
         mut stopped: watch::Receiver<bool>,
-        back: watch::Receiver<bool>,
+        interrupted: watch::Receiver<bool>,
     ) -> Result<(), LockError> {
         let deferrer = self.manager.deferrer();
         let free = Arc::new(Semaphore::new(self.concurrency));
         let defaults = self.manager.core().defaults();
         let functions: Vec<_> =
             self.functions.keys().map(|name| defaults.stored_as(name)).collect();
-        // A user who may not take calls would never be told otherwise, but by the log.
+        // Without this check, only the log would show that the user may not take calls.
         let allowed = deferrer.allowed(functions.clone()).await;
         if let Err(error @ LockError::AccessDenied { .. }) = allowed {
             return Err(error);
@@ -188,18 +196,18 @@ impl Worker {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         while !*stopped.borrow() {
             while running.try_join_next().is_some() {}
-            let mut place = select! {
+            let mut permit = select! {
                 _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
-                place = Arc::clone(&free).acquire_owned() => place.ok(),
+                permit = Arc::clone(&free).acquire_owned() => permit.ok(),
             };
             let (functions, most) = (functions.clone(), 1 + free.available_permits());
-            let order = TakeOptions { functions, most, lease: self.lease };
-            let mut enough = stopped.clone();
-            let enough = async move {
-                // Also when nobody is left who could stop it.
-                let _ = enough.wait_for(|stopped| *stopped).await;
+            let options = TakeOptions { functions, most, lease: self.lease };
+            let mut stop_waiting = stopped.clone();
+            let stop_waiting = async move {
+                // An error means that the sender is gone: the worker stops then as well.
+                let _ = stop_waiting.wait_for(|stopped| *stopped).await;
             };
-            match deferrer.take(order, Box::pin(enough)).await {
+            match deferrer.take(options, Box::pin(stop_waiting)).await {
                 Ok(jobs) => {
                     backoff.reset();
                     for job in jobs {
@@ -212,13 +220,14 @@ impl Worker {
                             job,
                             lease: self.lease,
                         };
-                        // Before the call, so that another thread has it when the call blocks this one.
-                        let (keeper, back) = (job_run.keeper(), back.clone());
+                        // Spawned before the call, so that another thread can run the keeper when
+                        // the call blocks this one.
+                        let (keeper, interrupted) = (job_run.keeper(), interrupted.clone());
                         let free = || Arc::clone(&free).try_acquire_owned().ok();
-                        let place = place.take().or_else(free);
+                        let permit = permit.take().or_else(free);
                         running.spawn(Current::here().around(async move {
-                            job_run.run(keeper, back).await;
-                            drop(place);
+                            job_run.run(keeper, interrupted).await;
+                            drop(permit);
                         }));
                     }
                 }

@@ -19,8 +19,8 @@ use crate::engine::cleanup_queue::{LONGEST_PAUSE, MAX_BYTES, SHUTDOWN_PAUSE};
 use crate::engine::in_flight::InFlightGuard;
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
+use crate::store::abandoned::AbandonedTokens;
 use crate::store::dispatch::Store;
-use crate::store::waiters::AbandonedTokens;
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 

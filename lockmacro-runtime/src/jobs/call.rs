@@ -1,38 +1,39 @@
-//! Deferred calls as values.
+//! The values that a queue of deferred calls takes and returns.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A call to be stored. Its `Debug` shows how long the arguments are, and not what they are.
+/// A call to store. Its `Debug` shows the length of the arguments, and not the arguments.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewJob {
     /// The function's name, the same in every process.
     pub function: Arc<str>,
-    /// Chosen by the caller, so that a call which is stored twice is one.
+    /// The id, chosen by the caller, so that a call which is stored twice is kept once.
     pub id: String,
     /// The arguments: a JSON array.
     pub arguments: String,
     /// The key that was busy.
     pub key: String,
-    /// In how long it is due.
+    /// The time until it is due.
     pub delay: Duration,
-    /// Whether a call that waits with the same key is enough.
+    /// Whether a waiting call with the same key replaces this one.
     pub unique: bool,
-    /// How often it may be taken without a word on how that ended, and once more: such a call is a
-    /// dead letter then, whoever asks for calls. How often it may fail is the worker's business.
+    /// How often the call may be taken without being settled, and once more. After that it becomes
+    /// a dead letter when any worker takes calls. The worker decides how often it may fail.
     pub attempts: u32,
 }
 
 /// A call that is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// Its id; that of an earlier call if that one is enough.
+    /// Its id; that of an earlier call if that one replaces it.
     pub id: String,
-    /// In how long it is due.
+    /// The time until it is due.
     pub due: Duration,
 }
 
-/// A call that a worker has taken. Its `Debug` shows how long the arguments are, and not what they are.
+/// A call that a worker has taken. Its `Debug` shows the length of the arguments, and not the
+/// arguments.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Job {
     /// The function's name.
@@ -43,44 +44,44 @@ pub struct Job {
     pub arguments: String,
     /// The key that was busy.
     pub key: String,
-    /// How often it was tried, this time included. What was [busy](Settled::Busy) or goes
-    /// [back](Settled::Untried) was not tried.
+    /// The number of attempts, this one included. An attempt that was settled as
+    /// [`Busy`](Settled::Busy) or [`Untried`](Settled::Untried) does not count.
     pub attempt: u32,
-    /// How often its lock could not be had before.
+    /// How often its lock was not acquired before.
     pub busy: u32,
-    /// How often it was taken, or any other number that tells this worker's turn from all others.
+    /// How often it was taken, or any other number that is different each time the call is taken.
     pub taken: u64,
 }
 
-/// What calls a worker takes.
+/// The calls that a worker asks for.
 #[derive(Debug, Clone)]
 pub struct TakeOptions {
-    /// Of these functions.
+    /// The functions whose calls are taken.
     pub functions: Vec<Arc<str>>,
-    /// How many at most.
+    /// The largest number of calls.
     pub most: usize,
-    /// How long they stay the worker's without a word from it.
+    /// How long the calls belong to the worker, unless it renews the lease.
     pub lease: Duration,
 }
 
 /// How the work on a call has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
-    /// It is done, and forgotten.
+    /// It is done, and removed.
     Done,
     /// It failed, and is due again.
     Again {
-        /// In how long.
+        /// The time until it is due.
         delay: Duration,
         /// Why it failed.
         error: String,
     },
-    /// Its lock was busy, or could not be asked for: it is due again, as if it had not been tried. `attempt`
-    /// is one less, and `busy` one more.
+    /// Its lock was busy, or the lock's server failed: it is due again, and does not count as
+    /// tried. `attempt` is one less, and `busy` one more.
     Busy {
-        /// In how long.
+        /// The time until it is due.
         delay: Duration,
-        /// By whom, or why.
+        /// The holder, or the failure of the server.
         error: String,
     },
     /// It failed for good: a dead letter.
@@ -88,23 +89,23 @@ pub enum Settled {
         /// Why it failed.
         error: String,
     },
-    /// It is due again at once, as if it had not been tried: `attempt` is one less.
+    /// It is due again at once, and does not count as tried: `attempt` is one less.
     Untried,
 }
 
-/// Where a call is.
+/// The state of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobState {
-    /// It is due at some time.
+    /// It waits until it is due and a worker takes it.
     Waiting,
-    /// A worker has it.
+    /// A worker has taken it.
     Running,
-    /// It was given up.
+    /// It is a dead letter.
     Dead,
 }
 
 impl JobState {
-    /// Its name in lower case.
+    /// Returns the name in lower case.
     pub fn name(self) -> &'static str {
         match self {
             JobState::Waiting => "waiting",
@@ -114,33 +115,33 @@ impl JobState {
     }
 }
 
-/// A call as it is listed. Its `Debug` shows how long the arguments are, and not what they are.
+/// A call in a list. Its `Debug` shows the length of the arguments, and not the arguments.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JobInfo {
     /// The function's name.
     pub function: Arc<str>,
     /// Its id.
     pub id: String,
-    /// The arguments: a JSON array, or whatever is stored in place of it.
+    /// The arguments: a JSON array, or the text that another program has stored in its place.
     pub arguments: String,
     /// The key that was busy.
     pub key: String,
     /// How often it was tried.
     pub attempts: u32,
-    /// How often its lock could not be had when it was to be tried.
+    /// How often its lock was not acquired.
     pub busy: u32,
-    /// Why it failed last; the start of it when it is long, about 2 KiB.
+    /// The last error; a long one is cut to about 2 KiB.
     pub error: Option<String>,
-    /// In how many milliseconds it is due, or goes back to those who wait; negative for what was,
-    /// such as when a dead letter was given up.
+    /// The time from now in milliseconds: until a waiting call is due, until the lease of a running
+    /// call ends, or, negative, since a call became a dead letter.
     pub in_millis: i64,
 }
 
 /// Some of the calls in one state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// How many there are.
+    /// The number of all calls in this state.
     pub total: usize,
-    /// Some of them.
+    /// The calls of this page.
     pub jobs: Vec<JobInfo>,
 }

@@ -1,15 +1,15 @@
-//! Calls as logs have them: without their arguments, which are whatever the program works with.
+//! `Debug` of calls, without their arguments, which may be secret.
 
 use std::fmt;
 
 use crate::jobs::call::{Job, JobInfo, NewJob};
 
-/// Shows the fields of a call, and how long its arguments are.
+/// Shows the fields of a call, and the length of its arguments.
 macro_rules! without_arguments {
     ($($Call:ident { $($field:ident),* })*) => {
         $(impl fmt::Debug for $Call {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                // All of them: a new field is not forgotten here.
+                // Names all fields, so that a new field fails to compile here.
                 let Self { arguments, $($field),* } = self;
                 f.debug_struct(stringify!($Call))
                     .field("arguments", &format_args!("{} bytes", arguments.len()))
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_call_is_called_with_is_not_shown() {
+    fn debug_does_not_show_the_arguments() {
         let (function, arguments) = (|| "f".into(), || r#"["a secret"]"#.to_owned());
         let (id, key) = (|| "1".to_owned(), || "order:1".to_owned());
         let new = NewJob {

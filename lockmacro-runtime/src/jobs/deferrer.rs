@@ -1,4 +1,4 @@
-//! Where deferred calls are kept: the trait of a queue.
+//! The trait of a queue of deferred calls.
 
 use std::fmt;
 use std::future::ready;
@@ -9,93 +9,106 @@ use std::time::Duration;
 use crate::jobs::call::{Job, JobState, NewJob, Page, Settled, Stored, TakeOptions};
 use crate::value::error::LockError;
 
-/// So many dead letters are tried again, or removed, at once.
+/// Largest number of dead letters that one call retries or removes.
 const AMENDED_MAX: usize = 1_000;
 
-/// What a question to a [`Deferrer`] gives.
+/// The future of an answer of a [`Deferrer`].
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send + 'a>>;
 
-/// Is ready when there was enough waiting.
+/// A future that is ready when the caller wants to wait no longer.
 pub type StopWaiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// Where deferred calls are kept. The one of a manager keeps them in the locks' own store; another
-/// queue is plugged in by [`LockManagerBuilder::deferrer`](crate::LockManagerBuilder::deferrer), in every
-/// process that stores or runs calls.
+/// A queue of deferred calls.
 ///
-/// A call is *waiting* until it is due and a worker takes it, *running* as long as that worker is heard of,
-/// and then it is gone, waits again, or is a *dead letter*. When and how often it is tried is the worker's
-/// business: a queue does what it is told, and keeps what it has promised to keep.
+/// By default a manager keeps its calls in the locks' own store. Set another queue with
+/// [`LockManagerBuilder::deferrer`](crate::LockManagerBuilder::deferrer), in every process that
+/// stores or runs calls.
 ///
-/// - A call that was stored is given to workers until one of them has told how it ended: at least once.
-/// - No call is given to a second worker while the first one's lease lasts.
-/// - What a worker says of a turn that is not its own any more, told by [`Job::taken`], changes nothing.
-/// - Times are the queue's own. A client's clock decides nothing.
+/// A call is *waiting* until it is due and a worker takes it. It is *running* as long as that
+/// worker renews its lease. Then it is removed, waits again, or becomes a *dead letter*. The worker
+/// decides when and how often a call is tried. The queue guarantees:
 ///
-/// Every method may be called at the same time by any number of callers, again with the same arguments after
-/// an error, and its future may be dropped at any time. A call that was taken by a future that was dropped
-/// goes back when its lease is over.
+/// - A stored call is given to workers until one of them has settled it, so it runs at least once.
+/// - No call is given to a second worker while the lease of the first one lasts.
+/// - A worker that has lost a call, which [`Job::taken`] shows, cannot change the call any more.
+/// - Only the queue's own clock decides. The clocks of clients do not.
+///
+/// Any number of callers may call the methods at the same time. A caller may repeat a call with the
+/// same arguments after an error, and may drop its future at any time. A call that was taken by a
+/// dropped future is due again when its lease is over.
 ///
 /// # Errors
-/// A queue that cannot be asked, or cannot do it, says so by [`LockError::unavailable`]: who stores a call is
-/// told that, and a worker tries again. Any other error ends the worker's tries to say how a call ended, so
-/// that it is run again. Nothing is ever called busy.
+/// A queue that cannot be reached, or cannot do its work, returns [`LockError::unavailable`]. The
+/// caller that stores a call gets this error; a worker tries again. After any other error a worker
+/// stops trying to settle its call, which then runs again. Never return [`LockError::Busy`].
 ///
 /// # Panics
-/// Not one: a worker that asks would end with it.
+/// An implementation must not panic, because a panic ends the worker.
 ///
 /// # Example
-/// `tests/defer/plugged_in.rs` of the repository is a queue in memory, with all of this and nothing else.
+/// `tests/defer/plugged_in.rs` of the repository is a queue in memory that does just this.
 pub trait Deferrer: fmt::Debug + Send + Sync {
-    /// Asks whether this process may store and take the calls of these functions. A worker asks
-    /// before it takes any.
+    /// Checks whether this process may store and take the calls of these functions. A worker checks
+    /// it once, before it takes calls.
     ///
-    /// Says yes unless the queue has something to say on that.
+    /// The default implementation allows everything.
     ///
     /// # Errors
-    /// [`LockError::AccessDenied`], which ends the worker. Any other error is left for the calls
-    /// themselves to meet.
+    /// [`LockError::AccessDenied`], which ends the worker. A worker ignores any other error here.
     fn allowed(&self, functions: Vec<Arc<str>>) -> Answer<'_, ()> {
         let _ = functions;
         Box::pin(ready(Ok(())))
     }
 
-    /// Takes note of a worker's question that has failed because of the queue's servers; tells
-    /// whether the worker is to log it at WARN, and not at DEBUG.
+    /// Reports to the queue that a worker's call of [`take`](Deferrer::take) failed because of the
+    /// queue's servers. Returns whether the worker should log the failure at WARN, and not at
+    /// DEBUG.
     ///
-    /// Says yes unless the queue logs its outages by itself, as those on a Redis server do.
+    /// The default implementation returns `true`. The queue on a Redis server logs its outages
+    /// itself.
     fn call_failed(&self, error: &LockError) -> bool {
         let _ = error;
         true
     }
 
-    /// Stores a call that is due after its delay, and tells under which id and when. Of the same function and
-    /// [id](NewJob::id) there is one call, however often it is stored, also when it was done in between less than
-    /// 30 s ago: who was not answered asks again, for as long as its manager's timeout lasts.
+    /// Stores a call that is due after its delay. Returns its id and when it is due.
     ///
-    /// [`unique`](NewJob::unique) calls are told of one that waits for the same function and key, if there is
-    /// one, and are not stored. One that waits again while another one does is one with it: that one stays,
-    /// is due when the first of both is, and was tried and busy as often as the one that was more often, so
-    /// that a call which always fails comes to an end.
+    /// A call with the same function and [id](NewJob::id) is stored once, also when it was done
+    /// less than 30 s ago. A caller that gets no answer repeats this call until its manager's
+    /// timeout is over.
+    ///
+    /// A [`unique`](NewJob::unique) call is not stored when a call of the same function and key
+    /// waits already; the answer describes the waiting call. When a unique call has to wait again
+    /// while another one waits, the two become one: the other one stays, is due at the earlier of
+    /// the two times, and has the larger of the two numbers of attempts and of times busy. So a
+    /// call that always fails still ends.
     ///
     /// # Errors
-    /// [`Unavailability::QueueFull`] when there is no room.
+    /// [`Unavailability::QueueFull`](crate::Unavailability::QueueFull) when too many calls wait.
     fn put(&self, job: NewJob) -> Answer<'_, Stored>;
 
-    /// Takes calls that are due, those first that were due first: at least one, and at most
-    /// [`most`](TakeOptions::most). Waits for one as long as there is none; when `enough` is ready it gives what
-    /// it has, which may be nothing. Those whose lease has ended are due, or dead letters when that
-    /// was so [too often](NewJob::attempts). What is large is better given in several answers.
-    fn take<'a>(&'a self, order: TakeOptions, enough: StopWaiting<'a>) -> Answer<'a, Vec<Job>>;
+    /// Takes calls that are due, the earliest first: at least one, and at most
+    /// [`most`](TakeOptions::most).
+    ///
+    /// It waits until a call is due. When `stop` is ready, it returns the calls that it has, which
+    /// may be none. A call whose lease has ended is due again, or becomes a dead letter when that
+    /// was so [too often](NewJob::attempts). Return large calls in several answers.
+    fn take<'a>(&'a self, options: TakeOptions, stop: StopWaiting<'a>) -> Answer<'a, Vec<Job>>;
 
-    /// Has the lease of a call end that much later than now; tells whether it is still the worker's. A
-    /// worker asks three times in each lease, from the start until it has told the end.
+    /// Renews the lease of a call, which then ends `lease` from now. Returns `false` when the call
+    /// does not belong to the worker any more. A worker renews three times in each lease, until it
+    /// has settled the call.
     fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool>;
 
-    /// Ends the work on a call; `false` when it is another worker's by now, or gone.
+    /// Ends the work on a call. Returns `false` when the call belongs to another worker by now, or
+    /// was removed.
     fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool>;
 
-    /// Lists up to `most` calls of a function after passing over `first`, those before that are due before.
-    /// Fewer are listed where they are large, but at least one if there is one: go on after those.
+    /// Lists up to `most` calls of a function in the order of their times, after skipping `first`
+    /// of them.
+    ///
+    /// Fewer calls are listed where they are large, but at least one if there is one. Continue
+    /// after the last one that was listed.
     fn list(
         &self,
         function: Arc<str>,
@@ -104,18 +117,20 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
         most: usize,
     ) -> Answer<'_, Page>;
 
-    /// Makes a dead letter, or a call that waits, due at once, with all its attempts; tells whether
+    /// Makes a dead letter or a waiting call due at once, with all its attempts. Returns whether
     /// there is such a call.
     fn retry(&self, function: Arc<str>, id: String) -> Answer<'_, bool>;
 
-    /// Removes a dead letter, or a call that waits; tells whether there was such a call.
+    /// Removes a dead letter or a waiting call. Returns whether there was such a call.
     fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool>;
 
-    /// As [`retry`](Deferrer::retry) for up to `most` dead letters, and up to 1,000 at once, those first that were
-    /// given up first; tells for how many. To have all of them tried again, ask as often as there are
-    /// [in total](Page::total).
+    /// Makes up to `most` dead letters due at once as [`retry`](Deferrer::retry) does, the oldest
+    /// first and at most 1,000. Returns their number.
     ///
-    /// Asks for one after another, unless the queue has a better way.
+    /// To retry all of them, repeat the call until the numbers add up to their
+    /// [total](Page::total).
+    ///
+    /// The default implementation retries one after another.
     fn retry_dead(&self, function: Arc<str>, most: usize) -> Answer<'_, usize> {
         Box::pin(async move {
             let (dead, mut done) = (oldest_dead(self, &function, most).await?, 0);
@@ -126,8 +141,10 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
         })
     }
 
-    /// As [`remove`](Deferrer::remove), in the same way. The queues of this crate also remove those whose id
-    /// is no text, which only another program can have written.
+    /// Removes up to `most` dead letters, the oldest first and at most 1,000. Returns their number.
+    ///
+    /// The queues of this crate also remove dead letters whose id is not UTF-8, which only another
+    /// program can have written. The default implementation removes one after another.
     fn remove_dead(&self, function: Arc<str>, most: usize) -> Answer<'_, usize> {
         Box::pin(async move {
             let (dead, mut done) = (oldest_dead(self, &function, most).await?, 0);

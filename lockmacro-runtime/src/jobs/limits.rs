@@ -1,29 +1,29 @@
-//! How many deferred calls are kept and how large they may be, and what is told of those beyond.
+//! The limits of a queue of deferred calls, and the errors of calls beyond them.
 
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
-/// So many calls of one function wait at most; the next one is refused with
+/// Largest number of waiting calls of one function. The next call is refused with
 /// [`LockError::Unavailable`].
 pub const WAITING_MAX: usize = 1_000_000;
-/// So many dead letters of one function are kept, the latest ones.
+/// Largest number of dead letters of one function. The latest ones are kept.
 pub const DEAD_MAX: usize = 10_000;
 
-/// How many bytes the arguments of one call may have, unless its manager is told another limit.
+/// Default limit of the arguments of one call, in bytes.
 pub(crate) const SIZE_MAX: usize = 1 << 20;
 
-/// What is told when too many calls of a function wait: not that somebody holds a lock.
+/// The error when too many calls of a function wait.
 pub(crate) fn full(function: &str) -> LockError {
     let detail = format!("{WAITING_MAX} calls of `{function}` wait already");
     LockError::unavailable(Unavailability::QueueFull, detail)
 }
 
-/// Why a call whose workers always die is given up.
+/// The error of a call that becomes a dead letter because its workers always die.
 pub(crate) fn abandoned(times: u64) -> String {
     format!("it was taken {times} times and no end was told")
 }
 
-/// Tells of a call that was given up while calls were asked for.
+/// Logs a call that became a dead letter while calls were taken.
 pub(crate) fn note_abandoned(function: &str, id: &str, times: u64) {
     let error = abandoned(times);
     tracing::error!(function, id, times, error, "deferred call is a dead letter");

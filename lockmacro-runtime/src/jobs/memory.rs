@@ -1,4 +1,5 @@
-//! The deferred calls of `memory://`: of one process, with the meaning of a server.
+//! The queue of deferred calls in memory, for `memory://`: like the one on a server, but of one
+//! process.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +18,7 @@ use crate::jobs::states::{Call, Queue};
 use crate::value::error::LockError;
 use crate::value::sync::{Mutex, MutexGuard};
 
-/// What is further away is as good as never; a server forgets it by then.
+/// Longest delay. The queue on a server expires when it is not used for this time.
 const FAR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Clones are the same calls.
@@ -25,14 +26,14 @@ const FAR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 pub(crate) struct MemoryJobs(Arc<Inner>);
 
 struct Inner {
-    /// What times are counted from.
+    /// All times count from this one.
     start: Instant,
     queues: Mutex<HashMap<Arc<str>, Queue>>,
-    /// A call may be due earlier than those before.
+    /// Notified when a call may be due earlier than the others.
     changed: Notify,
 }
 
-/// Without the calls, whose arguments may be anybody's secrets.
+/// Without the calls, whose arguments may be secret.
 impl fmt::Debug for MemoryJobs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let functions = self.queues().len();
@@ -50,13 +51,13 @@ impl MemoryJobs {
         self.0.start.elapsed()
     }
 
-    /// From now on.
+    /// The time that is `time` from now.
     fn after(&self, time: Duration) -> Duration {
         self.now() + time.min(FAR)
     }
 
     fn queues(&self) -> MutexGuard<'_, HashMap<Arc<str>, Queue>> {
-        // Nothing that runs under this mutex leaves the calls half changed.
+        // No code under this mutex can panic and leave the calls half changed.
         self.0.queues.lock()
     }
 
@@ -74,36 +75,36 @@ impl MemoryJobs {
         if queue.over.has(&id) {
             return Ok(Stored { id, due: Duration::ZERO });
         }
-        // Those that are worked on count as well: it is a bound and no promise.
+        // Counts running calls as well, so the limit is not exact.
         if queue.calls.len() >= WAITING_MAX + DEAD_MAX {
             return Err(full(&function));
         }
         let job = Job { function, id: id.clone(), arguments, key, attempt: 0, busy: 0, taken: 0 };
         let (state, at) = (JobState::Waiting, self.after(delay));
-        let call = Call { job, state, at, unique, attempts, told: 0, error: None };
+        let call = Call { job, state, at, unique, attempts, settled: 0, error: None };
         queue.calls.insert(id.clone(), call);
-        queue.place(&id, state, at);
+        queue.set_state(&id, state, at);
         drop(queues);
         self.0.changed.notify_waiters();
         Ok(Stored { id, due: delay })
     }
 
-    /// Takes what is due, and tells when to look again.
-    fn take_now(&self, order: &TakeOptions) -> (Vec<Job>, Option<Duration>) {
+    /// Takes the calls that are due. Returns them, and when the next call is due.
+    fn take_now(&self, options: &TakeOptions) -> (Vec<Job>, Option<Duration>) {
         let now = self.now();
         let mut queues = self.queues();
-        let (mut taken, mut again, mut given_up) = (Vec::new(), None, Vec::new());
-        for function in &order.functions {
+        let (mut taken, mut again, mut dead) = (Vec::new(), None, Vec::new());
+        for function in &options.functions {
             let Some(queue) = queues.get_mut(function) else { continue };
             while let Some(lapsed) = queue.due(JobState::Running, now) {
                 if let Some(times) = queue.lapse(&lapsed, now) {
-                    given_up.push((function, lapsed, times));
+                    dead.push((function, lapsed, times));
                 }
             }
-            while taken.len() < order.most
+            while taken.len() < options.most
                 && let Some(due) = queue.due(JobState::Waiting, now)
             {
-                queue.place(&due, JobState::Running, self.after(order.lease));
+                queue.set_state(&due, JobState::Running, self.after(options.lease));
                 if let Some(call) = queue.calls.get_mut(&due) {
                     call.job.attempt += 1;
                     call.job.taken += 1;
@@ -114,7 +115,7 @@ impl MemoryJobs {
             again = again.into_iter().chain(next.into_iter().flatten().map(|(at, _)| at)).min();
         }
         drop(queues);
-        for (function, id, times) in given_up {
+        for (function, id, times) in dead {
             note_abandoned(function, &id, times);
         }
         (taken, again)
@@ -125,26 +126,26 @@ impl MemoryJobs {
         let mut queues = self.queues();
         let Some(queue) = queues.get_mut(&job.function) else { return false };
         let Some(call) = queue.taken(job) else { return false };
-        call.told = job.taken;
+        call.settled = job.taken;
         match how {
             Settled::Done => drop(queue.remove(&job.id)),
             Settled::Again { delay, error } => {
                 call.error = Some(error);
-                queue.place(&job.id, JobState::Waiting, self.after(delay));
+                queue.set_state(&job.id, JobState::Waiting, self.after(delay));
             }
             Settled::Busy { delay, error } => {
                 call.error = Some(error);
                 call.job.attempt = call.job.attempt.saturating_sub(1);
                 call.job.busy += 1;
-                queue.place(&job.id, JobState::Waiting, self.after(delay));
+                queue.set_state(&job.id, JobState::Waiting, self.after(delay));
             }
             Settled::Untried => {
                 call.job.attempt = call.job.attempt.saturating_sub(1);
-                queue.place(&job.id, JobState::Waiting, now);
+                queue.set_state(&job.id, JobState::Waiting, now);
             }
             Settled::Dead { error } => {
                 call.error = Some(error);
-                queue.give_up(&job.id, now);
+                queue.make_dead(&job.id, now);
             }
         }
         drop(queues);
@@ -152,7 +153,7 @@ impl MemoryJobs {
         true
     }
 
-    /// Does something to a call that nobody works on.
+    /// Changes a call that is not running.
     fn amend(&self, function: &str, id: &str, change: impl FnOnce(&mut Queue)) -> bool {
         let mut queues = self.queues();
         let Some(queue) = queues.get_mut(function) else { return false };
@@ -171,13 +172,13 @@ impl Deferrer for MemoryJobs {
         Box::pin(ready(self.put_now(job)))
     }
 
-    fn take<'a>(&'a self, order: TakeOptions, mut enough: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
+    fn take<'a>(&'a self, options: TakeOptions, mut stop: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
         Box::pin(async move {
             loop {
-                // Registered before looking: a change in between is heard.
+                // Enabled before the calls are read, so that no change in between is missed.
                 let mut changed = std::pin::pin!(self.0.changed.notified());
                 changed.as_mut().enable();
-                let (taken, again) = self.take_now(&order);
+                let (taken, again) = self.take_now(&options);
                 if !taken.is_empty() {
                     return Ok(taken);
                 }
@@ -188,7 +189,7 @@ impl Deferrer for MemoryJobs {
                     }
                 };
                 select! {
-                    () = &mut enough => return Ok(taken),
+                    () = &mut stop => return Ok(taken),
                     () = changed => {}
                     () = due => {}
                 }
@@ -202,7 +203,7 @@ impl Deferrer for MemoryJobs {
         let kept = queue.is_some_and(|queue| {
             let its = queue.taken(&job).is_some();
             if its {
-                queue.place(&job.id, JobState::Running, self.after(lease));
+                queue.set_state(&job.id, JobState::Running, self.after(lease));
             }
             its
         });

@@ -1,5 +1,5 @@
-//! Deferred calls where there is no place for them: a Redlock has no line over its nodes, and no
-//! queue either. A manager of one can be given a [`Deferrer`] of another store.
+//! The queue of a Redlock, which refuses all calls: there is no queue over several nodes. A manager
+//! of a Redlock can have a [`Deferrer`] of another store.
 
 use std::future::ready;
 use std::sync::Arc;

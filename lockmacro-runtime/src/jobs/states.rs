@@ -1,4 +1,4 @@
-//! The calls of one function in memory, and in which state each of them is.
+//! The calls of one function in memory, and the state of each.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -8,21 +8,22 @@ use tokio::time::Instant;
 use crate::jobs::call::{Job, JobState};
 use crate::jobs::limits::{DEAD_MAX, abandoned};
 
-/// For how long the ids of calls that are over are known, as on a server.
+/// How long the ids of removed calls are remembered, as on a server.
 const KNOWN: Duration = Duration::from_secs(30);
 
 /// The calls of one function.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     pub(crate) calls: HashMap<String, Call>,
-    /// When each is due, goes back to those who wait, or was given up.
+    /// When each waiting call is due, each running call's lease ends, or each dead letter was given
+    /// up.
     times: BTreeSet<(JobState, Duration, String)>,
-    /// The only ones that wait for their keys.
+    /// The id of the waiting unique call of each key.
     pub(crate) unique: HashMap<String, String>,
     pub(crate) over: Over,
 }
 
-/// Calls that are over, and when nobody needs to know any more.
+/// The ids of removed calls, and until when they are remembered.
 #[derive(Debug, Default)]
 pub(crate) struct Over {
     ids: HashSet<String>,
@@ -57,22 +58,22 @@ pub(crate) struct Call {
     pub(crate) state: JobState,
     pub(crate) at: Duration,
     pub(crate) unique: bool,
-    /// How often it may be taken without an end, and once more.
+    /// How often the call may be taken without being settled, and once more.
     pub(crate) attempts: u32,
-    /// The end of which turn was told.
-    pub(crate) told: u64,
+    /// The value of `job.taken` when it was settled last.
+    pub(crate) settled: u64,
     pub(crate) error: Option<String>,
 }
 
 impl Queue {
-    pub(crate) fn place(&mut self, id: &str, state: JobState, at: Duration) {
-        self.displace(id);
+    pub(crate) fn set_state(&mut self, id: &str, state: JobState, at: Duration) {
+        self.unindex(id);
         let Some(call) = self.calls.get_mut(id) else { return };
         if call.unique && state == JobState::Waiting {
-            // Where another one waits for the key, that one stands for both.
+            // Another unique call that waits for the key stays in place of both.
             if let Some(other) = self.unique.get(&call.job.key).cloned() {
                 let at = self.fold(id, &other).map_or(at, |its| at.min(its));
-                return self.place(&other, state, at);
+                return self.set_state(&other, state, at);
             }
             self.unique.insert(call.job.key.clone(), id.to_owned());
         }
@@ -80,8 +81,8 @@ impl Queue {
         self.times.insert((state, at, id.to_owned()));
     }
 
-    /// Makes one call of two; tells when the other one is due. It has failed as often as either, so that one
-    /// that always fails comes to an end.
+    /// Removes a call and merges it into another one. Returns when the other one is due. The result
+    /// has the larger number of attempts, so that a call that always fails ends.
     fn fold(&mut self, id: &str, other: &str) -> Option<Duration> {
         let Call { job, error, .. } = self.remove(id)?;
         let other = self.calls.get_mut(other)?;
@@ -91,7 +92,7 @@ impl Queue {
         Some(other.at)
     }
 
-    fn displace(&mut self, id: &str) {
+    fn unindex(&mut self, id: &str) {
         let Some(call) = self.calls.get(id) else { return };
         self.times.remove(&(call.state, call.at, id.to_owned()));
         if self.unique.get(&call.job.key).is_some_and(|only| only == id) {
@@ -100,28 +101,28 @@ impl Queue {
     }
 
     pub(crate) fn remove(&mut self, id: &str) -> Option<Call> {
-        self.displace(id);
+        self.unindex(id);
         self.over.add(id);
         self.calls.remove(id)
     }
 
-    /// Has a call wait again whose worker was not heard of, unless that was so too often: then it
-    /// is given up, after how many times is told.
+    /// Makes a call due whose lease has ended. A call that was taken too often without being
+    /// settled becomes a dead letter instead, and the number of these times is returned.
     pub(crate) fn lapse(&mut self, id: &str, now: Duration) -> Option<u64> {
         let call = self.calls.get_mut(id)?;
-        let untold = call.job.taken - call.told;
-        if untold <= u64::from(call.attempts) {
-            self.place(id, JobState::Waiting, now);
+        let unsettled = call.job.taken - call.settled;
+        if unsettled <= u64::from(call.attempts) {
+            self.set_state(id, JobState::Waiting, now);
             return None;
         }
-        call.error = Some(abandoned(untold));
-        self.give_up(id, now);
-        Some(untold)
+        call.error = Some(abandoned(unsettled));
+        self.make_dead(id, now);
+        Some(unsettled)
     }
 
     /// Makes a call a dead letter.
-    pub(crate) fn give_up(&mut self, id: &str, now: Duration) {
-        self.place(id, JobState::Dead, now);
+    pub(crate) fn make_dead(&mut self, id: &str, now: Duration) {
+        self.set_state(id, JobState::Dead, now);
         if self.of(JobState::Dead).count() > DEAD_MAX
             && let Some((_, oldest)) = self.first(JobState::Dead)
         {
@@ -129,18 +130,18 @@ impl Queue {
         }
     }
 
-    /// Has a call tried again from the start.
+    /// Makes a call due at once, with all its attempts.
     pub(crate) fn retry(&mut self, id: &str, now: Duration) {
         if let Some(call) = self.calls.get_mut(id) {
             (call.job.attempt, call.job.busy) = (0, 0);
-            // A worker that had it, and was not heard of, is late now.
+            // A worker that lost the call cannot settle it any more.
             call.job.taken += 1;
-            call.told = call.job.taken;
+            call.settled = call.job.taken;
         }
-        self.place(id, JobState::Waiting, now);
+        self.set_state(id, JobState::Waiting, now);
     }
 
-    /// Those in one state, in the order of their times.
+    /// The calls in one state, in the order of their times.
     pub(crate) fn of(&self, state: JobState) -> impl Iterator<Item = (Duration, &String)> {
         let all = self.times.range((state, Duration::ZERO, String::new())..);
         all.take_while(move |(its, ..)| *its == state).map(|(_, at, id)| (*at, id))
@@ -154,11 +155,11 @@ impl Queue {
         self.first(state).filter(|(at, _)| *at <= now).map(|(_, id)| id)
     }
 
-    /// A call that this worker has, or that went back because the worker was not heard of. In the place
-    /// of the only one of a key it is somebody else's by then.
+    /// The call that this worker has taken, also when its lease has ended and no other worker has
+    /// taken it since. A unique call is excluded then, because other callers may count on it.
     pub(crate) fn taken(&mut self, job: &Job) -> Option<&mut Call> {
         let call = self.calls.get_mut(&job.id)?;
-        let its = call.job.taken == job.taken && call.told != job.taken;
-        (its && (call.state == JobState::Running || !call.unique)).then_some(call)
+        let is_its_own = call.job.taken == job.taken && call.settled != job.taken;
+        (is_its_own && (call.state == JobState::Running || !call.unique)).then_some(call)
     }
 }

@@ -1,4 +1,4 @@
-//! How a manager is made: what is set before it is connected.
+//! The builder of a manager: its settings, and how it is connected.
 
 use crate::engine::core::Core;
 use std::error::Error;
@@ -25,18 +25,18 @@ use crate::value::error::LockError;
 use crate::value::fence::{RETENTION, RETENTION_MAX, RETENTION_MIN};
 use crate::value::limits::{TTL_MAX, TTL_MIN};
 
-/// How long a caller waits for a server in trouble.
+/// How long a caller waits by default for a server that fails or does not answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 const TIMEOUT_MIN: Duration = Duration::from_millis(20);
 const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// Longest ttl of the locks of a Redlock manager that is told no other.
+/// Default longest ttl of the locks of a Redlock manager.
 const LONGEST_TTL: Duration = Duration::from_secs(10 * 60);
-/// How long a node of a Redlock is waited for at most.
+/// Default timeout of one node of a Redlock.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Settings of a [`LockManager`], see [`LockManager::builder`].
+/// A builder for a [`LockManager`], from [`LockManager::builder`].
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until it is connected"]
 pub struct LockManagerBuilder {
@@ -76,32 +76,38 @@ impl LockManagerBuilder {
         }
     }
 
-    /// How holders show themselves to others, in [`LockError::Busy`] and in the value of the key.
-    /// The default is `host:pid`. Control characters and blanks become `-`.
+    /// Sets the label of this process, which others see in [`LockError::Busy`] and in the value of
+    /// the key. The default is `host:pid`. Control characters and blanks become `-`.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into()).filter(|label| !label.is_empty());
         self
     }
 
-    /// How long a caller waits at most for a server in trouble, 2 s by default; one that waits for
-    /// its lock anyway, as long as that. One command that is
-    /// not answered is given a quarter of it. Of a Redlock this is how long a majority is tried for;
-    /// see [`node_timeout`](LockManagerBuilder::node_timeout). At least 20 ms, at most an hour.
+    /// Sets how long a caller waits at most for a server that fails or does not answer, by default
+    /// 2 s. At least 20 ms, at most an hour.
+    ///
+    /// - A caller that waits for its lock waits for the server as long as for the lock.
+    /// - A single command is given up after a quarter of this timeout.
+    /// - With a Redlock, this is how long a caller tries to reach a majority; see
+    ///   [`node_timeout`](LockManagerBuilder::node_timeout).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.clamp(TIMEOUT_MIN, TIMEOUT_MAX);
         self
     }
 
-    /// A lock counts only when so many replicas of its server have acknowledged it, each time within
-    /// `timeout`: before its body starts, and with every renewal. Too few are
-    /// [`LockError::InsufficientReplicas`], at once also for who waits, and the lock is given back.
-    /// The same is said by a URL,
-    /// which goes before this: `?replicated=1&replicated_timeout=100ms`, without a timeout 500 ms.
+    /// Requires `acks` replicas of the lock's server to acknowledge each lock within `timeout`:
+    /// before its body starts, and with every renewal.
     ///
-    /// A replica that is promoted then knows the lock, if it is one of those that acknowledged it. It
-    /// costs a round trip to the server and one from there to its replicas, and up to twice 16
-    /// connections more. No more than a quarter of the ttl is waited. `memory://` and Redlock have no replicas to
-    /// wait for, and are refused.
+    /// With fewer acknowledgements the lock is released, and acquiring fails at once with
+    /// [`LockError::InsufficientReplicas`], also for a waiter. A URL sets the same with
+    /// `?replicated=1&replicated_timeout=100ms` (500 ms without a timeout), and takes precedence
+    /// over this method.
+    ///
+    /// A replica that has acknowledged the lock still knows it when it is promoted. The
+    /// acknowledgement costs a round trip to the server and one from there to its replicas, and up
+    /// to 2 × 16 more connections. It is awaited for no longer than a quarter of the ttl.
+    /// Connecting to `memory://` or to a Redlock fails with this setting, because they have no
+    /// replicas.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -116,15 +122,16 @@ impl LockManagerBuilder {
         self
     }
 
-    /// How long the last [fence](crate::value::fence) of a key is kept on the server after the key's last
-    /// grant with a fence, a week by default; at least a day, at most ten years. Every process is
-    /// to be told the same.
+    /// Sets how long the server keeps the last [fence](crate::value::fence) of a key after the
+    /// key's last grant with a fence, by default a week. At least a day, at most ten years. Use the
+    /// same value in every process.
     ///
-    /// Each key that was locked with a fence takes about 145 bytes for so long, and one more for
-    /// each byte of the key beyond ten: a million different keys in that time are 145 MB. A key
-    /// whose last fence is forgotten goes on by the server's clock, so the fences still grow unless
-    /// that clock was set back meanwhile. `memory://` keeps one number for all keys as long as the
-    /// process lives. A URL says it by `?fence_retention=30d`, and goes before this.
+    /// Until then, each key that was locked with a fence takes about 145 bytes, and one more for
+    /// each byte of the key beyond ten: a million different keys take 145 MB. After that, the next
+    /// fence of the key is made from the server's clock, so the fences still grow unless that clock
+    /// was set back meanwhile. `memory://` keeps one number for all keys as long as the process
+    /// lives. A URL sets the same with `?fence_retention=30d`, and takes precedence over this
+    /// method.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -138,16 +145,19 @@ impl LockManagerBuilder {
         self
     }
 
-    /// Asks `provider` for the user and the password whenever a connection is opened, and again
-    /// when the server refuses a login or ends one: for passwords that are rotated and for tokens
-    /// that expire. It goes before what the URL says, and is for every server of a cluster or a
-    /// Redlock, but not for sentinels. An empty user is the default user.
+    /// Sets a provider of the user and the password, for passwords that are rotated and for tokens
+    /// that expire. It is called whenever a connection is opened, and again when the server refuses
+    /// a login or ends one.
     ///
-    /// A refused login is tried again with the next answer until the manager's
-    /// [timeout](LockManagerBuilder::timeout) is over, and is [`LockError::Authentication`] then,
-    /// as is an error of the provider, whose text is shown. The provider is asked on the runtime
-    /// that connects, the background thread's included, and is given no longer than the timeout:
-    /// keep what it costs something to get.
+    /// The provider takes precedence over the user and password of a URL. It is used for every
+    /// server of a cluster or a Redlock, but not for sentinels. An empty user is the default user.
+    ///
+    /// A refused login is repeated with new credentials until the manager's
+    /// [timeout](LockManagerBuilder::timeout) is over, and then fails with
+    /// [`LockError::Authentication`]. An error of the provider fails in the same way, and its text
+    /// is shown. The provider runs on the runtime that connects, which may be that of the
+    /// background thread, and for no longer than the timeout. Cache credentials that are slow to
+    /// get.
     ///
     /// ```no_run
     /// # use lockmacro_runtime::{LockError, LockManager};
@@ -169,38 +179,47 @@ impl LockManagerBuilder {
         self
     }
 
-    /// Lets the manager start while the server is down: it connects when it is first needed, and
-    /// until the server is there locks are [`LockError::Unavailable`]. What a connect would have
-    /// told, such as a wrong password, is told by the first lock, or by [`LockManager::ready`]. A
-    /// URL that cannot be used is still told at once.
+    /// Delays the first connection until a lock is acquired, so that the program can start while
+    /// the server is down.
+    ///
+    /// Until the server is up, acquiring fails with [`LockError::Unavailable`]. Errors that
+    /// connecting would have returned, such as a wrong password, are returned by the first lock or
+    /// by [`LockManager::ready`]. An invalid URL still fails at once.
     pub fn lazy(mut self) -> Self {
         self.lazy = true;
         self
     }
 
-    /// For Redlock: the longest ttl of any lock of any process on these nodes, 10 minutes by default.
-    /// A node that was started less than that ago does not vote, because it may have forgotten a lock
-    /// that is still held; so after a restart a node is missing that long, and servers that are all
-    /// new give no lock until then. A longer ttl is [`LockError::InvalidTtl`] with this manager: tell
-    /// all processes the same. A URL says it by `?longest_ttl=10m`, and goes before this.
+    /// For Redlock: sets the longest ttl of any lock of any process on these nodes, by default 10
+    /// minutes. Use the same value in every process.
+    ///
+    /// A node that was started less than this time ago does not vote, because it may have forgotten
+    /// a lock that is still held. So after a restart a node does not vote for this time, and
+    /// servers that were all just started grant no lock until then. Acquiring with a longer ttl
+    /// fails with [`LockError::InvalidTtl`]. A URL sets the same with `?longest_ttl=10m`, and takes
+    /// precedence over this method.
     pub fn longest_ttl(mut self, longest_ttl: Duration) -> Self {
         self.rules.longest_ttl = longest_ttl.clamp(TTL_MIN, TTL_MAX);
         self
     }
 
-    /// For Redlock: how long a node is waited for at most, 50 ms by default, and no longer than a tenth of
-    /// the ttl, nor than one command is by [`timeout`](LockManagerBuilder::timeout). It has to be several
-    /// times as long as a round trip to the nodes of a majority. A node that is slower counts as silent,
-    /// which costs nothing while the others are a majority. At least 1 ms. A URL says it by
-    /// `?node_timeout=50ms`, and goes before this.
+    /// For Redlock: sets how long a node may take to answer, by default 50 ms and at least 1 ms.
+    ///
+    /// A node is never given longer than a tenth of the ttl, nor longer than a single command has
+    /// by [`timeout`](LockManagerBuilder::timeout). The timeout has to be several times as long as
+    /// a round trip to the nodes of a majority. A slower node counts as not answering, which costs
+    /// nothing while the others are a majority. A URL sets the same with `?node_timeout=50ms`, and
+    /// takes precedence over this method.
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
         self.rules.node = node_timeout.max(Duration::from_millis(1));
         self
     }
 
-    /// For Redlock: the nodes write every change to disk before they answer (`appendonly yes`,
-    /// `appendfsync always`), so that no restart makes one forget a lock and each votes at once. Said
-    /// of nodes that do not, a lock may be given twice after a restart. A URL says it by `?durable`.
+    /// For Redlock: declares that the nodes write every change to disk before they answer
+    /// (`appendonly yes`, `appendfsync always`).
+    ///
+    /// Such a node forgets no lock at a restart, so it votes at once. If the nodes do not write to
+    /// disk, a lock may be granted twice after a restart. A URL sets the same with `?durable`.
     pub fn durable(mut self) -> Self {
         self.rules.durable = true;
         self
@@ -230,16 +249,17 @@ impl LockManagerBuilder {
         Ok(Store::Redlock(Box::new(redlock)))
     }
 
-    /// Where deferred calls are kept, instead of in the locks' own store.
+    /// Sets where deferred calls are kept, instead of in the locks' own store.
     #[cfg(feature = "defer")]
     pub fn deferrer(mut self, deferrer: Arc<dyn Deferrer>) -> Self {
         self.deferrer = Some(deferrer);
         self
     }
 
-    /// How many bytes the arguments of one deferred call may have as JSON, 1 MiB by default. A call
-    /// with more is refused with [`LockError::TooLarge`]. A worker gives the server that much
-    /// longer to send calls, a second for 4 MiB, so set the same for the workers.
+    /// Sets how many bytes the arguments of one deferred call may have as JSON, by default 1 MiB.
+    ///
+    /// A larger call is refused with [`LockError::TooLarge`]. A worker gives the server more time
+    /// to send larger calls, a second for 4 MiB, so use the same value for the workers.
     #[cfg(feature = "defer")]
     pub fn max_deferred_size(mut self, bytes: usize) -> Self {
         self.max_deferred_size = bytes;
@@ -281,7 +301,7 @@ impl LockManagerBuilder {
         self.asked(store).await
     }
 
-    /// What a URL names, which was not asked yet.
+    /// The store that a URL names, not connected yet.
     fn at(&mut self, url: &str) -> Result<Store, LockError> {
         let url = &*self.defaults.take_from(url)?;
         self.defaults.usable()?;
@@ -322,8 +342,8 @@ impl LockManagerBuilder {
         Ok(self.with(store))
     }
 
-    /// Makes a manager of locks of its own, as [`LockManager::memory`] does. There is nothing that
-    /// [`replicated`](LockManagerBuilder::replicated) could wait for.
+    /// Makes a manager with locks of its own in memory, as [`LockManager::memory`] does.
+    /// [`replicated`](LockManagerBuilder::replicated) has no effect on it.
     pub fn memory(self) -> LockManager {
         self.with(Store::Memory(Memory::new()))
     }

@@ -6,14 +6,16 @@ use std::time::Duration;
 use crate::manager::builder::LockManagerBuilder;
 
 impl LockManagerBuilder {
-    /// Sets the lease of a lock that names no [`ttl`](crate::Lock::ttl), 30 s by default. It is
-    /// renewed while the lock is held, so it is how long a lock outlives a process that was killed.
+    /// Sets the lease of a lock without a [`ttl`](crate::Lock::ttl), by default 30 s. The lease is
+    /// renewed while the lock is held, so this is how long a lock outlives a process that was
+    /// killed.
     ///
-    /// 50 ms to 24 h in whole milliseconds, and at most the
-    /// [`longest_ttl`](LockManagerBuilder::longest_ttl) of a Redlock; any other is
-    /// [`LockError::InvalidSetting`] when the manager is connected. A URL says it by
-    /// `?default_ttl=1m`, and goes before this. The attribute does not know this setting: it checks
-    /// a `max_hold` or `min_hold` that stands without a `ttl` against 30 s.
+    /// 50 ms to 24 h, in whole milliseconds, and at most the
+    /// [`longest_ttl`](LockManagerBuilder::longest_ttl) of a Redlock. With any other value
+    /// connecting fails with [`LockError::InvalidSetting`](crate::LockError::InvalidSetting). A URL
+    /// sets the same with `?default_ttl=1m`, and takes precedence over this method. The attribute
+    /// does not know this setting: it checks a `max_hold` or `min_hold` without a `ttl` against 30
+    /// s.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -30,14 +32,14 @@ impl LockManagerBuilder {
         self
     }
 
-    /// Sets how long a lock that names no [`wait`](crate::Lock::wait) waits in line, not at all by
-    /// default. At most 24 h; a longer one is [`LockError::InvalidSetting`] when the manager is
-    /// connected. A URL says it by `?default_wait=2s`, and goes before this.
+    /// Sets how long a lock without a [`wait`](crate::Lock::wait) waits, by default not at all. At
+    /// most 24 h; with a longer wait connecting fails with
+    /// [`LockError::InvalidSetting`](crate::LockError::InvalidSetting). A URL sets the same with
+    /// `?default_wait=2s`, and takes precedence over this method.
     ///
-    /// A lock that is to be asked for once all the same says so: `wait = never`, or
-    /// `.wait(Duration::ZERO)`. Under `on_busy = skip` this default does not apply: a scheduled job
-    /// that another machine does right now is to be left out, and not to be done once more after
-    /// it.
+    /// `wait = never` or `.wait(Duration::ZERO)` makes a single lock not wait. The default does not
+    /// apply to `on_busy = skip`: a scheduled job that another machine runs right now should be
+    /// skipped, and not run once more after it.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -57,17 +59,20 @@ impl LockManagerBuilder {
         self
     }
 
-    /// Puts a prefix such as `shop:` before every key that this manager locks, so that several
-    /// services share a server.
+    /// Sets a prefix such as `shop:` of every key that this manager locks, so that several services
+    /// can share a server.
     ///
-    /// It is part of the key everywhere: on the server, in errors, logs and the template of
-    /// metrics, in [`LockGuard::key`](crate::LockGuard::key), and before the names of deferred
-    /// functions. Code names keys without it, also in [`LockGuard::of`](crate::LockGuard::of);
-    /// whoever looks from outside (the tool `lockmacro`, `LockManager::held`) names the whole key.
-    /// At most 256 bytes, without `{` and `}`, which would move every key to one slot of a cluster,
-    /// and not beginning with `lm1:`; any other is [`LockError::InvalidSetting`] when the manager
-    /// is connected. The key's limit of 1,024 bytes counts it. A URL says it by
-    /// `?key_prefix=shop:`, and goes before this.
+    /// - The prefix is part of the key on the server, in errors, in logs, in the template of
+    ///   metrics, in [`LockGuard::key`](crate::LockGuard::key), and in the names of deferred
+    ///   functions.
+    /// - Code names keys without the prefix, also in [`LockGuard::of`](crate::LockGuard::of).
+    ///   Inspection (the tool `lockmacro`, `LockManager::held`) takes the whole key.
+    /// - It has at most 256 bytes, which count for the key's limit of 1,024 bytes. It contains no
+    ///   `{` and `}`, which would move every key to one slot of a cluster, and does not begin with
+    ///   `lm1:`. With any other prefix connecting fails with
+    ///   [`LockError::InvalidSetting`](crate::LockError::InvalidSetting).
+    ///
+    /// A URL sets the same with `?key_prefix=shop:`, and takes precedence over this method.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
@@ -84,11 +89,11 @@ impl LockManagerBuilder {
 }
 
 impl LockManagerBuilder {
-    /// Sets the bounds of [`LockError::retry_after`], 1 s to 30 s by default: no caller is told to
-    /// ask again sooner or later than that.
+    /// Sets the bounds of [`LockError::retry_after`](crate::LockError::retry_after), by default 1 s
+    /// to 30 s.
     ///
-    /// A range that ends before it begins is [`LockError::InvalidSetting`] when the manager is
-    /// connected.
+    /// With a range that ends before it begins, connecting fails with
+    /// [`LockError::InvalidSetting`](crate::LockError::InvalidSetting).
     ///
     /// ```
     /// # use std::time::Duration;

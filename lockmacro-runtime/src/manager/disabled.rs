@@ -1,16 +1,16 @@
-//! Locks that exclude nobody.
+//! A manager whose locks exclude nobody.
 
 use crate::manager::lock_manager::LockManager;
 use crate::store::dispatch::Store;
 use crate::store::memory::Memory;
 
 impl LockManager {
-    /// Makes a manager that grants every lock at once and excludes nobody: for a test or a tool
-    /// that runs annotated functions where locks are of no interest.
+    /// Makes a manager that grants every lock at once and excludes nobody, for a test or a tool
+    /// that runs annotated functions where locks do not matter.
     ///
-    /// Bodies run as ever, under guards that are renewed, can be joined, and end by their ttl;
-    /// fences grow. Nothing is ever busy, so nothing waits, is skipped or deferred. A WARN says so
-    /// when the manager is made.
+    /// Bodies run under guards as usual: locks are renewed, can be joined, and end with their ttl;
+    /// fences grow. No lock is ever busy, so no call waits, is skipped or is deferred. A WARN is
+    /// logged when the manager is made.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
@@ -28,7 +28,7 @@ impl LockManager {
         Self::builder().with(Store::Memory(Memory::disabled()))
     }
 
-    /// Whether this manager excludes nobody: see [`disabled`](LockManager::disabled).
+    /// Returns whether this manager excludes nobody: see [`disabled`](LockManager::disabled).
     pub fn is_disabled(&self) -> bool {
         matches!(self.core().store(), Store::Memory(memory) if memory.is_disabled())
     }

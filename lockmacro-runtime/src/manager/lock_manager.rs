@@ -1,4 +1,4 @@
-//! Where locks come from: a server, and how this process shows itself there.
+//! The manager: the source of all locks of a program.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::engine::current::Current;
 use crate::jobs::deferrer::Deferrer;
 use crate::value::error::LockError;
 
-/// A connection to where locks are kept. Clones are the same manager and cost next to nothing.
+/// A connection to the store of locks. Clones are the same manager and cost next to nothing.
 ///
 /// A program connects one when it starts, and installs it for all annotated functions:
 ///
@@ -27,18 +27,21 @@ use crate::value::error::LockError;
 /// }
 /// ```
 ///
-/// A manager needs at most two connections to a server: one shared by all callers, made on the
-/// runtime that first asks, and one of its background thread. Where the server refuses HELLO, each
-/// has another one beside it from the first waiter on. In a cluster it is so for each node. With
-/// [`replicated`](crate::LockManagerBuilder::replicated) each has up to 16 more.
+/// A manager opens at most two connections to a server: one is shared by all callers and made on
+/// the runtime that needs it first; the other belongs to the background thread. Where the server
+/// refuses HELLO, the first waiter adds a second connection beside each of the two. In a cluster
+/// this holds for each node. [`replicated`](crate::LockManagerBuilder::replicated) adds up to 16
+/// connections to each of the two.
 #[derive(Clone)]
 pub struct LockManager(pub(crate) Arc<Core>);
 
 impl LockManager {
-    /// Asks the servers whether they are there and let this manager do what locks need: for a
-    /// readiness probe, and after a [`lazy`](crate::LockManagerBuilder::lazy) start. One round trip; of a
-    /// Redlock a majority has to answer. A server in trouble is given the manager's
-    /// [timeout](crate::LockManagerBuilder::timeout).
+    /// Checks that the servers answer and that the user has the rights that locks need, for a
+    /// readiness probe or after a [`lazy`](crate::LockManagerBuilder::lazy) start.
+    ///
+    /// It takes one round trip. Of a Redlock, a majority has to answer. A server that fails or does
+    /// not answer is asked again until the manager's
+    /// [timeout](crate::LockManagerBuilder::timeout) is over.
     ///
     /// ```
     /// # use lockmacro_runtime::LockManager;
@@ -52,22 +55,24 @@ impl LockManager {
     /// outside of tokio.
     ///
     /// # Cancellation
-    /// Nothing is lost by dropping the future.
+    /// Dropping the future has no effect.
     pub async fn ready(&self) -> Result<(), LockError> {
         self.0.ready().await
     }
 
-    /// Makes this the manager of every lock that is given none, for the rest of the process.
+    /// Makes this manager the one of every lock without a manager of its own, for the rest of the
+    /// process.
     ///
     /// # Errors
-    /// [`LockError::AlreadyInstalled`] when another manager is: the first one stays, because the
-    /// locks of two managers may not exclude each other. Installing the same one again is fine.
+    /// [`LockError::AlreadyInstalled`] when another manager is installed. That one stays, because
+    /// the locks of two managers may not exclude each other. Installing the same manager again
+    /// succeeds.
     pub fn install(&self) -> Result<(), LockError> {
         self.0.install()
     }
 
-    /// The manager of a lock that names none: that of the innermost [scope](LockManager::scope)
-    /// around the call, or else the installed one.
+    /// Returns the manager of a lock without one of its own: that of the innermost
+    /// [scope](LockManager::scope) around the call, or else the installed one.
     ///
     /// # Errors
     /// [`LockError::NotInstalled`] when there is none.
@@ -75,29 +80,33 @@ impl LockManager {
         Current::manager_here().map(Self)
     }
 
-    /// Ends the manager: no lock is given any more, and those that are out are waited for, up to
-    /// `timeout`. Call it last thing in `main`, so that what was dropped is released before the
-    /// process ends. Where a request was given up that may still arrive, the background thread
-    /// stays to look once more, for up to 6 s.
+    /// Closes the manager: no lock can be acquired any more. Waits until all held locks are
+    /// released, up to `timeout`.
+    ///
+    /// Call it at the end of `main`, so that dropped locks are released before the process ends. If
+    /// an abandoned request may still arrive at the server, the background thread stays for up to
+    /// 6 s to release its lock.
     ///
     /// # Errors
-    /// [`LockError::ShutdownTimeout`] when locks are still held then. They end with their bodies,
-    /// or by their leases. [`LockError::NoRuntime`] outside of tokio, and then nothing is done.
+    /// [`LockError::ShutdownTimeout`] when locks are still held after `timeout`. They end with
+    /// their bodies, or by their leases. [`LockError::NoRuntime`] outside of tokio; the manager is
+    /// not closed then.
     ///
     /// # Cancellation
-    /// Dropping the future leaves the manager closed, and what it would have waited for goes on.
+    /// Dropping the future leaves the manager closed. The bodies and releases that it waited for go
+    /// on.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
         self.0.shut_down(timeout).await
     }
 
-    /// Where deferred calls are kept: to store some, to look at them, and to have dead letters tried
-    /// again.
+    /// Returns the queue of deferred calls, to store calls, to inspect them, and to have dead
+    /// letters run again.
     #[cfg(feature = "defer")]
     pub fn deferrer(&self) -> Arc<dyn Deferrer> {
         self.0.deferrer()
     }
 
-    /// What its locks share.
+    /// The state that all locks of this manager share.
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.0
     }

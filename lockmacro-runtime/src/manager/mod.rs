@@ -1,4 +1,4 @@
-//! Where locks come from: a connected manager, and how it is built.
+//! The manager of locks, and its builder.
 
 pub(crate) mod builder;
 pub(crate) mod connect;

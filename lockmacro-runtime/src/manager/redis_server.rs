@@ -1,12 +1,11 @@
-//! A server that a program describes by the `redis` crate, and not by a URL.
+//! A server that is described by types of the `redis` crate instead of a URL.
 
 use std::fmt;
 
 use redis::{Client, ConnectionInfo};
 
-/// A server as the `redis` crate knows it: see
-/// [`from_redis`](crate::LockManagerBuilder::from_redis). Made of a [`redis::Client`] or a
-/// [`redis::ConnectionInfo`].
+/// A server for [`from_redis`](crate::LockManagerBuilder::from_redis), made of a [`redis::Client`]
+/// or a [`redis::ConnectionInfo`].
 #[derive(Clone)]
 pub struct RedisServer(pub(crate) ConnectionInfo);
 
@@ -30,7 +29,7 @@ impl From<&Client> for RedisServer {
 
 impl fmt::Debug for RedisServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the settings, which have the password.
+        // Only the address: the settings contain the password.
         f.debug_tuple("RedisServer").field(&self.0.addr().to_string()).finish()
     }
 }

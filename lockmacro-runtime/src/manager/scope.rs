@@ -4,17 +4,17 @@ use crate::engine::current::Current;
 use crate::manager::lock_manager::LockManager;
 
 impl LockManager {
-    /// Runs `work` with this manager for every lock that names none, before the
-    /// [installed](LockManager::install) one: so tests of functions that use the installed manager
-    /// run side by side, each with locks of its own.
+    /// Runs `work` with this manager for every lock without a manager of its own, in place of the
+    /// [installed](LockManager::install) one. So tests of functions that use the installed manager
+    /// can run side by side, each with its own locks.
     ///
-    /// It is for the task that polls the future, and for what a body inside hands on by
-    /// [`LockGuard::scope`](crate::LockGuard::scope) or gives a
-    /// `defer::Worker` to run. What `tokio::spawn` starts is outside: spawn
-    /// `locks.scope(work)`. Inside of another scope the inner one holds.
+    /// The scope covers the task that polls the future, tasks that run under a lock of that task by
+    /// [`LockGuard::scope`](crate::LockGuard::scope), and the calls of a `defer::Worker` that runs
+    /// in it. It does not cover a task from `tokio::spawn`: spawn `locks.scope(work)` there. Inside
+    /// of another scope the inner one applies.
     ///
     /// # Cancellation
-    /// Dropping the future drops `work`. Nothing is left of the scope then, nor after a panic.
+    /// Dropping the future drops `work` and ends the scope. So does a panic of `work`.
     ///
     #[cfg_attr(feature = "macros", doc = "```")]
     #[cfg_attr(not(feature = "macros"), doc = "```ignore")]
@@ -41,8 +41,8 @@ impl LockManager {
         Current::of(self.core()).around(work)
     }
 
-    /// [`scope`](LockManager::scope) for code that is not async: it is for this thread while `work`
-    /// runs.
+    /// Runs `work` as [`scope`](LockManager::scope) does, in code that is not async. The scope
+    /// covers this thread while `work` runs.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};

@@ -1,4 +1,4 @@
-//! A body under a lock: one future that has the body once, and a driver for everything else.
+//! A body under a lock: one future that contains the body once, and a driver for everything else.
 
 use crate::run::driver::Ending;
 use std::pin::Pin;
@@ -14,12 +14,12 @@ use crate::run::driver::{Driver, Ended, Start};
 use crate::run::report::{Conclude, Outcome, Report, errors_of};
 
 impl<F> Lock<F> {
-    /// Runs `body` under the lock: acquires it, runs the body as [`LockGuard::run`] does, and
-    /// releases the lock. Without the lock the body is not polled once.
+    /// Acquires the lock, runs `body` as [`LockGuard::run`] does, and releases the lock. Without
+    /// the lock the body is never polled.
     ///
     /// # Errors
-    /// In the body's return type: those of [`acquire`](Lock::acquire), and
-    /// [`LockError::Lost`](crate::LockError::Lost).
+    /// The errors of [`acquire`](Lock::acquire), and [`LockError::Lost`](crate::LockError::Lost),
+    /// in the body's return type.
     ///
     /// # Cancellation
     /// Dropping the future at any point drops the body and leaves no lock behind.
@@ -31,15 +31,16 @@ impl<F> Lock<F> {
         Run::new(Start::Lock(self.spec), Errors::Carried, body, Outcome::reported as Report<_>)
     }
 
-    /// [`run`](Lock::run), but when somebody else holds the lock the body is left out and the
-    /// return type's "nothing" is given: `()`, `None`, `Ok(())` or `Ok(None)`.
+    /// Runs `body` as [`run`](Lock::run) does, but skips the body when somebody else holds the
+    /// lock. The caller then gets the "nothing" of the return type: `()`, `None`, `Ok(())` or
+    /// `Ok(None)`.
     ///
-    /// It waits only where [`wait`](Lock::wait) says so, and not by the manager's default: a job
-    /// that another machine does right now is to be left out, and not to be done once more after
-    /// it.
+    /// It waits only if [`wait`](Lock::wait) is set; the manager's default wait does not apply. A
+    /// job that another machine runs right now should be skipped, and not run once more after it.
     ///
     /// # Panics
-    /// When the return type cannot carry an error, and there is no manager or no tokio runtime.
+    /// Panics when the return type cannot carry an error, and there is no manager or no tokio
+    /// runtime.
     pub fn run_or_skip<B>(self, body: B) -> Run<B, Report<B::Output>>
     where
         B: Future,
@@ -49,17 +50,18 @@ impl<F> Lock<F> {
         Run::new(start, errors_of::<B::Output>(), body, Outcome::skipped as Report<_>)
     }
 
-    /// [`run`](Lock::run) for a body that is not async, as
-    /// [`LockGuard::run_blocking`] does it.
+    /// Runs a `body` that is not async as [`run`](Lock::run) does. Like
+    /// [`LockGuard::run_blocking`], it cannot stop the body.
     pub fn run_blocking<R: LockOutcome>(self, body: impl FnOnce() -> R) -> R {
         run_blocking(Start::Lock(self.spec), Errors::Carried, body, Outcome::reported as Report<_>)
     }
 
-    /// [`run_or_skip`](Lock::run_or_skip) for a body that is not async.
+    /// Runs a `body` that is not async as [`run_or_skip`](Lock::run_or_skip) does.
     ///
     /// # Panics
-    /// When the return type cannot carry an error, and there is no manager, or the thread is that of
-    /// a current-thread runtime, see [`LockError::BlockingInAsync`](crate::LockError::BlockingInAsync).
+    /// Panics when the return type cannot carry an error, and there is no manager, or the thread is
+    /// that of a current-thread runtime: see
+    /// [`LockError::BlockingInAsync`](crate::LockError::BlockingInAsync).
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
         let start = Start::Lock(self.spec).or_skip();
         run_blocking(start, errors_of::<R>(), body, Outcome::skipped as Report<_>)
@@ -69,10 +71,11 @@ impl<F> Lock<F> {
 impl LockGuard {
     /// Runs `body` while the lock is held, then releases the lock.
     ///
-    /// The body's value reaches the caller whatever the release says. What happens when the lock is
-    /// lost meanwhile is for [`Lock::on_lost`](crate::Lock::on_lost) to say: by default the body is
-    /// dropped at its next await, before the server can grant the lock to somebody else, and the
-    /// caller gets [`LockError::Lost`](crate::LockError::Lost) in its return type.
+    /// The caller gets the body's value, whatever the release returns.
+    /// [`Lock::on_lost`](crate::Lock::on_lost) sets what happens when the lock is lost meanwhile.
+    /// By default the body is dropped at its next await, before the server can grant the lock to
+    /// somebody else, and the caller gets [`LockError::Lost`](crate::LockError::Lost) in its return
+    /// type.
     ///
     /// # Cancellation
     /// Dropping the future drops the body and then releases the lock in the background.
@@ -84,14 +87,14 @@ impl LockGuard {
         Run::new(Start::Guard(self), Errors::Carried, body, Outcome::reported as Report<_>)
     }
 
-    /// [`run`](LockGuard::run) for a body that is not async. It cannot be stopped: when the lock is
-    /// lost, it finishes first.
+    /// Runs a `body` that is not async as [`run`](LockGuard::run) does. Such a body cannot be
+    /// stopped: when the lock is lost, the body finishes first.
     pub fn run_blocking<R: LockOutcome>(self, body: impl FnOnce() -> R) -> R {
         run_blocking(Start::Guard(self), Errors::Carried, body, Outcome::reported as Report<_>)
     }
 
-    /// [`run`](LockGuard::run) for the return types of `on_busy = skip`. Where they cannot carry an
-    /// error, it is logged.
+    /// Runs `body` as [`run`](LockGuard::run) does, for the return types of `on_busy = skip`. An
+    /// error that the return type cannot carry is logged.
     pub fn run_or_skip<B>(self, body: B) -> Run<B, Report<B::Output>>
     where
         B: Future,
@@ -100,7 +103,7 @@ impl LockGuard {
         Run::new(Start::Guard(self), errors_of::<B::Output>(), body, Outcome::skipped as Report<_>)
     }
 
-    /// [`run_or_skip`](LockGuard::run_or_skip) for a body that is not async.
+    /// Runs a `body` that is not async as [`run_or_skip`](LockGuard::run_or_skip) does.
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
         run_blocking(Start::Guard(self), errors_of::<R>(), body, Outcome::skipped as Report<_>)
     }
@@ -118,7 +121,7 @@ pub(crate) fn run_blocking<R>(
     conclude(ended, value, report)
 }
 
-/// Not inlined, as functions of one return type share it.
+/// Not inlined, because functions of one return type share it.
 #[inline(never)]
 fn conclude<R>(ended: Ended, value: Option<R>, report: impl Conclude<R>) -> R {
     report.conclude(Outcome::new(ended, value))
@@ -127,12 +130,12 @@ fn conclude<R>(ended: Ended, value: Option<R>, report: impl Conclude<R>) -> R {
 pin_project! {
     /// A body, then its value, and the driver that decides when the body is polled.
     ///
-    /// The body is here once, so locked functions that call each other grow by what each of them
-    /// adds and do not double. The fields are dropped in their order: the body before the lock.
+    /// The future contains the body once. So nested locked functions grow by the size of each, and
+    /// do not double. The fields are dropped in their order: the body before the lock.
     ///
-    /// Polled after it has given its value, it stays pending and does not panic.
+    /// A poll after the value was returned stays pending and does not panic.
     ///
-    /// Not a struct around an enum: the compiler bounds how deep types may be nested.
+    /// It is not a struct around an enum, because the compiler limits how deep types may be nested.
     #[project = RunProjection]
     #[must_use = "futures do nothing unless polled"]
     pub enum Run<B: Future, X> {
@@ -158,7 +161,7 @@ impl<B: Future, X: Conclude<B::Output>> Future for Run<B, X> {
                 Poll::Ready(())
             }));
             let (ending, report) = (driver.take(), report.take());
-            // Here the body is dropped.
+            // This drops the body.
             self.set(Run::Value { value, ending, report });
         }
         match self.project() {
@@ -170,8 +173,8 @@ impl<B: Future, X: Conclude<B::Output>> Future for Run<B, X> {
     }
 }
 
-/// Releases the lock and reports. It does not depend on the body, so functions of one return type
-/// share it.
+/// Releases the lock and reports the outcome. It does not depend on the body's type, so functions
+/// of one return type share it.
 fn poll_release<R, X: Conclude<R>>(
     ending: &mut Ending,
     cx: &mut Context<'_>,

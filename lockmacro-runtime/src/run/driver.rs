@@ -21,10 +21,10 @@ use crate::value::loss::{Lost, OnLost};
 /// Polls a body once; `Ready` when it has finished.
 pub(crate) type PollBody<'a> = dyn FnMut(&mut Context<'_>) -> Poll<()> + 'a;
 
-/// How a body came to its end.
+/// How a body ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// It finished under the lock, or its value stands all the same.
+    /// It finished under the lock, or its value counts although the lock was lost.
     Done,
     /// It finished after the lock was lost.
     Late(Lost),
@@ -41,7 +41,7 @@ impl Ended {
     }
 }
 
-/// What a body begins with.
+/// What a body starts from.
 pub enum Start {
     /// A lock to acquire.
     Lock(Box<LockSpec>),
@@ -50,7 +50,7 @@ pub enum Start {
 }
 
 impl Start {
-    /// For a body that is left out when the lock is busy: the manager's default wait is for others.
+    /// For a body that is skipped when the lock is busy: the manager's default wait does not apply.
     pub(crate) fn or_skip(self) -> Self {
         match self {
             Start::Lock(spec) => Start::Lock(spec.without_default_wait()),
@@ -77,25 +77,25 @@ impl Start {
 
 type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Each state is boxed or small: a waiter carries all of them, and so does every level of locked
-/// functions that call each other.
+/// Each state is boxed or small, because the future of every waiter and of every level of nested
+/// locked functions contains all of them.
 pub(crate) enum Driver {
     Acquiring(Acquiring, Errors),
     Running(Running),
     Ending(Ending),
 }
 
-/// What is left of a driver when its body is gone. Smaller than a driver, as the body's value is
-/// beside it.
+/// The rest of a driver when its body is dropped. It is smaller than a driver, because the body's
+/// value is stored beside it.
 pub(crate) enum Ending {
     Releasing(Pending<Ended>),
-    /// Boxed, as an error is larger than all the rest.
+    /// Boxed, because an error is larger than all the rest.
     Ended(Option<Box<Ended>>),
 }
 
 /// A body under its lock.
 pub(crate) struct Running {
-    /// Dropped first, as the guard's lock is released then.
+    /// Dropped before the guard, which releases the lock.
     lost: Option<Pending<Lost>>,
     scope: Scope,
     guard: LockGuard,
@@ -114,7 +114,7 @@ impl Driver {
     }
 
     /// Acquires the lock and polls the body while the lock is held, until the body has finished or
-    /// is to be dropped. The release is next.
+    /// has to be dropped. The release comes next.
     pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>, body: &mut PollBody<'_>) -> Poll<()> {
         loop {
             *self = match self {
@@ -138,7 +138,7 @@ impl Driver {
         }
     }
 
-    /// What is next when the body is to be polled no more. Leaves a driver that does nothing.
+    /// Takes the state after the last poll of the body. Leaves a driver that does nothing.
     pub(crate) fn take(&mut self) -> Ending {
         match std::mem::replace(self, Driver::Ending(Ending::Ended(None))) {
             Driver::Ending(ending) => ending,
@@ -161,7 +161,7 @@ impl Ending {
 }
 
 impl Running {
-    /// Polls the body until it has finished, or gives the loss that ended it.
+    /// Polls the body until it has finished, or returns the loss that ended it.
     fn poll(&mut self, cx: &mut Context<'_>, body: &mut PollBody<'_>) -> Poll<Result<(), Lost>> {
         let stops = !self.is_begun || self.guard.on_lost() == OnLost::Cancel;
         // The lease is checked before every poll: after a pause of the process this comes first.
@@ -175,7 +175,7 @@ impl Running {
         if self.guard.on_lost() != OnLost::Cancel {
             return Poll::Pending;
         }
-        // Made for bodies that await only.
+        // Created only for a body that awaits.
         let lost = self.lost.get_or_insert_with(|| {
             let guard = self.guard.share();
             Box::pin(async move { guard.lost().await })
@@ -224,7 +224,7 @@ fn run_held(guard: LockGuard, errors: Errors, body: &mut dyn FnMut()) -> Ended {
     let scope = guard.level();
     let running = Running { lost: None, scope, guard, errors, is_begun: true };
     let held = running.guard.held();
-    // The last moment at which the body can be kept from running.
+    // The last check before the body, which cannot be stopped later.
     let stopped = held.remaining().map(|_| running.scope.enter(body)).err();
     let lost = held.remaining().err();
     if !running.guard.is_joined() {
@@ -233,7 +233,7 @@ fn run_held(guard: LockGuard, errors: Errors, body: &mut dyn FnMut()) -> Ended {
     running.ended(stopped, lost)
 }
 
-/// What a release says reaches no caller, so it is logged.
+/// Logs the outcome of a release, because no caller gets it.
 fn log(held: &Held, released: Result<Released, LockError>, lost: Option<&Lost>) {
     let request = held.request();
     let (key, labels) = (request.listed(), request.labels());

@@ -1,4 +1,4 @@
-//! Errors of the lock in the caller's own words, as `map_err = path` asks.
+//! A lock whose errors are converted by a function, for `map_err = path`.
 
 use crate::engine::unreported::Errors;
 use crate::guard::LockGuard;
@@ -12,8 +12,8 @@ use crate::value::error::LockError;
 use crate::value::loss::Lost;
 
 impl<F> Lock<F> {
-    /// Turns each [`LockError`] into the body's error type by `map`, for an error type that is not
-    /// `From<LockError>`: one of another crate, say.
+    /// Converts each [`LockError`] to the body's error type with `map`, for an error type that is
+    /// not `From<LockError>`, such as one of another crate.
     ///
     /// ```
     /// # use std::io;
@@ -34,14 +34,13 @@ impl<F> Lock<F> {
 }
 
 impl LockGuard {
-    /// Turns the [`LockError`] that the body's end may give into the body's error type by `map`, as
-    /// [`Lock::map_err`] does.
+    /// Converts each [`LockError`] to the body's error type with `map`, as [`Lock::map_err`] does.
     pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<Self, M> {
         MapErr { lock: self, map }
     }
 }
 
-/// A lock whose errors a function turns into those of the body, from [`Lock::map_err`] or
+/// A lock whose errors a function converts to the body's error type, from [`Lock::map_err`] or
 /// [`LockGuard::map_err`].
 #[derive(Debug)]
 #[must_use = "a lock does nothing until it is run"]
@@ -51,16 +50,16 @@ pub struct MapErr<L, M> {
 }
 
 impl<L, H> Recovering<L, H> {
-    /// Turns each [`LockError`] that is left into the body's error type by `map`, as
-    /// [`Lock::map_err`] does.
+    /// Converts each [`LockError`] that is not recovered from to the body's error type with `map`,
+    /// as [`Lock::map_err`] does.
     pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<Self, M> {
         MapErr { lock: self, map }
     }
 }
 
-/// What `map_err` is called on: a lock, or one with a function for its loss.
+/// The receiver of `map_err`: a lock, or a lock with a function that recovers from its loss.
 pub trait UnderResult<R>: Sized {
-    /// What the body begins with, and what recovers from a loss.
+    /// Returns what the body starts from, and the function that recovers from a loss.
     fn start(self) -> (Start, impl FnOnce(Outcome<R>) -> Outcome<R>);
 }
 
@@ -84,10 +83,10 @@ impl<R, L: Under, H: FnOnce(Lost, R) -> R> UnderResult<R> for Recovering<L, H> {
 }
 
 impl<L, M> MapErr<L, M> {
-    /// Runs `body`; see [`Lock::run`], [`LockGuard::run`] and [`Recovering::run`].
+    /// Runs `body` as [`Lock::run`], [`LockGuard::run`] and [`Recovering::run`] do.
     ///
     /// # Cancellation
-    /// As there.
+    /// As [`Lock::run`].
     pub fn run<B, T, E>(self, body: B) -> impl Future<Output = B::Output>
     where
         B: Future<Output = Result<T, E>>,
@@ -98,8 +97,7 @@ impl<L, M> MapErr<L, M> {
         Run::new(start, Errors::Carried, body, |ended| recover(ended).mapped(self.map))
     }
 
-    /// [`run`](MapErr::run) for `Result<(), E>` and `Result<Option<T>, E>`; see
-    /// [`Lock::run_or_skip`].
+    /// Runs `body` as [`Lock::run_or_skip`] does, for `Result<(), E>` and `Result<Option<T>, E>`.
     ///
     /// # Cancellation
     /// As [`run`](MapErr::run).
@@ -115,7 +113,7 @@ impl<L, M> MapErr<L, M> {
         Run::new(start.or_skip(), Errors::Carried, body, report)
     }
 
-    /// [`run`](MapErr::run) for a body that is not async.
+    /// Runs a `body` that is not async as [`run`](MapErr::run) does.
     pub fn run_blocking<T, E>(self, body: impl FnOnce() -> Result<T, E>) -> Result<T, E>
     where
         L: UnderResult<Result<T, E>>,
@@ -125,7 +123,7 @@ impl<L, M> MapErr<L, M> {
         run_blocking(start, Errors::Carried, body, |ended| recover(ended).mapped(self.map))
     }
 
-    /// [`run_or_skip`](MapErr::run_or_skip) for a body that is not async.
+    /// Runs a `body` that is not async as [`run_or_skip`](MapErr::run_or_skip) does.
     pub fn run_blocking_or_skip<T, E>(self, body: impl FnOnce() -> Result<T, E>) -> Result<T, E>
     where
         L: UnderResult<Result<T, E>>,

@@ -1,4 +1,4 @@
-//! A lock whose loss is answered by undoing, as `on_lost = path` asks.
+//! A lock with a function that is called when the lock is lost, for `on_lost = path`.
 
 use crate::engine::unreported::Errors;
 use crate::guard::LockGuard;
@@ -18,7 +18,7 @@ impl<F> Lock<F> {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::memory();
     /// fn cancel_booking(lost: Lost, booked: Result<u32, LockError>) -> Result<u32, LockError> {
-    ///     // … undo what `booked` says …
+    ///     // … undo the booking …
     ///     booked.and(Err(lost.into()))
     /// }
     ///
@@ -39,9 +39,9 @@ impl LockGuard {
     }
 }
 
-/// What a body can be run under: a lock to acquire, or one that is held.
+/// A lock that a body can run under: one to acquire, or one that is held.
 pub trait Under {
-    /// What the body begins with.
+    /// Returns what the body starts from.
     fn start(self) -> Start;
 }
 
@@ -57,13 +57,13 @@ impl Under for LockGuard {
     }
 }
 
-/// A lock with a function for the case that it is lost, from [`Lock::recovering`] or
+/// A lock with a function that recovers from its loss, from [`Lock::recovering`] or
 /// [`LockGuard::recovering`].
 ///
-/// The body runs to its end even when the lock is lost meanwhile. Then, after the release, the
-/// function is given the loss and the body's value, to undo or to keep what was done, and its value
-/// is the caller's. Where the lock is lost before the body has begun, neither runs and the caller
-/// gets [`LockError::Lost`](crate::LockError::Lost).
+/// The body runs to its end even when the lock is lost meanwhile. After the release, the function
+/// is called with the loss and the body's value, to undo or to keep the body's work. The caller
+/// gets the function's value. When the lock is lost before the body has started, neither the body
+/// nor the function runs, and the caller gets [`LockError::Lost`](crate::LockError::Lost).
 #[derive(Debug)]
 #[must_use = "a lock does nothing until it is run"]
 pub struct Recovering<L, H> {
@@ -72,11 +72,11 @@ pub struct Recovering<L, H> {
 }
 
 impl<L: Under, H> Recovering<L, H> {
-    /// Runs `body`; see [`Lock::run`] and [`LockGuard::run`].
+    /// Runs `body` as [`Lock::run`] and [`LockGuard::run`] do, and calls the function after a loss.
     ///
     /// # Cancellation
-    /// Dropping the future drops the body and then releases the lock in the background; nothing is
-    /// recovered.
+    /// Dropping the future drops the body and then releases the lock in the background. The
+    /// function is not called.
     pub fn run<B>(self, body: B) -> Run<B, Recovered<H, B::Output>>
     where
         B: Future,
@@ -87,7 +87,7 @@ impl<L: Under, H> Recovering<L, H> {
         Run::new(self.lock.start(), Errors::Carried, body, report)
     }
 
-    /// [`run`](Recovering::run) for the return types of `on_busy = skip`.
+    /// Runs `body` as [`run`](Recovering::run) does, for the return types of `on_busy = skip`.
     ///
     /// # Cancellation
     /// As [`run`](Recovering::run).
@@ -105,7 +105,7 @@ impl<L: Under, H> Recovering<L, H> {
         Run::new(start, errors_recovered_of::<B::Output>(), body, report)
     }
 
-    /// [`run`](Recovering::run) for a body that is not async.
+    /// Runs a `body` that is not async as [`run`](Recovering::run) does.
     pub fn run_blocking<R>(self, body: impl FnOnce() -> R) -> R
     where
         R: LockOutcome,
@@ -115,7 +115,7 @@ impl<L: Under, H> Recovering<L, H> {
         run_blocking(self.lock.start(), Errors::Carried, body, report)
     }
 
-    /// [`run_or_skip`](Recovering::run_or_skip) for a body that is not async.
+    /// Runs a `body` that is not async as [`run_or_skip`](Recovering::run_or_skip) does.
     pub fn run_blocking_or_skip<R>(self, body: impl FnOnce() -> R) -> R
     where
         R: SkipOutcome,

@@ -1,4 +1,4 @@
-//! How the end of a locked body reaches the caller, by the body's type.
+//! The outcome of a locked body, and how it becomes the caller's value.
 
 use crate::engine::unreported::Errors;
 use crate::outcome::{LockOutcome, SkipOutcome};
@@ -7,7 +7,7 @@ use crate::value::error::LockError;
 use crate::value::loss::Lost;
 use crate::value::unavailability::Unavailability;
 
-/// What came of a body.
+/// The outcome of a body.
 pub enum Outcome<R> {
     /// The body's value.
     Done(R),
@@ -17,9 +17,9 @@ pub enum Outcome<R> {
     Refused(LockError),
 }
 
-/// Makes the caller's value of what came of the body.
+/// Makes the caller's value of the outcome of a body.
 pub trait Conclude<R> {
-    /// The caller's value.
+    /// Returns the caller's value.
     fn conclude(self, outcome: Outcome<R>) -> R;
 }
 
@@ -29,11 +29,11 @@ impl<R, X: FnOnce(Outcome<R>) -> R> Conclude<R> for X {
     }
 }
 
-/// What the return type alone decides.
+/// A conclusion that depends on the return type alone.
 pub type Report<R> = fn(Outcome<R>) -> R;
 
-/// The same behind a function that recovers from a loss. A type with a name, as what is wrong with
-/// the return type would be told once more of one without.
+/// A [`Report`] after a function that recovers from a loss. A named type, because with an unnamed
+/// one the compiler would report an error in the return type twice.
 pub struct Recovered<H, R> {
     pub(crate) recover: H,
     pub(crate) report: Report<R>,
@@ -52,7 +52,7 @@ impl<R> Outcome<R> {
             (Ended::Late(lost), Some(value)) => Outcome::Late(value, lost),
             (Ended::Late(lost), None) => Outcome::Refused(lost.into()),
             (Ended::Refused(error), _) => Outcome::Refused(error),
-            // No driver says so: a body that is done has a value.
+            // Cannot happen: a body that is done has a value.
             (Ended::Done, None) => Outcome::Refused(LockError::Unavailable {
                 reason: Unavailability::Local,
                 detail: "the body has ended without a value".to_owned(),
@@ -72,7 +72,7 @@ impl<R> Outcome<R> {
         }
     }
 
-    /// For callers that are told nothing of a lock that somebody else holds.
+    /// For callers that skip the body when somebody else holds the lock.
     pub(crate) fn skipped(self) -> R
     where
         R: SkipOutcome,
@@ -85,7 +85,7 @@ impl<R> Outcome<R> {
         }
     }
 
-    /// Has `recover` called with the loss and the value of a body that finished too late.
+    /// Calls `recover` with the loss and the value of a body that finished too late.
     pub(crate) fn recovered(self, recover: impl FnOnce(Lost, R) -> R) -> Self {
         match self {
             Outcome::Late(value, lost) => Outcome::Done(recover(lost, value)),
@@ -104,7 +104,7 @@ impl<T, E> Outcome<Result<T, E>> {
         }
     }
 
-    /// The same for callers that are told nothing of a lock that somebody else holds.
+    /// The same for callers that skip the body when somebody else holds the lock.
     pub(crate) fn mapped_or_skipped(self, map: impl FnOnce(LockError) -> E) -> Result<T, E>
     where
         Result<T, LockError>: SkipOutcome,

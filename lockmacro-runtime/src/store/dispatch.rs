@@ -1,5 +1,5 @@
-//! One store of three kinds, and the dispatch to it. Every kind has the same meaning; only what can
-//! go wrong differs.
+//! The store of locks: one of three kinds, and the dispatch to it. Every kind has the same meaning;
+//! only the possible failures differ.
 
 use crate::value::time::Moment;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::jobs::no_queue::NoQueue;
 use crate::protocol::answer::{Answer, Asked, Failed, Released};
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
+use crate::store::abandoned::{AbandonedToken, AbandonedTokens};
 use crate::store::memory::Memory;
 #[cfg(feature = "defer")]
 use crate::store::redis::jobs::queue::RedisJobs;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::store::Redlock;
-use crate::store::waiters::{AbandonedToken, AbandonedTokens};
 use crate::value::error::{AT, LockError};
 use crate::value::key::LockKey;
 
@@ -40,7 +40,7 @@ impl Store {
         }
     }
 
-    /// Asks the servers whether they are there, and let us do what locks need.
+    /// Checks that the servers answer, and that the user has the rights that locks need.
     pub(crate) fn ready(&self) -> Asked<'_, Result<(), LockError>> {
         match self {
             Store::Memory(_) => Box::pin(async { Ok(()) }),
@@ -49,9 +49,9 @@ impl Store {
         }
     }
 
-    /// Asks for the lock of `claim`, waits for it where the claim says so, and has replicas
-    /// acknowledge it where they are to. It borrows nothing, so that who waits for it can be kept
-    /// without a box.
+    /// Sends a request, waits for its lock if the request says so, and waits for replicas if the
+    /// store needs their acknowledgement. The future borrows nothing, so that its caller can store
+    /// it.
     pub(crate) fn asked(
         self: &Arc<Self>,
         request: &Arc<Request>,
@@ -69,7 +69,7 @@ impl Store {
             });
         }
         match &**self {
-            // One box where many wait, or a lock mostly is free.
+            // The common cases need one box only.
             Store::Redis(redis) if request.several().is_empty() => {
                 let redis = Arc::clone(redis);
                 match wait {
@@ -96,8 +96,8 @@ impl Store {
         }
     }
 
-    /// Asks for a lock once; for several keys all or nothing. Idempotent for a token. When it is
-    /// dropped, the token may have been written all the same.
+    /// Requests a lock once; several keys all or none. Idempotent for a token. When the future is
+    /// dropped, the token may have been written.
     pub(crate) fn acquire<'a>(&'a self, request: &'a Request) -> Asked<'a, Result<Answer, Failed>> {
         if request.several().is_empty() {
             self.ask(request, None)
@@ -106,8 +106,8 @@ impl Store {
         }
     }
 
-    /// Asks for one key, or for several that can be asked for at once. A server in trouble is given
-    /// until then, if its caller waits anyway.
+    /// Requests one key, or several keys that one call can take. With `until`, a failing server is
+    /// asked again until then, because the caller waits anyway.
     pub(crate) fn ask<'a>(
         &'a self,
         request: &'a Request,
@@ -120,8 +120,9 @@ impl Store {
         }
     }
 
-    /// Asks for a lock, and waits in line for at most `wait`, `Duration::MAX` is for ever, or until
-    /// its manager is shut down. What is dropped may have been written, and may stand in line.
+    /// Requests a lock and waits for it, for at most `wait` (`Duration::MAX` is for ever) or until
+    /// the manager is shut down. When the future is dropped, the token may have been written, and
+    /// may be in the queue.
     pub(crate) fn wait<'a>(
         &'a self,
         request: &'a Request,
@@ -142,17 +143,17 @@ impl Store {
         }
     }
 
-    /// A token that was given up, of which it is told when it is granted a lock all the same;
-    /// `None` where that cannot be.
+    /// Marks the request's token as abandoned, so that a later grant to it is noticed; `None` where
+    /// there can be no later grant.
     pub(crate) fn given_up(&self, request: &Request) -> Option<AbandonedToken> {
         match self {
             Store::Redis(redis) if request.until.is_some() => Some(redis.given_up(&request.token)),
-            // A grant there is made to who is there; a Redlock has no line.
+            // In memory only a waiter that exists gets a grant. A Redlock has no queue.
             Store::Redis(_) | Store::Memory(_) | Store::Redlock(_) => None,
         }
     }
 
-    /// What tells of tokens that were given up and are granted their lock all the same.
+    /// The abandoned tokens, which may still be granted their lock.
     pub(crate) fn gone(&self) -> Option<Arc<AbandonedTokens>> {
         match self {
             Store::Redis(redis) => Some(redis.gone()),
@@ -160,18 +161,18 @@ impl Store {
         }
     }
 
-    /// Has everybody ask again who stands in line.
+    /// Makes every waiter repeat its request.
     pub(crate) fn alarm(&self) {
         match self {
             Store::Memory(memory) => memory.alarm(),
             Store::Redis(redis) => redis.alarm(),
-            // There is no line over several nodes.
+            // There is no queue over several nodes.
             Store::Redlock(_) => {}
         }
     }
 
-    /// Whether a server of the claim's keys is lost, so that nothing is to be had of it. Of a
-    /// Redlock a majority may do.
+    /// Whether a server of the request's keys is lost, so that it grants nothing. Never true of a
+    /// Redlock, where a majority is enough.
     pub(crate) fn is_lost(&self, request: &Request) -> bool {
         matches!(self, Store::Redis(redis) if redis.is_lost(request.keys()))
     }
@@ -190,7 +191,7 @@ impl Store {
         }
     }
 
-    /// How many of these keys, from the first on, can be asked for at once.
+    /// How many of these keys, from the first one on, a single call can take.
     pub(crate) fn at_once(&self, keys: &[LockKey]) -> usize {
         match self {
             Store::Memory(_) => keys.len(),
@@ -199,8 +200,8 @@ impl Store {
         }
     }
 
-    /// Takes the token away, or leaves it for what is left of the claim's `min_hold`; tells what it
-    /// found: of several keys, whether all were held. Idempotent.
+    /// Removes the token, or keeps the key for the rest of the request's `min_hold`. Returns
+    /// whether the lock was held; of several keys, whether all were. Idempotent.
     pub(crate) fn release<'a>(
         &'a self,
         request: &'a Request,
@@ -215,8 +216,8 @@ impl Store {
         }
     }
 
-    /// Lets the lock's ttl run anew; tells whether the token still held the lock, and of several keys
-    /// all. Never takes it.
+    /// Restarts the lock's ttl. Returns whether the token still held the lock; of several keys, all
+    /// of them. Never acquires the lock.
     pub(crate) fn renew<'a>(
         &'a self,
         request: &'a Request,
@@ -232,8 +233,9 @@ impl Store {
         }
     }
 
-    /// Has the lock kept for `left` at least, for which its holder believes in it; tells the same. A
-    /// server that was replaced may have forgotten it, or how long it lasts.
+    /// Confirms that the server keeps the lock for at least `left`, the rest of the holder's lease.
+    /// Returns the same as [`renew`](Store::renew). A server that was replaced may have lost the
+    /// lock, or its ttl.
     pub(crate) fn confirm<'a>(
         &'a self,
         request: &'a Request,
@@ -248,17 +250,18 @@ impl Store {
         }
     }
 
-    /// Has `tell` called when the server may be another one than the one that granted our locks.
-    pub(crate) fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
+    /// Sets a callback for when the server may not be the one that granted the locks any more.
+    pub(crate) fn on_change(&self, callback: impl Fn() + Send + Sync + 'static) {
         match self {
             Store::Memory(_) => {}
-            Store::Redis(redis) => redis.on_change(tell),
-            // A node by itself does not decide.
+            Store::Redis(redis) => redis.on_change(callback),
+            // A single node does not decide.
             Store::Redlock(_) => {}
         }
     }
 
-    /// Where the server of the claim's first key is, as errors end with it; of a Redlock all are.
+    /// The address of the server of the request's first key, for the end of an error text; the
+    /// addresses of all nodes of a Redlock.
     pub(crate) fn at(&self, request: &Request) -> String {
         match self {
             Store::Memory(_) => String::new(),
@@ -267,8 +270,8 @@ impl Store {
         }
     }
 
-    /// Takes note of a call that has failed because of the servers; tells whether that is to be
-    /// logged at WARN: not while one is lost, which was logged.
+    /// Records a call that failed because of the servers. Returns whether to log it at WARN: not
+    /// while a server is lost, because that loss was logged.
     pub(crate) fn call_failed(&self, error: &LockError) -> bool {
         match self {
             Store::Memory(_) => true,
@@ -277,7 +280,7 @@ impl Store {
         }
     }
 
-    /// Takes note of a lock that could not be kept.
+    /// Records that a lock was lost.
     pub(crate) fn lock_lost(&self) {
         match self {
             Store::Memory(_) => {}
@@ -286,12 +289,13 @@ impl Store {
         }
     }
 
-    /// Whether it may forget locks while this process lives.
+    /// Whether the store may forget locks while this process lives.
     pub(crate) fn forgets(&self) -> bool {
         matches!(self, Store::Redis(_))
     }
 
-    /// Whether it has to be looked at while locks are held: another server may take its place.
+    /// Whether the server has to be checked while locks are held, because another one may replace
+    /// it.
     pub(crate) fn fails_over(&self) -> bool {
         match self {
             Store::Memory(_) | Store::Redlock(_) => false,
@@ -299,7 +303,7 @@ impl Store {
         }
     }
 
-    /// Looks whether it is still there.
+    /// Checks that the server is still the same.
     pub(crate) async fn look(&self) {
         match self {
             Store::Memory(_) | Store::Redlock(_) => {}
@@ -307,7 +311,7 @@ impl Store {
         }
     }
 
-    /// Ends the connections; the next call makes new ones.
+    /// Closes the connections; the next call opens new ones.
     pub(crate) fn disconnect(&self) {
         match self {
             Store::Memory(_) => {}
@@ -319,7 +323,7 @@ impl Store {
 
 #[cfg(feature = "defer")]
 impl Store {
-    /// What keeps the deferred calls of a manager that was given no other.
+    /// The queue of deferred calls of a manager without another one.
     pub(crate) fn deferrer(&self, max_size: usize) -> Arc<dyn Deferrer> {
         match self {
             Store::Memory(memory) => Arc::new(memory.jobs.clone()),

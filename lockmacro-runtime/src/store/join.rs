@@ -1,4 +1,4 @@
-//! Several requests at the same time, and the answers to all of them.
+//! Joins the answers to several requests that are in flight at the same time.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -6,13 +6,13 @@ use std::task::Poll;
 use crate::protocol::answer::Asked;
 use crate::value::error::LockError;
 
-/// Whether all are held, as is asked of each at the same time.
+/// Whether all answers say that the lock is held.
 pub(crate) async fn held_all<'a>(
     asked: impl Iterator<Item = Asked<'a, Result<bool, LockError>>>,
 ) -> Result<bool, LockError> {
     let mut held = Ok(true);
     all(asked, |part| match (&held, &part) {
-        // What is known to be lost is lost, whatever is not known of the others.
+        // One loss is enough, even if another answer is an error.
         (Ok(false), _) | (Err(_), Ok(true)) => {}
         _ => held = part,
     })

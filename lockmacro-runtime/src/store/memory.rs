@@ -1,30 +1,26 @@
-//! `memory://`: the locks of one process, with the meaning of a server and nothing to install.
+//! The store in memory, for `memory://`: like a server, but of one process.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
+#[cfg(feature = "defer")]
 use crate::jobs::memory::MemoryJobs;
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
-use crate::store::waiters::{HandOff, Signal, Waiters, tick};
-use crate::value::error::LockError;
-use crate::value::fence::Fence;
+use crate::store::hand_off::HandOff;
+use crate::store::memory_table::{Held, Table, Ticket, Waiting};
+use crate::store::tick::tick;
+use crate::store::waiters::{Signal, Waiters};
 use crate::value::key::LockKey;
-use crate::value::limits::{CONFIRM_WINDOW, QUEUE_MAX};
-#[cfg(feature = "defer")]
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
-use crate::value::token::{Token, label_of};
-use crate::value::unavailability::Unavailability;
+use crate::value::token::label_of;
 
-/// Below this many keys nobody looks for expired ones.
-const SWEEP_FROM: usize = 64;
-
-/// What is behind every `memory://` of the process, as one server is behind every equal URL.
+/// The store of every `memory://` of the process, as one server is behind every equal URL.
 static SHARED: LazyLock<Memory> = LazyLock::new(Memory::new);
 
 #[derive(Debug, Clone)]
@@ -37,51 +33,11 @@ pub(crate) struct Memory {
     pub(crate) jobs: MemoryJobs,
 }
 
-#[derive(Debug)]
-struct Table {
-    held: HashMap<String, Held>,
-    /// Who waits, the longest first. No key has an empty line.
-    lines: HashMap<String, VecDeque<Waiting>>,
-    /// The number of keys at which expired ones are thrown out next.
-    sweep_at: usize,
-    last_fence: u64,
-    last_ticket: u64,
-}
-
-#[derive(Debug)]
-struct Held {
-    token: Token,
-    expires: Moment,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    /// Those of a line grow from first to last.
-    ticket: u64,
-    token: Token,
-    ttl: Duration,
-    fenced: bool,
-    number: u64,
-}
-
-/// One who waits, and the ticket of its place once it has one.
-struct Ticket {
-    number: u64,
-    ticket: Option<u64>,
-}
-
 impl Memory {
     /// A store of its own.
     pub(crate) fn new() -> Self {
-        let table = Table {
-            held: HashMap::new(),
-            lines: HashMap::new(),
-            sweep_at: SWEEP_FROM,
-            last_fence: 0,
-            last_ticket: 0,
-        };
         Self {
-            table: Arc::new(Mutex::new(table)),
+            table: Arc::new(Mutex::new(Table::new())),
             waiters: Arc::default(),
             disabled: false,
             #[cfg(feature = "defer")]
@@ -114,14 +70,14 @@ impl Memory {
         shutdown: &Shutdown,
     ) -> Result<Answer, Failed> {
         let waiter = self.waiters.join(0, 0, 0);
-        let mut place = Ticket { number: waiter.number(), ticket: None };
+        let mut queued = Ticket { number: waiter.number(), ticket: None };
         let until = Instant::now().checked_add(wait);
         loop {
-            // It is alarmed when that changes.
+            // A shutdown alarms the waiter.
             shutdown.check()?;
             let over = until.is_some_and(|until| until <= Instant::now());
-            let answer = self.ask(request, Some(&mut place))?;
-            // Nothing is on its way: who is dropped now is out with one release.
+            let answer = self.ask(request, Some(&mut queued))?;
+            // No request is in flight: if the caller drops this future, one release is enough.
             request.settle(true);
             let Answer::Busy { left, queue: Queueing::Left(rank), .. } = &answer else {
                 return Ok(answer);
@@ -131,7 +87,7 @@ impl Memory {
             }
             let pause = Instant::now() + tick(*rank, *left, true, fastrand::f64());
             let pause = until.map_or(pause, |until| until.min(pause));
-            // Not kept while it waits.
+            // Keeps the future small while it waits.
             drop(answer);
             let signal = timeout_at(pause, waiter.signal()).await;
             shutdown.check()?;
@@ -141,23 +97,23 @@ impl Memory {
                     let (at, resent, fences) = (sent, false, fence.into_iter().collect());
                     return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fences }));
                 }
-                // Too little may be left of it: asking again confirms it, or stands in line.
+                // Too little time may be left: the next request confirms the lock, or queues again.
             }
         }
     }
 
-    /// Asks once, and stands in line as `waiter` if the lock is busy.
+    /// Requests the lock once, and enqueues `waiter` if the lock is busy.
     fn ask(&self, request: &Request, mut waiter: Option<&mut Ticket>) -> Result<Answer, Failed> {
         let now = Moment::now();
         let mut table = self.table();
         let fenced = if request.fenced { request.keys() } else { &[] };
-        // Before anything is changed.
+        // Checked before the table is changed.
         table.has_fences(fenced.len()).map_err(|error| Failed { error, written: true })?;
         let locked = if self.disabled { &[] } else { request.keys() };
         for (nth, key) in locked.iter().map(LockKey::as_str).enumerate() {
             if table.held.get(key).is_none_or(|held| held.expires <= now) {
-                if let Some(place) = waiter.as_deref_mut() {
-                    table.stand_in_line(request, place);
+                if let Some(waiter) = waiter.as_deref_mut() {
+                    table.enqueue(request, waiter);
                 }
                 table.hand_off(key, now, &self.waiters);
             }
@@ -168,7 +124,7 @@ impl Memory {
                 let owner = label_of(held.token.expose().as_bytes());
                 let left = Some(held.expires.since(now));
                 let queue = match waiter {
-                    Some(place) => table.stand_in_line(request, place),
+                    Some(waiter) => table.enqueue(request, waiter),
                     None => Queueing::Outside,
                 };
                 return Ok(Answer::Busy { nth, owner, left, queue, resent: false });
@@ -176,8 +132,8 @@ impl Memory {
         }
         table.sweep(now);
         for key in locked.iter().map(LockKey::as_str) {
-            if let Some(ticket) = waiter.as_ref().and_then(|place| place.ticket) {
-                table.leave_line(key, |queue| {
+            if let Some(ticket) = waiter.as_ref().and_then(|waiter| waiter.ticket) {
+                table.dequeue(key, |queue| {
                     queue.binary_search_by_key(&ticket, |one| one.ticket).ok()
                 });
             }
@@ -188,7 +144,7 @@ impl Memory {
         Ok(Answer::Granted(Grant { sent: now, at: now, ttl: request.ttl, resent: false, fences }))
     }
 
-    /// Has everybody ask again who stands in line.
+    /// Makes every waiter repeat its request.
     pub(crate) fn alarm(&self) {
         self.waiters.alarm_where(|_| true);
     }
@@ -203,7 +159,7 @@ impl Memory {
         for key in request.keys() {
             match table.held.get_mut(key.as_str()) {
                 Some(held) if held.token == request.token && held.expires > now => {
-                    // As on a server, what is left is never shortened.
+                    // As on a server, a renewal never shortens the lease.
                     held.expires = held.expires.max(now.after(ttl));
                 }
                 _ => all = false,
@@ -216,16 +172,16 @@ impl Memory {
         if self.disabled {
             return Released::Held;
         }
-        // In that order: the later it gets meanwhile, the longer the key stays.
+        // In this order: time that passes between the two readings keeps the key longer.
         let (keep, mut table, now) = (request.keep(), self.table(), Moment::now());
         let mut all = true;
         for key in request.keys().iter().map(LockKey::as_str) {
             let Some(held) = table.held.get_mut(key).filter(|held| held.token == request.token)
             else {
-                // Who holds the lock is not in line.
+                // Without the lock, the token may be in the queue.
                 if request.until.is_some() {
                     let own = |waiting: &Waiting| waiting.token == request.token;
-                    table.leave_line(key, |queue| queue.iter().position(own));
+                    table.dequeue(key, |queue| queue.iter().position(own));
                 }
                 all = false;
                 continue;
@@ -234,8 +190,8 @@ impl Memory {
             if was_held && !keep.is_zero() {
                 held.expires = now.after(keep);
                 held.token = held.token.spent();
-                // Who is first asks again, and learns when that is over.
-                if let Some(first) = table.lines.get(key).and_then(VecDeque::front) {
+                // The first waiter repeats its request, and learns how long the key is kept.
+                if let Some(first) = table.queues.get(key).and_then(VecDeque::front) {
                     self.waiters.alarm(first.number);
                 }
             } else {
@@ -253,105 +209,18 @@ impl Memory {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // Nothing that runs under this mutex leaves the map half changed.
+        // No code under this mutex can panic and leave the table half changed.
         self.table.lock()
-    }
-}
-
-impl Table {
-    /// Takes a place, or keeps the one it has.
-    fn stand_in_line(&mut self, request: &Request, place: &mut Ticket) -> Queueing {
-        let queue = self.lines.entry(request.key.as_str().to_owned()).or_default();
-        let ticket = place.ticket.unwrap_or(0);
-        let rank = match queue.binary_search_by_key(&ticket, |waiting| waiting.ticket) {
-            Ok(rank) => rank,
-            Err(_) if queue.len() >= QUEUE_MAX => return Queueing::Full,
-            Err(_) => {
-                self.last_ticket += 1;
-                let (ticket, number) = (self.last_ticket, place.number);
-                let (token, ttl, fenced) = (request.token.clone(), request.ttl, request.fenced);
-                queue.push_back(Waiting { ticket, token, ttl, fenced, number });
-                place.ticket = Some(ticket);
-                queue.len() - 1
-            }
-        };
-        Queueing::Left(u32::try_from(rank).unwrap_or(u32::MAX))
-    }
-
-    /// Takes one out of a line.
-    fn leave_line(&mut self, key: &str, find: impl Fn(&VecDeque<Waiting>) -> Option<usize>) {
-        if let Some(queue) = self.lines.get_mut(key) {
-            if let Some(rank) = find(queue) {
-                queue.remove(rank);
-            }
-            if queue.is_empty() {
-                self.lines.remove(key);
-            }
-        }
-    }
-
-    /// Hands a free lock to who has waited longest and is still there.
-    fn hand_off(&mut self, key: &str, now: Moment, waiters: &Waiters) {
-        while let Some(queue) = self.lines.get_mut(key) {
-            let next = queue.pop_front();
-            if queue.is_empty() {
-                self.lines.remove(key);
-            }
-            let Some(Waiting { token, ttl, fenced, number, .. }) = next else {
-                return;
-            };
-            let fence = fenced.then(|| self.fence()).flatten();
-            if fenced && fence.is_none() {
-                // It asks again, and is told.
-                waiters.alarm(number);
-                continue;
-            }
-            // Until it is confirmed: who stands still must not keep it for the whole ttl.
-            let ttl = ttl.min(CONFIRM_WINDOW);
-            self.held.insert(key.to_owned(), Held { token, expires: now.after(ttl) });
-            if waiters.grant(number, HandOff { received: now, connection: 0, at: 0, ttl, fence }) {
-                return;
-            }
-            self.held.remove(key);
-        }
-    }
-
-    /// Whether so many fences are left.
-    fn has_fences(&self, count: usize) -> Result<(), LockError> {
-        let last = u64::try_from(count).ok().and_then(|count| self.last_fence.checked_add(count));
-        match last.map(Fence::try_from) {
-            Some(Ok(_)) => Ok(()),
-            _ if count == 0 => Ok(()),
-            _ => Err(LockError::Unavailable {
-                reason: Unavailability::FencesUsedUp,
-                detail: "the counter of `memory://` is at 2^53".to_owned(),
-            }),
-        }
-    }
-
-    /// The next fence. It is the time, as on a server, so that a resource which outlives the
-    /// process meets no smaller one unless the clock was set back.
-    fn fence(&mut self) -> Option<Fence> {
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let micros = u64::try_from(since_1970.unwrap_or_default().as_micros()).unwrap_or(0);
-        let next = Fence::try_from(micros.max(self.last_fence.saturating_add(1))).ok()?;
-        self.last_fence = next.into();
-        Some(next)
-    }
-
-    /// Throws expired keys out whenever the number of keys has doubled, so that abandoned ones
-    /// cost a bounded share of the memory and a constant share of the time.
-    fn sweep(&mut self, now: Moment) {
-        if self.held.len() >= self.sweep_at {
-            self.held.retain(|_, held| held.expires > now);
-            self.sweep_at = SWEEP_FROM.max(self.held.len() * 2);
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::memory_table::SWEEP_FROM;
+    use crate::value::error::LockError;
+    use crate::value::token::Token;
+    use crate::value::unavailability::Unavailability;
 
     fn request(key: &str, ttl: Duration) -> Request {
         Request::new(key.into(), Token::new("test", "", "", Moment::now()).unwrap(), ttl)
@@ -403,7 +272,7 @@ mod tests {
         used_up(memory.ask(&fenced("order:43"), None));
         memory.release(&last);
 
-        // Who is in line when the last one is given is told so, and those behind it are served.
+        // A waiter that gets no fence gets the error, and the waiters after it are served.
         memory.table().last_fence -= 1;
         let plain = request("order:42", Duration::from_secs(60));
         assert!(matches!(memory.ask(&plain, None), Ok(Answer::Granted(_))));

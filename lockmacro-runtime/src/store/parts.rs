@@ -1,5 +1,5 @@
-//! Several keys of which a server wants some apart. What is done with all of them is done with all
-//! parts at the same time, whatever becomes of the others.
+//! A request on several keys that one call cannot take together, in parts. A release or renewal is
+//! sent to all parts at the same time, and a failure of one does not stop the others.
 
 use crate::store::join::all;
 use crate::store::join::held_all;
@@ -10,7 +10,7 @@ use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 
 impl Store {
-    /// Whether a claim is more than can be asked for at once.
+    /// Whether a request has more keys than a single call can take.
     pub(crate) fn is_in_parts(&self, request: &Request) -> bool {
         !request.several().is_empty() && self.at_once(request.several()) < request.several().len()
     }

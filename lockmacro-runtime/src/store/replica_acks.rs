@@ -1,4 +1,4 @@
-//! Locks that replicas have to know before they count.
+//! Locks that count only when replicas have acknowledged them.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ impl Store {
         matches!(self, Store::Redis(redis) if redis.is_replicated())
     }
 
-    /// Renews as [`renew`](Store::renew) does; where it is replicated, that is an error unless
-    /// replicas have acknowledged it. CallError is given no longer than `within`.
+    /// Renews as [`renew`](Store::renew) does. With replication it fails unless replicas have
+    /// acknowledged the renewal. Failed calls are repeated for no longer than `within`.
     pub(crate) fn renew_acknowledged<'a>(
         &'a self,
         request: &'a Request,
@@ -37,14 +37,14 @@ impl Store {
         redis.renew_acknowledged(request, ttl, within)
     }
 
-    /// Has replicas acknowledge a lock that was granted, however it came. From then on its whole ttl
-    /// counts. A lock that too few have acknowledged is given back.
+    /// Waits until replicas have acknowledged a granted lock. Its whole ttl counts from then on. A
+    /// lock that too few replicas have acknowledged is released.
     pub(crate) fn acknowledged<'a>(
         &'a self,
         request: &'a Request,
         grant: Grant,
     ) -> Asked<'a, Result<Answer, Failed>> {
-        // What asks from now on takes no lock: who is dropped is done with one release.
+        // No request from here on acquires: if the caller drops this future, one release is enough.
         request.settle(!grant.resent);
         Box::pin(async move {
             let (sent, ttl) = (Moment::now(), request.ttl);
@@ -57,7 +57,7 @@ impl Store {
                     let detail = format!("the ttl is {ttl:?}{}", self.at(request));
                     LockError::Unavailable { reason: Unavailability::TooSlow, detail }
                 }
-                // Another server has taken its place, and does not know the lock.
+                // Another server has replaced the one that granted the lock.
                 Ok(false) => {
                     let detail = "it does not know the lock that was granted".to_owned();
                     let error = LockError::Unavailable { reason: Unavailability::Replaced, detail };
@@ -66,8 +66,8 @@ impl Store {
                 Err(error) => error,
             };
             let short = matches!(error, LockError::InsufficientReplicas { .. });
-            let gone = short && self.release(request).await.is_ok();
-            Err(Failed { error, written: grant.resent || !gone })
+            let released = short && self.release(request).await.is_ok();
+            Err(Failed { error, written: grant.resent || !released })
         })
     }
 }

@@ -1,12 +1,14 @@
-//! Several keys, all or nothing.
+//! Acquires several keys, all or none.
 //!
-//! When nothing is in the way they are taken at once, as many as the server looks at in one script.
-//! Whoever has to wait takes them in the order of their bytes, and waits for each in its own line
-//! while holding those before it. So nobody waits in a circle: of two that want the same keys in
-//! opposite orders, one has the first of them and the other waits for it with empty hands. And
-//! nobody starves: in every line those who asked first are served first. Who let go of everything
-//! and tried again would hold nothing while waiting, and on busy keys would never find all of them
-//! free at one moment, as a key that others wait for is handed over and never free.
+//! Free keys are acquired at once, as many as one script can take. A caller that has to wait
+//! acquires the keys in the order of their bytes. It waits for each key in that key's queue, and
+//! holds the keys before it meanwhile.
+//!
+//! - No deadlock: of two callers that want the same keys in opposite orders, one has the first key,
+//!   and the other waits for that key without holding any.
+//! - No starvation: every queue is served in the order of arrival. A caller that released all keys
+//!   and started over would hold nothing while it waits. On busy keys it might never find all of
+//!   them free at one moment, because a key with waiters is handed off and never free.
 
 use std::future::poll_fn;
 use std::task::{Poll, ready};
@@ -25,17 +27,18 @@ use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER};
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
 
-/// Pause before a renewal that failed is tried again.
+/// Pause before a failed renewal is repeated.
 const RETRY: Duration = Duration::from_millis(50);
 
 impl Store {
-    /// Asks for several keys, and waits for at most so long if at all, which its manager may end.
+    /// Requests several keys, and waits for them if `wait` is given, until the manager is shut
+    /// down.
     pub(crate) fn take_one_by_one<'a>(
         &'a self,
         request: &'a Request,
         wait: Option<(Duration, &'a Shutdown)>,
     ) -> Asked<'a, Result<Answer, Failed>> {
-        // The parts are asked for with less, and the whole only when all are there.
+        // Checked here, because the parts are requested with a shorter ttl.
         if let Store::Redlock(redlock) = self
             && let Err(error) = redlock.check(request.ttl)
         {
@@ -47,31 +50,30 @@ impl Store {
     }
 }
 
-type Told = Box<Result<Answer, Failed>>;
+type BoxedAnswer = Box<Result<Answer, Failed>>;
 
-/// Why what was held is lost: an error when the server could not be asked in time, nothing when it
-/// says so.
+/// Why the held keys are lost: an error when the server did not answer in time, `None` when the
+/// server says that they are lost.
 type Loss = Option<LockError>;
 
-/// Taking one key after the other.
+/// An acquisition of one key after the other.
 struct OneByOne<'a> {
     store: &'a Store,
     request: &'a Request,
-    /// Until when to wait, if at all, and who may end that.
+    /// Until when to wait, if at all, and the shutdown that may end the wait.
     until: Option<(Instant, &'a Shutdown)>,
-    /// When who waits begins with nothing more: who came with little time gets one answer all the
-    /// same.
+    /// When a waiter starts no more requests. Even a waiter with little time gets one answer.
     end: Option<Instant>,
-    /// For how long at a time a key is held while others are missing.
+    /// The ttl of the held keys while others are missing.
     ttl: Duration,
-    /// So many are held, from the first on,
+    /// The number of held keys, from the first one on.
     held: usize,
-    /// and all of them since then.
+    /// Since when the leases of all held keys count.
     since: Moment,
-    /// The next renewal of what is held, from which moment on it counts; where others are waited
-    /// for. It goes on from part to part: parts may follow each other faster than it is done.
+    /// For a waiter: the next renewal of the held keys, which returns since when they count. It
+    /// goes on from part to part, because parts may follow each other faster than it is done.
     renewing: Option<Asked<'a, Result<Moment, Loss>>>,
-    /// Since when those are held that it does not renew yet.
+    /// Since when the keys count that this renewal does not cover.
     added: Option<Moment>,
     fences: Vec<Fence>,
     resent: bool,
@@ -84,24 +86,25 @@ impl<'a> OneByOne<'a> {
         until: Option<(Instant, &'a Shutdown)>,
         end: Option<Instant>,
     ) -> Self {
-        // Who dies while waiting must not keep what it holds for the whole ttl.
+        // A waiter that dies must not keep its keys for the whole ttl.
         let ttl = if until.is_some() { request.ttl.min(CONFIRM_WINDOW) } else { request.ttl };
         let (held, since, fences, resent) = (0, Moment::now(), Vec::new(), false);
         let (renewing, added) = (None, None);
         Self { store, request, until, end, ttl, held, since, renewing, added, fences, resent }
     }
 
-    /// Takes all keys, or none.
+    /// Acquires all keys, or none.
     async fn take(mut self) -> Result<Answer, Failed> {
         let (store, request) = (self.store, self.request);
-        // The first that is known to be busy.
+        // The first key that is known to be busy.
         let mut busy = None;
         loop {
             let rest = &request.keys()[self.held..];
             if rest.is_empty() {
                 return self.confirmed().await;
             }
-            // With what is held the rest is asked for once more, for no longer than an answer takes.
+            // A waiter that holds some keys requests the rest once more at the end of its wait, and
+            // waits no longer than an answer takes.
             let last = self.held > 0 && is_over(self.end);
             if last && is_over(self.end.map(|end| end + store.answer())) {
                 let resent = !self.release_held().await || self.resent;
@@ -134,7 +137,7 @@ impl<'a> OneByOne<'a> {
                     self.add(count, grant);
                     busy = busy.filter(|busy| *busy >= self.held);
                 }
-                // Those before it are taken, and then it is waited for.
+                // The keys before the busy one are acquired first, then it is waited for.
                 Ok(Answer::Busy { nth, queue: Queueing::Outside, resent, .. })
                     if self.until.is_some() && !last =>
                 {
@@ -144,12 +147,13 @@ impl<'a> OneByOne<'a> {
                 Ok(Answer::Busy { nth, owner, left, queue, resent }) => {
                     let resent = !self.release_held().await || self.resent || resent;
                     let nth = self.held + nth;
-                    // Asked for the last time it was not to stand in line.
+                    // The last request did not wait in a queue.
                     let queue = if last { Queueing::Left(0) } else { queue };
                     return Ok(Answer::Busy { nth, owner, left, queue, resent });
                 }
                 Ok(lost @ Answer::Lost(_)) => return Ok(lost),
-                // The server has said meanwhile that it wants them apart, and so wrote nothing.
+                // The server does not take these keys together, and so wrote nothing. The next
+                // call takes fewer.
                 Err(_) if store.at_once(rest) < count => {}
                 Err(Failed { error, written }) => {
                     let written = written || self.resent || self.held > 0;
@@ -172,7 +176,7 @@ impl<'a> OneByOne<'a> {
         }
     }
 
-    /// The grant of all keys. Who has waited has them confirmed at one moment, and for the whole ttl.
+    /// The grant of all keys. A waiter confirms all of them in one renewal, for the whole ttl.
     async fn confirmed(mut self) -> Result<Answer, Failed> {
         let (request, ttl) = (self.request, self.request.ttl);
         if self.until.is_some() {
@@ -190,11 +194,12 @@ impl<'a> OneByOne<'a> {
         Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences }))
     }
 
-    /// What comes of asking for a part, unless what is held is lost before.
+    /// Waits for the answer to a part's request, while it renews the held keys. Fails when these
+    /// are lost before.
     async fn while_held<T>(&mut self, part: &Request, mut asked: Asked<'_, T>) -> Result<T, Loss> {
         poll_fn(|cx| {
             let answer = asked.as_mut().poll(cx);
-            // Who is dropped now leaves as much behind as its part.
+            // If the caller drops the future now, only the part's request may still arrive.
             self.request.settle(part.is_settled() && !self.resent);
             if let Poll::Ready(answer) = answer {
                 return Poll::Ready(Ok(answer));
@@ -213,7 +218,7 @@ impl<'a> OneByOne<'a> {
         .await
     }
 
-    /// The next renewal of what is held now.
+    /// The next renewal of the keys that are held now.
     fn renewal(&self) -> Asked<'a, Result<Moment, Loss>> {
         let (store, since, ttl, end) = (self.store, self.since, self.ttl, self.end);
         let held = self.request.part(&self.request.keys()[..self.held]);
@@ -223,18 +228,18 @@ impl<'a> OneByOne<'a> {
         })
     }
 
-    fn lost(&self, loss: Loss) -> Told {
+    fn lost(&self, loss: Loss) -> BoxedAnswer {
         self.starts_over(match loss {
             Some(error) => {
                 let transient = error.is_transient();
-                let told = Err(Failed { error, written: true });
+                let answer = Err(Failed { error, written: true });
                 if !transient {
-                    // It would be the same again.
-                    return Box::new(told);
+                    // A new attempt would get the same error.
+                    return Box::new(answer);
                 }
-                told
+                answer
             }
-            // Nothing is known of who has it now.
+            // The present holder is not known.
             None => {
                 let nth = self.held.min(self.request.keys().len() - 1);
                 let (owner, left, queue) = (None, None, Queueing::Left(0));
@@ -243,20 +248,21 @@ impl<'a> OneByOne<'a> {
         })
     }
 
-    /// The answer to who waits when what was held is lost; who does not is told.
-    fn starts_over(&self, told: Result<Answer, Failed>) -> Told {
-        let told = Box::new(told);
-        if self.until.is_some() { Box::new(Ok(Answer::Lost(told))) } else { told }
+    /// The answer when the held keys are lost: a waiter starts over, any other caller gets
+    /// `answer`.
+    fn starts_over(&self, answer: Result<Answer, Failed>) -> BoxedAnswer {
+        let answer = Box::new(answer);
+        if self.until.is_some() { Box::new(Ok(Answer::Lost(answer))) } else { answer }
     }
 
-    /// Gives back what is held; tells whether nothing is left of it.
+    /// Releases the held keys. Returns whether all are released.
     async fn release_held(&mut self) -> bool {
         self.held == 0 || self.store.release(self.request).await.is_ok()
     }
 }
 
-/// Has what is held, since when and for how long, count `ttl` anew: from which moment on it does.
-/// While it is held and there is time, what fails is tried again.
+/// Renews the held keys for `ttl`. Returns since when the new ttl counts. A failure is repeated
+/// until the present lease (`since`, `lasts`) or the time is over.
 async fn renewed(
     store: &Store,
     held: &Request,

@@ -1,39 +1,20 @@
-//! Waiting in line: a grant comes by itself to whoever is first, so nobody polls. What can get lost
-//! on the way is found again by asking once in a while.
+//! The waiters of one process: a grant is pushed to the first waiter of a queue, so waiters do not
+//! poll. A waiter repeats its request now and then, because a push can get lost.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::mem;
-use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
-use tokio::sync::Notify;
-
-use crate::value::fence::Fence;
+use crate::store::abandoned::AbandonedTokens;
+use crate::store::hand_off::HandOff;
 use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::time::Moment;
 
-/// How often a waiter asks again, and refreshes its entry.
-const TICK: Duration = Duration::from_secs(2);
-/// The same when no grant can be heard, for each who is before it and itself.
-const TICK_UNHEARD: Duration = Duration::from_millis(100);
-/// How often the head asks while a foreign client holds the lock, whose release is told to nobody,
-/// and up to when it does so. Each divides the next one, and the last is as usual for pollers.
-const FOREIGN: [(Duration, Duration); 3] = [
-    (Duration::from_millis(25), Duration::from_secs(2)),
-    (Duration::from_millis(50), Duration::from_secs(10)),
-    (Duration::from_millis(100), Duration::MAX),
-];
-/// Shortest pause between two questions.
-const TICK_MIN: Duration = Duration::from_millis(2);
-/// So many first ones in line also ask when the lock expires, in case its holder is dead.
-const HEIRS: u32 = 3;
-/// Among so many who came first is the first in line: those who ask at the same time may overtake
-/// each other on their way.
-const FIRST: usize = 64;
+/// Number of earliest waiters of a lock in this process. The first of its waiters in the queue is
+/// among them: requests that are sent at the same time may overtake each other.
+const EARLIEST: usize = 64;
 
 /// The waiters of one connection, by their numbers.
 #[derive(Debug, Default)]
@@ -43,147 +24,44 @@ pub(crate) struct Waiters {
     pub(crate) gone: Arc<AbandonedTokens>,
 }
 
-/// Tokens that were given up and may stand in line all the same: a request for one may still
-/// arrive.
-#[derive(Debug, Default)]
-pub(crate) struct AbandonedTokens {
-    tokens: Mutex<HashMap<u32, Arc<AtomicBool>>>,
-    /// One of them was granted its lock.
-    granted: Notify,
-}
-
-/// A token that was given up; dropping it has it forgotten.
-#[derive(Debug)]
-pub(crate) struct AbandonedToken {
-    gone: Arc<AbandonedTokens>,
-    bits: u32,
-    granted: Arc<AtomicBool>,
-}
-
-impl AbandonedTokens {
-    /// From now on a grant to this token, whose random bits these are, is told.
-    pub(crate) fn given_up(self: &Arc<Self>, bits: u64) -> AbandonedToken {
-        let bits = kept_in_numbers(bits);
-        let granted = Arc::clone(self.tokens().entry(bits).or_default());
-        AbandonedToken { gone: Arc::clone(self), bits, granted }
-    }
-
-    /// Waits until one of them was granted its lock, for the one task that releases them.
-    pub(crate) async fn granted(self: Arc<Self>) {
-        self.granted.notified().await;
-    }
-
-    /// Tells that a waiter was granted the lock whose number nobody here has.
-    fn was_granted(&self, number: u64) {
-        if let Some(granted) = self.tokens().get(&kept_in_numbers(number)) {
-            granted.store(true, Ordering::Release);
-            self.granted.notify_one();
-        }
-    }
-
-    fn tokens(&self) -> MutexGuard<'_, HashMap<u32, Arc<AtomicBool>>> {
-        self.tokens.lock()
-    }
-}
-
-/// The half of a token's bits that a waiter's number has, too: see [`Waiters::join`]. Who is taken
-/// for another one is released once more, which harms nobody that was given up.
-fn kept_in_numbers(bits: u64) -> u32 {
-    (bits >> 32) as u32
-}
-
-/// The half of a lock's number that is kept. Two locks that share it have each other's waiters ask
-/// in vain.
+/// The half of a lock's number that is kept. The waiters of two locks that share it repeat some
+/// requests in vain.
 fn half_of(lock: u64) -> u32 {
     lock as u32
-}
-
-impl AbandonedToken {
-    /// Whether the token was granted the lock since this was asked last.
-    pub(crate) fn was_granted(&self) -> bool {
-        self.granted.swap(false, Ordering::AcqRel)
-    }
-}
-
-impl Drop for AbandonedToken {
-    fn drop(&mut self) {
-        self.gone.tokens().remove(&self.bits);
-    }
 }
 
 #[derive(Debug, Default)]
 struct Entry {
     slot: u16,
-    /// Half of its number, enough to tell locks from each other.
+    /// Half of the lock's number, enough to tell locks apart.
     lock: u32,
-    /// Grows from one who waits to the next.
+    /// Grows from one waiter to the next.
     order: u64,
     number: u64,
-    received: Mutex<Heard>,
+    received: Mutex<Received>,
 }
 
-/// What was said to a waiter.
+/// The state of a waiter's signal.
 #[derive(Debug, Default)]
-enum Heard {
+enum Received {
     #[default]
     Nothing,
-    /// Nothing, and it is to be woken.
+    /// Nothing yet; the waiter's task waits for it.
     Awaited(Waker),
-    /// What it does not know yet.
+    /// A signal that the waiter has not taken yet.
     Signal(Signal),
 }
 
-/// What a waiter hears.
+/// A signal to a waiter.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// It has the lock. Boxed, as of all who wait one has it.
+    /// It has the lock. Boxed, because only one of all waiters has it.
     Granted(Box<HandOff>),
-    /// What was said since the last question may be lost: ask again.
+    /// A push since the last request may be lost: the waiter has to repeat its request.
     Unknown,
 }
 
-/// A lock that was handed over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct HandOff {
-    /// When it was heard of.
-    pub(crate) received: Moment,
-    /// By which connection.
-    pub(crate) connection: u64,
-    /// When it was done, in microseconds of the server.
-    pub(crate) at: u64,
-    /// For how long.
-    pub(crate) ttl: Duration,
-    pub(crate) fence: Option<Fence>,
-}
-
-/// What the server said about its clock.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sample {
-    /// When the question was sent.
-    pub(crate) sent: Moment,
-    /// By which connection, if that is known.
-    pub(crate) connection: Option<NonZeroU64>,
-    /// What the server's clock showed when it answered, in microseconds.
-    pub(crate) server: u64,
-}
-
-impl HandOff {
-    /// From when on the lease counts that this brought; `None` when it is older than the sample,
-    /// whose answer knew better, or was told by another server, whose clock shows something else.
-    ///
-    /// The server's clock gives how long after the sample the handover was; with the drift taken
-    /// off, and never after the message was heard. A message that came late is worth less by as
-    /// much, where counting from its receipt would believe in a dead lock.
-    pub(crate) fn counts_from(&self, sample: Sample) -> Option<Moment> {
-        if sample.connection.is_none_or(|known| known.get() != self.connection) {
-            return None;
-        }
-        let later = Duration::from_micros(self.at.checked_sub(sample.server)?);
-        Some(sample.sent.after(later - later / 100).min(self.received))
-    }
-}
-
-/// One waiter's number; dropping it leaves.
+/// The registration of a waiter; dropping it removes the waiter.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     waiters: Arc<Waiters>,
@@ -191,10 +69,10 @@ pub(crate) struct Waiter {
 }
 
 impl Waiters {
-    /// One waiter more, for a key in `slot`; `lock` is a number that tells keys from each other.
+    /// Adds a waiter for a key in `slot`; `lock` is a number that tells keys apart.
     ///
-    /// Its number is of the random bits of its token, so that a grant to another process is never
-    /// taken for its own, and is another one when it waits again.
+    /// The waiter's number is made of the random bits of its token, so that a grant to another
+    /// process is never mistaken for its own. A waiter that waits again has another number.
     pub(crate) fn join(self: &Arc<Self>, slot: u16, lock: u64, bits: u64) -> Waiter {
         let order = self.last.fetch_add(1, Ordering::Relaxed);
         let number = bits ^ order;
@@ -204,17 +82,17 @@ impl Waiters {
         Waiter { waiters: Arc::clone(self), entry }
     }
 
-    /// Waiters of their own, who know of the same tokens that were given up.
+    /// Another set of waiters, with the same abandoned tokens.
     pub(crate) fn apart(&self) -> Self {
         Self { gone: Arc::clone(&self.gone), ..Self::default() }
     }
 
-    /// Passes a grant on, and tells whether somebody was there for it. One that nobody waits for
-    /// any more is given back by who releases what was given up.
+    /// Passes a grant on to its waiter. Returns whether there is one. The lock of a waiter that is
+    /// gone is released by the task that releases abandoned tokens.
     pub(crate) fn grant(&self, number: u64, hand_off: HandOff) -> bool {
         let entry = self.entries().get(&number).map(Arc::clone);
         if let Some(entry) = &entry {
-            entry.tell(Signal::Granted(Box::new(hand_off)));
+            entry.signal(Signal::Granted(Box::new(hand_off)));
         } else if !hand_off.ttl.is_zero() {
             self.gone.was_granted(number);
         }
@@ -225,27 +103,28 @@ impl Waiters {
         self.entries().is_empty()
     }
 
-    /// Has one ask again.
+    /// Makes one waiter repeat its request.
     pub(crate) fn alarm(&self, number: u64) {
         if let Some(entry) = self.entries().get(&number) {
-            entry.tell(Signal::Unknown);
+            entry.signal(Signal::Unknown);
         }
     }
 
-    /// Has everybody ask again who waits in one of these slots.
+    /// Makes every waiter in one of these slots repeat its request.
     pub(crate) fn alarm_where(&self, slots: impl Fn(u16) -> bool) {
         for entry in self.entries().values().filter(|entry| slots(entry.slot)) {
-            entry.tell(Signal::Unknown);
+            entry.signal(Signal::Unknown);
         }
     }
 
-    /// Has those ask again who have waited for a lock for longest: one of them is first in line.
+    /// Makes the earliest waiters of a lock repeat their request: one of them is the first of this
+    /// process in the queue.
     pub(crate) fn alarm_first(&self, lock: u64) {
         let entries = self.entries();
         let mut here: Vec<_> =
             entries.values().filter(|entry| entry.lock == half_of(lock)).collect();
         here.sort_unstable_by_key(|entry| entry.order);
-        here.into_iter().take(FIRST).for_each(|entry| entry.tell(Signal::Unknown));
+        here.into_iter().take(EARLIEST).for_each(|entry| entry.signal(Signal::Unknown));
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {
@@ -254,30 +133,31 @@ impl Waiters {
 }
 
 impl Entry {
-    fn tell(&self, signal: Signal) {
+    fn signal(&self, signal: Signal) {
         let mut received = self.received();
-        // A grant is not forgotten for an alarm.
-        if matches!((&*received, &signal), (Heard::Signal(Signal::Granted(_)), Signal::Unknown)) {
+        // An alarm does not replace a grant.
+        if matches!((&*received, &signal), (Received::Signal(Signal::Granted(_)), Signal::Unknown))
+        {
             return;
         }
-        let before = mem::replace(&mut *received, Heard::Signal(signal));
+        let before = mem::replace(&mut *received, Received::Signal(signal));
         drop(received);
-        if let Heard::Awaited(waker) = before {
+        if let Received::Awaited(waker) = before {
             waker.wake();
         }
     }
 
     fn poll(&self, cx: &Context<'_>) -> Poll<Signal> {
         let mut received = self.received();
-        *received = Heard::Awaited(match mem::take(&mut *received) {
-            Heard::Signal(signal) => return Poll::Ready(signal),
-            Heard::Awaited(waker) if waker.will_wake(cx.waker()) => waker,
-            Heard::Awaited(_) | Heard::Nothing => cx.waker().clone(),
+        *received = Received::Awaited(match mem::take(&mut *received) {
+            Received::Signal(signal) => return Poll::Ready(signal),
+            Received::Awaited(waker) if waker.will_wake(cx.waker()) => waker,
+            Received::Awaited(_) | Received::Nothing => cx.waker().clone(),
         });
         Poll::Pending
     }
 
-    fn received(&self) -> MutexGuard<'_, Heard> {
+    fn received(&self) -> MutexGuard<'_, Received> {
         self.received.lock()
     }
 }
@@ -287,12 +167,12 @@ impl Waiter {
         self.entry.number
     }
 
-    /// The slot in which it waits.
+    /// The slot of the key that it waits for.
     pub(crate) fn slot(&self) -> u16 {
         self.entry.slot
     }
 
-    /// Waits for news. Who asks last hears them.
+    /// Waits for the next signal. Of several such futures, the one that was polled last gets it.
     pub(crate) fn signal(&self) -> impl Future<Output = Signal> {
         poll_fn(|cx| self.entry.poll(cx))
     }
@@ -304,132 +184,29 @@ impl Drop for Waiter {
     }
 }
 
-/// Since when the head has found a foreign client holding the lock.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Foreign(Option<Moment>);
-
-impl Foreign {
-    /// Takes note of an answer to who has that rank; tells after how long to ask again, if that is
-    /// to be soon.
-    ///
-    /// It is asked at multiples of a step from the first such answer on, and up to a fifth of it
-    /// later, by `jitter` (0 to 1): so whoever polls as seldom as the last step would find it free
-    /// no earlier.
-    pub(crate) fn tick(
-        &mut self,
-        rank: u32,
-        foreign: bool,
-        now: Moment,
-        jitter: f64,
-    ) -> Option<Duration> {
-        if rank > 0 || !foreign {
-            self.0 = None;
-            return None;
-        }
-        let passed = now.since(*self.0.get_or_insert(now));
-        let (step, _) = FOREIGN.into_iter().find(|(_, until)| passed < *until)?;
-        let over = Duration::from_nanos((passed.as_nanos() % step.as_nanos()) as u64);
-        let pause = step - over;
-        // An answer that takes long is not followed by a question at once.
-        let pause = if pause < step / 4 { pause + step } else { pause };
-        Some(pause + (step / 5).mul_f64(jitter.clamp(0.0, 1.0)))
-    }
-}
-
-/// How long to wait for news before asking again: by the place in line, what is left of the
-/// holder's lease, and whether grants can be heard. `jitter` (0 to 1) spreads it by ± 20 %.
-pub(crate) fn tick(rank: u32, left: Option<Duration>, received: bool, jitter: f64) -> Duration {
-    if left == Some(Duration::ZERO) {
-        // Nobody holds it: more dead ones are in front than are passed at once.
-        return TICK_MIN;
-    }
-    let tick = if received { TICK } else { TICK.min(TICK_UNHEARD * rank.saturating_add(1)) };
-    let tick = tick.mul_f64(0.8 + 0.4 * jitter.clamp(0.0, 1.0));
-    let expiry = left.filter(|_| rank < HEIRS).map(|left| left + TICK_MIN * (rank + 1));
-    expiry.map_or(tick, |expiry| tick.min(expiry)).max(TICK_MIN)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::value::time::Moment;
 
-    fn ms(ms: u64) -> Duration {
-        Duration::from_millis(ms)
-    }
-
-    fn hand_off(heard_ms: u64, at_ms: u64) -> HandOff {
-        let received = Moment::at(ms(heard_ms));
-        HandOff { received, connection: 1, at: at_ms * 1_000, ttl: ms(5_000), fence: None }
-    }
-
-    #[test]
-    fn a_handover_counts_by_the_server_and_never_from_after_its_receipt() {
-        let (sent, connection) = (Moment::at(ms(1_000)), NonZeroU64::new(1));
-        let sample = Sample { sent, connection, server: 70_000_000 };
-        // A second after the sample on the server's clock; the message took four.
-        let late = hand_off(6_000, 71_000);
-        assert_eq!(late.counts_from(sample), Some(Moment::at(ms(1_990))));
-        // The server's clock has jumped ahead.
-        let ahead = hand_off(1_500, 99_000);
-        assert_eq!(ahead.counts_from(sample), Some(Moment::at(ms(1_500))));
-        // It was on its way while the question was answered.
-        let stale = hand_off(1_500, 69_999);
-        assert_eq!(stale.counts_from(sample), None);
-    }
-
-    #[test]
-    fn a_handover_does_not_count_by_the_clock_of_another_server() {
-        let sample =
-            |connection| Sample { sent: Moment::at(ms(0)), connection, server: 70_000_000 };
-        let (known, received) = (NonZeroU64::new, hand_off(1_000, 70_900));
-        assert_eq!(received.counts_from(sample(known(1))), Some(Moment::at(ms(891))));
-        for other in [known(2), None] {
-            assert_eq!(received.counts_from(sample(other)), None, "{other:?}");
-        }
-    }
-
-    #[test]
-    fn the_first_in_line_ask_when_the_lock_expires() {
-        assert_eq!(tick(0, Some(ms(300)), true, 0.5), ms(302));
-        assert_eq!(tick(1, Some(ms(300)), true, 0.5), ms(304));
-        assert_eq!(tick(3, Some(ms(300)), true, 0.5), TICK);
-        assert_eq!(tick(0, Some(ms(60_000)), true, 0.5), TICK);
-        assert_eq!(tick(0, None, true, 0.0), ms(1_600));
-        assert_eq!(tick(0, None, false, 0.5), ms(100));
-        assert_eq!(tick(9, None, false, 0.5), ms(1_000));
-        assert_eq!(tick(u32::MAX, None, false, 0.5), TICK);
-        assert_eq!(tick(9_000, Some(Duration::ZERO), true, 0.5), TICK_MIN);
-    }
-
-    #[test]
-    fn the_head_asks_often_while_a_foreign_client_holds_the_lock() {
-        let mut foreign = Foreign::default();
-        let mut tick = |rank, is_foreign, at, jitter| {
-            foreign.tick(rank, is_foreign, Moment::at(ms(at)), jitter)
-        };
-        assert_eq!(tick(1, true, 1_000, 0.5), None);
-        assert_eq!(tick(0, false, 1_000, 0.5), None);
-        assert_eq!(tick(0, true, 1_007, 0.0), Some(ms(25)));
-        assert_eq!(tick(0, true, 1_033, 0.0), Some(ms(24)));
-        assert_eq!(tick(0, true, 1_037, 1.0), Some(ms(25)));
-        assert_eq!(tick(0, true, 1_055, 0.0), Some(ms(27)));
-        assert_eq!(tick(0, true, 3_017, 1.0), Some(ms(50)));
-        assert_eq!(tick(0, true, 60_020, 0.0), Some(ms(87)));
-        assert_eq!(tick(0, false, 60_020, 0.0), None);
-        assert_eq!(tick(0, true, 60_030, 0.0), Some(ms(25)));
+    fn hand_off() -> HandOff {
+        let (received, ttl) = (Moment::at(Duration::ZERO), Duration::from_secs(5));
+        HandOff { received, connection: 1, at: 0, ttl, fence: None }
     }
 
     #[tokio::test]
-    async fn a_grant_is_heard_even_when_an_alarm_comes_after_it() {
+    async fn a_grant_is_received_even_when_an_alarm_follows_it() {
         let waiters = Arc::new(Waiters::default());
         let waiter = waiters.join(7, 0, 1);
-        waiters.grant(waiter.number(), hand_off(0, 0));
+        waiters.grant(waiter.number(), hand_off());
         waiters.alarm_where(|slot| slot == 7);
-        assert_eq!(waiter.signal().await, Signal::Granted(Box::new(hand_off(0, 0))));
+        assert_eq!(waiter.signal().await, Signal::Granted(Box::new(hand_off())));
     }
 
     #[tokio::test]
-    async fn an_alarm_is_for_its_slots() {
+    async fn an_alarm_reaches_its_slots_only() {
         let waiters = Arc::new(Waiters::default());
         let (one, other) = (waiters.join(1, 0, 1), waiters.join(2, 0, 7));
         waiters.alarm_where(|slot| slot == 2);
@@ -438,31 +215,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_of_a_lock_are_alarmed() {
+    async fn the_earliest_waiters_of_a_lock_are_alarmed() {
         let waiters = Arc::new(Waiters::default());
         let join = |nth: u64| waiters.join(7, nth & 1, nth.wrapping_mul(u64::MAX / 7));
-        let all: Vec<_> = (0..4 * FIRST as u64).map(join).collect();
+        let all: Vec<_> = (0..4 * EARLIEST as u64).map(join).collect();
         waiters.alarm_first(0);
         for (nth, waiter) in all.iter().enumerate() {
             let receives = futures::poll!(std::pin::pin!(waiter.signal())).is_ready();
-            assert_eq!(receives, nth % 2 == 0 && nth < 2 * FIRST, "{nth}");
+            assert_eq!(receives, nth % 2 == 0 && nth < 2 * EARLIEST, "{nth}");
         }
     }
 
     #[tokio::test]
-    async fn a_grant_to_who_was_given_up_is_told_to_who_releases_it() {
+    async fn a_grant_to_an_abandoned_token_wakes_the_task_that_releases_it() {
         let waiters = Arc::new(Waiters::default());
         let (bits, other) = (0x1234_5678_0000_0000, 0x8765_4321_0000_0000);
         let number = {
             let waiter = waiters.join(7, 0, bits);
-            waiters.grant(waiter.number(), hand_off(0, 0));
+            waiters.grant(waiter.number(), hand_off());
             waiter.number()
         };
         let gone = waiters.apart().gone.given_up(bits);
         let mut granted = std::pin::pin!(Arc::clone(&waiters.gone).granted());
-        waiters.grant(other, hand_off(0, 0));
+        waiters.grant(other, hand_off());
         assert!(futures::poll!(&mut granted).is_pending() && !gone.was_granted());
-        assert!(!waiters.grant(number, hand_off(0, 0)));
+        assert!(!waiters.grant(number, hand_off()));
         granted.await;
         assert!(gone.was_granted() && !gone.was_granted());
         drop(gone);
@@ -470,12 +247,12 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_small() {
+    fn an_entry_is_small() {
         assert!(size_of::<Entry>() <= 96, "{}", size_of::<Entry>());
     }
 
     #[test]
-    fn who_has_left_is_forgotten() {
+    fn a_dropped_waiter_is_removed() {
         let waiters = Arc::new(Waiters::default());
         drop(waiters.join(0, 0, 1));
         assert!(waiters.entries().is_empty());

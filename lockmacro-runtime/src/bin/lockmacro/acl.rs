@@ -1,23 +1,23 @@
-//! The rights that a user needs, as a command for the server.
+//! The command `acl`: prints the rights that a user needs.
 
 use lockmacro_runtime::inspect::rights;
 use serde_json::json;
 
 use crate::args::Feature;
 use crate::show::document;
-use crate::{Report, Trouble};
+use crate::{Failure, Report};
 
 pub fn print(
     pattern: &str,
     features: &[Feature],
     user: &str,
     json: bool,
-) -> Result<Report, Trouble> {
+) -> Result<Report, Failure> {
     let uses: Vec<_> = features.iter().filter_map(|feature| feature.0).collect();
     let rights = rights(pattern, &uses)?;
     let is_odd = |c: char| c.is_whitespace() || c.is_control();
     if user.is_empty() || user.contains(is_odd) {
-        return Err("no user is called so: give `--user` a name without blanks".into());
+        return Err("a user's name cannot be empty or have blanks: change `--user`".into());
     }
     let text = if json {
         let rights: Vec<_> = rights.split(' ').collect();

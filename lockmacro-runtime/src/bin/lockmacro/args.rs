@@ -9,12 +9,13 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use lockmacro_runtime::defer::JobState;
 use lockmacro_runtime::inspect::Use;
 
-/// Looks at the locks and deferred calls on a Redis server.
+/// Inspects the locks and deferred calls on a Redis server.
 #[derive(Parser)]
 #[command(name = "lockmacro", version)]
 pub struct Args {
     /// The server: `redis://user:password@host:port/db`, `rediss://…`, `redis-cluster://…` or
-    /// `redis-sentinel://…`. In the environment others cannot read a password.
+    /// `redis-sentinel://…`. Other users can read a password in the arguments, but not one in the
+    /// environment.
     #[arg(long, env = "REDIS_URL", hide_env_values = true, global = true)]
     pub url: Option<String>,
     /// Writes one JSON document instead of a table.
@@ -28,46 +29,51 @@ pub struct Args {
 pub enum Command {
     /// The locks that are held.
     Locks {
-        /// Which keys, with `*`, `?` and `[…]` as Redis has them.
+        /// A pattern of keys, with the `*`, `?` and `[…]` of Redis.
         #[arg(default_value = "*")]
         pattern: String,
-        /// Shows foreign strings, too. Not every one of them is a lock.
+        /// Shows the strings of other programs, too, which may be no locks.
         #[arg(long)]
         all: bool,
-        /// How many at most.
+        /// Largest number of locks.
         #[arg(long, default_value_t = 1_000)]
         most: usize,
     },
-    /// Who waits for a lock, the next one first.
+    /// The holder and the waiters of a lock, the next waiter first.
     Queue {
         /// The lock's key.
         key: String,
-        /// How many at most, up to 1,000.
+        /// Largest number of waiters, up to 1,000.
         #[arg(long, default_value_t = 100)]
         most: usize,
     },
-    /// The deferred calls: of each function how many, or those of one function.
+    /// The deferred calls: the number of calls of each function, or the calls of one function.
     Jobs(Jobs),
-    /// Prints the rights that a user needs, as a command for the server. Asks no server.
+    /// Prints the rights that a user needs, as a command for the server. Connects to no server.
     Acl {
-        /// Which keys, with `*`, `?` and `[…]` as Redis has them.
+        /// A pattern of keys, with the `*`, `?` and `[…]` of Redis.
         pattern: String,
-        /// What the locks are used for.
-        #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Feature(Option::Some(Use::Wait))])]
+        /// The features that the program uses.
+        #[arg(
+            long,
+            value_enum,
+            value_delimiter = ',',
+            default_values_t = [Feature(Option::Some(Use::Wait))],
+        )]
         features: Vec<Feature>,
-        /// What the user is called.
+        /// The user's name.
         #[arg(long, default_value = "shop")]
         user: String,
     },
-    /// Takes a lock away from its holder, and gives it to who waits longest. The holder's body goes on
-    /// until its next renewal, or its end.
+    /// Releases a lock in place of its holder, and hands it off to the first waiter. The holder's
+    /// body goes on until its next renewal, or its end.
     Release {
         /// The lock's key.
         key: String,
-        /// Says that it is meant.
+        /// Confirms that the lock is taken away from its holder.
         #[arg(long)]
         force: bool,
-        /// Does not ask.
+        /// Does not ask for a confirmation.
         #[arg(long)]
         yes: bool,
     },
@@ -78,44 +84,44 @@ pub enum Command {
 pub struct Jobs {
     #[command(subcommand)]
     pub amend: Option<Amend>,
-    /// The function's name, as calls are stored under.
+    /// The name under which the function's calls are stored.
     pub function: Option<String>,
-    /// Which of its calls.
+    /// The state of the calls.
     #[arg(long, value_enum, default_value_t = State::Waiting, requires = "function")]
     pub state: State,
-    /// How many to pass over.
+    /// Number of calls to skip.
     #[arg(long, default_value_t = 0, requires = "function")]
     pub first: usize,
-    /// How many at most, up to 1,000.
+    /// Largest number of calls, up to 1,000.
     #[arg(long, default_value_t = 100, requires = "function")]
     pub most: usize,
 }
 
 #[derive(Subcommand)]
 pub enum Amend {
-    /// Makes dead letters, or calls that wait, due at once, with all their attempts.
+    /// Makes dead letters or waiting calls due at once, with all their attempts.
     Retry(Some),
-    /// Removes dead letters, or calls that wait.
+    /// Removes dead letters or waiting calls.
     Remove(Some),
 }
 
 /// Some calls of a function.
 #[derive(clap::Args)]
 pub struct Some {
-    /// The function's name, as calls are stored under.
+    /// The name under which the function's calls are stored.
     pub function: String,
-    /// Which of its calls, as `jobs FUNCTION` shows them.
+    /// The ids of the calls, as `jobs FUNCTION` shows them.
     #[arg(required_unless_present = "all_dead", conflicts_with = "all_dead")]
     pub ids: Vec<String>,
-    /// All its dead letters.
+    /// All dead letters of the function.
     #[arg(long)]
     pub all_dead: bool,
-    /// Does not ask.
+    /// Does not ask for a confirmation.
     #[arg(long, requires = "all_dead")]
     pub yes: bool,
 }
 
-/// What the locks are used for, by the library's own names; or nothing of that.
+/// A feature that needs rights of its own, or `none`.
 #[derive(Clone, Copy)]
 pub struct Feature(pub Option<Use>);
 
@@ -130,7 +136,7 @@ impl ValueEnum for Feature {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let (name, about) = match self.0 {
-            None => ("none", "Locks are asked for once."),
+            None => ("none", "Locks that do not wait."),
             Option::Some(used) => (used.name(), used.about()),
         };
         Option::Some(PossibleValue::new(name).help(about.trim_end_matches('.')))
@@ -155,10 +161,10 @@ impl From<State> for JobState {
 }
 
 impl Args {
-    /// Checks what the parser does not, and gives the server.
+    /// Checks what the parser cannot check. Returns the URL of the server.
     pub fn check(&self) -> Result<&str, clap::Error> {
         if let Command::Release { force: false, .. } = self.command {
-            return Err(missing("this takes the lock away from its holder: say so by `--force`"));
+            return Err(missing("this takes the lock away from its holder: add `--force`"));
         }
         let url = self.url.as_deref().filter(|url| !url.is_empty());
         let none = "name the server: `--url URL`, or REDIS_URL in the environment";

@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 
 use crate::args::{Amend, Jobs, Some as Calls};
 use crate::show::{document, odd_json, odd_lines, plain, table, time};
-use crate::{Report, Trouble, is_meant};
+use crate::{Failure, Report, is_confirmed};
 
-/// So many functions are shown.
+/// Largest number of functions in the overview.
 const FUNCTIONS: usize = 1_000;
-/// So many dead letters are amended at once.
+/// Largest number of dead letters that one request retries or removes.
 const AT_ONCE: usize = 1_000;
 const STATES: [JobState; 3] = [JobState::Waiting, JobState::Running, JobState::Dead];
 
-pub async fn run(manager: &LockManager, jobs: Jobs, json: bool) -> Result<Report, Trouble> {
+pub async fn run(manager: &LockManager, jobs: Jobs, json: bool) -> Result<Report, Failure> {
     match (&jobs.amend, &jobs.function) {
         (Some(Amend::Retry(calls)), _) => amend(manager, calls, "retried", json).await,
         (Some(Amend::Remove(calls)), _) => amend(manager, calls, "removed", json).await,
@@ -26,7 +26,7 @@ pub async fn run(manager: &LockManager, jobs: Jobs, json: bool) -> Result<Report
     }
 }
 
-async fn overview(manager: &LockManager, json: bool) -> Result<Report, Trouble> {
+async fn overview(manager: &LockManager, json: bool) -> Result<Report, Failure> {
     let seen = manager.deferred_functions(FUNCTIONS).await?;
     let (mut functions, mut broken) = (Vec::new(), Vec::new());
     for function in seen.found {
@@ -58,8 +58,7 @@ async fn overview(manager: &LockManager, json: bool) -> Result<Report, Trouble> 
             text.push_str("… and more\n");
         }
         for function in broken {
-            text +=
-                &format!("! {}: what should be its calls is something else\n", plain(&function));
+            text += &format!("! {}: a key of its calls has another type\n", plain(&function));
         }
         text + &odd_lines(&seen.odd)
     };
@@ -79,7 +78,7 @@ async fn list(
     function: Arc<str>,
     jobs: &Jobs,
     json: bool,
-) -> Result<Report, Trouble> {
+) -> Result<Report, Failure> {
     let [waiting, running, dead] = counts(manager, &function).await?;
     let state = JobState::from(jobs.state);
     let page = manager.deferrer().list(Arc::clone(&function), state, jobs.first, jobs.most).await?;
@@ -139,7 +138,7 @@ fn row(call: &JobInfo, state: JobState) -> [String; 7] {
 }
 
 fn as_json(call: &JobInfo) -> Value {
-    // What cannot be read is shown as it is.
+    // Text that is no JSON is shown as a string.
     let arguments = serde_json::from_str(&call.arguments);
     let arguments = arguments.unwrap_or_else(|_| Value::String(call.arguments.clone()));
     json!({
@@ -158,7 +157,7 @@ async fn amend(
     calls: &Calls,
     done: &str,
     json: bool,
-) -> Result<Report, Trouble> {
+) -> Result<Report, Failure> {
     if calls.all_dead {
         return amend_dead(manager, calls, done, json).await;
     }
@@ -182,13 +181,13 @@ async fn amend(
     Ok(Report { text, done: missing.is_empty() })
 }
 
-/// Goes through those that were dead letters when it began.
+/// Retries or removes as many dead letters as there are at the start.
 async fn amend_dead(
     manager: &LockManager,
     calls: &Calls,
     done: &str,
     json: bool,
-) -> Result<Report, Trouble> {
+) -> Result<Report, Failure> {
     let (deferrer, function) = (manager.deferrer(), Arc::<str>::from(&*calls.function));
     let [_, _, dead] = counts(manager, &function).await?;
     if dead > 0 && !calls.yes {
@@ -197,7 +196,7 @@ async fn amend_dead(
             "retried" => format!("{dead} dead letters of `{name}` are tried again"),
             _ => format!("{dead} dead letters of `{name}` are removed for good"),
         };
-        if !is_meant(&format!("{what}.\nType the function's name"), &function)? {
+        if !is_confirmed(&format!("{what}.\nType the function's name"), &function)? {
             return Err("that is not the function: nothing was done".into());
         }
     }

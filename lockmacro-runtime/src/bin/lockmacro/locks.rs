@@ -7,7 +7,7 @@ use lockmacro_runtime::inspect::{HeldLock, QueuedWaiter};
 use serde_json::{Value, json};
 
 use crate::show::{document, millis, odd_json, odd_lines, plain, table, time};
-use crate::{Report, Trouble, is_meant};
+use crate::{Failure, Report, is_confirmed};
 
 pub async fn list(
     manager: &LockManager,
@@ -15,7 +15,7 @@ pub async fn list(
     all: bool,
     most: usize,
     json: bool,
-) -> Result<Report, Trouble> {
+) -> Result<Report, Failure> {
     let seen = match all {
         true => manager.held_or_foreign(pattern, most).await?,
         false => manager.held(pattern, most).await?,
@@ -47,22 +47,22 @@ pub async fn queue(
     key: String,
     most: usize,
     json: bool,
-) -> Result<Report, Trouble> {
+) -> Result<Report, Failure> {
     let holder = manager.holder(&*key).await?;
-    let line = manager.waiting(&*key, most).await?;
+    let queue = manager.waiting(&*key, most).await?;
     let text = if json {
-        let places = line.found.iter().enumerate().map(|(nth, place)| {
-            let left = millis(place.left);
-            let QueuedWaiter { owner, note, .. } = place;
+        let waiters = queue.found.iter().enumerate().map(|(nth, waiter)| {
+            let left = millis(waiter.left);
+            let QueuedWaiter { owner, note, .. } = waiter;
             json!({ "place": nth + 1, "waiter": owner, "note": note, "left_ms": left })
         });
-        let (holder, places) = (holder.as_ref().map(as_json), places.collect::<Value>());
-        document(&json!({ "key": key, "lock": holder, "queue": places, "more": line.more }))
+        let (holder, waiters) = (holder.as_ref().map(as_json), waiters.collect::<Value>());
+        document(&json!({ "key": key, "lock": holder, "queue": waiters, "more": queue.more }))
     } else {
-        let rows = line.found.iter().enumerate().map(|(nth, place)| {
-            let waiter = place.owner.clone().unwrap_or_else(|| "?".to_owned());
-            let waiter = with_note(waiter, place.note.as_deref());
-            [(nth + 1).to_string(), waiter, time(place.left)]
+        let rows = queue.found.iter().enumerate().map(|(nth, waiter)| {
+            let owner = waiter.owner.clone().unwrap_or_else(|| "?".to_owned());
+            let owner = with_note(owner, waiter.note.as_deref());
+            [(nth + 1).to_string(), owner, time(waiter.left)]
         });
         let rows: Vec<[String; 3]> = rows.collect();
         let mut text = match &holder {
@@ -75,7 +75,7 @@ pub async fn queue(
         if !rows.is_empty() {
             text.push_str(&table(["PLACE", "WAITER", "KEPT FOR"], &rows));
         }
-        if line.more {
+        if queue.more {
             text.push_str("… and more\n");
         }
         text
@@ -88,20 +88,17 @@ pub async fn release(
     key: String,
     yes: bool,
     json: bool,
-) -> Result<Report, Trouble> {
+) -> Result<Report, Failure> {
     let Some(lock) = manager.holder(&*key).await? else {
         return Ok(outcome(&key, None, false, json));
     };
     if lock.owner.is_none() {
         let key = plain(&key);
-        return Err(format!(
-            "`{key}` is not a lock of this tool's kind: another client wrote it, and it stays"
-        )
-        .into());
+        return Err(format!("`{key}` was written by another client, and is not released").into());
     }
     let question =
         || format!("{}. Its body is not stopped.\nType the key to take it away", held(&lock));
-    if !yes && !is_meant(&question(), &key)? {
+    if !yes && !is_confirmed(&question(), &key)? {
         return Err("that is not the key: nothing was done".into());
     }
     let taken = manager.take_away(&lock).await?;
@@ -122,7 +119,7 @@ fn outcome(key: &str, owner: Option<String>, taken: bool, json: bool) -> Report 
     Report { text, done: taken }
 }
 
-/// Who holds a lock, in a sentence.
+/// A sentence about the holder of a lock.
 fn held(lock: &HeldLock) -> String {
     let (key, owner) = (plain(lock.key.as_str()), plain(&owner(lock)));
     let left = match lock.left {
@@ -133,7 +130,7 @@ fn held(lock: &HeldLock) -> String {
         Some(0) => "nobody waits".to_owned(),
         Some(1) => "1 waits".to_owned(),
         Some(waiters) => format!("{waiters} wait"),
-        None => "its line is broken".to_owned(),
+        None => "its queue is broken".to_owned(),
     };
     format!("`{key}` is held by {owner} {left}, and {waiters}")
 }
@@ -147,7 +144,7 @@ fn with_note(owner: String, note: Option<&str>) -> String {
     note.map_or(owner.clone(), |note| format!("{owner} ({note})"))
 }
 
-/// In whole seconds since 1970.
+/// Whole seconds since 1970.
 fn seconds(time: SystemTime) -> Option<u64> {
     time.duration_since(SystemTime::UNIX_EPOCH).ok().map(|time| time.as_secs())
 }

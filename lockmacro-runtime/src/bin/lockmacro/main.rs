@@ -1,4 +1,4 @@
-//! Looks at locks and deferred calls from a terminal.
+//! The tool `lockmacro`: inspects and changes locks and deferred calls from a terminal.
 
 mod acl;
 mod args;
@@ -16,17 +16,19 @@ use lockmacro_runtime::LockManager;
 
 use self::args::{Args, Command};
 
-const TROUBLE: u8 = 1;
+/// Exit code of a command that failed, or did a part only.
+const FAILED: u8 = 1;
+/// Exit code of wrong arguments.
 const USAGE: u8 = 2;
 
-/// What a command has to say, and whether it did all that it was asked for.
+/// The output of a command, and whether the command did all that it was asked for.
 struct Report {
     text: String,
     done: bool,
 }
 
-/// Why a command was not even tried, or what went wrong.
-type Trouble = Box<dyn Error>;
+/// The error of a command.
+type Failure = Box<dyn Error>;
 
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
@@ -36,7 +38,7 @@ fn main() -> ExitCode {
     match run(args) {
         Ok(Report { text, done }) => match write(&text) {
             Ok(()) if done => ExitCode::SUCCESS,
-            Ok(()) => ExitCode::from(TROUBLE),
+            Ok(()) => ExitCode::from(FAILED),
             Err(error) => fail(&error),
         },
         Err(error) => match error.downcast_ref::<clap::Error>() {
@@ -46,7 +48,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: Args) -> Result<Report, Trouble> {
+fn run(args: Args) -> Result<Report, Failure> {
     if let Command::Acl { pattern, features, user } = &args.command {
         return acl::print(pattern, features, user, args.json);
     }
@@ -70,27 +72,27 @@ fn run(args: Args) -> Result<Report, Trouble> {
     })
 }
 
-/// Asks the person at the terminal, who has to type `name`.
-fn is_meant(question: &str, name: &str) -> Result<bool, Trouble> {
+/// Asks the person at the terminal to confirm by typing `name`.
+fn is_confirmed(question: &str, name: &str) -> Result<bool, Failure> {
     let input = std::io::stdin();
     if !input.is_terminal() {
-        return Err(args::missing("nobody is here to be asked: give `--yes` as well").into());
+        return Err(args::missing("there is no terminal to confirm on: add `--yes`").into());
     }
-    let mut told = std::io::stderr().lock();
-    write!(told, "{question}: ")?;
-    told.flush()?;
+    let mut prompt = std::io::stderr().lock();
+    write!(prompt, "{question}: ")?;
+    prompt.flush()?;
     let mut typed = String::new();
     input.lock().read_line(&mut typed)?;
     Ok(typed.trim_end_matches(['\r', '\n']) == name)
 }
 
-/// Tells how it is used, or what for.
+/// Prints the help, the version, or what is wrong with the arguments.
 fn refuse(misuse: &clap::Error) -> ExitCode {
     let text = show::without_passwords(&misuse.render().to_string());
     if matches!(misuse.kind(), Misuse::DisplayHelp | Misuse::DisplayVersion) {
         return write(&text).map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS);
     }
-    // Nobody is left to be told when that fails.
+    // There is no other place to report a failure of this.
     let _ = std::io::stderr().write_all(text.as_bytes());
     ExitCode::from(USAGE)
 }
@@ -98,10 +100,10 @@ fn refuse(misuse: &clap::Error) -> ExitCode {
 fn fail(error: &dyn Error) -> ExitCode {
     let text = format!("lockmacro: {}\n", show::plain(&error.to_string()));
     let _ = std::io::stderr().write_all(text.as_bytes());
-    ExitCode::from(TROUBLE)
+    ExitCode::from(FAILED)
 }
 
-/// Writes a report. A reader that has seen enough is no trouble.
+/// Writes a report. A reader that has closed the pipe is no failure.
 fn write(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

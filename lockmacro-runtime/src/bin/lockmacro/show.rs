@@ -1,4 +1,4 @@
-//! Tables, and text that others have written.
+//! Tables and JSON documents, and text of others made safe for a terminal.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -6,21 +6,22 @@ use std::time::Duration;
 use lockmacro_runtime::inspect::Odd;
 use serde_json::{Value, json};
 
-/// Further apart nothing is aligned where there is room without an end.
+/// Largest width of a column where the width of the table is not limited.
 const ALIGNED_MAX: usize = 80;
-/// No column is made narrower, however narrow a terminal is.
+/// Least width of a column on a narrow terminal.
 const NARROW: usize = 8;
+/// Blanks between two columns.
 const GAP: usize = 2;
 
-/// Rows under their titles, in columns. On a terminal what is too long for it is cut; a file or another
-/// program gets all of it.
+/// Formats rows under their titles, in columns. A terminal gets cells that are cut to its width; a
+/// file or another program gets the whole text.
 pub fn table<const N: usize>(titles: [&str; N], rows: &[[String; N]]) -> String {
     let size = rustix::termios::tcgetwinsize(std::io::stdout());
     let room = size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
     laid_out(titles, rows, room)
 }
 
-/// All but the last column are padded.
+/// Formats a table for a width of `room`. All columns but the last are padded.
 fn laid_out<const N: usize>(
     titles: [&str; N],
     rows: &[[String; N]],
@@ -49,7 +50,7 @@ fn laid_out<const N: usize>(
     text
 }
 
-/// Takes from the widest columns what is too much.
+/// Narrows the widest columns until all fit.
 fn fit<const N: usize>(widths: &mut [usize; N], room: usize) {
     let room = room.saturating_sub(GAP * N.saturating_sub(1));
     *widths = widths.map(|width| width.min(room.max(NARROW)));
@@ -60,7 +61,7 @@ fn fit<const N: usize>(widths: &mut [usize; N], room: usize) {
     }
 }
 
-/// In how many columns a terminal shows it: the letters of some languages take two.
+/// The width of a text on a terminal: the letters of some languages take two columns.
 fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
@@ -75,7 +76,7 @@ fn columns(c: char) -> usize {
     }
 }
 
-/// What is odd, a line for each.
+/// Formats odd keys, a line for each.
 pub fn odd_lines(odd: &[Odd]) -> String {
     odd.iter().map(|odd| format!("! {}: {}\n", plain(&odd.key), plain(&odd.what))).collect()
 }
@@ -84,7 +85,7 @@ pub fn odd_json(odd: &[Odd]) -> Value {
     odd.iter().map(|odd| json!({ "key": odd.key, "what": odd.what })).collect()
 }
 
-/// As JSON, in which `plain` would change nothing: strings have escapes of their own.
+/// Formats JSON for a terminal: characters that [`plain`] escapes are escaped as JSON does.
 pub fn document(value: &Value) -> String {
     let mut text = String::new();
     for c in format!("{value:#}\n").chars() {
@@ -100,7 +101,7 @@ pub fn document(value: &Value) -> String {
     text
 }
 
-/// Text of somebody else without what would do something to a terminal.
+/// Escapes characters in the text of others that would control a terminal.
 pub fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
@@ -113,15 +114,15 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// Whether it does something to a terminal: controls, other line ends, what changes the order in which
-/// text is shown, and what is not seen.
+/// Whether a character controls a terminal, ends a line, changes the direction of the text, or is
+/// invisible.
 fn is_odd(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
         || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// As much of it as has room.
+/// Cuts a text to `room` columns.
 fn cut(text: &str, room: usize) -> String {
     if width(text) <= room {
         return text.to_owned();
@@ -139,7 +140,7 @@ fn cut(text: &str, room: usize) -> String {
     kept
 }
 
-/// A time as a person says it; `-` for none.
+/// Formats a time for people; `-` for none.
 pub fn time(time: Option<Duration>) -> String {
     let Some(time) = time else { return "-".to_owned() };
     match time.as_secs() {
@@ -154,7 +155,7 @@ pub fn millis(time: Option<Duration>) -> Option<u64> {
     time.and_then(|time| u64::try_from(time.as_millis()).ok())
 }
 
-/// The same text; what stands between `://` and an `@` is left out.
+/// Removes everything between `://` and an `@`.
 pub fn without_passwords(text: &str) -> String {
     let mut parts = text.split("://");
     let mut safe = parts.next().unwrap_or_default().to_owned();
@@ -182,12 +183,12 @@ mod tests {
     }
 
     #[test]
-    fn text_of_others_does_nothing_to_a_terminal() {
+    fn text_of_others_cannot_control_a_terminal() {
         assert_eq!(plain("订单 \u{1b}[2J\n\u{202e}x"), "订单 \\u{1b}[2J\\n\\u{202e}x");
     }
 
     #[test]
-    fn a_document_of_others_does_nothing_to_a_terminal_and_says_the_same() {
+    fn a_document_of_others_cannot_control_a_terminal_and_keeps_its_value() {
         let value = json!({ "订单\u{9b}31m": "\u{202e}\u{2028}\u{1b}\u{feff} x\n" });
         let text = document(&value);
         assert!(text.chars().all(|c| c == '\n' || !is_odd(c)), "{text}");
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_for_a_terminal_is_cut_and_nothing_elsewhere() {
+    fn long_cells_are_cut_on_a_terminal_only() {
         let (long, wide) = ("x".repeat(100), "订".repeat(50));
         let rows = [
             [long.clone(), "a".to_owned(), wide.clone()],
@@ -219,7 +220,7 @@ mod tests {
             assert!(text.lines().all(|line| width(line) <= room), "{text}");
             assert!(text.contains("x…  a  订"), "{text}");
         }
-        // It wraps then, and can still be read.
+        // The lines wrap then, and can still be read.
         for room in 1..=21 {
             let text = laid_out(titles, &rows, Some(room));
             assert_eq!(text.lines().nth(1), Some("xxxxxxx…  a  订订订…"), "{room}");
@@ -234,11 +235,11 @@ mod tests {
     }
 
     #[test]
-    fn times_are_said_in_two_parts() {
-        let said = |seconds| time(Some(Duration::from_secs_f64(seconds)));
-        assert_eq!(said(4.25), "4.2 s");
-        assert_eq!(said(250.0), "4 min 10 s");
-        assert_eq!(said(3_660.0), "1 h 1 min");
-        assert_eq!(said(90_000.0), "1 d 1 h");
+    fn times_have_at_most_two_parts() {
+        let shown = |seconds| time(Some(Duration::from_secs_f64(seconds)));
+        assert_eq!(shown(4.25), "4.2 s");
+        assert_eq!(shown(250.0), "4 min 10 s");
+        assert_eq!(shown(3_660.0), "1 h 1 min");
+        assert_eq!(shown(90_000.0), "1 d 1 h");
     }
 }

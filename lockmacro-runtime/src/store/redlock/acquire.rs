@@ -1,4 +1,4 @@
-//! Asking for a lock: all nodes at once, and again while that may help.
+//! Requests a lock from all nodes at once, and repeats the attempt while that may help.
 
 use crate::value::error::AT;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::value::fence::Fence;
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
 
-/// Why an attempt brought no lock. What it wrote is given back.
+/// Why an attempt failed. Its tokens are released.
 enum Failure {
     Busy(Holder),
-    /// `passing` when it may be better soon.
+    /// `transient` when another attempt may succeed.
     Fault {
         error: LockError,
         transient: bool,
@@ -32,15 +32,15 @@ enum Failure {
 }
 
 impl Redlock {
-    /// Asks for a lock on one key, again while too few nodes answer or nobody
-    /// has most of them, and the manager's timeout allows.
+    /// Requests a lock on one key. While too few nodes answer, or no caller has a majority, it
+    /// repeats the attempt until the manager's timeout is over.
     pub(crate) async fn acquire(&self, request: &Request) -> Result<Answer, Failed> {
         let until = Instant::now() + self.timeout;
         self.ask(request, Some(until), false).await
     }
 
-    /// Asks again and again for at most `wait`, at random intervals: there is no line over several
-    /// nodes, and who asks at the same moment again would split them again.
+    /// Repeats attempts for at most `wait`, at random intervals. There is no queue over several
+    /// nodes, and callers that repeat at the same moment would split the votes again.
     pub(crate) async fn wait(&self, request: &Request, wait: Duration) -> Result<Answer, Failed> {
         self.ask(request, Instant::now().checked_add(wait), true).await
     }
@@ -53,7 +53,7 @@ impl Redlock {
     ) -> Result<Answer, Failed> {
         self.check(request.ttl).map_err(|error| Failed { error, written: false })?;
         let mut pause = RetryDelay::new(&self.round_trip);
-        // From here on the ballot tells what may be left.
+        // From here on the attempts know which tokens may be left.
         request.settle(true);
         loop {
             let over = until.is_some_and(|until| until <= Instant::now());
@@ -62,7 +62,7 @@ impl Redlock {
                 Err(failure) => failure,
             };
             let (again, left) = match &failure {
-                // Nobody has it while several split the nodes between them.
+                // With split votes nobody has the lock.
                 Failure::Busy(Holder { split, left, .. }) => (waits || *split, *left),
                 Failure::Fault { transient, .. } => {
                     let young = self.nodes.vote_in(majority(self.count()));
@@ -75,7 +75,7 @@ impl Redlock {
                 return match failure {
                     Failure::Busy(Holder { owner, left, nobody, .. }) => {
                         let (owner, left) = if nobody { (None, None) } else { (owner, left) };
-                        // There is no line, so nobody was before it.
+                        // There is no queue, so no waiter is before this one.
                         let queue = if waits { Queueing::Left(0) } else { Queueing::Outside };
                         Ok(Answer::Busy { nth: 0, owner, left, queue, resent })
                     }
@@ -87,7 +87,7 @@ impl Redlock {
         }
     }
 
-    /// Asks all nodes once. What is not won is given back.
+    /// Asks all nodes once. Releases the token everywhere if there is no majority.
     async fn attempt(&self, request: &Request) -> Result<Grant, Failure> {
         let (attempts, within) = (request.attempts(), self.rules.node.min(request.ttl / 10));
         let token = attempts.begin();
@@ -107,10 +107,10 @@ impl Redlock {
                 Ok(None) | Err(_) => tally.end(),
             }
         };
-        self.took(sent.elapsed());
+        self.note_round_trip(sent.elapsed());
         let failure = match verdict {
             Verdict::Granted => {
-                // Who answers later adds to the margin.
+                // Later answers add to the majority.
                 round.go_on();
                 match self.confirmed(request, &attempt, sent, &tally, within).await {
                     Ok(grant) => return Ok(grant),
@@ -118,7 +118,7 @@ impl Redlock {
                 }
             }
             Verdict::Busy => {
-                // Of the first answers each may be about somebody else, and one of those the holder.
+                // The first answers may name different holders, of which one has the lock.
                 while !tally.tells_holder() {
                     match timeout_at(until, round.next()).await {
                         Ok(Some((nth, said))) => tally.add(nth, said),
@@ -129,7 +129,7 @@ impl Redlock {
                 Failure::Busy(tally.holder())
             }
             Verdict::NoQuorum => {
-                // What the others say changes nothing but the words.
+                // The other answers only complete the error.
                 while let Ok(Some((nth, said))) = timeout_at(until, round.next()).await {
                     tally.add(nth, said);
                 }
@@ -139,11 +139,11 @@ impl Redlock {
                 Failure::Fault { error, transient }
             }
         };
-        self.give_back(request).await;
+        self.withdraw(request).await;
         Err(failure)
     }
 
-    /// The grant of a majority, if there is time left of it.
+    /// The grant of a majority, if some of its lease is left.
     async fn confirmed(
         &self,
         request: &Request,
@@ -167,11 +167,11 @@ impl Redlock {
         Ok(Grant { sent, at: sent, ttl, resent: false, fences })
     }
 
-    /// The second round of a fence: every node that counts is to give only larger ones from now on.
+    /// The second round of a fence: from now on a majority of nodes makes larger fences only.
     ///
-    /// The largest of a majority's fences by itself may be given twice: another majority shares a node
-    /// with this one, and may not have heard of the largest. Two grants share a node in their second
-    /// rounds, and there the later one has read its fence after the earlier one wrote it.
+    /// Without this round, two grants could get the same fence. The largest fence of one majority
+    /// may come from a node that is not in the other majority. With it, two grants share a node in
+    /// their second rounds, where the later grant read its fence after the earlier one wrote it.
     async fn raise(
         &self,
         attempt: &Arc<Request>,
@@ -187,7 +187,7 @@ impl Redlock {
         let mut raised = 0;
         while let Ok(Some((nth, answer))) = timeout_at(until, round.next()).await {
             match answer {
-                // Another connection may lead to a node that counts already.
+                // A new connection may lead to a server that counts already under another name.
                 Ok(true) if !self.nodes.is_as_it_was(nth) => errors[nth] = Some(replaced()),
                 Ok(true) => raised += 1,
                 Ok(false) => {
@@ -208,13 +208,13 @@ impl Redlock {
         Err(Failure::Fault { error, transient: true })
     }
 
-    /// How long a majority took to answer of late.
+    /// The recent mean of the time in which a majority answers.
     pub(crate) fn usual_round_trip(&self) -> Duration {
         Duration::from_micros(self.round_trip.load(Ordering::Relaxed))
     }
 
-    /// Takes note of how long a majority took to answer.
-    fn took(&self, time: Duration) {
+    /// Records how long a majority took to answer.
+    fn note_round_trip(&self, time: Duration) {
         let now = u64::try_from(time.as_micros()).unwrap_or(u64::MAX / 8);
         let before = self.round_trip.load(Ordering::Relaxed);
         let mean = if before == 0 { now } else { (before * 7 + now) / 8 };

@@ -1,4 +1,4 @@
-//! One node, and whether it may vote.
+//! The nodes of a Redlock, and which of them may vote.
 
 use std::fmt;
 use std::mem;
@@ -21,28 +21,30 @@ use crate::value::time::{LastMoment, Moment};
 use crate::value::token::hash_of;
 use crate::value::unavailability::Unavailability;
 
-/// How long a node that could not be reached, or was slow, is left in peace: at first, and at most.
+/// How long a node that could not be reached, or was slow, is not asked: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// A server tells its age in whole seconds.
+/// Resolution of a server's uptime.
 const AGE_STEP: Duration = Duration::from_secs(1);
+/// Detail of the error of a node that may still have a token of an earlier attempt.
+const UNRELEASED: &str = "releasing an earlier token";
 
-/// All nodes, as seen from one thread's connections.
+/// All nodes, through the connections of one thread.
 pub(crate) struct Nodes {
     pub(crate) all: Box<[Node]>,
     pub(crate) names: Arc<[String]>,
-    /// How long a node that was started again does not vote.
+    /// How long a node does not vote after a restart.
     restart: Duration,
-    /// After how long a node that has not answered is slow.
+    /// The time without an answer after which a node counts as slow.
     slow: Duration,
     eligibilities: Mutex<Box<[Eligibility]>>,
-    /// The same for the connections of all threads.
+    /// The state that the connections of all threads share.
     known: Arc<Shared>,
 }
 
-/// What is known of the nodes, whichever connection has told it.
+/// The servers behind the nodes, as any connection saw them last.
 struct Shared {
     servers: Mutex<Box<[Known]>>,
-    /// When the server that is known answered last: not before that moment, at least.
+    /// A moment before the last answer of the known server.
     received: Box<[LastMoment]>,
 }
 
@@ -50,28 +52,28 @@ struct Shared {
 #[derive(Debug, Clone, Default)]
 struct Known {
     run_id: String,
-    /// From when on it may vote, if it has to wait for that.
+    /// When it may vote, if it has to wait for that.
     votes_from: Option<Moment>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) redis: Redis,
-    /// The connection by which it may vote; 0 for none.
-    fit: AtomicU64,
+    /// The connection on which it may vote; 0 for none.
+    eligible: AtomicU64,
 }
 
-/// How one thread's connection to a node does.
+/// The state of one thread's connection to a node.
 #[derive(Clone, Default)]
 struct Eligibility {
-    /// The connection by which it was asked who it is, and who it is.
+    /// The connection on which the server was identified.
     connection: u64,
-    who: Known,
-    /// It could not be reached, or was slow: until when it is not tried again, and why.
-    quiet: Option<(Moment, NodeError)>,
+    server: Known,
+    /// Until when a node that could not be reached, or was slow, is not asked, and why.
+    backoff: Option<(Moment, NodeError)>,
     pause: Duration,
-    /// Whether that was logged, which it is when the pauses are at their longest.
-    told: bool,
+    /// Whether the backoff was logged, which happens at the longest pause.
+    logged: bool,
 }
 
 impl Nodes {
@@ -90,7 +92,7 @@ impl Nodes {
         known: Arc<Shared>,
     ) -> Self {
         let eligibilities = Mutex::new(vec![Eligibility::default(); redis.len()].into());
-        let node = |redis| Node { redis, fit: AtomicU64::new(0) };
+        let node = |redis| Node { redis, eligible: AtomicU64::new(0) };
         Self {
             all: redis.into_iter().map(node).collect(),
             names,
@@ -101,7 +103,7 @@ impl Nodes {
         }
     }
 
-    /// The same nodes through connections of their own.
+    /// The same nodes with connections of their own.
     pub(crate) fn apart(&self) -> Self {
         let redis = self.all.iter().map(|node| node.redis.apart()).collect();
         let times = (self.restart, self.slow);
@@ -119,16 +121,16 @@ impl Nodes {
         let request = attempts
             .sends(nth, token, (hash_of(attempt.token.expose().as_bytes()), attempt.ttl))
             .map_err(|withheld| match withheld {
-                Withheld::Late => silent(Unavailability::TooSlow, "not asked any more".to_owned()),
-                Withheld::Doubtful => silent(Unavailability::Timeout, "giving back".to_owned()),
+                Withheld::Late => unanswered(Unavailability::TooSlow, "not asked in time"),
+                Withheld::Doubtful => unanswered(Unavailability::Timeout, UNRELEASED),
             })?;
         let (node, asked) = (&self.all[nth], Moment::now());
         let mut voting = pin!(node.redis.vote(&attempt));
-        // Not as slow as for a caller whose ttl is short.
+        // The caller's own timeout may be shorter, and does not count here.
         let voted = match timeout(self.slow, &mut voting).await {
             Ok(voted) => voted,
             Err(_) => {
-                self.is_slow(nth);
+                self.note_slow(nth);
                 voting.await
             }
         };
@@ -137,7 +139,7 @@ impl Nodes {
             voted => request.answered(matches!(voted, Ok(Vote::Granted(_)))),
         }
         match &voted {
-            // It may have come from a server that was started meanwhile, so it does not count.
+            // The answer may be of a server that was started meanwhile, so it does not count.
             Ok(_) if node.redis.connection() != Some(connection) => {
                 return Err(NodeError {
                     error: Box::new(replaced()),
@@ -146,22 +148,22 @@ impl Nodes {
                 });
             }
             Ok(Vote::Busy { held, .. }) if attempts.recognises(nth, *held) => {
-                return Err(silent(Unavailability::Timeout, "giving back".to_owned()));
+                return Err(unanswered(Unavailability::Timeout, UNRELEASED));
             }
             _ => {}
         }
         if voted.is_ok() {
             self.known.received[nth].note(asked);
         }
-        if voted.is_ok() && node.fit.load(Ordering::Acquire) != connection {
-            self.is_well(nth);
-            node.fit.store(connection, Ordering::Release);
+        if voted.is_ok() && node.eligible.load(Ordering::Acquire) != connection {
+            self.note_answer(nth);
+            node.eligible.store(connection, Ordering::Release);
         }
         voted
     }
 
-    /// Has one node count `ttl` anew; tells whether it still holds the lock. Its yes counts only by a
-    /// connection by which it has said who it is: a name may lead to another node by now.
+    /// Restarts the ttl on one node. Returns whether it still holds the lock. A yes counts only on
+    /// a connection on which the server was identified: the name may lead to another server by now.
     pub(crate) async fn renew(
         self: Arc<Self>,
         nth: usize,
@@ -172,7 +174,7 @@ impl Nodes {
         let is_known = |connection: u64| self.standing_of(nth, connection).is_some();
         if !node.redis.connection().is_some_and(is_known)
             && let Err(node_error) = self.admit(nth).await
-            // One that may not vote yet may keep what it has.
+            // A node that may not vote yet may keep the locks that it has.
             && !node.redis.connection().is_some_and(is_known)
         {
             return Err(*node_error.error);
@@ -188,25 +190,25 @@ impl Nodes {
         Ok(held)
     }
 
-    /// Whether an answer that has just come is of the server that was asked for its vote.
+    /// Whether the node's present connection leads to the server that voted.
     pub(crate) fn is_as_it_was(&self, nth: usize) -> bool {
         let node = &self.all[nth];
         node.redis.connection().is_some_and(|now| self.standing_of(nth, now).is_some())
     }
 
-    /// Takes note of a node that has not answered in time: it is left in peace for a while, or until it
-    /// does answer.
-    fn is_slow(&self, nth: usize) {
-        self.all[nth].fit.store(0, Ordering::Release);
-        self.rests(nth, silent(Unavailability::Timeout, "asked".to_owned()));
+    /// Records a node that has not answered in time. It is not asked for a while, or until it does
+    /// answer.
+    fn note_slow(&self, nth: usize) {
+        self.all[nth].eligible.store(0, Ordering::Release);
+        self.back_off(nth, unanswered(Unavailability::Timeout, "asked"));
     }
 
-    /// The connection by which a node may vote; or why it may not.
+    /// The connection on which a node may vote, or why it may not.
     pub(crate) async fn admit(&self, nth: usize) -> Result<u64, NodeError> {
         let node = &self.all[nth];
         let connection = node.redis.connection();
         if let Some(connection) = connection
-            && node.fit.load(Ordering::Acquire) == connection
+            && node.eligible.load(Ordering::Acquire) == connection
         {
             return Ok(connection);
         }
@@ -215,44 +217,45 @@ impl Nodes {
             return known;
         }
         let asked = Moment::now();
-        let introduced = node.redis.node_info().await;
-        let who = introduced.inspect_err(|node_error| self.rests(nth, node_error.clone()))?;
+        let info = node.redis.node_info().await;
+        let server = info.inspect_err(|node_error| self.back_off(nth, node_error.clone()))?;
         let mut eligibilities = self.eligibilities();
         let twin = |(other, known): (usize, &Eligibility)| {
-            // It may have been there before it moved here.
+            // Without a live connection there, the server may have moved to this name.
             let is_live = self.all[other].redis.connection() == Some(known.connection);
-            (other != nth && known.who.run_id == who.run_id && is_live).then_some(other)
+            (other != nth && known.server.run_id == server.run_id && is_live).then_some(other)
         };
         if let Some(twin) = eligibilities.iter().enumerate().find_map(twin) {
             drop(eligibilities);
             let error = Box::new(same(&self.names[nth], &self.names[twin]));
             let node_error = NodeError { error, unknown: false, transient: false };
-            self.rests(nth, node_error.clone());
+            self.back_off(nth, node_error.clone());
             return Err(node_error);
         }
         let eligibility = &mut eligibilities[nth];
-        eligibility.connection = who.connection;
-        eligibility.who = self.recognise(nth, who.run_id, who.uptime);
+        eligibility.connection = server.connection;
+        eligibility.server = self.recognise(nth, server.run_id, server.uptime);
         self.known.received[nth].note(asked);
         drop(eligibilities);
-        self.is_well(nth);
-        self.standing_of(nth, who.connection).unwrap_or(Ok(who.connection))
+        self.note_answer(nth);
+        self.standing_of(nth, server.connection).unwrap_or(Ok(server.connection))
     }
 
-    /// Asks one node what the user may do there.
+    /// Checks the rights of the user on one node.
     pub(crate) async fn rights(&self, nth: usize) -> Result<(), NodeError> {
         self.all[nth].redis.rights_of_a_node().await
     }
 
-    /// What is known of the server under a node's name, which has said who and how old it is.
+    /// Compares a server with the one that was seen last under the node's name.
     fn recognise(&self, nth: usize, run_id: String, uptime: Duration) -> Known {
-        // Nothing that runs under this mutex can panic: every node has its place.
+        // No code under this mutex can panic: every node has an entry.
         let known = &mut self.known.servers.lock()[nth];
         if known.run_id != run_id {
-            // Up to a second younger than it says, or older. The age of one that was there while another
-            // one was does not tell what it has missed: it may be a replica in its place.
-            let unheard = Moment::now().since(self.known.received[nth].get());
-            let is_later = uptime + AGE_STEP <= unheard;
+            // The uptime is off by up to a second. It counts only if the server was started after
+            // the last answer of the one before: an older server may be a replica that was promoted
+            // and has missed locks.
+            let unanswered = Moment::now().since(self.known.received[nth].get());
+            let is_later = uptime + AGE_STEP <= unanswered;
             let age = if known.run_id.is_empty() || is_later { uptime } else { Duration::ZERO };
             let left = (self.restart + AGE_STEP).saturating_sub(age);
             let votes_from = Moment::now().after(left);
@@ -261,35 +264,35 @@ impl Nodes {
         known.clone()
     }
 
-    /// In how long so many nodes may vote, as far as they have said.
+    /// The time until a majority of nodes may vote, as far as that is known.
     pub(crate) fn vote_in(&self, majority: usize) -> Duration {
         let now = Moment::now();
-        let left = |known: &Eligibility| known.who.votes_from.map(|from| from.since(now));
+        let left = |known: &Eligibility| known.server.votes_from.map(|from| from.since(now));
         let mut left: Vec<_> =
             self.eligibilities().iter().map(|known| left(known).unwrap_or_default()).collect();
         left.sort_unstable();
         left.get(majority - 1).copied().unwrap_or_default()
     }
 
-    /// Whether a node may vote by a connection, if it has said by it who it is.
+    /// Whether a node may vote on a connection, if its server was identified on it.
     fn standing_of(&self, nth: usize, connection: u64) -> Option<Result<u64, NodeError>> {
         let known = &self.eligibilities()[nth];
         if known.connection != connection {
             return None;
         }
-        let left = known.who.votes_from.map_or(Duration::ZERO, |from| from.since(Moment::now()));
+        let left = known.server.votes_from.map_or(Duration::ZERO, |from| from.since(Moment::now()));
         if left.is_zero() {
             return Some(Ok(connection));
         }
         let detail = format!("it votes again in {left:.0?}");
-        Some(Err(silent(Unavailability::Restarted, detail)))
+        Some(Err(unanswered(Unavailability::Restarted, &detail)))
     }
 
-    /// Of many callers one tries a node that could not be reached, or was slow.
+    /// Lets one of many callers ask a node that could not be reached, or was slow.
     fn may_try(&self, nth: usize) -> Result<(), NodeError> {
         let known = &mut self.eligibilities()[nth];
         let now = Moment::now();
-        match &mut known.quiet {
+        match &mut known.backoff {
             Some((until, node_error)) if now < *until => Err(node_error.clone()),
             Some((until, _)) => {
                 known.pause = (known.pause * 2).min(PAUSES.1);
@@ -300,42 +303,42 @@ impl Nodes {
         }
     }
 
-    /// Takes note that a node could not be reached, or was slow.
-    fn rests(&self, nth: usize, node_error: NodeError) {
+    /// Records that a node could not be reached, or was slow.
+    fn back_off(&self, nth: usize, node_error: NodeError) {
         let error = node_error.error.clone();
-        // One that is lost was logged.
+        // The loss of a server was logged already.
         let is_lost = self.all[nth].redis.is_any_lost();
-        let is_to_be_told = self.eligibilities()[nth].rest(node_error, is_lost);
-        if is_to_be_told {
+        let is_to_be_logged = self.eligibilities()[nth].back_off(node_error, is_lost);
+        if is_to_be_logged {
             tracing::warn!(node = self.names[nth], %error, "a node of a Redlock does not vote");
         }
     }
 
-    fn is_well(&self, nth: usize) {
-        let was_told = self.eligibilities()[nth].is_well();
-        if was_told {
+    fn note_answer(&self, nth: usize) {
+        let was_logged = self.eligibilities()[nth].note_answer();
+        if was_logged {
             tracing::info!(node = self.names[nth], "a node of a Redlock votes again");
         }
     }
 
     fn eligibilities(&self) -> MutexGuard<'_, Box<[Eligibility]>> {
-        // Nothing that runs under this mutex can panic: every node has its place.
+        // No code under this mutex can panic: every node has an entry.
         self.eligibilities.lock()
     }
 }
 
 impl Eligibility {
-    /// Takes note that it could not be reached, or was slow; tells whether that is to be told.
-    fn rest(&mut self, node_error: NodeError, is_lost: bool) -> bool {
+    /// Records that the node could not be reached, or was slow. Returns whether to log that.
+    fn back_off(&mut self, node_error: NodeError, is_lost: bool) -> bool {
         self.pause = self.pause.max(PAUSES.0);
-        self.quiet = Some((Moment::now().after(self.pause), node_error));
-        self.pause == PAUSES.1 && !is_lost && !mem::replace(&mut self.told, true)
+        self.backoff = Some((Moment::now().after(self.pause), node_error));
+        self.pause == PAUSES.1 && !is_lost && !mem::replace(&mut self.logged, true)
     }
 
-    /// Tells whether it was told that it was not.
-    fn is_well(&mut self) -> bool {
-        (self.quiet, self.pause) = (None, Duration::ZERO);
-        mem::take(&mut self.told)
+    /// Ends the backoff. Returns whether it was logged.
+    fn note_answer(&mut self) -> bool {
+        (self.backoff, self.pause) = (None, Duration::ZERO);
+        mem::take(&mut self.logged)
     }
 }
 
@@ -345,7 +348,7 @@ impl fmt::Debug for Nodes {
     }
 }
 
-fn silent(reason: Unavailability, detail: String) -> NodeError {
-    let error = Box::new(LockError::Unavailable { reason, detail });
+fn unanswered(reason: Unavailability, detail: &str) -> NodeError {
+    let error = Box::new(LockError::Unavailable { reason, detail: detail.to_owned() });
     NodeError { error, unknown: true, transient: true }
 }

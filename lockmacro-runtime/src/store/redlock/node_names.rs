@@ -1,10 +1,10 @@
-//! Which servers make a Redlock, and what they are called.
+//! The names of the nodes of a Redlock, and which sets of nodes are allowed.
 
 use std::collections::HashSet;
 
 use crate::value::error::LockError;
 
-/// What nodes are called in errors: where they are, without user, password and database.
+/// The names of nodes in errors: their addresses, without user, password and database.
 pub(crate) fn names(urls: &[String]) -> Result<Vec<String>, LockError> {
     match urls.len() {
         count @ (0..3) => {
@@ -35,7 +35,7 @@ pub(crate) fn names(urls: &[String]) -> Result<Vec<String>, LockError> {
     }
 }
 
-/// Two nodes that are one server would have two votes.
+/// The error for two nodes that are one server, which would have two votes.
 pub(crate) fn same(one: &str, other: &str) -> LockError {
     let detail = format!("{one} and {other} are one server, which must not have two votes");
     LockError::InvalidUrl { detail }
@@ -43,20 +43,20 @@ pub(crate) fn same(one: &str, other: &str) -> LockError {
 
 fn name(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    // Where it is a socket, a path. No part of a login, also of one that should have been escaped.
+    // Without any part of a login, even of one that was not escaped. A socket is named by its path.
     let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
     let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
-    let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
-    match place {
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    match host {
         "" => format!("/{path}"),
-        _ if has_port(place) => place.to_ascii_lowercase(),
-        _ => format!("{}:6379", place.to_ascii_lowercase()),
+        _ if has_port(host) => host.to_ascii_lowercase(),
+        _ => format!("{}:6379", host.to_ascii_lowercase()),
     }
 }
 
-fn has_port(place: &str) -> bool {
+fn has_port(host: &str) -> bool {
     // The colons of an IPv6 address are in brackets.
-    place.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))
+    host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))
 }
 
 fn invalid<T>(detail: String) -> Result<T, LockError> {
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_a_place_and_no_secret() {
+    fn a_name_is_an_address_without_secrets() {
         let all = urls(&[
             "redis://u:p@A:1/4",
             "redis://b",

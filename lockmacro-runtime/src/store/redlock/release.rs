@@ -1,4 +1,4 @@
-//! Giving back: at every node that may have a token, whether it has answered or not.
+//! Releases tokens on every node that may have one, whether the node has answered or not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::store::redlock::round::Round;
 use crate::store::redlock::store::Redlock;
 use crate::value::error::LockError;
 
-/// Who is slower than that to answer that a token is gone is left to the background.
+/// How long the caller waits for nodes to release a token. The background waits for slower ones.
 const BRIEF: Duration = Duration::from_millis(50);
-/// The same when a majority has answered, at least; and in round trips.
+/// The same once a majority has answered: at least, and in round trips.
 const MORE: (Duration, u32) = (Duration::from_millis(2), 4);
 
 impl Redlock {
-    /// Takes the token in use away from all nodes, and earlier ones where they may still be; tells what
-    /// a majority found. The claim is settled when each of these nodes has answered, and nothing can
-    /// arrive there any more.
+    /// Releases the token in use on all nodes, and earlier tokens where they may still be. Returns
+    /// what a majority found. The request is settled when each of these nodes has answered, and no
+    /// request can arrive there any more.
     pub(crate) async fn release(&self, request: &Request) -> Result<Released, LockError> {
         let attempts = request.attempts();
         request.settle(true);
@@ -31,7 +31,7 @@ impl Redlock {
         let mut round = Round::new(attempts.nodes().into_iter().map(|nth| {
             let attempts = &attempts;
             (nth, async move {
-                // It may be a runtime that stands still which has asked.
+                // The runtime of the request may be blocked.
                 attempts.requests_ended(nth, BRIEF).await;
                 self.release_at(nth, request, attempts).await
             })
@@ -39,19 +39,19 @@ impl Redlock {
         let more = self.usual_round_trip().saturating_mul(MORE.1).clamp(MORE.0, BRIEF);
         let brief = Instant::now() + more;
         loop {
-            let next = match count.told() {
+            let next = match count.verdict() {
                 None => Ok(round.next().await),
                 Some(_) => timeout_at(brief, round.next()).await,
             };
             let Ok(Some((nth, found))) = next else { break };
             count.add(nth, found);
         }
-        let told = count.told();
-        told.ok_or_else(|| no_quorum(&self.nodes.names, count.errors.into_iter()))
+        let verdict = count.verdict();
+        verdict.ok_or_else(|| no_quorum(&self.nodes.names, count.errors.into_iter()))
     }
 
-    /// Takes all tokens away from a node; tells what was found of the one in use, unless another one
-    /// may be left.
+    /// Releases all tokens on a node. Returns what the node found of the one in use; fails when
+    /// another one may be left.
     async fn release_at(
         &self,
         nth: usize,
@@ -85,15 +85,15 @@ impl Redlock {
         of_all
     }
 
-    /// Has what an attempt in vain has written withdrawn, and waits for the nodes that are quick about
-    /// it. The others are not asked with another token before they have answered.
-    pub(crate) async fn give_back(&self, request: &Request) {
+    /// Withdraws the tokens of a failed attempt, and waits for the nodes that answer quickly. The
+    /// other nodes get no further token before they have answered.
+    pub(crate) async fn withdraw(&self, request: &Request) {
         let attempts = request.attempts();
         attempts.close();
         let mut round = Round::new(attempts.withdraws().into_iter().map(|withdrawal| {
-            // Each token of the acquisition is derived from the same one.
-            let whose = request.attempt(0);
-            (withdrawal.node, Arc::clone(&self.nodes).withdraw(withdrawal, whose))
+            // Each token of the acquisition is derived from the first one.
+            let first = request.attempt(0);
+            (withdrawal.node, Arc::clone(&self.nodes).withdraw(withdrawal, first))
         }));
         let until = Instant::now() + BRIEF;
         while let Ok(Some(_)) = timeout_at(until, round.next()).await {}
@@ -102,15 +102,15 @@ impl Redlock {
 }
 
 impl Nodes {
-    /// Takes the tokens of attempts in vain away from a node, all at once. Each of them is sent once: it
-    /// is not asked with again, so nobody minds when one arrives late.
-    async fn withdraw(self: Arc<Self>, withdrawal: Withdrawal, whose: Request) {
+    /// Withdraws the tokens of failed attempts from a node, all at once. No token is used again, so
+    /// a late withdrawal does no harm.
+    async fn withdraw(self: Arc<Self>, withdrawal: Withdrawal, first: Request) {
         let redis = &self.all[withdrawal.node].redis;
-        // What was asked has an end of its own.
+        // The request itself has a timeout, so this wait is bounded.
         withdrawal.requests_ended(redis.answer() * 2).await;
         let mut round = Round::new(withdrawal.tokens().into_iter().map(|token| {
-            let (key, of_it) = (&whose.key, whose.token.nth(token));
-            (withdrawal.node, async move { (token, redis.withdraw(key, &of_it).await) })
+            let (key, nth_token) = (&first.key, first.token.nth(token));
+            (withdrawal.node, async move { (token, redis.withdraw(key, &nth_token).await) })
         }));
         while let Some((_, (token, answer))) = round.next().await {
             if answer.is_ok() {
@@ -120,7 +120,7 @@ impl Nodes {
     }
 }
 
-/// What a release found so far.
+/// The answers to a release so far.
 struct Found {
     held: usize,
     unconfirmed: usize,
@@ -130,7 +130,7 @@ struct Found {
 
 impl Found {
     fn new(nodes: usize, asked: &[usize]) -> Self {
-        // Where the token never was it is not.
+        // The other nodes never had the token.
         let not_held = nodes - asked.len();
         Self { held: 0, unconfirmed: 0, not_held, errors: vec![None; nodes] }
     }
@@ -144,8 +144,8 @@ impl Found {
         }
     }
 
-    /// What a majority found, if that is known.
-    fn told(&self) -> Option<Released> {
+    /// The answer of a majority, if that is known.
+    fn verdict(&self) -> Option<Released> {
         let majority = majority(self.errors.len());
         if self.held >= majority {
             Some(Released::Held)

@@ -1,5 +1,5 @@
-//! How long to let pass before asking again. There is no line over several nodes, and who asks again
-//! at the same moment splits the nodes again, so no two wait equally long.
+//! The delay before another attempt. There is no queue over several nodes. Callers that repeat at
+//! the same moment would split the votes again, so the delays are random.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,7 +18,8 @@ impl RetryDelay {
         Self(round_trip.saturating_mul(ROUND_TRIPS).clamp(SHORTEST, LONGEST))
     }
 
-    /// The next one: 50 % to 150 % of a time that grows, and no later than the holder's end.
+    /// The next delay: 50 % to 150 % of a time that grows, and no later than the end of the
+    /// holder's lease.
     pub(crate) fn next(&mut self, left: Option<Duration>) -> Duration {
         let pause = self.0.mul_f64(0.5 + fastrand::f64());
         self.0 = (self.0 * 3 / 2).min(LONGEST);
@@ -32,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_differ_grow_and_have_a_bound() {
+    fn delays_differ_grow_and_have_a_bound() {
         let mut pause = RetryDelay::new(&AtomicU64::new(500));
         let first = pause.next(None);
         assert!(
@@ -46,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_asks_when_the_holder_ends() {
+    fn a_delay_ends_with_the_holders_lease() {
         let mut pause = RetryDelay::new(&AtomicU64::new(u64::MAX / 1_000_000));
         assert!(pause.next(Some(Duration::ZERO)) <= SHORTEST * 2);
     }

@@ -1,11 +1,11 @@
-//! Asking all nodes at once.
+//! Requests to several nodes at the same time.
 
 use std::future::poll_fn;
 use std::task::Poll;
 
 use crate::protocol::answer::Asked;
 
-/// Questions that are under way at the same time, each to one node.
+/// Requests that are in flight at the same time, each to one node.
 pub(crate) struct Round<'a, T> {
     in_flight: Vec<(usize, Asked<'a, T>)>,
 }
@@ -19,10 +19,10 @@ impl<'a, T> Round<'a, T> {
         Self { in_flight: questions.map(boxed).collect() }
     }
 
-    /// The next answer and whose it is; `None` when all have answered.
+    /// The next answer and the number of its node; `None` when all nodes have answered.
     pub(crate) async fn next(&mut self) -> Option<(usize, T)> {
         poll_fn(|cx| {
-            // All of them each time: there are few, and a question leaves when it is first polled.
+            // Polls all each time: there are few, and a request is sent when it is first polled.
             for at in 0..self.in_flight.len() {
                 let (nth, question) = &mut self.in_flight[at];
                 if let Poll::Ready(answer) = question.as_mut().poll(cx) {
@@ -38,7 +38,7 @@ impl<'a, T> Round<'a, T> {
 }
 
 impl<T: 'static> Round<'static, T> {
-    /// Has the rest go on without anybody waiting for it. Each question has an end of its own.
+    /// Lets the rest go on in a task of its own. Each request has a timeout.
     pub(crate) fn go_on(mut self) {
         if !self.in_flight.is_empty() {
             tokio::spawn(async move { while self.next().await.is_some() {} });

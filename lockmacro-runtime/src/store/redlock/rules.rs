@@ -1,24 +1,24 @@
-//! What holds for all nodes of a Redlock.
+//! The settings of all nodes of a Redlock.
 
 use std::time::Duration;
 
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
-/// What a manager is told about its nodes.
+/// The settings of the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// No lock of any process has a longer ttl.
+    /// The longest ttl of any lock of any process.
     pub(crate) longest_ttl: Duration,
-    /// A restart makes no node forget a lock.
+    /// Whether the nodes keep their locks over a restart.
     pub(crate) durable: bool,
-    /// A node is waited for no longer than that, nor a tenth of the ttl.
+    /// How long a node may take to answer, if that is less than a tenth of the ttl.
     pub(crate) node: Duration,
-    /// For how long a node keeps the last fence of a key, unless its URL says so.
+    /// How long a node keeps the last fence of a key, unless its URL sets that.
     pub(crate) fence_retention: Duration,
 }
 
-/// What is told of an answer of which it is not known who has given it.
+/// The error of an answer that may be of another server.
 pub(crate) fn replaced() -> LockError {
     let detail = "the connection was replaced".to_owned();
     LockError::Unavailable { reason: Unavailability::Disconnected, detail }

@@ -1,8 +1,9 @@
-//! Locks on a majority of independent servers: the Redlock algorithm of the Redis documentation,
-//! with all nodes asked at once.
+//! The store on a majority of independent servers: the Redlock algorithm of the Redis
+//! documentation, with all nodes asked at once.
 //!
-//! A lock counts from before the first request left until its ttl less the drift, as every lease
-//! does. What is not granted by a majority is given back at every node that it may have reached.
+//! As every lease, the lease of a lock counts from before the first request was sent until its ttl
+//! less the drift. A lock that no majority grants is released on every node that the request may
+//! have reached.
 
 use crate::store::redlock::rules::Rules;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use crate::value::error::LockError;
 use crate::value::limits::TTL_MAX;
 use crate::value::unavailability::Unavailability;
 
-/// When a majority is connected, the others are waited for so long.
+/// How long connecting waits for the other nodes once a majority is connected.
 const GRACE: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
@@ -35,12 +36,12 @@ pub(crate) struct Redlock {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) timeout: Duration,
     pub(crate) rules: Rules,
-    /// How long a majority took to answer of late, in microseconds.
+    /// The recent mean of the time in which a majority answers, in microseconds.
     pub(crate) round_trip: Arc<AtomicU64>,
 }
 
 impl Redlock {
-    /// Locks on the servers at `urls`, not connected yet.
+    /// A store on the servers at `urls`, not connected yet.
     pub(crate) fn new(urls: &[String], timeout: Duration, rules: Rules) -> Result<Self, LockError> {
         let names = node_names::names(urls)?.into();
         let mut redis: Vec<_> =
@@ -53,7 +54,7 @@ impl Redlock {
         Ok(Self { nodes, timeout, rules, round_trip: Arc::default() })
     }
 
-    /// Logs in to all nodes by these. For one that nobody uses yet.
+    /// Sets the credentials of all nodes. For a store that is not in use yet.
     pub(crate) fn log_in_by(&mut self, credentials: &Credentials) -> Result<(), LockError> {
         let nodes = Arc::get_mut(&mut self.nodes).map(|nodes| nodes.all.iter_mut());
         nodes.into_iter().flatten().try_for_each(|node| node.redis.log_in_by(credentials))
@@ -68,30 +69,29 @@ impl Redlock {
         self.nodes.all.iter().for_each(|node| node.redis.disconnect());
     }
 
-    /// Where its nodes are.
+    /// The addresses of the nodes.
     pub(crate) fn servers(&self) -> String {
         self.nodes.names.join(", ")
     }
 
-    /// Takes note of a call that has failed because of the servers; tells whether to log it at
-    /// WARN.
+    /// Records a call that failed because of the servers. Returns whether to log it at WARN.
     pub(crate) fn call_failed(&self, error: &LockError) -> bool {
-        // Each takes note of it.
+        // Every node records the failure.
         let nodes = self.nodes.all.iter();
         let noted = nodes.map(|node| (node.redis.call_failed(error), node.redis.is_any_lost()));
         is_news(&noted.collect::<Vec<_>>())
     }
 
-    /// Takes note of a lock that could not be kept.
+    /// Records that a lock was lost.
     pub(crate) fn lock_lost(&self) {
         self.nodes.all.iter().for_each(|node| node.redis.lock_lost());
     }
 
-    /// Connects to a majority at least, or says why not.
+    /// Connects to at least a majority.
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         let mut until = Instant::now() + self.timeout;
         let mut pause = RetryDelay::new(&self.round_trip);
-        let mut silences: Vec<Option<NodeError>> = vec![None; self.count()];
+        let mut errors: Vec<Option<NodeError>> = vec![None; self.count()];
         let mut open: Vec<usize> = (0..self.count()).collect();
         while !open.is_empty() {
             let nodes = &self.nodes;
@@ -105,13 +105,13 @@ impl Redlock {
                 if let Err((NodeError { error, .. }, true)) = &admitted
                     && matches!(**error, LockError::AccessDenied { .. })
                 {
-                    // Locks that could not be given back there would stay for their ttl.
+                    // Locks that cannot be released there would stay for their ttl.
                     return Err((**error).clone());
                 }
-                silences[nth] = admitted.err().map(|(node_error, _)| node_error);
-                match silences[nth].as_ref().map(|node_error| &*node_error.error) {
+                errors[nth] = admitted.err().map(|(node_error, _)| node_error);
+                match errors[nth].as_ref().map(|node_error| &*node_error.error) {
                     Some(error @ LockError::InvalidUrl { .. }) => return Err(error.clone()),
-                    // It is there, and votes later.
+                    // The node is up, and votes later.
                     None
                     | Some(LockError::Unavailable { reason: Unavailability::Restarted, .. }) => {
                         open.retain(|other| *other != nth);
@@ -124,7 +124,7 @@ impl Redlock {
                 }
             }
             let lasting =
-                silences.iter().flatten().filter(|node_error| !node_error.transient).count();
+                errors.iter().flatten().filter(|node_error| !node_error.transient).count();
             let pause = pause.next(None);
             if last || !may_be_had(lasting, self.count()) || Instant::now() + pause >= until {
                 break;
@@ -138,10 +138,10 @@ impl Redlock {
             Some(node_error) => Some(*node_error.error),
             None => open.contains(&nth).then(|| late("connecting")),
         };
-        Err(no_quorum(&self.nodes.names, silences.into_iter().enumerate().map(error)))
+        Err(no_quorum(&self.nodes.names, errors.into_iter().enumerate().map(error)))
     }
 
-    /// Has a majority count `ttl` anew; tells whether a majority may still hold the lock.
+    /// Restarts the ttl on a majority. Returns whether a majority may still hold the lock.
     pub(crate) async fn renew(&self, request: &Request, ttl: Duration) -> Result<bool, LockError> {
         self.check(ttl)?;
         let attempts = request.attempts();
@@ -150,15 +150,15 @@ impl Redlock {
             let (nodes, attempt) = (Arc::clone(&self.nodes), Arc::clone(&attempt));
             (nth, nodes.renew(nth, attempt, ttl))
         }));
-        // Who was not asked, or has refused, holds nothing.
-        let (mut held, mut silent) = (0, 0);
+        // A node that is not among the holders, or has refused, does not hold the lock.
+        let (mut held, mut failed) = (0, 0);
         let mut errors: Vec<Option<LockError>> = vec![None; self.count()];
         while let Some((nth, answer)) = round.next().await {
             match answer {
                 Ok(true) => held += 1,
                 Ok(false) => {}
                 Err(error) => {
-                    silent += 1;
+                    failed += 1;
                     errors[nth] = Some(error);
                 }
             }
@@ -167,13 +167,13 @@ impl Redlock {
                 return Ok(true);
             }
         }
-        if held + silent < majority(self.count()) {
+        if held + failed < majority(self.count()) {
             return Ok(false);
         }
         Err(no_quorum(&self.nodes.names, errors.into_iter()))
     }
 
-    /// No lock may be longer than a node that was started again is kept from voting.
+    /// Checks that a ttl is not longer than a restarted node is kept from voting.
     pub(crate) fn check(&self, ttl: Duration) -> Result<(), LockError> {
         let longest = if self.rules.durable { TTL_MAX } else { self.rules.longest_ttl };
         if ttl <= longest { Ok(()) } else { Err(LockError::InvalidTtl { ttl, longest }) }
@@ -190,12 +190,12 @@ impl Redlock {
 }
 
 impl Request {
-    /// What is known of its only key.
+    /// The attempts for its only key.
     pub(crate) fn attempts(&self) -> Arc<Attempts> {
         self.all_attempts().first().map(Arc::clone).unwrap_or_default()
     }
 
-    /// The same with its `nth` token, to be sent.
+    /// The request to send with the `nth` token.
     pub(crate) fn attempt(&self, nth: u64) -> Request {
         let mut attempt = self.part(self.keys());
         attempt.token = self.token.nth(nth);
@@ -203,11 +203,11 @@ impl Request {
     }
 }
 
-/// Whether a failure is to be logged at WARN, by what each node says of that, and whether it is
-/// lost. While a majority is lost, which was logged, it is not.
+/// Whether to log a failure at WARN: by each node's own decision, and whether the node is lost. Not
+/// while a majority is lost, because that was logged.
 fn is_news(nodes: &[(bool, bool)]) -> bool {
     let there: Vec<_> = nodes.iter().filter(|(_, is_lost)| !is_lost).collect();
-    // One decides how often: each counts the time since its own last one.
+    // One node decides how often, because each counts the time since its own last log line.
     nodes.len() - there.len() < majority(nodes.len()) && there.first().is_some_and(|(may, _)| *may)
 }
 
@@ -217,12 +217,12 @@ mod tests {
 
     #[test]
     fn a_failure_is_news_unless_a_majority_is_lost() {
-        let (signal, told, lost) = ((true, false), (false, false), (false, true));
-        assert!(is_news(&[signal, signal, signal]) && !is_news(&[told, told, told]));
+        let (signal, logged, lost) = ((true, false), (false, false), (false, true));
+        assert!(is_news(&[signal, signal, signal]) && !is_news(&[logged, logged, logged]));
         for nodes in [[lost, signal, signal], [signal, lost, signal], [signal, signal, lost]] {
             assert!(is_news(&nodes), "two could have granted: {nodes:?}");
         }
-        assert!(!is_news(&[lost, told, told]), "it was told just now");
+        assert!(!is_news(&[lost, logged, logged]), "it was logged just now");
         assert!(!is_news(&[lost, lost, signal]) && !is_news(&[lost, lost, lost]));
     }
 }

@@ -1,4 +1,4 @@
-//! One URL for all nodes.
+//! The URL of a Redlock, one for all nodes.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use crate::value::duration::duration;
 use crate::value::error::LockError;
 use crate::value::limits::{TTL_MAX, TTL_MIN};
 
-/// The scheme, and that of the nodes.
+/// The scheme, and the scheme of each node.
 const PLAIN: (&str, &str) = ("redlock", "redis");
 const ENCRYPTED: (&str, &str) = ("redlocks", "rediss");
 const FORM: &str =
     "it is not of the form `redlock://[user:password@]host:port,host:port,host:port[/db]`";
 
-/// What a URL says of all nodes at once.
+/// The parts of the URL.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RedlockUrl {
     pub(crate) urls: Vec<String>,
@@ -25,8 +25,8 @@ pub(crate) struct RedlockUrl {
 }
 
 impl RedlockUrl {
-    /// Reads `redlock://[user:password@]host[:port],…[/db][?setting&setting=value]`, or the same with
-    /// `redlocks`; `None` for another scheme.
+    /// Reads `redlock://[user:password@]host[:port],…[/db][?setting&setting=value]`, or the same
+    /// with `redlocks`; `None` for another scheme.
     pub(crate) fn read(url: &str) -> Option<Result<Self, LockError>> {
         let (scheme, rest) = url.split_once("://")?;
         let kind = [PLAIN, ENCRYPTED].into_iter().find(|(known, _)| *known == scheme)?;
@@ -40,7 +40,7 @@ impl RedlockUrl {
             let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
             match name {
                 "durable" if setting == name => this.durable = true,
-                "durable" => return Err(invalid("`durable` stands by itself, without a value")),
+                "durable" => return Err(invalid("`durable` is written without a value")),
                 "longest_ttl" => this.longest_ttl = Some(time(name, value, TTL_MIN..=TTL_MAX)?),
                 "node_timeout" => {
                     let times = Duration::from_millis(1)..=TTL_MAX;
@@ -48,7 +48,7 @@ impl RedlockUrl {
                 }
                 "cacert" | "cert" | "key" if scheme == ENCRYPTED.0 => passed_on.push(setting),
                 _ if query.contains('@') => return Err(invalid(UNESCAPED)),
-                // What a node cannot have either is told by it.
+                // The URL of a node refuses those that a node cannot have.
                 "protocol" | "replicated" | "replicated_timeout" | "fence_retention" => {
                     passed_on.push(setting);
                 }
@@ -69,7 +69,7 @@ impl RedlockUrl {
         Ok(this)
     }
 
-    /// What a manager is told about its nodes: what the URL says goes before `rules`.
+    /// The settings of the nodes: those of the URL take precedence over `rules`.
     pub(crate) fn rules(&self, rules: Rules) -> Rules {
         Rules {
             longest_ttl: self.longest_ttl.unwrap_or(rules.longest_ttl),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_what_a_builder_does_and_goes_before_it() {
+    fn its_settings_take_precedence_over_the_builders() {
         let second = Duration::from_secs(1);
         let (durable, fence_retention) = (false, 9 * second);
         let builder = Rules { longest_ttl: second, durable, node: second, fence_retention };
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_and_no_password() {
+    fn an_error_names_the_mistake_and_no_password() {
         for (rest, why) in [
             ("", "of the form"),
             ("a,,b", "of the form"),

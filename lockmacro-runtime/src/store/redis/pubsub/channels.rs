@@ -5,9 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::store::hand_off::HandOff;
 use crate::store::redis::client::subscriptions::PushSink;
 use crate::store::redis::pubsub::releases::Releases;
-use crate::store::waiters::{HandOff, Waiters};
+use crate::store::waiters::Waiters;
 use crate::value::companion;
 use crate::value::fence::Fence;
 use crate::value::time::Moment;

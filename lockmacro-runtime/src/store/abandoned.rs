@@ -1,0 +1,71 @@
+//! Tokens of abandoned requests, which may still be granted their locks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Notify;
+
+use crate::value::sync::{Mutex, MutexGuard};
+
+/// Abandoned tokens. They may still be in a queue, or get there: a request with one may still
+/// arrive.
+#[derive(Debug, Default)]
+pub(crate) struct AbandonedTokens {
+    tokens: Mutex<HashMap<u32, Arc<AtomicBool>>>,
+    /// Notified when one of them was granted its lock.
+    granted: Notify,
+}
+
+/// An abandoned token; dropping this forgets it.
+#[derive(Debug)]
+pub(crate) struct AbandonedToken {
+    gone: Arc<AbandonedTokens>,
+    bits: u32,
+    granted: Arc<AtomicBool>,
+}
+
+impl AbandonedTokens {
+    /// Records from now on whether the token with these random bits is granted its lock.
+    pub(crate) fn given_up(self: &Arc<Self>, bits: u64) -> AbandonedToken {
+        let bits = half_in_numbers(bits);
+        let granted = Arc::clone(self.tokens().entry(bits).or_default());
+        AbandonedToken { gone: Arc::clone(self), bits, granted }
+    }
+
+    /// Waits until one of the tokens was granted its lock, for the one task that releases them.
+    pub(crate) async fn granted(self: Arc<Self>) {
+        self.granted.notified().await;
+    }
+
+    /// Records a grant to a number that no waiter has.
+    pub(crate) fn was_granted(&self, number: u64) {
+        if let Some(granted) = self.tokens().get(&half_in_numbers(number)) {
+            granted.store(true, Ordering::Release);
+            self.granted.notify_one();
+        }
+    }
+
+    pub(crate) fn tokens(&self) -> MutexGuard<'_, HashMap<u32, Arc<AtomicBool>>> {
+        self.tokens.lock()
+    }
+}
+
+/// The half of a token's bits that is in its waiter's numbers as well: see `Waiters::join`. A token
+/// that is mistaken for another one is released once more, which does no harm to an abandoned one.
+fn half_in_numbers(bits: u64) -> u32 {
+    (bits >> 32) as u32
+}
+
+impl AbandonedToken {
+    /// Whether the token was granted the lock since the last call.
+    pub(crate) fn was_granted(&self) -> bool {
+        self.granted.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Drop for AbandonedToken {
+    fn drop(&mut self) {
+        self.gone.tokens().remove(&self.bits);
+    }
+}

@@ -1,0 +1,157 @@
+//! The table of the store in memory: the held locks, the queues of their waiters, and the fences.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, SystemTime};
+
+use crate::protocol::answer::Queueing;
+use crate::protocol::request::Request;
+use crate::store::hand_off::HandOff;
+use crate::store::waiters::Waiters;
+use crate::value::error::LockError;
+use crate::value::fence::Fence;
+use crate::value::limits::{CONFIRM_WINDOW, QUEUE_MAX};
+use crate::value::time::Moment;
+use crate::value::token::Token;
+use crate::value::unavailability::Unavailability;
+
+/// Number of keys below which expired ones are not removed.
+pub(crate) const SWEEP_FROM: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) held: HashMap<String, Held>,
+    /// The waiters of each key, the first one first. No key has an empty queue.
+    pub(crate) queues: HashMap<String, VecDeque<Waiting>>,
+    /// The number of keys at which expired ones are removed next.
+    pub(crate) sweep_at: usize,
+    pub(crate) last_fence: u64,
+    pub(crate) last_ticket: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) token: Token,
+    pub(crate) expires: Moment,
+}
+
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// Tickets grow from the first waiter of a queue to the last.
+    pub(crate) ticket: u64,
+    pub(crate) token: Token,
+    pub(crate) ttl: Duration,
+    pub(crate) fenced: bool,
+    pub(crate) number: u64,
+}
+
+/// The number of a waiter, and its ticket once it is in the queue.
+pub(crate) struct Ticket {
+    pub(crate) number: u64,
+    pub(crate) ticket: Option<u64>,
+}
+
+impl Table {
+    pub(crate) fn new() -> Self {
+        Self {
+            held: HashMap::new(),
+            queues: HashMap::new(),
+            sweep_at: SWEEP_FROM,
+            last_fence: 0,
+            last_ticket: 0,
+        }
+    }
+
+    /// Adds a waiter to the queue, unless it is in the queue already. Returns its rank.
+    pub(crate) fn enqueue(&mut self, request: &Request, waiter: &mut Ticket) -> Queueing {
+        let queue = self.queues.entry(request.key.as_str().to_owned()).or_default();
+        let ticket = waiter.ticket.unwrap_or(0);
+        let rank = match queue.binary_search_by_key(&ticket, |waiting| waiting.ticket) {
+            Ok(rank) => rank,
+            Err(_) if queue.len() >= QUEUE_MAX => return Queueing::Full,
+            Err(_) => {
+                self.last_ticket += 1;
+                let (ticket, number) = (self.last_ticket, waiter.number);
+                let (token, ttl, fenced) = (request.token.clone(), request.ttl, request.fenced);
+                queue.push_back(Waiting { ticket, token, ttl, fenced, number });
+                waiter.ticket = Some(ticket);
+                queue.len() - 1
+            }
+        };
+        Queueing::Left(u32::try_from(rank).unwrap_or(u32::MAX))
+    }
+
+    /// Removes the waiter that `find` returns from the queue of a key.
+    pub(crate) fn dequeue(
+        &mut self,
+        key: &str,
+        find: impl Fn(&VecDeque<Waiting>) -> Option<usize>,
+    ) {
+        if let Some(queue) = self.queues.get_mut(key) {
+            if let Some(rank) = find(queue) {
+                queue.remove(rank);
+            }
+            if queue.is_empty() {
+                self.queues.remove(key);
+            }
+        }
+    }
+
+    /// Hands a free lock off to the first waiter that still exists.
+    pub(crate) fn hand_off(&mut self, key: &str, now: Moment, waiters: &Waiters) {
+        while let Some(queue) = self.queues.get_mut(key) {
+            let next = queue.pop_front();
+            if queue.is_empty() {
+                self.queues.remove(key);
+            }
+            let Some(Waiting { token, ttl, fenced, number, .. }) = next else {
+                return;
+            };
+            let fence = fenced.then(|| self.fence()).flatten();
+            if fenced && fence.is_none() {
+                // The waiter repeats its request, and gets the error.
+                waiters.alarm(number);
+                continue;
+            }
+            // Only for the confirm window: a stopped waiter must not keep the lock for the whole
+            // ttl.
+            let ttl = ttl.min(CONFIRM_WINDOW);
+            self.held.insert(key.to_owned(), Held { token, expires: now.after(ttl) });
+            if waiters.grant(number, HandOff { received: now, connection: 0, at: 0, ttl, fence }) {
+                return;
+            }
+            self.held.remove(key);
+        }
+    }
+
+    /// Checks that `count` fences are left.
+    pub(crate) fn has_fences(&self, count: usize) -> Result<(), LockError> {
+        let last = u64::try_from(count).ok().and_then(|count| self.last_fence.checked_add(count));
+        match last.map(Fence::try_from) {
+            Some(Ok(_)) => Ok(()),
+            _ if count == 0 => Ok(()),
+            _ => Err(LockError::Unavailable {
+                reason: Unavailability::FencesUsedUp,
+                detail: "the counter of `memory://` is at 2^53".to_owned(),
+            }),
+        }
+    }
+
+    /// The next fence. It is made from the time, as on a server. So a resource that outlives the
+    /// process never sees a smaller fence, unless the clock was set back.
+    pub(crate) fn fence(&mut self) -> Option<Fence> {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let micros = u64::try_from(since_1970.unwrap_or_default().as_micros()).unwrap_or(0);
+        let next = Fence::try_from(micros.max(self.last_fence.saturating_add(1))).ok()?;
+        self.last_fence = next.into();
+        Some(next)
+    }
+
+    /// Removes expired keys whenever the number of keys has doubled. So abandoned keys take a
+    /// bounded share of the memory and a constant share of the time.
+    pub(crate) fn sweep(&mut self, now: Moment) {
+        if self.held.len() >= self.sweep_at {
+            self.held.retain(|_, held| held.expires > now);
+            self.sweep_at = SWEEP_FROM.max(self.held.len() * 2);
+        }
+    }
+}
