@@ -11,8 +11,7 @@ use tokio::time::Instant;
 
 use crate::engine::in_flight::InFlightGuard;
 use crate::protocol::request::Request;
-crate::store::abandoned::AbandonedToken
-use crate::store::waiters::AbandonedToken;
+use crate::store::abandoned::AbandonedToken;
 use crate::value::backoff::jittered;
 use crate::value::sync::{Mutex, MutexGuard};
 
