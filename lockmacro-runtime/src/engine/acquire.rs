@@ -32,7 +32,6 @@ use crate::value::key_set::in_order;
 use crate::value::labels::Labelled;
 use crate::value::limits::check_ttl;
 use crate::value::loss::OnLost;
-use crate::value::time::Moment;
 use crate::value::token::Token;
 
 /// A lock that was acquired, or joined. A guard is made of it.
@@ -85,7 +84,7 @@ impl LockSpec {
         // A waiter's token is older than its grant, and so cannot say since when it holds.
         let since = wait.is_zero().then(SystemTime::now);
         let about = about(since, self.holder_note.as_deref());
-        let token = Token::new(&manager.label(), &self.name, &about, Moment::now())?;
+        let token = Token::new(&manager.label(), &self.name, &about)?;
         let (first, given) = match several.first() {
             Some(first) => (first.clone(), Some(key)),
             None => (key, None),

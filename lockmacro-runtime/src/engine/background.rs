@@ -283,7 +283,7 @@ mod tests {
         let memory = Memory::new();
         let background = Arc::new(Background::new(&Store::Memory(memory.clone())));
         let hour = Duration::from_secs(60 * 60);
-        let token = || Token::new("test", "", "", Moment::now()).unwrap();
+        let token = || Token::new("test", "", "").unwrap();
         let [held, waits] = [(); 2].map(|()| Request::new("order:1".into(), token(), hour));
         memory.acquire(&held).unwrap();
         let shutdown = Shutdown::default();

@@ -226,7 +226,7 @@ mod tests {
     use crate::engine::in_flight::InFlight;
     use crate::store::memory::Memory;
     use crate::store::redis::store::Redis;
-    use crate::value::time::Moment;
+
     use crate::value::token::Token;
 
     const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     fn request_for(ttl: Duration, key: impl ToString) -> Arc<Request> {
-        let token = Token::new("test", "", "", Moment::now()).unwrap();
+        let token = Token::new("test", "", "").unwrap();
         Arc::new(Request::new(key.to_string().into(), token, ttl))
     }
 

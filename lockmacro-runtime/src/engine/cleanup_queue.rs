@@ -345,11 +345,11 @@ mod tests {
 
     use super::*;
     use crate::engine::in_flight::InFlight;
-    use crate::value::time::Moment;
+
     use crate::value::token::Token;
 
     fn request(key: &str) -> Arc<Request> {
-        let token = Token::new("test", "", "", Moment::now()).unwrap();
+        let token = Token::new("test", "", "").unwrap();
         Arc::new(Request::new(key.into(), token, Duration::from_secs(60 * 60)))
     }
 

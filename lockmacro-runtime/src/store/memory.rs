@@ -223,7 +223,7 @@ mod tests {
     use crate::value::unavailability::Unavailability;
 
     fn request(key: &str, ttl: Duration) -> Request {
-        Request::new(key.into(), Token::new("test", "", "", Moment::now()).unwrap(), ttl)
+        Request::new(key.into(), Token::new("test", "", "").unwrap(), ttl)
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! Tokens: the value of a lock key, `label/random` or `label since note/random`. Every acquisition
 //! has its own.
 
-use std::cell::RefCell;
 use std::fmt;
 
 use crate::value::error::LockError;
 use crate::value::escaped::Escaped;
 use crate::value::holder::ABOUT_MAX;
-use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
 
 /// Longest label, in bytes, with the name of the lock in it.
@@ -23,16 +21,10 @@ pub(crate) const TOKEN_MAX: usize = LABEL_MAX + ABOUT_MAX + "/".len() + RANDOM_D
 pub(crate) struct Token(Box<str>);
 
 impl Token {
-    /// Makes a token for the lock `name` of a manager with `label`, requested at `asked`. `about`
-    /// is the [time and the note](crate::value::holder::about). Fails when the system has no random
-    /// bits.
-    pub(crate) fn new(
-        label: &str,
-        name: &str,
-        about: &str,
-        asked: Moment,
-    ) -> Result<Self, LockError> {
-        let random = random(asked)?;
+    /// Makes a token for the lock `name` of a manager with `label`. `about` is the [time and the
+    /// note](crate::value::holder::about). Fails when the system has no random bits.
+    pub(crate) fn new(label: &str, name: &str, about: &str) -> Result<Self, LockError> {
+        let random = random()?;
         let named = if name.is_empty() { 0 } else { ":".len() + name.len() };
         // The exact capacity, as every waiter keeps its token.
         let mut text =
@@ -72,7 +64,7 @@ impl Token {
     /// A token with the same label.
     pub(crate) fn another(&self) -> Result<Self, LockError> {
         let label = self.0.rsplit_once('/').map_or("", |(label, _)| label);
-        Self::new(label, "", "", Moment::now())
+        Self::new(label, "", "")
     }
 
     /// The same label without the random part, for a key that has no holder any more.
@@ -118,38 +110,21 @@ pub(crate) fn label_of(stored: &[u8]) -> Option<String> {
     ours.then(|| Escaped(label).to_string())
 }
 
-/// 128 random bits. Sixteen times as many are read at a time, which takes no longer.
-fn random(asked: Moment) -> Result<[u8; 16], LockError> {
-    thread_local! {
-        /// The bits that were read, and the number of unused blocks.
-        static DRAWN: RefCell<([[u8; 16]; 16], usize)> = const { RefCell::new(([[0; 16]; 16], 0)) };
-    }
-    let drawn = DRAWN.with_borrow_mut(|(drawn, left)| {
-        if *left == 0 {
-            getrandom::fill(drawn.as_flattened_mut())?;
-            *left = drawn.len();
-        }
-        *left -= 1;
-        Ok(drawn[*left])
-    });
-    let failed = |error: getrandom::Error| LockError::Unavailable {
+/// 128 random bits of the system: a forked process gets other ones than its parent.
+fn random() -> Result<[u8; 16], LockError> {
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits).map_err(|error| LockError::Unavailable {
         reason: Unavailability::Local,
         detail: error.to_string(),
-    };
-    Ok(mixed_with_time(drawn.map_err(failed)?, asked))
+    })?;
+    Ok(bits)
 }
 
 /// Random bits for a name that is not secret, and that is unique among processes, even if they seed
 /// their own random numbers alike.
 pub(crate) fn chance() -> u128 {
     // Without random bits of the system there are no locks, so nothing depends on the fallback.
-    random(Moment::now()).map_or_else(|_| fastrand::u128(..), u128::from_be_bytes)
-}
-
-/// Mixes random bits with the time of their use, as a forked process has the same unused bits as
-/// its parent.
-fn mixed_with_time(drawn: [u8; 16], asked: Moment) -> [u8; 16] {
-    (u128::from_be_bytes(drawn) ^ u128::from(asked.nanos())).to_be_bytes()
+    random().map_or_else(|_| fastrand::u128(..), u128::from_be_bytes)
 }
 
 /// The label at the start of a manager's tokens: one line, at most 128 bytes with the lock's name,
@@ -180,12 +155,11 @@ pub(crate) fn default_label() -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-    use std::time::Duration;
 
     use super::*;
 
     fn token(label: &str, name: &str) -> Token {
-        Token::new(label, name, "", Moment::now()).unwrap()
+        Token::new(label, name, "").unwrap()
     }
 
     #[test]
@@ -208,12 +182,6 @@ mod tests {
         let token = Token("web/ffffffffffffffffffffffffffffffff".into());
         assert_eq!(token.nth(0), token);
         assert_eq!(token.nth(2).expose(), "web/00000000000000000000000000000001");
-    }
-
-    #[test]
-    fn the_same_bits_make_different_tokens_at_different_times() {
-        let at = |nanos| mixed_with_time([7; 16], Moment::at(Duration::from_nanos(nanos)));
-        assert_ne!(at(1_000_000), at(1_000_001));
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Redis {
     /// Releases a lock and hands it off to the first waiter.
     async fn hand_off(&self, request: &Request, keep: Duration) -> Result<Released, LockError> {
         let keep = keep.as_millis().to_string();
-        let args = [request.token.expose(), &keep, CONFIRM_WINDOW_MS, &self.fence_retention];
+        let args = [request.token.expose(), &keep, &CONFIRM_WINDOW_MS, &self.fence_retention];
         let (keys, brief) = (request.keys(), self.brief());
         let script = if request.several().is_empty() { &RELEASE } else { &RELEASE_ALL };
         let reply = match self.local(request) {

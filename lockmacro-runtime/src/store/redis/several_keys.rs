@@ -39,7 +39,8 @@ impl Redis {
     ) -> Result<Reply, CallError> {
         let ttl = request.ttl.as_millis().to_string();
         let fenced = if request.fenced { "1" } else { "0" };
-        let args = [request.token.expose(), &ttl, fenced, CONFIRM_WINDOW_MS, &self.fence_retention];
+        let args =
+            [request.token.expose(), &ttl, fenced, &CONFIRM_WINDOW_MS, &self.fence_retention];
         let sent = Moment::now();
         match self.eval(&ACQUIRE_ALL, request.keys(), &args, budget).await? {
             Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),

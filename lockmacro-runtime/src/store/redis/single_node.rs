@@ -97,7 +97,7 @@ impl Redis {
 
     /// Removes a token that no later request uses.
     pub(crate) async fn withdraw(&self, key: &LockKey, token: &Token) -> Result<(), NodeError> {
-        let args = [token.expose(), "0", CONFIRM_WINDOW_MS, &self.fence_retention];
+        let args = [token.expose(), "0", &CONFIRM_WINDOW_MS, &self.fence_retention];
         match self.eval(&RELEASE, slice::from_ref(key), &args, self.brief()).await {
             Ok(Value::Int(_)) | Err(CallError::NotALock) => Ok(()),
             Ok(other) => Err(node_error(unexpected(&other), key)),

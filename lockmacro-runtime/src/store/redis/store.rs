@@ -3,8 +3,9 @@
 use crate::store::redis::client::budget::TRIES;
 use crate::store::redis::client::credentials::Credentials;
 use crate::store::redis::pubsub::channels::Grants;
-use std::sync::Arc;
+use crate::value::limits::CONFIRM_WINDOW;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redis::{Cmd, ConnectionInfo, Value};
@@ -34,7 +35,8 @@ use crate::value::unavailability::Unavailability;
 
 /// [`CONFIRM_WINDOW`](crate::value::limits::CONFIRM_WINDOW) in milliseconds, as the scripts take
 /// it.
-pub(crate) const CONFIRM_WINDOW_MS: &str = "5000";
+pub(crate) static CONFIRM_WINDOW_MS: LazyLock<String> =
+    LazyLock::new(|| CONFIRM_WINDOW.as_millis().to_string());
 
 #[derive(Debug)]
 pub(crate) struct Redis {
@@ -257,7 +259,7 @@ impl Redis {
             }
             let fenced = if request.fenced { "1" } else { "0" };
             let ttl = ttl.to_string();
-            let args = [token, &ttl, fenced, CONFIRM_WINDOW_MS, &self.fence_retention, "0"];
+            let args = [token, &ttl, fenced, &CONFIRM_WINDOW_MS, &self.fence_retention, "0"];
             // Boxed, because most locks are free and do not need it.
             match Box::pin(self.question(request, &args, budget)).await {
                 // The server checks rights before slots, so the keys are allowed.

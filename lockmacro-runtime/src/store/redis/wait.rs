@@ -164,7 +164,7 @@ impl Redis {
             request.token.expose(),
             &ttl,
             &fenced.to_string(),
-            CONFIRM_WINDOW_MS,
+            &CONFIRM_WINDOW_MS,
             &self.fence_retention,
             &QUEUE_MAX.to_string(),
             &WAITER_TTL.as_millis().to_string(),
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_waiting_future_is_small() {
         let redis = Redis::new("redis://127.0.0.1:1", Duration::from_secs(1)).unwrap();
-        let token = Token::new("test", "", "", Moment::now()).unwrap();
+        let token = Token::new("test", "", "").unwrap();
         let request = Request::new("order:42".into(), token, Duration::from_secs(30));
         let shutdown = Shutdown::default();
         let waiting = size_of_val(&Redis::wait(&redis, &request, Duration::MAX, &shutdown));
