@@ -34,7 +34,7 @@ macro_rules! plain_levels {
         async fn $name() -> Result<(), LockError> {
             let kept = [1_u8; 1024];
             yield_now().await;
-            $used;
+            let () = $used;
             black_box(&kept);
             Ok(())
         }
@@ -44,7 +44,7 @@ macro_rules! plain_levels {
         #[distributed_lock(key = stringify!($name), ttl = "30s", $($policy)*)]
         async fn $name() -> Result<(), LockError> {
             $next().await?;
-            $used;
+            let () = $used;
             Ok(())
         }
     };

@@ -250,7 +250,7 @@ impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockManager")
             .field("label", &self.label)
-            .field("backend", self.store())
+            .field("store", self.store())
             .field("defaults", &self.defaults)
             .field("locks", &self.in_flight.count())
             .finish_non_exhaustive()
