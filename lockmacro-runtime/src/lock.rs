@@ -1,14 +1,14 @@
 //! The builder of a lock on one key.
 
-use futures_util::TryFutureExt as _;
-
-use crate::engine::spec::LockSpec;
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryFutureExt as _;
+
 use crate::engine::acquire::{acquire, acquire_blocking};
+use crate::engine::spec::LockSpec;
 use crate::engine::unreported::Errors;
 use crate::guard::LockGuard;
 use crate::manager::lock_manager::LockManager;

@@ -1,11 +1,10 @@
 //! A function whose calls can be deferred.
 
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
+use std::{fmt, thread};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;

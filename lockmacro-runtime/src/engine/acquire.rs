@@ -1,27 +1,22 @@
 //! Acquiring: from a [`LockSpec`] to a held lock, or to the error that the caller gets.
 
-use crate::engine::acquisition::Acquire;
 use std::borrow::Cow;
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Context;
-use std::task::Poll;
-use std::task::ready;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
-use crate::engine::acquisition::{Acquisition, Refusal};
+use crate::engine::acquisition::{Acquire, Acquisition, Refusal};
 use crate::engine::blocking::may_block;
 use crate::engine::core::inside_runtime;
 use crate::engine::current::Current;
 use crate::engine::held::Held;
 use crate::engine::observer::refused;
-use crate::engine::reentry::Scope;
-use crate::engine::reentry::around;
+use crate::engine::reentry::{Scope, around};
 use crate::engine::spec::LockSpec;
 use crate::engine::telemetry;
-use crate::engine::unreported::Errors;
-use crate::engine::unreported::unreported;
+use crate::engine::unreported::{Errors, unreported};
 use crate::protocol::answer::{Grant, Queueing};
 use crate::protocol::lease::Renewal;
 use crate::protocol::request::Request;

@@ -1,8 +1,6 @@
 //! A token, from before it is sent until it is known to be gone. Dropping the [`Acquisition`] at
 //! any time releases the lock in the background.
 
-use crate::engine::telemetry::Waiting;
-use crate::value::time::Moment;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
@@ -14,11 +12,13 @@ use tokio::time::sleep;
 use crate::engine::blocking::blocked;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::in_flight::InFlightGuard;
+use crate::engine::telemetry::Waiting;
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing, Released};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
+use crate::value::time::Moment;
 
 /// Pause before a lock that was lost at once is requested again.
 const PAUSE: Duration = Duration::from_millis(20);

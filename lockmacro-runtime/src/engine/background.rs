@@ -9,8 +9,7 @@
 //! and connections of its own with its first job.
 
 use std::pin::Pin;
-use std::sync::mpsc as std_mpsc;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Weak, mpsc as std_mpsc};
 use std::{mem, process, thread};
 
 use tokio::runtime;

@@ -14,8 +14,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use crate::engine::cleanup_queue::{Added, CleanupQueue, Item};
-use crate::engine::cleanup_queue::{LONGEST_PAUSE, MAX_BYTES, SHUTDOWN_PAUSE};
+use crate::engine::cleanup_queue::{
+    Added, CleanupQueue, Item, LONGEST_PAUSE, MAX_BYTES, SHUTDOWN_PAUSE,
+};
 use crate::engine::in_flight::InFlightGuard;
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;

@@ -6,10 +6,9 @@
 //! One file, as the table and its task share the states of a lease.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::mem;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use std::{fmt, mem};
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};

@@ -4,7 +4,6 @@
 //! Metrics are labelled with the lock's name and the template of its key, never with the key: the
 //! number of keys has no bound.
 
-use crate::value::labels::Labelled;
 use std::fmt::Display;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use std::time::Duration;
 use crate::engine::observer;
 use crate::value::error::LockError;
 use crate::value::key::Listed;
-use crate::value::labels::Labels;
+use crate::value::labels::{Labelled, Labels};
 use crate::value::loss::Lost;
 use crate::value::time::Moment;
 

@@ -1,11 +1,10 @@
 //! The builder of a manager: its settings, and how it is connected.
 
-use crate::engine::core::Core;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::core::inside_runtime;
+use crate::engine::core::{Core, inside_runtime};
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
 #[cfg(feature = "defer")]

@@ -1,6 +1,5 @@
 //! A request for a lock, as a store sees it.
 
-use crate::value::labels::Labelled;
 use std::borrow::Cow;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +9,7 @@ use std::time::Duration;
 use crate::protocol::attempts::Attempts;
 use crate::value::error::LockError;
 use crate::value::key::{Listed, LockKey};
-use crate::value::labels::Labels;
+use crate::value::labels::{Labelled, Labels};
 use crate::value::limits::{CONFIRM_WINDOW, WAITER_TTL};
 use crate::value::time::{LastMoment, Moment};
 use crate::value::token::Token;

@@ -1,6 +1,5 @@
 //! A body under a lock: one future that contains the body once, and a driver for everything else.
 
-use crate::run::driver::Ending;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -10,7 +9,7 @@ use crate::engine::unreported::Errors;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::outcome::{LockOutcome, SkipOutcome};
-use crate::run::driver::{Driver, Ended, Start};
+use crate::run::driver::{Driver, Ended, Ending, Start};
 use crate::run::report::{Conclude, Outcome, Report, errors_of};
 
 impl<F> Lock<F> {

@@ -1,17 +1,15 @@
 //! Acquires a lock, polls a body while the lock is held, and releases the lock: everything about a
 //! locked body that does not depend on the body's type.
 
-use crate::engine::acquire::Acquiring;
-use crate::engine::unreported::Errors;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use crate::engine::acquire::{acquire, acquire_blocking};
+use crate::engine::acquire::{Acquiring, acquire, acquire_blocking};
 use crate::engine::held::Held;
 use crate::engine::reentry::Scope;
 use crate::engine::spec::LockSpec;
 use crate::engine::telemetry;
-use crate::engine::unreported::unreported;
+use crate::engine::unreported::{Errors, unreported};
 use crate::guard::LockGuard;
 use crate::protocol::answer::Released;
 use crate::value::error::LockError;

@@ -1,7 +1,6 @@
 //! The store of locks: one of three kinds, and the dispatch to it. Every kind has the same meaning;
 //! only the possible failures differ.
 
-use crate::value::time::Moment;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +21,7 @@ use crate::store::redis::store::Redis;
 use crate::store::redlock::store::Redlock;
 use crate::value::error::{AT, LockError};
 use crate::value::key::LockKey;
+use crate::value::time::Moment;
 
 #[derive(Debug)]
 pub(crate) enum Store {

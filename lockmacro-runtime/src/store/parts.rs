@@ -1,12 +1,10 @@
 //! A request on several keys that one call cannot take together, in parts. A release or renewal is
 //! sent to all parts at the same time, and a failure of one does not stop the others.
 
-use crate::store::join::all;
-use crate::store::join::held_all;
-
 use crate::protocol::answer::{Asked, Released};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
+use crate::store::join::{all, held_all};
 use crate::value::error::LockError;
 
 impl Store {

@@ -1,8 +1,8 @@
 //! Accessors of a busy error: the holder, and when to ask again.
 
-use crate::value::busy_text::whole_seconds;
 use std::time::{Duration, SystemTime};
 
+use crate::value::busy_text::whole_seconds;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
 

@@ -1,10 +1,9 @@
 //! Results of an inspection: held locks and their waiters.
 
-use crate::value::token::Token;
-use std::time::Duration;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::value::key::LockKey;
+use crate::value::token::Token;
 
 /// Most odd keys in a result.
 pub const ODD_MAX: usize = 100;

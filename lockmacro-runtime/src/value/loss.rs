@@ -1,7 +1,6 @@
 //! The loss of a lock: its cause, and its effect on the body.
 
-use std::fmt;
-use std::iter;
+use std::{fmt, iter};
 
 use crate::value::key::{Listed, LockKey};
 

@@ -7,8 +7,7 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::error::CallError;
-use crate::store::redis::client::error::unexpected;
+use crate::store::redis::client::error::{CallError, unexpected};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;

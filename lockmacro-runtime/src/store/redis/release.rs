@@ -8,8 +8,9 @@ use crate::protocol::answer::{Asked, Released};
 use crate::protocol::request::Request;
 use crate::store::join::held_all;
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::error::unexpected;
-use crate::store::redis::client::error::{CallError, Transient, is_split as is_split_text};
+use crate::store::redis::client::error::{
+    CallError, Transient, is_split as is_split_text, unexpected,
+};
 use crate::store::redis::client::script::Script;
 use crate::store::redis::pubsub::local_releases::LocalRelease;
 use crate::store::redis::scripts::{

@@ -1,11 +1,10 @@
 //! The reply of a server to a request for a lock.
 
-use crate::store::redis::client::error::unexpected;
 use std::time::Duration;
 
 use redis::Value;
 
-use crate::store::redis::client::error::CallError;
+use crate::store::redis::client::error::{CallError, unexpected};
 use crate::value::fence::{Fence, Fences};
 use crate::value::time::Moment;
 use crate::value::token::{hash_of, label_of};

@@ -2,17 +2,15 @@
 //! would stay for its whole ttl.
 
 use std::collections::BTreeSet;
-use std::iter;
-use std::slice;
 use std::sync::atomic::Ordering;
+use std::{iter, slice};
 
 use redis::{Pipeline, Value};
 use tokio::task::JoinSet;
 
 use crate::protocol::request::Request;
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::error::CallError;
-use crate::store::redis::client::error::unexpected;
+use crate::store::redis::client::error::{CallError, unexpected};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::scripts::RIGHTS;
 #[cfg(feature = "defer")]

@@ -7,8 +7,7 @@ use redis::Value;
 
 use crate::protocol::request::Request;
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::error::CallError;
-use crate::store::redis::client::error::unexpected;
+use crate::store::redis::client::error::{CallError, unexpected};
 use crate::store::redis::reply::{Reply, fence};
 use crate::store::redis::scripts::ACQUIRE_ALL;
 use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};

@@ -1,16 +1,13 @@
 //! The requests of a lock on several nodes to one of them; none is retried.
 
-use crate::protocol::vote::NodeError;
-use crate::protocol::vote::NodeInfo;
-use crate::protocol::vote::Vote;
 use std::slice;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
 
 use crate::protocol::request::Request;
-use crate::store::redis::client::error::unexpected;
-use crate::store::redis::client::error::{CallError, Transient};
+use crate::protocol::vote::{NodeError, NodeInfo, Vote};
+use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::Reply;
 use crate::store::redis::scripts::{RAISE_FENCE, RELEASE};

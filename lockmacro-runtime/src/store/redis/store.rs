@@ -1,9 +1,5 @@
 //! Locks on one Redis server or cluster: acquiring by `SET NX PX` or a script, and retries.
 
-use crate::store::redis::client::budget::TRIES;
-use crate::store::redis::client::credentials::Credentials;
-use crate::store::redis::pubsub::channels::Grants;
-use crate::value::limits::CONFIRM_WINDOW;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -15,20 +11,22 @@ use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease::late;
 use crate::protocol::request::Request;
 use crate::store::abandoned::{AbandonedToken, AbandonedTokens};
-use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::error::unexpected;
-use crate::store::redis::client::error::{CallError, Transient};
+use crate::store::redis::client::budget::{Budget, TRIES};
+use crate::store::redis::client::credentials::Credentials;
+use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;
 use crate::store::redis::known_rights::Rights;
+use crate::store::redis::pubsub::channels::Grants;
 use crate::store::redis::reply::{Reply, answer};
 use crate::store::redis::scripts::ACQUIRE;
 use crate::store::redis::topology::route::Topology;
 use crate::value::error::{AT, LockError};
 use crate::value::fence::{Fences, RETENTION};
 use crate::value::key::LockKey;
+use crate::value::limits::CONFIRM_WINDOW;
 use crate::value::time::Moment;
 use crate::value::token::Token;
 use crate::value::unavailability::Unavailability;

@@ -1,6 +1,5 @@
 //! Requests a lock from all nodes at once, and repeats the attempt while that may help.
 
-use crate::value::error::AT;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,14 +8,13 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease;
-use crate::protocol::quorum::late;
-use crate::protocol::quorum::{Holder, Tally, Verdict, majority, no_quorum};
+use crate::protocol::quorum::{Holder, Tally, Verdict, late, majority, no_quorum};
 use crate::protocol::request::Request;
 use crate::store::redlock::retry_delay::RetryDelay;
 use crate::store::redlock::round::Round;
 use crate::store::redlock::rules::replaced;
 use crate::store::redlock::store::Redlock;
-use crate::value::error::LockError;
+use crate::value::error::{AT, LockError};
 use crate::value::fence::Fence;
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;

@@ -1,11 +1,10 @@
 //! The nodes of a Redlock, and which of them may vote.
 
-use std::fmt;
-use std::mem;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use std::{fmt, mem};
 
 use tokio::time::timeout;
 

@@ -5,7 +5,6 @@
 //! less the drift. A lock that no majority grants is released on every node that the request may
 //! have reached.
 
-use crate::store::redlock::rules::Rules;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -13,8 +12,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::protocol::attempts::Attempts;
-use crate::protocol::quorum::late;
-use crate::protocol::quorum::{majority, may_be_had, no_quorum};
+use crate::protocol::quorum::{late, majority, may_be_had, no_quorum};
 use crate::protocol::request::Request;
 use crate::protocol::vote::NodeError;
 use crate::store::redis::client::credentials::Credentials;
@@ -24,6 +22,7 @@ use crate::store::redlock::node::Nodes;
 use crate::store::redlock::node_names;
 use crate::store::redlock::retry_delay::RetryDelay;
 use crate::store::redlock::round::Round;
+use crate::store::redlock::rules::Rules;
 use crate::value::error::LockError;
 use crate::value::limits::TTL_MAX;
 use crate::value::unavailability::Unavailability;

@@ -1,12 +1,11 @@
 //! The meaning of a failed call: whether it may have been applied, whether to retry, and which
 //! error the caller gets.
 
-use crate::value::error::AT;
 use redis::{ErrorKind, RedisError, Value};
 
 use crate::store::redis::client::tls;
 use crate::value::companion::write_companion;
-use crate::value::error::LockError;
+use crate::value::error::{AT, LockError};
 use crate::value::escaped::Escaped;
 use crate::value::key::LockKey;
 use crate::value::unavailability::Unavailability;

@@ -1,8 +1,6 @@
 //! Whether the servers of a manager answer, on all its connections. A lost server is logged once,
 //! and once more when it is back, however many calls fail meanwhile.
 
-use crate::store::redis::client::round_trip::RoundTrip;
-use crate::value::sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -10,6 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::store::redis::client::round_trip::RoundTrip;
+use crate::value::sync::Mutex;
 use crate::value::unavailability::Unavailability;
 
 /// Longest time between two failures of one outage.

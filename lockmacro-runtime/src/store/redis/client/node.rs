@@ -1,8 +1,6 @@
 //! One server and the connection to it. The connection is opened when it is needed, shared by all
 //! calls, and replaced when it is broken. No call waits longer than its caller allows.
 
-use crate::store::redis::client::budget::Budget;
-use crate::value::sync::{Mutex, MutexGuard};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +10,7 @@ use redis::{ConnectionInfo, Value};
 use tokio::time::{Instant, timeout_at};
 
 use crate::store::redis::client::blocking_pool::BlockingPool;
-use crate::store::redis::client::budget::TRIES;
+use crate::store::redis::client::budget::{Budget, TRIES};
 use crate::store::redis::client::connection::Connection;
 use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::{CallError, Transient};
@@ -25,6 +23,7 @@ use crate::store::redis::client::sentinel::is_primary;
 use crate::store::redis::client::singleflight::SingleFlight;
 use crate::store::redis::client::subscriptions::PushSink;
 use crate::value::error::LockError;
+use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::unavailability::Unavailability;
 
 /// One server; clones share it.

@@ -1,8 +1,8 @@
 //! The number of replicas that have to acknowledge a lock, and the timeout.
 
-use crate::value::duration::duration;
 use std::time::Duration;
 
+use crate::value::duration::duration;
 use crate::value::error::LockError;
 
 /// Default timeout for replicas.

@@ -9,8 +9,7 @@ use redis::{Client, ConnectionAddr, Value};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::store::redis::client::error::unexpected;
-use crate::store::redis::client::error::{CallError, Transient};
+use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::url::SentinelGroup;
 use crate::value::error::LockError;
 use crate::value::sync::{Mutex, MutexGuard};

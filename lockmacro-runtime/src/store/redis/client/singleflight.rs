@@ -1,11 +1,12 @@
 //! Work that many callers wait for, done once by a task of its own. No caller delays the others:
 //! neither one that is dropped, nor one that is not polled, nor one whose runtime is blocked.
 
-use crate::value::sync::Mutex;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::value::sync::Mutex;
 
 /// Heartbeats of the task within the time limit of the work; they show that its runtime is not
 /// blocked.

@@ -1,6 +1,5 @@
 //! Parsing a URL: the addresses of the servers, the login, and the settings.
 
-use crate::value::duration::duration;
 use std::fmt;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionI
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::settings::{FORM, Settings, tcp, unreadable};
 use crate::store::redis::client::tls::Files;
+use crate::value::duration::duration;
 use crate::value::error::LockError;
 use crate::value::fence::{RETENTION_MAX, RETENTION_MIN};
 

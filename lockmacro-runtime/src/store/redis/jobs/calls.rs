@@ -8,10 +8,8 @@ use tokio::task::JoinSet;
 
 use crate::jobs::call::Job;
 use crate::jobs::limits::{DEAD_MAX, note_abandoned};
-use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::budget::TRIES;
-use crate::store::redis::client::error::CallError;
-use crate::store::redis::client::error::unexpected;
+use crate::store::redis::client::budget::{Budget, TRIES};
+use crate::store::redis::client::error::{CallError, unexpected};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;

@@ -1,10 +1,11 @@
 //! Releases in flight whose answers may hold grants for waiters of the same manager.
 
-use crate::value::sync::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::value::sync::{Mutex, MutexGuard};
 
 /// The releases of a manager that are in flight.
 #[derive(Debug, Default)]

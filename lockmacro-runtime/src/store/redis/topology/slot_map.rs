@@ -7,8 +7,7 @@ use redis::Value;
 use tokio::time::Instant;
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::error::CallError;
-use crate::store::redis::client::error::unexpected;
+use crate::store::redis::client::error::{CallError, unexpected};
 use crate::store::redis::client::node::Node;
 use crate::value::companion::SLOTS;
 use crate::value::error::LockError;
