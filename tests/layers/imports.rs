@@ -50,10 +50,9 @@ impl Imports {
                 self.read_module(src, &file, child);
             }
         }
-        let mut found = Found { module: &module, names: BTreeMap::new(), paths: BTreeSet::new() };
-        found.read(&parsed);
-        self.names.insert(module.clone(), found.names);
-        self.paths.insert(module.clone(), found.paths);
+        let (names, paths) = Found::read(&module, &parsed);
+        self.names.insert(module.clone(), names);
+        self.paths.insert(module.clone(), paths);
         self.files.insert(module, file.to_owned());
     }
 
@@ -97,18 +96,35 @@ fn is_test(attributes: &[Attribute]) -> bool {
 
 struct Found<'a> {
     module: &'a [String],
+    /// The inline modules around the code that is read.
+    inline: Module,
     names: BTreeMap<String, Module>,
+    /// The names that inline modules and functions import.
+    inner_names: BTreeMap<String, Module>,
     paths: BTreeSet<Module>,
+    /// Paths that start at a name, which may be an imported module.
+    named: Vec<Module>,
 }
 
-impl Found<'_> {
-    fn read(&mut self, file: &File) {
-        self.visit_file(file);
+impl<'a> Found<'a> {
+    /// The names that a file imports, and all paths of this crate in it.
+    fn read(module: &'a [String], file: &File) -> (BTreeMap<String, Module>, BTreeSet<Module>) {
+        let (inline, names, inner_names) = Default::default();
+        let (paths, named) = Default::default();
+        let mut found = Found { module, inline, names, inner_names, paths, named };
+        found.visit_file(file);
+        for path in found.named {
+            let names = [&found.names, &found.inner_names];
+            for target in names.iter().filter_map(|names| names.get(&path[0])) {
+                found.paths.insert([target, &path[1..]].concat());
+            }
+        }
+        (found.names, found.paths)
     }
 
     /// The path from the crate's root, if it is one of this crate.
     fn absolute(&self, path: &[String]) -> Option<Module> {
-        let mut base = self.module.to_vec();
+        let mut base = [self.module, &self.inline].concat();
         let mut rest = path;
         match path.first()?.as_str() {
             "crate" => {
@@ -155,9 +171,11 @@ impl Found<'_> {
 
     fn take(&mut self, name: String, path: Vec<String>) {
         // A path without `crate`, `self` or `super` starts at a child, or at another crate.
-        let path = self.absolute(&path).unwrap_or_else(|| [self.module, &path].concat());
+        let here = || [self.module, &self.inline, &path].concat();
+        let path = self.absolute(&path).unwrap_or_else(here);
         self.paths.insert(path.clone());
-        self.names.insert(name, path);
+        let names = if self.inline.is_empty() { &mut self.names } else { &mut self.inner_names };
+        names.insert(name, path);
     }
 
     /// Paths within a macro's arguments, which are tokens only.
@@ -188,10 +206,12 @@ impl Found<'_> {
     }
 
     fn found(&mut self, path: &[String]) {
-        if path.len() > 1
-            && let Some(path) = self.absolute(path)
-        {
-            self.paths.insert(path);
+        if path.len() < 2 {
+            return;
+        }
+        match self.absolute(path) {
+            Some(path) => drop(self.paths.insert(path)),
+            None => self.named.push(path.to_vec()),
         }
     }
 }
@@ -207,8 +227,16 @@ impl<'ast> Visit<'ast> for Found<'_> {
             Item::Struct(item) => &item.attrs,
             _ => return visit::visit_item(self, item),
         };
-        if !is_test(attributes) {
-            visit::visit_item(self, item);
+        if is_test(attributes) {
+            return;
+        }
+        match item {
+            Item::Mod(inline) if inline.content.is_some() => {
+                self.inline.push(inline.ident.to_string());
+                visit::visit_item(self, item);
+                self.inline.pop();
+            }
+            _ => visit::visit_item(self, item),
         }
     }
 
