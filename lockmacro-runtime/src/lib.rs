@@ -67,7 +67,8 @@
 //!
 //! # Telemetry
 //!
-//! Locks report to `tracing`. There is a span `lock` around every body, and these events:
+//! Locks report to `tracing`. There is a span `lock` around every body, and among others these
+//! events:
 //!
 //! | event | level | when |
 //! |---|---|---|

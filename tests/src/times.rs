@@ -9,7 +9,8 @@ use std::time::Duration;
 /// Bounds an event that must come by itself, below leases of six seconds and more.
 pub const SOON: Duration = Duration::from_secs(5);
 
-/// Bounds an event that must come before a waiter's place in the queue lapses, after 15 s.
+/// Bounds an event that must come before a dead waiter has left the queue, after 15 s: 10 s without
+/// a question, and the confirm window.
 pub const IN_TIME: Duration = Duration::from_secs(10);
 
 /// Bounds an event that must come before a lease of the default ttl ends, after 30 s: far above

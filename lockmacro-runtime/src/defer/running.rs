@@ -9,6 +9,7 @@ use crate::guard::LockGuard;
 use crate::jobs::call::Job;
 use crate::value::error::LockError;
 use crate::value::sync::Mutex;
+use crate::value::token::random_name;
 
 /// Reports errors of the called function to its worker.
 const OBSERVER: Observer = Observer { refused, unreported };
@@ -90,7 +91,7 @@ impl Running {
 /// of the other, so that it is stored once as long as the queue remembers its id.
 pub(crate) fn new_id(function: &str, arguments: &str) -> String {
     let inside = RUNNING.try_with(|running| running.id_inside(function, arguments));
-    inside.unwrap_or_else(|_| format!("{:032x}", crate::value::token::chance()))
+    inside.unwrap_or_else(|_| format!("{:032x}", random_name()))
 }
 
 /// Whether this is the call that a worker runs in this task. Such a call is stored already; its

@@ -61,7 +61,7 @@ pub(crate) struct Item {
     /// Counts the lock as in flight, until it was released.
     pub(crate) guard: Option<InFlightGuard>,
     number: u64,
-    /// End of its lease, or of its place in the queue.
+    /// End of its lease, or of its time in the queue.
     pub(crate) end: Instant,
     pause: Duration,
     /// Number of tries.

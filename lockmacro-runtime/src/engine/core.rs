@@ -111,7 +111,7 @@ impl Core {
             return Err(LockError::ShutDown);
         }
         inside_runtime()?;
-        self.own.is_forked();
+        self.own.check_fork();
         let store = self.store();
         let ready = store.ready().await;
         if self.shutdown.is_closed() {
@@ -147,7 +147,7 @@ impl Core {
     /// The queue of deferred calls: to add calls, to list them, and to retry dead letters.
     #[cfg(feature = "defer")]
     pub(crate) fn deferrer(&self) -> Arc<dyn Deferrer> {
-        match self.has_another_queue() || !self.own.is_forked() {
+        match self.has_another_queue() || !self.own.check_fork() {
             true => Arc::clone(&self.jobs.0),
             // A forked process needs connections of its own.
             false => self.store().deferrer(self.max_deferred_size),
@@ -195,7 +195,7 @@ impl Core {
 
     /// The label of this process. Every token contains it, so a fork is noticed here.
     pub(crate) fn label(&self) -> Cow<'_, str> {
-        match self.own.is_forked() && self.names_process {
+        match self.own.check_fork() && self.names_process {
             true => Cow::Owned(label(&default_label())),
             false => Cow::Borrowed(&self.label),
         }

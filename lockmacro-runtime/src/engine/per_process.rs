@@ -26,7 +26,7 @@ impl PerProcess {
 
     /// Checks for a fork. Returns whether this process was forked. The parent's store is kept, as
     /// dropping it would close connections that the parent uses.
-    pub(crate) fn is_forked(&self) -> bool {
+    pub(crate) fn check_fork(&self) -> bool {
         let here = self.here();
         if here.process != process::id() {
             here.forked.get_or_init(|| Box::new(Self::new(here.store.apart())));

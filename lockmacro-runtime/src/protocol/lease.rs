@@ -1,5 +1,5 @@
 //! The arithmetic of a lease: how long a client may rely on a lock, and when to renew it. No I/O;
-//! every time is an argument.
+//! every time is an argument, but for [`late`], which takes the time of now.
 //!
 //! A server counts a ttl from when it ran the command. The client only knows that this was after
 //! the command was sent. So the client counts from before sending, and subtracts an allowance for

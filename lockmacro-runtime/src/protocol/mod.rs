@@ -1,4 +1,4 @@
-//! The rules of locks as pure functions: every time is an argument, and there is no I/O.
+//! The rules of locks, without I/O: requests, answers, leases, and the counting of a quorum.
 
 pub(crate) mod answer;
 pub(crate) mod attempts;

@@ -184,10 +184,10 @@ impl Request {
         counts + size_of::<Self>() + own + rare + several + all_attempts * ATTEMPTS
     }
 
-    /// How long the key, or a place in its queue, may last without a release.
+    /// How long the key, or the token in its queue, may last without a release.
     pub(crate) fn lasts(&self) -> Duration {
-        let place = self.until.map_or(Duration::ZERO, |_| WAITER_TTL + CONFIRM_WINDOW);
-        self.ttl.max(self.left(|rare| &rare.longest)).max(place)
+        let queued = self.until.map_or(Duration::ZERO, |_| WAITER_TTL + CONFIRM_WINDOW);
+        self.ttl.max(self.left(|rare| &rare.longest)).max(queued)
     }
 
     /// How long the key has to stay when it is released now, because of `min_hold`; zero without a

@@ -48,9 +48,9 @@ impl Store {
         request.settle(!grant.resent);
         Box::pin(async move {
             let (sent, ttl) = (Moment::now(), request.ttl);
-            let left = left(grant.sent, grant.ttl).unwrap_or_default();
-            let error = match self.renew_acknowledged(request, ttl, left).await {
-                Ok(true) if crate::store::replica_acks::left(sent, ttl).is_ok() => {
+            let within = left(grant.sent, grant.ttl).unwrap_or_default();
+            let error = match self.renew_acknowledged(request, ttl, within).await {
+                Ok(true) if left(sent, ttl).is_ok() => {
                     return Ok(Answer::Granted(Grant { sent, ttl, ..grant }));
                 }
                 Ok(true) => {

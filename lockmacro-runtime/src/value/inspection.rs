@@ -58,7 +58,7 @@ pub struct QueuedWaiter {
     pub owner: Option<String>,
     /// The waiter's [note](crate::Lock::holder_note), if there is one.
     pub note: Option<String>,
-    /// How long the waiter keeps its place without another sign of life; `None` when that is not
+    /// How long the waiter stays in the queue unless it asks again; `None` when that is not
     /// known.
     pub left: Option<Duration>,
 }

@@ -8,7 +8,7 @@ pub(crate) const TTL_MIN: Duration = Duration::from_millis(50);
 pub(crate) const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Default ttl.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
-/// How long a waiter keeps its place in the queue without asking again.
+/// How long a waiter stays in the queue without asking again.
 pub(crate) const WAITER_TTL: Duration = Duration::from_secs(10);
 /// How long a lock is handed off until its new holder confirms it.
 pub(crate) const CONFIRM_WINDOW: Duration = Duration::from_secs(5);

@@ -122,7 +122,7 @@ fn random() -> Result<[u8; 16], LockError> {
 
 /// Random bits for a name that is not secret, and that is unique among processes, even if they seed
 /// their own random numbers alike.
-pub(crate) fn chance() -> u128 {
+pub(crate) fn random_name() -> u128 {
     // Without random bits of the system there are no locks, so nothing depends on the fallback.
     random().map_or_else(|_| fastrand::u128(..), u128::from_be_bytes)
 }

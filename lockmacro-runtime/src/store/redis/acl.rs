@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::store::redis::client::script::Script;
+#[cfg(feature = "defer")]
+use crate::store::redis::jobs::calls::CALLS;
 use crate::store::redis::scripts;
 
 /// An enum with the name and the description of each variant.
@@ -81,7 +83,7 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
     }
     #[cfg(feature = "defer")]
     if has(Use::Defer) {
-        let functions = [crate::store::redis::jobs::calls::CALLS, "*"].concat();
+        let functions = [CALLS, "*"].concat();
         rights.push(format!("~{functions}"));
         rights.extend(companions(&functions));
         commands.extend(scripts::jobs::ALL.iter().flat_map(|script| script.commands()));

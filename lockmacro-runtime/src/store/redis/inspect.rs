@@ -11,6 +11,8 @@ use crate::store::redis::client::error::{CallError, unexpected};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;
+#[cfg(feature = "defer")]
+use crate::store::redis::jobs::calls::CALLS;
 use crate::store::redis::scripts::inspect;
 use crate::store::redis::store::Redis;
 use crate::store::redis::topology::route::Topology;
@@ -93,18 +95,14 @@ impl Redis {
     #[cfg(feature = "defer")]
     pub(crate) async fn deferred_functions(&self, most: usize) -> Result<Found<String>, LockError> {
         let (mut functions, mut odd) = (std::collections::BTreeSet::new(), Vec::new());
-        let mut scan =
-            self.scan(&[crate::store::redis::jobs::calls::CALLS, "*"].concat(), "hash").await?;
+        let mut scan = self.scan(&[CALLS, "*"].concat(), "hash").await?;
         while functions.len() <= most
             && let Some(names) = scan.next(self).await?
         {
             for name in names {
                 match String::from_utf8(name) {
                     Ok(name) => {
-                        functions.extend(
-                            name.strip_prefix(crate::store::redis::jobs::calls::CALLS)
-                                .map(str::to_owned),
-                        );
+                        functions.extend(name.strip_prefix(CALLS).map(str::to_owned));
                     }
                     Err(name) => note(&mut odd, &name.into_bytes(), NOT_UTF8),
                 }

@@ -93,7 +93,8 @@ impl Redis {
         self.renew_for(request, ttl, true).await
     }
 
-    /// Extends a handed-off lock to the rest of its holder's lease, if the token still holds it.
+    /// Confirms that the server keeps the lock for at least `left`, if the token still holds it. A
+    /// server that was replaced may have lost the lock, or its ttl.
     pub(crate) async fn confirm(
         &self,
         request: &Request,

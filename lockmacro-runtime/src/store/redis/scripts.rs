@@ -72,25 +72,25 @@ pub(crate) static RENEW_ALL: Script = script!(each_lock: ["q", "w", "f"],; "scri
 pub(crate) mod jobs {
     use super::{LazyLock, Script};
 
-    const SIDES: [&str; 6] = ["d", "r", "x", "u", "i", "o"];
+    const COMPANIONS: [&str; 6] = ["d", "r", "x", "u", "i", "o"];
 
     pub(crate) static PUT: Script = script!(
-        SIDES,
+        COMPANIONS,
         "scripts/jobs/check_memory.lua",
         "scripts/jobs/calls.lua",
         "scripts/jobs/put.lua"
     );
     pub(crate) static TAKE: Script =
-        script!(SIDES, "scripts/jobs/calls.lua", "scripts/jobs/take.lua");
+        script!(COMPANIONS, "scripts/jobs/calls.lua", "scripts/jobs/take.lua");
     pub(crate) static KEEP: Script =
-        script!(SIDES, "scripts/jobs/calls.lua", "scripts/jobs/keep.lua");
+        script!(COMPANIONS, "scripts/jobs/calls.lua", "scripts/jobs/keep.lua");
     pub(crate) static SETTLE: Script =
-        script!(SIDES, "scripts/jobs/calls.lua", "scripts/jobs/settle.lua");
+        script!(COMPANIONS, "scripts/jobs/calls.lua", "scripts/jobs/settle.lua");
     pub(crate) static LIST: Script =
-        script!(SIDES, "scripts/jobs/calls.lua", "scripts/jobs/list.lua");
+        script!(COMPANIONS, "scripts/jobs/calls.lua", "scripts/jobs/list.lua");
     pub(crate) static RETRY_OR_REMOVE: Script =
-        script!(SIDES, "scripts/jobs/calls.lua", "scripts/jobs/retry_or_remove.lua");
-    pub(crate) static RIGHTS: Script = script!(SIDES, "scripts/check_rights.lua");
+        script!(COMPANIONS, "scripts/jobs/calls.lua", "scripts/jobs/retry_or_remove.lua");
+    pub(crate) static RIGHTS: Script = script!(COMPANIONS, "scripts/check_rights.lua");
     #[cfg(feature = "look")]
     pub(crate) static ALL: [&Script; 6] = [&PUT, &TAKE, &KEEP, &SETTLE, &LIST, &RETRY_OR_REMOVE];
 }

@@ -36,6 +36,10 @@ use crate::value::unavailability::Unavailability;
 pub(crate) static CONFIRM_WINDOW_MS: LazyLock<String> =
     LazyLock::new(|| CONFIRM_WINDOW.as_millis().to_string());
 
+/// Most requests that pass dead waiters. It is enough for a full queue: each request passes 128
+/// of them, see `queue.lua`.
+const PASSES_MAX: usize = 128;
+
 #[derive(Debug)]
 pub(crate) struct Redis {
     pub(crate) nodes: Topology,
@@ -187,8 +191,7 @@ impl Redis {
     ) -> Result<Answer, Failed> {
         let waiting = until.map(|until| self.budget_while_waiting(until));
         let mut retry = Retry::new(waiting.unwrap_or_else(|| self.budget()));
-        // Enough for a full queue of dead waiters.
-        let mut passes = 128;
+        let mut passes = PASSES_MAX;
         loop {
             // A plain SET would not recognize its own token from an earlier try.
             let first = !retry.unknown;

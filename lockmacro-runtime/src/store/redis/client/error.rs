@@ -250,7 +250,7 @@ fn of_reply(code: &str, text: &str) -> CallError {
         "OOM" => transient(Unavailability::OutOfMemory, false),
         "NOREPLICAS" => transient(Unavailability::NotEnoughReplicas, false),
         "MISCONF" => transient(Unavailability::NotSaving, false),
-        // The code of acquire.lua.
+        // The code of grant.lua.
         "FENCESUSEDUP" => CallError::Final(unavailable(Unavailability::FencesUsedUp, detail)),
         "NOAUTH" | "WRONGPASS" => CallError::Final(LockError::Authentication { detail }),
         "NOPERM" => CallError::Final(LockError::AccessDenied { detail }),

@@ -1,4 +1,4 @@
-//! A Redis client: connections, calls, retries and errors. It has no knowledge of locks.
+//! A Redis client: connections, calls, retries and errors. It acquires and releases nothing.
 
 pub(crate) mod blocking_pool;
 pub(crate) mod budget;

@@ -19,6 +19,7 @@ use crate::store::waiters::Waiter;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
+use crate::value::token::random_name;
 
 /// Prefix of the keys of functions.
 pub(crate) const CALLS: &str = "lm1:jobs:";
@@ -29,7 +30,7 @@ const TICK_POLLING: Duration = Duration::from_millis(250);
 
 /// Most bytes in the calls of one reply, unless it is a single call: a large reply delays all
 /// others on its connection.
-pub(crate) const BUDGET: &str = "262144";
+pub(crate) const REPLY_BYTES_MAX: &str = "262144";
 /// Assumed bandwidth of the network, in bytes a second.
 const BANDWIDTH: f64 = 4.0 * 1024.0 * 1024.0;
 
@@ -134,7 +135,7 @@ impl Calls {
     /// Registers for the pushes of a function.
     pub(crate) fn join(&self, function: &str) -> Waiter {
         let slot = slot(key_of(function).as_str());
-        self.redis.grants.waiters.join(slot, 0, crate::value::token::chance() as u64)
+        self.redis.grants.waiters.join(slot, 0, random_name() as u64)
     }
 
     /// The time until a call of a function is due; takes no call. The waiter receives pushes.
@@ -172,7 +173,7 @@ impl Calls {
             long => long,
         };
         let (most, dead_max) = (most.to_string(), DEAD_MAX.to_string());
-        let args = [&*most, &millis(lease), &idle, &millis(tick), id, BUDGET, &dead_max];
+        let args = [&*most, &millis(lease), &idle, &millis(tick), id, REPLY_BYTES_MAX, &dead_max];
         let reply = self.ask_for(&jobs::TAKE, function, &args, budget).await?;
         let Value::Array(parts) = &reply else { return Err(unexpected_reply(&reply)) };
         let [Value::Int(again), Value::Int(strays), Value::Array(dead), calls @ ..] =

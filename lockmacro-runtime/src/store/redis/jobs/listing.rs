@@ -15,6 +15,7 @@ use crate::store::redis::jobs::calls::Calls;
 use crate::store::waiters::Waiter;
 use crate::value::error::LockError;
 use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::token::random_name;
 
 /// Pause after an error of one function, while others work.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -63,7 +64,7 @@ impl Looks {
     /// stays the same until an answer arrives: calls that were taken by a lost answer are found by
     /// it.
     pub(crate) fn question(&mut self, nth: usize) -> (String, Instant) {
-        let new = || (format!("{:032x}", crate::value::token::chance()), Instant::now());
+        let new = || (format!("{:032x}", random_name()), Instant::now());
         self.functions[nth].question.get_or_insert_with(new).clone()
     }
 

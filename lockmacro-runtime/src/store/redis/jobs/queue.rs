@@ -12,7 +12,7 @@ use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, T
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{DEAD_MAX, WAITING_MAX, check_size, full};
 use crate::store::redis::jobs::calls::{
-    BUDGET, Calls, Question, fields, millis, text, unexpected_reply,
+    Calls, Question, REPLY_BYTES_MAX, fields, millis, text, unexpected_reply,
 };
 use crate::store::redis::jobs::listing::{IdleLooks, Looks};
 use crate::store::redis::scripts::jobs;
@@ -45,10 +45,10 @@ impl RedisJobs {
         &self,
         looks: &mut Looks,
         nth: usize,
-        order: &TakeOptions,
+        options: &TakeOptions,
     ) -> Result<(Vec<Job>, Duration), LockError> {
-        let (most, lease) = (order.most.min(TAKEN_MAX), order.lease);
-        let others = order.functions.len() > 1;
+        let (most, lease) = (options.most.min(TAKEN_MAX), options.lease);
+        let others = options.functions.len() > 1;
         let (id, asked) = looks.question(nth);
         let (function, waiter) = looks.of(nth);
         let question = Question { id: &id, most, lease, brief: others };
@@ -128,21 +128,21 @@ impl Deferrer for RedisJobs {
         })
     }
 
-    fn take<'a>(&'a self, order: TakeOptions, mut enough: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
+    fn take<'a>(&'a self, options: TakeOptions, mut stop: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
         Box::pin(async move {
-            if order.most == 0 {
+            if options.most == 0 {
                 return Ok(Vec::new());
             }
-            let mut looks = self.idle_looks.take(&self.calls, &order.functions);
+            let mut looks = self.idle_looks.take(&self.calls, &options.functions);
             loop {
                 let (nth, due) = select! {
                     biased;
-                    () = &mut enough => return Ok(Vec::new()),
+                    () = &mut stop => return Ok(Vec::new()),
                     next = looks.next() => next,
                 };
                 let now = Instant::now();
                 let found = match due {
-                    Ok(due) if due <= now => self.take_of(&mut looks, nth, &order).await,
+                    Ok(due) if due <= now => self.take_of(&mut looks, nth, &options).await,
                     other => other.map(|due| (Vec::new(), due - now)),
                 };
                 let answer = match found {
@@ -194,7 +194,7 @@ impl Deferrer for RedisJobs {
     ) -> Answer<'_, Page> {
         Box::pin(async move {
             let (first, most) = (first.min(FIRST_MAX), most.min(TAKEN_MAX));
-            let args = [state.name(), &first.to_string(), &most.to_string(), BUDGET];
+            let args = [state.name(), &first.to_string(), &most.to_string(), REPLY_BYTES_MAX];
             let budget = self.calls.budget_for_calls();
             let reply = self.calls.ask_for(&jobs::LIST, &function, &args, budget).await?;
             let Value::Array(parts) = &reply else { return Err(unexpected_reply(&reply)) };

@@ -12,6 +12,7 @@ use crate::store::waiters::Waiters;
 use crate::value::companion;
 use crate::value::fence::Fence;
 use crate::value::time::Moment;
+use crate::value::token::random_name;
 
 /// The waiters for grants, and the channels that the grants arrive on.
 pub(crate) struct Grants {
@@ -33,7 +34,7 @@ impl Grants {
     }
 
     fn of(waiters: Arc<Waiters>, by_slot: bool) -> Arc<Self> {
-        let name = format!("{:032x}", crate::value::token::chance());
+        let name = format!("{:032x}", random_name());
         Arc::new(Self { waiters, name, by_slot, releases: Releases::default() })
     }
 
