@@ -94,7 +94,8 @@ pub async fn release(
     };
     if lock.owner.is_none() {
         let key = plain(&key);
-        return Err(format!("`{key}` was written by another client, and is not released").into());
+        let what = format!("`{key}` is not a lock of lockmacro");
+        return Err(format!("{what}: another client wrote it, and it is not released").into());
     }
     let question =
         || format!("{}. Its body is not stopped.\nType the key to take it away", held(&lock));
