@@ -51,7 +51,7 @@ pub(crate) trait Renewable: fmt::Debug + Send + Sync {
     /// Records that there was no answer. Returns when to try again.
     fn unanswered(&self) -> Option<Moment>;
 
-    /// What is left of the lease, the first time that it is less than half.
+    /// Returns the rest of the lease, the first time that it is less than half.
     fn is_halved(&self) -> Option<Duration>;
 }
 

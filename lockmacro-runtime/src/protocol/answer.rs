@@ -51,7 +51,7 @@ pub(crate) struct Grant {
     pub(crate) fences: Fences,
 }
 
-/// What a release found. For several keys or nodes, the last of these that any of them found.
+/// The finding of a release. For several keys or nodes, the last of these that any of them found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Released {
     /// The lock was still held.

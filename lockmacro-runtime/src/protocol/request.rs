@@ -14,7 +14,7 @@ use crate::value::limits::{CONFIRM_WINDOW, WAITER_TTL};
 use crate::value::time::{LastMoment, Moment};
 use crate::value::token::Token;
 
-/// What is requested, and what is known of its effect. Small, as every waiter has one.
+/// A request for a lock, and its known effect. Small, as every waiter has one.
 #[derive(Debug)]
 pub(crate) struct Request {
     /// The key, or the first of several.

@@ -39,7 +39,7 @@ impl Ended {
     }
 }
 
-/// What a body starts from.
+/// The start of a body.
 pub enum Start {
     /// A lock to acquire.
     Lock(Box<LockSpec>),

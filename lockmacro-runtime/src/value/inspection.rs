@@ -26,7 +26,7 @@ pub struct Found<T> {
 pub struct Odd {
     /// The key. Bytes that are no text are replaced.
     pub key: String,
-    /// What was unexpected.
+    /// The unexpected finding.
     pub what: String,
 }
 
