@@ -9,9 +9,11 @@ use std::time::{Duration, SystemTime};
 
 use crate::engine::acquisition::{Acquire, Acquisition, Refusal};
 use crate::engine::blocking::may_block;
-use crate::engine::core::inside_runtime;
+use crate::engine::core::{Core, inside_runtime};
 use crate::engine::current::Current;
 use crate::engine::held::Held;
+use crate::engine::in_line::{Asker, InLine, TakenUp};
+use crate::engine::line::Begun;
 use crate::engine::observer::refused;
 use crate::engine::reentry::{Scope, around};
 use crate::engine::spec::LockSpec;
@@ -27,6 +29,7 @@ use crate::value::key_set::in_order;
 use crate::value::labels::Labelled;
 use crate::value::limits::check_ttl;
 use crate::value::loss::OnLost;
+use crate::value::time::Moment;
 use crate::value::token::Token;
 
 /// A lock that was acquired, or joined. A guard is made of it.
@@ -79,7 +82,7 @@ impl LockSpec {
         // A waiter's token is older than its grant, and so cannot say since when it holds.
         let since = wait.is_zero().then(SystemTime::now);
         let about = about(since, self.holder_note.as_deref());
-        let token = Token::new(&manager.label(), &self.name, &about)?;
+        let token = Token::draft(&manager.label(), &self.name, &about);
         let (first, given) = match several.first() {
             Some(first) => (first.clone(), Some(key)),
             None => (key, None),
@@ -95,13 +98,47 @@ impl LockSpec {
             errors,
             rare: Rare::of(self.max_hold, self.message),
         };
-        Ok(Prepared::ToAsk(Acquisition::new(manager, request), wanted))
+        Ok(Prepared::ToAsk(manager, request, wanted))
     }
 }
 
 enum Prepared {
     Joined(Acquired),
-    ToAsk(Acquisition, Wanted),
+    ToAsk(Arc<Core>, Request, Wanted),
+}
+
+/// How a caller begins.
+enum Begins {
+    /// It asks the store for itself; outside of a line without an asker.
+    Asks(Acquisition, Option<Asker>),
+    Waits(InLine),
+    Refused(Request, Refusal),
+}
+
+/// Comes to the line of the request's key. A lock on several keys asks the store for itself.
+fn arrives(manager: &Arc<Core>, request: Request) -> Begins {
+    let drawn = |mut request: Request, asker| match request.draw_token() {
+        Ok(()) => Begins::Asks(Acquisition::new(Arc::clone(manager), request), asker),
+        Err(error) => Begins::Refused(request, Refusal::Failed(error)),
+    };
+    if !request.several().is_empty() || manager.store().excludes_nobody() {
+        return drawn(request, None);
+    }
+    if manager.shutdown().is_closed() {
+        return Begins::Refused(request, Refusal::Failed(LockError::ShutDown));
+    }
+    if let Err(error) = manager.store().check(&request) {
+        return Begins::Refused(request, Refusal::Failed(error));
+    }
+    match manager.lines().arrive(request) {
+        Begun::Asks(place, mut request) => {
+            // The first question does not wait: a free lock needs no queue.
+            let asker = Asker::new(place, request.until.take());
+            drawn(request, Some(asker))
+        }
+        Begun::Waits(place, draft) => Begins::Waits(InLine::new(place, Arc::clone(manager), draft)),
+        Begun::Refused(request, refusal) => Begins::Refused(request, refusal),
+    }
 }
 
 /// Acquires a lock. Nothing happens before the first poll.
@@ -117,7 +154,8 @@ pub(crate) enum Acquiring {
         fenced: bool,
         errors: Errors,
     },
-    Started(Acquire, Wanted),
+    Asking(Acquire, Option<Asker>, Wanted),
+    Waiting(InLine, Wanted),
     Over,
 }
 
@@ -126,23 +164,44 @@ impl Future for Acquiring {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
-            let answer = match &mut *self {
-                Acquiring::Described { .. } => None,
-                Acquiring::Started(acquire, _) => Some(ready!(acquire.poll(cx))),
+            let next = match &mut *self {
+                Acquiring::Described { .. } => Next::Begins,
+                Acquiring::Asking(acquire, asker, _) => match (acquire.poll(cx), asker) {
+                    (Poll::Ready((acquisition, answer)), _) => {
+                        Next::Answered(acquisition, Box::new(answer))
+                    }
+                    (Poll::Pending, None) => return Poll::Pending,
+                    (Poll::Pending, Some(asker)) => {
+                        let Some(asked) = acquire.asking() else { return Poll::Pending };
+                        ready!(asker.poll_over(asked.manager(), cx));
+                        Next::Unanswered
+                    }
+                },
+                Acquiring::Waiting(in_line, _) => Next::Found(Box::new(ready!(in_line.poll(cx)))),
                 Acquiring::Over => return Poll::Pending,
             };
-            match (mem::replace(&mut *self, Acquiring::Over), answer) {
+            match (mem::replace(&mut *self, Acquiring::Over), next) {
                 (Acquiring::Described { spec, fenced, errors }, _) => {
-                    match begun(spec, fenced, errors) {
-                        Ok(Begun::Joined(guard)) => return Poll::Ready(Ok(guard)),
-                        Ok(Begun::Acquiring(acquire, wanted)) => {
-                            *self = Acquiring::Started(acquire, wanted);
-                        }
-                        Err(error) => return Poll::Ready(Err(error)),
+                    *self = match begun(spec, fenced, errors) {
+                        Ok(acquiring) => acquiring,
+                        Err(joined) => return Poll::Ready(*joined),
+                    };
+                }
+                (Acquiring::Asking(_, asker, wanted), Next::Answered(acquisition, answer)) => {
+                    match answered(acquisition, asker, *answer) {
+                        Ok(in_line) => *self = Acquiring::Waiting(in_line, wanted),
+                        Err(ended) => return Poll::Ready(wanted.guard(*ended)),
                     }
                 }
-                (Acquiring::Started(_, wanted), Some((acquisition, answer))) => {
-                    return Poll::Ready(wanted.guard(acquisition, answer).inspect_err(refused));
+                (Acquiring::Asking(acquire, Some(asker), wanted), _) => {
+                    let waits = acquire.asking().and_then(|asked| asker.unanswered(asked));
+                    drop(acquire);
+                    if let Some(in_line) = waits {
+                        *self = Acquiring::Waiting(in_line, wanted);
+                    }
+                }
+                (Acquiring::Waiting(in_line, wanted), Next::Found(found)) => {
+                    return Poll::Ready(wanted.guard(waited(&in_line, *found)));
                 }
                 _ => return Poll::Pending,
             }
@@ -150,24 +209,76 @@ impl Future for Acquiring {
     }
 }
 
-/// Result of the first poll.
-enum Begun {
-    Joined(Acquired),
-    Acquiring(Acquire, Wanted),
+/// What the poll of a state has brought.
+enum Next {
+    Begins,
+    Answered(Acquisition, Box<Result<Grant, Refusal>>),
+    /// The question takes too long.
+    Unanswered,
+    Found(Box<Result<TakenUp, Refusal>>),
 }
 
-/// Not inlined, so that later polls do not reserve its stack frame.
+/// What came of a caller, for its guard or its error.
+enum Came {
+    /// The store has granted the lock.
+    Granted(Acquisition, Grant, Option<Asker>),
+    /// The lock was passed on inside this process.
+    TakenUp(TakenUp),
+    Refused(Arc<Core>, Arc<Request>, Refusal),
+}
+
+/// Not inlined, so that later polls do not reserve its stack frame. An error is the result of the
+/// whole, also that of a lock that was joined.
 #[inline(never)]
-fn begun(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Result<Begun, LockError> {
-    let (acquisition, wanted) = match prepared(spec, fenced, errors)? {
-        Prepared::Joined(guard) => return Ok(Begun::Joined(guard)),
-        Prepared::ToAsk(acquisition, wanted) => (acquisition, wanted),
+fn begun(
+    spec: Box<LockSpec>,
+    fenced: bool,
+    errors: Errors,
+) -> Result<Acquiring, Box<Result<Acquired, LockError>>> {
+    let (manager, request, wanted) = match prepared(spec, fenced, errors) {
+        Ok(Prepared::Joined(guard)) => return Err(Box::new(Ok(guard))),
+        Ok(Prepared::ToAsk(manager, request, wanted)) => (manager, request, wanted),
+        Err(error) => return Err(Box::new(Err(error))),
     };
-    inside_runtime().inspect_err(|error| wanted.report(&acquisition, error))?;
-    match acquisition.acquire() {
-        Ok(acquire) => Ok(Begun::Acquiring(acquire, wanted)),
-        Err((acquisition, refusal)) => {
-            wanted.guard(acquisition, Err(refusal)).inspect_err(refused).map(Begun::Joined)
+    if let Err(error) = inside_runtime() {
+        wanted.report(&request, &error);
+        return Err(Box::new(Err(error)));
+    }
+    let refused = match arrives(&manager, request) {
+        Begins::Asks(acquisition, asker) => match acquisition.acquire() {
+            Ok(acquire) => return Ok(Acquiring::Asking(acquire, asker, wanted)),
+            Err((acquisition, refusal)) => {
+                Came::Refused(manager, Arc::clone(acquisition.request()), refusal)
+            }
+        },
+        Begins::Waits(in_line) => return Ok(Acquiring::Waiting(in_line, wanted)),
+        Begins::Refused(request, refusal) => Came::Refused(manager, Arc::new(request), refusal),
+    };
+    Err(Box::new(wanted.guard(refused)))
+}
+
+/// The answer to a caller that has asked for itself. It waits in the line now, or it is at its end.
+fn answered(
+    acquisition: Acquisition,
+    asker: Option<Asker>,
+    answer: Result<Grant, Refusal>,
+) -> Result<InLine, Box<Came>> {
+    let refusal = match answer {
+        Ok(grant) => return Err(Box::new(Came::Granted(acquisition, grant, asker))),
+        Err(refusal) => refusal,
+    };
+    let waits = asker.and_then(|asker| asker.refused(&acquisition, &refusal));
+    waits.ok_or_else(|| {
+        let (manager, request) = (acquisition.manager(), acquisition.request());
+        Box::new(Came::Refused(Arc::clone(manager), Arc::clone(request), refusal))
+    })
+}
+
+fn waited(in_line: &InLine, found: Result<TakenUp, Refusal>) -> Came {
+    match found {
+        Ok(taken_up) => Came::TakenUp(taken_up),
+        Err(refusal) => {
+            Came::Refused(Arc::clone(in_line.core()), Arc::clone(in_line.draft()), refusal)
         }
     }
 }
@@ -177,13 +288,36 @@ pub(crate) fn acquire_blocking(
     fenced: bool,
     errors: Errors,
 ) -> Result<Acquired, LockError> {
-    let (mut acquisition, wanted) = match prepared(spec, fenced, errors)? {
+    let (manager, request, wanted) = match prepared(spec, fenced, errors)? {
         Prepared::Joined(guard) => return Ok(guard),
-        Prepared::ToAsk(acquisition, wanted) => (acquisition, wanted),
+        Prepared::ToAsk(manager, request, wanted) => (manager, request, wanted),
     };
-    may_block().inspect_err(|error| wanted.report(&acquisition, error))?;
-    let answer = acquisition.acquire_blocking();
-    wanted.guard(acquisition, answer).inspect_err(refused)
+    may_block().inspect_err(|error| wanted.report(&request, error))?;
+    let mut in_line = match arrives(&manager, request) {
+        Begins::Asks(mut acquisition, asker) => {
+            let until = asker.as_ref().and_then(|asker| asker.until);
+            let within = until.map(|until| {
+                let least = Duration::from_millis(1);
+                manager.store().answer().max(least).min(until.since(Moment::now()))
+            });
+            match (acquisition.acquire_blocking(within), asker) {
+                (Some(answer), asker) => match answered(acquisition, asker, answer) {
+                    Ok(in_line) => in_line,
+                    Err(came) => return wanted.guard(*came),
+                },
+                (None, asker) => match asker.and_then(|asker| asker.unanswered(&acquisition)) {
+                    Some(in_line) => in_line,
+                    None => return Err(LockError::ShutDown),
+                },
+            }
+        }
+        Begins::Waits(in_line) => in_line,
+        Begins::Refused(request, refusal) => {
+            return wanted.guard(Came::Refused(manager, Arc::new(request), refusal));
+        }
+    };
+    let found = in_line.block();
+    wanted.guard(waited(&in_line, found))
 }
 
 /// Prepares the spec and reports its errors. Frees the box of the spec.
@@ -219,27 +353,33 @@ impl Rare {
 }
 
 impl Wanted {
-    fn guard(
-        self,
-        acquisition: Acquisition,
-        answer: Result<Grant, Refusal>,
-    ) -> Result<Acquired, LockError> {
-        let request = acquisition.request();
-        let error = match answer {
-            Ok(grant) => {
+    fn guard(self, came: Came) -> Result<Acquired, LockError> {
+        self.guarded(came).inspect_err(refused)
+    }
+
+    fn guarded(self, came: Came) -> Result<Acquired, LockError> {
+        let (manager, request, refusal) = match came {
+            Came::Granted(acquisition, grant, asker) => {
+                let request = acquisition.request();
                 telemetry::acquired(request.labels(), request.listed(), request.asked);
-                let max_hold = self.rare.as_ref().and_then(|rare| rare.max_hold);
-                let limit = max_hold.map(|max_hold| grant.sent.after(max_hold));
-                let renewal = match limit {
-                    _ if !self.renewed => Renewal::Off,
-                    Some(limit) => Renewal::Until(limit),
-                    None => Renewal::On,
-                };
+                let renewal = self.renewal(grant.sent);
                 let held = Held::new(acquisition, grant, renewal)?;
+                if let Some(place) = asker.and_then(Asker::granted) {
+                    held.stands_at(place);
+                }
                 return Ok(Acquired::owning(held, self.on_lost));
             }
-            Err(Refusal::Busy { key, owner, left, queue }) => {
-                let retry = |before| acquisition.manager().retry_after(&key, before, left);
+            Came::TakenUp(TakenUp { place, draft, tenure, token }) => {
+                telemetry::acquired(draft.labels(), draft.listed(), draft.asked);
+                let renewal = |now| self.renewal(now);
+                let held = Held::taken_up(place, &draft, tenure, token, renewal)?;
+                return Ok(Acquired::owning(held, self.on_lost));
+            }
+            Came::Refused(manager, request, refusal) => (manager, request, refusal),
+        };
+        let error = match refusal {
+            Refusal::Busy { key, owner, left, queue } => {
+                let retry = |before| manager.retry_after(&key, before, left);
                 let holder = || Box::new(Holder::of(owner, left));
                 // Made here, so that an uncontended lock allocates nothing for it.
                 let message = self.rare.as_ref().and_then(|rare| rare.message.as_deref());
@@ -256,18 +396,27 @@ impl Wanted {
                     Queueing::Full => LockError::QueueFull { retry_after: retry(u32::MAX), key },
                 }
             }
-            Err(Refusal::Failed(error)) => error,
+            Refusal::Failed(error) => error,
         };
-        let known = error.is_of_servers() && !acquisition.manager().store().call_failed(&error);
+        let known = error.is_of_servers() && !manager.store().call_failed(&error);
         telemetry::refused(request.labels(), request.listed(), &error, request.asked, known);
-        self.report(&acquisition, &error);
+        self.report(&request, &error);
         Err(error)
     }
 
+    /// How a lease is renewed that began then.
+    fn renewal(&self, began: Moment) -> Renewal {
+        let max_hold = self.rare.as_ref().and_then(|rare| rare.max_hold);
+        match max_hold.map(|max_hold| began.after(max_hold)) {
+            _ if !self.renewed => Renewal::Off,
+            Some(limit) => Renewal::Until(limit),
+            None => Renewal::On,
+        }
+    }
+
     /// Reports an error that the caller's return type cannot carry.
-    fn report(&self, acquisition: &Acquisition, error: &LockError) {
+    fn report(&self, request: &Request, error: &LockError) {
         if self.errors != Errors::Carried {
-            let request = acquisition.request();
             unreported(&request.name, request.keys(), error);
         }
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use std::{mem, process, thread};
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::engine::blocking::blocked;
 use crate::engine::core::{Core, inside_runtime};
@@ -21,7 +21,7 @@ use crate::value::key::LockKey;
 use crate::value::time::Moment;
 
 /// Pause before a lock that was lost at once is requested again.
-const PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
 /// One request for a lock, and its release.
 #[derive(Debug)]
@@ -62,25 +62,41 @@ impl Acquisition {
         Acquire::Asking { asked, _waiting, acquisition: self, is_first }
     }
 
-    /// Requests the lock on the background thread, and blocks until it has the answer.
-    pub(crate) fn acquire_blocking(&mut self) -> Result<Grant, Refusal> {
-        self.enter()?;
+    /// Requests the lock on the background thread, and blocks until it has the answer; `None` when
+    /// there is none within the time.
+    pub(crate) fn acquire_blocking(
+        &mut self,
+        within: Option<Duration>,
+    ) -> Option<Result<Grant, Refusal>> {
+        if let Err(refusal) = self.enter() {
+            return Some(Err(refusal));
+        }
         let mut first = true;
         loop {
             let (shutdown, request) =
                 (Arc::clone(self.manager.shutdown()), Arc::clone(&self.request));
-            let job =
-                move |store: Arc<Store>| async move { store.asked(&request, &shutdown).await };
+            let job = move |store: Arc<Store>| async move {
+                let asked = store.asked(&request, &shutdown);
+                match within {
+                    Some(within) => timeout(within, asked).await.ok(),
+                    None => Some(asked.await),
+                }
+            };
             let answer = {
                 let _waiting = Waiting::of(&self.request);
-                self.manager.background().block_on(job).map_err(Refusal::Failed)?
+                match self.manager.background().block_on(job) {
+                    Ok(answer) => answer?,
+                    Err(error) => return Some(Err(Refusal::Failed(error))),
+                }
             };
             if !self.is_to_restart(&answer, mem::take(&mut first)) {
-                return self.take_answer(answer);
+                return Some(self.take_answer(answer));
             }
             _ = self.release_blocking();
             blocked(|| thread::sleep(PAUSE));
-            self.renew_token()?;
+            if let Err(refusal) = self.renew_token() {
+                return Some(Err(refusal));
+            }
         }
     }
 
@@ -120,6 +136,25 @@ impl Acquisition {
         self.released(released)
     }
 
+    /// Gives the token away, to be passed on; `None` when it was released already.
+    pub(crate) fn give_away(&self) -> Option<Self> {
+        let is_given = !self.is_a_copy() && self.is_counted.swap(false, Ordering::AcqRel);
+        is_given.then(|| self.of_same_token(Arc::clone(&self.request)))
+    }
+
+    /// The acquisition of a waiter that the lock was passed to.
+    pub(crate) fn taken_up(self, draft: &Request, kept_until: Moment) -> Self {
+        let request = draft.with_token_of(&self.request, kept_until);
+        self.is_counted.store(false, Ordering::Release);
+        self.of_same_token(Arc::new(request))
+    }
+
+    /// The next owner of the token. It is counted already.
+    fn of_same_token(&self, request: Arc<Request>) -> Self {
+        let (is_counted, process) = (AtomicBool::new(true), self.process);
+        Self { manager: Arc::clone(&self.manager), request, is_counted, process }
+    }
+
     /// Releases the lock in the background, unless it was released already.
     pub(crate) fn abandon(&self) {
         let guard = self.leaves();
@@ -136,7 +171,7 @@ impl Acquisition {
     }
 
     /// From here on the token may be sent, and dropping the acquisition releases it.
-    fn enter(&self) -> Result<(), Refusal> {
+    pub(crate) fn enter(&self) -> Result<(), Refusal> {
         self.manager.count_in().map_err(Refusal::Failed)?;
         self.is_counted.store(true, Ordering::Release);
         Ok(())
@@ -166,7 +201,7 @@ impl Acquisition {
     }
 
     /// Records what the answer says of the request, and returns the grant.
-    fn take_answer(&self, answer: Result<Answer, Failed>) -> Result<Grant, Refusal> {
+    pub(crate) fn take_answer(&self, answer: Result<Answer, Failed>) -> Result<Grant, Refusal> {
         match answer {
             Ok(Answer::Granted(grant)) => {
                 self.request.granted(grant.at);
@@ -253,6 +288,14 @@ impl Acquire {
                 },
                 Acquire::Over => return Poll::Pending,
             }
+        }
+    }
+
+    /// The acquisition whose request is in flight.
+    pub(crate) fn asking(&self) -> Option<&Acquisition> {
+        match self {
+            Acquire::Asking { acquisition, .. } => Some(acquisition),
+            Acquire::Restarting(_) | Acquire::Over => None,
         }
     }
 

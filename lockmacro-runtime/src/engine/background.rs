@@ -167,6 +167,20 @@ impl Background {
         here.jobs.take();
     }
 
+    /// Runs `job` in the background.
+    pub(crate) fn spawn<F, W>(&self, job: F) -> Result<(), LockError>
+    where
+        F: FnOnce(Arc<Store>) -> W + Send + 'static,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        self.here().run(job)
+    }
+
+    /// Whether the server may have been replaced since a request was sent.
+    pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
+        self.here().renewals.has_changed_since(sent)
+    }
+
     /// Runs `job` in the background and blocks until it is done.
     pub(crate) fn block_on<T, F, W>(&self, job: F) -> Result<T, LockError>
     where

@@ -12,7 +12,9 @@ use crate::engine::background::Background;
 use crate::engine::blocking::may_block;
 use crate::engine::hold_times::HoldTimes;
 use crate::engine::in_flight::{InFlight, InFlightGuard};
+use crate::engine::lines::Lines;
 use crate::engine::per_process::PerProcess;
+use crate::engine::turn::turn;
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
 use crate::protocol::shutdown::Shutdown;
@@ -20,6 +22,7 @@ use crate::store::dispatch::Store;
 use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
+use crate::value::time::Moment;
 use crate::value::token::{default_label, label};
 
 /// The manager of locks that name none.
@@ -37,6 +40,7 @@ pub(crate) struct Core {
     pub(crate) hold_times: HoldTimes,
     pub(crate) in_flight: InFlight,
     pub(crate) shutdown: Arc<Shutdown>,
+    lines: Lines,
     /// Where deferred calls are stored, and whether the builder has set it.
     #[cfg(feature = "defer")]
     pub(crate) jobs: (Arc<dyn Deferrer>, bool),
@@ -59,7 +63,7 @@ impl Core {
             None => (store.deferrer(max_deferred_size), false),
         };
         Arc::new_cyclic(|core: &Weak<Self>| {
-            let core = Weak::clone(core);
+            let (core, lines) = (Weak::clone(core), Lines::new(Weak::clone(core)));
             store.on_change(move || {
                 if let Some(core) = core.upgrade() {
                     core.background.confirm_all();
@@ -78,6 +82,7 @@ impl Core {
                 hold_times: HoldTimes::default(),
                 in_flight: InFlight::default(),
                 shutdown: Arc::default(),
+                lines,
             }
         })
     }
@@ -129,6 +134,7 @@ impl Core {
         // A woken waiter notices the shutdown.
         self.store().alarm();
         self.background.alarm();
+        self.lines.alarm();
         let empty = tokio::time::timeout(timeout, self.in_flight.empty()).await;
         let held = self.in_flight.count();
         if empty.is_err() && held > 0 {
@@ -137,6 +143,21 @@ impl Core {
         self.store().disconnect();
         self.background.stop();
         Ok(())
+    }
+
+    /// The callers of this process, by key.
+    pub(crate) fn lines(&self) -> &Lines {
+        &self.lines
+    }
+
+    /// For how long a lock on `key` is passed on inside this process by one grant of the store.
+    pub(crate) fn turn(&self, key: &LockKey) -> Duration {
+        turn(self.defaults.turn, self.store().round_trip(key))
+    }
+
+    /// Whether the server may have been replaced since a request was sent.
+    pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
+        self.store().forgets() && self.background.has_changed_since(sent)
     }
 
     /// The signal of the manager's shutdown.

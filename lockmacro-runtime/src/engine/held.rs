@@ -1,7 +1,7 @@
 //! A granted lock: its acquisition and its lease.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -11,8 +11,10 @@ use tokio::time::timeout;
 use crate::engine::acquisition::Acquisition;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::current::Current;
+use crate::engine::line::{Holder, Place, shown};
 use crate::engine::renewal::{Enrolled, Renewable};
 use crate::engine::telemetry;
+use crate::engine::turn::Tenure;
 use crate::protocol::answer::{Grant, Released};
 use crate::protocol::lease::{Lease, Renewal};
 use crate::protocol::request::Request;
@@ -22,7 +24,8 @@ use crate::value::key::LockKey;
 use crate::value::labels::Labelled;
 use crate::value::loss::{LossCause, Lost};
 use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::time::Moment;
+use crate::value::time::{LastMoment, Moment};
+use crate::value::token::{Token, label_of};
 
 /// Longest time between two checks of a lease by [`Held::lost`].
 const LEASE_CHECK: Duration = Duration::from_secs(5);
@@ -44,6 +47,9 @@ pub(crate) struct Held {
     /// It was logged that half of the lease has passed without a renewal.
     halved: AtomicBool,
     since: Moment,
+    /// The place at the line of the key, from which the lock may be passed on.
+    place: Mutex<Option<Place>>,
+    turn: InTurn,
     /// The manager scope in which it was acquired, for work that another task does for the body.
     current: Current,
     /// The span of the body.
@@ -51,7 +57,57 @@ pub(crate) struct Held {
     counted: Mutex<Option<telemetry::Held<Arc<Request>>>>,
 }
 
+/// What is known of the tenure that the lock is part of.
+#[derive(Debug)]
+struct InTurn {
+    began: Moment,
+    /// When the last command was sent that the store has answered with yes.
+    sent: LastMoment,
+    /// Until when the store may keep the lock without another command.
+    kept_until: LastMoment,
+    /// Renewals without an answer, or with none but an error since the last yes.
+    unanswered: AtomicU32,
+    /// The fence of the grant, for a later holder.
+    fence: Option<Fence>,
+    /// The label of this holder, where the token has that of another one.
+    label: Option<Token>,
+}
+
+impl InTurn {
+    fn new(began: Moment, sent: Moment, kept_until: Moment) -> Self {
+        let (first, last) = (LastMoment::default(), LastMoment::default());
+        first.note(sent);
+        last.note(kept_until);
+        let unanswered = AtomicU32::new(0);
+        Self { began, sent: first, kept_until: last, unanswered, fence: None, label: None }
+    }
+}
+
 impl Held {
+    /// Makes a held lock of what was passed to the waiter that asks with `draft`.
+    pub(crate) fn taken_up(
+        place: Place,
+        draft: &Request,
+        mut tenure: Tenure,
+        token: Acquisition,
+        renewal: impl FnOnce(Moment) -> Renewal,
+    ) -> Result<Arc<Self>, LockError> {
+        let now = Moment::now();
+        let acquisition = token.taken_up(draft, tenure.kept_until);
+        acquisition.request().granted(now);
+        let lease = Lease::passed(now, tenure.ends, draft.ttl, renewal(now));
+        let fences = if draft.fenced { tenure.fence.take() } else { None };
+        let mut turn = InTurn::new(tenure.began, tenure.sent, tenure.kept_until);
+        turn.fence = tenure.fence;
+        turn.label = Some(draft.token.clone());
+        let due = lease.first_try(now, fastrand::f64());
+        let fences = fences.into_iter().collect();
+        let held = Self::with(acquisition, lease, fences, now, turn);
+        *held.place.lock() = Some(place.clone());
+        place.taken_up(Arc::downgrade(&held) as _);
+        held.watched(tenure.sent, due)
+    }
+
     /// Makes a held lock of a grant, and starts its renewal.
     pub(crate) fn new(
         acquisition: Acquisition,
@@ -60,32 +116,81 @@ impl Held {
     ) -> Result<Arc<Self>, LockError> {
         let ttl = acquisition.request().ttl;
         let lease = Lease::handed_off(grant.sent, grant.ttl, ttl, renewal);
-        let counted = telemetry::Held::of(acquisition.request());
-        let span = telemetry::span(acquisition.request().labels(), acquisition.request().listed());
         let first = if grant.ttl < ttl {
             // A lock that was handed off is confirmed while the body runs.
             Some(Moment::now())
         } else {
             lease.first_try(grant.sent, fastrand::f64())
         };
-        let held = Arc::new(Self {
+        let (sent, now) = (grant.sent, Moment::now());
+        let turn = InTurn::new(now, sent, now.after(grant.ttl));
+        let held = Self::with(acquisition, lease, grant.fences, sent, turn);
+        held.watched(sent, first)
+    }
+
+    fn with(
+        acquisition: Acquisition,
+        lease: Lease,
+        fences: Fences,
+        since: Moment,
+        turn: InTurn,
+    ) -> Arc<Self> {
+        let counted = telemetry::Held::of(acquisition.request());
+        let span = telemetry::span(acquisition.request().labels(), acquisition.request().listed());
+        Arc::new(Self {
             renewal: Mutex::new(None),
             acquisition,
             lease: Mutex::new(lease),
             changed: Notify::new(),
-            fences: grant.fences,
+            fences,
             released: AtomicBool::new(false),
             loss_reported: AtomicBool::new(false),
             halved: AtomicBool::new(false),
-            since: grant.sent,
+            since,
+            place: Mutex::new(None),
+            turn,
             current: Current::here(),
             span,
             counted: Mutex::new(Some(counted)),
-        });
-        let watched =
-            held.manager().background().watch(Arc::downgrade(&held) as _, grant.sent, first)?;
-        *held.renewal.lock() = watched;
-        Ok(held)
+        })
+    }
+
+    /// Starts the renewal. `sent` is when the last request was sent that the store has answered.
+    fn watched(self: Arc<Self>, sent: Moment, due: Option<Moment>) -> Result<Arc<Self>, LockError> {
+        let watched = self.manager().background().watch(Arc::downgrade(&self) as _, sent, due)?;
+        *self.renewal.lock() = watched;
+        Ok(self)
+    }
+
+    /// The caller that asked for itself stands at the line of the key from now on.
+    pub(crate) fn stands_at(self: &Arc<Self>, place: Place) {
+        // Before the line knows the holder, to which it turns at once.
+        *self.place.lock() = Some(place.clone());
+        if !place.granted(Arc::downgrade(self) as _) {
+            self.place.lock().take();
+        }
+    }
+
+    /// Passes the lock on to the next caller of this process, without a command. Returns whether it
+    /// was passed on; if not, it has to be released.
+    fn pass_on(&self) -> bool {
+        let Some(place) = self.place.lock().take() else { return false };
+        place.release(self.tenure(), || self.acquisition.give_away())
+    }
+
+    /// What the next caller gets; `None` when the lock cannot be passed on.
+    fn tenure(&self) -> Option<Tenure> {
+        let (turn, sent) = (&self.turn, self.turn.sent.get());
+        let ends = {
+            let mut lease = self.lease();
+            lease.remaining(Moment::now()).ok()?;
+            lease.ends()
+        };
+        let is_suspect = turn.unanswered.load(Ordering::Acquire) > 0
+            || self.manager().has_changed_since(sent)
+            || !self.request().keep().is_zero();
+        let (began, fence, kept_until) = (turn.began, turn.fence, turn.kept_until.get());
+        (!is_suspect).then_some(Tenure { began, sent, ends, kept_until, fence, was_held: true })
     }
 
     pub(crate) fn manager(&self) -> &Arc<Core> {
@@ -141,9 +246,18 @@ impl Held {
                     self.manager().store().lock_lost();
                 }
                 telemetry::lost(self.request().labels(), &lost);
+                self.leaves_line();
             }
             lost
         })
+    }
+
+    /// Leaves the line of a lock that is lost. If somebody waits, the lock is released at once.
+    fn leaves_line(&self) {
+        let place = self.place.lock().take();
+        if place.is_some_and(|place| place.lost()) {
+            self.acquisition.abandon();
+        }
     }
 
     pub(crate) fn was_released(&self) -> bool {
@@ -177,6 +291,7 @@ impl Held {
         inside_runtime()?;
         let (ttl, sent) = (self.allowed(ttl), Moment::now());
         self.request().renewed_until(sent.after(ttl));
+        self.sends();
         let store = self.manager().store();
         let held = store.renew_acknowledged(self.request(), ttl, self.request().ttl / 3).await?;
         self.answered(held, sent, ttl);
@@ -185,25 +300,30 @@ impl Held {
 
     /// Ends the renewal and releases the lock.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
-        self.end();
+        if self.end() && self.pass_on() {
+            return Ok(Released::Held);
+        }
         self.acquisition.release().await
     }
 
     pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
-        self.end();
+        if self.end() && self.pass_on() {
+            return Ok(Released::Held);
+        }
         self.acquisition.release_blocking()
     }
 
     /// Ends the renewal and releases the lock in the background.
     pub(crate) fn abandon(&self) {
-        self.end();
-        self.acquisition.abandon();
+        if !(self.end() && self.pass_on()) {
+            self.acquisition.abandon();
+        }
     }
 
-    /// Ends the renewal and reports how the lock ended, once.
-    fn end(&self) {
+    /// Ends the renewal and reports how the lock ended, once. Returns whether it is the first time.
+    fn end(&self) -> bool {
         if self.was_released() {
-            return;
+            return false;
         }
         self.renewal.lock().take();
         // A last check of the lease, so that a loss is reported.
@@ -214,10 +334,20 @@ impl Held {
         let held = self.since.elapsed() + self.request().keep();
         self.request().keys().iter().for_each(|key| self.manager().note_held(key, held));
         self.changed.notify_waiters();
+        true
     }
 
     fn lease(&self) -> MutexGuard<'_, Lease> {
         self.lease.lock()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Released by its acquisition.
+        if let Some(place) = self.place.lock().take() {
+            place.release(None, || None);
+        }
     }
 }
 
@@ -238,7 +368,17 @@ impl Renewable for Held {
         self.lease().allowed(ttl, Moment::now())
     }
 
+    fn sends(&self) {
+        self.turn.unanswered.fetch_add(1, Ordering::AcqRel);
+    }
+
     fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment> {
+        if held {
+            // The answer to a confirmation is for the rest of the lease.
+            self.turn.kept_until.note(Moment::now().after(ttl));
+            self.turn.sent.note(sent);
+            self.turn.unanswered.store(0, Ordering::Release);
+        }
         let next = {
             let mut lease = self.lease();
             if held {
@@ -269,5 +409,22 @@ impl Renewable for Held {
     fn is_halved(&self) -> Option<Duration> {
         let left = self.remaining().ok().filter(|left| *left <= self.request().ttl / 2)?;
         (!self.halved.swap(true, Ordering::AcqRel)).then_some(left)
+    }
+}
+
+impl Holder for Held {
+    fn shown(&self) -> Option<String> {
+        match &self.turn.label {
+            Some(label) => label_of(label.expose().as_bytes()),
+            None => shown(self.request()),
+        }
+    }
+
+    fn kept_until(&self) -> Moment {
+        self.turn.kept_until.get()
+    }
+
+    fn lasts(&self) -> Option<Duration> {
+        self.remaining().ok()
     }
 }

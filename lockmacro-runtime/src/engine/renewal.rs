@@ -45,6 +45,9 @@ pub(crate) trait Renewable: fmt::Debug + Send + Sync {
     /// How long the lease may be made now, where `ttl` is wanted.
     fn allowed(&self, ttl: Duration) -> Duration;
 
+    /// A renewal is about to be sent.
+    fn sends(&self);
+
     /// Records the answer to a renewal that was sent at `sent`. Returns when to renew next.
     fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment>;
 
@@ -227,6 +230,11 @@ impl Renewals {
         !leases.is_empty()
     }
 
+    /// Whether the server may have been replaced since a request was sent.
+    pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
+        self.table().changed.is_some_and(|changed| sent <= changed)
+    }
+
     /// Records that a renewal is over, and when the next one is due.
     fn over(&self, id: u64, next: Option<Moment>) {
         let mut table = self.table();
@@ -305,6 +313,7 @@ async fn renew(renewals: Arc<Renewals>, store: Arc<Store>, Due { id, held, lease
     if !renewals.is_enrolled(id) {
         return;
     }
+    held.sends();
     let sent = Moment::now();
     let (answer, ttl) = if renewed {
         let ttl = held.allowed(request.ttl);
@@ -358,6 +367,8 @@ mod tests {
         fn allowed(&self, ttl: Duration) -> Duration {
             ttl
         }
+
+        fn sends(&self) {}
 
         fn answered(&self, _: bool, _: Moment, _: Duration) -> Option<Moment> {
             None

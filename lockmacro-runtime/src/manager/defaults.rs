@@ -59,6 +59,33 @@ impl LockManagerBuilder {
         self
     }
 
+    /// Sets the turn: for how long a lock is passed on between the tasks and threads of this
+    /// process, without a command, before other processes have it.
+    ///
+    /// By default a turn lasts for ten round trips to the server, at least 1 ms and at most 100 ms.
+    /// Zero hands every release to the store. At most 1 s; with a longer turn connecting fails with
+    /// [`LockError::InvalidSetting`](crate::LockError::InvalidSetting). A URL sets the same with
+    /// `?turn=20ms`, and takes precedence over this method.
+    ///
+    /// A turn begins with a grant of the store. The first holder may hold the lock for as long as
+    /// its lease lasts; after the turn's time the lock is not passed on any more. So a longer turn
+    /// makes a hot key faster, and callers of other processes wait longer.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let builder = LockManager::builder().turn(Duration::from_millis(20));
+    /// let locks = builder.connect("memory://").await?;
+    /// let refused = LockManager::connect("memory://?turn=2s").await;
+    /// assert!(matches!(refused, Err(LockError::InvalidSetting { setting: "turn", .. })));
+    /// # drop(locks); Ok(()) }
+    /// ```
+    pub fn turn(mut self, turn: Duration) -> Self {
+        self.defaults.set_turn(Some(turn));
+        self
+    }
+
     /// Sets a prefix such as `shop:` of every key that this manager locks, so that several services
     /// can share a server.
     ///

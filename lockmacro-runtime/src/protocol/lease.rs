@@ -19,8 +19,10 @@ const RETRY_MIN: Duration = Duration::from_millis(50);
 pub(crate) struct Lease {
     ttl: Duration,
     ends: Moment,
-    /// How long the lock was handed off, until a first renewal confirms it.
+    /// How long the lock is granted, until a first renewal confirms it.
     unconfirmed: Option<Duration>,
+    /// The end of a lease without renewal, to which a confirmation lengthens it.
+    limit: Option<Moment>,
     renewal: Renewal,
     lost: Option<LossCause>,
 }
@@ -50,8 +52,19 @@ impl Lease {
         renewal: Renewal,
     ) -> Self {
         let unconfirmed = (granted < ttl).then_some(granted);
-        let mut lease = Self { ttl, ends: sent, unconfirmed, renewal, lost: None };
+        let mut lease = Self { ttl, ends: sent, unconfirmed, limit: None, renewal, lost: None };
         lease.extend(sent, granted);
+        lease
+    }
+
+    /// A lease of `ttl` from now on for the next holder of a lock, whose grant ends at `ends`. What
+    /// is missing is confirmed by a renewal.
+    pub(crate) fn passed(now: Moment, ends: Moment, ttl: Duration, renewal: Renewal) -> Self {
+        let end = end_of(now, ttl);
+        let unconfirmed = (ends < end).then(|| ends.since(now));
+        let limit = (renewal == Renewal::Off).then_some(end);
+        let mut lease = Self { ttl, ends: now, unconfirmed, limit, renewal, lost: None };
+        lease.end_at(ends.min(end));
         lease
     }
 
@@ -101,24 +114,25 @@ impl Lease {
     /// When to renew a lease that was granted or renewed by a command sent at `sent`: a third of
     /// the ttl later. `jitter` (0 to 1) moves that by ± 10 %, so that simultaneous leases spread.
     pub(crate) fn first_try(&self, sent: Moment, jitter: f64) -> Option<Moment> {
-        self.wants_renewal()
-            .then(|| sent.after((self.ttl / 3).mul_f64(0.9 + 0.2 * jitter.clamp(0.0, 1.0))))
+        let third = self.unconfirmed.unwrap_or(self.ttl) / 3;
+        self.wants_renewal().then(|| sent.after(third.mul_f64(0.9 + 0.2 * jitter.clamp(0.0, 1.0))))
     }
 
     /// How much of `ttl` a renewal at `now` may request: up to one renewal's ttl beyond the limit.
     pub(crate) fn allowed(&self, ttl: Duration, now: Moment) -> Duration {
         match self.renewal {
             Renewal::Until(limit) => ttl.min(limit.since(now) + self.ttl),
-            Renewal::On | Renewal::Off => ttl,
+            Renewal::On | Renewal::Off => match self.limit {
+                Some(limit) => ttl.min(counted(limit.since(now))),
+                None => ttl,
+            },
         }
     }
 
     /// The ttl that a server has to count from `now` on, so that the key outlasts the lease; `None`
     /// when the lease is over.
     pub(crate) fn keeps(&mut self, now: Moment) -> Option<Duration> {
-        // The inverse of `drift`, rounded up.
-        let left = self.remaining(now).ok()?;
-        Some((left + Duration::from_millis(2)) * 100 / 99 + Duration::from_millis(1))
+        self.remaining(now).ok().map(counted)
     }
 
     /// When to retry a renewal that failed at `now`.
@@ -129,17 +143,36 @@ impl Lease {
     fn extend(&mut self, sent: Moment, ttl: Duration) {
         // The server never shortens a ttl, so no answer shortens the lease, in whatever order
         // answers arrive.
-        let end = self.ends.max(sent.after(ttl.saturating_sub(drift(ttl))));
-        self.ends = match self.renewal {
-            Renewal::Until(limit) => end.min(limit),
-            Renewal::On | Renewal::Off => end,
+        self.end_at(self.ends.max(end_of(sent, ttl)));
+    }
+
+    fn end_at(&mut self, end: Moment) {
+        self.ends = match (self.renewal, self.limit) {
+            (Renewal::Until(limit), _) | (_, Some(limit)) => end.min(limit),
+            (Renewal::On | Renewal::Off, None) => end,
         };
+    }
+
+    /// When the lease ends.
+    pub(crate) fn ends(&self) -> Moment {
+        self.ends
     }
 }
 
 /// Whether a lease of `ttl`, granted by a command that was sent at `sent`, is over already.
 pub(crate) fn late(sent: Moment, ttl: Duration) -> bool {
     Lease::new(sent, ttl, Renewal::Off).remaining(Moment::now()).is_err()
+}
+
+/// When a lease of `ttl` ends that was granted by a command sent at `sent`.
+pub(crate) fn end_of(sent: Moment, ttl: Duration) -> Moment {
+    sent.after(ttl.saturating_sub(drift(ttl)))
+}
+
+/// The ttl that a server has to count, so that a lease of `left` ends before: the inverse of
+/// `drift`, rounded up.
+fn counted(left: Duration) -> Duration {
+    (left + Duration::from_millis(2)) * 100 / 99 + Duration::from_millis(1)
 }
 
 /// The allowance for the drift of the two clocks.

@@ -1,6 +1,7 @@
 //! A request for a lock, as a store sees it.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,7 +11,7 @@ use crate::protocol::attempts::Attempts;
 use crate::value::error::LockError;
 use crate::value::key::{Listed, LockKey};
 use crate::value::labels::{Labelled, Labels};
-use crate::value::limits::{CONFIRM_WINDOW, WAITER_TTL};
+use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER, WAITER_TTL};
 use crate::value::time::{LastMoment, Moment};
 use crate::value::token::Token;
 
@@ -49,6 +50,17 @@ struct Rare {
     longest: LastMoment,
     /// The attempts at the nodes of a Redlock, one for each key.
     all_attempts: OnceLock<Box<[Arc<Attempts>]>>,
+    /// Is told what the store answers while the request waits.
+    witness: Option<Arc<dyn Witness>>,
+}
+
+/// The answers to a request that waits, before its last one.
+pub(crate) trait Witness: fmt::Debug + Send + Sync {
+    /// Somebody else has the lock.
+    fn contended(&self, owner: Option<&str>, left: Option<Duration>);
+
+    /// There was no answer, and the request is repeated.
+    fn failed(&self, error: LockError);
 }
 
 impl Request {
@@ -101,6 +113,7 @@ impl Request {
             stays: all.stays.clone(),
             longest: LastMoment::default(),
             all_attempts: self.attempts_of(keys),
+            witness: None,
         };
         Self {
             key: keys.first().unwrap_or(&self.key).clone(),
@@ -126,6 +139,72 @@ impl Request {
         request.name.clone_from(&self.name);
         (request.fenced, request.until, request.asked) = (self.fenced, self.until, self.asked);
         Ok(request)
+    }
+
+    /// A request with a token of its own, by which waiters like this one wait for the lock
+    /// together.
+    pub(crate) fn for_waiters(
+        &self,
+        fenced: bool,
+        witness: Arc<dyn Witness>,
+    ) -> Result<Self, LockError> {
+        let mut request = Self::new(self.key.clone(), self.token.another()?, self.ttl);
+        request.name.clone_from(&self.name);
+        request.fenced = fenced;
+        request.until = Some(request.asked.after(FOR_EVER));
+        let rare = Rare { witness: Some(witness), ..Rare::default() };
+        request.rare = OnceLock::from(Box::new(rare));
+        Ok(request)
+    }
+
+    /// The request of a waiter like this one, which waits until then.
+    pub(crate) fn for_waiting(&self, until: Option<Moment>) -> Self {
+        let mut request = Self::new(self.key.clone(), self.token.clone(), self.ttl);
+        let min_hold = self.rare.get().map_or(Duration::ZERO, |rare| rare.min_hold);
+        request = request.with(Vec::new(), None, min_hold);
+        request.name.clone_from(&self.name);
+        (request.fenced, request.asked, request.until) = (self.fenced, self.asked, until);
+        request
+    }
+
+    /// This request as the next holder of the lock that `held` was granted, with its token.
+    /// `kept_until` is until when the store may keep the lock without another command.
+    pub(crate) fn with_token_of(&self, held: &Self, kept_until: Moment) -> Self {
+        let mut request = self.for_waiting(held.until);
+        request.token = held.token.clone();
+        request.settle(held.settled.load(Ordering::Acquire));
+        if held.known().next().is_some() {
+            let attempts = held.all_attempts().iter().map(Arc::clone).collect::<Box<[_]>>();
+            let _ = request.rare().all_attempts.set(attempts);
+        }
+        if held.lasts() > request.lasts() {
+            request.renewed_until(kept_until);
+        }
+        request
+    }
+
+    /// Makes the token one that may be sent.
+    pub(crate) fn draw_token(&mut self) -> Result<(), LockError> {
+        self.token = self.token.another()?;
+        Ok(())
+    }
+
+    /// Tells the waiters that somebody else has the lock.
+    pub(crate) fn note_contended(&self, owner: Option<&str>, left: Option<Duration>) {
+        if let Some(witness) = self.witness() {
+            witness.contended(owner, left);
+        }
+    }
+
+    /// Tells the waiters that there was no answer.
+    pub(crate) fn note_failed(&self, error: impl FnOnce() -> LockError) {
+        if let Some(witness) = self.witness() {
+            witness.failed(error());
+        }
+    }
+
+    fn witness(&self) -> Option<&dyn Witness> {
+        self.rare.get()?.witness.as_deref()
     }
 
     /// The attempts at the nodes of a Redlock, one for each key.

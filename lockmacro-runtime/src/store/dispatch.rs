@@ -182,6 +182,30 @@ impl Store {
         matches!(self, Store::Redlock(_))
     }
 
+    /// Whether no lock is ever busy.
+    pub(crate) fn excludes_nobody(&self) -> bool {
+        matches!(self, Store::Memory(memory) if memory.is_disabled())
+    }
+
+    /// The shortest recent round trip to the server of a key; zero while it is not known.
+    pub(crate) fn round_trip(&self, key: &LockKey) -> Duration {
+        match self {
+            Store::Memory(_) => Duration::ZERO,
+            Store::Redis(redis) => {
+                redis.nodes.round_trip(key).map_or(Duration::ZERO, |measured| measured.shortest())
+            }
+            Store::Redlock(redlock) => redlock.usual_round_trip(),
+        }
+    }
+
+    /// Checks what a store refuses without a question.
+    pub(crate) fn check(&self, request: &Request) -> Result<(), LockError> {
+        match self {
+            Store::Redlock(redlock) => redlock.check(request.ttl),
+            Store::Memory(_) | Store::Redis(_) => Ok(()),
+        }
+    }
+
     /// How long an answer may take.
     pub(crate) fn answer(&self) -> Duration {
         match self {

@@ -85,6 +85,9 @@ impl Memory {
             if over {
                 return Ok(answer);
             }
+            if let Answer::Busy { owner, left, .. } = &answer {
+                request.note_contended(owner.as_deref(), *left);
+            }
             let pause = Instant::now() + tick(*rank, *left, true, fastrand::f64());
             let pause = until.map_or(pause, |until| until.min(pause));
             // Keeps the future small while it waits.

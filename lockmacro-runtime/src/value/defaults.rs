@@ -12,6 +12,8 @@ use crate::value::limits::{TTL_DEFAULT, check_ttl};
 
 /// Longest prefix of keys, in bytes.
 pub(crate) const PREFIX_MAX: usize = 256;
+/// Longest turn.
+pub(crate) const TURN_MAX: Duration = Duration::from_secs(1);
 /// Longest default wait.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -21,6 +23,8 @@ pub(crate) struct Defaults {
     pub(crate) ttl: Option<Duration>,
     pub(crate) wait: Duration,
     pub(crate) prefix: Box<str>,
+    /// `None`: by the round trip.
+    pub(crate) turn: Option<Duration>,
     pub(crate) retry_after: Option<(Duration, Duration)>,
     /// The error of the first setting with an invalid value.
     pub(crate) fault: Option<Box<LockError>>,
@@ -83,6 +87,7 @@ impl Defaults {
             match name {
                 "default_ttl" => self.set_ttl(duration(value)),
                 "default_wait" => self.set_wait(duration(value)),
+                "turn" => self.set_turn(duration(value)),
                 "key_prefix" => {
                     let decoded = percent_encoding::percent_decode_str(value).decode_utf8();
                     self.set_prefix(decoded.map_or_else(|_| "{".to_owned(), Cow::into_owned));
@@ -112,6 +117,13 @@ impl Defaults {
                 "write a time of up to 24h, such as `2s`; for a wait without an end, set `wait` at \
                  the lock",
             ),
+        }
+    }
+
+    pub(crate) fn set_turn(&mut self, turn: Option<Duration>) {
+        match turn.filter(|turn| *turn <= TURN_MAX) {
+            Some(turn) => self.turn = Some(turn),
+            None => self.refuse("turn", "write a time from 0s to 1s, such as `20ms`"),
         }
     }
 
@@ -156,6 +168,8 @@ mod tests {
         let minute = Duration::from_secs(60);
         assert_eq!((defaults.ttl(), defaults.wait()), (minute, minute / 30));
         assert_eq!(defaults.prefix(), "shop:");
+        assert_eq!(read("redis://host?turn=0s").unwrap().1.turn, Some(Duration::ZERO));
+        assert_eq!(read("memory://?turn=1s").unwrap().1.turn, Some(Duration::from_secs(1)));
         assert_eq!(read("memory://?key_prefix=a:").unwrap().0, "memory://");
         assert_eq!(read("memory://").unwrap().1.ttl(), TTL_DEFAULT);
     }
@@ -177,6 +191,9 @@ mod tests {
             ("default_ttl", "`30s`"),
             ("default_wait=forever", "`2s`"),
             ("default_wait=25h", "24h"),
+            ("turn=1001ms", "1s"),
+            ("turn=-1ms", "0s"),
+            ("turn=20", "`20ms`"),
             ("key_prefix={shop}:", "without braces"),
             ("key_prefix=%7Bshop", "without braces"),
             ("key_prefix=%FF", "UTF-8"),

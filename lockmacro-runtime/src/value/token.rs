@@ -24,7 +24,15 @@ impl Token {
     /// Makes a token for the lock `name` of a manager with `label`. `about` is the [time and the
     /// note](crate::value::holder::about). Fails when the system has no random bits.
     pub(crate) fn new(label: &str, name: &str, about: &str) -> Result<Self, LockError> {
-        let random = random()?;
+        Ok(Self::with(label, name, about, random()?))
+    }
+
+    /// A token that is not sent: one with [another](Token::another) random part is.
+    pub(crate) fn draft(label: &str, name: &str, about: &str) -> Self {
+        Self::with(label, name, about, [0; 16])
+    }
+
+    fn with(label: &str, name: &str, about: &str, random: [u8; 16]) -> Self {
         let named = if name.is_empty() { 0 } else { ":".len() + name.len() };
         // The exact capacity, as every waiter keeps its token.
         let mut text =
@@ -41,7 +49,7 @@ impl Token {
                 text.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
             }
         }
-        Ok(Self(text.into()))
+        Self(text.into())
     }
 
     /// A token read from a server; `None` for a value of another format.

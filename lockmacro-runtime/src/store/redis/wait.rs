@@ -103,6 +103,7 @@ impl Redis {
         };
         let queue = match queued {
             Some((Some(rank), server)) if !over => {
+                request.note_contended(owner.as_deref(), left);
                 let Question { sent, connection, received } = question;
                 let sample = Sample { sent, connection, server };
                 let soon = foreign.tick(rank, owner.is_none(), Moment::now(), fastrand::f64());
@@ -131,6 +132,8 @@ impl Redis {
                 Err(CallError::Transient(transient)) => transient,
                 answered => return answered,
             };
+            request
+                .note_failed(|| CallError::Transient(transient.clone()).into_error(&request.key));
             retry.after(transient).await?;
         }
     }

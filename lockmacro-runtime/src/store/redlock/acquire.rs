@@ -80,6 +80,13 @@ impl Redlock {
                     Failure::Fault { error, .. } => Err(Failed { error, written: resent }),
                 };
             }
+            match failure {
+                Failure::Busy(Holder { owner, left, nobody, .. }) => {
+                    let (owner, left) = if nobody { (None, None) } else { (owner, left) };
+                    request.note_contended(owner.as_deref(), left);
+                }
+                Failure::Fault { error, .. } => request.note_failed(|| error),
+            }
             let pause = Instant::now() + pause.next(left);
             sleep_until(until.map_or(pause, |until| until.min(pause))).await;
         }

@@ -1,0 +1,216 @@
+//! A caller at the line of its key: one that asks the store for itself, or one that waits.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker, ready};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use tokio::time::{Sleep, sleep};
+
+use crate::engine::acquisition::{Acquisition, Refusal};
+use crate::engine::blocking::blocked;
+use crate::engine::core::Core;
+use crate::engine::line::Place;
+use crate::engine::local_queue::Found;
+use crate::engine::telemetry::Waiting;
+use crate::engine::turn::Tenure;
+use crate::protocol::request::Request;
+use crate::value::error::LockError;
+use crate::value::time::Moment;
+
+/// A wait that is longer has no end.
+const LONGEST_TIMER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Longest time for which a blocked thread sleeps.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// A caller that asks the store for itself. Dropping it lets the next caller ask.
+pub(crate) struct Asker {
+    place: Option<Place>,
+    /// Until when the caller waits, if it does.
+    pub(crate) until: Option<Moment>,
+    /// Ends the question of a caller that waits.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// A waiter in the line. Dropping it leaves the line.
+pub(crate) struct InLine {
+    place: Option<Place>,
+    core: Arc<Core>,
+    draft: Arc<Request>,
+    _waiting: Waiting<Arc<Request>>,
+    timer: Option<Pin<Box<Sleep>>>,
+    /// The wait is over, and so is the time for a first answer next.
+    is_last: bool,
+}
+
+/// A lock that a waiter has taken up.
+pub(crate) struct TakenUp {
+    pub(crate) place: Place,
+    pub(crate) draft: Arc<Request>,
+    pub(crate) tenure: Tenure,
+    pub(crate) token: Acquisition,
+}
+
+impl Asker {
+    pub(crate) fn new(place: Place, until: Option<Moment>) -> Self {
+        Self { place: Some(place), until, timer: None }
+    }
+
+    /// Whether the question of a caller that waits takes too long: it has to ask from the line.
+    pub(crate) fn poll_over(&mut self, core: &Core, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(until) = self.until else { return Poll::Pending };
+        let timer = self.timer.get_or_insert_with(|| {
+            let left = until.since(Moment::now());
+            Box::pin(sleep(core.store().answer().max(Duration::from_millis(1)).min(left)))
+        });
+        timer.as_mut().poll(cx)
+    }
+
+    /// The caller has the lock.
+    pub(crate) fn granted(mut self) -> Option<Place> {
+        self.place.take()
+    }
+
+    /// What becomes of a caller that was not granted the lock: a waiter, if it waits and another
+    /// question may help.
+    pub(crate) fn refused(mut self, asked: &Acquisition, refusal: &Refusal) -> Option<InLine> {
+        let place = self.place.take()?;
+        let draft = self.until.map(|until| Arc::new(asked.request().for_waiting(Some(until))));
+        let draft = match refusal {
+            Refusal::Busy { owner, left, .. } => {
+                place.refused((owner.clone(), *left), draft.clone());
+                draft
+            }
+            Refusal::Failed(error) => {
+                let draft = draft.filter(|_| error.is_transient());
+                place.failed(draft.clone());
+                draft
+            }
+        };
+        Some(InLine::new(place, Arc::clone(asked.manager()), draft?))
+    }
+
+    /// The caller has no answer in time, and waits.
+    pub(crate) fn unanswered(mut self, asked: &Acquisition) -> Option<InLine> {
+        let place = self.place.take()?;
+        let draft = Arc::new(asked.request().for_waiting(self.until));
+        place.failed(Some(Arc::clone(&draft)));
+        Some(InLine::new(place, Arc::clone(asked.manager()), draft))
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            place.failed(None);
+        }
+    }
+}
+
+impl InLine {
+    pub(crate) fn new(place: Place, core: Arc<Core>, draft: Arc<Request>) -> Self {
+        let (timer, is_last, _waiting) = (None, false, Waiting::of(&draft));
+        Self { place: Some(place), core, draft, _waiting, timer, is_last }
+    }
+
+    pub(crate) fn draft(&self) -> &Arc<Request> {
+        &self.draft
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Waits for the lock on the caller's runtime.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<TakenUp, Refusal>> {
+        loop {
+            if let Poll::Ready(found) = self.look(cx.waker()) {
+                return Poll::Ready(found);
+            }
+            let Some(left) = self.left() else { return Poll::Pending };
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(left)));
+            ready!(timer.as_mut().poll(cx));
+            self.timer = None;
+            if let Some(refusal) = self.over() {
+                return Poll::Ready(Err(refusal));
+            }
+        }
+    }
+
+    /// The same for blocking callers.
+    pub(crate) fn block(&mut self) -> Result<TakenUp, Refusal> {
+        let waker = Waker::from(Arc::new(Unparks(thread::current())));
+        blocked(|| {
+            loop {
+                if let Poll::Ready(found) = self.look(&waker) {
+                    return found;
+                }
+                let left = self.left().unwrap_or(LONGEST_SLEEP);
+                let until = Instant::now() + left;
+                thread::park_timeout(left.min(LONGEST_SLEEP));
+                if Instant::now() >= until
+                    && self.left().is_some()
+                    && let Some(refusal) = self.over()
+                {
+                    return Err(refusal);
+                }
+            }
+        })
+    }
+
+    /// Looks whether the lock was passed to this waiter.
+    fn look(&mut self, waker: &Waker) -> Poll<Result<TakenUp, Refusal>> {
+        if self.core.shutdown().is_closed() {
+            return Poll::Ready(Err(Refusal::Failed(LockError::ShutDown)));
+        }
+        let Some(place) = &self.place else { return Poll::Pending };
+        match place.poll(waker) {
+            Found::Nothing => Poll::Pending,
+            Found::Refused(verdict) => Poll::Ready(Err(place.refusal(&self.draft.key, verdict))),
+            Found::Lock(tenure, token) => match self.place.take() {
+                Some(place) => {
+                    let draft = Arc::clone(&self.draft);
+                    Poll::Ready(Ok(TakenUp { place, draft, tenure, token }))
+                }
+                None => Poll::Pending,
+            },
+        }
+    }
+
+    /// How long the caller still waits; `None` for ever.
+    fn left(&self) -> Option<Duration> {
+        let until = match (self.draft.until, self.is_last) {
+            (Some(until), false) => until,
+            // For the answer to a question that it waits for.
+            (Some(until), true) => until.after(self.core.store().answer()),
+            (None, _) => return None,
+        };
+        Some(until.since(Moment::now())).filter(|left| *left < LONGEST_TIMER)
+    }
+
+    /// The wait is over. Returns why the caller is refused, unless it waits for a first answer.
+    fn over(&mut self) -> Option<Refusal> {
+        let place = self.place.as_ref()?;
+        let refusal = place.over(&self.draft.key, self.is_last);
+        self.is_last = true;
+        refusal
+    }
+}
+
+impl Drop for InLine {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            place.leave();
+        }
+    }
+}
+
+/// Wakes a blocked thread.
+struct Unparks(Thread);
+
+impl Wake for Unparks {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}

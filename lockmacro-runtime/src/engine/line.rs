@@ -1,0 +1,427 @@
+//! The line of a key: the callers of one process, and what is done with the store for them.
+
+use std::fmt;
+use std::process;
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+
+use crate::engine::acquisition::{Acquisition, Refusal};
+use crate::engine::core::Core;
+use crate::engine::local_queue::{Arrival, Effects, Found, LocalQueue, Ticket, Verdict};
+use crate::engine::turn::{Tenure, Wants};
+use crate::protocol::answer::Queueing;
+use crate::protocol::request::{Request, Witness};
+use crate::value::error::LockError;
+use crate::value::key::LockKey;
+use crate::value::limits::QUEUE_MAX;
+use crate::value::sync::Mutex;
+use crate::value::time::Moment;
+use crate::value::token::label_of;
+use crate::value::unavailability::Unavailability;
+
+/// Shortest time for which the question of a single caller may be in flight, before the next caller
+/// asks for itself: it may be that nobody polls the first one.
+const UNANSWERED_MIN: Duration = Duration::from_millis(100);
+
+impl Wants for Arc<Request> {
+    fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    fn is_fenced(&self) -> bool {
+        self.fenced
+    }
+}
+
+/// A holder, as its line sees it.
+pub(crate) trait Holder: fmt::Debug + Send + Sync {
+    /// The label for those who find the lock busy.
+    fn shown(&self) -> Option<String>;
+
+    /// Until when the store may keep the lock without another command.
+    fn kept_until(&self) -> Moment;
+
+    /// How long its lease lasts; `None` once it is lost. Tells the line of a loss.
+    fn lasts(&self) -> Option<Duration>;
+}
+
+type Queue = LocalQueue<Acquisition, Arc<Request>, Waker>;
+
+/// The line of one key.
+pub(crate) struct Line {
+    pub(crate) key: LockKey,
+    core: Weak<Core>,
+    pub(crate) state: Mutex<State>,
+    /// Wakes the watch before its timer does.
+    pub(crate) sooner: Notify,
+    process: u32,
+}
+
+pub(crate) struct State {
+    pub(crate) queue: Queue,
+    /// It was removed from the table: a new caller needs another line.
+    closed: bool,
+    /// The last answer to the request of the queue.
+    last: Option<Result<Contended, LockError>>,
+    /// Withdraws the request of the queue when it is dropped.
+    withdraw: Option<oneshot::Sender<()>>,
+    pub(crate) holder: Option<Weak<dyn Holder>>,
+    /// The token that a waiter has taken up, and until when the store may keep the lock: for those
+    /// who come before the waiter is known as a holder.
+    taken_up: Option<(Arc<Request>, Moment)>,
+    /// When the watch looks at the line next; `None` when there is no watch.
+    pub(crate) watched: Option<Moment>,
+}
+
+/// Somebody else has the lock.
+#[derive(Debug, Clone)]
+struct Contended {
+    owner: Option<String>,
+    until: Option<Moment>,
+}
+
+/// A caller at a line.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) line: Arc<Line>,
+    pub(crate) ticket: Ticket,
+}
+
+/// What a caller begins with.
+pub(crate) enum Begun {
+    /// It asks the store for itself.
+    Asks(Place, Request),
+    Waits(Place, Arc<Request>),
+    Refused(Request, Refusal),
+}
+
+/// A request of the queue, to be sent.
+pub(crate) struct ToSend {
+    pub(crate) number: u64,
+    pub(crate) draft: Arc<Request>,
+    pub(crate) fenced: bool,
+    pub(crate) withdrawn: oneshot::Receiver<()>,
+}
+
+impl Line {
+    pub(crate) fn new(key: LockKey, core: Weak<Core>) -> Arc<Self> {
+        let state = State {
+            queue: Queue::default(),
+            closed: false,
+            last: None,
+            withdraw: None,
+            holder: None,
+            taken_up: None,
+            watched: None,
+        };
+        let (state, sooner) = (Mutex::new(state), Notify::new());
+        Arc::new(Self { key, core, state, sooner, process: process::id() })
+    }
+
+    /// A caller comes. The request is given back to a caller that asks for itself; `Err` when the
+    /// line was removed meanwhile.
+    pub(crate) fn arrive(self: &Arc<Self>, request: Request) -> Result<Begun, Request> {
+        self.with(|state| {
+            let (waits, key) = (request.until.is_some(), &request.key);
+            let begun = if state.closed {
+                Err(request)
+            } else if state.queue.len() >= QUEUE_MAX {
+                let key = key.clone();
+                Ok(Begun::Refused(request, full(key)))
+            } else {
+                let place = |ticket| Place { line: Arc::clone(self), ticket };
+                Ok(match state.queue.arrive(waits, Moment::now()) {
+                    Arrival::Asks(ticket) => Begun::Asks(place(ticket), request),
+                    Arrival::Waits(ticket) => {
+                        let draft = Arc::new(request);
+                        state.queue.wait(ticket, Arc::clone(&draft), !waits);
+                        Begun::Waits(place(ticket), draft)
+                    }
+                    Arrival::Busy => {
+                        let refusal = self.busy(state, key, Queueing::Outside);
+                        Begun::Refused(request, refusal)
+                    }
+                })
+            };
+            (begun, Effects::default())
+        })
+    }
+
+    /// Changes the line, and then does what follows, without the mutex.
+    pub(crate) fn with<R>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut State) -> (R, Effects<Acquisition, Waker>),
+    ) -> R {
+        let (result, effects, to_send, withdrawn, watch, empty) = {
+            let mut state = self.state.lock();
+            let (result, effects) = change(&mut state);
+            let withdrawn = if effects.withdraw { state.withdraw.take() } else { None };
+            let to_send = effects.request.and_then(|number| state.to_send(number));
+            let empty = state.queue.is_empty() && !state.closed;
+            (result, effects, to_send, withdrawn, self.watch(&mut state), empty)
+        };
+        drop(withdrawn);
+        effects.wake.into_iter().for_each(Waker::wake);
+        // Released in the background.
+        drop(effects.release);
+        if let Some(core) = self.core.upgrade() {
+            if let Some(to_send) = to_send {
+                self.send(&core, to_send);
+            }
+            if watch {
+                self.start_watch(&core);
+            }
+            if empty {
+                core.lines().remove(self);
+            }
+        }
+        result
+    }
+
+    /// Whether a watch has to be started. One that sleeps too long is woken.
+    fn watch(&self, state: &mut State) -> bool {
+        if !state.queue.has_waiters() {
+            return false;
+        }
+        match (state.watched, state.queue.lapses(self.unanswered())) {
+            (None, due) => {
+                let starts = due.is_some() || state.queue.holder().is_some();
+                if starts {
+                    state.watched = Some(Moment::now());
+                }
+                starts
+            }
+            (Some(watched), Some(due)) if due < watched => {
+                state.watched = Some(due);
+                self.sooner.notify_one();
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// How long the question of a caller may be in flight.
+    pub(crate) fn unanswered(&self) -> Duration {
+        let core = self.core.upgrade();
+        core.map_or(UNANSWERED_MIN, |core| core.store().answer().max(UNANSWERED_MIN))
+    }
+
+    /// The length of a turn, for a line with waiters.
+    pub(crate) fn turn(&self, state: &State) -> Duration {
+        let core = state.queue.has_waiters().then(|| self.core.upgrade()).flatten();
+        core.map_or(Duration::ZERO, |core| core.turn(&self.key))
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        let core = self.core.upgrade();
+        self.process == process::id() && core.is_some_and(|core| !core.shutdown().is_closed())
+    }
+
+    /// Removes the line from the table by `remove`, if it is of no use.
+    pub(crate) fn close(&self, remove: impl FnOnce()) {
+        let mut state = self.state.lock();
+        if state.queue.is_empty() && !state.closed {
+            state.closed = true;
+            remove();
+        }
+    }
+
+    /// Makes every waiter look again.
+    pub(crate) fn alarm(self: &Arc<Self>) {
+        self.with(|state| ((), state.queue.alarm()));
+    }
+
+    /// The holder, for a caller that is refused.
+    fn busy(&self, state: &State, key: &LockKey, queue: Queueing) -> Refusal {
+        let held = state.holder.as_ref().and_then(Weak::upgrade);
+        let (owner, until) = if state.queue.holder().is_some() {
+            match (held, &state.taken_up) {
+                (Some(held), _) => (held.shown(), Some(held.kept_until())),
+                (None, Some((request, until))) => (shown(request), Some(*until)),
+                (None, None) => (None, None),
+            }
+        } else if let Some((tenure, token)) = state.queue.passed() {
+            (shown(token.request()), Some(tenure.kept_until))
+        } else {
+            match &state.last {
+                Some(Ok(Contended { owner, until })) => (owner.clone(), *until),
+                Some(Err(_)) | None => (None, None),
+            }
+        };
+        let left = until.map(|until| until.since(Moment::now()));
+        Refusal::Busy { key: key.clone(), owner, left, queue }
+    }
+}
+
+fn full(key: LockKey) -> Refusal {
+    Refusal::Busy { key, owner: None, left: None, queue: Queueing::Full }
+}
+
+/// The label of a token.
+pub(crate) fn shown(request: &Request) -> Option<String> {
+    label_of(request.token.expose().as_bytes())
+}
+
+impl State {
+    /// The request for the first caller.
+    fn to_send(&mut self, number: u64) -> Option<ToSend> {
+        let (draft, fenced) = self.queue.first()?;
+        let draft = Arc::clone(draft);
+        let (withdraw, withdrawn) = oneshot::channel();
+        self.withdraw = Some(withdraw);
+        Some(ToSend { number, draft, fenced, withdrawn })
+    }
+
+    fn note(&mut self, owner: Option<String>, left: Option<Duration>) {
+        let until = left.map(|left| Moment::now().after(left));
+        self.last = Some(Ok(Contended { owner, until }));
+    }
+}
+
+/// A request of the queue, which is answered while it waits.
+#[derive(Debug)]
+pub(crate) struct Waited {
+    pub(crate) line: Arc<Line>,
+    pub(crate) number: u64,
+}
+
+impl Witness for Waited {
+    fn contended(&self, owner: Option<&str>, left: Option<Duration>) {
+        self.line.with(|state| {
+            state.note(owner.map(str::to_owned), left);
+            ((), state.queue.found_busy(self.number))
+        });
+    }
+
+    fn failed(&self, error: LockError) {
+        self.line.state.lock().last = Some(Err(error));
+    }
+}
+
+impl Place {
+    /// The caller has asked for itself, and has the lock. Returns whether it is the line's.
+    pub(crate) fn granted(&self, holder: Weak<dyn Holder>) -> bool {
+        self.line.with(|state| {
+            let (is_ours, effects) = state.queue.asker_granted(self.ticket);
+            if is_ours {
+                state.holder = Some(holder);
+                state.last = None;
+            }
+            (is_ours, effects)
+        })
+    }
+
+    /// The caller has asked for itself, and found the lock busy. It waits in the line if `draft` is
+    /// given.
+    pub(crate) fn refused(
+        &self,
+        (owner, left): (Option<String>, Option<Duration>),
+        draft: Option<Arc<Request>>,
+    ) {
+        self.line.with(|state| {
+            state.note(owner, left);
+            ((), state.queue.asker_refused(self.ticket, draft))
+        });
+    }
+
+    /// The caller has asked for itself, and failed or gave up. It waits in the line if `draft` is
+    /// given.
+    pub(crate) fn failed(&self, draft: Option<Arc<Request>>) {
+        self.line.with(|state| ((), state.queue.asker_failed(self.ticket, draft)));
+    }
+
+    /// Looks whether the lock was passed to this waiter.
+    pub(crate) fn poll(&self, waker: &Waker) -> Found<Acquisition> {
+        let core = self.line.core.upgrade();
+        let is_sound = |tenure: &Tenure| {
+            self.line.is_open() && core.is_some_and(|core| !core.has_changed_since(tenure.sent))
+        };
+        let waker = |last: Option<Waker>| match last {
+            Some(last) if last.will_wake(waker) => last,
+            _ => waker.clone(),
+        };
+        self.line.with(|state| {
+            let (found, effects) = state.queue.poll(self.ticket, is_sound, waker, Moment::now());
+            if let Found::Lock(tenure, token) = &found {
+                state.holder = None;
+                state.taken_up = Some((Arc::clone(token.request()), tenure.kept_until));
+            }
+            (found, effects)
+        })
+    }
+
+    /// The waiter has taken the lock up.
+    pub(crate) fn taken_up(&self, holder: Weak<dyn Holder>) {
+        let mut state = self.line.state.lock();
+        if state.queue.holder() == Some(self.ticket) {
+            (state.holder, state.taken_up, state.last) = (Some(holder), None, None);
+        }
+    }
+
+    /// The waiter leaves.
+    pub(crate) fn leave(&self) {
+        self.line.with(|state| {
+            let turn = self.line.turn(state);
+            ((), state.queue.leave(self.ticket, turn, Moment::now()))
+        });
+    }
+
+    /// Why a waiter is refused whose wait is over. `None` while nothing is known of the lock,
+    /// unless this is the `last` look.
+    pub(crate) fn over(&self, key: &LockKey, last: bool) -> Option<Refusal> {
+        let state = self.line.state.lock();
+        let is_ours = state.queue.holder().is_some() || state.queue.passed().is_some();
+        match &state.last {
+            Some(Err(error)) if !is_ours => return Some(Refusal::Failed(error.clone())),
+            None if !is_ours && last => {
+                let detail = "no answer while the caller waited".to_owned();
+                let reason = Unavailability::Timeout;
+                return Some(Refusal::Failed(LockError::Unavailable { reason, detail }));
+            }
+            None if !is_ours => return None,
+            _ => {}
+        }
+        let rank = u32::try_from(state.queue.rank(self.ticket)).unwrap_or(u32::MAX);
+        Some(self.line.busy(&state, key, Queueing::Left(rank)))
+    }
+
+    /// The refusal of a waiter.
+    pub(crate) fn refusal(&self, key: &LockKey, verdict: Verdict) -> Refusal {
+        match verdict {
+            Verdict::Failed(error) => Refusal::Failed(*error),
+            Verdict::Busy => {
+                let state = self.line.state.lock();
+                self.line.busy(&state, key, Queueing::Outside)
+            }
+        }
+    }
+
+    /// The holder ends. Passes the lock on if `tenure` allows that, with the token that `token`
+    /// makes. Returns whether the lock was passed on.
+    pub(crate) fn release(
+        &self,
+        tenure: Option<Tenure>,
+        token: impl FnOnce() -> Option<Acquisition>,
+    ) -> bool {
+        let tenure = tenure.filter(|_| self.line.is_open());
+        self.line.with(|state| {
+            let turn = self.line.turn(state);
+            let now = Moment::now();
+            state.queue.release(self.ticket, tenure, token, turn, now)
+        })
+    }
+
+    /// The holder has lost the lock. Returns whether somebody waits.
+    pub(crate) fn lost(&self) -> bool {
+        self.line.with(|state| state.queue.lost(self.ticket))
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line").field("key", &self.key).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,163 @@
+//! What the background thread does for a line: it asks the store for the first waiter, and has
+//! passes lapse that nobody takes up.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use crate::engine::acquisition::{Acquisition, PAUSE, Refusal};
+use crate::engine::core::Core;
+use crate::engine::line::{Holder, Line, ToSend, Waited};
+use crate::engine::turn::Tenure;
+use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
+use crate::protocol::lease;
+use crate::store::dispatch::Store;
+use crate::value::error::LockError;
+use crate::value::time::Moment;
+use crate::value::unavailability::Unavailability;
+
+/// Longest time between two looks at a line with waiters.
+const LOOK: Duration = Duration::from_secs(2);
+
+impl Line {
+    /// Sends the request of the queue, by the background thread: its answer is delivered whichever
+    /// callers are polled, or gone.
+    pub(crate) fn send(self: &Arc<Self>, core: &Arc<Core>, to_send: ToSend) {
+        let (line, core_of_job, number) = (Arc::clone(self), Arc::clone(core), to_send.number);
+        let sent = core.background().spawn(move |store| ask(line, core_of_job, to_send, store));
+        if let Err(error) = sent {
+            self.with(|state| ((), state.queue.failed(number, &error, true)));
+        }
+    }
+
+    /// Starts the watch of a line with waiters.
+    pub(crate) fn start_watch(self: &Arc<Self>, core: &Arc<Core>) {
+        let line = Arc::clone(self);
+        if core.background().spawn(move |_| watch(line)).is_err() {
+            self.state.lock().watched = None;
+        }
+    }
+
+    fn granted(self: &Arc<Self>, number: u64, acquisition: Acquisition, grant: &Grant) {
+        let now = Moment::now();
+        let tenure = Tenure {
+            began: now,
+            sent: grant.sent,
+            ends: lease::end_of(grant.sent, grant.ttl),
+            kept_until: now.after(grant.ttl),
+            fence: grant.fences.iter().next(),
+            was_held: false,
+        };
+        self.with(|state| ((), state.queue.granted(number, tenure, acquisition, now)));
+    }
+}
+
+/// Asks the store for a lock, and waits for it, until there is no waiter any more.
+async fn ask(line: Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Store>) {
+    let ToSend { number, draft, mut fenced, mut withdrawn } = to_send;
+    loop {
+        let waited = Waited { line: Arc::clone(&line), number };
+        let acquisition = draft
+            .for_waiters(fenced, Arc::new(waited))
+            .map(|request| Acquisition::new(Arc::clone(&core), request));
+        let begun = acquisition.map_err(Refusal::Failed).and_then(|acquisition| {
+            acquisition.enter()?;
+            Ok(acquisition)
+        });
+        let acquisition = match begun {
+            Ok(acquisition) => acquisition,
+            Err(refusal) => return failed(&line, number, refusal, &core),
+        };
+        let Some(answer) = answer(&core, &store, &acquisition, &mut withdrawn).await else {
+            // Dropping the acquisition removes it from the store's queue.
+            return;
+        };
+        let refusal = match answer {
+            Ok(Answer::Lost(_)) => {
+                _ = store.release(acquisition.request()).await;
+                sleep(PAUSE).await;
+                continue;
+            }
+            answer => match acquisition.take_answer(answer) {
+                Ok(grant) => return line.granted(number, acquisition, &grant),
+                Err(refusal) => refusal,
+            },
+        };
+        match refusal {
+            // The waits of the callers are over long before this one.
+            Refusal::Busy { queue: Queueing::Left(_) | Queueing::Outside, .. } => sleep(LOOK).await,
+            Refusal::Failed(LockError::Unavailable {
+                reason: Unavailability::FencesUsedUp,
+                ..
+            }) if fenced && !draft.fenced => fenced = false,
+            refusal => return failed(&line, number, refusal, &core),
+        }
+    }
+}
+
+/// The answer to a request; `None` when it is withdrawn.
+async fn answer(
+    core: &Core,
+    store: &Arc<Store>,
+    acquisition: &Acquisition,
+    withdrawn: &mut oneshot::Receiver<()>,
+) -> Option<Result<Answer, Failed>> {
+    let mut asked = store.asked(acquisition.request(), core.shutdown());
+    poll_fn(|cx| {
+        if Pin::new(&mut *withdrawn).poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        asked.as_mut().poll(cx).map(Some)
+    })
+    .await
+}
+
+fn failed(line: &Arc<Line>, number: u64, refusal: Refusal, core: &Core) {
+    let (error, all) = match refusal {
+        Refusal::Busy { key, left, .. } => {
+            let retry_after = core.retry_after(&key, u32::MAX, left);
+            (LockError::QueueFull { key, retry_after }, true)
+        }
+        // Of the first caller's own ttl.
+        Refusal::Failed(error @ LockError::InvalidTtl { .. }) => (error, false),
+        Refusal::Failed(error) => {
+            let lasts = !error.is_transient();
+            (error, lasts)
+        }
+    };
+    line.with(|state| ((), state.queue.failed(number, &error, all)));
+}
+
+/// Has what nobody takes up lapse, and notices a holder that has lost the lock, for as long as
+/// there are waiters.
+async fn watch(line: Arc<Line>) {
+    while let Some(pause) = look(&line) {
+        let _ = timeout(pause, line.sooner.notified()).await;
+    }
+}
+
+/// Looks at a line. Returns the pause until the next look; `None` without waiters.
+fn look(line: &Arc<Line>) -> Option<Duration> {
+    let holder = {
+        let state = line.state.lock();
+        let holder = state.queue.holder().and(state.holder.as_ref());
+        holder.and_then(std::sync::Weak::upgrade)
+    };
+    // Tells the line of a loss.
+    let lasts = holder.and_then(|holder: Arc<dyn Holder>| holder.lasts());
+    line.with(|state| {
+        let turn = line.turn(state);
+        ((), state.queue.lapse(line.unanswered(), turn, Moment::now()))
+    });
+    let mut state = line.state.lock();
+    let now = Moment::now();
+    let due = state.queue.lapses(line.unanswered()).map(|due| due.since(now));
+    let pause = due.or(lasts).unwrap_or(LOOK).clamp(Duration::from_millis(1), LOOK);
+    state.watched = state.queue.has_waiters().then(|| now.after(pause));
+    state.watched.map(|_| pause)
+}

@@ -1,0 +1,549 @@
+//! The callers of one process for one key: their queue, and which of them has the lock, or deals
+//! with the store. No I/O; every time is an argument.
+//!
+//! One file, as every event may move the queue to each of its states.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::time::Duration;
+
+use crate::engine::turn::{Tenure, Wants};
+use crate::value::error::LockError;
+use crate::value::limits::CONFIRM_WINDOW;
+use crate::value::time::Moment;
+
+/// Time in which a caller takes up a lock that was passed to it. It doubles with each lapse.
+pub(crate) const TAKE_UP: Duration = Duration::from_millis(50);
+
+/// Number of a caller, in the order of arrival.
+pub(crate) type Ticket = u64;
+
+/// The queue of a key. `T` is the token that a tenure goes with, `C` a caller, and `W` its waker.
+#[derive(Debug)]
+pub(crate) struct LocalQueue<T, C, W> {
+    last: Ticket,
+    waiters: VecDeque<Waiter<C, W>>,
+    /// Number of undecided waiters that leave if the lock is busy.
+    hasty: usize,
+    state: State<T>,
+    /// Number of the last request for the queue.
+    request: u64,
+}
+
+#[derive(Debug)]
+struct Waiter<C, W> {
+    ticket: Ticket,
+    caller: C,
+    /// It is refused by the first answer that somebody else has the lock.
+    leaves_if_busy: bool,
+    /// It has not taken up a pass, and was not polled since.
+    asleep: bool,
+    lapses: u32,
+    verdict: Option<Verdict>,
+    waker: Option<W>,
+}
+
+/// Why a caller does not get the lock.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Busy,
+    Failed(Box<LockError>),
+}
+
+#[derive(Debug)]
+enum State<T> {
+    /// Nobody has the lock, or asks for it.
+    Idle,
+    /// A caller asks for itself.
+    Asking {
+        by: Ticket,
+        since: Moment,
+    },
+    /// A request of this number asks for the first in the queue.
+    Requested {
+        request: u64,
+        answered: bool,
+    },
+    Held {
+        by: Ticket,
+    },
+    /// The lock was passed to a caller that has not taken it up.
+    Passed {
+        to: Ticket,
+        at: Moment,
+        lapses: Moment,
+        tenure: Tenure,
+        token: T,
+    },
+}
+
+/// What has to be done after an event, once the queue is not locked any more.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Effects<T, W> {
+    pub(crate) wake: Vec<W>,
+    /// Send a request of this number for the first caller.
+    pub(crate) request: Option<u64>,
+    /// Withdraw the present request.
+    pub(crate) withdraw: bool,
+    /// Release a lock whose tenure has ended.
+    pub(crate) release: Option<T>,
+}
+
+/// How a caller begins.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It asks the store for itself.
+    Asks(Ticket),
+    /// It waits in the queue.
+    Waits(Ticket),
+    /// It is refused at once.
+    Busy,
+}
+
+/// What a waiter finds.
+#[derive(Debug)]
+pub(crate) enum Found<T> {
+    Nothing,
+    Refused(Verdict),
+    /// It has the lock.
+    Lock(Tenure, T),
+}
+
+impl<T, W> Default for Effects<T, W> {
+    fn default() -> Self {
+        Self { wake: Vec::new(), request: None, withdraw: false, release: None }
+    }
+}
+
+impl<T, C, W> Default for LocalQueue<T, C, W> {
+    fn default() -> Self {
+        Self { last: 0, waiters: VecDeque::new(), hasty: 0, state: State::Idle, request: 0 }
+    }
+}
+
+impl<T, C: Wants, W> LocalQueue<T, C, W> {
+    /// A caller comes. One that does not wait is refused at once while somebody else of this
+    /// process has the lock, or waits for it.
+    pub(crate) fn arrive(&mut self, waits: bool, now: Moment) -> Arrival {
+        let ticket = self.last + 1;
+        let known_busy = match &self.state {
+            State::Idle => {
+                self.last = ticket;
+                self.state = State::Asking { by: ticket, since: now };
+                return Arrival::Asks(ticket);
+            }
+            State::Asking { .. } | State::Requested { answered: false, .. } => false,
+            State::Requested { answered: true, .. } | State::Held { .. } | State::Passed { .. } => {
+                true
+            }
+        };
+        if known_busy && !waits {
+            return Arrival::Busy;
+        }
+        self.last = ticket;
+        Arrival::Waits(ticket)
+    }
+
+    /// A caller that [came](LocalQueue::arrive) waits. `leaves_if_busy`: only for the answer to the
+    /// question that is in flight.
+    pub(crate) fn wait(&mut self, ticket: Ticket, caller: C, leaves_if_busy: bool) {
+        self.insert(ticket, caller, leaves_if_busy);
+        self.is_awake();
+    }
+
+    /// The caller that asked for itself has the lock. Returns whether the queue had waited for its
+    /// answer; if not, the lock is no tenure of the queue.
+    pub(crate) fn asker_granted(&mut self, ticket: Ticket) -> (bool, Effects<T, W>) {
+        let mut effects = Effects::default();
+        let is_ours = self.is_asked_by(ticket);
+        if is_ours {
+            self.state = State::Held { by: ticket };
+            self.refuse_hasty(&mut effects);
+        }
+        (is_ours, effects)
+    }
+
+    /// The caller that asked for itself found the lock busy, and waits in the queue if `caller` is
+    /// given.
+    pub(crate) fn asker_refused(&mut self, ticket: Ticket, caller: Option<C>) -> Effects<T, W> {
+        let mut effects = Effects::default();
+        let was_asked = self.is_asked_by(ticket);
+        if was_asked {
+            self.refuse_hasty(&mut effects);
+        }
+        self.asker_leaves(ticket, caller, was_asked, &mut effects);
+        effects
+    }
+
+    /// The caller that asked for itself has failed, and waits in the queue if `caller` is given.
+    pub(crate) fn asker_failed(&mut self, ticket: Ticket, caller: Option<C>) -> Effects<T, W> {
+        let mut effects = Effects::default();
+        self.asker_leaves(ticket, caller, false, &mut effects);
+        effects
+    }
+
+    fn asker_leaves(
+        &mut self,
+        ticket: Ticket,
+        caller: Option<C>,
+        answered: bool,
+        effects: &mut Effects<T, W>,
+    ) {
+        if let Some(caller) = caller {
+            self.insert(ticket, caller, false);
+        }
+        if self.is_asked_by(ticket) || matches!(self.state, State::Idle) {
+            self.ask_next(answered, effects);
+        }
+    }
+
+    /// A waiter is dropped, or its wait is over.
+    pub(crate) fn leave(&mut self, ticket: Ticket, turn: Duration, now: Moment) -> Effects<T, W> {
+        let mut effects = Effects::default();
+        if let Ok(at) = self.find(ticket) {
+            self.remove(at);
+        }
+        match self.state {
+            State::Passed { to, .. } if to == ticket => self.pass_again(turn, now, &mut effects),
+            State::Requested { .. } if self.next().is_none() => {
+                self.state = State::Idle;
+                effects.withdraw = true;
+            }
+            _ => {}
+        }
+        effects
+    }
+
+    /// A waiter is polled. `is_sound` tells whether a tenure may be relied on.
+    pub(crate) fn poll(
+        &mut self,
+        ticket: Ticket,
+        is_sound: impl FnOnce(&Tenure) -> bool,
+        waker: impl FnOnce(Option<W>) -> W,
+        now: Moment,
+    ) -> (Found<T>, Effects<T, W>) {
+        let mut effects = Effects::default();
+        let Ok(at) = self.find(ticket) else { return (Found::Nothing, effects) };
+        let waiter = &mut self.waiters[at];
+        let was_asleep = mem::take(&mut waiter.asleep);
+        if let Some(verdict) = waiter.verdict.take() {
+            self.waiters.remove(at);
+            return (Found::Refused(verdict), effects);
+        }
+        match mem::replace(&mut self.state, State::Idle) {
+            State::Passed { to, tenure, token, .. } if to == ticket => {
+                if tenure.serves(&self.waiters[at].caller, now) && is_sound(&tenure) {
+                    self.state = State::Held { by: ticket };
+                    self.remove(at);
+                    return (Found::Lock(tenure, token), effects);
+                }
+                effects.release = Some(token);
+                self.ask_next(false, &mut effects);
+            }
+            // The queue has given its place back while all were asleep.
+            State::Idle => self.ask_next(false, &mut effects),
+            other => self.state = other,
+        }
+        if was_asleep {
+            self.is_awake();
+        }
+        let waiter = &mut self.waiters[at];
+        waiter.waker = Some(waker(waiter.waker.take()));
+        (Found::Nothing, effects)
+    }
+
+    /// The holder ends. Passes the lock to the next caller if `tenure` is given and allows it;
+    /// `token` makes the token to go with it. Returns whether the lock was passed on.
+    pub(crate) fn release(
+        &mut self,
+        by: Ticket,
+        tenure: Option<Tenure>,
+        token: impl FnOnce() -> Option<T>,
+        turn: Duration,
+        now: Moment,
+    ) -> (bool, Effects<T, W>) {
+        let mut effects = Effects::default();
+        if self.holder() != Some(by) {
+            return (false, effects);
+        }
+        if let Some(tenure) = tenure
+            && let Some(next) = self.next()
+            && tenure.passes_to(&self.waiters[next].caller, turn, now)
+            && let Some(token) = token()
+        {
+            self.pass(next, tenure, token, now, &mut effects);
+            return (true, effects);
+        }
+        self.ask_next(false, &mut effects);
+        (false, effects)
+    }
+
+    /// The holder has lost the lock. Returns whether somebody waits.
+    pub(crate) fn lost(&mut self, by: Ticket) -> (bool, Effects<T, W>) {
+        let mut effects = Effects::default();
+        let waits = self.next().is_some();
+        if self.holder() == Some(by) {
+            self.ask_next(false, &mut effects);
+        }
+        (waits, effects)
+    }
+
+    /// The request of the queue was granted.
+    pub(crate) fn granted(
+        &mut self,
+        request: u64,
+        tenure: Tenure,
+        token: T,
+        now: Moment,
+    ) -> Effects<T, W> {
+        let mut effects = Effects::default();
+        if !self.is_requested(request) {
+            effects.release = Some(token);
+            return effects;
+        }
+        match self.next() {
+            Some(next) if tenure.passes_to(&self.waiters[next].caller, Duration::ZERO, now) => {
+                self.pass(next, tenure, token, now, &mut effects);
+                self.refuse_hasty(&mut effects);
+            }
+            _ => {
+                effects.release = Some(token);
+                self.ask_next(false, &mut effects);
+            }
+        }
+        effects
+    }
+
+    /// The request of the queue was answered: somebody else has the lock.
+    pub(crate) fn found_busy(&mut self, request: u64) -> Effects<T, W> {
+        let mut effects = Effects::default();
+        if self.is_requested(request) {
+            self.state = State::Requested { request, answered: true };
+            self.refuse_hasty(&mut effects);
+            if self.next().is_none() {
+                self.state = State::Idle;
+                effects.withdraw = true;
+            }
+        }
+        effects
+    }
+
+    /// The request of the queue has failed. The error is for the first caller, or for all.
+    pub(crate) fn failed(&mut self, request: u64, error: &LockError, all: bool) -> Effects<T, W> {
+        let mut effects = Effects::default();
+        if self.is_requested(request) {
+            while let Some(next) = self.next() {
+                let verdict = Verdict::Failed(Box::new(error.clone()));
+                self.decide(next, verdict, &mut effects);
+                if !all {
+                    break;
+                }
+            }
+            self.ask_next(false, &mut effects);
+        }
+        effects
+    }
+
+    /// Lets a pass lapse that was not taken up, and a question that nobody polls. `unanswered` is
+    /// how long the question of a caller may take.
+    pub(crate) fn lapse(
+        &mut self,
+        unanswered: Duration,
+        turn: Duration,
+        now: Moment,
+    ) -> Effects<T, W> {
+        let mut effects = Effects::default();
+        match self.state {
+            State::Asking { since, .. }
+                if since.after(unanswered) <= now && self.next().is_some() =>
+            {
+                self.ask_next(false, &mut effects);
+            }
+            State::Passed { to, at, lapses, .. } if lapses <= now => {
+                if let Ok(sleeper) = self.find(to) {
+                    let sleeper = &mut self.waiters[sleeper];
+                    sleeper.lapses += u32::from(!sleeper.asleep);
+                    sleeper.asleep = true;
+                }
+                let end = at.after(CONFIRM_WINDOW);
+                if self.next().is_some() || end <= now {
+                    self.pass_again(turn, now, &mut effects);
+                } else if let State::Passed { lapses, .. } = &mut self.state {
+                    *lapses = end;
+                }
+            }
+            _ => {}
+        }
+        effects
+    }
+
+    /// When [`lapse`](LocalQueue::lapse) has something to do, unless the queue changes before.
+    pub(crate) fn lapses(&self, unanswered: Duration) -> Option<Moment> {
+        match &self.state {
+            State::Asking { since, .. } => Some(since.after(unanswered)),
+            State::Passed { lapses, .. } => Some(*lapses),
+            State::Idle | State::Requested { .. } | State::Held { .. } => None,
+        }
+    }
+
+    /// Makes every waiter look again.
+    pub(crate) fn alarm(&mut self) -> Effects<T, W> {
+        let wake = self.waiters.iter_mut().filter_map(|waiter| waiter.waker.take()).collect();
+        Effects { wake, ..Effects::default() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiters.is_empty() && matches!(self.state, State::Idle)
+    }
+
+    pub(crate) fn has_waiters(&self) -> bool {
+        !self.waiters.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// Number of waiters before this one.
+    pub(crate) fn rank(&self, ticket: Ticket) -> usize {
+        self.find(ticket).unwrap_or_else(|rank| rank)
+    }
+
+    /// The holder, if there is one.
+    pub(crate) fn holder(&self) -> Option<Ticket> {
+        match self.state {
+            State::Held { by } => Some(by),
+            _ => None,
+        }
+    }
+
+    /// The tenure that was passed and not taken up.
+    pub(crate) fn passed(&self) -> Option<(&Tenure, &T)> {
+        match &self.state {
+            State::Passed { tenure, token, .. } => Some((tenure, token)),
+            _ => None,
+        }
+    }
+
+    /// The caller for whom a request is sent, and whether any caller wants a fence.
+    pub(crate) fn first(&self) -> Option<(&C, bool)> {
+        let first = &self.waiters[self.next()?].caller;
+        Some((first, self.waiters.iter().any(|waiter| waiter.caller.is_fenced())))
+    }
+
+    /// Passes a lock on that its caller has not taken up, or ends the tenure.
+    fn pass_again(&mut self, turn: Duration, now: Moment, effects: &mut Effects<T, W>) {
+        if let State::Passed { tenure, token, .. } = mem::replace(&mut self.state, State::Idle) {
+            match self.next() {
+                Some(next) if tenure.passes_to(&self.waiters[next].caller, turn, now) => {
+                    self.pass(next, tenure, token, now, effects);
+                }
+                _ => {
+                    effects.release = Some(token);
+                    self.ask_next(false, effects);
+                }
+            }
+        }
+    }
+
+    fn pass(
+        &mut self,
+        next: usize,
+        tenure: Tenure,
+        token: T,
+        now: Moment,
+        effects: &mut Effects<T, W>,
+    ) {
+        let waiter = &mut self.waiters[next];
+        let (to, lapses) = (waiter.ticket, now.after(waiter.take_up()));
+        effects.wake.extend(waiter.waker.take());
+        self.state = State::Passed { to, at: now, lapses, tenure, token };
+    }
+
+    /// Has the next caller's request sent, if there is one.
+    fn ask_next(&mut self, answered: bool, effects: &mut Effects<T, W>) {
+        self.state = match self.next() {
+            None => State::Idle,
+            Some(_) => {
+                self.request += 1;
+                effects.request = Some(self.request);
+                State::Requested { request: self.request, answered }
+            }
+        };
+    }
+
+    /// Refuses the callers that do not wait, but for the one that the lock was passed to.
+    fn refuse_hasty(&mut self, effects: &mut Effects<T, W>) {
+        let passed_to = match self.state {
+            State::Passed { to, .. } => Some(to),
+            _ => None,
+        };
+        let is_hasty = |waiter: &Waiter<C, W>| {
+            waiter.leaves_if_busy && waiter.verdict.is_none() && Some(waiter.ticket) != passed_to
+        };
+        let mut at = 0;
+        while self.hasty > 0 && at < self.waiters.len() {
+            if is_hasty(&self.waiters[at]) {
+                self.decide(at, Verdict::Busy, effects);
+            }
+            at += 1;
+        }
+    }
+
+    fn decide(&mut self, at: usize, verdict: Verdict, effects: &mut Effects<T, W>) {
+        let waiter = &mut self.waiters[at];
+        self.hasty -= usize::from(waiter.leaves_if_busy);
+        waiter.verdict = Some(verdict);
+        effects.wake.extend(waiter.waker.take());
+    }
+
+    /// The first waiter that is awake.
+    fn next(&self) -> Option<usize> {
+        self.waiters.iter().position(|waiter| !waiter.asleep && waiter.verdict.is_none())
+    }
+
+    fn insert(&mut self, ticket: Ticket, caller: C, leaves_if_busy: bool) {
+        let (asleep, lapses, verdict, waker) = (false, 0, None, None);
+        let waiter = Waiter { ticket, caller, leaves_if_busy, asleep, lapses, verdict, waker };
+        let at = self.find(ticket).unwrap_or_else(|at| at);
+        self.hasty += usize::from(leaves_if_busy);
+        self.waiters.insert(at, waiter);
+    }
+
+    fn remove(&mut self, at: usize) {
+        if let Some(waiter) = self.waiters.remove(at)
+            && waiter.verdict.is_none()
+        {
+            self.hasty -= usize::from(waiter.leaves_if_busy);
+        }
+    }
+
+    /// Somebody is awake, in whose favour a pass may lapse that had more time while all slept.
+    fn is_awake(&mut self) {
+        if let State::Passed { to, at, lapses, .. } = &mut self.state {
+            let (to, at) = (*to, *at);
+            let own = self.waiters.iter().find(|waiter| waiter.ticket == to);
+            *lapses = at.after(own.map_or(TAKE_UP, Waiter::take_up)).min(*lapses);
+        }
+    }
+
+    fn find(&self, ticket: Ticket) -> Result<usize, usize> {
+        self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket)
+    }
+
+    fn is_asked_by(&self, ticket: Ticket) -> bool {
+        matches!(self.state, State::Asking { by, .. } if by == ticket)
+    }
+
+    fn is_requested(&self, number: u64) -> bool {
+        matches!(self.state, State::Requested { request, .. } if request == number)
+    }
+}
+
+impl<C, W> Waiter<C, W> {
+    /// How long a pass to this waiter waits for it.
+    fn take_up(&self) -> Duration {
+        (TAKE_UP * 2_u32.saturating_pow(self.lapses.min(8))).min(CONFIRM_WINDOW)
+    }
+}
