@@ -91,10 +91,9 @@ async fn ask(line: Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Store
         match refusal {
             // The waits of the callers are over long before this one.
             Refusal::Busy { queue: Queueing::Left(_) | Queueing::Outside, .. } => sleep(LOOK).await,
-            Refusal::Failed(LockError::Unavailable {
-                reason: Unavailability::FencesUsedUp,
-                ..
-            }) if fenced && !draft.fenced => fenced = false,
+            Refusal::Failed(error) if fenced && !draft.fenced && is_of_a_wish(&error) => {
+                fenced = false;
+            }
             refusal => return failed(&line, number, refusal, &core),
         }
     }
@@ -123,14 +122,21 @@ fn failed(line: &Arc<Line>, number: u64, refusal: Refusal, core: &Core) {
             let retry_after = core.retry_after(&key, u32::MAX, left);
             (LockError::QueueFull { key, retry_after }, true)
         }
-        // Of the first caller's own ttl.
-        Refusal::Failed(error @ LockError::InvalidTtl { .. }) => (error, false),
+        // Of the first caller's own wish.
+        Refusal::Failed(error) if is_of_a_wish(&error) => (error, false),
         Refusal::Failed(error) => {
             let lasts = !error.is_transient();
             (error, lasts)
         }
     };
     line.with(|state| ((), state.queue.failed(number, &error, all)));
+}
+
+/// Whether an error is of a ttl or a fence, which other callers may not want.
+fn is_of_a_wish(error: &LockError) -> bool {
+    let reason = Unavailability::FencesUsedUp;
+    matches!(error, LockError::InvalidTtl { .. })
+        || matches!(error, LockError::Unavailable { reason: r, .. } if *r == reason)
 }
 
 /// Has what nobody takes up lapse, and notices a holder that has lost the lock, for as long as

@@ -547,3 +547,8 @@ impl<C, W> Waiter<C, W> {
         (TAKE_UP * 2_u32.saturating_pow(self.lapses.min(8))).min(CONFIRM_WINDOW)
     }
 }
+
+#[cfg(test)]
+mod events;
+#[cfg(test)]
+mod model;
