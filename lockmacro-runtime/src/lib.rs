@@ -41,8 +41,10 @@
 //! # Waiting
 //!
 //! A request for a busy lock fails at once, or [waits](Lock::wait) in a queue, in the order of
-//! arrival and without polling. The holder's release hands the lock off to the first waiter in the
-//! same script, and the server pushes the grant to that waiter's process alone.
+//! arrival and without polling. Callers of one manager queue inside the process, and a released lock
+//! passes to the next of them without a command, for a bounded [turn](LockManagerBuilder::turn).
+//! Then a release hands the lock off to the next process in the same script, and the server pushes
+//! the grant to that process alone.
 //!
 //! # Several keys
 //!

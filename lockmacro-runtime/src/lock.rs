@@ -140,8 +140,12 @@ impl<F> Lock<F> {
     ///
     /// - With `Duration::ZERO` the server is asked once, and acquiring fails at once with
     ///   [`LockError::Busy`].
-    /// - Waiters get the lock in the order of arrival, each directly from the release of the holder
-    ///   before it.
+    /// - The callers of one manager get the lock in the order of arrival. It passes from one to the
+    ///   next without a command, for a bounded time: see
+    ///   [`turn`](crate::LockManagerBuilder::turn). Then other processes have the lock, in the order
+    ///   in which they asked.
+    /// - A caller that does not wait, and whose manager holds the lock or waits for it, is refused
+    ///   without a question to the server.
     /// - When the time is over, acquiring fails with [`LockError::TimedOut`].
     /// - When 10,000 callers wait already, it fails with [`LockError::QueueFull`].
     ///

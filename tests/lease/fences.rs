@@ -260,7 +260,8 @@ async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
 async fn fences_that_are_used_up_are_told_to_who_waits_and_hold_up_nobody() {
     let server = Server::start();
     let mut admin = server.admin();
-    let (ours, theirs) = (
+    let (ours, theirs, others) = (
+        LockManager::connect(&server.url()).await.expect("there"),
         LockManager::connect(&server.url()).await.expect("there"),
         LockManager::connect(&server.url()).await.expect("there"),
     );
@@ -268,12 +269,16 @@ async fn fences_that_are_used_up_are_told_to_who_waits_and_hold_up_nobody() {
     let line = |admin: &mut Admin| admin.ask::<u64>(&["ZCARD", "lm1:wq:{order:42}"]);
     let fenced = tokio::spawn(lock(&theirs, "order:42").wait_forever().acquire_fenced());
     eventually("first", SOON, || std::future::ready(line(&mut admin) == 1)).await;
-    let plain = tokio::spawn(lock(&theirs, "order:42").wait_forever().acquire());
+    // Behind it in its process, and in another one.
+    let behind = tokio::spawn(lock(&theirs, "order:42").wait_forever().acquire());
+    let plain = tokio::spawn(lock(&others, "order:42").wait_forever().acquire());
     eventually("second", SOON, || std::future::ready(line(&mut admin) == 2)).await;
     admin.ask::<()>(&["SET", "lm1:wf:{order:42}", &LARGEST.to_string(), "PX", "60000"]);
     guard.release().await.expect("a release needs no fence");
     let plain = tokio::time::timeout(SOON, plain).await.expect("in time").expect("no panic");
     plain.expect("served").release().await.expect("still held");
+    let behind = tokio::time::timeout(SOON, behind).await.expect("in time").expect("no panic");
+    behind.expect("served").release().await.expect("still held");
     let told = tokio::time::timeout(SOON, fenced).await.expect("in time").expect("no panic");
     let error = told.map(drop).expect_err("no fence");
     let reason = Unavailability::FencesUsedUp;

@@ -138,7 +138,8 @@ async fn what_is_held_and_waited_for_is_gauged_and_comes_back_to_nothing() {
     assert_eq!(gauges(), (1.0, 0.0));
     let shared = guard.share();
     server.pause();
-    let waiting = tokio::spawn(named(&manager, name).acquire());
+    let other = LockManager::builder().timeout(SOON).lazy().connect(&server.url()).await;
+    let waiting = tokio::spawn(named(&other.expect("lazy"), name).acquire());
     eventually("one waits", SOON, async || gauges() == (1.0, 1.0)).await;
     waiting.abort();
     waiting.await.expect_err("aborted");

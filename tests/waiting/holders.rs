@@ -140,16 +140,32 @@ async fn a_short_lease_that_is_handed_off_is_not_stretched(backend: &Backend) {
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_waiter_that_is_not_polled_costs_the_others_the_claim_and_not_the_ttl(backend: &Backend) {
+async fn a_waiter_that_is_not_polled_costs_other_processes_the_claim(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let idle = queue.join(waiting(&theirs, &key).acquire()).await;
-    let next = queue.join(waiting(&theirs, &key).acquire()).await;
+    let next = queue.join(waiting(&backend.manager().await, &key).acquire()).await;
     let handed_over = Instant::now();
     guard.release().await.expect("still held");
     served(CONFIRM_WINDOW + POLLED, next).await;
     assert!(handed_over.elapsed() >= CONFIRM_WINDOW - ms(60), "after {:?}", handed_over.elapsed());
     drop(idle);
+}
+
+#[on(memory, redis, both_runtimes)]
+async fn a_waiter_that_is_not_polled_is_passed_over_by_its_process(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let mut queue = Queue::of(backend, &key);
+    for ours in [&ours, &theirs] {
+        let guard = lock(ours, &key).acquire().await.expect("free");
+        let idle = queue.join(waiting(&theirs, &key).acquire()).await;
+        let next = queue.join(waiting(&theirs, &key).acquire()).await;
+        guard.release().await.expect("still held");
+        served(PUSHED, next).await;
+        // It has kept its place, and asks when it is polled.
+        served(PUSHED, idle).await;
+    }
 }

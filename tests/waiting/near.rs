@@ -1,37 +1,80 @@
-//! Waiters of the manager that releases the lock: they are told by the answer to its release.
+//! Waiters of the manager that releases the lock: they have it without a command.
 
 use std::pin::pin;
 
 use futures::poll;
-use lockmacro_runtime::{Lock, LockManager};
-use lockmacro_tests::{Fault, Proxy, Server};
+use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_tests::Server;
 use tokio::time::timeout;
 
 use crate::queue::Queue;
-use crate::{KEY, LONG_TTL, PUSHED, keeps_only_fences, lock, manager, served, waiting};
+use crate::{KEY, LONG_TTL, PUSHED, keeps_only_fences, lock, manager, ms, served, waiting};
 
-/// How often the server was asked to publish a message.
-fn messages(server: &Server) -> u64 {
+/// How many commands the server was sent.
+fn commands(server: &Server) -> u64 {
     let calls = server.admin().calls();
-    calls.iter().find(|(name, _)| name == "publish").map_or(0, |(_, count)| *count)
+    let of_locks = |name: &str| ["set", "evalsha", "eval", "publish"].contains(&name);
+    calls.iter().filter(|(name, _)| of_locks(name)).map(|(_, count)| count).sum()
 }
 
 #[tokio::test]
-async fn a_hand_off_within_a_manager_takes_no_message() {
+async fn a_pass_takes_no_command() {
+    let server = Server::start();
+    let builder = LockManager::builder().turn(ms(1_000));
+    let manager = builder.connect(&server.url()).await.expect("there");
+    let guard = lock(&manager, KEY).acquire().await.expect("free");
+    let mut waiters = Vec::new();
+    for _ in 0..5 {
+        waiters.push(Queue::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await);
+    }
+    let last = waiters.pop().expect("five");
+    server.admin().forget_calls();
+    guard.release().await.expect("still held");
+    for waiter in waiters {
+        served(PUSHED, waiter).await;
+    }
+    let last = last.await.expect("served");
+    assert_eq!(commands(&server), 0);
+    last.release().await.expect("still held");
+    assert_eq!(commands(&server), 1, "the release");
+    keeps_only_fences(&server, LONG_TTL).await;
+}
+
+#[tokio::test]
+async fn without_a_turn_every_release_goes_to_the_server() {
+    let server = Server::start();
+    let manager = LockManager::connect(&format!("{}?turn=0s", server.url())).await.expect("there");
+    let guard = lock(&manager, KEY).acquire().await.expect("free");
+    let next = Queue::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
+    server.admin().forget_calls();
+    guard.release().await.expect("still held");
+    assert!(commands(&server) >= 1, "it was released");
+    served(PUSHED, next).await;
+    keeps_only_fences(&server, LONG_TTL).await;
+}
+
+#[tokio::test]
+async fn a_call_that_does_not_wait_is_refused_without_a_command() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
-    for (next, takes) in [(&ours, 0), (&theirs, 1)] {
-        let guard = lock(&ours, KEY).acquire().await.expect("free");
-        let next = Queue::at(&server, KEY).join(waiting(next, KEY).acquire()).await;
+    let guard = lock(&ours, KEY).name("first").acquire().await.expect("free");
+    // Behind the holder, and behind a waiter of the same process.
+    let waiter = Queue::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+    for manager in [&ours, &theirs] {
         server.admin().forget_calls();
-        guard.release().await.expect("still held");
-        served(PUSHED, next).await;
-        assert_eq!(messages(&server), takes);
+        let refused = lock(manager, KEY).acquire().await.expect_err("it is held");
+        assert_eq!(commands(&server), 0);
+        assert!(matches!(refused, LockError::Busy { .. }), "{refused:?}");
+        assert!(refused.owner().is_some_and(|owner| owner.ends_with(":first")), "{refused:?}");
+        assert!(refused.free_within() > Some(LONG_TTL / 2), "{refused:?}");
     }
+    guard.release().await.expect("still held");
+    served(PUSHED, waiter).await;
+    assert!(lock(&ours, KEY).acquire().await.is_ok(), "nobody has it any more");
 }
 
 #[tokio::test]
-async fn a_fence_comes_with_the_answer_too() {
+async fn a_fence_grows_from_one_holder_to_the_next() {
     let server = Server::start();
     let manager = manager(&server).await;
     let mut last = None;
@@ -49,7 +92,8 @@ async fn a_fence_comes_with_the_answer_too() {
 #[tokio::test]
 async fn a_release_that_nobody_polls_any_more_holds_up_nobody() {
     let server = Server::start();
-    let manager = manager(&server).await;
+    // A turn of no time: the release is sent.
+    let manager = LockManager::connect(&format!("{}?turn=0s", server.url())).await.expect("there");
     // A holder that would have waited releases by one command, which the server then knows.
     served(PUSHED, waiting(&manager, KEY).acquire()).await;
     let first = waiting(&manager, KEY).acquire().await.expect("free");
@@ -58,23 +102,5 @@ async fn a_release_that_nobody_polls_any_more_holds_up_nobody() {
     assert!(poll!(release.as_mut()).is_pending());
     served(PUSHED, next).await;
     release.await.expect("it was held");
-    keeps_only_fences(&server, LONG_TTL).await;
-}
-
-#[tokio::test]
-async fn an_answer_that_is_lost_has_the_next_one_ask() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let manager = LockManager::connect(&proxy.url()).await.expect("the server is there");
-    served(PUSHED, waiting(&manager, KEY).acquire()).await;
-    let first = waiting(&manager, KEY).acquire().await.expect("free");
-    let next = Queue::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
-    // The next request is of the waiter whose turn it is.
-    proxy.on_next("EVALSHA", Fault::LoseReply);
-    let release = tokio::spawn(first.release());
-    served(PUSHED, next).await;
-    // It was not told whether it was held.
-    let told = release.await.expect("no panic");
-    assert!(told.is_err_and(|error| error.is_unavailable()));
     keeps_only_fences(&server, LONG_TTL).await;
 }

@@ -68,7 +68,7 @@ pub(crate) struct State {
     last: Option<Result<Contended, LockError>>,
     /// Withdraws the request of the queue when it is dropped.
     withdraw: Option<oneshot::Sender<()>>,
-    pub(crate) holder: Option<Weak<dyn Holder>>,
+    holder: Option<Weak<dyn Holder>>,
     /// The token that a waiter has taken up, and until when the store may keep the lock: for those
     /// who come before the waiter is known as a holder.
     taken_up: Option<(Arc<Request>, Moment)>,
@@ -124,6 +124,10 @@ impl Line {
     /// A caller comes. The request is given back to a caller that asks for itself; `Err` when the
     /// line was removed meanwhile.
     pub(crate) fn arrive(self: &Arc<Self>, request: Request) -> Result<Begun, Request> {
+        // A holder that has lost the lock holds up nobody, even if it never looked.
+        if let Some(holder) = self.holder() {
+            holder.lasts();
+        }
         self.with(|state| {
             let (waits, key) = (request.until.is_some(), &request.key);
             let begun = if state.closed {
@@ -179,6 +183,12 @@ impl Line {
             }
         }
         result
+    }
+
+    /// The holder, if it is known.
+    pub(crate) fn holder(&self) -> Option<Arc<dyn Holder>> {
+        let state = self.state.lock();
+        state.queue.holder().and(state.holder.as_ref()).and_then(Weak::upgrade)
     }
 
     /// Whether a watch has to be started. One that sleeps too long is woken.

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::engine::acquisition::{Acquisition, PAUSE, Refusal};
 use crate::engine::core::Core;
-use crate::engine::line::{Holder, Line, ToSend, Waited};
+use crate::engine::line::{Line, ToSend, Waited};
 use crate::engine::turn::Tenure;
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease;
@@ -149,13 +149,8 @@ async fn watch(line: Arc<Line>) {
 
 /// Looks at a line. Returns the pause until the next look; `None` without waiters.
 fn look(line: &Arc<Line>) -> Option<Duration> {
-    let holder = {
-        let state = line.state.lock();
-        let holder = state.queue.holder().and(state.holder.as_ref());
-        holder.and_then(std::sync::Weak::upgrade)
-    };
     // Tells the line of a loss.
-    let lasts = holder.and_then(|holder: Arc<dyn Holder>| holder.lasts());
+    let lasts = line.holder().and_then(|holder| holder.lasts());
     line.with(|state| {
         let turn = line.turn(state);
         ((), state.queue.lapse(line.unanswered(), turn, Moment::now()))

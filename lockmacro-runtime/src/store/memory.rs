@@ -69,7 +69,7 @@ impl Memory {
         wait: Duration,
         shutdown: &Shutdown,
     ) -> Result<Answer, Failed> {
-        let waiter = self.waiters.join(0, 0, 0);
+        let waiter = self.waiters.join(0, 0);
         let mut queued = Ticket { number: waiter.number(), ticket: None };
         let until = Instant::now().checked_add(wait);
         loop {

@@ -12,10 +12,6 @@ use crate::store::abandoned::AbandonedTokens;
 use crate::store::hand_off::HandOff;
 use crate::value::sync::{Mutex, MutexGuard};
 
-/// Number of earliest waiters of a lock in this process. The first of its waiters in the queue is
-/// among them: requests that are sent at the same time may overtake each other.
-const EARLIEST: usize = 64;
-
 /// The waiters of one connection, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
@@ -24,19 +20,9 @@ pub(crate) struct Waiters {
     pub(crate) gone: Arc<AbandonedTokens>,
 }
 
-/// The half of a lock's number that is kept. The waiters of two locks that share it repeat some
-/// requests in vain.
-fn half_of(lock: u64) -> u32 {
-    lock as u32
-}
-
 #[derive(Debug, Default)]
 struct Entry {
     slot: u16,
-    /// Half of the lock's number, enough to tell locks apart.
-    lock: u32,
-    /// Grows from one waiter to the next.
-    order: u64,
     number: u64,
     received: Mutex<Received>,
 }
@@ -69,15 +55,14 @@ pub(crate) struct Waiter {
 }
 
 impl Waiters {
-    /// Adds a waiter for a key in `slot`; `lock` is a number that tells keys apart.
+    /// Adds a waiter for a key in `slot`.
     ///
     /// The waiter's number is made of the random bits of its token, so that a grant to another
     /// process is never mistaken for its own. A waiter that waits again has another number.
-    pub(crate) fn join(self: &Arc<Self>, slot: u16, lock: u64, bits: u64) -> Waiter {
+    pub(crate) fn join(self: &Arc<Self>, slot: u16, bits: u64) -> Waiter {
         let order = self.last.fetch_add(1, Ordering::Relaxed);
         let number = bits ^ order;
-        let lock = half_of(lock);
-        let entry = Arc::new(Entry { slot, lock, order, number, ..Entry::default() });
+        let entry = Arc::new(Entry { slot, number, ..Entry::default() });
         self.entries().insert(number, Arc::clone(&entry));
         Waiter { waiters: Arc::clone(self), entry }
     }
@@ -99,10 +84,6 @@ impl Waiters {
         entry.is_some()
     }
 
-    pub(crate) fn are_none(&self) -> bool {
-        self.entries().is_empty()
-    }
-
     /// Makes one waiter repeat its request.
     pub(crate) fn alarm(&self, number: u64) {
         if let Some(entry) = self.entries().get(&number) {
@@ -115,16 +96,6 @@ impl Waiters {
         for entry in self.entries().values().filter(|entry| slots(entry.slot)) {
             entry.signal(Signal::Unknown);
         }
-    }
-
-    /// Makes the earliest waiters of a lock repeat their request: one of them is the first of this
-    /// process in the queue.
-    pub(crate) fn alarm_first(&self, lock: u64) {
-        let entries = self.entries();
-        let mut here: Vec<_> =
-            entries.values().filter(|entry| entry.lock == half_of(lock)).collect();
-        here.sort_unstable_by_key(|entry| entry.order);
-        here.into_iter().take(EARLIEST).for_each(|entry| entry.signal(Signal::Unknown));
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {
@@ -199,7 +170,7 @@ mod tests {
     #[tokio::test]
     async fn a_grant_is_received_even_when_an_alarm_follows_it() {
         let waiters = Arc::new(Waiters::default());
-        let waiter = waiters.join(7, 0, 1);
+        let waiter = waiters.join(7, 1);
         waiters.grant(waiter.number(), hand_off());
         waiters.alarm_where(|slot| slot == 7);
         assert_eq!(waiter.signal().await, Signal::Granted(Box::new(hand_off())));
@@ -208,22 +179,10 @@ mod tests {
     #[tokio::test]
     async fn an_alarm_reaches_its_slots_only() {
         let waiters = Arc::new(Waiters::default());
-        let (one, other) = (waiters.join(1, 0, 1), waiters.join(2, 0, 7));
+        let (one, other) = (waiters.join(1, 1), waiters.join(2, 7));
         waiters.alarm_where(|slot| slot == 2);
         assert_eq!(other.signal().await, Signal::Unknown);
         assert!(futures::poll!(std::pin::pin!(one.signal())).is_pending());
-    }
-
-    #[tokio::test]
-    async fn the_earliest_waiters_of_a_lock_are_alarmed() {
-        let waiters = Arc::new(Waiters::default());
-        let join = |nth: u64| waiters.join(7, nth & 1, nth.wrapping_mul(u64::MAX / 7));
-        let all: Vec<_> = (0..4 * EARLIEST as u64).map(join).collect();
-        waiters.alarm_first(0);
-        for (nth, waiter) in all.iter().enumerate() {
-            let receives = futures::poll!(std::pin::pin!(waiter.signal())).is_ready();
-            assert_eq!(receives, nth % 2 == 0 && nth < 2 * EARLIEST, "{nth}");
-        }
     }
 
     #[tokio::test]
@@ -231,7 +190,7 @@ mod tests {
         let waiters = Arc::new(Waiters::default());
         let (bits, other) = (0x1234_5678_0000_0000, 0x8765_4321_0000_0000);
         let number = {
-            let waiter = waiters.join(7, 0, bits);
+            let waiter = waiters.join(7, bits);
             waiters.grant(waiter.number(), hand_off());
             waiter.number()
         };
@@ -248,13 +207,13 @@ mod tests {
 
     #[test]
     fn an_entry_is_small() {
-        assert!(size_of::<Entry>() <= 96, "{}", size_of::<Entry>());
+        assert!(size_of::<Entry>() <= 80, "{}", size_of::<Entry>());
     }
 
     #[test]
     fn a_dropped_waiter_is_removed() {
         let waiters = Arc::new(Waiters::default());
-        drop(waiters.join(0, 0, 1));
+        drop(waiters.join(0, 1));
         assert!(waiters.entries().is_empty());
     }
 }

@@ -12,12 +12,10 @@ use crate::store::redis::client::error::{
     CallError, Transient, is_split as is_split_text, unexpected,
 };
 use crate::store::redis::client::script::Script;
-use crate::store::redis::pubsub::local_releases::LocalRelease;
 use crate::store::redis::scripts::{
     RELEASE, RELEASE_ALL, RELEASE_MIGRATING, RELEASE_UNCONTENDED, RENEW, RENEW_ALL,
 };
 use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
-use crate::store::redis::topology::route::Topology;
 use crate::value::error::LockError;
 
 /// Shortest time to wait for the answer to a renewal.
@@ -47,25 +45,7 @@ impl Redis {
         let args = [request.token.expose(), &keep, &CONFIRM_WINDOW_MS, &self.fence_retention];
         let (keys, brief) = (request.keys(), self.brief());
         let script = if request.several().is_empty() { &RELEASE } else { &RELEASE_ALL };
-        let reply = match self.local(request) {
-            None => self.eval(script, keys, &args, brief).await,
-            Some(local) => {
-                let [token, keep, window, fences] = args;
-                let args = [token, keep, window, fences, &local.channel()];
-                match self.eval(script, keys, &args, brief).await {
-                    Ok(Value::BulkString(grant)) => {
-                        local.answered(Some(&grant));
-                        Ok(Value::Int(1))
-                    }
-                    reply => {
-                        if reply.is_ok() {
-                            local.answered(None);
-                        }
-                        reply
-                    }
-                }
-            }
-        };
+        let reply = self.eval(script, keys, &args, brief).await;
         let answer = match self.read_own(reply, script, request, &args, brief).await {
             Err(error) if is_split(&error) && keep == "0" => {
                 // A token that is not held may still be in the queue, where only the full script
@@ -75,17 +55,6 @@ impl Redis {
             answer => answer,
         };
         answer.map(released)
-    }
-
-    /// Registers the release for the waiters of this manager, where its answer can be for one of
-    /// them.
-    fn local(&self, request: &Request) -> Option<LocalRelease> {
-        match &self.nodes {
-            Topology::One(node) if request.several().is_empty() => {
-                LocalRelease::of(&self.grants, node, &request.key)
-            }
-            _ => None,
-        }
     }
 
     pub(crate) async fn renew(&self, request: &Request, ttl: Duration) -> Result<bool, LockError> {

@@ -25,7 +25,6 @@ use crate::store::waiters::{Signal, Waiter};
 use crate::value::companion::slot;
 use crate::value::limits::{FOR_EVER, QUEUE_MAX, WAITER_TTL};
 use crate::value::time::Moment;
-use crate::value::token::hash_of;
 
 impl Redis {
     /// Waits for at most `wait`, and no longer than until the manager shuts down. The arguments are
@@ -37,8 +36,8 @@ impl Redis {
         shutdown: impl Deref<Target = Shutdown> + Send + Sync,
     ) -> impl Future<Output = Result<Answer, Failed>> + Send {
         let until = Instant::now() + wait.min(FOR_EVER);
-        let (slot, lock) = (slot(request.key.as_str()), hash_of(request.key.as_str().as_bytes()));
-        let waiter = redis.grants.waiters.join(slot, lock, request.token.bits());
+        let slot = slot(request.key.as_str());
+        let waiter = redis.grants.waiters.join(slot, request.token.bits());
         let (mut resent, mut foreign) = (false, Foreign::default());
         // No `async fn`, which stores its arguments twice: each waiter holds this future.
         async move {

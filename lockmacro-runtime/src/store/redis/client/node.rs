@@ -130,16 +130,6 @@ impl Node {
         self.live().as_ref().map(|live| live.channels.number)
     }
 
-    /// Delivers a grant that came in a reply on this connection; returns whether that connection is
-    /// still there.
-    pub(crate) fn deliver(&self, connection: u64, grant: &[u8]) -> bool {
-        let channels = self.live().as_ref().map(|live| Arc::clone(&live.channels));
-        channels.filter(|channels| channels.number == connection).is_some_and(|channels| {
-            channels.receive(grant);
-            true
-        })
-    }
-
     /// Closes the connection, also one that is being opened; the next call opens a new one.
     pub(crate) fn disconnect(&self) {
         {

@@ -135,7 +135,7 @@ impl Calls {
     /// Registers for the pushes of a function.
     pub(crate) fn join(&self, function: &str) -> Waiter {
         let slot = slot(key_of(function).as_str());
-        self.redis.grants.waiters.join(slot, 0, random_name() as u64)
+        self.redis.grants.waiters.join(slot, random_name() as u64)
     }
 
     /// The time until a call of a function is due; takes no call. The waiter receives pushes.

@@ -1,5 +1,4 @@
-//! Delivery of grants to waiters: as pushes on a channel, or in the answer to a release of the same
-//! manager.
+//! Delivery of grants to waiters, as pushes on a channel.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +6,6 @@ use std::time::Duration;
 
 use crate::store::hand_off::HandOff;
 use crate::store::redis::client::subscriptions::PushSink;
-use crate::store::redis::pubsub::releases::Releases;
 use crate::store::waiters::Waiters;
 use crate::value::companion;
 use crate::value::fence::Fence;
@@ -20,7 +18,6 @@ pub(crate) struct Grants {
     name: String,
     /// Whether each slot has its own channel, as in a cluster; a channel belongs to its slot.
     pub(crate) by_slot: bool,
-    pub(crate) releases: Releases,
 }
 
 impl Grants {
@@ -35,7 +32,7 @@ impl Grants {
 
     fn of(waiters: Arc<Waiters>, by_slot: bool) -> Arc<Self> {
         let name = format!("{:032x}", random_name());
-        Arc::new(Self { waiters, name, by_slot, releases: Releases::default() })
+        Arc::new(Self { waiters, name, by_slot })
     }
 
     /// The channel of a slot.

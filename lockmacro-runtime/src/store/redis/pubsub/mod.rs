@@ -1,6 +1,4 @@
 //! Delivery of grants: channels and subscriptions, and the answers to releases of the same process.
 
 pub(crate) mod channels;
-pub(crate) mod local_releases;
-pub(crate) mod releases;
 pub(crate) mod subscribe;

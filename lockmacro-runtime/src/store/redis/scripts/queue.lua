@@ -99,10 +99,9 @@ end
 -- confirms it; returns the waiter's token. nil when the queue is empty; false when too many dead
 -- waiters were at the head: DEAD_AT_ONCE in all calls together, but each call checks at least one.
 --
--- `caller` needs no message, because it gets the reply. Nor does a subscriber of the channel
--- `near`: its message is returned as well, for the caller to deliver.
+-- `caller` needs no message, because it gets the reply.
 local dead = 0
-local function promote(claim, kept, caller, near)
+local function promote(claim, kept, caller)
   repeat
     local head = redis.call('ZPOPMIN', KEYS[2])[1]
     if not head then
@@ -114,7 +113,7 @@ local function promote(claim, kept, caller, near)
       return head
     end
     if deadline and tonumber(deadline) * 1000 > now_us() then
-      local hears = channel == near or probe == '0' or is_heard(channel)
+      local hears = probe == '0' or is_heard(channel)
       local fence = '0'
       if hears and fenced == '1' then
         fence = next_fence(kept)
@@ -122,11 +121,7 @@ local function promote(claim, kept, caller, near)
       if hears and fence then
         local px = tonumber(ttl) < tonumber(claim) and ttl or claim
         redis.call('SET', KEYS[1], head, 'PX', px)
-        local word = word_for(id, fence, px)
-        if channel == near then
-          return head, word
-        end
-        tell(channel, word)
+        tell(channel, word_for(id, fence, px))
         return head
       end
       -- Dead, and the next one is checked; or subscribed elsewhere, or there is no fence for it.

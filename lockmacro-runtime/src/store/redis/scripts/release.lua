@@ -5,8 +5,7 @@
 -- ARGV[2]  the time for which the key stays nevertheless, in milliseconds; 0 for none
 -- ARGV[3]  the confirm window in milliseconds
 -- ARGV[4]  the retention of the last fence in milliseconds
--- ARGV[5]  a channel whose messages the caller delivers itself; may be missing
--- returns  1 when the token held the lock, or the message to one of those waiters; else 0
+-- returns  1 when the token held the lock, else 0
 if not held then
   local was_head = redis.call('ZRANK', KEYS[2], ARGV[1]) == 0
   -- Also where the key holds no string, and could not be read.
@@ -22,14 +21,14 @@ if not held then
   return 0
 end
 if ARGV[2] == '0' then
-  local head, word = promote(ARGV[3], ARGV[4], nil, ARGV[5])
+  local head = promote(ARGV[3], ARGV[4])
   if not head then
     redis.call('DEL', KEYS[1])
   end
   if head == false then
     tell_head()
   end
-  return word or 1
+  return 1
 end
 -- The label stays, the token does not: a renewal in flight finds nothing to renew.
 local kept = string.gsub(ARGV[1], '[^/]+$', string.rep('0', 32))
