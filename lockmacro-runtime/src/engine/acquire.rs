@@ -134,6 +134,7 @@ fn arrives(manager: &Arc<Core>, request: Request) -> Begins {
         Begun::Asks(place, mut request) => {
             // The first question does not wait: a free lock needs no queue.
             let asker = Asker::new(place, request.until.take());
+            request.only_if_free = asker.until.is_some();
             drawn(request, Some(asker))
         }
         Begun::Waits(place, draft) => Begins::Waits(InLine::new(place, Arc::clone(manager), draft)),

@@ -226,7 +226,10 @@ impl Acquisition {
         }
     }
 
-    fn released(&self, released: Result<Released, LockError>) -> Result<Released, LockError> {
+    pub(crate) fn released(
+        &self,
+        released: Result<Released, LockError>,
+    ) -> Result<Released, LockError> {
         let found = released?;
         let in_flight = !self.request.is_settled();
         self.forget_unless(in_flight);

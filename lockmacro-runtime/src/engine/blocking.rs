@@ -3,7 +3,8 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::{block_in_place, yield_now};
@@ -23,6 +24,32 @@ pub(crate) fn may_block() -> Result<(), LockError> {
 /// thread, as one of them may hold the lock.
 pub(crate) fn blocked<T>(wait: impl FnOnce() -> T) -> T {
     if is_worker() { block_in_place(wait) } else { wait() }
+}
+
+/// Blocks the thread until the future is ready, which needs no runtime.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let (waker, mut future) = (unparks_here(), pin!(future));
+    blocked(|| {
+        loop {
+            match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(value) => return value,
+                Poll::Pending => thread::park(),
+            }
+        }
+    })
+}
+
+/// A waker of this thread, while it is parked.
+pub(crate) fn unparks_here() -> Waker {
+    Waker::from(Arc::new(Unparks(thread::current())))
+}
+
+struct Unparks(Thread);
+
+impl Wake for Unparks {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
 }
 
 /// Whether this thread can move its tasks to another one. Elsewhere `block_in_place` must not be

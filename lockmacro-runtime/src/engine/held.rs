@@ -9,9 +9,10 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::engine::acquisition::Acquisition;
+use crate::engine::blocking::block_on;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::current::Current;
-use crate::engine::line::{Holder, Place, shown};
+use crate::engine::line::{Ended, Holder, Place, shown};
 use crate::engine::renewal::{Enrolled, Renewable};
 use crate::engine::telemetry;
 use crate::engine::turn::Tenure;
@@ -171,11 +172,14 @@ impl Held {
         }
     }
 
-    /// Passes the lock on to the next caller of this process, without a command. Returns whether it
-    /// was passed on; if not, it has to be released.
-    fn pass_on(&self) -> bool {
-        let Some(place) = self.place.lock().take() else { return false };
-        place.release(self.tenure(), || self.acquisition.give_away())
+    /// Ends the renewal, and passes the lock on to the next caller of this process, or to the store
+    /// along with that caller's request.
+    fn pass_on(&self) -> Ended {
+        let first = self.end();
+        match self.place.lock().take().filter(|_| first) {
+            Some(place) => place.release(self.tenure(), || self.acquisition.give_away()),
+            None => Ended::Kept,
+        }
     }
 
     /// What the next caller gets; `None` when the lock cannot be passed on.
@@ -300,22 +304,24 @@ impl Held {
 
     /// Ends the renewal and releases the lock.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
-        if self.end() && self.pass_on() {
-            return Ok(Released::Held);
+        match self.pass_on() {
+            Ended::Passed => Ok(Released::Held),
+            Ended::Released(reported) => reported.await.unwrap_or(Ok(Released::Unconfirmed)),
+            Ended::Kept => self.acquisition.release().await,
         }
-        self.acquisition.release().await
     }
 
     pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
-        if self.end() && self.pass_on() {
-            return Ok(Released::Held);
+        match self.pass_on() {
+            Ended::Passed => Ok(Released::Held),
+            Ended::Released(reported) => block_on(reported).unwrap_or(Ok(Released::Unconfirmed)),
+            Ended::Kept => self.acquisition.release_blocking(),
         }
-        self.acquisition.release_blocking()
     }
 
     /// Ends the renewal and releases the lock in the background.
     pub(crate) fn abandon(&self) {
-        if !(self.end() && self.pass_on()) {
+        if let Ended::Kept = self.pass_on() {
             self.acquisition.abandon();
         }
     }
@@ -418,6 +424,10 @@ impl Holder for Held {
             Some(label) => label_of(label.expose().as_bytes()),
             None => shown(self.request()),
         }
+    }
+
+    fn ends(&self) -> Moment {
+        self.lease().ends()
     }
 
     fn kept_until(&self) -> Moment {

@@ -2,14 +2,14 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker, ready};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll, Waker, ready};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::time::{Sleep, sleep};
 
 use crate::engine::acquisition::{Acquisition, Refusal};
-use crate::engine::blocking::blocked;
+use crate::engine::blocking::{blocked, unparks_here};
 use crate::engine::core::Core;
 use crate::engine::line::Place;
 use crate::engine::local_queue::Found;
@@ -78,6 +78,11 @@ impl Asker {
         let place = self.place.take()?;
         let draft = self.until.map(|until| Arc::new(asked.request().for_waiting(Some(until))));
         let draft = match refusal {
+            // It is not known who has the lock.
+            Refusal::Busy { .. } if asked.request().only_if_free => {
+                place.failed(draft.clone());
+                draft
+            }
             Refusal::Busy { owner, left, .. } => {
                 place.refused((owner.clone(), *left), draft.clone());
                 draft
@@ -140,7 +145,7 @@ impl InLine {
 
     /// The same for blocking callers.
     pub(crate) fn block(&mut self) -> Result<TakenUp, Refusal> {
-        let waker = Waker::from(Arc::new(Unparks(thread::current())));
+        let waker = unparks_here();
         blocked(|| {
             loop {
                 if let Poll::Ready(found) = self.look(&waker) {
@@ -203,14 +208,5 @@ impl Drop for InLine {
         if let Some(place) = self.place.take() {
             place.leave();
         }
-    }
-}
-
-/// Wakes a blocked thread.
-struct Unparks(Thread);
-
-impl Wake for Unparks {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }

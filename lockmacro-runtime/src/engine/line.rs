@@ -12,7 +12,7 @@ use crate::engine::acquisition::{Acquisition, Refusal};
 use crate::engine::core::Core;
 use crate::engine::local_queue::{Arrival, Effects, Found, LocalQueue, Ticket, Verdict};
 use crate::engine::turn::{Tenure, Wants};
-use crate::protocol::answer::Queueing;
+use crate::protocol::answer::{Queueing, Released};
 use crate::protocol::request::{Request, Witness};
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
@@ -41,6 +41,9 @@ pub(crate) trait Holder: fmt::Debug + Send + Sync {
     /// The label for those who find the lock busy.
     fn shown(&self) -> Option<String>;
 
+    /// When its lease ends.
+    fn ends(&self) -> Moment;
+
     /// Until when the store may keep the lock without another command.
     fn kept_until(&self) -> Moment;
 
@@ -68,6 +71,8 @@ pub(crate) struct State {
     last: Option<Result<Contended, LockError>>,
     /// Withdraws the request of the queue when it is dropped.
     withdraw: Option<oneshot::Sender<()>>,
+    /// Tells a holder what became of its release.
+    report: Option<Report>,
     holder: Option<Weak<dyn Holder>>,
     /// The token that a waiter has taken up, and until when the store may keep the lock: for those
     /// who come before the waiter is known as a holder.
@@ -81,6 +86,8 @@ pub(crate) struct State {
 struct Contended {
     owner: Option<String>,
     until: Option<Moment>,
+    /// Number of processes before this one.
+    ahead: u32,
 }
 
 /// A caller at a line.
@@ -98,8 +105,24 @@ pub(crate) enum Begun {
     Refused(Request, Refusal),
 }
 
+/// Receives the answer to a release.
+pub(crate) type Report = oneshot::Sender<Result<Released, LockError>>;
+
+/// What becomes of the lock of a holder that ends.
+pub(crate) enum Ended {
+    /// The next caller of this process has it.
+    Passed,
+    /// It is released along with the request for the next caller.
+    Released(oneshot::Receiver<Result<Released, LockError>>),
+    /// It is still the holder's, to be released.
+    Kept,
+}
+
 /// A request of the queue, to be sent.
 pub(crate) struct ToSend {
+    /// The lock of the turn before, to be released once the request was sent.
+    pub(crate) before: Option<Acquisition>,
+    pub(crate) report: Option<Report>,
     pub(crate) number: u64,
     pub(crate) draft: Arc<Request>,
     pub(crate) fenced: bool,
@@ -113,6 +136,7 @@ impl Line {
             closed: false,
             last: None,
             withdraw: None,
+            report: None,
             holder: None,
             taken_up: None,
             watched: None,
@@ -132,7 +156,7 @@ impl Line {
             let (waits, key) = (request.until.is_some(), &request.key);
             let begun = if state.closed {
                 Err(request)
-            } else if state.queue.len() >= QUEUE_MAX {
+            } else if waits && state.queue.len() >= QUEUE_MAX {
                 let key = key.clone();
                 Ok(Begun::Refused(request, full(key)))
             } else {
@@ -163,17 +187,20 @@ impl Line {
             let mut state = self.state.lock();
             let (result, effects) = change(&mut state);
             let withdrawn = if effects.withdraw { state.withdraw.take() } else { None };
-            let to_send = effects.request.and_then(|number| state.to_send(number));
+            let report = state.report.take();
+            let to_send = effects.request.and_then(|number| state.to_send(number, report));
             let empty = state.queue.is_empty() && !state.closed;
             (result, effects, to_send, withdrawn, self.watch(&mut state), empty)
         };
         drop(withdrawn);
         effects.wake.into_iter().for_each(Waker::wake);
-        // Released in the background.
-        drop(effects.release);
         if let Some(core) = self.core.upgrade() {
-            if let Some(to_send) = to_send {
+            if let Some(mut to_send) = to_send {
+                to_send.before = effects.release;
                 self.send(&core, to_send);
+            } else {
+                // Released in the background.
+                drop(effects.release);
             }
             if watch {
                 self.start_watch(&core);
@@ -196,13 +223,12 @@ impl Line {
         if !state.queue.has_waiters() {
             return false;
         }
-        match (state.watched, state.queue.lapses(self.unanswered())) {
-            (None, due) => {
-                let starts = due.is_some() || state.queue.holder().is_some();
-                if starts {
-                    state.watched = Some(Moment::now());
-                }
-                starts
+        let held = state.queue.holder().and(state.holder.as_ref()).and_then(Weak::upgrade);
+        let due = state.queue.lapses(self.unanswered()).or(held.map(|held| held.ends()));
+        match (state.watched, due) {
+            (None, Some(due)) => {
+                state.watched = Some(due);
+                true
             }
             (Some(watched), Some(due)) if due < watched => {
                 state.watched = Some(due);
@@ -257,7 +283,7 @@ impl Line {
             (shown(token.request()), Some(tenure.kept_until))
         } else {
             match &state.last {
-                Some(Ok(Contended { owner, until })) => (owner.clone(), *until),
+                Some(Ok(Contended { owner, until, .. })) => (owner.clone(), *until),
                 Some(Err(_)) | None => (None, None),
             }
         };
@@ -277,17 +303,17 @@ pub(crate) fn shown(request: &Request) -> Option<String> {
 
 impl State {
     /// The request for the first caller.
-    fn to_send(&mut self, number: u64) -> Option<ToSend> {
+    fn to_send(&mut self, number: u64, report: Option<Report>) -> Option<ToSend> {
         let (draft, fenced) = self.queue.first()?;
         let draft = Arc::clone(draft);
         let (withdraw, withdrawn) = oneshot::channel();
         self.withdraw = Some(withdraw);
-        Some(ToSend { number, draft, fenced, withdrawn })
+        Some(ToSend { before: None, report, number, draft, fenced, withdrawn })
     }
 
-    fn note(&mut self, owner: Option<String>, left: Option<Duration>) {
+    fn note(&mut self, owner: Option<String>, left: Option<Duration>, ahead: u32) {
         let until = left.map(|left| Moment::now().after(left));
-        self.last = Some(Ok(Contended { owner, until }));
+        self.last = Some(Ok(Contended { owner, until, ahead }));
     }
 }
 
@@ -299,9 +325,9 @@ pub(crate) struct Waited {
 }
 
 impl Witness for Waited {
-    fn contended(&self, owner: Option<&str>, left: Option<Duration>) {
+    fn contended(&self, owner: Option<&str>, left: Option<Duration>, rank: u32) {
         self.line.with(|state| {
-            state.note(owner.map(str::to_owned), left);
+            state.note(owner.map(str::to_owned), left, rank);
             ((), state.queue.found_busy(self.number))
         });
     }
@@ -332,7 +358,7 @@ impl Place {
         draft: Option<Arc<Request>>,
     ) {
         self.line.with(|state| {
-            state.note(owner, left);
+            state.note(owner, left, 0);
             ((), state.queue.asker_refused(self.ticket, draft))
         });
     }
@@ -365,10 +391,12 @@ impl Place {
 
     /// The waiter has taken the lock up.
     pub(crate) fn taken_up(&self, holder: Weak<dyn Holder>) {
-        let mut state = self.line.state.lock();
-        if state.queue.holder() == Some(self.ticket) {
-            (state.holder, state.taken_up, state.last) = (Some(holder), None, None);
-        }
+        self.line.with(|state| {
+            if state.queue.holder() == Some(self.ticket) {
+                (state.holder, state.taken_up, state.last) = (Some(holder), None, None);
+            }
+            ((), Effects::default())
+        });
     }
 
     /// The waiter leaves.
@@ -394,7 +422,12 @@ impl Place {
             None if !is_ours => return None,
             _ => {}
         }
+        let ahead = match &state.last {
+            Some(Ok(Contended { ahead, .. })) if !is_ours => *ahead,
+            _ => 0,
+        };
         let rank = u32::try_from(state.queue.rank(self.ticket)).unwrap_or(u32::MAX);
+        let rank = rank.saturating_add(ahead);
         Some(self.line.busy(&state, key, Queueing::Left(rank)))
     }
 
@@ -410,17 +443,27 @@ impl Place {
     }
 
     /// The holder ends. Passes the lock on if `tenure` allows that, with the token that `token`
-    /// makes. Returns whether the lock was passed on.
+    /// makes.
     pub(crate) fn release(
         &self,
         tenure: Option<Tenure>,
         token: impl FnOnce() -> Option<Acquisition>,
-    ) -> bool {
+    ) -> Ended {
         let tenure = tenure.filter(|_| self.line.is_open());
         self.line.with(|state| {
             let turn = self.line.turn(state);
             let now = Moment::now();
-            state.queue.release(self.ticket, tenure, token, turn, now)
+            let (is_passed, effects) = state.queue.release(self.ticket, tenure, token, turn, now);
+            let ended = if is_passed {
+                Ended::Passed
+            } else if effects.release.is_some() {
+                let (report, reported) = oneshot::channel();
+                state.report = Some(report);
+                Ended::Released(reported)
+            } else {
+                Ended::Kept
+            };
+            (ended, effects)
         })
     }
 

@@ -2,7 +2,7 @@
 //! passes lapse that nobody takes up.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::engine::acquisition::{Acquisition, PAUSE, Refusal};
 use crate::engine::core::Core;
-use crate::engine::line::{Line, ToSend, Waited};
+use crate::engine::line::{Line, Report, ToSend, Waited};
 use crate::engine::turn::Tenure;
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease;
@@ -59,7 +59,11 @@ impl Line {
 
 /// Asks the store for a lock, and waits for it, until there is no waiter any more.
 async fn ask(line: Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Store>) {
-    let ToSend { number, draft, mut fenced, mut withdrawn } = to_send;
+    let ToSend { mut before, mut report, number, draft, mut fenced, mut withdrawn } = to_send;
+    // There is no queue over several nodes, in which to be before the release.
+    if store.is_of_several() {
+        release(&store, before.take(), report.take()).await;
+    }
     loop {
         let waited = Waited { line: Arc::clone(&line), number };
         let acquisition = draft
@@ -73,7 +77,21 @@ async fn ask(line: Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Store
             Ok(acquisition) => acquisition,
             Err(refusal) => return failed(&line, number, refusal, &core),
         };
-        let Some(answer) = answer(&core, &store, &acquisition, &mut withdrawn).await else {
+        let answer = {
+            let mut asked = pin!(answer(&core, &store, &acquisition, &mut withdrawn));
+            // Sent before the release of the turn before, by the same connection: the lock goes to
+            // the first in the queue then, and the key is not free in between.
+            let early = poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx))).await;
+            let released = release(&store, before.take(), report.take());
+            match early {
+                Poll::Ready(answer) => {
+                    released.await;
+                    answer
+                }
+                Poll::Pending => join(asked, released).await,
+            }
+        };
+        let Some(answer) = answer else {
             // Dropping the acquisition removes it from the store's queue.
             return;
         };
@@ -114,6 +132,40 @@ async fn answer(
         asked.as_mut().poll(cx).map(Some)
     })
     .await
+}
+
+/// Both at the same time.
+async fn join<T>(asked: impl Future<Output = T>, released: impl Future<Output = ()>) -> T {
+    let (mut asked, mut released) = (pin!(asked), pin!(released));
+    let (mut answer, mut is_released) = (None, false);
+    poll_fn(|cx| {
+        if answer.is_none()
+            && let Poll::Ready(value) = asked.as_mut().poll(cx)
+        {
+            answer = Some(value);
+        }
+        is_released = is_released || released.as_mut().poll(cx).is_ready();
+        match (is_released, answer.take()) {
+            (true, Some(answer)) => Poll::Ready(answer),
+            (_, value) => {
+                answer = value;
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+/// Releases the lock of the turn before, and tells its holder what the store has answered.
+async fn release(store: &Store, before: Option<Acquisition>, report: Option<Report>) {
+    if let Some(before) = before {
+        before.request().note_awaited();
+        let released = before.released(store.release(before.request()).await);
+        if let Some(report) = report {
+            // Fails only when the holder does not wait for it.
+            let _ = report.send(released);
+        }
+    }
 }
 
 fn failed(line: &Arc<Line>, number: u64, refusal: Refusal, core: &Core) {

@@ -86,7 +86,8 @@ pub(crate) struct Effects<T, W> {
     pub(crate) request: Option<u64>,
     /// Withdraw the present request.
     pub(crate) withdraw: bool,
-    /// Release a lock whose tenure has ended.
+    /// Release a lock whose tenure has ended, after the request was sent: so the key is not free in
+    /// between.
     pub(crate) release: Option<T>,
 }
 
@@ -254,7 +255,8 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
     }
 
     /// The holder ends. Passes the lock to the next caller if `tenure` is given and allows it;
-    /// `token` makes the token to go with it. Returns whether the lock was passed on.
+    /// `token` makes the token to go with it. Returns whether the lock was passed on. If not, and
+    /// somebody waits, the token is released along with the request for the next caller.
     pub(crate) fn release(
         &mut self,
         by: Ticket,
@@ -270,12 +272,23 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         if let Some(tenure) = tenure
             && let Some(next) = self.next()
             && tenure.passes_to(&self.waiters[next].caller, turn, now)
-            && let Some(token) = token()
         {
-            self.pass(next, tenure, token, now, &mut effects);
-            return (true, effects);
+            return match token() {
+                Some(token) => {
+                    self.pass(next, tenure, token, now, &mut effects);
+                    (true, effects)
+                }
+                // It was released already.
+                None => {
+                    self.ask_next(false, &mut effects);
+                    (false, effects)
+                }
+            };
         }
         self.ask_next(false, &mut effects);
+        if effects.request.is_some() {
+            effects.release = token();
+        }
         (false, effects)
     }
 

@@ -32,6 +32,10 @@ pub(crate) struct Request {
     pub(crate) until: Option<Moment>,
     /// It is known of every request with this token whether it was applied.
     settled: AtomicBool,
+    /// Somebody waits for its release.
+    awaited: AtomicBool,
+    /// A waiter like this asks from the queue if the lock is not free.
+    pub(crate) only_if_free: bool,
     rare: OnceLock<Box<Rare>>,
 }
 
@@ -57,7 +61,7 @@ struct Rare {
 /// The answers to a request that waits, before its last one.
 pub(crate) trait Witness: fmt::Debug + Send + Sync {
     /// Somebody else has the lock.
-    fn contended(&self, owner: Option<&str>, left: Option<Duration>);
+    fn contended(&self, owner: Option<&str>, left: Option<Duration>, rank: u32);
 
     /// There was no answer, and the request is repeated.
     fn failed(&self, error: LockError);
@@ -66,8 +70,8 @@ pub(crate) trait Witness: fmt::Debug + Send + Sync {
 impl Request {
     pub(crate) fn new(key: LockKey, token: Token, ttl: Duration) -> Self {
         let (name, fenced, until, asked) = ("".into(), false, None, Moment::now());
-        let (settled, rare) = Default::default();
-        Self { key, token, ttl, name, fenced, asked, until, settled, rare }
+        let (settled, awaited, only_if_free, rare) = Default::default();
+        Self { key, token, ttl, name, fenced, asked, until, settled, awaited, only_if_free, rare }
     }
 
     /// The same request for `several` keys, unless that is empty. `given` is the first one in the
@@ -120,6 +124,7 @@ impl Request {
             token: self.token.clone(),
             name: self.name.clone(),
             settled: AtomicBool::new(false),
+            awaited: AtomicBool::new(false),
             rare: OnceLock::from(Box::new(rare)),
             ..*self
         }
@@ -183,16 +188,26 @@ impl Request {
         request
     }
 
+    /// Records that somebody waits for the release.
+    pub(crate) fn note_awaited(&self) {
+        self.awaited.store(true, Ordering::Release);
+    }
+
+    /// Whether somebody may wait for the release.
+    pub(crate) fn may_be_awaited(&self) -> bool {
+        self.until.is_some() || self.awaited.load(Ordering::Acquire)
+    }
+
     /// Makes the token one that may be sent.
     pub(crate) fn draw_token(&mut self) -> Result<(), LockError> {
         self.token = self.token.another()?;
         Ok(())
     }
 
-    /// Tells the waiters that somebody else has the lock.
-    pub(crate) fn note_contended(&self, owner: Option<&str>, left: Option<Duration>) {
+    /// Tells the waiters that somebody else has the lock, and how many are before them.
+    pub(crate) fn note_contended(&self, owner: Option<&str>, left: Option<Duration>, rank: u32) {
         if let Some(witness) = self.witness() {
-            witness.contended(owner, left);
+            witness.contended(owner, left, rank);
         }
     }
 

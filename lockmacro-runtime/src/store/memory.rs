@@ -86,7 +86,7 @@ impl Memory {
                 return Ok(answer);
             }
             if let Answer::Busy { owner, left, .. } = &answer {
-                request.note_contended(owner.as_deref(), *left);
+                request.note_contended(owner.as_deref(), *left, *rank);
             }
             let pause = Instant::now() + tick(*rank, *left, true, fastrand::f64());
             let pause = until.map_or(pause, |until| until.min(pause));

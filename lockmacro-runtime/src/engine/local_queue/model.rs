@@ -90,10 +90,11 @@ struct World {
     requests: HashMap<(usize, u64), (Token, Wish)>,
     tokens: [Token; PROCESSES],
     callers: Vec<Body>,
+    /// The longest wait in other processes than the first.
+    waits: u64,
     /// The end of the last holder's belief.
     believed: u64,
     largest_fence: u64,
-    waits: u64,
 }
 
 /// A caller, and the lock that it holds.
@@ -134,6 +135,17 @@ impl World {
             let (at, process) = (world.rng.u64(0..400), world.rng.usize(..PROCESSES));
             world.after(at, Event::Arrive(process));
         }
+        world
+    }
+
+    /// A crowd in one process, one of whose callers sleeps, and a single caller in another one.
+    fn crowd(seed: u64, mutant: Mutant) -> Self {
+        let mut world = Self::new(seed, mutant, true);
+        world.events.clear();
+        for nth in 0..100 {
+            world.after(nth * 10, Event::Arrive(0));
+        }
+        world.after(505, Event::Arrive(1));
         world
     }
 
@@ -252,6 +264,9 @@ impl World {
             }
             Event::Tick(process, number) => {
                 if let Some((token, wish)) = self.requests.get(&(process, number)).copied() {
+                    if !self.lines[process].has_waiters() {
+                        return Err("a place without a waiter".to_owned());
+                    }
                     self.send(Event::Asks(process, Ok(number), token, wish, self.now));
                     self.after(2_000, Event::Tick(process, number));
                 }
@@ -282,7 +297,7 @@ impl World {
         let wish = Wish { ttl, fenced: fenced || self.mutant == Mutant::FenceUsedTwice };
         let arrival = self.lines[process].arrive(true, now);
         let (Arrival::Asks(ticket) | Arrival::Waits(ticket)) = arrival else { return };
-        let sleeps = !self.calm && self.rng.u8(..) < 20;
+        let sleeps = if self.calm { id == 3 } else { self.rng.u8(..) < 20 };
         let mut caller = Body {
             process,
             ticket,
@@ -363,7 +378,9 @@ impl World {
                 tenure.fence = None;
             }
         }
-        self.waits = self.waits.max(self.now - self.callers[id].came);
+        if process > 0 {
+            self.waits = self.waits.max(self.now - self.callers[id].came);
+        }
         let own = self.moment().after(Duration::from_millis(wish.ttl * 99 / 100));
         tenure.ends = tenure.ends.min(own);
         let lease = tenure.ends.since(self.moment()).as_millis() as u64;
@@ -588,11 +605,30 @@ fn what_is_built_wrong_is_noticed() {
         (Mutant::FenceUsedTwice, "the fence"),
         (Mutant::DroppedPassNotHandedOn, "who has gone"),
         (Mutant::OneTokenForTwoTurns, "the store has not"),
+        (Mutant::PlaceKeptWithoutWaiters, "without a waiter"),
     ] {
         let broken = broken(mutant, 3_000);
         assert!(
             broken.as_ref().is_some_and(|text| text.contains(oracle)),
             "{mutant:?}: {broken:?}"
         );
+    }
+}
+
+/// The longest wait of a caller in another process than the crowd's.
+fn foreign_wait(mutant: Mutant) -> u64 {
+    let waits = |seed| World::crowd(seed, mutant).run().expect("nothing is broken");
+    (0..50).map(waits).max().unwrap_or_default()
+}
+
+#[test]
+fn a_waiter_of_another_process_waits_for_a_turn_and_a_body() {
+    // A turn, a body, a pass that is not taken up, and what is sent meanwhile.
+    let bound = TURN + BODY + TAKE_UP.as_millis() as u64 + 10 * DELAY;
+    let waits = foreign_wait(Mutant::None);
+    assert!(waits <= bound, "{waits} ms");
+    for mutant in [Mutant::NoBoundOfTheTurn, Mutant::NoLapse] {
+        let waits = foreign_wait(mutant);
+        assert!(waits > 4 * bound, "{mutant:?}: {waits} ms");
     }
 }

@@ -27,7 +27,7 @@ const ROUND_TRIPS: u32 = 4;
 impl Redis {
     pub(crate) async fn release(&self, request: &Request) -> Result<Released, LockError> {
         let keep = request.keep();
-        if request.several().is_empty() && request.until.is_none() && keep.is_zero() {
+        if request.several().is_empty() && !request.may_be_awaited() && keep.is_zero() {
             let args = [request.token.expose()];
             match self.own(&RELEASE_UNCONTENDED, request, &args, self.brief()).await {
                 Ok((Own::Awaited, _)) => {}

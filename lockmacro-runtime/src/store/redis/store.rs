@@ -254,6 +254,10 @@ impl Redis {
                 let sent = Moment::now();
                 match self.nodes.call(&request.key, set, budget).await? {
                     Value::Okay => return Ok(Reply::Granted { sent, fences: Fences::default() }),
+                    Value::Nil if request.only_if_free => {
+                        let (held, owner, left) = (0, None, None);
+                        return Ok(Reply::Busy { held, nth: 0, owner, left, queued: None });
+                    }
                     Value::Nil => {}
                     other => return Err(unexpected(&other)),
                 }

@@ -102,7 +102,7 @@ impl Redis {
         };
         let queue = match queued {
             Some((Some(rank), server)) if !over => {
-                request.note_contended(owner.as_deref(), left);
+                request.note_contended(owner.as_deref(), left, rank);
                 let Question { sent, connection, received } = question;
                 let sample = Sample { sent, connection, server };
                 let soon = foreign.tick(rank, owner.is_none(), Moment::now(), fastrand::f64());

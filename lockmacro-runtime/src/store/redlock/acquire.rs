@@ -83,7 +83,7 @@ impl Redlock {
             match failure {
                 Failure::Busy(Holder { owner, left, nobody, .. }) => {
                     let (owner, left) = if nobody { (None, None) } else { (owner, left) };
-                    request.note_contended(owner.as_deref(), left);
+                    request.note_contended(owner.as_deref(), left, 0);
                 }
                 Failure::Fault { error, .. } => request.note_failed(|| error),
             }
