@@ -16,6 +16,7 @@ use crate::engine::telemetry::Waiting;
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing, Released};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::time::Moment;
@@ -170,22 +171,21 @@ impl Acquisition {
         match answer {
             Ok(Answer::Granted(grant)) => {
                 self.request.granted(grant.at);
-                self.request.settle(!grant.resent);
+                self.request.set_applied(grant.earlier.and(Applied::Yes));
                 Ok(grant)
             }
-            Ok(Answer::Busy { nth, owner, left, queue, resent }) => {
-                self.request.settle(!resent);
+            Ok(Answer::Busy { nth, owner, left, queue, earlier }) => {
+                self.request.set_applied(earlier);
                 let key = self.request.keys().get(nth).unwrap_or(&self.request.key).clone();
                 // A waiter whose wait is over leaves the queue when the acquisition is dropped.
                 // A node of a Redlock may hold an earlier one of several keys without having said.
-                self.forget_unless(
-                    !self.request.is_settled() || matches!(queue, Queueing::Left(_)),
-                );
+                let is_queued = matches!(queue, Queueing::Left(_));
+                self.forget_unless(!self.request.applied().is_known() || is_queued);
                 Err(Refusal::Busy { key, owner, left, queue })
             }
             Ok(Answer::Lost(reported)) => self.take_answer(*reported),
-            Err(Failed { error, written }) => {
-                self.forget_unless(written);
+            Err(Failed { error, applied }) => {
+                self.forget_unless(applied.may_be());
                 Err(Refusal::Failed(error))
             }
         }
@@ -193,14 +193,13 @@ impl Acquisition {
 
     fn released(&self, released: Result<Released, LockError>) -> Result<Released, LockError> {
         let found = released?;
-        let in_flight = !self.request.is_settled();
-        self.forget_unless(in_flight);
+        self.forget_unless(!self.request.applied().is_known());
         Ok(found)
     }
 
-    /// Marks the token as gone, unless a request may still arrive at the server.
-    fn forget_unless(&self, in_flight: bool) {
-        if !in_flight {
+    /// Marks the token as gone, unless there may be something to release.
+    fn forget_unless(&self, is_left: bool) {
+        if !is_left {
             drop(self.leaves());
         }
     }

@@ -153,7 +153,7 @@ impl Cleanup {
         // A node of a Redlock may have a token, and may be back soon.
         let is_doubtful = item.request.is_doubtful();
         let pause = match released {
-            Ok(_) if item.request.is_settled() => return,
+            Ok(_) if item.request.applied().is_known() => return,
             Ok(_) if is_doubtful => item.next_pause().min(LONGEST_PAUSE),
             // The abandoned request may still be in flight, in a network that was cut for a while.
             Ok(_) if item.times >= MAX_TRIES => return,
@@ -227,7 +227,7 @@ mod tests {
     use crate::engine::in_flight::InFlight;
     use crate::store::memory::Memory;
     use crate::store::redis::store::Redis;
-
+    use crate::value::applied::Applied;
     use crate::value::token::Token;
 
     const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -371,7 +371,7 @@ mod tests {
         }
         let mut others = Running::with(room_for(3), &store);
         let held = request(0);
-        held.settle(true);
+        held.set_applied(Applied::Yes);
         memory.acquire(&held).unwrap();
         others.add(&held);
         until(|| memory.holds_nothing()).await;

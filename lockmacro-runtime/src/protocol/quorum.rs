@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::protocol::vote::{NodeError, Vote};
+use crate::value::applied::Applied;
 use crate::value::error::{LockError, NodeReply};
 use crate::value::fence::Fence;
 use crate::value::unavailability::Unavailability;
@@ -68,7 +69,7 @@ impl Tally {
     pub(crate) fn end(&mut self) {
         for vote in self.votes.iter_mut().filter(|vote| vote.is_none()) {
             let error = Box::new(late("asked"));
-            *vote = Some(Err(NodeError { error, unknown: true, transient: true }));
+            *vote = Some(Err(NodeError { error, applied: Applied::Unknown, transient: true }));
         }
     }
 
@@ -202,7 +203,7 @@ mod tests {
     fn failed() -> Result<Vote, NodeError> {
         let (reason, detail) = (Unavailability::Timeout, String::new());
         let error = Box::new(LockError::Unavailable { reason, detail });
-        Err(NodeError { error, unknown: true, transient: true })
+        Err(NodeError { error, applied: Applied::Unknown, transient: true })
     }
 
     /// A vote in a text: `g` granted, `b` busy, `s` failed, `.` no answer yet.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::Fences;
 
@@ -17,12 +18,11 @@ pub(crate) enum Vote {
     },
 }
 
-/// Why a node has not answered.
+/// Why a node has not answered, and whether the request was applied all the same.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeError {
     pub(crate) error: Box<LockError>,
-    /// The request may have been applied, or may be yet.
-    pub(crate) unknown: bool,
+    pub(crate) applied: Applied,
     /// Another try may succeed.
     pub(crate) transient: bool,
 }

@@ -15,6 +15,7 @@ use crate::store::hand_off::HandOff;
 use crate::store::memory_table::{Held, Table, Ticket, Waiting};
 use crate::store::tick::tick;
 use crate::store::waiters::{Signal, Waiters};
+use crate::value::applied::Applied;
 use crate::value::key::LockKey;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
@@ -78,7 +79,7 @@ impl Memory {
             let over = until.is_some_and(|until| until <= Instant::now());
             let answer = self.ask(request, Some(&mut queued))?;
             // No request is in flight: if the caller drops this future, one release is enough.
-            request.settle(true);
+            request.set_applied(Applied::Yes);
             let Answer::Busy { left, queue: Queueing::Left(rank), .. } = &answer else {
                 return Ok(answer);
             };
@@ -94,8 +95,8 @@ impl Memory {
             if let Ok(Signal::Granted(hand_off)) = signal {
                 let HandOff { received: sent, ttl, fence, .. } = *hand_off;
                 if sent.elapsed() < ttl / 2 {
-                    let (at, resent, fences) = (sent, false, fence.into_iter().collect());
-                    return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fences }));
+                    let (at, earlier, fences) = (sent, Applied::No, fence.into_iter().collect());
+                    return Ok(Answer::Granted(Grant { sent, at, ttl, earlier, fences }));
                 }
                 // Too little time may be left: the next request confirms the lock, or queues again.
             }
@@ -104,11 +105,13 @@ impl Memory {
 
     /// Requests the lock once, and enqueues `waiter` if the lock is busy.
     fn ask(&self, request: &Request, mut waiter: Option<&mut Ticket>) -> Result<Answer, Failed> {
-        let now = Moment::now();
+        let (now, earlier) = (Moment::now(), Applied::No);
         let mut table = self.table();
         let fenced = if request.fenced { request.keys() } else { &[] };
         // Checked before the table is changed.
-        table.has_fences(fenced.len()).map_err(|error| Failed { error, written: true })?;
+        table
+            .has_fences(fenced.len())
+            .map_err(|error| Failed { error, applied: Applied::Unknown })?;
         let locked = if self.disabled { &[] } else { request.keys() };
         for (nth, key) in locked.iter().map(LockKey::as_str).enumerate() {
             if table.held.get(key).is_none_or(|held| held.expires <= now) {
@@ -127,7 +130,7 @@ impl Memory {
                     Some(waiter) => table.enqueue(request, waiter),
                     None => Queueing::Outside,
                 };
-                return Ok(Answer::Busy { nth, owner, left, queue, resent: false });
+                return Ok(Answer::Busy { nth, owner, left, queue, earlier });
             }
         }
         table.sweep(now);
@@ -141,7 +144,7 @@ impl Memory {
             table.held.insert(key.to_owned(), held);
         }
         let fences = fenced.iter().filter_map(|_| table.fence()).collect();
-        Ok(Answer::Granted(Grant { sent: now, at: now, ttl: request.ttl, resent: false, fences }))
+        Ok(Answer::Granted(Grant { sent: now, at: now, ttl: request.ttl, earlier, fences }))
     }
 
     /// Makes every waiter repeat its request.

@@ -6,6 +6,7 @@ use crate::protocol::answer::{Answer, Asked, Failed, Grant};
 use crate::protocol::lease::{Lease, Renewal};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::loss::LossCause;
 use crate::value::time::Moment;
@@ -45,7 +46,7 @@ impl Store {
         grant: Grant,
     ) -> Asked<'a, Result<Answer, Failed>> {
         // No request from here on acquires: if the caller drops this future, one release is enough.
-        request.settle(!grant.resent);
+        request.set_applied(grant.earlier.and(Applied::Yes));
         Box::pin(async move {
             let (sent, ttl) = (Moment::now(), request.ttl);
             let within = left(grant.sent, grant.ttl).unwrap_or_default();
@@ -61,13 +62,17 @@ impl Store {
                 Ok(false) => {
                     let detail = "it does not know the lock that was granted".to_owned();
                     let error = LockError::Unavailable { reason: Unavailability::Replaced, detail };
-                    return Ok(Answer::Lost(Box::new(Err(Failed { error, written: true }))));
+                    return Ok(Answer::Lost(Box::new(Err(Failed {
+                        error,
+                        applied: Applied::Unknown,
+                    }))));
                 }
                 Err(error) => error,
             };
             let short = matches!(error, LockError::InsufficientReplicas { .. });
             let released = short && self.release(request).await.is_ok();
-            Err(Failed { error, written: grant.resent || !released })
+            let applied = if released { Applied::No } else { Applied::Yes };
+            Err(Failed { error, applied: grant.earlier.and(applied) })
         })
     }
 }

@@ -21,6 +21,7 @@ use crate::protocol::lease::late;
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::dispatch::Store;
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::Fence;
 use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER};
@@ -42,7 +43,7 @@ impl Store {
         if let Store::Redlock(redlock) = self
             && let Err(error) = redlock.check(request.ttl)
         {
-            return Box::pin(std::future::ready(Err(Failed { error, written: false })));
+            return Box::pin(std::future::ready(Err(Failed { error, applied: Applied::No })));
         }
         let until = wait.map(|(wait, shutdown)| (Instant::now() + wait.min(FOR_EVER), shutdown));
         let end = until.map(|(until, _)| until.max(Instant::now() + self.answer()));
@@ -76,7 +77,8 @@ struct OneByOne<'a> {
     /// Since when the keys count that this renewal does not cover.
     added: Option<Moment>,
     fences: Vec<Fence>,
-    resent: bool,
+    /// What became of the earlier requests for parts.
+    earlier: Applied,
 }
 
 impl<'a> OneByOne<'a> {
@@ -88,9 +90,9 @@ impl<'a> OneByOne<'a> {
     ) -> Self {
         // A waiter that dies must not keep its keys for the whole ttl.
         let ttl = if until.is_some() { request.ttl.min(CONFIRM_WINDOW) } else { request.ttl };
-        let (held, since, fences, resent) = (0, Moment::now(), Vec::new(), false);
+        let (held, since, fences, earlier) = (0, Moment::now(), Vec::new(), Applied::No);
         let (renewing, added) = (None, None);
-        Self { store, request, until, end, ttl, held, since, renewing, added, fences, resent }
+        Self { store, request, until, end, ttl, held, since, renewing, added, fences, earlier }
     }
 
     /// Acquires all keys, or none.
@@ -107,9 +109,9 @@ impl<'a> OneByOne<'a> {
             // waits no longer than an answer takes.
             let last = self.held > 0 && is_over(self.end);
             if last && is_over(self.end.map(|end| end + store.answer())) {
-                let resent = !self.release_held().await || self.resent;
+                let earlier = self.release_held().await.and(self.earlier);
                 let (nth, owner, left, queue) = (self.held, None, None, Queueing::Left(0));
-                return Ok(Answer::Busy { nth, owner, left, queue, resent });
+                return Ok(Answer::Busy { nth, owner, left, queue, earlier });
             }
             let most = busy.map_or(usize::MAX, |busy: usize| busy - self.held);
             let count = store.at_once(rest).min(most).max(1);
@@ -130,34 +132,35 @@ impl<'a> OneByOne<'a> {
             };
             match answer {
                 Ok(Answer::Granted(grant)) if whole => {
-                    let resent = self.resent || grant.resent;
-                    return Ok(Answer::Granted(Grant { resent, ..grant }));
+                    let earlier = self.earlier.and(grant.earlier);
+                    return Ok(Answer::Granted(Grant { earlier, ..grant }));
                 }
                 Ok(Answer::Granted(grant)) => {
                     self.add(count, grant);
                     busy = busy.filter(|busy| *busy >= self.held);
                 }
                 // The keys before the busy one are acquired first, then it is waited for.
-                Ok(Answer::Busy { nth, queue: Queueing::Outside, resent, .. })
+                Ok(Answer::Busy { nth, queue: Queueing::Outside, earlier, .. })
                     if self.until.is_some() && !last =>
                 {
-                    self.resent |= resent;
+                    self.earlier = self.earlier.and(earlier);
                     busy = Some(self.held + nth);
                 }
-                Ok(Answer::Busy { nth, owner, left, queue, resent }) => {
-                    let resent = !self.release_held().await || self.resent || resent;
+                Ok(Answer::Busy { nth, owner, left, queue, earlier }) => {
+                    let earlier = self.release_held().await.and(self.earlier).and(earlier);
                     let nth = self.held + nth;
                     // The last request did not wait in a queue.
                     let queue = if last { Queueing::Left(0) } else { queue };
-                    return Ok(Answer::Busy { nth, owner, left, queue, resent });
+                    return Ok(Answer::Busy { nth, owner, left, queue, earlier });
                 }
                 Ok(lost @ Answer::Lost(_)) => return Ok(lost),
                 // The server does not take these keys together, and so wrote nothing. The next
                 // call takes fewer.
                 Err(_) if store.at_once(rest) < count => {}
-                Err(Failed { error, written }) => {
-                    let written = written || self.resent || self.held > 0;
-                    return Err(Failed { error, written });
+                Err(Failed { error, applied }) => {
+                    let held = if self.held > 0 { Applied::Yes } else { Applied::No };
+                    let applied = applied.and(self.earlier).and(held);
+                    return Err(Failed { error, applied });
                 }
             }
         }
@@ -168,7 +171,7 @@ impl<'a> OneByOne<'a> {
         self.since = if first { grant.sent } else { self.since.min(grant.sent) };
         self.held += count;
         self.fences.extend(grant.fences.iter());
-        self.resent |= grant.resent;
+        self.earlier = self.earlier.and(grant.earlier);
         if !first {
             self.added = Some(self.added.map_or(grant.sent, |added| added.min(grant.sent)));
         } else if self.until.is_some() {
@@ -189,9 +192,9 @@ impl<'a> OneByOne<'a> {
             let detail = format!("the ttl is {ttl:?}{}", self.store.at(request));
             return *self.starts_over(Err(too_slow(detail)));
         }
-        let Self { since: sent, fences, resent, .. } = self;
+        let Self { since: sent, fences, earlier, .. } = self;
         let fences = fences.into_iter().collect();
-        Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences }))
+        Ok(Answer::Granted(Grant { sent, at: sent, ttl, earlier, fences }))
     }
 
     /// Waits for the answer to a part's request, while it renews the held keys. Fails when these
@@ -200,7 +203,7 @@ impl<'a> OneByOne<'a> {
         poll_fn(|cx| {
             let answer = asked.as_mut().poll(cx);
             // If the caller drops the future now, only the part's request may still arrive.
-            self.request.settle(part.is_settled() && !self.resent);
+            self.request.set_applied(part.applied().and(self.earlier));
             if let Poll::Ready(answer) = answer {
                 return Poll::Ready(Ok(answer));
             }
@@ -232,7 +235,7 @@ impl<'a> OneByOne<'a> {
         self.starts_over(match loss {
             Some(error) => {
                 let transient = error.is_transient();
-                let answer = Err(Failed { error, written: true });
+                let answer = Err(Failed { error, applied: Applied::Unknown });
                 if !transient {
                     // A new attempt would get the same error.
                     return Box::new(answer);
@@ -243,7 +246,7 @@ impl<'a> OneByOne<'a> {
             None => {
                 let nth = self.held.min(self.request.keys().len() - 1);
                 let (owner, left, queue) = (None, None, Queueing::Left(0));
-                Ok(Answer::Busy { nth, owner, left, queue, resent: true })
+                Ok(Answer::Busy { nth, owner, left, queue, earlier: Applied::Unknown })
             }
         })
     }
@@ -255,9 +258,12 @@ impl<'a> OneByOne<'a> {
         if self.until.is_some() { Box::new(Ok(Answer::Lost(answer))) } else { answer }
     }
 
-    /// Releases the held keys. Returns whether all are released.
-    async fn release_held(&mut self) -> bool {
-        self.held == 0 || self.store.release(self.request).await.is_ok()
+    /// Releases the held keys. Returns what is left of their requests.
+    async fn release_held(&mut self) -> Applied {
+        match self.held == 0 || self.store.release(self.request).await.is_ok() {
+            true => Applied::No,
+            false => Applied::Unknown,
+        }
     }
 }
 
@@ -289,5 +295,5 @@ fn is_over(end: Option<Instant>) -> bool {
 
 fn too_slow(detail: String) -> Failed {
     let error = LockError::Unavailable { reason: Unavailability::TooSlow, detail };
-    Failed { error, written: true }
+    Failed { error, applied: Applied::Unknown }
 }

@@ -18,6 +18,7 @@ use crate::store::redis::scripts::{
 };
 use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::store::redis::topology::route::Topology;
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 
 /// Shortest time to wait for the answer to a renewal.
@@ -70,7 +71,7 @@ impl Redis {
             Err(error) if is_split(&error) && keep == "0" => {
                 // A token that is not held may still be in the queue, where only the full script
                 // removes it.
-                if self.free(request).await { Ok((Own::Held, false)) } else { Err(error) }
+                if self.free(request).await { Ok((Own::Held, Applied::No)) } else { Err(error) }
             }
             answer => answer,
         };
@@ -165,14 +166,14 @@ impl Redis {
     }
 
     /// Calls a script that applies only if the token holds the lock. Returns whether it does, and
-    /// whether an earlier call that may have been applied had no answer.
+    /// what became of an earlier call.
     async fn own(
         &self,
         script: &'static Script,
         request: &Request,
         args: &[&str],
         budget: Budget,
-    ) -> Result<(Own, bool), LockError> {
+    ) -> Result<(Own, Applied), LockError> {
         let reply = self.eval(script, request.keys(), args, budget).await;
         self.read_own(reply, script, request, args, budget).await
     }
@@ -185,22 +186,22 @@ impl Redis {
         request: &Request,
         args: &[&str],
         budget: Budget,
-    ) -> Result<(Own, bool), LockError> {
-        let mut resent = false;
+    ) -> Result<(Own, Applied), LockError> {
+        let mut earlier = Applied::No;
         // A renewal is not sent again here: its caller decides whether it is still wanted.
-        if let Err(CallError::Transient(Transient { replace: true, unknown, .. })) = reply
+        if let Err(CallError::Transient(Transient { replace: true, applied, .. })) = reply
             && !budget.strict
         {
-            resent = unknown;
+            earlier = applied;
             reply = self.eval(script, request.keys(), args, budget).await;
         }
         match reply {
-            Ok(Value::Int(0)) => Ok((Own::NotHeld, resent)),
-            Ok(Value::Int(1)) => Ok((Own::Held, resent)),
-            Ok(Value::Int(2)) => Ok((Own::Awaited, resent)),
+            Ok(Value::Int(0)) => Ok((Own::NotHeld, earlier)),
+            Ok(Value::Int(1)) => Ok((Own::Held, earlier)),
+            Ok(Value::Int(2)) => Ok((Own::Awaited, earlier)),
             Ok(other) => Err(unexpected(&other).into_error(&request.key)),
             // The key holds another type now, and not the token.
-            Err(CallError::NotALock) => Ok((Own::NotHeld, resent)),
+            Err(CallError::NotALock) => Ok((Own::NotHeld, earlier)),
             Err(error) => Err(error.into_error(&request.key)),
         }
     }
@@ -216,11 +217,11 @@ enum Own {
 }
 
 /// The outcome of a release that may have been sent twice.
-fn released((own, resent): (Own, bool)) -> Released {
+fn released((own, earlier): (Own, Applied)) -> Released {
     match own {
         Own::Held => Released::Held,
         // The first call may have released it.
-        Own::NotHeld | Own::Awaited if resent => Released::Unconfirmed,
+        Own::NotHeld | Own::Awaited if earlier.may_be() => Released::Unconfirmed,
         Own::NotHeld | Own::Awaited => Released::NotHeld,
     }
 }

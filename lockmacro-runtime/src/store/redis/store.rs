@@ -23,6 +23,7 @@ use crate::store::redis::pubsub::channels::Grants;
 use crate::store::redis::reply::{Reply, answer};
 use crate::store::redis::scripts::ACQUIRE;
 use crate::store::redis::topology::route::Topology;
+use crate::value::applied::Applied;
 use crate::value::error::{AT, LockError};
 use crate::value::fence::{Fences, RETENTION};
 use crate::value::key::LockKey;
@@ -137,7 +138,12 @@ impl Redis {
     /// The error for a grant that arrived after its lease had ended.
     pub(crate) fn too_slow(&self, request: &Request) -> Transient {
         let detail = format!("the ttl is {:?}{AT}{}", request.ttl, self.server_of(&request.key));
-        Transient { reason: Unavailability::TooSlow, detail, unknown: true, replace: false }
+        Transient {
+            reason: Unavailability::TooSlow,
+            detail,
+            applied: Applied::Unknown,
+            replace: false,
+        }
     }
 
     /// Notes a call that has failed because of the servers; returns whether to log it at WARN.
@@ -194,14 +200,14 @@ impl Redis {
         let mut passes = PASSES_MAX;
         loop {
             // A plain SET would not recognize its own token from an earlier try.
-            let first = !retry.unknown;
+            let first = !retry.earlier.may_be();
             let transient = match self.ask(request, first, retry.budget).await {
                 Ok(Reply::Granted { sent, .. }) if late(sent, request.ttl) => {
                     Ok(self.too_slow(request))
                 }
                 Ok(Reply::Granted { sent, fences }) => {
-                    let (ttl, resent) = (request.ttl, retry.unknown);
-                    return Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences }));
+                    let (ttl, earlier) = (request.ttl, retry.earlier);
+                    return Ok(Answer::Granted(Grant { sent, at: sent, ttl, earlier, fences }));
                 }
                 Ok(reply)
                     if reply.is_held_by_nobody()
@@ -212,8 +218,8 @@ impl Redis {
                     continue;
                 }
                 Ok(Reply::Busy { nth, owner, left, .. }) => {
-                    let (queue, resent) = (Queueing::Outside, retry.unknown);
-                    return Ok(Answer::Busy { nth, owner, left, queue, resent });
+                    let (queue, earlier) = (Queueing::Outside, retry.earlier);
+                    return Ok(Answer::Busy { nth, owner, left, queue, earlier });
                 }
                 Err(CallError::Transient(transient)) => Ok(transient),
                 Err(error) => Err(error),
@@ -224,7 +230,7 @@ impl Redis {
             };
             if let Some(error) = error {
                 let error = error.into_error(&request.key);
-                return Err(Failed { error, written: retry.unknown });
+                return Err(Failed { error, applied: retry.earlier });
             }
         }
     }

@@ -14,6 +14,7 @@ use crate::store::redlock::retry_delay::RetryDelay;
 use crate::store::redlock::round::Round;
 use crate::store::redlock::rules::replaced;
 use crate::store::redlock::store::Redlock;
+use crate::value::applied::Applied;
 use crate::value::error::{AT, LockError};
 use crate::value::fence::Fence;
 use crate::value::time::Moment;
@@ -49,10 +50,10 @@ impl Redlock {
         until: Option<Instant>,
         waits: bool,
     ) -> Result<Answer, Failed> {
-        self.check(request.ttl).map_err(|error| Failed { error, written: false })?;
+        self.check(request.ttl).map_err(|error| Failed { error, applied: Applied::No })?;
         let mut pause = RetryDelay::new(&self.round_trip);
         // From here on the attempts know which tokens may be left.
-        request.settle(true);
+        request.set_applied(Applied::No);
         loop {
             let over = until.is_some_and(|until| until <= Instant::now());
             let failure = match self.attempt(request).await {
@@ -69,15 +70,15 @@ impl Redlock {
                 }
             };
             if over || !again {
-                let resent = !request.is_settled();
+                let applied = request.applied();
                 return match failure {
                     Failure::Busy(Holder { owner, left, nobody, .. }) => {
                         let (owner, left) = if nobody { (None, None) } else { (owner, left) };
                         // There is no queue, so no waiter is before this one.
                         let queue = if waits { Queueing::Left(0) } else { Queueing::Outside };
-                        Ok(Answer::Busy { nth: 0, owner, left, queue, resent })
+                        Ok(Answer::Busy { nth: 0, owner, left, queue, earlier: applied })
                     }
-                    Failure::Fault { error, .. } => Err(Failed { error, written: resent }),
+                    Failure::Fault { error, .. } => Err(Failed { error, applied }),
                 };
             }
             let pause = Instant::now() + pause.next(left);
@@ -162,7 +163,7 @@ impl Redlock {
             return Err(Failure::Fault { error, transient: true });
         }
         let fences = fence.into_iter().collect();
-        Ok(Grant { sent, at: sent, ttl, resent: false, fences })
+        Ok(Grant { sent, at: sent, ttl, earlier: Applied::No, fences })
     }
 
     /// The second round of a fence: from now on a majority of nodes makes larger fences only.

@@ -14,6 +14,7 @@ use crate::store::redis::client::node::{Inner, Node};
 use crate::store::redis::client::pipeline::Command;
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::script::Script;
+use crate::value::applied::Applied;
 use crate::value::key::LockKey;
 use crate::value::sync::MutexGuard;
 use crate::value::unavailability::Unavailability;
@@ -211,13 +212,15 @@ impl Node {
             );
             answer.await.map_err(|error| node.failed(error))
         });
-        let ended = || Err(CallError::Transient(Transient::timeout("the runtime has ended", true)));
+        let ended = || {
+            Err(CallError::Transient(Transient::timeout("the runtime has ended", Applied::Unknown)))
+        };
         task.join_next().await.and_then(Result::ok).unwrap_or_else(ended)
     }
 }
 
 fn unanswered() -> CallError {
-    CallError::Transient(Transient::timeout("sent, and not answered", true))
+    CallError::Transient(Transient::timeout("sent, and not answered", Applied::Unknown))
 }
 
 /// A slot has moved away, and from then on replies cannot be matched to their commands: see
@@ -229,7 +232,7 @@ fn desynchronized() -> CallError {
     CallError::Transient(Transient {
         reason: Unavailability::Disconnected,
         detail: "a slot of the cluster was moved to another node".to_owned(),
-        unknown: true,
+        applied: Applied::Unknown,
         replace: true,
     })
 }

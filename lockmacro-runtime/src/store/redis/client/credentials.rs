@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::store::redis::client::error::{CallError, LOGIN, Transient};
+use crate::value::applied::Applied;
 use crate::value::unavailability::Unavailability;
 
 type Asked = Pin<Box<dyn Future<Output = Result<(String, String), String>> + Send>>;
@@ -38,7 +39,7 @@ pub(crate) fn refused(detail: &str) -> CallError {
     CallError::Transient(Transient {
         reason: Unavailability::Disconnected,
         detail: format!("{LOGIN}{detail}"),
-        unknown: false,
+        applied: Applied::No,
         replace: true,
     })
 }

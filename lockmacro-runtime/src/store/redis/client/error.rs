@@ -4,6 +4,7 @@
 use redis::{ErrorKind, RedisError, Value};
 
 use crate::store::redis::client::tls;
+use crate::value::applied::Applied;
 use crate::value::companion::write_companion;
 use crate::value::error::{AT, LockError};
 use crate::value::escaped::Escaped;
@@ -43,15 +44,14 @@ pub(crate) struct Redirect {
 pub(crate) struct Transient {
     pub(crate) reason: Unavailability,
     pub(crate) detail: String,
-    /// The call may have been applied, or may be applied later.
-    pub(crate) unknown: bool,
+    pub(crate) applied: Applied,
     /// The connection has to be replaced: it is broken, or leads to the wrong server.
     pub(crate) replace: bool,
 }
 
 impl Transient {
-    pub(crate) fn timeout(detail: &str, unknown: bool) -> Self {
-        Self { reason: Unavailability::Timeout, detail: detail.to_owned(), unknown, replace: false }
+    pub(crate) fn timeout(detail: &str, applied: Applied) -> Self {
+        Self { reason: Unavailability::Timeout, detail: detail.to_owned(), applied, replace: false }
     }
 
     /// Whether the login was refused, and the next one may be accepted.
@@ -78,7 +78,7 @@ impl CallError {
         }
         let mut error = CallError::from(error);
         if let CallError::Transient(transient) = &mut error {
-            transient.unknown = false;
+            transient.applied = Applied::No;
         }
         error
     }
@@ -166,7 +166,7 @@ pub(crate) fn full(text: &str) -> Option<CallError> {
         CallError::Transient(Transient {
             reason: Unavailability::Refused,
             detail: text.to_owned(),
-            unknown: false,
+            applied: Applied::No,
             replace: true,
         })
     })
@@ -209,19 +209,19 @@ impl From<RedisError> for CallError {
             _ if error.is_connection_refusal() => CallError::Transient(Transient {
                 reason: Unavailability::Refused,
                 detail,
-                unknown: false,
+                applied: Applied::No,
                 replace: true,
             }),
             ErrorKind::Parse | ErrorKind::UnexpectedReturnType => CallError::Transient(Transient {
                 reason: Unavailability::Protocol,
                 detail,
-                unknown: true,
+                applied: Applied::Unknown,
                 replace: true,
             }),
             _ => CallError::Transient(Transient {
                 reason: Unavailability::Disconnected,
                 detail,
-                unknown: true,
+                applied: Applied::Unknown,
                 replace: true,
             }),
         }
@@ -240,7 +240,12 @@ fn of_reply(code: &str, text: &str) -> CallError {
     let code = inner.flatten().unwrap_or(code);
     let detail = format!("{code} {text}").trim_end().to_owned();
     let transient = |reason, replace| {
-        CallError::Transient(Transient { reason, detail: detail.clone(), unknown: false, replace })
+        CallError::Transient(Transient {
+            reason,
+            detail: detail.clone(),
+            applied: Applied::No,
+            replace,
+        })
     };
     match code {
         "NOSCRIPT" => CallError::NoScript,
@@ -273,7 +278,7 @@ fn of_reply(code: &str, text: &str) -> CallError {
         _ if text.contains("access a non local key") => CallError::Transient(Transient {
             reason: Unavailability::ClusterDown,
             detail,
-            unknown: true,
+            applied: Applied::Unknown,
             replace: false,
         }),
         _ => CallError::Final(unavailable(Unavailability::Protocol, detail)),
@@ -295,7 +300,7 @@ pub(crate) fn unexpected(reply: &Value) -> CallError {
     CallError::Transient(Transient {
         reason: Unavailability::Protocol,
         detail: format!("the server answered {kind}"),
-        unknown: true,
+        applied: Applied::Unknown,
         replace: false,
     })
 }

@@ -22,6 +22,7 @@ use crate::store::redis::client::round_trip::RoundTrip;
 use crate::store::redis::client::sentinel::is_primary;
 use crate::store::redis::client::singleflight::SingleFlight;
 use crate::store::redis::client::subscriptions::PushSink;
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::unavailability::Unavailability;
@@ -198,7 +199,7 @@ impl Node {
         };
         let opened = self.inner.connecting.run(open, until);
         Box::pin(opened).await.unwrap_or_else(|| {
-            Err(self.failed(CallError::Transient(Transient::timeout("connecting", false))))
+            Err(self.failed(CallError::Transient(Transient::timeout("connecting", Applied::No))))
         })
     }
 
@@ -306,7 +307,7 @@ fn ended() -> CallError {
     CallError::Transient(Transient {
         reason: Unavailability::Disconnected,
         detail: "the connection was closed while it was being opened".to_owned(),
-        unknown: false,
+        applied: Applied::No,
         replace: false,
     })
 }
