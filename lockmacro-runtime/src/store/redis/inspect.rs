@@ -154,7 +154,7 @@ impl Redis {
         let mut retry = Retry::new(self.budget());
         loop {
             match self.ask_server_once(&question, retry.budget).await {
-                Err(CallError::Transient(transient)) => retry.after(transient).await?,
+                Err(error) => retry.after(error.transient()?).await?,
                 reply => return reply,
             }
         }

@@ -57,17 +57,17 @@ impl Redis {
                     // The key holds something else now, and not the token.
                     Ok((Value::Int(0), _)) | Err(CallError::NotALock) => return Ok(false),
                     Ok((other, _)) => Some(unexpected(&other)),
-                    Err(CallError::Transient(transient))
-                        if transient.is_split() && !request.several().is_empty() =>
-                    {
+                    Err(CallError::Split(_)) if !request.several().is_empty() => {
                         let parts = request.each();
                         return held_all(parts.iter().map(|part| -> Asked<'_, _> {
                             Box::pin(self.renew_acknowledged(part, ttl, within))
                         }))
                         .await;
                     }
-                    Err(CallError::Transient(transient)) => retry.after(transient).await.err(),
-                    Err(error) => Some(error),
+                    Err(error) => match error.transient() {
+                        Ok(transient) => retry.after(transient).await.err(),
+                        Err(error) => Some(error),
+                    },
                 };
                 if let Some(error) = error {
                     return Err(error.into_error(&request.key));

@@ -106,7 +106,7 @@ impl Redis {
         let needed: Vec<_> = needed.iter().map(String::as_str).collect();
         match self.nodes.eval(&RIGHTS, keys, &needed, budget).await {
             // The slot of this lock is being moved: the next lock asks again.
-            Err(CallError::Transient(transient)) if transient.is_split() => return Ok(()),
+            Err(CallError::Split(_)) => return Ok(()),
             reply => drop(read(reply?).map_err(|error| error.at(|| self.server_of(&request.key)))?),
         }
         self.rights.commands.store(true, Ordering::Relaxed);

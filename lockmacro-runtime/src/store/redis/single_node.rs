@@ -109,6 +109,7 @@ fn node_error(error: CallError, key: &LockKey) -> NodeError {
         CallError::Transient(Transient { reason, applied, .. }) => {
             (*applied, *reason != Unavailability::Protocol)
         }
+        CallError::Split(_) => (Applied::No, true),
         _ => (Applied::No, false),
     };
     NodeError { error: Box::new(error.into_error(key)), applied, transient }

@@ -98,9 +98,9 @@ impl Redis {
         let nothing = LockKey::from("");
         let mut retry = Retry::new(self.budget());
         loop {
-            let error = match self.rights(true, retry.budget).await {
-                Ok(()) => return Ok(()),
-                Err(CallError::Transient(transient)) => retry.after(transient).await.err(),
+            let Err(error) = self.rights(true, retry.budget).await else { return Ok(()) };
+            let error = match error.transient() {
+                Ok(transient) => retry.after(transient).await.err(),
                 Err(error) => Some(error),
             };
             if let Some(error) = error {
@@ -221,8 +221,7 @@ impl Redis {
                     let (queue, earlier) = (Queueing::Outside, retry.earlier);
                     return Ok(Answer::Busy { nth, owner, left, queue, earlier });
                 }
-                Err(CallError::Transient(transient)) => Ok(transient),
-                Err(error) => Err(error),
+                Err(error) => error.transient(),
             };
             let error = match transient {
                 Ok(transient) => retry.after(transient).await.err(),
@@ -270,11 +269,7 @@ impl Redis {
             // Boxed, because most locks are free and do not need it.
             match Box::pin(self.question(request, &args, budget)).await {
                 // The server checks rights before slots, so the keys are allowed.
-                Err(CallError::Transient(transient))
-                    if transient.is_split() && plain && !covered =>
-                {
-                    covered = true;
-                }
+                Err(CallError::Split(_)) if plain && !covered => covered = true,
                 Err(error) => return Err(error),
                 Ok(reply) => {
                     self.rights.learn(request);

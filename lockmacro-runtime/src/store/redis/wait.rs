@@ -129,7 +129,7 @@ impl Redis {
                 Ok((Reply::Granted { sent, .. }, _)) if late(sent, request.ttl) => {
                     self.too_slow(request)
                 }
-                Err(CallError::Transient(transient)) => transient,
+                Err(error) => error.transient()?,
                 answered => return answered,
             };
             retry.after(transient).await?;

@@ -27,6 +27,9 @@ pub(crate) enum CallError {
     Redirect(Redirect),
     /// Nothing was applied, and a retry is of no use.
     Final(LockError),
+    /// The keys of one lock are on different nodes, because their slot is being moved (TRYAGAIN);
+    /// nothing was applied, and a retry may succeed.
+    Split(Transient),
     /// A retry may succeed.
     Transient(Transient),
 }
@@ -58,14 +61,17 @@ impl Transient {
     pub(crate) fn is_login(&self) -> bool {
         self.detail.starts_with(LOGIN)
     }
-
-    /// Whether the keys of one lock are on different nodes, because their slot is being moved.
-    pub(crate) fn is_split(&self) -> bool {
-        is_split(&self.detail)
-    }
 }
 
 impl CallError {
+    /// What failed, if a retry may succeed.
+    pub(crate) fn transient(self) -> Result<Transient, Self> {
+        match self {
+            CallError::Split(transient) | CallError::Transient(transient) => Ok(transient),
+            lasting => Err(lasting),
+        }
+    }
+
     /// The error to report after this one: a final error tells more than a transient one.
     pub(crate) fn unless_final(self, next: Self) -> Self {
         if matches!(self, CallError::Final(_)) { self } else { next }
@@ -87,7 +93,8 @@ impl CallError {
     pub(crate) fn at(mut self, server: impl FnOnce() -> String) -> Self {
         use LockError::{AccessDenied, Authentication, ConnectionLimit, Unavailable};
         let detail = match &mut self {
-            CallError::Transient(Transient { detail, .. })
+            CallError::Split(Transient { detail, .. })
+            | CallError::Transient(Transient { detail, .. })
             | CallError::Final(
                 AccessDenied { detail }
                 | Authentication { detail }
@@ -127,7 +134,8 @@ impl CallError {
                 let detail = transient.detail.split_at(LOGIN.len()).1.to_owned();
                 LockError::Authentication { detail }
             }
-            CallError::Transient(Transient { reason, detail, .. }) => {
+            CallError::Split(Transient { reason, detail, .. })
+            | CallError::Transient(Transient { reason, detail, .. }) => {
                 LockError::Unavailable { reason, detail }
             }
         }
@@ -138,11 +146,6 @@ impl From<Transient> for CallError {
     fn from(transient: Transient) -> Self {
         CallError::Transient(transient)
     }
-}
-
-/// Whether this is a server's text about keys on different nodes.
-pub(crate) fn is_split(detail: &str) -> bool {
-    detail.starts_with("TRYAGAIN")
 }
 
 /// Texts of denials without the code NOPERM: of a command in a script, and of SELECT while
@@ -239,14 +242,11 @@ fn of_reply(code: &str, text: &str) -> CallError {
     });
     let code = inner.flatten().unwrap_or(code);
     let detail = format!("{code} {text}").trim_end().to_owned();
-    let transient = |reason, replace| {
-        CallError::Transient(Transient {
-            reason,
-            detail: detail.clone(),
-            applied: Applied::No,
-            replace,
-        })
+    let refused = |reason, replace| {
+        let detail = detail.clone();
+        Transient { reason, detail, applied: Applied::No, replace }
     };
+    let transient = |reason, replace| CallError::Transient(refused(reason, replace));
     match code {
         "NOSCRIPT" => CallError::NoScript,
         "WRONGTYPE" => CallError::NotALock,
@@ -266,7 +266,8 @@ fn of_reply(code: &str, text: &str) -> CallError {
         "MASTERDOWN" => transient(Unavailability::PrimaryDown, true),
         "LOADING" => transient(Unavailability::Loading, false),
         "BUSY" => transient(Unavailability::BusyScript, false),
-        "CLUSTERDOWN" | "TRYAGAIN" => transient(Unavailability::ClusterDown, false),
+        "CLUSTERDOWN" => transient(Unavailability::ClusterDown, false),
+        "TRYAGAIN" => CallError::Split(refused(Unavailability::ClusterDown, false)),
         "MOVED" | "ASK" => match text.split_once(' ') {
             Some((_slot, address)) => {
                 let address = address.trim_end().to_owned();
@@ -324,6 +325,18 @@ mod tests {
         let wrapped = "Error running script: WRONGTYPE Operation against a key holding the wrong \
              kind of value";
         assert_eq!(reply("ERR", wrapped), LockError::KeyNotALock { key: "k".into() });
+    }
+
+    #[test]
+    fn only_its_code_tells_that_a_slot_is_being_moved() {
+        let text = "Multiple keys request during rehashing of slot";
+        let split = of_reply("TRYAGAIN", text);
+        assert!(matches!(split, CallError::Split(_)), "{split:?}");
+        let reported = "the lock server is unavailable: its cluster is not serving the key \
+             (TRYAGAIN Multiple keys request during rehashing of slot)";
+        assert_eq!(split.into_error(&"k".into()).to_string(), reported);
+        assert!(of_reply("TRYAGAIN", text).transient().is_ok(), "another try may succeed");
+        assert!(!matches!(of_reply("CLUSTERDOWN", "TRYAGAIN"), CallError::Split(_)));
     }
 
     #[test]

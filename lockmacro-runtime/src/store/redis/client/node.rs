@@ -218,7 +218,7 @@ impl Node {
         let health = &self.inner.health;
         match &error {
             // The server answers, but has only some of the keys.
-            CallError::Transient(transient) if transient.is_split() => {}
+            CallError::Split(_) => {}
             CallError::Transient(transient) if health::is_lost(transient.reason) => {
                 health.failed(transient.reason, self.inner.timeout / TRIES, || self.server());
             }

@@ -111,14 +111,14 @@ impl Calls {
         loop {
             let error = match self.redis.eval(script, &keys, args, retry.budget).await {
                 Ok(value) => return Ok(value),
-                Err(CallError::Transient(transient)) => match retry.after(transient).await {
-                    Ok(()) => continue,
-                    Err(error) => error,
+                Err(error) => match error.transient() {
+                    Ok(transient) => retry.after(transient).await.err(),
+                    Err(error) => Some(error),
                 },
-                Err(error) => error,
             };
-            let [key] = keys;
-            return Err(error.into_error(&key));
+            if let Some(error) = error {
+                return Err(error.into_error(&keys[0]));
+            }
         }
     }
 
@@ -239,8 +239,10 @@ impl Calls {
         let listened = self.redis.nodes.route(|| waiter.slot(), budget, listen).await;
         match listened {
             Ok(received) => Ok(received),
-            Err(CallError::Transient(_)) => Ok(false),
-            Err(error) => Err(error.into_error(&LockKey::from("lm1:jobs"))),
+            Err(error) => match error.transient() {
+                Ok(_) => Ok(false),
+                Err(error) => Err(error.into_error(&LockKey::from("lm1:jobs"))),
+            },
         }
     }
 }
