@@ -226,7 +226,7 @@ impl Drop for Thread {
 
 fn no_thread(why: impl ToString) -> LockError {
     let detail = format!("the background thread: {}", why.to_string());
-    LockError::Unavailable { reason: Unavailability::Local, detail }
+    LockError::unavailable_at(None, Unavailability::Local, detail)
 }
 
 fn start(store: Arc<Store>) -> std::io::Result<mpsc::UnboundedSender<Job>> {

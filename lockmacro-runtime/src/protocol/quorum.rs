@@ -182,7 +182,7 @@ pub(crate) fn no_quorum(
 
 /// The error of a node that did not answer in time.
 pub(crate) fn late(what: &str) -> LockError {
-    LockError::Unavailable { reason: Unavailability::Timeout, detail: what.to_owned() }
+    LockError::unavailable_at(None, Unavailability::Timeout, what)
 }
 
 #[cfg(test)]
@@ -201,8 +201,7 @@ mod tests {
     }
 
     fn failed() -> Result<Vote, NodeError> {
-        let (reason, detail) = (Unavailability::Timeout, String::new());
-        let error = Box::new(LockError::Unavailable { reason, detail });
+        let error = Box::new(late(""));
         Err(NodeError { error, applied: Applied::Unknown, transient: true })
     }
 

@@ -19,7 +19,7 @@ use crate::store::memory::Memory;
 use crate::store::redis::jobs::queue::RedisJobs;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::store::Redlock;
-use crate::value::error::{AT, LockError};
+use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::time::Moment;
 
@@ -260,13 +260,12 @@ impl Store {
         }
     }
 
-    /// The address of the server of the request's first key, for the end of an error text; the
-    /// addresses of all nodes of a Redlock.
-    pub(crate) fn at(&self, request: &Request) -> String {
+    /// The address of the server of the request's first key, or of all nodes of a Redlock.
+    pub(crate) fn server_of(&self, request: &Request) -> Option<Box<str>> {
         match self {
-            Store::Memory(_) => String::new(),
-            Store::Redis(redis) => [AT, &redis.server_of(&request.key)].concat(),
-            Store::Redlock(redlock) => [AT, &redlock.servers()].concat(),
+            Store::Memory(_) => None,
+            Store::Redis(redis) => Some(redis.server_of(&request.key)),
+            Store::Redlock(redlock) => Some(redlock.servers()),
         }
     }
 

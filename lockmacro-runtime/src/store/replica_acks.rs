@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::protocol::answer::{Answer, Asked, Failed, Grant};
-use crate::protocol::lease::{Lease, Renewal};
+use crate::protocol::lease::{Lease, Renewal, too_slow};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::applied::Applied;
@@ -55,17 +55,16 @@ impl Store {
                     return Ok(Answer::Granted(Grant { sent, ttl, ..grant }));
                 }
                 Ok(true) => {
-                    let detail = format!("the ttl is {ttl:?}{}", self.at(request));
-                    LockError::Unavailable { reason: Unavailability::TooSlow, detail }
+                    let (server, reason) = (self.server_of(request), Unavailability::TooSlow);
+                    LockError::unavailable_at(server, reason, too_slow(ttl))
                 }
                 // Another server has replaced the one that granted the lock.
                 Ok(false) => {
-                    let detail = "it does not know the lock that was granted".to_owned();
-                    let error = LockError::Unavailable { reason: Unavailability::Replaced, detail };
-                    return Ok(Answer::Lost(Box::new(Err(Failed {
-                        error,
-                        applied: Applied::Unknown,
-                    }))));
+                    let (reason, detail) =
+                        (Unavailability::Replaced, "it does not know the lock that was granted");
+                    let error = LockError::unavailable_at(None, reason, detail);
+                    let failed = Failed { error, applied: Applied::Unknown };
+                    return Ok(Answer::Lost(Box::new(Err(failed))));
                 }
                 Err(error) => error,
             };

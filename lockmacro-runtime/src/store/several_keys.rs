@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
-use crate::protocol::lease::late;
+use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::dispatch::Store;
@@ -189,8 +189,9 @@ impl<'a> OneByOne<'a> {
             }
         }
         if late(self.since, ttl) {
-            let detail = format!("the ttl is {ttl:?}{}", self.store.at(request));
-            return *self.starts_over(Err(too_slow(detail)));
+            let (server, reason) = (self.store.server_of(request), Unavailability::TooSlow);
+            let error = LockError::unavailable_at(server, reason, too_slow(ttl));
+            return *self.starts_over(Err(Failed { error, applied: Applied::Unknown }));
         }
         let Self { since: sent, fences, earlier, .. } = self;
         let fences = fences.into_iter().collect();
@@ -291,9 +292,4 @@ async fn renewed(
 
 fn is_over(end: Option<Instant>) -> bool {
     end.is_some_and(|end| end <= Instant::now())
-}
-
-fn too_slow(detail: String) -> Failed {
-    let error = LockError::Unavailable { reason: Unavailability::TooSlow, detail };
-    Failed { error, applied: Applied::Unknown }
 }

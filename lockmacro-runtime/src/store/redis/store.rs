@@ -8,7 +8,7 @@ use redis::{Cmd, ConnectionInfo, Value};
 use tokio::time::Instant;
 
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
-use crate::protocol::lease::late;
+use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
 use crate::store::abandoned::{AbandonedToken, AbandonedTokens};
 use crate::store::redis::client::budget::{Budget, TRIES};
@@ -24,7 +24,7 @@ use crate::store::redis::reply::{Reply, answer};
 use crate::store::redis::scripts::ACQUIRE;
 use crate::store::redis::topology::route::Topology;
 use crate::value::applied::Applied;
-use crate::value::error::{AT, LockError};
+use crate::value::error::LockError;
 use crate::value::fence::{Fences, RETENTION};
 use crate::value::key::LockKey;
 use crate::value::limits::CONFIRM_WINDOW;
@@ -131,19 +131,15 @@ impl Redis {
     }
 
     /// The host and port of the server that has a key; empty while it is not known.
-    pub(crate) fn server_of(&self, key: &LockKey) -> String {
-        self.nodes.server_of(key).unwrap_or_default()
+    pub(crate) fn server_of(&self, key: &LockKey) -> Box<str> {
+        self.nodes.server_of(key).unwrap_or_default().into()
     }
 
     /// The error for a grant that arrived after its lease had ended.
     pub(crate) fn too_slow(&self, request: &Request) -> Transient {
-        let detail = format!("the ttl is {:?}{AT}{}", request.ttl, self.server_of(&request.key));
-        Transient {
-            reason: Unavailability::TooSlow,
-            detail,
-            applied: Applied::Unknown,
-            replace: false,
-        }
+        let detail = too_slow(request.ttl);
+        let transient = Transient::new(Unavailability::TooSlow, detail, Applied::Unknown);
+        Transient { server: Some(self.server_of(&request.key)), ..transient }
     }
 
     /// Notes a call that has failed because of the servers; returns whether to log it at WARN.

@@ -15,7 +15,7 @@ use crate::store::redlock::round::Round;
 use crate::store::redlock::rules::replaced;
 use crate::store::redlock::store::Redlock;
 use crate::value::applied::Applied;
-use crate::value::error::{AT, LockError};
+use crate::value::error::LockError;
 use crate::value::fence::Fence;
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
@@ -157,9 +157,8 @@ impl Redlock {
         }
         let ttl = request.ttl;
         if lease::late(sent, ttl) {
-            let detail = format!("the ttl is {ttl:?}{AT}{}", self.servers());
-            let reason = Unavailability::TooSlow;
-            let error = LockError::Unavailable { reason, detail };
+            let (server, reason) = (Some(self.servers()), Unavailability::TooSlow);
+            let error = LockError::unavailable_at(server, reason, lease::too_slow(ttl));
             return Err(Failure::Fault { error, transient: true });
         }
         let fences = fence.into_iter().collect();
@@ -190,9 +189,9 @@ impl Redlock {
                 Ok(true) if !self.nodes.is_as_it_was(nth) => errors[nth] = Some(replaced()),
                 Ok(true) => raised += 1,
                 Ok(false) => {
-                    let detail = "it did not hold the lock any more".to_owned();
-                    let reason = Unavailability::TooSlow;
-                    errors[nth] = Some(LockError::Unavailable { reason, detail });
+                    let (reason, detail) =
+                        (Unavailability::TooSlow, "it did not hold the lock any more");
+                    errors[nth] = Some(LockError::unavailable_at(None, reason, detail));
                 }
                 Err(node_error) => errors[nth] = Some(*node_error.error),
             }

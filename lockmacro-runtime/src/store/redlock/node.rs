@@ -350,6 +350,6 @@ impl fmt::Debug for Nodes {
 }
 
 fn unanswered(reason: Unavailability, detail: &str) -> NodeError {
-    let error = Box::new(LockError::Unavailable { reason, detail: detail.to_owned() });
+    let error = Box::new(LockError::unavailable_at(None, reason, detail));
     NodeError { error, applied: Applied::Unknown, transient: true }
 }

@@ -69,8 +69,8 @@ impl Redlock {
     }
 
     /// The addresses of the nodes.
-    pub(crate) fn servers(&self) -> String {
-        self.nodes.names.join(", ")
+    pub(crate) fn servers(&self) -> Box<str> {
+        self.nodes.names.join(", ").into()
     }
 
     /// Records a call that failed because of the servers. Returns whether to log it at WARN.

@@ -229,10 +229,7 @@ fn unanswered() -> CallError {
 /// [`Subscriptions::is_desynchronized`]:
 ///     crate::store::redis::client::subscriptions::Subscriptions::is_desynchronized
 fn desynchronized() -> CallError {
-    CallError::Transient(Transient {
-        reason: Unavailability::Disconnected,
-        detail: "a slot of the cluster was moved to another node".to_owned(),
-        applied: Applied::Unknown,
-        replace: true,
-    })
+    let detail = "a slot of the cluster was moved to another node";
+    let transient = Transient::new(Unavailability::Disconnected, detail, Applied::Unknown);
+    CallError::Transient(transient.replacing())
 }

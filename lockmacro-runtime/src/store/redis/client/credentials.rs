@@ -36,12 +36,9 @@ impl Credentials {
 
 /// The error of such a login: nothing was applied, and a new connection is needed.
 pub(crate) fn refused(detail: &str) -> CallError {
-    CallError::Transient(Transient {
-        reason: Unavailability::Disconnected,
-        detail: format!("{LOGIN}{detail}"),
-        applied: Applied::No,
-        replace: true,
-    })
+    let detail = format!("{LOGIN}{detail}");
+    let transient = Transient::new(Unavailability::Disconnected, detail, Applied::No);
+    CallError::Transient(transient.replacing())
 }
 
 impl fmt::Debug for Credentials {

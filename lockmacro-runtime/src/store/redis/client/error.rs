@@ -6,7 +6,7 @@ use redis::{ErrorKind, RedisError, Value};
 use crate::store::redis::client::tls;
 use crate::value::applied::Applied;
 use crate::value::companion::write_companion;
-use crate::value::error::{AT, LockError};
+use crate::value::error::LockError;
 use crate::value::escaped::Escaped;
 use crate::value::key::LockKey;
 use crate::value::unavailability::Unavailability;
@@ -47,14 +47,26 @@ pub(crate) struct Redirect {
 pub(crate) struct Transient {
     pub(crate) reason: Unavailability,
     pub(crate) detail: String,
+    /// The address of the server, once it is known.
+    pub(crate) server: Option<Box<str>>,
     pub(crate) applied: Applied,
     /// The connection has to be replaced: it is broken, or leads to the wrong server.
     pub(crate) replace: bool,
 }
 
 impl Transient {
+    /// A failure on a connection that stays in use.
+    pub(crate) fn new(reason: Unavailability, detail: impl Into<String>, applied: Applied) -> Self {
+        Self { reason, detail: detail.into(), server: None, applied, replace: false }
+    }
+
     pub(crate) fn timeout(detail: &str, applied: Applied) -> Self {
-        Self { reason: Unavailability::Timeout, detail: detail.to_owned(), applied, replace: false }
+        Self::new(Unavailability::Timeout, detail, applied)
+    }
+
+    /// The same on a connection that has to be replaced.
+    pub(crate) fn replacing(self) -> Self {
+        Self { replace: true, ..self }
     }
 
     /// Whether the login was refused, and the next one may be accepted.
@@ -92,19 +104,17 @@ impl CallError {
     /// The same error with the server's address.
     pub(crate) fn at(mut self, server: impl FnOnce() -> String) -> Self {
         use LockError::{AccessDenied, Authentication, ConnectionLimit, Unavailable};
-        let detail = match &mut self {
-            CallError::Split(Transient { detail, .. })
-            | CallError::Transient(Transient { detail, .. })
-            | CallError::Final(
-                AccessDenied { detail }
-                | Authentication { detail }
-                | ConnectionLimit { detail }
-                | Unavailable { detail, .. },
-            ) => detail,
-            _ => return self,
-        };
-        detail.push_str(AT);
-        detail.push_str(&server());
+        if let CallError::Split(Transient { server: at, .. })
+        | CallError::Transient(Transient { server: at, .. })
+        | CallError::Final(
+            AccessDenied { server: at, .. }
+            | Authentication { server: at, .. }
+            | ConnectionLimit { server: at, .. }
+            | Unavailable { server: at, .. },
+        ) = &mut self
+        {
+            at.get_or_insert_with(|| server().into());
+        }
         self
     }
 
@@ -123,20 +133,21 @@ impl CallError {
                     format!("the key is on the node {address}: use a `redis-cluster://` URL");
                 unavailable(Unavailability::ClusterDown, detail)
             }
-            CallError::Final(LockError::AccessDenied { detail }) => {
-                LockError::AccessDenied { detail: with_keys(detail, key) }
+            CallError::Final(LockError::AccessDenied { detail, server, .. }) => {
+                let keys = needed_keys(&detail, key);
+                LockError::AccessDenied { detail, server, keys }
             }
             CallError::Final(error) => error,
-            CallError::Transient(Transient { detail, .. }) if is_full(&detail) => {
-                LockError::ConnectionLimit { detail }
+            CallError::Transient(Transient { detail, server, .. }) if is_full(&detail) => {
+                LockError::ConnectionLimit { detail, server }
             }
             CallError::Transient(transient) if transient.is_login() => {
                 let detail = transient.detail.split_at(LOGIN.len()).1.to_owned();
-                LockError::Authentication { detail }
+                LockError::Authentication { detail, server: transient.server }
             }
-            CallError::Split(Transient { reason, detail, .. })
-            | CallError::Transient(Transient { reason, detail, .. }) => {
-                LockError::Unavailable { reason, detail }
+            CallError::Split(Transient { reason, detail, server, .. })
+            | CallError::Transient(Transient { reason, detail, server, .. }) => {
+                LockError::Unavailable { reason, detail, server }
             }
         }
     }
@@ -166,12 +177,8 @@ fn without_arguments(text: &str) -> String {
 /// The error of a server at its connection limit, which it sends to every new connection.
 pub(crate) fn full(text: &str) -> Option<CallError> {
     is_full(text).then(|| {
-        CallError::Transient(Transient {
-            reason: Unavailability::Refused,
-            detail: text.to_owned(),
-            applied: Applied::No,
-            replace: true,
-        })
+        let transient = Transient::new(Unavailability::Refused, text, Applied::No);
+        CallError::Transient(transient.replacing())
     })
 }
 
@@ -179,18 +186,18 @@ fn is_full(text: &str) -> bool {
     text.contains("max number of clients")
 }
 
-/// Names the keys: a server that denies a key does not name it.
-fn with_keys(detail: String, key: &LockKey) -> String {
+/// The keys of the lock, if one of them is denied: the server does not name it.
+fn needed_keys(detail: &str, key: &LockKey) -> Option<Box<str>> {
     if !detail.contains("access a key") && !detail.contains("one of the keys") {
-        return detail;
+        return None;
     }
     let mut companions = String::new();
     write_companion(key.as_str(), "*", |part| companions.push_str(part));
-    format!("{detail}: the lock needs ~{} and ~{}", key.shown(), Escaped(&companions))
+    Some(format!("~{} and ~{}", key.shown(), Escaped(&companions)).into())
 }
 
 fn unavailable(reason: Unavailability, detail: impl Into<String>) -> LockError {
-    LockError::Unavailable { reason, detail: detail.into() }
+    LockError::unavailable_at(None, reason, detail)
 }
 
 impl From<RedisError> for CallError {
@@ -200,35 +207,35 @@ impl From<RedisError> for CallError {
             return full;
         }
         if DENIED.iter().any(|text| detail.contains(text)) {
-            return CallError::Final(LockError::AccessDenied { detail });
+            return CallError::Final(access_denied(detail));
         }
         if let Some(code) = error.code() {
             return of_reply(code, error.detail().unwrap_or_default());
         }
         match error.kind() {
-            ErrorKind::AuthenticationFailed => {
-                CallError::Final(LockError::Authentication { detail })
+            ErrorKind::AuthenticationFailed => CallError::Final(no_login(detail)),
+            _ if error.is_connection_refusal() => {
+                broken(Unavailability::Refused, detail, Applied::No)
             }
-            _ if error.is_connection_refusal() => CallError::Transient(Transient {
-                reason: Unavailability::Refused,
-                detail,
-                applied: Applied::No,
-                replace: true,
-            }),
-            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => CallError::Transient(Transient {
-                reason: Unavailability::Protocol,
-                detail,
-                applied: Applied::Unknown,
-                replace: true,
-            }),
-            _ => CallError::Transient(Transient {
-                reason: Unavailability::Disconnected,
-                detail,
-                applied: Applied::Unknown,
-                replace: true,
-            }),
+            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
+                broken(Unavailability::Protocol, detail, Applied::Unknown)
+            }
+            _ => broken(Unavailability::Disconnected, detail, Applied::Unknown),
         }
     }
+}
+
+/// The error for a connection that has to be replaced.
+fn broken(reason: Unavailability, detail: String, applied: Applied) -> CallError {
+    CallError::Transient(Transient::new(reason, detail, applied).replacing())
+}
+
+pub(crate) fn access_denied(detail: String) -> LockError {
+    LockError::AccessDenied { detail, server: None, keys: None }
+}
+
+fn no_login(detail: String) -> LockError {
+    LockError::Authentication { detail, server: None }
 }
 
 /// The error for an error reply, by its code. Servers before 7.0 wrap an error of a script in a
@@ -243,8 +250,8 @@ fn of_reply(code: &str, text: &str) -> CallError {
     let code = inner.flatten().unwrap_or(code);
     let detail = format!("{code} {text}").trim_end().to_owned();
     let refused = |reason, replace| {
-        let detail = detail.clone();
-        Transient { reason, detail, applied: Applied::No, replace }
+        let transient = Transient::new(reason, detail.clone(), Applied::No);
+        Transient { replace, ..transient }
     };
     let transient = |reason, replace| CallError::Transient(refused(reason, replace));
     match code {
@@ -257,8 +264,8 @@ fn of_reply(code: &str, text: &str) -> CallError {
         "MISCONF" => transient(Unavailability::NotSaving, false),
         // The code of grant.lua.
         "FENCESUSEDUP" => CallError::Final(unavailable(Unavailability::FencesUsedUp, detail)),
-        "NOAUTH" | "WRONGPASS" => CallError::Final(LockError::Authentication { detail }),
-        "NOPERM" => CallError::Final(LockError::AccessDenied { detail }),
+        "NOAUTH" | "WRONGPASS" => CallError::Final(no_login(detail)),
+        "NOPERM" => CallError::Final(access_denied(detail)),
         // A new connection may find the primary, where a name stands for it.
         "READONLY" => transient(Unavailability::ReadOnly, true),
         // The server was made a replica while it waited for its own replicas.
@@ -276,12 +283,10 @@ fn of_reply(code: &str, text: &str) -> CallError {
             None => CallError::Final(unavailable(Unavailability::Protocol, detail)),
         },
         // A slot that is being moved has lost a key while the script ran.
-        _ if text.contains("access a non local key") => CallError::Transient(Transient {
-            reason: Unavailability::ClusterDown,
-            detail,
-            applied: Applied::Unknown,
-            replace: false,
-        }),
+        _ if text.contains("access a non local key") => {
+            let reason = Unavailability::ClusterDown;
+            CallError::Transient(Transient::new(reason, detail, Applied::Unknown))
+        }
         _ => CallError::Final(unavailable(Unavailability::Protocol, detail)),
     }
 }
@@ -298,12 +303,8 @@ pub(crate) fn unexpected(reply: &Value) -> CallError {
         _ => "something else",
     };
     // The call may have been applied.
-    CallError::Transient(Transient {
-        reason: Unavailability::Protocol,
-        detail: format!("the server answered {kind}"),
-        applied: Applied::Unknown,
-        replace: false,
-    })
+    let detail = format!("the server answered {kind}");
+    CallError::Transient(Transient::new(Unavailability::Protocol, detail, Applied::Unknown))
 }
 
 #[cfg(test)]
@@ -325,6 +326,27 @@ mod tests {
         let wrapped = "Error running script: WRONGTYPE Operation against a key holding the wrong \
              kind of value";
         assert_eq!(reply("ERR", wrapped), LockError::KeyNotALock { key: "k".into() });
+    }
+
+    #[test]
+    fn the_server_is_a_field_of_an_error_and_a_part_of_its_text() {
+        let texts = [
+            (of_reply("OOM", "full"), Some("a:1"), "out of memory (OOM full, at a:1)"),
+            (of_reply("WRONGPASS", "no"), None, "refuses the login: WRONGPASS no, at a:1"),
+            (
+                of_reply("NOPERM", "No permissions to access a key"),
+                None,
+                "NOPERM No permissions to access a key, at a:1: the lock needs ~k and ~lm1:w*:{k}",
+            ),
+            (full("ERR max number of clients").unwrap(), Some("a:1"), "of clients, at a:1"),
+        ];
+        for (error, server, text) in texts {
+            let error = error.at(|| "a:1".to_owned()).at(|| "b:2".to_owned());
+            let error = error.into_error(&"k".into());
+            assert_eq!(error.server(), server, "{error:?}");
+            assert!(error.to_string().ends_with(text), "{error}");
+        }
+        assert_eq!(reply("OOM", "full, at b:2").server(), None, "only a field tells it");
     }
 
     #[test]

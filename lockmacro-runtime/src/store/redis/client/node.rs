@@ -304,12 +304,8 @@ impl Node {
 
 /// The manager was shut down while a connection was opened.
 fn ended() -> CallError {
-    CallError::Transient(Transient {
-        reason: Unavailability::Disconnected,
-        detail: "the connection was closed while it was being opened".to_owned(),
-        applied: Applied::No,
-        replace: false,
-    })
+    let detail = "the connection was closed while it was being opened";
+    CallError::Transient(Transient::new(Unavailability::Disconnected, detail, Applied::No))
 }
 
 impl fmt::Debug for Node {

@@ -173,10 +173,7 @@ pub(crate) fn is_primary(role: &Result<Value, redis::RedisError>) -> bool {
 
 /// The error for a server that the sentinels name, and that is a replica.
 pub(crate) fn no_primary() -> CallError {
-    CallError::Transient(Transient {
-        reason: Unavailability::ReadOnly,
-        detail: "the sentinels still name a server that is no longer the primary".to_owned(),
-        applied: Applied::No,
-        replace: true,
-    })
+    let detail = "the sentinels still name a server that is no longer the primary";
+    let transient = Transient::new(Unavailability::ReadOnly, detail, Applied::No);
+    CallError::Transient(transient.replacing())
 }

@@ -303,12 +303,7 @@ fn seeds(url: &str) -> Option<Vec<String>> {
 }
 
 pub(crate) fn down(detail: &str) -> CallError {
-    CallError::Transient(Transient {
-        reason: Unavailability::ClusterDown,
-        detail: detail.to_owned(),
-        applied: Applied::No,
-        replace: false,
-    })
+    CallError::Transient(Transient::new(Unavailability::ClusterDown, detail, Applied::No))
 }
 
 impl fmt::Debug for Cluster {
