@@ -12,7 +12,7 @@ use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::script::Script;
 use crate::store::redis::pubsub::local_releases::LocalRelease;
 use crate::store::redis::scripts::{
-    RELEASE, RELEASE_ALL, RELEASE_MIGRATING, RELEASE_UNCONTENDED, RENEW, RENEW_ALL,
+    RELEASE, RELEASE_ALL, RELEASE_MIGRATING, RELEASE_UNCONTENDED, RENEW, renew_script,
 };
 use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::store::redis::topology::route::Topology;
@@ -114,8 +114,7 @@ impl Redis {
         let answer = self.renewal_answer(request, ttl).min(brief.answer);
         let budget = Budget { answer, strict, ..brief };
         let args = [request.token.expose(), &ttl.as_millis().to_string()];
-        let script = if request.several().is_empty() { &RENEW } else { &RENEW_ALL };
-        match self.own(script, request, &args, budget).await {
+        match self.own(renew_script(request), request, &args, budget).await {
             Err(CallError::Split(_)) if !request.several().is_empty() => {
                 let parts = request.each();
                 held_all(parts.iter().map(|part| -> Asked<'_, _> {

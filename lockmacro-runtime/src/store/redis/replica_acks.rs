@@ -13,7 +13,7 @@ use crate::store::redis::client::error::{CallError, unexpected};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::retry::Retry;
-use crate::store::redis::scripts::{RENEW, RENEW_ALL};
+use crate::store::redis::scripts::renew_script;
 use crate::store::redis::store::Redis;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
@@ -83,7 +83,7 @@ impl Redis {
         replicated: ReplicaAcks,
         budget: Budget,
     ) -> Result<(Value, u32), CallError> {
-        let script = if request.several().is_empty() { &RENEW } else { &RENEW_ALL };
+        let script = renew_script(request);
         let keys = request.keys();
         let eval = |node: Node| async move {
             node.eval_acknowledged(script, keys, args, replicated, budget).await

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use crate::jobs::call::Job;
 use crate::jobs::limits::{DEAD_MAX, note_abandoned};
 use crate::store::redis::client::budget::{Budget, TRIES};
-use crate::store::redis::client::error::{CallError, unexpected};
+use crate::store::redis::client::error::{CallError, unexpected_reply};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;
@@ -260,10 +260,6 @@ fn key_of(function: &str) -> LockKey {
 
 pub(crate) fn millis(time: Duration) -> String {
     time.as_millis().to_string()
-}
-
-pub(crate) fn unexpected_reply(reply: &Value) -> LockError {
-    unexpected(reply).into_error(&LockKey::from("lm1:jobs"))
 }
 
 pub(crate) fn fields(reply: &Value) -> Option<Vec<String>> {
