@@ -14,6 +14,7 @@ use crate::engine::core::{Core, inside_runtime};
 use crate::engine::in_flight::InFlightGuard;
 use crate::engine::telemetry::Waiting;
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing, Released};
+use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::applied::Applied;
@@ -38,7 +39,7 @@ pub(crate) struct Acquisition {
 /// Why the lock was not granted.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    Busy { key: LockKey, owner: Option<String>, left: Option<Duration>, queue: Queueing },
+    Contended { key: LockKey, holder: OtherHolder, queue: Queueing },
     Failed(LockError),
 }
 
@@ -174,14 +175,14 @@ impl Acquisition {
                 self.request.set_applied(grant.earlier.and(Applied::Yes));
                 Ok(grant)
             }
-            Ok(Answer::Busy { nth, owner, left, queue, earlier }) => {
+            Ok(Answer::Contended { nth, holder, queue, earlier }) => {
                 self.request.set_applied(earlier);
                 let key = self.request.keys().get(nth).unwrap_or(&self.request.key).clone();
                 // A waiter whose wait is over leaves the queue when the acquisition is dropped.
                 // A node of a Redlock may hold an earlier one of several keys without having said.
                 let is_queued = matches!(queue, Queueing::Left(_));
                 self.forget_unless(!self.request.applied().is_known() || is_queued);
-                Err(Refusal::Busy { key, owner, left, queue })
+                Err(Refusal::Contended { key, holder, queue })
             }
             Ok(Answer::Lost(reported)) => self.take_answer(*reported),
             Err(Failed { error, applied }) => {

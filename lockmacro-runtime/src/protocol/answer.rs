@@ -1,8 +1,10 @@
-//! Answers of a store: a grant, the holder of a busy lock, the result of a release, or a failure.
+//! Answers of a store: a grant, the holder of a contended lock, the result of a release, or a
+//! failure.
 
 use std::pin::Pin;
 use std::time::Duration;
 
+use crate::protocol::other_holder::OtherHolder;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::Fences;
@@ -13,10 +15,9 @@ use crate::value::time::Moment;
 pub(crate) enum Answer {
     Granted(Grant),
     /// Somebody else holds the lock, or the `nth` of several keys. `earlier` as in [`Grant`].
-    Busy {
+    Contended {
         nth: usize,
-        owner: Option<String>,
-        left: Option<Duration>,
+        holder: OtherHolder,
         queue: Queueing,
         earlier: Applied,
     },

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::protocol::other_holder::OtherHolder;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::Fences;
@@ -10,11 +11,10 @@ use crate::value::fence::Fences;
 #[derive(Debug)]
 pub(crate) enum Vote {
     Granted(Fences),
-    /// `held` is a hash of the whole value: two holders of one process have the same label.
-    Busy {
-        owner: Option<String>,
-        held: u64,
-        left: Option<Duration>,
+    /// `value` is a hash of the key's whole value: two holders of one process have the same label.
+    Contended {
+        holder: OtherHolder,
+        value: u64,
     },
 }
 

@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 #[cfg(feature = "defer")]
 use crate::jobs::memory::MemoryJobs;
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
+use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::hand_off::HandOff;
@@ -19,7 +20,6 @@ use crate::value::applied::Applied;
 use crate::value::key::LockKey;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
-use crate::value::token::label_of;
 
 /// The store of every `memory://` of the process, as one server is behind every equal URL.
 static SHARED: LazyLock<Memory> = LazyLock::new(Memory::new);
@@ -80,13 +80,13 @@ impl Memory {
             let answer = self.ask(request, Some(&mut queued))?;
             // No request is in flight: if the caller drops this future, one release is enough.
             request.set_applied(Applied::Yes);
-            let Answer::Busy { left, queue: Queueing::Left(rank), .. } = &answer else {
+            let Answer::Contended { holder, queue: Queueing::Left(rank), .. } = &answer else {
                 return Ok(answer);
             };
             if over {
                 return Ok(answer);
             }
-            let pause = Instant::now() + tick(*rank, *left, true, fastrand::f64());
+            let pause = Instant::now() + tick(*rank, holder.left, true, fastrand::f64());
             let pause = until.map_or(pause, |until| until.min(pause));
             // Keeps the future small while it waits.
             drop(answer);
@@ -103,7 +103,7 @@ impl Memory {
         }
     }
 
-    /// Requests the lock once, and enqueues `waiter` if the lock is busy.
+    /// Requests the lock once, and enqueues `waiter` if it is contended.
     fn ask(&self, request: &Request, mut waiter: Option<&mut Ticket>) -> Result<Answer, Failed> {
         let (now, earlier) = (Moment::now(), Applied::No);
         let mut table = self.table();
@@ -124,13 +124,13 @@ impl Memory {
                 && held.expires > now
                 && held.token != request.token
             {
-                let owner = label_of(held.token.expose().as_bytes());
                 let left = Some(held.expires.since(now));
+                let holder = OtherHolder::of(held.token.expose().as_bytes(), left);
                 let queue = match waiter {
                     Some(waiter) => table.enqueue(request, waiter),
                     None => Queueing::Outside,
                 };
-                return Ok(Answer::Busy { nth, owner, left, queue, earlier });
+                return Ok(Answer::Contended { nth, holder, queue, earlier });
             }
         }
         table.sweep(now);
@@ -294,7 +294,7 @@ mod tests {
         let first = request("every_shared_store_is_the_same", ttl);
         Memory::shared().ask(&first, None).unwrap();
         let second = request("every_shared_store_is_the_same", ttl);
-        assert!(matches!(Memory::shared().ask(&second, None), Ok(Answer::Busy { .. })));
+        assert!(matches!(Memory::shared().ask(&second, None), Ok(Answer::Contended { .. })));
         assert!(matches!(Memory::new().ask(&second, None), Ok(Answer::Granted(_))));
         assert_eq!(Memory::shared().release(&first), Released::Held);
     }

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
 use crate::protocol::lease::{late, too_slow};
+use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::dispatch::Store;
@@ -98,8 +99,8 @@ impl<'a> OneByOne<'a> {
     /// Acquires all keys, or none.
     async fn take(mut self) -> Result<Answer, Failed> {
         let (store, request) = (self.store, self.request);
-        // The first key that is known to be busy.
-        let mut busy = None;
+        // The first key that is known to be contended.
+        let mut contended = None;
         loop {
             let rest = &request.keys()[self.held..];
             if rest.is_empty() {
@@ -110,10 +111,10 @@ impl<'a> OneByOne<'a> {
             let last = self.held > 0 && is_over(self.end);
             if last && is_over(self.end.map(|end| end + store.answer())) {
                 let earlier = self.release_held().await.and(self.earlier);
-                let (nth, owner, left, queue) = (self.held, None, None, Queueing::Left(0));
-                return Ok(Answer::Busy { nth, owner, left, queue, earlier });
+                let (nth, holder) = (self.held, OtherHolder::default());
+                return Ok(Answer::Contended { nth, holder, queue: Queueing::Left(0), earlier });
             }
-            let most = busy.map_or(usize::MAX, |busy: usize| busy - self.held);
+            let most = contended.map_or(usize::MAX, |contended: usize| contended - self.held);
             let count = store.at_once(rest).min(most).max(1);
             let whole = count == request.keys().len();
             let mut part = request.part(&rest[..count]);
@@ -137,21 +138,21 @@ impl<'a> OneByOne<'a> {
                 }
                 Ok(Answer::Granted(grant)) => {
                     self.add(count, grant);
-                    busy = busy.filter(|busy| *busy >= self.held);
+                    contended = contended.filter(|contended| *contended >= self.held);
                 }
-                // The keys before the busy one are acquired first, then it is waited for.
-                Ok(Answer::Busy { nth, queue: Queueing::Outside, earlier, .. })
+                // The keys before the contended one are acquired first, then it is waited for.
+                Ok(Answer::Contended { nth, queue: Queueing::Outside, earlier, .. })
                     if self.until.is_some() && !last =>
                 {
                     self.earlier = self.earlier.and(earlier);
-                    busy = Some(self.held + nth);
+                    contended = Some(self.held + nth);
                 }
-                Ok(Answer::Busy { nth, owner, left, queue, earlier }) => {
+                Ok(Answer::Contended { nth, holder, queue, earlier }) => {
                     let earlier = self.release_held().await.and(self.earlier).and(earlier);
                     let nth = self.held + nth;
                     // The last request did not wait in a queue.
                     let queue = if last { Queueing::Left(0) } else { queue };
-                    return Ok(Answer::Busy { nth, owner, left, queue, earlier });
+                    return Ok(Answer::Contended { nth, holder, queue, earlier });
                 }
                 Ok(lost @ Answer::Lost(_)) => return Ok(lost),
                 // The server does not take these keys together, and so wrote nothing. The next
@@ -246,8 +247,8 @@ impl<'a> OneByOne<'a> {
             // The present holder is not known.
             None => {
                 let nth = self.held.min(self.request.keys().len() - 1);
-                let (owner, left, queue) = (None, None, Queueing::Left(0));
-                Ok(Answer::Busy { nth, owner, left, queue, earlier: Applied::Unknown })
+                let (holder, queue) = (OtherHolder::default(), Queueing::Left(0));
+                Ok(Answer::Contended { nth, holder, queue, earlier: Applied::Unknown })
             }
         })
     }

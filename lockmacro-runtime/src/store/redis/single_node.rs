@@ -77,7 +77,7 @@ impl Redis {
     pub(crate) async fn vote(&self, request: &Request) -> Result<Vote, NodeError> {
         match self.ask(request, true, self.brief()).await {
             Ok(Reply::Granted { fences, .. }) => Ok(Vote::Granted(fences)),
-            Ok(Reply::Busy { owner, held, left, .. }) => Ok(Vote::Busy { owner, held, left }),
+            Ok(Reply::Contended { holder, value, .. }) => Ok(Vote::Contended { holder, value }),
             Err(error) => Err(node_error(error, &request.key)),
         }
     }

@@ -213,9 +213,9 @@ impl Redis {
                     passes -= 1;
                     continue;
                 }
-                Ok(Reply::Busy { nth, owner, left, .. }) => {
+                Ok(Reply::Contended { nth, holder, .. }) => {
                     let (queue, earlier) = (Queueing::Outside, retry.earlier);
-                    return Ok(Answer::Busy { nth, owner, left, queue, earlier });
+                    return Ok(Answer::Contended { nth, holder, queue, earlier });
                 }
                 Err(error) => error.transient(),
             };

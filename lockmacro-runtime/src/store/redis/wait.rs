@@ -94,27 +94,27 @@ impl Redis {
         let earlier = *earlier;
         // A waiter that is dropped with nothing in flight leaves the queue by one release.
         request.set_applied(earlier.and(Applied::Yes));
-        let (owner, left, queued) = match reply {
+        let (holder, queued) = match reply {
             Reply::Granted { sent, fences } => {
                 let ttl = request.ttl;
                 let grant = Grant { sent, at: sent, ttl, earlier, fences };
                 return Ok(Progress::Answer(Answer::Granted(grant)));
             }
-            Reply::Busy { owner, left, queued, .. } => (owner, left, queued),
+            Reply::Contended { holder, queued, .. } => (holder, queued),
         };
         let queue = match queued {
             Some((Some(rank), server)) if !over => {
                 let Question { sent, connection, received } = question;
                 let sample = Sample { sent, connection, server };
-                let soon = foreign.tick(rank, owner.is_none(), Moment::now(), fastrand::f64());
-                let tick = tick(rank, left, received, fastrand::f64());
+                let soon = foreign.tick(rank, holder.is_foreign(), Moment::now(), fastrand::f64());
+                let tick = tick(rank, holder.left, received, fastrand::f64());
                 let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
                 return Ok(Progress::Queued { sample, pause: until.min(pause) });
             }
             Some((Some(rank), _)) => Queueing::Left(rank),
             _ => Queueing::Full,
         };
-        Ok(Progress::Answer(Answer::Busy { nth: 0, owner, left, queue, earlier }))
+        Ok(Progress::Answer(Answer::Contended { nth: 0, holder, queue, earlier }))
     }
 
     /// Asks until there is an answer, and retries transient errors within the budget.

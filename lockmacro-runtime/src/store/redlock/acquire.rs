@@ -8,7 +8,8 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease;
-use crate::protocol::quorum::{Holder, Tally, Verdict, late, majority, no_quorum};
+use crate::protocol::other_holder::OtherHolder;
+use crate::protocol::quorum::{Contention, Tally, Verdict, late, majority, no_quorum};
 use crate::protocol::request::Request;
 use crate::store::redlock::retry_delay::RetryDelay;
 use crate::store::redlock::round::Round;
@@ -22,7 +23,7 @@ use crate::value::unavailability::Unavailability;
 
 /// Why an attempt failed. Its tokens are released.
 enum Failure {
-    Busy(Holder),
+    Contended(Contention),
     /// `transient` when another attempt may succeed.
     Fault {
         error: LockError,
@@ -62,7 +63,9 @@ impl Redlock {
             };
             let (again, left) = match &failure {
                 // With split votes nobody has the lock.
-                Failure::Busy(Holder { split, left, .. }) => (waits || *split, *left),
+                Failure::Contended(Contention { split, holder, .. }) => {
+                    (waits || *split, holder.left)
+                }
                 Failure::Fault { transient, .. } => {
                     let young = self.nodes.vote_in(majority(self.count()));
                     let in_time = until.is_none_or(|until| Instant::now() + young <= until);
@@ -72,11 +75,11 @@ impl Redlock {
             if over || !again {
                 let applied = request.applied();
                 return match failure {
-                    Failure::Busy(Holder { owner, left, nobody, .. }) => {
-                        let (owner, left) = if nobody { (None, None) } else { (owner, left) };
+                    Failure::Contended(Contention { holder, nobody, .. }) => {
+                        let holder = if nobody { OtherHolder::default() } else { holder };
                         // There is no queue, so no waiter is before this one.
                         let queue = if waits { Queueing::Left(0) } else { Queueing::Outside };
-                        Ok(Answer::Busy { nth: 0, owner, left, queue, earlier: applied })
+                        Ok(Answer::Contended { nth: 0, holder, queue, earlier: applied })
                     }
                     Failure::Fault { error, .. } => Err(Failed { error, applied }),
                 };
@@ -116,7 +119,7 @@ impl Redlock {
                     Err(failure) => failure,
                 }
             }
-            Verdict::Busy => {
+            Verdict::Contended => {
                 // The first answers may name different holders, of which one has the lock.
                 while !tally.tells_holder() {
                     match timeout_at(until, round.next()).await {
@@ -125,7 +128,7 @@ impl Redlock {
                     }
                 }
                 round.go_on();
-                Failure::Busy(tally.holder())
+                Failure::Contended(tally.contention())
             }
             Verdict::NoQuorum => {
                 // The other answers only complete the error.

@@ -136,7 +136,7 @@ impl Nodes {
         };
         request.answered(match &voted {
             Ok(Vote::Granted(_)) => Applied::Yes,
-            Ok(Vote::Busy { .. }) => Applied::No,
+            Ok(Vote::Contended { .. }) => Applied::No,
             Err(node_error) => node_error.applied,
         });
         match &voted {
@@ -148,7 +148,7 @@ impl Nodes {
                     transient: true,
                 });
             }
-            Ok(Vote::Busy { held, .. }) if attempts.recognises(nth, *held) => {
+            Ok(Vote::Contended { value, .. }) if attempts.recognises(nth, *value) => {
                 return Err(unanswered(Unavailability::Timeout, UNRELEASED));
             }
             _ => {}
