@@ -259,7 +259,8 @@ impl Wanted {
             }
             Err(Refusal::Failed(error)) => error,
         };
-        let known = error.is_of_servers() && !acquisition.manager().store().call_failed(&error);
+        let known =
+            error.is_of_servers() && !acquisition.manager().store().servers().call_failed(&error);
         telemetry::refused(request.labels(), request.listed(), &error, request.asked, known);
         self.report(&acquisition, &error);
         Err(error)

@@ -59,7 +59,7 @@ impl Acquisition {
     }
 
     fn asking(self, is_first: bool) -> Acquire {
-        let asked = self.manager.shared_store().asked(&self.request, self.manager.shutdown());
+        let asked = self.manager.shared_store().acquire(&self.request, self.manager.shutdown());
         let _waiting = Waiting::of(&self.request);
         Acquire::Asking { asked, _waiting, acquisition: self, is_first }
     }
@@ -72,7 +72,7 @@ impl Acquisition {
             let (shutdown, request) =
                 (Arc::clone(self.manager.shutdown()), Arc::clone(&self.request));
             let job =
-                move |store: Arc<Store>| async move { store.asked(&request, &shutdown).await };
+                move |store: Arc<Store>| async move { store.acquire(&request, &shutdown).await };
             let answer = {
                 let _waiting = Waiting::of(&self.request);
                 self.manager.background().block_on(job).map_err(Refusal::Failed)?

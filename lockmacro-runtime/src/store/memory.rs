@@ -14,6 +14,7 @@ use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::hand_off::HandOff;
 use crate::store::memory_table::{Held, Table, Ticket, Waiting};
+use crate::store::servers::Servers;
 use crate::store::tick::tick;
 use crate::store::waiters::{Signal, Waiters};
 use crate::value::applied::Applied;
@@ -216,6 +217,8 @@ impl Memory {
         self.table.lock()
     }
 }
+
+impl Servers for Memory {}
 
 #[cfg(test)]
 mod tests {

@@ -55,7 +55,8 @@ impl Store {
                     return Ok(Answer::Granted(Grant { sent, ttl, ..grant }));
                 }
                 Ok(true) => {
-                    let (server, reason) = (self.server_of(request), Unavailability::TooSlow);
+                    let (server, reason) =
+                        (self.servers().address(request), Unavailability::TooSlow);
                     LockError::unavailable_at(server, reason, too_slow(ttl))
                 }
                 // Another server has replaced the one that granted the lock.

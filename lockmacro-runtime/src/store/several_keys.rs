@@ -47,7 +47,7 @@ impl Store {
             return Box::pin(std::future::ready(Err(Failed { error, applied: Applied::No })));
         }
         let until = wait.map(|(wait, shutdown)| (Instant::now() + wait.min(FOR_EVER), shutdown));
-        let end = until.map(|(until, _)| until.max(Instant::now() + self.answer()));
+        let end = until.map(|(until, _)| until.max(Instant::now() + self.servers().answer_time()));
         Box::pin(OneByOne::new(self, request, until, end).take())
     }
 }
@@ -109,7 +109,7 @@ impl<'a> OneByOne<'a> {
             // A waiter that holds some keys requests the rest once more at the end of its wait, and
             // waits no longer than an answer takes.
             let last = self.held > 0 && is_over(self.end);
-            if last && is_over(self.end.map(|end| end + store.answer())) {
+            if last && is_over(self.end.map(|end| end + store.servers().answer_time())) {
                 let earlier = self.release_held().await.and(self.earlier);
                 let (nth, holder) = (self.held, OtherHolder::default());
                 return Ok(Answer::Contended { nth, holder, queue: Queueing::Left(0), earlier });
@@ -125,7 +125,7 @@ impl<'a> OneByOne<'a> {
                 Some((until, shutdown)) if count == 1 && !last => {
                     store.wait(&part, until.saturating_duration_since(Instant::now()), shutdown)
                 }
-                until => store.ask(&part, until.map(|(until, _)| until)),
+                until => store.try_acquire(&part, until.map(|(until, _)| until)),
             };
             let answer = match self.while_held(&part, asked).await {
                 Ok(answer) => answer,
@@ -190,7 +190,7 @@ impl<'a> OneByOne<'a> {
             }
         }
         if late(self.since, ttl) {
-            let (server, reason) = (self.store.server_of(request), Unavailability::TooSlow);
+            let (server, reason) = (self.store.servers().address(request), Unavailability::TooSlow);
             let error = LockError::unavailable_at(server, reason, too_slow(ttl));
             return *self.starts_over(Err(Failed { error, applied: Applied::Unknown }));
         }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use redis::{Cmd, ConnectionInfo, Value};
 use tokio::time::Instant;
 
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
+use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
-use crate::store::abandoned::{AbandonedToken, AbandonedTokens};
+use crate::store::abandoned::AbandonedTokens;
 use crate::store::redis::client::budget::{Budget, TRIES};
 use crate::store::redis::client::credentials::Credentials;
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
@@ -23,13 +23,13 @@ use crate::store::redis::pubsub::channels::Grants;
 use crate::store::redis::reply::{Reply, answer};
 use crate::store::redis::scripts::ACQUIRE;
 use crate::store::redis::topology::route::Topology;
+use crate::store::servers::Servers;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::{Fences, RETENTION};
 use crate::value::key::LockKey;
 use crate::value::limits::CONFIRM_WINDOW;
 use crate::value::time::Moment;
-use crate::value::token::Token;
 use crate::value::unavailability::Unavailability;
 
 /// [`CONFIRM_WINDOW`](crate::value::limits::CONFIRM_WINDOW) in milliseconds, as the scripts take
@@ -115,19 +115,9 @@ impl Redis {
         self.ask_rights(receives, budget).await
     }
 
-    /// Calls `listener` when the server may be another than the one that granted the locks.
-    pub(crate) fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
-        self.nodes.on_change(listener);
-    }
-
     /// Whether a server is lost, which was logged.
     pub(crate) fn is_any_lost(&self) -> bool {
         self.nodes.changes().is_some_and(|changes| changes.healths().is_any_lost())
-    }
-
-    /// Whether a server of one of these keys is lost.
-    pub(crate) fn is_lost(&self, keys: &[LockKey]) -> bool {
-        self.is_any_lost() && keys.iter().any(|key| self.nodes.is_lost(key))
     }
 
     /// The host and port of the server that has a key; empty while it is not known.
@@ -142,46 +132,14 @@ impl Redis {
         Transient { server: Some(self.server_of(&request.key)), ..transient }
     }
 
-    /// Notes a call that has failed because of the servers; returns whether to log it at WARN.
-    pub(crate) fn call_failed(&self, error: &LockError) -> bool {
-        let server = error.server();
-        self.nodes.changes().is_none_or(|changes| changes.healths().call_failed(server))
-    }
-
-    /// Notes a lock that was lost.
-    pub(crate) fn lock_lost(&self) {
-        if let Some(changes) = self.nodes.changes() {
-            changes.healths().lock_lost();
-        }
-    }
-
-    pub(crate) fn fails_over(&self) -> bool {
-        self.nodes.fails_over()
-    }
-
-    /// Checks the servers: notices one that hangs or is no longer a primary.
-    pub(crate) async fn look(&self) {
-        self.nodes.look(self.brief()).await;
-    }
-
-    /// Marks a token as abandoned, see
-    /// [`Store::given_up`](crate::store::dispatch::Store::given_up).
-    pub(crate) fn given_up(&self, token: &Token) -> AbandonedToken {
-        self.gone().given_up(token.bits())
-    }
-
-    /// All abandoned tokens.
-    pub(crate) fn gone(&self) -> Arc<AbandonedTokens> {
+    /// The abandoned tokens, which may still be granted their lock.
+    pub(crate) fn abandoned(&self) -> Arc<AbandonedTokens> {
         Arc::clone(&self.grants.waiters.gone)
     }
 
     /// Makes all waiters ask again.
     pub(crate) fn alarm(&self) {
         self.grants.waiters.alarm_where(|_| true);
-    }
-
-    pub(crate) fn disconnect(&self) {
-        self.nodes.disconnect();
     }
 
     /// Asks for a lock. Transient errors are retried within the manager's timeout, or until `until`
@@ -330,6 +288,52 @@ impl Redis {
             connector.settings_mut().credentials = Some(credentials.clone());
         }
         Ok(())
+    }
+}
+
+impl Servers for Redis {
+    fn address(&self, request: &Request) -> Option<Box<str>> {
+        Some(self.server_of(&request.key))
+    }
+
+    fn answer_time(&self) -> Duration {
+        self.answer()
+    }
+
+    fn may_forget(&self) -> bool {
+        true
+    }
+
+    fn may_fail_over(&self) -> bool {
+        self.nodes.fails_over()
+    }
+
+    fn is_lost(&self, request: &Request) -> bool {
+        self.is_any_lost() && request.keys().iter().any(|key| self.nodes.is_lost(key))
+    }
+
+    fn call_failed(&self, error: &LockError) -> bool {
+        let server = error.server();
+        self.nodes.changes().is_none_or(|changes| changes.healths().call_failed(server))
+    }
+
+    fn lock_lost(&self) {
+        if let Some(changes) = self.nodes.changes() {
+            changes.healths().lock_lost();
+        }
+    }
+
+    fn on_change(&self, callback: Box<dyn Fn() + Send + Sync>) {
+        self.nodes.on_change(callback);
+    }
+
+    /// Notices a server that hangs or is no longer a primary.
+    fn look(&self) -> Asked<'_, ()> {
+        Box::pin(self.nodes.look(self.brief()))
+    }
+
+    fn disconnect(&self) {
+        self.nodes.disconnect();
     }
 }
 

@@ -15,6 +15,7 @@ use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;
 use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;
+use crate::store::servers::Servers;
 use crate::store::waiters::Waiter;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
