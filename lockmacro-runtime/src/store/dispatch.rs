@@ -60,8 +60,7 @@ impl Store {
     }
 
     /// Requests a lock, waits for it if the request says so, and waits for replicas if the store
-    /// needs their acknowledgement. The future borrows nothing, so that its caller can store
-    /// it.
+    /// needs their acknowledgement. The future borrows nothing, so that its caller can store it.
     pub(crate) fn acquire(
         self: &Arc<Self>,
         request: &Arc<Request>,
@@ -146,8 +145,8 @@ impl Store {
         }
     }
 
-    /// The tokens of abandoned waiters, which may still be granted their lock; `None` where there can
-    /// be no later grant.
+    /// The tokens of abandoned waiters, which may still be granted their lock; `None` where there
+    /// can be no later grant.
     pub(crate) fn abandoned(&self) -> Option<Arc<AbandonedTokens>> {
         match self {
             Store::Redis(redis) => Some(redis.abandoned()),

@@ -49,8 +49,8 @@ pub(crate) trait Servers: Send + Sync {
     /// Records that a lock was lost.
     fn lock_lost(&self) {}
 
-    /// Sets a callback for when the server may not be the one that granted the locks any more. Never
-    /// called by a Redlock, where a single node does not decide.
+    /// Sets a callback for when the server may not be the one that granted the locks any more. A
+    /// Redlock never calls it, as a single node does not decide.
     fn on_change(&self, _: Box<dyn Fn() + Send + Sync>) {}
 
     /// Checks that the server is still the same.
