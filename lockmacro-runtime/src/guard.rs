@@ -255,10 +255,11 @@ impl LockGuard {
             (None, Released::NotHeld) => {
                 Err(Lost::new(self.held.request().listed(), LossCause::Taken).into())
             }
-            (None, Released::Unconfirmed) => Err(LockError::Unavailable {
-                reason: Unavailability::Disconnected,
-                detail: "the release was sent, but its answer was lost".to_owned(),
-            }),
+            (None, Released::Unconfirmed) => Err(LockError::unavailable_at(
+                None,
+                Unavailability::Disconnected,
+                "the release was sent, but its answer was lost",
+            )),
         }
     }
 }

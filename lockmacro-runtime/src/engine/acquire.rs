@@ -238,9 +238,10 @@ impl Wanted {
                 let held = Held::new(acquisition, grant, renewal)?;
                 return Ok(Acquired::owning(held, self.on_lost));
             }
-            Err(Refusal::Busy { key, owner, left, queue }) => {
+            Err(Refusal::Contended { key, holder, queue }) => {
+                let left = holder.left;
                 let retry = |before| acquisition.manager().retry_after(&key, before, left);
-                let holder = || Box::new(Holder::of(owner, left));
+                let holder = || Box::new(Holder::from(holder));
                 // Made here, so that an uncontended lock allocates nothing for it.
                 let message = self.rare.as_ref().and_then(|rare| rare.message.as_deref());
                 let message = message.map(str::to_owned);
@@ -258,7 +259,8 @@ impl Wanted {
             }
             Err(Refusal::Failed(error)) => error,
         };
-        let known = error.is_of_servers() && !acquisition.manager().store().call_failed(&error);
+        let known =
+            error.is_of_servers() && !acquisition.manager().store().servers().call_failed(&error);
         telemetry::refused(request.labels(), request.listed(), &error, request.asked, known);
         self.report(&acquisition, &error);
         Err(error)

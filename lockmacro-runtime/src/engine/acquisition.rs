@@ -14,8 +14,10 @@ use crate::engine::core::{Core, inside_runtime};
 use crate::engine::in_flight::InFlightGuard;
 use crate::engine::telemetry::Waiting;
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing, Released};
+use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::time::Moment;
@@ -37,7 +39,7 @@ pub(crate) struct Acquisition {
 /// Why the lock was not granted.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    Busy { key: LockKey, owner: Option<String>, left: Option<Duration>, queue: Queueing },
+    Contended { key: LockKey, holder: OtherHolder, queue: Queueing },
     Failed(LockError),
 }
 
@@ -57,7 +59,7 @@ impl Acquisition {
     }
 
     fn asking(self, is_first: bool) -> Acquire {
-        let asked = self.manager.shared_store().asked(&self.request, self.manager.shutdown());
+        let asked = self.manager.shared_store().acquire(&self.request, self.manager.shutdown());
         let _waiting = Waiting::of(&self.request);
         Acquire::Asking { asked, _waiting, acquisition: self, is_first }
     }
@@ -70,7 +72,7 @@ impl Acquisition {
             let (shutdown, request) =
                 (Arc::clone(self.manager.shutdown()), Arc::clone(&self.request));
             let job =
-                move |store: Arc<Store>| async move { store.asked(&request, &shutdown).await };
+                move |store: Arc<Store>| async move { store.acquire(&request, &shutdown).await };
             let answer = {
                 let _waiting = Waiting::of(&self.request);
                 self.manager.background().block_on(job).map_err(Refusal::Failed)?
@@ -170,22 +172,21 @@ impl Acquisition {
         match answer {
             Ok(Answer::Granted(grant)) => {
                 self.request.granted(grant.at);
-                self.request.settle(!grant.resent);
+                self.request.set_applied(grant.earlier.and(Applied::Yes));
                 Ok(grant)
             }
-            Ok(Answer::Busy { nth, owner, left, queue, resent }) => {
-                self.request.settle(!resent);
+            Ok(Answer::Contended { nth, holder, queue, earlier }) => {
+                self.request.set_applied(earlier);
                 let key = self.request.keys().get(nth).unwrap_or(&self.request.key).clone();
                 // A waiter whose wait is over leaves the queue when the acquisition is dropped.
                 // A node of a Redlock may hold an earlier one of several keys without having said.
-                self.forget_unless(
-                    !self.request.is_settled() || matches!(queue, Queueing::Left(_)),
-                );
-                Err(Refusal::Busy { key, owner, left, queue })
+                let is_queued = matches!(queue, Queueing::Left(_));
+                self.forget_unless(!self.request.applied().is_known() || is_queued);
+                Err(Refusal::Contended { key, holder, queue })
             }
             Ok(Answer::Lost(reported)) => self.take_answer(*reported),
-            Err(Failed { error, written }) => {
-                self.forget_unless(written);
+            Err(Failed { error, applied }) => {
+                self.forget_unless(applied.may_be());
                 Err(Refusal::Failed(error))
             }
         }
@@ -193,14 +194,13 @@ impl Acquisition {
 
     fn released(&self, released: Result<Released, LockError>) -> Result<Released, LockError> {
         let found = released?;
-        let in_flight = !self.request.is_settled();
-        self.forget_unless(in_flight);
+        self.forget_unless(!self.request.applied().is_known());
         Ok(found)
     }
 
-    /// Marks the token as gone, unless a request may still arrive at the server.
-    fn forget_unless(&self, in_flight: bool) {
-        if !in_flight {
+    /// Marks the token as gone, unless there may be something to release.
+    fn forget_unless(&self, is_left: bool) {
+        if !is_left {
             drop(self.leaves());
         }
     }

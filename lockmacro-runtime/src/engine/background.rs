@@ -74,11 +74,11 @@ impl Background {
         due: Option<Moment>,
     ) -> Result<Option<Enrolled>, LockError> {
         let mut here = self.here();
-        if due.is_none() && !here.store.forgets() {
+        if due.is_none() && !here.store.servers().may_forget() {
             return Ok(None);
         }
         let (enrolled, due) = here.renewals.enroll(held, sent, due);
-        if due || here.store.fails_over() {
+        if due || here.store.servers().may_fail_over() {
             here.start_renewing()?;
         }
         Ok(Some(enrolled))
@@ -226,7 +226,7 @@ impl Drop for Thread {
 
 fn no_thread(why: impl ToString) -> LockError {
     let detail = format!("the background thread: {}", why.to_string());
-    LockError::Unavailable { reason: Unavailability::Local, detail }
+    LockError::unavailable_at(None, Unavailability::Local, detail)
 }
 
 fn start(store: Arc<Store>) -> std::io::Result<mpsc::UnboundedSender<Job>> {

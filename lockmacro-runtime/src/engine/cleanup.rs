@@ -22,6 +22,7 @@ use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::abandoned::AbandonedTokens;
 use crate::store::dispatch::Store;
+use crate::store::servers::Servers;
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
@@ -83,18 +84,20 @@ impl Cleanup {
 
     /// Releases the queued locks until the queue is empty.
     pub(crate) async fn work(self: Arc<Self>, store: Arc<Store>) {
-        let task_ended = TaskEnded(&self.queue);
+        let (task_ended, servers) = (TaskEnded(&self.queue), store.servers());
         let (mut first, mut retries) = (JoinSet::new(), JoinSet::new());
         loop {
             while first.len() < MAX_IN_FLIGHT
                 && let Some(mut item) = self.queue.next_untried()
             {
-                item.abandoned = store.given_up(&item.request);
+                // A later grant to the token of a waiter is noticed.
+                let tokens = store.abandoned().filter(|_| item.request.until.is_some());
+                item.abandoned = tokens.map(|all| all.given_up(item.request.token.bits()));
                 first.spawn(release(Arc::clone(&store), item));
             }
             self.queue.drop_released_after_shutdown();
             while retries.len() < MAX_RETRIES_IN_FLIGHT
-                && let Some(item) = self.queue.next_retry(|request| store.is_lost(request))
+                && let Some(item) = self.queue.next_retry(|request| servers.is_lost(request))
             {
                 retries.spawn(release(Arc::clone(&store), item));
             }
@@ -106,9 +109,9 @@ impl Cleanup {
                 // Another task may have been started already.
                 return mem::forget(task_ended);
             }
-            let granted = store.gone().map(AbandonedTokens::granted);
+            let granted = store.abandoned().map(AbandonedTokens::granted);
             if let Some(tried) = self.next_tried(&mut first, &mut retries, due, granted).await {
-                self.tried(&store, tried);
+                self.tried(servers, tried);
             }
         }
     }
@@ -145,7 +148,7 @@ impl Cleanup {
     }
 
     /// Decides after a release whether the lock is tried again, and when.
-    fn tried(&self, store: &Store, (mut item, released): Tried) {
+    fn tried(&self, servers: &dyn Servers, (mut item, released): Tried) {
         item.untried = None;
         if item.is_last {
             return;
@@ -153,19 +156,19 @@ impl Cleanup {
         // A node of a Redlock may have a token, and may be back soon.
         let is_doubtful = item.request.is_doubtful();
         let pause = match released {
-            Ok(_) if item.request.is_settled() => return,
+            Ok(_) if item.request.applied().is_known() => return,
             Ok(_) if is_doubtful => item.next_pause().min(LONGEST_PAUSE),
             // The abandoned request may still be in flight, in a network that was cut for a while.
             Ok(_) if item.times >= MAX_TRIES => return,
             Ok(_) if item.times + 1 == MAX_TRIES => LAST_PAUSE,
             Ok(_) => item.next_pause(),
             Err(ref error) => {
-                let no_limit = is_doubtful || store.is_lost(&item.request) || store.is_of_several();
-                let is_tried = item.times < MAX_TRIES || no_limit;
+                let (several, lost) = (servers.are_several(), servers.is_lost(&item.request));
+                let is_tried = item.times < MAX_TRIES || is_doubtful || lost || several;
                 let pause = item.next_pause().min(LONGEST_PAUSE);
                 if is_final(error) || !is_tried || Instant::now() + pause > item.end {
                     if item.guard.is_some() {
-                        log_left(store, &item.request, error);
+                        log_left(servers, &item.request, error);
                     }
                     return;
                 }
@@ -202,9 +205,9 @@ async fn release(store: Arc<Store>, mut item: Item) -> Tried {
 }
 
 /// Logs that a lock is not released and ends with its ttl.
-fn log_left(store: &Store, request: &Request, error: &LockError) {
+fn log_left(servers: &dyn Servers, request: &Request, error: &LockError) {
     let key = request.listed();
-    match error.is_of_servers() && !store.call_failed(error) {
+    match error.is_of_servers() && !servers.call_failed(error) {
         true => tracing::debug!(%key, %error, "dropped lock not released: it ends with its ttl"),
         false => tracing::warn!(%key, %error, "dropped lock not released: it ends with its ttl"),
     }
@@ -227,7 +230,7 @@ mod tests {
     use crate::engine::in_flight::InFlight;
     use crate::store::memory::Memory;
     use crate::store::redis::store::Redis;
-
+    use crate::value::applied::Applied;
     use crate::value::token::Token;
 
     const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -371,7 +374,7 @@ mod tests {
         }
         let mut others = Running::with(room_for(3), &store);
         let held = request(0);
-        held.settle(true);
+        held.set_applied(Applied::Yes);
         memory.acquire(&held).unwrap();
         others.add(&held);
         until(|| memory.holds_nothing()).await;

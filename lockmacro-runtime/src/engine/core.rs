@@ -60,11 +60,11 @@ impl Core {
         };
         Arc::new_cyclic(|core: &Weak<Self>| {
             let core = Weak::clone(core);
-            store.on_change(move || {
+            store.servers().on_change(Box::new(move || {
                 if let Some(core) = core.upgrade() {
                     core.background.confirm_all();
                 }
-            });
+            }));
             Self {
                 #[cfg(feature = "defer")]
                 jobs,
@@ -116,7 +116,7 @@ impl Core {
         let ready = store.ready().await;
         if self.shutdown.is_closed() {
             // Connections opened since the shutdown are of no use.
-            store.disconnect();
+            store.servers().disconnect();
             return Err(LockError::ShutDown);
         }
         ready
@@ -134,7 +134,7 @@ impl Core {
         if empty.is_err() && held > 0 {
             return Err(LockError::ShutdownTimeout { held });
         }
-        self.store().disconnect();
+        self.store().servers().disconnect();
         self.background.stop();
         Ok(())
     }

@@ -142,6 +142,11 @@ pub(crate) fn late(sent: Moment, ttl: Duration) -> bool {
     Lease::new(sent, ttl, Renewal::Off).remaining(Moment::now()).is_err()
 }
 
+/// The detail of the error of a lock that was granted after its lease had ended.
+pub(crate) fn too_slow(ttl: Duration) -> String {
+    format!("the ttl is {ttl:?}")
+}
+
 /// The allowance for the drift of the two clocks.
 fn drift(ttl: Duration) -> Duration {
     ttl / 100 + Duration::from_millis(2)

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 use std::slice;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::protocol::attempts::Attempts;
+use crate::value::applied::{Applied, AtomicApplied};
 use crate::value::error::LockError;
 use crate::value::key::{Listed, LockKey};
 use crate::value::labels::{Labelled, Labels};
@@ -29,8 +29,8 @@ pub(crate) struct Request {
     pub(crate) asked: Moment,
     /// When to stop waiting. `None` does not wait; `forever` is centuries away.
     pub(crate) until: Option<Moment>,
-    /// It is known of every request with this token whether it was applied.
-    settled: AtomicBool,
+    /// What became of the requests with this token. The attempts know more.
+    applied: AtomicApplied,
     rare: OnceLock<Box<Rare>>,
 }
 
@@ -54,8 +54,8 @@ struct Rare {
 impl Request {
     pub(crate) fn new(key: LockKey, token: Token, ttl: Duration) -> Self {
         let (name, fenced, until, asked) = ("".into(), false, None, Moment::now());
-        let (settled, rare) = Default::default();
-        Self { key, token, ttl, name, fenced, asked, until, settled, rare }
+        let (applied, rare) = Default::default();
+        Self { key, token, ttl, name, fenced, asked, until, applied, rare }
     }
 
     /// The same request for `several` keys, unless that is empty. `given` is the first one in the
@@ -106,7 +106,7 @@ impl Request {
             key: keys.first().unwrap_or(&self.key).clone(),
             token: self.token.clone(),
             name: self.name.clone(),
-            settled: AtomicBool::new(false),
+            applied: AtomicApplied::default(),
             rare: OnceLock::from(Box::new(rare)),
             ..*self
         }
@@ -151,15 +151,18 @@ impl Request {
         }
     }
 
-    /// Records whether it is known of every request with this token if it was applied. Without
-    /// that, one may still arrive at the server.
-    pub(crate) fn settle(&self, settled: bool) {
-        self.settled.store(settled, Ordering::Release);
+    /// Records what became of the requests with this token.
+    pub(crate) fn set_applied(&self, applied: Applied) {
+        self.applied.set(applied);
     }
 
-    /// Whether no request with this token can arrive at a server any more.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.settled.load(Ordering::Acquire) && self.known().all(|attempts| attempts.is_clear())
+    /// What became of the requests with this token. While it is unknown, one may still arrive at a
+    /// server, or a node of a Redlock may have a token.
+    pub(crate) fn applied(&self) -> Applied {
+        match self.known().all(|attempts| attempts.is_clear()) {
+            true => self.applied.get(),
+            false => Applied::Unknown,
+        }
     }
 
     /// Records that the server is asked to keep the lock until `end`.

@@ -240,7 +240,8 @@ fn log(held: &Held, released: Result<Released, LockError>, lost: Option<&Lost>) 
         Ok(Released::Held | Released::Unconfirmed) => {}
         Ok(Released::NotHeld) => telemetry::released_late(labels, key),
         Err(error) => {
-            let known = error.is_of_servers() && !held.manager().store().call_failed(&error);
+            let known =
+                error.is_of_servers() && !held.manager().store().servers().call_failed(&error);
             telemetry::release_unconfirmed(labels, key, &error, known);
         }
     }

@@ -129,10 +129,11 @@ impl Table {
         match last.map(Fence::try_from) {
             Some(Ok(_)) => Ok(()),
             _ if count == 0 => Ok(()),
-            _ => Err(LockError::Unavailable {
-                reason: Unavailability::FencesUsedUp,
-                detail: "the counter of `memory://` is at 2^53".to_owned(),
-            }),
+            _ => Err(LockError::unavailable_at(
+                None,
+                Unavailability::FencesUsedUp,
+                "the counter of `memory://` is at 2^53",
+            )),
         }
     }
 

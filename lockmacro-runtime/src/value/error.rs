@@ -126,13 +126,16 @@ pub enum LockError {
     /// The server could not be reached, or could not answer. The lock is not held: a request that
     /// may have been applied is released in the background. A call to be deferred may have been
     /// stored.
-    #[error("the lock server is unavailable: {reason} ({detail})")]
+    #[error("the lock server is unavailable: {reason} ({detail}{})", At(server.as_deref()))]
     #[non_exhaustive]
     Unavailable {
         /// The kind of the failure.
         reason: Unavailability,
         /// The text of the server or of the operating system.
         detail: String,
+        /// Host and port of the server, or of every node of a Redlock; `None` where no server is
+        /// known.
+        server: Option<Box<str>>,
     },
     /// Fewer nodes of a Redlock than a majority have answered, so the lock is not held. It is
     /// released at the nodes that may have granted it. Look at the reply of each node.
@@ -150,8 +153,9 @@ pub enum LockError {
     /// Repair the replicas, or require fewer of them or a longer time with
     /// [`replicated`](crate::LockManagerBuilder::replicated).
     #[error(
-        "only {acked} of {wanted} replicas have acknowledged `{}` in time{AT}{server}",
-        key.shown()
+        "only {acked} of {wanted} replicas have acknowledged `{}` in time{}",
+        key.shown(),
+        At(Some(server))
     )]
     #[non_exhaustive]
     InsufficientReplicas {
@@ -190,28 +194,41 @@ pub enum LockError {
     /// - on the nodes of a Redlock: `+info`
     ///
     /// The README lists what deferred calls need.
-    #[error("the lock server refuses access: {detail}")]
+    #[error(
+        "the lock server refuses access: {detail}{}{}",
+        At(server.as_deref()),
+        needed(keys.as_deref())
+    )]
     #[non_exhaustive]
     AccessDenied {
-        /// The rights that the user lacks, or the server's text and the keys of the lock.
+        /// The rights that the user lacks, or the server's text.
         detail: String,
+        /// Host and port of the server, or the path of its socket; `None` where no server is known.
+        server: Option<Box<str>>,
+        /// The keys that the lock needs, as `ACL SETUSER` takes them; `None` where the server
+        /// refuses something else.
+        keys: Option<Box<str>>,
     },
     /// The server requires a password, or refuses the given one. Correct the user and password in
     /// the manager's URL.
-    #[error("the lock server refuses the login: {detail}")]
+    #[error("the lock server refuses the login: {detail}{}", At(server.as_deref()))]
     #[non_exhaustive]
     Authentication {
         /// The server's text.
         detail: String,
+        /// Host and port of the server, or the path of its socket; `None` where no server is known.
+        server: Option<Box<str>>,
     },
     /// The server has reached its limit of clients. Raise its `maxclients`, or share managers: a
     /// manager needs two connections, four where HELLO is refused, and up to 32 more with
     /// `replicated`.
-    #[error("the lock server accepts no more clients: {detail}")]
+    #[error("the lock server accepts no more clients: {detail}{}", At(server.as_deref()))]
     #[non_exhaustive]
     ConnectionLimit {
         /// The server's text.
         detail: String,
+        /// Host and port of the server, or the path of its socket; `None` where no server is known.
+        server: Option<Box<str>>,
     },
     /// The key is empty, too long, reserved, or made of an empty value; or a lock has no key, or
     /// too many.
@@ -304,8 +321,18 @@ pub enum LockError {
     },
 }
 
-/// Separates the text of an error from the host and port of its server.
-pub(crate) const AT: &str = ", at ";
+/// The end of an error's text: its server.
+struct At<'a>(Option<&'a str>);
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |server| write!(f, ", at {server}"))
+    }
+}
+
+fn needed(keys: Option<&str>) -> String {
+    keys.map(|keys| format!(": the lock needs {keys}")).unwrap_or_default()
+}
 
 impl From<InvalidKey> for LockError {
     fn from(InvalidKey { detail }: InvalidKey) -> Self {

@@ -1,5 +1,6 @@
 //! Values that know no server: keys, tokens, errors, times.
 
+pub(crate) mod applied;
 pub(crate) mod backoff;
 pub(crate) mod busy;
 pub(crate) mod busy_text;

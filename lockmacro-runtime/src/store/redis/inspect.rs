@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::error::{CallError, unexpected};
+use crate::store::redis::client::error::{CallError, unexpected_reply};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;
@@ -154,7 +154,7 @@ impl Redis {
         let mut retry = Retry::new(self.budget());
         loop {
             match self.ask_server_once(&question, retry.budget).await {
-                Err(CallError::Transient(transient)) => retry.after(transient).await?,
+                Err(error) => retry.after(error.transient()?).await?,
                 reply => return reply,
             }
         }
@@ -269,8 +269,4 @@ fn note(odd: &mut Vec<Odd>, key: &[u8], what: &str) {
 /// A duration; `None` for a negative number, which stands for none or an unknown one.
 fn millis(number: i64) -> Option<Duration> {
     u64::try_from(number).ok().map(Duration::from_millis)
-}
-
-fn unexpected_reply(reply: &Value) -> LockError {
-    unexpected(reply).into_error(&LockKey::from(""))
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use redis::{Cmd, ConnectionInfo, Value};
 use tokio::time::Instant;
 
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
-use crate::protocol::lease::late;
+use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
+use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
-use crate::store::abandoned::{AbandonedToken, AbandonedTokens};
+use crate::store::abandoned::AbandonedTokens;
 use crate::store::redis::client::budget::{Budget, TRIES};
 use crate::store::redis::client::credentials::Credentials;
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
@@ -23,12 +23,13 @@ use crate::store::redis::pubsub::channels::Grants;
 use crate::store::redis::reply::{Reply, answer};
 use crate::store::redis::scripts::ACQUIRE;
 use crate::store::redis::topology::route::Topology;
-use crate::value::error::{AT, LockError};
+use crate::store::servers::Servers;
+use crate::value::applied::Applied;
+use crate::value::error::LockError;
 use crate::value::fence::{Fences, RETENTION};
 use crate::value::key::LockKey;
 use crate::value::limits::CONFIRM_WINDOW;
 use crate::value::time::Moment;
-use crate::value::token::Token;
 use crate::value::unavailability::Unavailability;
 
 /// [`CONFIRM_WINDOW`](crate::value::limits::CONFIRM_WINDOW) in milliseconds, as the scripts take
@@ -97,9 +98,9 @@ impl Redis {
         let nothing = LockKey::from("");
         let mut retry = Retry::new(self.budget());
         loop {
-            let error = match self.rights(true, retry.budget).await {
-                Ok(()) => return Ok(()),
-                Err(CallError::Transient(transient)) => retry.after(transient).await.err(),
+            let Err(error) = self.rights(true, retry.budget).await else { return Ok(()) };
+            let error = match error.transient() {
+                Ok(transient) => retry.after(transient).await.err(),
                 Err(error) => Some(error),
             };
             if let Some(error) = error {
@@ -114,72 +115,31 @@ impl Redis {
         self.ask_rights(receives, budget).await
     }
 
-    /// Calls `listener` when the server may be another than the one that granted the locks.
-    pub(crate) fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
-        self.nodes.on_change(listener);
-    }
-
     /// Whether a server is lost, which was logged.
     pub(crate) fn is_any_lost(&self) -> bool {
         self.nodes.changes().is_some_and(|changes| changes.healths().is_any_lost())
     }
 
-    /// Whether a server of one of these keys is lost.
-    pub(crate) fn is_lost(&self, keys: &[LockKey]) -> bool {
-        self.is_any_lost() && keys.iter().any(|key| self.nodes.is_lost(key))
-    }
-
     /// The host and port of the server that has a key; empty while it is not known.
-    pub(crate) fn server_of(&self, key: &LockKey) -> String {
-        self.nodes.server_of(key).unwrap_or_default()
+    pub(crate) fn server_of(&self, key: &LockKey) -> Box<str> {
+        self.nodes.server_of(key).unwrap_or_default().into()
     }
 
     /// The error for a grant that arrived after its lease had ended.
     pub(crate) fn too_slow(&self, request: &Request) -> Transient {
-        let detail = format!("the ttl is {:?}{AT}{}", request.ttl, self.server_of(&request.key));
-        Transient { reason: Unavailability::TooSlow, detail, unknown: true, replace: false }
+        let detail = too_slow(request.ttl);
+        let transient = Transient::new(Unavailability::TooSlow, detail, Applied::Unknown);
+        Transient { server: Some(self.server_of(&request.key)), ..transient }
     }
 
-    /// Notes a call that has failed because of the servers; returns whether to log it at WARN.
-    pub(crate) fn call_failed(&self, error: &LockError) -> bool {
-        let server = error.server();
-        self.nodes.changes().is_none_or(|changes| changes.healths().call_failed(server))
-    }
-
-    /// Notes a lock that was lost.
-    pub(crate) fn lock_lost(&self) {
-        if let Some(changes) = self.nodes.changes() {
-            changes.healths().lock_lost();
-        }
-    }
-
-    pub(crate) fn fails_over(&self) -> bool {
-        self.nodes.fails_over()
-    }
-
-    /// Checks the servers: notices one that hangs or is no longer a primary.
-    pub(crate) async fn look(&self) {
-        self.nodes.look(self.brief()).await;
-    }
-
-    /// Marks a token as abandoned, see
-    /// [`Store::given_up`](crate::store::dispatch::Store::given_up).
-    pub(crate) fn given_up(&self, token: &Token) -> AbandonedToken {
-        self.gone().given_up(token.bits())
-    }
-
-    /// All abandoned tokens.
-    pub(crate) fn gone(&self) -> Arc<AbandonedTokens> {
+    /// The abandoned tokens, which may still be granted their lock.
+    pub(crate) fn abandoned(&self) -> Arc<AbandonedTokens> {
         Arc::clone(&self.grants.waiters.gone)
     }
 
     /// Makes all waiters ask again.
     pub(crate) fn alarm(&self) {
         self.grants.waiters.alarm_where(|_| true);
-    }
-
-    pub(crate) fn disconnect(&self) {
-        self.nodes.disconnect();
     }
 
     /// Asks for a lock. Transient errors are retried within the manager's timeout, or until `until`
@@ -194,14 +154,14 @@ impl Redis {
         let mut passes = PASSES_MAX;
         loop {
             // A plain SET would not recognize its own token from an earlier try.
-            let first = !retry.unknown;
+            let first = !retry.earlier.may_be();
             let transient = match self.ask(request, first, retry.budget).await {
                 Ok(Reply::Granted { sent, .. }) if late(sent, request.ttl) => {
                     Ok(self.too_slow(request))
                 }
                 Ok(Reply::Granted { sent, fences }) => {
-                    let (ttl, resent) = (request.ttl, retry.unknown);
-                    return Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences }));
+                    let (ttl, earlier) = (request.ttl, retry.earlier);
+                    return Ok(Answer::Granted(Grant { sent, at: sent, ttl, earlier, fences }));
                 }
                 Ok(reply)
                     if reply.is_held_by_nobody()
@@ -211,12 +171,11 @@ impl Redis {
                     passes -= 1;
                     continue;
                 }
-                Ok(Reply::Busy { nth, owner, left, .. }) => {
-                    let (queue, resent) = (Queueing::Outside, retry.unknown);
-                    return Ok(Answer::Busy { nth, owner, left, queue, resent });
+                Ok(Reply::Contended { nth, holder, .. }) => {
+                    let (queue, earlier) = (Queueing::Outside, retry.earlier);
+                    return Ok(Answer::Contended { nth, holder, queue, earlier });
                 }
-                Err(CallError::Transient(transient)) => Ok(transient),
-                Err(error) => Err(error),
+                Err(error) => error.transient(),
             };
             let error = match transient {
                 Ok(transient) => retry.after(transient).await.err(),
@@ -224,7 +183,7 @@ impl Redis {
             };
             if let Some(error) = error {
                 let error = error.into_error(&request.key);
-                return Err(Failed { error, written: retry.unknown });
+                return Err(Failed { error, applied: retry.earlier });
             }
         }
     }
@@ -264,11 +223,7 @@ impl Redis {
             // Boxed, because most locks are free and do not need it.
             match Box::pin(self.question(request, &args, budget)).await {
                 // The server checks rights before slots, so the keys are allowed.
-                Err(CallError::Transient(transient))
-                    if transient.is_split() && plain && !covered =>
-                {
-                    covered = true;
-                }
+                Err(CallError::Split(_)) if plain && !covered => covered = true,
                 Err(error) => return Err(error),
                 Ok(reply) => {
                     self.rights.learn(request);
@@ -333,6 +288,52 @@ impl Redis {
             connector.settings_mut().credentials = Some(credentials.clone());
         }
         Ok(())
+    }
+}
+
+impl Servers for Redis {
+    fn address(&self, request: &Request) -> Option<Box<str>> {
+        Some(self.server_of(&request.key))
+    }
+
+    fn answer_time(&self) -> Duration {
+        self.answer()
+    }
+
+    fn may_forget(&self) -> bool {
+        true
+    }
+
+    fn may_fail_over(&self) -> bool {
+        self.nodes.fails_over()
+    }
+
+    fn is_lost(&self, request: &Request) -> bool {
+        self.is_any_lost() && request.keys().iter().any(|key| self.nodes.is_lost(key))
+    }
+
+    fn call_failed(&self, error: &LockError) -> bool {
+        let server = error.server();
+        self.nodes.changes().is_none_or(|changes| changes.healths().call_failed(server))
+    }
+
+    fn lock_lost(&self) {
+        if let Some(changes) = self.nodes.changes() {
+            changes.healths().lock_lost();
+        }
+    }
+
+    fn on_change(&self, callback: Box<dyn Fn() + Send + Sync>) {
+        self.nodes.on_change(callback);
+    }
+
+    /// Notices a server that hangs or is no longer a primary.
+    fn look(&self) -> Asked<'_, ()> {
+        Box::pin(self.nodes.look(self.brief()))
+    }
+
+    fn disconnect(&self) {
+        self.nodes.disconnect();
     }
 }
 

@@ -22,6 +22,7 @@ use crate::store::redis::scripts::ACQUIRE;
 use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::store::tick::{Foreign, tick};
 use crate::store::waiters::{Signal, Waiter};
+use crate::value::applied::Applied;
 use crate::value::companion::slot;
 use crate::value::limits::{FOR_EVER, QUEUE_MAX, WAITER_TTL};
 use crate::value::time::Moment;
@@ -39,13 +40,13 @@ impl Redis {
         let until = Instant::now() + wait.min(FOR_EVER);
         let (slot, lock) = (slot(request.key.as_str()), hash_of(request.key.as_str().as_bytes()));
         let waiter = redis.grants.waiters.join(slot, lock, request.token.bits());
-        let (mut resent, mut foreign) = (false, Foreign::default());
+        let (mut earlier, mut foreign) = (Applied::No, Foreign::default());
         // No `async fn`, which stores its arguments twice: each waiter holds this future.
         async move {
             loop {
                 // Boxed: it is large, and most of the wait needs only the signal.
                 let progress = Box::pin(async {
-                    let (known, waiting) = ((&mut resent, &mut foreign), (&waiter, until));
+                    let (known, waiting) = ((&mut earlier, &mut foreign), (&waiter, until));
                     shutdown.unless(pin!(redis.ask_once(&request, waiting, known))).await
                 });
                 let (sample, pause) = match progress.await? {
@@ -61,7 +62,7 @@ impl Redis {
                         && sent.elapsed() < ttl / 2
                     {
                         let fences = fence.into_iter().collect();
-                        return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fences }));
+                        return Ok(Answer::Granted(Grant { sent, at, ttl, earlier, fences }));
                     }
                     // Too little of the lease may be left: the next request confirms the lock, or
                     // joins the queue.
@@ -70,50 +71,50 @@ impl Redis {
         }
     }
 
-    /// Asks once more. `resent` tells whether there was a request that may have been applied;
-    /// `foreign` since when other programs hold the lock.
+    /// Asks once more. `earlier` tells what became of the requests before; `foreign` since when
+    /// other programs hold the lock.
     async fn ask_once(
         &self,
         request: &Request,
         (waiter, until): (&Waiter, Instant),
-        (resent, foreign): (&mut bool, &mut Foreign),
+        (earlier, foreign): (&mut Applied, &mut Foreign),
     ) -> Result<Progress, Failed> {
         let over = until <= Instant::now();
         let mut retry = Retry::new(self.budget_while_waiting(until));
-        request.settle(false);
+        request.set_applied(Applied::Unknown);
         let (reply, question) = match self.ask_until_answered(request, waiter, &mut retry).await {
             Ok(answered) => answered,
             Err(error) => {
                 // An earlier request may have joined the queue.
                 let error = error.into_error(&request.key);
-                return Err(Failed { error, written: true });
+                return Err(Failed { error, applied: Applied::Unknown });
             }
         };
-        *resent |= retry.unknown;
-        let resent = *resent;
+        *earlier = earlier.and(retry.earlier);
+        let earlier = *earlier;
         // A waiter that is dropped with nothing in flight leaves the queue by one release.
-        request.settle(!resent);
-        let (owner, left, queued) = match reply {
+        request.set_applied(earlier.and(Applied::Yes));
+        let (holder, queued) = match reply {
             Reply::Granted { sent, fences } => {
                 let ttl = request.ttl;
-                let grant = Grant { sent, at: sent, ttl, resent, fences };
+                let grant = Grant { sent, at: sent, ttl, earlier, fences };
                 return Ok(Progress::Answer(Answer::Granted(grant)));
             }
-            Reply::Busy { owner, left, queued, .. } => (owner, left, queued),
+            Reply::Contended { holder, queued, .. } => (holder, queued),
         };
         let queue = match queued {
             Some((Some(rank), server)) if !over => {
                 let Question { sent, connection, received } = question;
                 let sample = Sample { sent, connection, server };
-                let soon = foreign.tick(rank, owner.is_none(), Moment::now(), fastrand::f64());
-                let tick = tick(rank, left, received, fastrand::f64());
+                let soon = foreign.tick(rank, holder.is_foreign(), Moment::now(), fastrand::f64());
+                let tick = tick(rank, holder.left, received, fastrand::f64());
                 let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
                 return Ok(Progress::Queued { sample, pause: until.min(pause) });
             }
             Some((Some(rank), _)) => Queueing::Left(rank),
             _ => Queueing::Full,
         };
-        Ok(Progress::Answer(Answer::Busy { nth: 0, owner, left, queue, resent }))
+        Ok(Progress::Answer(Answer::Contended { nth: 0, holder, queue, earlier }))
     }
 
     /// Asks until there is an answer, and retries transient errors within the budget.
@@ -128,7 +129,7 @@ impl Redis {
                 Ok((Reply::Granted { sent, .. }, _)) if late(sent, request.ttl) => {
                     self.too_slow(request)
                 }
-                Err(CallError::Transient(transient)) => transient,
+                Err(error) => error.transient()?,
                 answered => return answered,
             };
             retry.after(transient).await?;

@@ -14,6 +14,7 @@ use crate::protocol::vote::{NodeError, Vote};
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node_names::same;
 use crate::store::redlock::rules::{Rules, replaced};
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::{LastMoment, Moment};
@@ -133,20 +134,21 @@ impl Nodes {
                 voting.await
             }
         };
-        match &voted {
-            Err(NodeError { unknown: true, .. }) => drop(request),
-            voted => request.answered(matches!(voted, Ok(Vote::Granted(_)))),
-        }
+        request.answered(match &voted {
+            Ok(Vote::Granted(_)) => Applied::Yes,
+            Ok(Vote::Contended { .. }) => Applied::No,
+            Err(node_error) => node_error.applied,
+        });
         match &voted {
             // The answer may be of a server that was started meanwhile, so it does not count.
             Ok(_) if node.redis.connection() != Some(connection) => {
                 return Err(NodeError {
                     error: Box::new(replaced()),
-                    unknown: true,
+                    applied: Applied::Unknown,
                     transient: true,
                 });
             }
-            Ok(Vote::Busy { held, .. }) if attempts.recognises(nth, *held) => {
+            Ok(Vote::Contended { value, .. }) if attempts.recognises(nth, *value) => {
                 return Err(unanswered(Unavailability::Timeout, UNRELEASED));
             }
             _ => {}
@@ -227,7 +229,7 @@ impl Nodes {
         if let Some(twin) = eligibilities.iter().enumerate().find_map(twin) {
             drop(eligibilities);
             let error = Box::new(same(&self.names[nth], &self.names[twin]));
-            let node_error = NodeError { error, unknown: false, transient: false };
+            let node_error = NodeError { error, applied: Applied::No, transient: false };
             self.back_off(nth, node_error.clone());
             return Err(node_error);
         }
@@ -348,6 +350,6 @@ impl fmt::Debug for Nodes {
 }
 
 fn unanswered(reason: Unavailability, detail: &str) -> NodeError {
-    let error = Box::new(LockError::Unavailable { reason, detail: detail.to_owned() });
-    NodeError { error, unknown: true, transient: true }
+    let error = Box::new(LockError::unavailable_at(None, reason, detail));
+    NodeError { error, applied: Applied::Unknown, transient: true }
 }

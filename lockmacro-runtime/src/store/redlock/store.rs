@@ -23,6 +23,7 @@ use crate::store::redlock::node_names;
 use crate::store::redlock::retry_delay::RetryDelay;
 use crate::store::redlock::round::Round;
 use crate::store::redlock::rules::Rules;
+use crate::store::servers::Servers;
 use crate::value::error::LockError;
 use crate::value::limits::TTL_MAX;
 use crate::value::unavailability::Unavailability;
@@ -64,26 +65,9 @@ impl Redlock {
         Self { nodes, round_trip, ..*self }
     }
 
-    pub(crate) fn disconnect(&self) {
-        self.nodes.all.iter().for_each(|node| node.redis.disconnect());
-    }
-
     /// The addresses of the nodes.
-    pub(crate) fn servers(&self) -> String {
-        self.nodes.names.join(", ")
-    }
-
-    /// Records a call that failed because of the servers. Returns whether to log it at WARN.
-    pub(crate) fn call_failed(&self, error: &LockError) -> bool {
-        // Every node records the failure.
-        let nodes = self.nodes.all.iter();
-        let noted = nodes.map(|node| (node.redis.call_failed(error), node.redis.is_any_lost()));
-        is_news(&noted.collect::<Vec<_>>())
-    }
-
-    /// Records that a lock was lost.
-    pub(crate) fn lock_lost(&self) {
-        self.nodes.all.iter().for_each(|node| node.redis.lock_lost());
+    pub(crate) fn servers(&self) -> Box<str> {
+        self.nodes.names.join(", ").into()
     }
 
     /// Connects to at least a majority.
@@ -178,13 +162,37 @@ impl Redlock {
         if ttl <= longest { Ok(()) } else { Err(LockError::InvalidTtl { ttl, longest }) }
     }
 
-    /// How long an answer may take.
-    pub(crate) fn answer(&self) -> Duration {
+    pub(crate) fn count(&self) -> usize {
+        self.nodes.all.len()
+    }
+}
+
+impl Servers for Redlock {
+    fn address(&self, _: &Request) -> Option<Box<str>> {
+        Some(self.servers())
+    }
+
+    fn answer_time(&self) -> Duration {
         self.nodes.all.first().map_or(self.timeout, |node| node.redis.answer())
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.nodes.all.len()
+    fn are_several(&self) -> bool {
+        true
+    }
+
+    fn call_failed(&self, error: &LockError) -> bool {
+        // Every node records the failure.
+        let nodes = self.nodes.all.iter();
+        let noted = nodes.map(|node| (node.redis.call_failed(error), node.redis.is_any_lost()));
+        is_news(&noted.collect::<Vec<_>>())
+    }
+
+    fn lock_lost(&self) {
+        self.nodes.all.iter().for_each(|node| node.redis.lock_lost());
+    }
+
+    fn disconnect(&self) {
+        self.nodes.all.iter().for_each(|node| node.redis.disconnect());
     }
 }
 

@@ -13,6 +13,7 @@ use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::script::Script;
+use crate::value::applied::Applied;
 use crate::value::key::LockKey;
 use crate::value::sync::{Mutex, MutexGuard};
 
@@ -59,7 +60,7 @@ impl BlockingPool {
         let Ok(Ok(_permit)) = permit else {
             return Err(CallError::Transient(Transient::timeout(
                 "waiting for a connection",
-                false,
+                Applied::No,
             )));
         };
         let idle = self.next_idle(connector);
@@ -80,8 +81,8 @@ impl BlockingPool {
             answer = eval_and_wait(asking, &mut connection, text, replicated, budget.answer).await;
         }
         match &answer {
-            Err(CallError::Transient(Transient { replace, unknown, .. }))
-                if *replace || *unknown =>
+            Err(CallError::Transient(Transient { replace, applied, .. }))
+                if *replace || applied.may_be() =>
             {
                 // The others lead to the same server.
                 self.clear();
@@ -103,7 +104,9 @@ impl BlockingPool {
 
 async fn open(connector: &Connector, budget: Budget) -> Result<Connection, CallError> {
     let opened = timeout_at(budget.until, connector.open_plain()).await;
-    opened.unwrap_or_else(|_| Err(CallError::Transient(Transient::timeout("connecting", false))))
+    opened.unwrap_or_else(|_| {
+        Err(CallError::Transient(Transient::timeout("connecting", Applied::No)))
+    })
 }
 
 async fn eval_and_wait(
@@ -122,7 +125,10 @@ async fn eval_and_wait(
     let skipped = usize::from(asking);
     let replies = timeout(budget, connection.inner.send_packed_commands(&both, skipped, 2));
     let Ok(replies) = replies.await else {
-        return Err(CallError::Transient(Transient::timeout("sent, and not answered", true)));
+        return Err(CallError::Transient(Transient::timeout(
+            "sent, and not answered",
+            Applied::Unknown,
+        )));
     };
     let mut replies = replies?.into_iter();
     let reply = replies.next().unwrap_or(Value::Nil).extract_error()?;

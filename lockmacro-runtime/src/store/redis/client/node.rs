@@ -22,6 +22,7 @@ use crate::store::redis::client::round_trip::RoundTrip;
 use crate::store::redis::client::sentinel::is_primary;
 use crate::store::redis::client::singleflight::SingleFlight;
 use crate::store::redis::client::subscriptions::PushSink;
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::unavailability::Unavailability;
@@ -198,7 +199,7 @@ impl Node {
         };
         let opened = self.inner.connecting.run(open, until);
         Box::pin(opened).await.unwrap_or_else(|| {
-            Err(self.failed(CallError::Transient(Transient::timeout("connecting", false))))
+            Err(self.failed(CallError::Transient(Transient::timeout("connecting", Applied::No))))
         })
     }
 
@@ -217,7 +218,7 @@ impl Node {
         let health = &self.inner.health;
         match &error {
             // The server answers, but has only some of the keys.
-            CallError::Transient(transient) if transient.is_split() => {}
+            CallError::Split(_) => {}
             CallError::Transient(transient) if health::is_lost(transient.reason) => {
                 health.failed(transient.reason, self.inner.timeout / TRIES, || self.server());
             }
@@ -303,12 +304,8 @@ impl Node {
 
 /// The manager was shut down while a connection was opened.
 fn ended() -> CallError {
-    CallError::Transient(Transient {
-        reason: Unavailability::Disconnected,
-        detail: "the connection was closed while it was being opened".to_owned(),
-        unknown: false,
-        replace: false,
-    })
+    let detail = "the connection was closed while it was being opened";
+    CallError::Transient(Transient::new(Unavailability::Disconnected, detail, Applied::No))
 }
 
 impl fmt::Debug for Node {

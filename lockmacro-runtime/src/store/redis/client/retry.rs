@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::{CallError, Transient};
+use crate::value::applied::Applied;
 use crate::value::backoff::jittered;
 use crate::value::unavailability::Unavailability;
 
@@ -21,8 +22,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// The retries of one call.
 pub(crate) struct Retry {
     pub(crate) budget: Budget,
-    /// An earlier call may have been applied.
-    pub(crate) unknown: bool,
+    /// What became of the earlier calls.
+    pub(crate) earlier: Applied,
     began: Instant,
     pause: Duration,
     /// The error that tells most: a timeout at the end tells less than an error reply before it.
@@ -32,12 +33,12 @@ pub(crate) struct Retry {
 impl Retry {
     pub(crate) fn new(budget: Budget) -> Self {
         let (began, pause) = (Instant::now(), Duration::ZERO);
-        Self { budget, unknown: false, began, pause, clearest: None }
+        Self { budget, earlier: Applied::No, began, pause, clearest: None }
     }
 
     /// Waits before the next try. Returns the error for the caller when no time is left for one.
     pub(crate) async fn after(&mut self, error: Transient) -> Result<(), CallError> {
-        self.unknown |= error.unknown;
+        self.earlier = self.earlier.and(error.applied);
         if Instant::now() + self.pause >= self.budget.until {
             let clearest = self.clearest.take().filter(|last| weight(last) > weight(&error));
             return Err(CallError::Transient(clearest.unwrap_or(error)));

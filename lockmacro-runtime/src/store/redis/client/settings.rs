@@ -70,7 +70,7 @@ impl Settings {
     /// Makes a refused login transient if the next credentials may be accepted.
     pub(crate) fn or_next_login(&self, error: CallError) -> CallError {
         match error {
-            CallError::Final(LockError::Authentication { detail })
+            CallError::Final(LockError::Authentication { detail, .. })
                 if self.credentials.is_some() =>
             {
                 refused(&detail)

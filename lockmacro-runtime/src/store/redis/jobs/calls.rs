@@ -9,12 +9,13 @@ use tokio::task::JoinSet;
 use crate::jobs::call::Job;
 use crate::jobs::limits::{DEAD_MAX, note_abandoned};
 use crate::store::redis::client::budget::{Budget, TRIES};
-use crate::store::redis::client::error::{CallError, unexpected};
+use crate::store::redis::client::error::{CallError, unexpected_reply};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;
 use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;
+use crate::store::servers::Servers;
 use crate::store::waiters::Waiter;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
@@ -111,14 +112,14 @@ impl Calls {
         loop {
             let error = match self.redis.eval(script, &keys, args, retry.budget).await {
                 Ok(value) => return Ok(value),
-                Err(CallError::Transient(transient)) => match retry.after(transient).await {
-                    Ok(()) => continue,
-                    Err(error) => error,
+                Err(error) => match error.transient() {
+                    Ok(transient) => retry.after(transient).await.err(),
+                    Err(error) => Some(error),
                 },
-                Err(error) => error,
             };
-            let [key] = keys;
-            return Err(error.into_error(&key));
+            if let Some(error) = error {
+                return Err(error.into_error(&keys[0]));
+            }
         }
     }
 
@@ -239,8 +240,10 @@ impl Calls {
         let listened = self.redis.nodes.route(|| waiter.slot(), budget, listen).await;
         match listened {
             Ok(received) => Ok(received),
-            Err(CallError::Transient(_)) => Ok(false),
-            Err(error) => Err(error.into_error(&LockKey::from("lm1:jobs"))),
+            Err(error) => match error.transient() {
+                Ok(_) => Ok(false),
+                Err(error) => Err(error.into_error(&LockKey::from("lm1:jobs"))),
+            },
         }
     }
 }
@@ -258,10 +261,6 @@ fn key_of(function: &str) -> LockKey {
 
 pub(crate) fn millis(time: Duration) -> String {
     time.as_millis().to_string()
-}
-
-pub(crate) fn unexpected_reply(reply: &Value) -> LockError {
-    unexpected(reply).into_error(&LockKey::from("lm1:jobs"))
 }
 
 pub(crate) fn fields(reply: &Value) -> Option<Vec<String>> {

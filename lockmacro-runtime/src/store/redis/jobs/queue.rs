@@ -11,9 +11,8 @@ use tokio::time::Instant;
 use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions};
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{DEAD_MAX, WAITING_MAX, check_size, full};
-use crate::store::redis::jobs::calls::{
-    Calls, Question, REPLY_BYTES_MAX, fields, millis, text, unexpected_reply,
-};
+use crate::store::redis::client::error::unexpected_reply;
+use crate::store::redis::jobs::calls::{Calls, Question, REPLY_BYTES_MAX, fields, millis, text};
 use crate::store::redis::jobs::listing::{IdleLooks, Looks};
 use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;

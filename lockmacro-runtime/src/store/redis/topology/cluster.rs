@@ -16,6 +16,7 @@ use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::singleflight::SingleFlight;
 use crate::store::redis::client::subscriptions::{NoPushes, PushSink};
 use crate::store::redis::topology::slot_map::{Endpoint, Range, SlotMap, slots};
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::sync::{RwLock, RwLockReadGuard};
 use crate::value::unavailability::Unavailability;
@@ -143,7 +144,8 @@ impl Cluster {
             async move { cluster.fetch_map().await }
         };
         let refreshed = self.0.refreshing.run(fetch, until);
-        let timeout = || CallError::Transient(Transient::timeout("asking for the slots", false));
+        let timeout =
+            || CallError::Transient(Transient::timeout("asking for the slots", Applied::No));
         Box::pin(refreshed).await.unwrap_or_else(|| Err(timeout().at(|| self.servers())))
     }
 
@@ -301,12 +303,7 @@ fn seeds(url: &str) -> Option<Vec<String>> {
 }
 
 pub(crate) fn down(detail: &str) -> CallError {
-    CallError::Transient(Transient {
-        reason: Unavailability::ClusterDown,
-        detail: detail.to_owned(),
-        unknown: false,
-        replace: false,
-    })
+    CallError::Transient(Transient::new(Unavailability::ClusterDown, detail, Applied::No))
 }
 
 impl fmt::Debug for Cluster {
