@@ -194,11 +194,17 @@ type Tried = (Item, Result<Released, LockError>);
 async fn release(store: Arc<Store>, mut item: Item) -> Tried {
     item.times = item.times.saturating_add(1);
     let release = store.release(&item.request);
-    let released = match item.is_last {
-        false => release.await,
-        true => timeout(SHUTDOWN_PAUSE, release).await.unwrap_or(Ok(Released::Unconfirmed)),
+    let released = match item.guard {
+        Some(_) => release.await,
+        // It was released before, and the end of the thread may wait for this.
+        None => timeout(SHUTDOWN_PAUSE, release).await.unwrap_or_else(|_| Err(unanswered())),
     };
     (item, released)
+}
+
+fn unanswered() -> LockError {
+    let detail = "released again, and not answered".to_owned();
+    LockError::Unavailable { reason: Unavailability::Timeout, detail }
 }
 
 /// Logs that a lock is not released and ends with its ttl.
@@ -359,6 +365,24 @@ mod tests {
         assert!(start.elapsed() < LAST_PAUSE * 2, "the cleanup does not wait for the ttl");
         assert!(memory.holds_nothing());
         running.ends().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_release_without_an_answer_ends_soon_after_a_shutdown() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let redis = Redis::new(&format!("redis://{}", silent.local_addr().unwrap()), HOUR / 2);
+        let mut running =
+            Running::with(unbounded(), &Arc::new(Store::Redis(Arc::new(redis.unwrap()))));
+        running.add(&request(0));
+        // It was released before.
+        let mut item = running.cleanup.queue.next_untried().unwrap();
+        (item.guard, item.untried) = (None, None);
+        running.cleanup.queue.retry_after(item, Duration::ZERO);
+        sleep(Duration::from_millis(10)).await;
+        let start = Instant::now();
+        running.cleanup.close();
+        running.ends().await;
+        assert!(start.elapsed() <= SHUTDOWN_PAUSE * 3, "{:?}", start.elapsed());
     }
 
     #[tokio::test]

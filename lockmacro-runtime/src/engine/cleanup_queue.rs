@@ -19,7 +19,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Longest pause between two tries of a release that failed, and between two probes of a lost
 /// server.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Delay of the last release after a shutdown, and its timeout.
+/// Delay of the last release after a shutdown, and the timeout of each release but the first.
 pub(crate) const SHUTDOWN_PAUSE: Duration = Duration::from_millis(2_500);
 /// Most bytes of all queued locks. Further locks are left to their ttl.
 pub(crate) const MAX_BYTES: usize = 16 << 20;

@@ -311,12 +311,12 @@ impl Store {
         }
     }
 
-    /// Closes the connections; the next call opens new ones.
-    pub(crate) fn disconnect(&self) {
+    /// Closes the connections for good. A later call opens one for itself only.
+    pub(crate) fn close(&self) {
         match self {
             Store::Memory(_) => {}
-            Store::Redis(redis) => redis.disconnect(),
-            Store::Redlock(redlock) => redlock.disconnect(),
+            Store::Redis(redis) => redis.close(),
+            Store::Redlock(redlock) => redlock.close(),
         }
     }
 }

@@ -178,8 +178,8 @@ impl Redis {
         self.grants.waiters.alarm_where(|_| true);
     }
 
-    pub(crate) fn disconnect(&self) {
-        self.nodes.disconnect();
+    pub(crate) fn close(&self) {
+        self.nodes.close();
     }
 
     /// Asks for a lock. Transient errors are retried within the manager's timeout, or until `until`

@@ -64,8 +64,8 @@ impl Redlock {
         Self { nodes, round_trip, ..*self }
     }
 
-    pub(crate) fn disconnect(&self) {
-        self.nodes.all.iter().for_each(|node| node.redis.disconnect());
+    pub(crate) fn close(&self) {
+        self.nodes.all.iter().for_each(|node| node.redis.close());
     }
 
     /// The addresses of the nodes.

@@ -165,12 +165,13 @@ impl Connector {
         sentinels.agreed().await.is_some_and(|at| self.changes.leads_elsewhere(&at))
     }
 
-    /// Closes the connections to the sentinels.
-    pub(crate) fn disconnect(&self) {
+    /// Closes the connections to the sentinels, and keeps none from now on.
+    pub(crate) fn close(&self) {
         if let Some(sentinels) = &self.sentinels {
-            sentinels.disconnect();
+            sentinels.close();
         }
     }
+
     pub(crate) fn delivery(&self) -> MutexGuard<'_, Delivery> {
         self.delivery.lock()
     }

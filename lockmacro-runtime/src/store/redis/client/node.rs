@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::{ConnectionInfo, Value};
@@ -45,8 +45,8 @@ pub(crate) struct Inner {
     /// The earliest time at which one unanswered call is enough to discard the connection, and the
     /// pause after that.
     pub(crate) next_discard: Mutex<Option<(Instant, Duration)>>,
-    /// How often the node was disconnected: a connection whose opening began before is not kept.
-    disconnects: AtomicU64,
+    /// No connection is kept any more.
+    closed: AtomicBool,
 }
 
 impl Node {
@@ -89,7 +89,7 @@ impl Node {
             loading: SingleFlight::new(timeout),
             blocking_pool: BlockingPool::default(),
             next_discard: Mutex::default(),
-            disconnects: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
         };
         Self::of(Arc::new(inner))
     }
@@ -140,16 +140,25 @@ impl Node {
         })
     }
 
-    /// Closes the connection, also one that is being opened; the next call opens a new one.
-    pub(crate) fn disconnect(&self) {
-        {
+    /// Closes the connection for good, also one that is being opened. A later call opens one for
+    /// itself only.
+    pub(crate) fn close(&self) {
+        let live = {
             let mut live = self.live();
-            self.inner.disconnects.fetch_add(1, Ordering::Relaxed);
-            live.take();
+            self.inner.closed.store(true, Ordering::Relaxed);
+            live.take()
+        };
+        if let Some(live) = live {
+            live.channels.abort();
         }
-        self.inner.connecting.forget();
-        self.inner.blocking_pool.clear();
-        self.inner.connector.disconnect();
+        self.inner.connecting.abort();
+        self.inner.loading.abort();
+        self.inner.blocking_pool.close();
+        self.inner.connector.close();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.inner.closed.load(Ordering::Relaxed)
     }
 
     /// The state that all connections to this server share.
@@ -192,14 +201,25 @@ impl Node {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
-        let open = || {
-            let node = self.clone();
-            async move { node.open().await }
+        let opened = if self.is_closed() {
+            Box::pin(timeout_at(until, self.open_unshared())).await.ok()
+        } else {
+            let open = || {
+                let node = self.clone();
+                async move { node.open().await }
+            };
+            Box::pin(self.inner.connecting.run(open, until)).await
         };
-        let opened = self.inner.connecting.run(open, until);
-        Box::pin(opened).await.unwrap_or_else(|| {
+        opened.unwrap_or_else(|| {
             Err(self.failed(CallError::Transient(Transient::timeout("connecting", false))))
         })
+    }
+
+    /// Opens a connection that nobody keeps but the caller.
+    async fn open_unshared(&self) -> Result<Arc<Connection>, CallError> {
+        let opened = self.inner.connector.open().await.map_err(|error| self.failed(error))?;
+        self.inner.health.opened();
+        Ok(Arc::new(opened))
     }
 
     /// The server's address for messages.
@@ -230,23 +250,21 @@ impl Node {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
-        let disconnects = self.inner.disconnects.load(Ordering::Relaxed);
-        let opened = self.inner.connector.open().await.map_err(|error| self.failed(error))?;
-        self.inner.health.opened();
-        let opened = Arc::new(opened);
+        if self.is_closed() {
+            return Err(ended().at(|| self.server()));
+        }
+        let opened = self.open_unshared().await?;
         // Another caller may have opened one, if this runtime was blocked meanwhile.
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
         let mut live = self.live();
-        // Compared under the mutex under which it is counted.
-        if self.inner.disconnects.load(Ordering::Relaxed) == disconnects {
-            *live = Some(Arc::clone(&opened));
-            return Ok(opened);
+        // Read under the mutex under which it is set. The result of this work is kept, too.
+        if self.is_closed() {
+            return Err(ended().at(|| self.server()));
         }
-        drop(live);
-        self.inner.connector.disconnect();
-        Err(ended().at(|| self.server()))
+        *live = Some(Arc::clone(&opened));
+        Ok(opened)
     }
 
     /// The connection, while it leads to the right server.

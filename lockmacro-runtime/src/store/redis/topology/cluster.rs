@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -36,6 +37,8 @@ struct Shared {
     timeout: Duration,
     map: RwLock<SlotMap>,
     refreshing: SingleFlight<Result<(), CallError>>,
+    /// No node keeps a connection any more.
+    closed: AtomicBool,
 }
 
 impl Cluster {
@@ -81,8 +84,8 @@ impl Cluster {
 
     fn with(seeds: Vec<Connector>, timeout: Duration, sink: Arc<dyn PushSink>) -> Self {
         let refreshing = SingleFlight::new(timeout);
-        let map = RwLock::default();
-        Self(Arc::new(Shared { seeds, sink, timeout, map, refreshing }))
+        let (map, closed) = Default::default();
+        Self(Arc::new(Shared { seeds, sink, timeout, map, refreshing, closed }))
     }
 
     /// Calls `listener` when a node may be another than the one that granted the locks.
@@ -121,9 +124,22 @@ impl Cluster {
         let _ = self.refresh(until).await;
     }
 
-    /// Closes all connections; the next calls open new ones.
-    pub(crate) fn disconnect(&self) {
-        self.map().nodes().for_each(Node::disconnect);
+    /// Closes all connections for good, also those of nodes that become known later.
+    pub(crate) fn close(&self) {
+        self.0.closed.store(true, Ordering::SeqCst);
+        self.0.refreshing.abort();
+        self.map().nodes().for_each(Node::close);
+    }
+
+    /// Changes the slot map.
+    fn change<T>(&self, change: impl FnOnce(&mut SlotMap) -> T) -> T {
+        let mut map = self.0.map.write();
+        let changed = change(&mut map);
+        // Either this sees the shutdown, or the shutdown sees the new nodes.
+        if self.0.closed.load(Ordering::SeqCst) {
+            map.nodes().for_each(Node::close);
+        }
+        changed
     }
 
     /// All primaries.
@@ -214,12 +230,11 @@ impl Cluster {
             next.assign(range.first..=range.last, node);
         }
         let names = next.nodes().map(Node::server).collect();
-        let moved = {
-            let mut map = self.0.map.write();
-            let moved = next.differs_from(&map);
+        let moved = self.change(|map| {
+            let moved = next.differs_from(map);
             *map = next.known(source);
             moved
-        };
+        });
         if let Some(changes) = self.changes() {
             changes.healths().retain_only(&names);
         }
@@ -267,11 +282,7 @@ impl Cluster {
         if to.once {
             return Ok(node.asking());
         }
-        let moved = {
-            let mut map = self.0.map.write();
-            map.assign(slot..=slot, node.clone())
-        };
-        if moved {
+        if self.change(|map| map.assign(slot..=slot, node.clone())) {
             // Other slots may have moved, too; and the waiters of this slot have to ask its new
             // node.
             self.refresh_soon();

@@ -107,11 +107,11 @@ impl Topology {
         }
     }
 
-    /// Closes all connections; the next calls open new ones.
-    pub(crate) fn disconnect(&self) {
+    /// Closes all connections for good. A later call opens one for itself only.
+    pub(crate) fn close(&self) {
         match self {
-            Topology::One(node) => node.disconnect(),
-            Topology::Cluster(cluster) => cluster.disconnect(),
+            Topology::One(node) => node.close(),
+            Topology::Cluster(cluster) => cluster.close(),
         }
     }
 
