@@ -280,12 +280,12 @@ impl Store {
         }
     }
 
-    /// Records that a lock was lost.
-    pub(crate) fn lock_lost(&self) {
+    /// Records that a lock was lost, at those of its servers that fail.
+    pub(crate) fn lock_lost(&self, request: &Request) {
         match self {
             Store::Memory(_) => {}
-            Store::Redis(redis) => redis.lock_lost(),
-            Store::Redlock(redlock) => redlock.lock_lost(),
+            Store::Redis(redis) => redis.lock_lost(request.keys()),
+            Store::Redlock(redlock) => redlock.lock_lost(request),
         }
     }
 

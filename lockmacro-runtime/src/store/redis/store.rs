@@ -146,11 +146,10 @@ impl Redis {
         self.nodes.changes().is_none_or(|changes| changes.healths().call_failed(server))
     }
 
-    /// Notes a lock that was lost.
-    pub(crate) fn lock_lost(&self) {
-        if let Some(changes) = self.nodes.changes() {
-            changes.healths().lock_lost();
-        }
+    /// Notes that a lock on these keys was lost. A server that has lost its slots meanwhile does not
+    /// count it: a slot map names no earlier owner.
+    pub(crate) fn lock_lost(&self, keys: &[LockKey]) {
+        self.nodes.nodes_of(keys).iter().for_each(Node::lock_lost);
     }
 
     pub(crate) fn fails_over(&self) -> bool {

@@ -5,6 +5,7 @@
 //! less the drift. A lock that no majority grants is released on every node that the request may
 //! have reached.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -81,9 +82,13 @@ impl Redlock {
         is_news(&noted.collect::<Vec<_>>())
     }
 
-    /// Records that a lock was lost.
-    pub(crate) fn lock_lost(&self) {
-        self.nodes.all.iter().for_each(|node| node.redis.lock_lost());
+    /// Records that a lock was lost, at the nodes that had it and do not confirm it.
+    pub(crate) fn lock_lost(&self, request: &Request) {
+        let all = request.all_attempts().iter();
+        let holders: BTreeSet<_> = all.flat_map(|attempts| attempts.holders()).collect();
+        for nth in holders {
+            self.nodes.all[nth].redis.lock_lost(request.keys());
+        }
     }
 
     /// Connects to at least a majority.

@@ -232,6 +232,11 @@ impl Node {
         self.inner.health.is_lost()
     }
 
+    /// Notes that a lock of this server was lost.
+    pub(crate) fn lock_lost(&self) {
+        self.inner.health.lock_lost();
+    }
+
     /// Notes the failure of a call; returns the error with the server's address.
     pub(crate) fn failed(&self, error: CallError) -> CallError {
         let health = &self.inner.health;

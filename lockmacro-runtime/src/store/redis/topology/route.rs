@@ -128,6 +128,17 @@ impl Topology {
         self.node_of(key).map(|node| node.server())
     }
 
+    /// The nodes that have these keys, as far as they are known.
+    pub(crate) fn nodes_of(&self, keys: &[LockKey]) -> Vec<Node> {
+        let mut nodes: Vec<Node> = Vec::new();
+        for node in keys.iter().filter_map(|key| self.node_of(key)) {
+            if !nodes.iter().any(|other| other.is(&node)) {
+                nodes.push(node);
+            }
+        }
+        nodes
+    }
+
     /// Whether the server that has the key is lost.
     pub(crate) fn is_lost(&self, key: &LockKey) -> bool {
         self.node_of(key).is_some_and(|node| node.is_lost())
