@@ -258,10 +258,13 @@ mod tests {
         (memory.clone(), Arc::new(Store::Memory(memory)))
     }
 
+    fn at(url: &str, timeout: Duration) -> Arc<Store> {
+        Arc::new(Store::Redis(Arc::new(Redis::at(url, timeout))))
+    }
+
     /// A server that does not exist.
     fn unreachable() -> Arc<Store> {
-        let redis = Redis::new("redis://127.0.0.1:1", Duration::from_millis(20));
-        Arc::new(Store::Redis(Arc::new(redis.unwrap())))
+        at("redis://127.0.0.1:1", Duration::from_millis(20))
     }
 
     async fn until(done: impl Fn() -> bool) {
@@ -370,9 +373,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_release_without_an_answer_ends_soon_after_a_shutdown() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let redis = Redis::new(&format!("redis://{}", silent.local_addr().unwrap()), HOUR / 2);
-        let mut running =
-            Running::with(unbounded(), &Arc::new(Store::Redis(Arc::new(redis.unwrap()))));
+        let url = format!("redis://{}", silent.local_addr().unwrap());
+        let mut running = Running::with(unbounded(), &at(&url, HOUR / 2));
         running.add(&request(0));
         // It was released before.
         let mut item = running.cleanup.queue.next_untried().unwrap();

@@ -299,7 +299,7 @@ impl Store {
     pub(crate) fn fails_over(&self) -> bool {
         match self {
             Store::Memory(_) | Store::Redlock(_) => false,
-            Store::Redis(redis) => redis.fails_over(),
+            Store::Redis(redis) => redis.fails_over,
         }
     }
 

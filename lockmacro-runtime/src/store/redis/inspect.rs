@@ -15,7 +15,6 @@ use crate::store::redis::client::script::Script;
 use crate::store::redis::jobs::calls::CALLS;
 use crate::store::redis::scripts::inspect;
 use crate::store::redis::store::Redis;
-use crate::store::redis::topology::route::Topology;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
 use crate::value::inspection::{Found, HeldLock, ODD_MAX, Odd, QueuedWaiter};
@@ -139,13 +138,8 @@ impl Redis {
     }
 
     async fn scan(&self, pattern: &str, kind: &'static str) -> Result<Scan, LockError> {
-        let nodes = match &self.nodes {
-            Topology::One(node) => vec![node.clone()],
-            Topology::Cluster(cluster) => {
-                let nodes = cluster.nodes(self.budget().until).await;
-                nodes.map_err(|error| error.into_error(&LockKey::from(pattern)))?
-            }
-        };
+        let nodes = self.nodes.all(self.budget().until).await;
+        let nodes = nodes.map_err(|error| error.into_error(&LockKey::from(pattern)))?;
         Ok(Scan { nodes, cursor: b"0".to_vec(), pattern: pattern.to_owned(), kind })
     }
 

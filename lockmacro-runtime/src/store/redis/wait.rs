@@ -212,7 +212,7 @@ mod tests {
     /// Half of the size is tokio's timer.
     #[test]
     fn a_waiting_future_is_small() {
-        let redis = Redis::new("redis://127.0.0.1:1", Duration::from_secs(1)).unwrap();
+        let redis = Redis::at("redis://127.0.0.1:1", Duration::from_secs(1));
         let token = Token::new("test", "", "").unwrap();
         let request = Request::new("order:42".into(), token, Duration::from_secs(30));
         let shutdown = Shutdown::default();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redis::{ConnectionInfo, Value};
+use redis::Value;
 use tokio::time::{Instant, timeout_at};
 
 use crate::store::redis::client::blocking_pool::BlockingPool;
@@ -17,12 +17,10 @@ use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::health;
 use crate::store::redis::client::health::Health;
-use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::round_trip::RoundTrip;
 use crate::store::redis::client::sentinel::is_primary;
 use crate::store::redis::client::singleflight::SingleFlight;
 use crate::store::redis::client::subscriptions::PushSink;
-use crate::value::error::LockError;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::unavailability::Unavailability;
 
@@ -50,35 +48,12 @@ pub(crate) struct Inner {
 }
 
 impl Node {
-    /// A node that is not connected yet. Connecting takes at most `timeout`; data that the network
-    /// has not accepted by then is dropped.
-    pub(crate) fn new(
-        url: &str,
-        timeout: Duration,
-        sink: Arc<dyn PushSink>,
-    ) -> Result<Self, LockError> {
-        Ok(Self::with(Connector::new(url, timeout, sink)?, timeout))
-    }
-
-    /// A node for a server that the `redis` crate describes.
-    pub(crate) fn of_server(
-        server: ConnectionInfo,
-        timeout: Duration,
-        sink: Arc<dyn PushSink>,
-    ) -> Self {
-        Self::with(Connector::of_server(server, timeout, sink), timeout)
-    }
-
-    /// The connector; `None` once the node is shared.
-    pub(crate) fn connector_mut(&mut self) -> Option<&mut Connector> {
-        Arc::get_mut(&mut self.inner).map(|inner| &mut inner.connector)
-    }
-
     /// The same server, through a connection of its own.
     pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
         Self::with(self.inner.connector.apart(sink), self.inner.timeout)
     }
 
+    /// A node that is not connected yet. Connecting takes at most `timeout`.
     pub(crate) fn with(connector: Connector, timeout: Duration) -> Self {
         let inner = Inner {
             health: connector.health(),
@@ -169,16 +144,6 @@ impl Node {
     /// The measured round trip of the server.
     pub(crate) fn round_trip(&self) -> &Arc<RoundTrip> {
         self.inner.health.round_trip()
-    }
-
-    /// The replicas that have to acknowledge a lock, as the URL says.
-    pub(crate) fn replicated(&self) -> Option<ReplicaAcks> {
-        self.inner.connector.replicated()
-    }
-
-    /// Whether another server may take over the name at any time.
-    pub(crate) fn fails_over(&self) -> bool {
-        self.inner.connector.fails_over()
     }
 
     /// Checks that the server answers, accepts writes, and is the one that the sentinels name;
