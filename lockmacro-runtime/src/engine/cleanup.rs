@@ -8,15 +8,15 @@ use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use crate::engine::cleanup_queue::{
-    Added, CleanupQueue, Item, LONGEST_PAUSE, MAX_BYTES, SHUTDOWN_PAUSE,
-};
+#[cfg(feature = "defer")]
+use crate::engine::cleanup_queue::LONGEST_PAUSE;
+use crate::engine::cleanup_queue::{Added, CleanupQueue, Item, MAX_BYTES, SHUTDOWN_PAUSE};
+use crate::engine::cleanup_retry::next_release;
 use crate::engine::in_flight::InFlightGuard;
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
@@ -25,11 +25,6 @@ use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
-/// Pause before the last release of a lock. A request that the network has not taken within the
-/// manager's timeout (2 s by default) is not sent any more.
-const LAST_PAUSE: Duration = Duration::from_secs(6);
-/// Most releases of one lock. A lost server gets one release a second for all of its locks.
-const MAX_TRIES: u8 = 3;
 /// Most first releases in flight, so that a server that comes back is not flooded.
 const MAX_IN_FLIGHT: usize = 256;
 /// Most further releases in flight.
@@ -144,38 +139,18 @@ impl Cleanup {
         .await
     }
 
-    /// Decides after a release whether the lock is tried again, and when.
+    /// Queues a lock again after a release, unless that was the last one.
     fn tried(&self, store: &Store, (mut item, released): Tried) {
         item.untried = None;
         if item.is_last {
             return;
         }
-        // A node of a Redlock may have a token, and may be back soon.
-        let is_doubtful = item.request.is_doubtful();
-        let pause = match released {
-            Ok(_) if item.request.is_settled() => return,
-            Ok(_) if is_doubtful => item.next_pause().min(LONGEST_PAUSE),
-            // The abandoned request may still be in flight, in a network that was cut for a while.
-            Ok(_) if item.times >= MAX_TRIES => return,
-            Ok(_) if item.times + 1 == MAX_TRIES => LAST_PAUSE,
-            Ok(_) => item.next_pause(),
-            Err(ref error) => {
-                let no_limit = is_doubtful || store.is_lost(&item.request) || store.is_of_several();
-                let is_tried = item.times < MAX_TRIES || no_limit;
-                let pause = item.next_pause().min(LONGEST_PAUSE);
-                if is_final(error) || !is_tried || Instant::now() + pause > item.end {
-                    if item.guard.is_some() {
-                        log_left(store, &item.request, error);
-                    }
-                    return;
-                }
-                pause
+        if let Some(pause) = next_release(store, &mut item, &released) {
+            if released.is_ok() {
+                item.guard = None;
             }
-        };
-        if released.is_ok() {
-            item.guard = None;
+            self.queue.retry_after(item, pause);
         }
-        self.queue.retry_after(item, pause);
     }
 }
 
@@ -207,29 +182,14 @@ fn unanswered() -> LockError {
     LockError::Unavailable { reason: Unavailability::Timeout, detail }
 }
 
-/// Logs that a lock is not released and ends with its ttl.
-fn log_left(store: &Store, request: &Request, error: &LockError) {
-    let key = request.listed();
-    match error.is_of_servers() && !store.call_failed(error) {
-        true => tracing::debug!(%key, %error, "dropped lock not released: it ends with its ttl"),
-        false => tracing::warn!(%key, %error, "dropped lock not released: it ends with its ttl"),
-    }
-}
-
-/// Whether a release that failed like this would fail again.
-fn is_final(error: &LockError) -> bool {
-    match error {
-        LockError::Unavailable { reason, .. } => *reason == Unavailability::Protocol,
-        LockError::AccessDenied { .. } | LockError::Authentication { .. } => true,
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::time::{advance, sleep};
 
     use super::*;
+    use crate::engine::cleanup_retry::{LAST_PAUSE, MAX_TRIES};
     use crate::engine::in_flight::InFlight;
     use crate::store::memory::Memory;
     use crate::store::redis::store::Redis;

@@ -145,13 +145,8 @@ impl Redis {
 
     /// Asks until there is an answer, or the manager's timeout is over.
     async fn ask_server(&self, question: Question<'_>) -> Result<Value, CallError> {
-        let mut retry = Retry::new(self.budget());
-        loop {
-            match self.ask_server_once(&question, retry.budget).await {
-                Err(CallError::Transient(transient)) => retry.after(transient).await?,
-                reply => return reply,
-            }
-        }
+        let ask = |budget| self.ask_server_once(&question, budget);
+        Retry::new(self.budget()).repeat(ask).await
     }
 
     async fn ask_server_once(

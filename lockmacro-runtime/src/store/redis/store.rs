@@ -100,17 +100,8 @@ impl Redis {
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         // No error here names a key.
         let nothing = LockKey::from("");
-        let mut retry = Retry::new(self.budget());
-        loop {
-            let error = match self.rights(true, retry.budget).await {
-                Ok(()) => return Ok(()),
-                Err(CallError::Transient(transient)) => retry.after(transient).await.err(),
-                Err(error) => Some(error),
-            };
-            if let Some(error) = error {
-                return Err(error.into_error(&nothing));
-            }
-        }
+        let ready = Retry::new(self.budget()).repeat(|budget| self.rights(true, budget)).await;
+        ready.map_err(|error| error.into_error(&nothing))
     }
 
     /// Connects and asks for the user's rights; `receives` tells that callers may wait.

@@ -123,16 +123,15 @@ impl Redis {
         waiter: &Waiter,
         retry: &mut Retry,
     ) -> Result<(Reply, Question), CallError> {
-        loop {
-            let transient = match self.ask_queued(request, waiter, retry.budget).await {
-                Ok((Reply::Granted { sent, .. }, _)) if late(sent, request.ttl) => {
-                    self.too_slow(request)
+        let ask = |budget| async move {
+            match self.ask_queued(request, waiter, budget).await? {
+                (Reply::Granted { sent, .. }, _) if late(sent, request.ttl) => {
+                    Err(self.too_slow(request).into())
                 }
-                Err(CallError::Transient(transient)) => transient,
-                answered => return answered,
-            };
-            retry.after(transient).await?;
-        }
+                answered => Ok(answered),
+            }
+        };
+        retry.repeat(ask).await
     }
 
     async fn ask_queued(

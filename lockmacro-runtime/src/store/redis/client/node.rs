@@ -21,6 +21,7 @@ use crate::store::redis::client::round_trip::RoundTrip;
 use crate::store::redis::client::sentinel::is_primary;
 use crate::store::redis::client::singleflight::SingleFlight;
 use crate::store::redis::client::subscriptions::PushSink;
+use crate::value::backoff::Backoff;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::unavailability::Unavailability;
 
@@ -41,8 +42,8 @@ pub(crate) struct Inner {
     pub(crate) blocking_pool: BlockingPool,
     pub(crate) health: Arc<Health>,
     /// The earliest time at which one unanswered call is enough to discard the connection, and the
-    /// pause after that.
-    pub(crate) next_discard: Mutex<Option<(Instant, Duration)>>,
+    /// pauses after that.
+    pub(crate) next_discard: Mutex<Option<(Instant, Backoff)>>,
     /// No connection is kept any more.
     closed: AtomicBool,
 }

@@ -107,19 +107,9 @@ impl Calls {
         budget: Budget,
     ) -> Result<Value, LockError> {
         let keys = [key_of(function)];
-        let mut retry = Retry::new(budget);
-        loop {
-            let error = match self.redis.eval(script, &keys, args, retry.budget).await {
-                Ok(value) => return Ok(value),
-                Err(CallError::Transient(transient)) => match retry.after(transient).await {
-                    Ok(()) => continue,
-                    Err(error) => error,
-                },
-                Err(error) => error,
-            };
-            let [key] = keys;
-            return Err(error.into_error(&key));
-        }
+        let eval = |budget| self.redis.eval(script, &keys, args, budget);
+        let value = Retry::new(budget).repeat(eval).await;
+        value.map_err(|error| error.into_error(&keys[0]))
     }
 
     /// The same for a reply of 0 or 1.
