@@ -89,7 +89,8 @@
 //! - `lock server not in the slot map` (INFO), when the node has left its cluster instead.
 //!
 //! The fields are `server` (host and port), `since` or `after`, `failed_calls`, and, at the end of
-//! the outage, `locks_lost`. Failures during the outage are logged at DEBUG. Other failures of a
+//! the outage, `locks_lost`: the locks kept on this server that were lost meanwhile (of a Redlock,
+//! at each of its nodes that fails). Failures during the outage are logged at DEBUG. Others of a
 //! server are logged at WARN, at most one in 5 s. A server that was never reached counts as lost
 //! once a call has failed as well; connecting to it returns an error instead. With a Redlock,
 //! failures are logged at DEBUG only while a majority of its nodes is lost.

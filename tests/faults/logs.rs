@@ -237,12 +237,16 @@ async fn a_server_that_was_never_reached_is_told_as_lost_when_calls_fail() {
     assert_eq!(lines(&["WARN", "INFO"], &[&place_of_it]).len(), 2, "one line each");
 }
 
-/// The number of a line that says that a server is back.
-fn failed_calls(place: &str) -> Option<usize> {
+/// A number of the line that says that a server is back.
+fn told_back(place: &str, field: &str) -> Option<usize> {
     let told = lines(&["INFO"], &[place]);
     let told = told.iter().find(|line| line.contains("lock server back"))?;
-    let count = told.split_whitespace().find_map(|word| word.strip_prefix("failed_calls="));
+    let count = told.split_whitespace().find_map(|word| word.strip_prefix(field));
     Some(count.expect("told").parse().expect("a number"))
+}
+
+fn failed_calls(place: &str) -> Option<usize> {
+    told_back(place, "failed_calls=")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -283,4 +287,33 @@ async fn a_call_that_fails_is_counted_at_the_node_it_went_to_and_at_no_other() {
     }
     assert!(failed[0] >= 2 && failed[1] >= failed[0] + 3, "{failed:?}");
     assert_eq!([0, 1].map(|nth| failed_calls(&servers[nth]).expect("told")), failed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_is_lost_is_counted_at_the_node_that_has_it_and_at_no_other() {
+    log::start();
+    const NAME: &str = "lost-at-its-node";
+    let cluster = Cluster::start(3, 0).await;
+    let manager = LockManager::builder().timeout(ms(400)).connect(&cluster.url()).await;
+    let manager = manager.expect("there");
+    let key_of = |nth| (0..).map(|n| format!("lost:{n}")).find(|key| cluster.owner(key) == nth);
+    let keys = [0, 1].map(|nth| key_of(nth).expect("there are many"));
+    let servers = [0, 1].map(|nth| format!("server=127.0.0.1:{} ", cluster.server(nth).port()));
+    let lock = |nth: usize| Lock::new(&*keys[nth]).name(NAME).manager(&manager);
+    let held = lock(0).ttl(ms(2_000)).renew().acquire().await.expect("free");
+    lock(1).ttl(LONG_TTL).run(async { Locked::Ok(()) }).await.expect("free");
+    (0..2).for_each(|nth| cluster.server(nth).pause());
+    lock(1).ttl(LONG_TTL).acquire().await.expect_err("it stalls");
+    held.lost().await;
+    (0..2).for_each(|nth| cluster.server(nth).resume());
+    for (server, lost) in servers.iter().zip([1, 0]) {
+        eventually("it is back", PATIENCE, async || {
+            for nth in [0, 1] {
+                let _: Locked<()> = lock(nth).ttl(LONG_TTL).run(async { Ok(()) }).await;
+            }
+            told_back(server, "locks_lost=").is_some()
+        })
+        .await;
+        assert_eq!(told_back(server, "locks_lost="), Some(lost), "{server}");
+    }
 }

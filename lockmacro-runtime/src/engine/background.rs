@@ -40,6 +40,8 @@ struct Thread {
     process: u32,
     store: Arc<Store>,
     jobs: Option<mpsc::UnboundedSender<Job>>,
+    /// A thread ends when its jobs are done, and does not wait for further ones.
+    stopped: bool,
     renewals: Arc<Renewals>,
     /// The task that renews was started. There is at most one.
     renewing: bool,
@@ -159,11 +161,12 @@ impl Background {
     }
 
     /// Ends the thread when its work is done: within a few seconds when no lock is held, see
-    /// [`Cleanup::close`]. A later job starts another thread.
+    /// [`Cleanup::close`]. A later job gets a thread of its own.
     pub(crate) fn stop(&self) {
         let mut here = self.here();
         here.renewals.close();
         here.cleanup.close();
+        here.stopped = true;
         here.jobs.take();
     }
 
@@ -189,6 +192,7 @@ impl Thread {
             process: process::id(),
             store: Arc::new(store.apart()),
             jobs: None,
+            stopped: false,
             renewals: Arc::default(),
             renewing: false,
             cleanup: Arc::default(),
@@ -214,7 +218,11 @@ impl Thread {
             none => none.insert(start(Arc::clone(&self.store)).map_err(no_thread)?),
         };
         let job: Job = Box::new(move |store| Box::pin(job(store)));
-        sender.send(job).map_err(|_| no_thread("it ended"))
+        let sent = sender.send(job).map_err(|_| no_thread("it ended"));
+        if self.stopped {
+            self.jobs.take();
+        }
+        sent
     }
 }
 
@@ -292,6 +300,23 @@ mod tests {
         assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         background.alarm();
         assert!(woken.1.load(Ordering::SeqCst), "the mutex was held, or no waiter was woken");
+    }
+
+    #[tokio::test]
+    async fn a_job_after_the_end_of_the_thread_leaves_no_thread() {
+        let background = Background::new(&Store::Memory(Memory::new()));
+        background.call(|_| async {}).await.unwrap();
+        background.stop();
+        for job in 0..3 {
+            assert_eq!(background.call(move |_| async move { job }).await, Ok(job));
+        }
+        // Each thread has the store.
+        let threads = || Arc::strong_count(&background.here().store) - 1;
+        let started = Instant::now();
+        while threads() > 0 {
+            assert!(started.elapsed() < Duration::from_secs(60), "{} left", threads());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     /// Resident memory of this process, in bytes.

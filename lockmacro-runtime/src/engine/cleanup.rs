@@ -8,15 +8,15 @@ use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use crate::engine::cleanup_queue::{
-    Added, CleanupQueue, Item, LONGEST_PAUSE, MAX_BYTES, SHUTDOWN_PAUSE,
-};
+#[cfg(feature = "defer")]
+use crate::engine::cleanup_queue::LONGEST_PAUSE;
+use crate::engine::cleanup_queue::{Added, CleanupQueue, Item, MAX_BYTES, SHUTDOWN_PAUSE};
+use crate::engine::cleanup_retry::next_release;
 use crate::engine::in_flight::InFlightGuard;
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
@@ -26,11 +26,6 @@ use crate::store::servers::Servers;
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
-/// Pause before the last release of a lock. A request that the network has not taken within the
-/// manager's timeout (2 s by default) is not sent any more.
-const LAST_PAUSE: Duration = Duration::from_secs(6);
-/// Most releases of one lock. A lost server gets one release a second for all of its locks.
-const MAX_TRIES: u8 = 3;
 /// Most first releases in flight, so that a server that comes back is not flooded.
 const MAX_IN_FLIGHT: usize = 256;
 /// Most further releases in flight.
@@ -147,38 +142,18 @@ impl Cleanup {
         .await
     }
 
-    /// Decides after a release whether the lock is tried again, and when.
+    /// Queues a lock again after a release, unless that was the last one.
     fn tried(&self, servers: &dyn Servers, (mut item, released): Tried) {
         item.untried = None;
         if item.is_last {
             return;
         }
-        // A node of a Redlock may have a token, and may be back soon.
-        let is_doubtful = item.request.is_doubtful();
-        let pause = match released {
-            Ok(_) if item.request.applied().is_known() => return,
-            Ok(_) if is_doubtful => item.next_pause().min(LONGEST_PAUSE),
-            // The abandoned request may still be in flight, in a network that was cut for a while.
-            Ok(_) if item.times >= MAX_TRIES => return,
-            Ok(_) if item.times + 1 == MAX_TRIES => LAST_PAUSE,
-            Ok(_) => item.next_pause(),
-            Err(ref error) => {
-                let (several, lost) = (servers.are_several(), servers.is_lost(&item.request));
-                let is_tried = item.times < MAX_TRIES || is_doubtful || lost || several;
-                let pause = item.next_pause().min(LONGEST_PAUSE);
-                if is_final(error) || !is_tried || Instant::now() + pause > item.end {
-                    if item.guard.is_some() {
-                        log_left(servers, &item.request, error);
-                    }
-                    return;
-                }
-                pause
+        if let Some(pause) = next_release(servers, &mut item, &released) {
+            if released.is_ok() {
+                item.guard = None;
             }
-        };
-        if released.is_ok() {
-            item.guard = None;
+            self.queue.retry_after(item, pause);
         }
-        self.queue.retry_after(item, pause);
     }
 }
 
@@ -197,36 +172,27 @@ type Tried = (Item, Result<Released, LockError>);
 async fn release(store: Arc<Store>, mut item: Item) -> Tried {
     item.times = item.times.saturating_add(1);
     let release = store.release(&item.request);
-    let released = match item.is_last {
-        false => release.await,
-        true => timeout(SHUTDOWN_PAUSE, release).await.unwrap_or(Ok(Released::Unconfirmed)),
+    let released = match item.guard {
+        Some(_) => release.await,
+        // It was released before, and the end of the thread may wait for this.
+        None => timeout(SHUTDOWN_PAUSE, release).await.unwrap_or_else(|_| Err(unanswered())),
     };
     (item, released)
 }
 
-/// Logs that a lock is not released and ends with its ttl.
-fn log_left(servers: &dyn Servers, request: &Request, error: &LockError) {
-    let key = request.listed();
-    match error.is_of_servers() && !servers.call_failed(error) {
-        true => tracing::debug!(%key, %error, "dropped lock not released: it ends with its ttl"),
-        false => tracing::warn!(%key, %error, "dropped lock not released: it ends with its ttl"),
-    }
-}
-
-/// Whether a release that failed like this would fail again.
-fn is_final(error: &LockError) -> bool {
-    match error {
-        LockError::Unavailable { reason, .. } => *reason == Unavailability::Protocol,
-        LockError::AccessDenied { .. } | LockError::Authentication { .. } => true,
-        _ => false,
-    }
+fn unanswered() -> LockError {
+    let detail = "released again, and not answered".to_owned();
+    LockError::Unavailable { reason: Unavailability::Timeout, detail, server: None }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::time::{advance, sleep};
 
     use super::*;
+    use crate::engine::cleanup_retry::{LAST_PAUSE, MAX_TRIES};
     use crate::engine::in_flight::InFlight;
     use crate::store::memory::Memory;
     use crate::store::redis::store::Redis;
@@ -255,10 +221,13 @@ mod tests {
         (memory.clone(), Arc::new(Store::Memory(memory)))
     }
 
+    fn at(url: &str, timeout: Duration) -> Arc<Store> {
+        Arc::new(Store::Redis(Arc::new(Redis::at(url, timeout))))
+    }
+
     /// A server that does not exist.
     fn unreachable() -> Arc<Store> {
-        let redis = Redis::new("redis://127.0.0.1:1", Duration::from_millis(20));
-        Arc::new(Store::Redis(Arc::new(redis.unwrap())))
+        at("redis://127.0.0.1:1", Duration::from_millis(20))
     }
 
     async fn until(done: impl Fn() -> bool) {
@@ -362,6 +331,23 @@ mod tests {
         assert!(start.elapsed() < LAST_PAUSE * 2, "the cleanup does not wait for the ttl");
         assert!(memory.holds_nothing());
         running.ends().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_release_without_an_answer_ends_soon_after_a_shutdown() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", silent.local_addr().unwrap());
+        let mut running = Running::with(unbounded(), &at(&url, HOUR / 2));
+        running.add(&request(0));
+        // It was released before.
+        let mut item = running.cleanup.queue.next_untried().unwrap();
+        (item.guard, item.untried) = (None, None);
+        running.cleanup.queue.retry_after(item, Duration::ZERO);
+        sleep(Duration::from_millis(10)).await;
+        let start = Instant::now();
+        running.cleanup.close();
+        running.ends().await;
+        assert!(start.elapsed() <= SHUTDOWN_PAUSE * 3, "{:?}", start.elapsed());
     }
 
     #[tokio::test]

@@ -114,12 +114,7 @@ impl Core {
         self.own.check_fork();
         let store = self.store();
         let ready = store.ready().await;
-        if self.shutdown.is_closed() {
-            // Connections opened since the shutdown are of no use.
-            store.servers().disconnect();
-            return Err(LockError::ShutDown);
-        }
-        ready
+        if self.shutdown.is_closed() { Err(LockError::ShutDown) } else { ready }
     }
 
     /// Shuts the manager down, and waits until no lock is held or in flight.
@@ -134,7 +129,7 @@ impl Core {
         if empty.is_err() && held > 0 {
             return Err(LockError::ShutdownTimeout { held });
         }
-        self.store().servers().disconnect();
+        self.store().servers().close();
         self.background.stop();
         Ok(())
     }

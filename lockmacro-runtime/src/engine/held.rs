@@ -138,7 +138,7 @@ impl Held {
             let lost = Lost::new(self.request().listed(), cause);
             if cause != LossCause::Released && !self.loss_reported.swap(true, Ordering::AcqRel) {
                 if matches!(cause, LossCause::NotRenewed | LossCause::Taken) {
-                    self.manager().store().servers().lock_lost();
+                    self.manager().store().servers().lock_lost(self.request());
                 }
                 telemetry::lost(self.request().labels(), &lost);
             }

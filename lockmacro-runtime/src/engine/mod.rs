@@ -6,6 +6,7 @@ pub(crate) mod background;
 pub(crate) mod blocking;
 pub(crate) mod cleanup;
 pub(crate) mod cleanup_queue;
+pub(crate) mod cleanup_retry;
 pub(crate) mod core;
 pub(crate) mod current;
 pub(crate) mod held;

@@ -46,8 +46,8 @@ pub(crate) trait Servers: Send + Sync {
         true
     }
 
-    /// Records that a lock was lost.
-    fn lock_lost(&self) {}
+    /// Records that a lock was lost, at those of its servers that fail.
+    fn lock_lost(&self, _: &Request) {}
 
     /// Sets a callback for when the server may not be the one that granted the locks any more. A
     /// Redlock never calls it, as a single node does not decide.
@@ -58,6 +58,6 @@ pub(crate) trait Servers: Send + Sync {
         Box::pin(async {})
     }
 
-    /// Closes the connections; the next call opens new ones.
-    fn disconnect(&self) {}
+    /// Closes the connections for good. A later call opens one for itself only.
+    fn close(&self) {}
 }

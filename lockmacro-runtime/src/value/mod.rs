@@ -24,3 +24,4 @@ pub(crate) mod template;
 pub(crate) mod time;
 pub(crate) mod token;
 pub(crate) mod unavailability;
+pub(crate) mod url;

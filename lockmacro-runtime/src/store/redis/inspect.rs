@@ -15,7 +15,6 @@ use crate::store::redis::client::script::Script;
 use crate::store::redis::jobs::calls::CALLS;
 use crate::store::redis::scripts::inspect;
 use crate::store::redis::store::Redis;
-use crate::store::redis::topology::route::Topology;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
 use crate::value::inspection::{Found, HeldLock, ODD_MAX, Odd, QueuedWaiter};
@@ -139,25 +138,15 @@ impl Redis {
     }
 
     async fn scan(&self, pattern: &str, kind: &'static str) -> Result<Scan, LockError> {
-        let nodes = match &self.nodes {
-            Topology::One(node) => vec![node.clone()],
-            Topology::Cluster(cluster) => {
-                let nodes = cluster.nodes(self.budget().until).await;
-                nodes.map_err(|error| error.into_error(&LockKey::from(pattern)))?
-            }
-        };
+        let nodes = self.nodes.all(self.budget().until).await;
+        let nodes = nodes.map_err(|error| error.into_error(&LockKey::from(pattern)))?;
         Ok(Scan { nodes, cursor: b"0".to_vec(), pattern: pattern.to_owned(), kind })
     }
 
     /// Asks until there is an answer, or the manager's timeout is over.
     async fn ask_server(&self, question: Question<'_>) -> Result<Value, CallError> {
-        let mut retry = Retry::new(self.budget());
-        loop {
-            match self.ask_server_once(&question, retry.budget).await {
-                Err(error) => retry.after(error.transient()?).await?,
-                reply => return reply,
-            }
-        }
+        let ask = |budget| self.ask_server_once(&question, budget);
+        Retry::new(self.budget()).repeat(ask).await
     }
 
     async fn ask_server_once(

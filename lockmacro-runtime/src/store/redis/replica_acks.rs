@@ -23,11 +23,6 @@ impl Redis {
         self.replicated.is_some()
     }
 
-    /// Makes replicas acknowledge the locks, unless the URL has a setting of its own.
-    pub(crate) fn replicate(&mut self, replicated: ReplicaAcks) {
-        self.replicated.get_or_insert(replicated);
-    }
-
     /// Renews a lock and waits for replicas to acknowledge that. Transient errors are retried for
     /// at most `within`; a call that was sent by then still has its full time.
     pub(crate) fn renew_acknowledged<'a>(

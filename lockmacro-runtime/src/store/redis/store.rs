@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use redis::{Cmd, ConnectionInfo, Value};
+use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
@@ -12,12 +12,13 @@ use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
 use crate::store::abandoned::AbandonedTokens;
 use crate::store::redis::client::budget::{Budget, TRIES};
-use crate::store::redis::client::credentials::Credentials;
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
+use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;
+use crate::store::redis::client::url::{Addresses, Deployment, Target};
 use crate::store::redis::known_rights::Rights;
 use crate::store::redis::pubsub::channels::Grants;
 use crate::store::redis::reply::{Reply, answer};
@@ -31,6 +32,8 @@ use crate::value::key::LockKey;
 use crate::value::limits::CONFIRM_WINDOW;
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
+#[cfg(test)]
+use crate::value::url::Url;
 
 /// [`CONFIRM_WINDOW`](crate::value::limits::CONFIRM_WINDOW) in milliseconds, as the scripts take
 /// it.
@@ -44,6 +47,10 @@ const PASSES_MAX: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Redis {
     pub(crate) nodes: Topology,
+    /// The state that all connections of the manager share.
+    pub(crate) changes: Arc<Failover>,
+    /// Whether another server may take over at any time.
+    pub(crate) fails_over: bool,
     /// Delivers grants to the waiters.
     pub(crate) grants: Arc<Grants>,
     pub(crate) timeout: Duration,
@@ -57,56 +64,45 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    /// Locks on the server or cluster at `url`, not connected yet. No call takes longer than
-    /// `timeout`.
-    pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
-        let grants = Grants::new(Topology::is_cluster(url));
-        let nodes = Topology::new(url, timeout, Arc::clone(&grants) as _)?;
-        let slots = Arc::new(AtomicBool::new(matches!(nodes, Topology::Cluster(_))));
-        let (replicated, rights) = (nodes.replicated(), Arc::default());
-        let fence_retention = milliseconds(nodes.fence_retention().unwrap_or(RETENTION));
-        Ok(Self { nodes, grants, timeout, slots, replicated, fence_retention, rights })
+    /// Locks on these servers, not connected yet. No call takes longer than `timeout`.
+    pub(crate) fn new(servers: &Deployment, timeout: Duration) -> Self {
+        let (is_cluster, fails_over) = match servers.at {
+            Addresses::One(Target::At(_)) => (false, false),
+            Addresses::One(Target::Named(_)) => (false, true),
+            Addresses::Cluster(_) => (true, true),
+        };
+        let (grants, changes) = (Grants::new(is_cluster), Arc::default());
+        let nodes = Topology::new(servers, timeout, &changes, Arc::clone(&grants) as _);
+        let (slots, rights) = (Arc::new(AtomicBool::new(is_cluster)), Arc::default());
+        let fence_retention = servers.fence_retention.unwrap_or(RETENTION).as_millis();
+        Self {
+            nodes,
+            changes,
+            fails_over,
+            grants,
+            timeout,
+            slots,
+            replicated: servers.replicated,
+            fence_retention: fence_retention.to_string().into(),
+            rights,
+        }
     }
 
-    /// The same for a server that the `redis` crate describes.
-    pub(crate) fn of(server: ConnectionInfo, timeout: Duration) -> Self {
-        let grants = Grants::new(false);
-        let nodes = Topology::One(Node::of_server(server, timeout, Arc::clone(&grants) as _));
-        let (slots, rights) = Default::default();
-        let fence_retention = milliseconds(RETENTION);
-        Self { nodes, grants, timeout, slots, replicated: None, fence_retention, rights }
-    }
-
+    /// The same locks, through connections of their own.
     pub(crate) fn apart(&self) -> Self {
         let (slots, rights) = (Arc::clone(&self.slots), Arc::clone(&self.rights));
         let fence_retention = Arc::clone(&self.fence_retention);
-        let grants = self.grants.apart();
+        let (grants, changes) = (self.grants.apart(), Arc::clone(&self.changes));
         let nodes = self.nodes.apart(Arc::clone(&grants) as _);
-        Self { nodes, grants, slots, fence_retention, rights, ..*self }
-    }
-
-    /// Sets the retention of a key's last fence, unless the URL names one.
-    pub(crate) fn keep_fences(&mut self, retention: Duration) {
-        if self.nodes.fence_retention().is_none() {
-            self.fence_retention = milliseconds(retention);
-        }
+        Self { nodes, changes, grants, slots, fence_retention, rights, ..*self }
     }
 
     /// Connects and checks the user's rights.
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         // No error here names a key.
         let nothing = LockKey::from("");
-        let mut retry = Retry::new(self.budget());
-        loop {
-            let Err(error) = self.rights(true, retry.budget).await else { return Ok(()) };
-            let error = match error.transient() {
-                Ok(transient) => retry.after(transient).await.err(),
-                Err(error) => Some(error),
-            };
-            if let Some(error) = error {
-                return Err(error.into_error(&nothing));
-            }
-        }
+        let ready = Retry::new(self.budget()).repeat(|budget| self.rights(true, budget)).await;
+        ready.map_err(|error| error.into_error(&nothing))
     }
 
     /// Connects and asks for the user's rights; `receives` tells that callers may wait.
@@ -117,7 +113,7 @@ impl Redis {
 
     /// Whether a server is lost, which was logged.
     pub(crate) fn is_any_lost(&self) -> bool {
-        self.nodes.changes().is_some_and(|changes| changes.healths().is_any_lost())
+        self.changes.healths().is_any_lost()
     }
 
     /// The host and port of the server that has a key; empty while it is not known.
@@ -274,20 +270,12 @@ impl Redis {
     }
 }
 
+#[cfg(test)]
 impl Redis {
-    /// Uses these credentials instead of those of the URL, in a store that is not shared yet.
-    pub(crate) fn log_in_by(&mut self, credentials: &Credentials) -> Result<(), LockError> {
-        let connectors = match &mut self.nodes {
-            Topology::One(node) => node.connector_mut().into_iter().collect(),
-            Topology::Cluster(cluster) => cluster.seeds_mut(),
-        };
-        if connectors.is_empty() {
-            return Err(LockError::invalid_url("it is in use already"));
-        }
-        for connector in connectors {
-            connector.settings_mut().credentials = Some(credentials.clone());
-        }
-        Ok(())
+    /// Locks on the server of a URL.
+    pub(crate) fn at(url: &str, timeout: Duration) -> Self {
+        let servers = Url::parse(url).and_then(|url| Deployment::of(&url, timeout));
+        Self::new(&servers.unwrap(), timeout)
     }
 }
 
@@ -305,7 +293,7 @@ impl Servers for Redis {
     }
 
     fn may_fail_over(&self) -> bool {
-        self.nodes.fails_over()
+        self.fails_over
     }
 
     fn is_lost(&self, request: &Request) -> bool {
@@ -313,18 +301,17 @@ impl Servers for Redis {
     }
 
     fn call_failed(&self, error: &LockError) -> bool {
-        let server = error.server();
-        self.nodes.changes().is_none_or(|changes| changes.healths().call_failed(server))
+        self.changes.healths().call_failed(error.server())
     }
 
-    fn lock_lost(&self) {
-        if let Some(changes) = self.nodes.changes() {
-            changes.healths().lock_lost();
-        }
+    /// A server that has lost its slots meanwhile does not count it: a slot map names no earlier
+    /// owner.
+    fn lock_lost(&self, request: &Request) {
+        self.nodes.nodes_of(request.keys()).iter().for_each(Node::lock_lost);
     }
 
     fn on_change(&self, callback: Box<dyn Fn() + Send + Sync>) {
-        self.nodes.on_change(callback);
+        self.changes.on_change(callback);
     }
 
     /// Notices a server that hangs or is no longer a primary.
@@ -332,11 +319,7 @@ impl Servers for Redis {
         Box::pin(self.nodes.look(self.brief()))
     }
 
-    fn disconnect(&self) {
-        self.nodes.disconnect();
+    fn close(&self) {
+        self.nodes.close();
     }
-}
-
-fn milliseconds(time: Duration) -> Arc<str> {
-    time.as_millis().to_string().into()
 }

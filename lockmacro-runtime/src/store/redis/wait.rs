@@ -124,16 +124,15 @@ impl Redis {
         waiter: &Waiter,
         retry: &mut Retry,
     ) -> Result<(Reply, Question), CallError> {
-        loop {
-            let transient = match self.ask_queued(request, waiter, retry.budget).await {
-                Ok((Reply::Granted { sent, .. }, _)) if late(sent, request.ttl) => {
-                    self.too_slow(request)
+        let ask = |budget| async move {
+            match self.ask_queued(request, waiter, budget).await? {
+                (Reply::Granted { sent, .. }, _) if late(sent, request.ttl) => {
+                    Err(self.too_slow(request).into())
                 }
-                Err(error) => error.transient()?,
-                answered => return answered,
-            };
-            retry.after(transient).await?;
-        }
+                answered => Ok(answered),
+            }
+        };
+        retry.repeat(ask).await
     }
 
     async fn ask_queued(
@@ -213,7 +212,7 @@ mod tests {
     /// Half of the size is tokio's timer.
     #[test]
     fn a_waiting_future_is_small() {
-        let redis = Redis::new("redis://127.0.0.1:1", Duration::from_secs(1)).unwrap();
+        let redis = Redis::at("redis://127.0.0.1:1", Duration::from_secs(1));
         let token = Token::new("test", "", "").unwrap();
         let request = Request::new("order:42".into(), token, Duration::from_secs(30));
         let shutdown = Shutdown::default();

@@ -5,6 +5,7 @@
 //! less the drift. A lock that no majority grants is released on every node that the request may
 //! have reached.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -15,8 +16,8 @@ use crate::protocol::attempts::Attempts;
 use crate::protocol::quorum::{late, majority, may_be_had, no_quorum};
 use crate::protocol::request::Request;
 use crate::protocol::vote::NodeError;
-use crate::store::redis::client::credentials::Credentials;
 use crate::store::redis::client::replicas::not_replicated;
+use crate::store::redis::client::url::Deployment;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node::Nodes;
 use crate::store::redlock::node_names;
@@ -41,23 +42,19 @@ pub(crate) struct Redlock {
 }
 
 impl Redlock {
-    /// A store on the servers at `urls`, not connected yet.
-    pub(crate) fn new(urls: &[String], timeout: Duration, rules: Rules) -> Result<Self, LockError> {
-        let names = node_names::names(urls)?.into();
-        let mut redis: Vec<_> =
-            urls.iter().map(|url| Redis::new(url, timeout)).collect::<Result<_, _>>()?;
-        redis.iter_mut().for_each(|redis| redis.keep_fences(rules.fence_retention));
-        if redis.iter().any(Redis::is_replicated) {
+    /// A store on these nodes, not connected yet.
+    pub(crate) fn new(
+        nodes: &[Deployment],
+        timeout: Duration,
+        rules: Rules,
+    ) -> Result<Self, LockError> {
+        let names = node_names::names(nodes)?.into();
+        if nodes.iter().any(|node| node.replicated.is_some()) {
             return Err(not_replicated("the nodes of a Redlock stand for each other"));
         }
+        let redis = nodes.iter().map(|node| Redis::new(node, timeout)).collect();
         let nodes = Arc::new(Nodes::new(redis, names, rules));
         Ok(Self { nodes, timeout, rules, round_trip: Arc::default() })
-    }
-
-    /// Sets the credentials of all nodes. For a store that is not in use yet.
-    pub(crate) fn log_in_by(&mut self, credentials: &Credentials) -> Result<(), LockError> {
-        let nodes = Arc::get_mut(&mut self.nodes).map(|nodes| nodes.all.iter_mut());
-        nodes.into_iter().flatten().try_for_each(|node| node.redis.log_in_by(credentials))
     }
 
     pub(crate) fn apart(&self) -> Self {
@@ -187,12 +184,17 @@ impl Servers for Redlock {
         is_news(&noted.collect::<Vec<_>>())
     }
 
-    fn lock_lost(&self) {
-        self.nodes.all.iter().for_each(|node| node.redis.lock_lost());
+    /// Only the nodes that had the lock and do not confirm it count it.
+    fn lock_lost(&self, request: &Request) {
+        let all = request.all_attempts().iter();
+        let holders: BTreeSet<_> = all.flat_map(|attempts| attempts.holders()).collect();
+        for nth in holders {
+            self.nodes.all[nth].redis.lock_lost(request);
+        }
     }
 
-    fn disconnect(&self) {
-        self.nodes.all.iter().for_each(|node| node.redis.disconnect());
+    fn close(&self) {
+        self.nodes.all.iter().for_each(|node| node.redis.close());
     }
 }
 

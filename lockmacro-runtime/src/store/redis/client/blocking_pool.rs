@@ -21,23 +21,38 @@ use crate::value::sync::{Mutex, MutexGuard};
 const CONNECTIONS_MAX: usize = 16;
 
 pub(crate) struct BlockingPool {
-    idle: Mutex<Vec<Connection>>,
+    /// `None` once the pool is closed.
+    idle: Mutex<Option<Vec<Connection>>>,
     permits: Semaphore,
 }
 
 impl Default for BlockingPool {
     fn default() -> Self {
-        Self { idle: Mutex::default(), permits: Semaphore::new(CONNECTIONS_MAX) }
+        Self { idle: Mutex::new(Some(Vec::new())), permits: Semaphore::new(CONNECTIONS_MAX) }
     }
 }
 
 impl BlockingPool {
     /// Closes the idle connections.
-    pub(crate) fn clear(&self) {
-        self.idle().clear();
+    fn clear(&self) {
+        if let Some(idle) = &mut *self.idle() {
+            idle.clear();
+        }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+    /// Closes the idle connections, and keeps none from now on.
+    pub(crate) fn close(&self) {
+        self.idle().take();
+    }
+
+    /// Keeps a connection for the next call.
+    fn keep(&self, connection: Connection) {
+        if let Some(idle) = &mut *self.idle() {
+            idle.push(connection);
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Option<Vec<Connection>>> {
         self.idle.lock()
     }
 }
@@ -90,14 +105,14 @@ impl BlockingPool {
                     connector.changes.broken();
                 }
             }
-            _ => self.idle().push(connection),
+            _ => self.keep(connection),
         }
         answer
     }
 
     /// An idle connection, if there is one.
     fn next_idle(&self, connector: &Connector) -> Option<Connection> {
-        let idle = self.idle().pop();
+        let idle = self.idle().as_mut().and_then(Vec::pop);
         idle.filter(|idle| connector.is_current(idle))
     }
 }

@@ -15,6 +15,7 @@ use crate::store::redis::client::pipeline::Command;
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::script::Script;
 use crate::value::applied::Applied;
+use crate::value::backoff::Backoff;
 use crate::value::key::LockKey;
 use crate::value::sync::MutexGuard;
 use crate::value::unavailability::Unavailability;
@@ -123,15 +124,15 @@ impl Node {
         match *next_discard {
             Some((from, _)) if now < from => false,
             last => {
-                let pause =
-                    last.map_or(DISCARD_PAUSE.0, |(_, pause)| (pause * 2).min(DISCARD_PAUSE.1));
-                *next_discard = Some((now + pause, pause));
+                let first = || Backoff::new(DISCARD_PAUSE.0, DISCARD_PAUSE.1);
+                let mut backoff = last.map_or_else(first, |(_, backoff)| backoff);
+                *next_discard = Some((now + backoff.step(), backoff));
                 true
             }
         }
     }
 
-    fn next_discard(&self) -> MutexGuard<'_, Option<(Instant, Duration)>> {
+    fn next_discard(&self) -> MutexGuard<'_, Option<(Instant, Backoff)>> {
         self.inner.next_discard.lock()
     }
 

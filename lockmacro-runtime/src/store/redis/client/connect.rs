@@ -47,13 +47,13 @@ impl Connector {
     }
 
     async fn open_as(&self, delivery: Delivery) -> Result<Connection, CallError> {
-        let at = match (&self.address.target, &self.sentinels) {
+        let at = match (&self.target, &self.sentinels) {
             (_, Some(sentinels)) => sentinels.primary().await?,
             (Target::At(at), None) => at.clone(),
             (Target::Named(_), None) => return Err(no_primary()),
         };
-        let settings = self.address.settings.current().await?;
-        let opened = if self.fails_over() {
+        let settings = self.settings.current().await?;
+        let opened = if self.sentinels.is_some() {
             // A server that hangs is soon replaced, first at the sentinels and then here.
             let timed_out =
                 || Err(CallError::Transient(Transient::timeout("connecting", Applied::No)));

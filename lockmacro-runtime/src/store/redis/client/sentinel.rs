@@ -22,21 +22,23 @@ pub(crate) struct Sentinels {
     idle: IdleConnections,
 }
 
-/// Idle connections to the sentinels, by their number.
-#[derive(Clone, Default)]
-struct IdleConnections(Arc<Mutex<HashMap<usize, MultiplexedConnection>>>);
+/// Idle connections to the sentinels, by their number; `None` once they are closed.
+#[derive(Clone)]
+struct IdleConnections(Arc<Mutex<Option<HashMap<usize, MultiplexedConnection>>>>);
 
 impl IdleConnections {
     /// Takes the connection to one sentinel; another caller opens its own meanwhile.
     fn take(&self, nth: usize) -> Option<MultiplexedConnection> {
-        self.all().remove(&nth)
+        self.all().as_mut()?.remove(&nth)
     }
 
     fn put(&self, nth: usize, connection: MultiplexedConnection) {
-        self.all().insert(nth, connection);
+        if let Some(all) = &mut *self.all() {
+            all.insert(nth, connection);
+        }
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<usize, MultiplexedConnection>> {
+    fn all(&self) -> MutexGuard<'_, Option<HashMap<usize, MultiplexedConnection>>> {
         self.0.lock()
     }
 }
@@ -44,12 +46,13 @@ impl IdleConnections {
 impl Sentinels {
     /// The sentinels of a URL, not connected yet.
     pub(crate) fn new(group: SentinelGroup) -> Self {
-        Self { group, idle: IdleConnections::default() }
+        let idle = IdleConnections(Arc::new(Mutex::new(Some(HashMap::new()))));
+        Self { group, idle }
     }
 
-    /// Closes the connections to the sentinels.
-    pub(crate) fn disconnect(&self) {
-        self.idle.all().clear();
+    /// Closes the connections to the sentinels, and keeps none from now on.
+    pub(crate) fn close(&self) {
+        self.idle.all().take();
     }
 
     /// The server that a majority of all sentinels names.

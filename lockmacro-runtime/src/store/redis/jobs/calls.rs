@@ -108,19 +108,9 @@ impl Calls {
         budget: Budget,
     ) -> Result<Value, LockError> {
         let keys = [key_of(function)];
-        let mut retry = Retry::new(budget);
-        loop {
-            let error = match self.redis.eval(script, &keys, args, retry.budget).await {
-                Ok(value) => return Ok(value),
-                Err(error) => match error.transient() {
-                    Ok(transient) => retry.after(transient).await.err(),
-                    Err(error) => Some(error),
-                },
-            };
-            if let Some(error) = error {
-                return Err(error.into_error(&keys[0]));
-            }
-        }
+        let eval = |budget| self.redis.eval(script, &keys, args, budget);
+        let value = Retry::new(budget).repeat(eval).await;
+        value.map_err(|error| error.into_error(&keys[0]))
     }
 
     /// The same for a reply of 0 or 1.
