@@ -121,7 +121,7 @@ async fn a_user_made_of_the_line_can_lock_every_kind_of_key_and_leaves_nothing()
 }
 
 #[tokio::test]
-async fn who_waits_by_the_line_is_told_and_does_not_ask() {
+async fn a_waiter_with_the_rights_of_the_line_gets_a_push_and_does_not_poll() {
     let server = Server::start();
     let mut admin = server.admin();
     let line = printed(&["order:*"]).await;

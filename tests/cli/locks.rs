@@ -37,7 +37,7 @@ async fn a_table_shows_holder_time_and_waiters() {
 }
 
 #[tokio::test]
-async fn a_document_tells_the_same_to_programs() {
+async fn a_json_document_has_the_same_content() {
     let server = Server::start();
     let desk = manager(&server, "desk-1").await;
     let _order = hold(&desk, "order:42").await;

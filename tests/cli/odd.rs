@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 
 #[tokio::test]
-async fn odd_keys_are_told_and_passed_over() {
+async fn odd_keys_are_reported_and_skipped() {
     let server = Server::start();
     let locks = manager(&server, "desk").await;
     let _held = hold(&locks, "order:1").await;
@@ -40,7 +40,7 @@ async fn odd_keys_are_told_and_passed_over() {
 }
 
 #[tokio::test]
-async fn an_odd_place_in_the_queue_is_shown_as_one() {
+async fn an_odd_entry_in_the_queue_is_shown_as_one() {
     let server = Server::start();
     let locks = manager(&server, "desk").await;
     let mut admin = server.admin();

@@ -69,7 +69,7 @@ async fn the_rights_that_the_readme_names_are_enough_and_each_is_needed() {
     }
 }
 
-/// What a worker and a caller are told first, as a user who has the rights given.
+/// The first errors of a worker and of a caller, as a user with the given rights.
 async fn told_first(server: &Server, words: &[&str]) -> [String; 2] {
     server.admin().ask::<()>(&[&["ACL", "SETUSER", "shop"], words].concat());
     let locks = LockManager::connect(&server.url_as("shop", "password")).await.expect("there");
@@ -92,7 +92,7 @@ async fn told_first(server: &Server, words: &[&str]) -> [String; 2] {
 }
 
 #[tokio::test]
-async fn rights_that_are_missing_are_named_to_a_worker_and_to_who_defers_first() {
+async fn missing_rights_are_named_to_a_worker_and_to_the_first_call_that_is_deferred() {
     let server = Server::start();
     let mut admin = server.admin();
     let user = ["ACL", "SETUSER", "shop", "reset", "on", ">password", "~*", "&*", "+@all"];

@@ -122,7 +122,7 @@ async fn an_error_that_is_long_is_kept_in_part(backend: &Backend) {
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_panic_is_told_with_its_message(backend: &Backend) {
+async fn a_panic_is_reported_with_its_message(backend: &Backend) {
     let panics = |number: u64| -> Result<(), String> {
         match number {
             0 => Ok(()),

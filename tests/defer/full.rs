@@ -43,7 +43,7 @@ async fn a_server_without_memory_refuses_calls_and_lets_go_of_those_it_has() {
 }
 
 #[tokio::test]
-async fn so_many_calls_of_a_function_wait_and_no_more() {
+async fn a_bounded_number_of_calls_of_a_function_wait() {
     let server = Server::start();
     let (locks, calls) = (connect(&server).await, Calls::default());
     let (function, other) = (noting("f", &calls), noting("other", &calls));
@@ -84,7 +84,7 @@ for id = ARGV[1], ARGV[2] do
 end";
 
 #[tokio::test]
-async fn so_many_dead_letters_are_kept_the_latest_ones() {
+async fn a_bounded_number_of_dead_letters_is_kept_the_latest_ones() {
     let server = Server::start();
     let locks = connect(&server).await;
     let fill = "for nth = 1, tonumber(ARGV[1]) do

@@ -5,21 +5,21 @@ mod attribute;
 mod busy;
 mod crowd;
 mod dead;
-mod elsewhere;
 mod failover;
 mod full;
 mod inner;
 mod kept;
 mod large;
+mod late_ends;
 mod lateness;
 mod malformed;
 mod many_functions;
+mod other_server;
 mod plugged_in;
-mod resent;
+mod repeated_requests;
 mod retries;
 mod scopes;
 mod stops;
-mod told_late;
 mod unique;
 mod workers_die;
 
@@ -165,8 +165,8 @@ async fn an_earlier_call_wakes_a_worker_that_waits_for_a_later_one(backend: &Bac
     forget(backend).await;
 }
 
-/// Removes what is kept for a while, so that a test can see that nothing else is left: who looks
-/// for calls, and which calls are over.
+/// Removes entries that are kept for a while, so that a test can see that nothing else is left:
+/// idle workers, and ended calls.
 async fn forget(backend: &Backend) {
     if let Some(mut admin) = backend.admin() {
         for key in admin.keys().into_iter().filter(|key| backend.has(key)) {

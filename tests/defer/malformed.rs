@@ -1,4 +1,4 @@
-//! What others have written into the keys of the queue.
+//! Values of other programs in the keys of the queue.
 
 use std::future::pending;
 

@@ -15,7 +15,7 @@ async fn store(locks: &LockManager, function: &str, number: u64, delay: Duration
 #[tokio::test]
 async fn a_node_that_hangs_holds_up_no_function_of_another_node() {
     let cluster = Cluster::start(3, 0).await;
-    // Ten seconds of patience for each answer.
+    // Ten seconds for each answer.
     let locks = patient().connect(&cluster.url()).await.expect("it is there");
     let calls = Calls::default();
     let here = "here".to_owned();
@@ -44,7 +44,7 @@ async fn a_node_that_hangs_holds_up_no_function_of_another_node() {
     working.await.unwrap().unwrap();
 }
 
-/// What it was told of the other function while it had no place free is old by then.
+/// The answer for the other function, from when the worker had no room, is outdated by then.
 #[tokio::test]
 async fn a_worker_that_was_full_begins_with_what_became_due_meanwhile() {
     const TICK: Duration = Duration::from_secs(2);
@@ -129,7 +129,7 @@ async fn many_functions_are_asked_for_at_once_and_not_one_after_another() {
 }
 
 #[tokio::test]
-async fn a_call_whose_worker_hears_too_late_that_it_has_it_is_left_to_another() {
+async fn a_call_whose_reply_came_too_late_is_left_to_another_worker() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let (far, near) = (patient().connect(&proxy.url()).await.unwrap(), connect(&server).await);
@@ -143,7 +143,7 @@ async fn a_call_whose_worker_hears_too_late_that_it_has_it_is_left_to_another() 
 
     let far = patient().connect(&proxy.url()).await.unwrap();
     store(&near, "f", 1, Duration::ZERO).await;
-    // Longer than the lease, shorter than its patience.
+    // Longer than the lease, shorter than its timeout.
     proxy.on_next("lm1:jobs:f", Fault::DelayReply(Duration::from_secs(2)));
     let short = Duration::from_millis(200);
     let first = tokio::spawn(worker(&far, &noting("f", &late)).lease(short).run());

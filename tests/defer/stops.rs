@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::*;
 
 #[on(memory, redis, both_runtimes)]
-async fn a_worker_that_is_stopped_gives_back_what_is_not_done(backend: &Backend) {
+async fn a_stopped_worker_returns_calls_that_are_not_done(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("stopped"));
     let noted = calls.clone();
     let stuck = DeferredFn::new(&*name, (argument("number"),), move |(number,): (u64,)| {
@@ -79,7 +79,7 @@ async fn a_worker_that_is_stopped_waits_for_what_is_nearly_done(backend: &Backen
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn so_many_run_at_once(backend: &Backend) {
+async fn a_bounded_number_of_calls_runs_at_once(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("bound"));
     let running = Arc::new(Mutex::new((0_u32, 0_u32, 0_u32)));
     let counted = Arc::clone(&running);

@@ -141,7 +141,9 @@ async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Back
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_call_that_always_fails_is_given_up_however_often_it_is_stored(backend: &Backend) {
+async fn a_call_that_always_fails_becomes_a_dead_letter_however_often_it_is_stored(
+    backend: &Backend,
+) {
     const ATTEMPTS: u32 = 5;
     let (locks, name) = (manager(backend).await, name("fails"));
     let deferrer = &*locks.deferrer();

@@ -1,5 +1,5 @@
-//! A server that is over its `maxmemory` and evicts nothing: it refuses what would be new, and goes
-//! on with what is there.
+//! A server that is over its `maxmemory` and evicts nothing: it refuses new locks, and
+//! serves the ones that it has.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ async fn a_full_server_refuses_locks_of_every_kind_and_keeps_nothing_of_them() {
 
 /// No new waiter joins the queue, also where the lock is held.
 #[tokio::test]
-async fn a_full_server_gives_no_place_in_the_queue() {
+async fn a_full_server_lets_no_waiter_join_the_queue() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     let guard = lock(&manager).acquire().await.expect("free");
@@ -69,7 +69,7 @@ async fn in_line(admin: &mut Admin, places: u64) {
     eventually("they stand in line", PATIENCE, stand).await;
 }
 
-/// When the places end, by the server's clock.
+/// When the waiters' leases in the queue end, by the server's clock.
 fn deadlines(admin: &mut Admin) -> Vec<u64> {
     let records: Vec<String> = admin.ask(&["HVALS", PLACES]);
     let deadline = |record: &String| record.split('|').next().unwrap().parse().expect("a time");
@@ -77,7 +77,7 @@ fn deadlines(admin: &mut Admin) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn a_full_server_keeps_who_waits_and_hands_locks_off_and_renews_them() {
+async fn a_full_server_keeps_waiters_and_hands_locks_off_and_renews_them() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server.url()).await, manager(&server.url()).await);
     let guard = Lock::new(KEY).ttl(ms(1_500)).renew().manager(&ours).acquire().await.expect("free");
@@ -140,7 +140,7 @@ async fn a_lock_whose_answer_was_lost_is_granted_by_a_server_that_is_full_by_the
 
 /// What a lease ended for is not given to a newcomer, and not kept from a waiter.
 #[tokio::test]
-async fn a_lock_that_expires_on_a_full_server_goes_to_who_waits() {
+async fn a_lock_that_expires_on_a_full_server_goes_to_a_waiter() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server.url()).await, manager(&server.url()).await);
     let short = Lock::new(KEY).ttl(Duration::from_secs(1)).manager(&ours);

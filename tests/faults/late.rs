@@ -15,7 +15,7 @@ use crate::{
 const HELD_UP: Duration = ms(4_000);
 
 #[tokio::test]
-async fn a_set_that_arrives_after_its_release_is_taken_back_soon() {
+async fn a_set_that_arrives_after_its_release_is_released_soon() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let builder = LockManager::builder().timeout(HELD_UP);
@@ -33,7 +33,7 @@ async fn a_set_that_arrives_after_its_release_is_taken_back_soon() {
 }
 
 #[tokio::test]
-async fn a_set_that_arrives_after_its_acquire_was_given_up_is_taken_back_soon() {
+async fn a_set_that_arrives_after_its_acquire_was_abandoned_is_released_soon() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let manager = manager(&proxy.url()).await;
@@ -68,7 +68,7 @@ async fn told_of(error: &str, prepare: impl AsyncFnOnce(&Server)) -> Unavailabil
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_when_no_answer_follows_it() {
+async fn a_refusal_is_reported_when_no_answer_follows_it() {
     let primary = Server::start();
     let read_only = async |server: &Server| follow(server, primary.port()).await;
     assert_eq!(told_of("READONLY", read_only).await, Unavailability::ReadOnly);

@@ -1,4 +1,4 @@
-//! Runtimes that are blocked while others wait for what they have begun.
+//! Runtimes that are blocked while other callers wait for work that they have begun.
 
 use std::future::poll_fn;
 use std::sync::mpsc;
@@ -216,7 +216,7 @@ async fn a_worker_that_is_blocked_while_it_subscribes_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn who_was_blocked_while_it_connected_goes_on_by_the_others_connection() {
+async fn a_caller_blocked_while_it_connected_goes_on_by_the_others_connection() {
     in_time(async {
         let server = Server::start();
         let proxy = Proxy::to(server.port());

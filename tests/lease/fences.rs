@@ -257,7 +257,7 @@ async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
 
 /// A caller that waits for a lock with a fence when the last fence is given.
 #[tokio::test]
-async fn fences_that_are_used_up_are_told_to_who_waits_and_hold_up_nobody() {
+async fn used_up_fences_are_reported_to_waiters_and_delay_nobody() {
     let server = Server::start();
     let mut admin = server.admin();
     let (ours, theirs) = (

@@ -148,7 +148,7 @@ async fn sync_functions_are_skipped_and_fall_back() {
 }
 
 #[tokio::test]
-async fn a_loss_is_told_with_all_keys() {
+async fn a_loss_is_reported_with_all_keys() {
     let reckoned = Bank::new().reckon().await.expect("undone");
     assert_eq!(reckoned, ["reckoned", "books", "till"]);
 }

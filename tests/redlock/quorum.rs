@@ -108,7 +108,7 @@ async fn what_others_hold_at_a_majority_is_busy_and_at_a_minority_is_not() {
 /// As a holder that died with one of three nodes would leave it, or one that holds the node that is
 /// dead.
 #[tokio::test]
-async fn who_may_hold_a_lock_is_named_and_who_cannot_is_not() {
+async fn a_possible_holder_is_named_and_an_impossible_one_is_not() {
     let mut nodes = Nodes::start(3);
     let manager = nodes.manager().await;
     let told = async || loop {

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::*;
 
 #[tokio::test]
-async fn too_few_replicas_are_told_in_time_and_nothing_is_left() {
+async fn too_few_replicas_are_reported_in_time_and_nothing_is_left() {
     let servers = with_replicas(1).await;
     let manager = patient(&servers[0], 2, ms(1_000)).await;
     let ran = AtomicBool::new(false);
@@ -101,7 +101,7 @@ async fn a_lock_that_is_handed_off_is_acknowledged_before_its_body_starts() {
 }
 
 #[tokio::test]
-async fn who_waits_is_told_of_too_few_replicas_and_the_next_one_gets_its_turn() {
+async fn a_waiter_learns_of_too_few_replicas_and_the_next_one_gets_its_turn() {
     let servers = with_replicas(1).await;
     let (holder, waiter) = (plain(&servers[0]).await, patient(&servers[0], 2, ms(1_000)).await);
     let guard = lock(&holder).acquire().await.expect("free");

@@ -54,7 +54,7 @@ async fn a_waiter_dropped_at_any_point_of_its_grant_leaves_nothing() {
 
 /// More of them than there are connections to wait by.
 #[tokio::test]
-async fn who_is_dropped_while_replicas_are_waited_for_leaves_nothing_and_takes_no_place() {
+async fn a_caller_dropped_while_replicas_are_waited_for_leaves_nothing() {
     let servers = with_replicas(1).await;
     let manager = patient(&servers[0], 1, FAILOVER).await;
     servers[1].pause();
@@ -72,7 +72,7 @@ async fn who_is_dropped_while_replicas_are_waited_for_leaves_nothing_and_takes_n
 
 /// More of them than there are connections to wait by: some wait for one.
 #[tokio::test]
-async fn who_is_not_polled_any_more_takes_no_place_and_has_its_lock_when_it_is() {
+async fn a_caller_that_is_not_polled_blocks_no_connection_and_has_its_lock_when_it_is() {
     let servers = with_replicas(1).await;
     let manager = patient(&servers[0], 1, FAILOVER_TTL).await;
     servers[1].pause();

@@ -91,7 +91,7 @@ fn the_second_caller_of_a_sync_function_waits_and_gets_it() {
 }
 
 #[tokio::test]
-async fn a_wait_that_runs_out_tells_the_holder_and_the_place() {
+async fn a_wait_that_runs_out_reports_the_holder_and_the_rank() {
     #[distributed_lock(key = "account", ttl = "30s", wait = "80ms", manager = locks)]
     async fn book(locks: &LockManager) -> Result<(), OrderError> {
         unreachable!("somebody else has it")

@@ -1,4 +1,4 @@
-//! Clients of another make on the same key, and people who delete it.
+//! Foreign clients on the same key, and deletions by hand.
 
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,7 @@ async fn a_foreign_holder_that_dies_is_succeeded_at_its_expiry() {
 }
 
 #[tokio::test]
-async fn a_foreign_holder_is_told_to_who_waited_in_vain() {
+async fn a_waiter_in_vain_learns_of_a_foreign_holder() {
     let server = Server::start();
     let manager = manager(&server).await;
     server.admin().ask::<()>(&["SET", KEY, SECRET]);
@@ -171,7 +171,7 @@ async fn a_key_of_another_type_ends_the_wait() {
 
 /// A waiter that leaves is out of the queue, whatever the key is then.
 #[tokio::test]
-async fn who_leaves_while_the_key_is_of_another_type_is_never_granted() {
+async fn a_waiter_that_leaves_while_the_key_is_of_another_type_is_never_granted() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let mut admin = server.admin();

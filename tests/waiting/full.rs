@@ -1,4 +1,4 @@
-//! More waiters than a line has places.
+//! More waiters than a queue takes.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ async fn fill(ours: LockManager, key: &str, mut queue: Queue, left: usize) {
     assert_eq!(skipped, None);
     let once: Locked<_> = lock(&ours, key).acquire().await;
     assert!(matches!(once, Err(LockError::Busy { .. })), "{once:?}");
-    // One is served, and there is a place again.
+    // One is served, and the queue has room again.
     guard.release().await.expect("still held");
     let first = waiters.next().await.expect("ten thousand").expect("served");
     let last = queue.join(waiting(&ours, key).acquire()).await;
@@ -47,7 +47,7 @@ async fn fill(ours: LockManager, key: &str, mut queue: Queue, left: usize) {
 }
 
 #[tokio::test]
-async fn a_full_queue_of_the_memory_is_told() {
+async fn a_full_queue_of_the_memory_is_reported() {
     let backend = Backend::memory();
     let key = backend.key("full");
     let ours = backend.manager().await;
@@ -56,7 +56,7 @@ async fn a_full_queue_of_the_memory_is_told() {
 }
 
 #[tokio::test]
-async fn a_full_queue_of_a_server_is_told() {
+async fn a_full_queue_of_a_server_is_reported() {
     let server = Server::start();
     let ours = LockManager::connect(&server.url()).await.expect("the server is there");
     let mut queue = Queue::at(&server, KEY);

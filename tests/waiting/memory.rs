@@ -14,7 +14,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const KEY: &str = "order:42";
 const LINE: &str = "lm1:wq:{order:42}";
-/// What is there once is made by so many, and not counted.
+/// Made before the count starts, for what is allocated only once.
 const FIRST: usize = 100;
 const COUNTED: usize = 1_000;
 /// Everybody asks again within it; between two questions nothing of one is left.

@@ -1,4 +1,4 @@
-//! Waits that run out: what the caller is told, when, and what stays in the queue.
+//! Waits that run out: the error, its time, and the rest of the queue.
 
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,7 @@ async fn patient(backend: &Backend) -> LockManager {
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
-async fn a_wait_that_runs_out_tells_how_many_were_before(backend: &Backend) {
+async fn a_wait_that_runs_out_reports_the_rank(backend: &Backend) {
     let (ours, theirs) = (patient(backend).await, patient(backend).await);
     let key = backend.key("order:42");
     let mut queue = Queue::of(backend, &key);

@@ -1,4 +1,4 @@
-//! Requests that are sent again, because the answer was lost.
+//! Requests that are repeated, because the answer was lost.
 
 use std::future::pending;
 
@@ -118,14 +118,14 @@ async fn lose(answers: usize, timeout: Duration, fault: Fault, functions: &[&str
 }
 
 #[tokio::test]
-async fn a_call_whose_way_to_a_worker_was_cut_is_given_to_it_again() {
+async fn a_call_whose_reply_was_cut_off_is_handed_to_the_worker_again() {
     lose(1, PATIENCE * 2, Fault::CutReply, &[]).await;
     lose(1, PATIENCE * 2, Fault::CutReply, &["g", "h"]).await;
 }
 
 /// The worker has given up one request by then, and makes a pause.
 #[tokio::test]
-async fn a_call_that_is_answered_too_late_is_given_to_the_worker_again() {
+async fn a_call_whose_answer_is_late_is_handed_to_the_worker_again() {
     let impatient = Duration::from_millis(700);
     let late = Fault::DelayReply(Duration::from_secs(1));
     // More than are asked for before it gives up.
@@ -150,7 +150,7 @@ async fn a_call_that_got_lost_for_good_is_due_when_its_lease_is_over() {
 }
 
 #[tokio::test]
-async fn an_end_that_is_told_twice_counts_once() {
+async fn an_end_that_is_reported_twice_counts_once() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let (locks, other) = (through(&proxy).await, connect(&server).await);
@@ -236,7 +236,7 @@ async fn a_late_worker_ends_its_call_unless_another_has_it(backend: &Backend) {
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_late_worker_is_told_that_others_have_ended_its_call(backend: &Backend) {
+async fn a_late_worker_learns_that_another_one_has_ended_its_call(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("others"));
     let function = noting(&name, &Calls::default());
     let deferrer = locks.deferrer();
