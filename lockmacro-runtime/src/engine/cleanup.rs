@@ -89,7 +89,7 @@ impl Cleanup {
             while first.len() < MAX_IN_FLIGHT
                 && let Some(mut item) = self.queue.next_untried()
             {
-                item.abandoned = store.given_up(&item.request);
+                item.abandoned = store.abandon(&item.request);
                 first.spawn(release(Arc::clone(&store), item));
             }
             self.queue.drop_released_after_shutdown();
@@ -106,7 +106,7 @@ impl Cleanup {
                 // Another task may have been started already.
                 return mem::forget(task_ended);
             }
-            let granted = store.gone().map(AbandonedTokens::granted);
+            let granted = store.abandoned().map(AbandonedTokens::granted);
             if let Some(tried) = self.next_tried(&mut first, &mut retries, due, granted).await {
                 self.tried(&store, tried);
             }

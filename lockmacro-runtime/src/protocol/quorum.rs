@@ -26,7 +26,7 @@ pub(crate) enum Verdict {
 
 /// The holder that a busy error names.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Holder {
+pub(crate) struct NamedHolder {
     pub(crate) owner: Option<String>,
     pub(crate) left: Option<Duration>,
     /// The holder is not known to have a majority: others may have asked at the same moment.
@@ -110,11 +110,11 @@ impl Tally {
     }
 
     /// The holder at the most nodes.
-    pub(crate) fn holder(&self) -> Holder {
+    pub(crate) fn holder(&self) -> NamedHolder {
         let held = self.held();
         let Some((value, owner, _)) = held.iter().max_by_key(|(value, ..)| count(&held, *value))
         else {
-            return Holder::default();
+            return NamedHolder::default();
         };
         let mut left = Some(Duration::ZERO);
         for (.., theirs) in held.iter().filter(|(other, ..)| other == value) {
@@ -123,7 +123,7 @@ impl Tally {
         let (known, majority) = (count(&held, *value), majority(self.votes.len()));
         let unknown = self.votes.iter().filter(|vote| !matches!(vote, Some(Ok(_)))).count();
         let (split, nobody) = (known < majority, known + unknown < majority);
-        Holder { owner: (*owner).clone(), left, split, nobody }
+        NamedHolder { owner: (*owner).clone(), left, split, nobody }
     }
 
     /// Whether the holder of a majority is known, or no further answer can show one.
@@ -266,7 +266,7 @@ mod tests {
         tally.add(1, busy("web-2", 7));
         tally.add(2, busy("web-2", 8));
         let (owner, left) = (Some("web-2".to_owned()), Some(Duration::from_secs(8)));
-        assert_eq!(tally.holder(), Holder { owner, left, split: false, nobody: false });
+        assert_eq!(tally.holder(), NamedHolder { owner, left, split: false, nobody: false });
         tally.add(2, failed());
         // One of the two may hold the lock at the third node.
         assert!(tally.holder().split && !tally.holder().nobody);

@@ -145,18 +145,18 @@ impl Store {
 
     /// Marks the request's token as abandoned, so that a later grant to it is noticed; `None` where
     /// there can be no later grant.
-    pub(crate) fn given_up(&self, request: &Request) -> Option<AbandonedToken> {
+    pub(crate) fn abandon(&self, request: &Request) -> Option<AbandonedToken> {
         match self {
-            Store::Redis(redis) if request.until.is_some() => Some(redis.given_up(&request.token)),
+            Store::Redis(redis) if request.until.is_some() => Some(redis.abandon(&request.token)),
             // In memory only a waiter that exists gets a grant. A Redlock has no queue.
             Store::Redis(_) | Store::Memory(_) | Store::Redlock(_) => None,
         }
     }
 
     /// The abandoned tokens, which may still be granted their lock.
-    pub(crate) fn gone(&self) -> Option<Arc<AbandonedTokens>> {
+    pub(crate) fn abandoned(&self) -> Option<Arc<AbandonedTokens>> {
         match self {
-            Store::Redis(redis) => Some(redis.gone()),
+            Store::Redis(redis) => Some(redis.abandoned()),
             Store::Memory(_) | Store::Redlock(_) => None,
         }
     }

@@ -163,14 +163,14 @@ impl Redis {
     }
 
     /// Marks a token as abandoned, see
-    /// [`Store::given_up`](crate::store::dispatch::Store::given_up).
-    pub(crate) fn given_up(&self, token: &Token) -> AbandonedToken {
-        self.gone().given_up(token.bits())
+    /// [`Store::abandon`](crate::store::dispatch::Store::abandon).
+    pub(crate) fn abandon(&self, token: &Token) -> AbandonedToken {
+        self.abandoned().abandon(token.bits())
     }
 
     /// All abandoned tokens.
-    pub(crate) fn gone(&self) -> Arc<AbandonedTokens> {
-        Arc::clone(&self.grants.waiters.gone)
+    pub(crate) fn abandoned(&self) -> Arc<AbandonedTokens> {
+        Arc::clone(&self.grants.waiters.abandoned)
     }
 
     /// Makes all waiters ask again.

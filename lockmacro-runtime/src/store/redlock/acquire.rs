@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease;
-use crate::protocol::quorum::{Holder, Tally, Verdict, late, majority, no_quorum};
+use crate::protocol::quorum::{NamedHolder, Tally, Verdict, late, majority, no_quorum};
 use crate::protocol::request::Request;
 use crate::store::redlock::retry_delay::RetryDelay;
 use crate::store::redlock::round::Round;
@@ -21,7 +21,7 @@ use crate::value::unavailability::Unavailability;
 
 /// Why an attempt failed. Its tokens are released.
 enum Failure {
-    Busy(Holder),
+    Busy(NamedHolder),
     /// `transient` when another attempt may succeed.
     Fault {
         error: LockError,
@@ -61,7 +61,7 @@ impl Redlock {
             };
             let (again, left) = match &failure {
                 // With split votes nobody has the lock.
-                Failure::Busy(Holder { split, left, .. }) => (waits || *split, *left),
+                Failure::Busy(NamedHolder { split, left, .. }) => (waits || *split, *left),
                 Failure::Fault { transient, .. } => {
                     let young = self.nodes.vote_in(majority(self.count()));
                     let in_time = until.is_none_or(|until| Instant::now() + young <= until);
@@ -71,7 +71,7 @@ impl Redlock {
             if over || !again {
                 let resent = !request.is_settled();
                 return match failure {
-                    Failure::Busy(Holder { owner, left, nobody, .. }) => {
+                    Failure::Busy(NamedHolder { owner, left, nobody, .. }) => {
                         let (owner, left) = if nobody { (None, None) } else { (owner, left) };
                         // There is no queue, so no waiter is before this one.
                         let queue = if waits { Queueing::Left(0) } else { Queueing::Outside };
