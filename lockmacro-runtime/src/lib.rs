@@ -86,7 +86,7 @@
 //! | the same | ERROR | the background thread could not be started |
 //! | `too many dropped locks: …` | WARN | locks dropped from now on end with their ttl |
 //! | `dropped locks were not released: …` | INFO | the number of these locks, at the end |
-//! | `held locks are not confirmed at the new server` | ERROR | likewise, after a failover |
+//! | `held locks are not confirmed at the new server: …` | ERROR | likewise, after a failover |
 //! | `lock failed in a function that cannot return an error` | ERROR | `()` or `Option` |
 //! | `this key is a constant, …` | WARN | once for each constant with placeholders |
 //! | `a ttl is too short for the round trip to the server: …` | WARN | once for each server |

@@ -72,10 +72,10 @@ async fn a_wait_in_vain_leaves_nothing_and_says_for_which_key(backend: &Backend)
     for busy in 0..3 {
         let guard = lock(&theirs, &keys[busy]).acquire().await.expect("free");
         let error = many(&ours, &keys).wait(ms(200)).acquire().await.expect_err("busy");
-        let LockError::TimedOut { holder, position, .. } = &error else { panic!("{error}") };
+        let LockError::TimedOut { holder, rank, .. } = &error else { panic!("{error}") };
         let owner = &holder.owner;
         assert_eq!((busy_key(&error), owner.as_deref()), (keys[busy].as_str(), Some("web-7")));
-        assert_eq!(*position, 0);
+        assert_eq!(*rank, 0);
         let others = std::array::from_fn::<_, 3, _>(|nth| nth != busy);
         assert_eq!(free(backend, &keys).await, others, "released before the error is told");
         guard.release().await.expect("still held");

@@ -55,7 +55,7 @@ async fn a_lock_is_taken_refused_handed_off_and_released_by_tls() {
         eventually("it is in the queue", FAILOVER, || async {
             matches!(
                 lock(&one).wait(Duration::from_millis(1)).acquire().await,
-                Err(LockError::TimedOut { position: 1, .. })
+                Err(LockError::TimedOut { rank: 1, .. })
             )
         })
         .await;

@@ -61,10 +61,10 @@ async fn a_waiter_in_vain_learns_of_a_foreign_holder() {
     server.admin().ask::<()>(&["SET", KEY, SECRET]);
     let error = lock(&manager, KEY).wait(ms(50)).acquire().await.expect_err("held");
     assert!(!format!("{error} {error:?}").contains(SECRET), "{error:?}");
-    let LockError::TimedOut { position, .. } = error else {
+    let LockError::TimedOut { rank, .. } = error else {
         panic!("{error:?}");
     };
-    assert_eq!((error.owner(), error.free_within(), position), (None, None, 0));
+    assert_eq!((error.owner(), error.free_within(), rank), (None, None, 0));
 }
 
 #[tokio::test]
@@ -88,9 +88,9 @@ async fn a_foreign_client_is_excluded_while_the_queue_moves() {
         (refused, waiting, releases(&mut foreign))
     });
     guard.release().await.expect("still held");
-    let (refused, waiting, given_back) = turns.await.expect("no panic");
+    let (refused, waiting, released) = turns.await.expect("no panic");
     assert!(refused > 0);
-    assert_eq!((waiting, given_back), (0, true), "(left in the queue, held to its end)");
+    assert_eq!((waiting, released), (0, true), "(left in the queue, held to its end)");
     while let Some(ended) = tasks.join_next().await {
         ended.expect("no panic").expect("served");
     }

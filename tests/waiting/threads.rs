@@ -77,7 +77,7 @@ async fn a_thread_whose_wait_runs_out_gets_timed_out(backend: &Backend) {
     let blocking = lock(&theirs, &key).wait(ms(80));
     let start = Instant::now();
     let result = on_a_plain_thread(move || blocking.run_blocking(|| Locked::Ok(()))).await;
-    assert!(matches!(result, Err(LockError::TimedOut { position: 0, .. })), "{result:?}");
+    assert!(matches!(result, Err(LockError::TimedOut { rank: 0, .. })), "{result:?}");
     assert!(start.elapsed() >= ms(80) && start.elapsed() < ms(80) + PUSHED);
     Queue::of(backend, &key).reaches(0).await;
     guard.release().await.expect("still held");

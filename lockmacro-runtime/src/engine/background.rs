@@ -100,7 +100,11 @@ impl Background {
         };
         drop(here);
         if let Err(error) = started {
-            tracing::error!(%error, "held locks are not confirmed at the new server");
+            tracing::error!(
+                %error,
+                "held locks are not confirmed at the new server: \
+                 the background thread could not be started"
+            );
         }
     }
 

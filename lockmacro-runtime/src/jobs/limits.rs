@@ -20,7 +20,10 @@ pub(crate) fn full(function: &str) -> LockError {
 
 /// The error of a call that becomes a dead letter because its workers always die.
 pub(crate) fn abandoned(times: u64) -> String {
-    format!("it was taken {times} times and no end was told")
+    format!(
+        "{times} runs have ended without a report: look for workers that crash or block, then retry \
+         the call"
+    )
 }
 
 /// Logs a call that became a dead letter while calls were taken.

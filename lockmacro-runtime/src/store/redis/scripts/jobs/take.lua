@@ -52,7 +52,8 @@ local function is_abandoned(id)
   if unreported <= (tonumber(attempts) or ATTEMPTS) then
     return false
   end
-  local error = 'it was taken ' .. number(unreported) .. ' times and no end was told'
+  local error = number(unreported) .. ' runs have ended without a report: '
+    .. 'look for workers that crash or block, then retry the call'
   make_dead_letter(id, error, ARGV[7])
   if is_text(id) then
     dead[#dead + 1] = { id, number(unreported) }
