@@ -11,7 +11,7 @@ use crate::{FAILOVER, FAILOVER_TTL, Locked, a_key_on_each, keeps_nothing_of, loc
 /// Waits until the manager that holds a lock has read the slot map for the first time.
 async fn has_looked(cluster: &Cluster) {
     (0..3).for_each(|nth| cluster.admin(nth).forget_calls());
-    eventually("it has looked who has which slots", FAILOVER, || {
+    eventually("it has read the slot map", FAILOVER, || {
         let mut calls = (0..3).flat_map(|nth| cluster.admin(nth).calls());
         std::future::ready(calls.any(|(name, _)| name == "cluster|slots"))
     })

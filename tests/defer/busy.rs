@@ -84,7 +84,7 @@ async fn a_busy_call_is_reported_as_busy_and_not_as_tried(backend: &Backend) {
     })
     .await;
     held.release().await.unwrap();
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     nothing_is_left(&locks, &name).await;
     locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
@@ -219,7 +219,7 @@ async fn a_call_whose_lock_cannot_be_asked_for_has_not_failed() {
     })
     .await;
     here.restart();
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     nothing_is_left(&keeper, "f").await;
     locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();

@@ -31,12 +31,12 @@ async fn a_server_without_memory_refuses_calls_and_lets_go_of_those_it_has() {
 
     // Working calls off is what gives memory back.
     let working = tokio::spawn(worker(&locks, &function).run());
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     nothing_is_left(&locks, "f").await;
     admin.configure("maxmemory", "0");
     let deferred = function.clone().manager(&locks).later(busy, (2,)).await;
     assert!(matches!(deferred, LockError::Deferred { .. }), "{deferred:?}");
-    calls.become_so_many(2).await;
+    calls.reach(2).await;
     held.release().await.unwrap();
     locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();

@@ -17,7 +17,7 @@ const LEASE: Duration = Duration::from_secs(30);
 
 /// Calls that are kept in memory, whose ends are not taken note of for a while.
 #[derive(Debug)]
-struct Deaf {
+struct LateEnds {
     calls: Arc<dyn Deferrer>,
     /// So often their lease is made longer before that.
     deaf_for: usize,
@@ -27,7 +27,7 @@ struct Deaf {
     in_vain: AtomicUsize,
 }
 
-impl Deferrer for Deaf {
+impl Deferrer for LateEnds {
     fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
         if let Some(kept) = &mut *self.kept.lock().unwrap() {
             *kept += 1;
@@ -66,10 +66,10 @@ impl Deferrer for Deaf {
 }
 
 /// Calls in memory whose ends are not taken note of until they were kept so often.
-fn deaf(deaf_for: usize) -> (LockManager, Arc<Deaf>) {
+fn deaf(deaf_for: usize) -> (LockManager, Arc<LateEnds>) {
     let calls = LockManager::memory().deferrer();
     let (kept, in_vain) = (Mutex::new(None), AtomicUsize::new(0));
-    let deaf = Arc::new(Deaf { calls, deaf_for, kept, in_vain });
+    let deaf = Arc::new(LateEnds { calls, deaf_for, kept, in_vain });
     let plugged_in: Arc<dyn Deferrer> = deaf.clone();
     (patient().deferrer(plugged_in).memory(), deaf)
 }

@@ -29,7 +29,7 @@ async fn a_node_that_hangs_holds_up_no_function_of_another_node() {
     }
     let working = tokio::spawn(both.run());
     store(&locks, &here, 0, Duration::ZERO).await;
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     cluster.server(hangs).pause();
     // One now, and one after the worker has looked for the calls of all functions again.
     for (number, delay) in [(1, Duration::ZERO), (2, Duration::from_millis(2_500))] {
@@ -76,7 +76,7 @@ async fn a_worker_that_was_full_begins_with_what_became_due_meanwhile() {
         store(&locks, "other", round, Duration::ZERO).await;
         gate.add_permits(1);
         let start = Instant::now();
-        calls.become_so_many(round as usize + 1).await;
+        calls.reach(round as usize + 1).await;
         let late = start.elapsed();
         if late < TICK * 3 / 4 {
             break;
@@ -116,7 +116,7 @@ async fn many_functions_are_asked_for_at_once_and_not_one_after_another() {
             let _ = stopped.await;
         }));
         number += 1;
-        calls.become_so_many(number as usize).await;
+        calls.reach(number as usize).await;
         let late = start.elapsed();
         drop(stop);
         working.await.unwrap().unwrap();
@@ -137,7 +137,7 @@ async fn a_call_whose_reply_came_too_late_is_left_to_another_worker() {
     // The server knows the scripts.
     store(&near, "f", 0, Duration::ZERO).await;
     let first = tokio::spawn(worker(&far, &noting("f", &late)).run());
-    late.become_so_many(1).await;
+    late.reach(1).await;
     far.shutdown(PATIENCE).await.unwrap();
     first.await.unwrap().unwrap();
 

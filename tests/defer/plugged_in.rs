@@ -214,7 +214,7 @@ async fn a_custom_queue_keeps_the_calls(backend: &Backend) {
     let function = noting("f", &calls);
     let working = tokio::spawn(worker(&other, &function).run());
     put(&locks, &function, 1).await;
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     nothing_is_left(&locks, "f").await;
 
     // What fails is tried again, given up, and tried again by a person.
@@ -272,7 +272,7 @@ async fn calls_can_be_kept_on_another_server_than_the_locks() {
     assert_eq!(count(&keeper, "f", JobState::Waiting).await, 1);
     assert!(!here.admin().keys().iter().any(|key| key.contains("jobs")));
     let working = tokio::spawn(worker(&locks, &function).run());
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     nothing_is_left(&keeper, "f").await;
     locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();

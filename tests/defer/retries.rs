@@ -96,7 +96,7 @@ async fn a_body_that_goes_on_without_an_inner_lock_is_done(backend: &Backend) {
     let function = function.delay(SHORT_DELAY);
     put(&locks, &function, 1).await;
     let working = tokio::spawn(worker(&locks, &function).run());
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     nothing_is_left(&locks, &name).await;
     assert_eq!(calls.all(), [1]);
     locks.shutdown(PATIENCE).await.unwrap();

@@ -22,7 +22,7 @@ async fn a_stopped_worker_returns_calls_that_are_not_done(backend: &Backend) {
     });
     let working = tokio::spawn(stopping);
     put(&locks, &stuck.delay(SHORT_DELAY), 5).await;
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     stop.send(()).unwrap();
     working.await.unwrap().unwrap();
     let page = locks.deferrer().list(name.as_str().into(), JobState::Waiting, 0, 1).await.unwrap();
@@ -30,7 +30,7 @@ async fn a_stopped_worker_returns_calls_that_are_not_done(backend: &Backend) {
 
     // Another one takes it up at once.
     let working = tokio::spawn(worker(&locks, &noting(&name, &calls)).run());
-    calls.become_so_many(2).await;
+    calls.reach(2).await;
     nothing_is_left(&locks, &name).await;
     locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
@@ -125,7 +125,7 @@ async fn a_call_that_takes_longer_than_its_lease_stays_with_its_worker(backend: 
     let start = || worker(&locks, &long).lease(Duration::from_secs(2)).run();
     let working = [tokio::spawn(start()), tokio::spawn(start())];
     put(&locks, &long.clone().delay(SHORT_DELAY), 5).await;
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     nothing_is_left(&locks, &name).await;
     assert_eq!(calls.all(), [5], "it was run once");
     locks.shutdown(PATIENCE).await.unwrap();

@@ -208,8 +208,8 @@ async fn a_prefix_takes_the_rights_of_the_same_form_and_no_others() {
     let order = Lock::new("order:42").ttl(LONG_TTL).manager(&shop);
     let (guard, _) = order.clone().acquire_fenced().await.expect("free");
     let waiting = tokio::spawn(order.wait(LONG_TTL).acquire());
-    let in_line = || std::future::ready(server.admin().keys().iter().any(|k| k.contains("lm1:wq")));
-    eventually("it is in the queue", PATIENCE, in_line).await;
+    let queued = || std::future::ready(server.admin().keys().iter().any(|k| k.contains("lm1:wq")));
+    eventually("it is in the queue", PATIENCE, queued).await;
     guard.release().await.expect("still held");
     waiting.await.expect("no panic").expect("its turn").release().await.expect("still held");
     for key in ["order:{42}", "order:4}2"] {

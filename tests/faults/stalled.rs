@@ -204,9 +204,9 @@ async fn a_worker_that_is_blocked_while_it_subscribes_holds_up_no_other() {
         let waiters: Vec<_> = (0..3).map(|_| tokio::spawn(waiting())).collect();
         tokio::time::sleep(PATIENT / 32).await;
         assert_eq!(channels(), before, "it is begun, and its command was not sent");
-        eventually("they stand in line", PATIENT / 2, || {
-            let in_line: usize = cluster.admin(0).ask(&["ZCARD", "lm1:tq:{order}:0"]);
-            std::future::ready(in_line == 3)
+        eventually("they are in the queue", PATIENT / 2, || {
+            let queued: usize = cluster.admin(0).ask(&["ZCARD", "lm1:tq:{order}:0"]);
+            std::future::ready(queued == 3)
         })
         .await;
         assert!(start.elapsed() < PATIENT / 2 && channels().len() == before.len() + 1);

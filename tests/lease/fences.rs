@@ -324,7 +324,7 @@ async fn a_fence_that_comes_by_a_hand_off_is_kept_as_long() {
     let guard = lock(&ours, "order:42").acquire().await.expect("free");
     let mut admin = backend.admin().expect("one server");
     let waiter = tokio::spawn(lock(&theirs, "order:42").wait_forever().acquire_fenced());
-    eventually("in line", SOON, || {
+    eventually("in the queue", SOON, || {
         std::future::ready(admin.ask::<u64>(&["ZCARD", "lm1:wq:{order:42}"]) == 1)
     })
     .await;

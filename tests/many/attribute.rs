@@ -92,6 +92,7 @@ impl Bank {
         key = ["books", "till"], ttl = "500ms", on_lost = Self::undo, manager = self.locks,
     )]
     async fn reckon(&self) -> Locked<Vec<String>> {
+        // Longer than the ttl.
         tokio::time::sleep(ms(520)).await;
         Ok(vec!["reckoned".to_owned()])
     }

@@ -25,7 +25,7 @@ async fn a_waiter_is_not_delayed_by_a_distant_node() {
     eventually("it is asked again and again", IN_TIME * 3, || is_asked(&mut far, 6)).await;
     assert!(!waiting.is_finished());
     nodes.free(&[0, 1]);
-    let guard = in_time(waiting).await.expect("no panic").expect("given back");
+    let guard = in_time(waiting).await.expect("no panic").expect("released");
     guard.release().await.expect("released");
     nodes.keep_nothing().await;
 }

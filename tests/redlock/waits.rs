@@ -15,7 +15,7 @@ async fn a_waiter_gets_the_lock_when_it_is_released() {
     let waiting = tokio::spawn(lock(&theirs).wait(IN_TIME).acquire());
     tokio::task::yield_now().await;
     guard.release().await.expect("released");
-    let guard = in_time(waiting).await.expect("no panic").expect("given back");
+    let guard = in_time(waiting).await.expect("no panic").expect("released");
     guard.release().await.expect("released");
     nodes.keep_nothing().await;
 }
@@ -83,7 +83,7 @@ async fn a_waiter_of_several_keys_takes_them_in_turn() {
     let waiting = tokio::spawn(both(&theirs, ["order:44", KEY]).wait(IN_TIME).acquire());
     tokio::task::yield_now().await;
     guard.release().await.expect("released");
-    let guard = in_time(waiting).await.expect("no panic").expect("given back");
+    let guard = in_time(waiting).await.expect("no panic").expect("released");
     guard.release().await.expect("released");
     for server in &nodes.0 {
         let mut admin = server.admin();

@@ -215,7 +215,7 @@ impl World {
     }
 
     /// The client that has the lock since this step and has not asked for it in this step.
-    pub fn handed(&self, step: &Step) -> Option<usize> {
+    pub fn handed_off(&self, step: &Step) -> Option<usize> {
         let holder = self.holder(&step.after)?;
         let new = step.before.held != step.after.held && step.event.actor() != Some(holder);
         new.then_some(holder)

@@ -221,7 +221,7 @@ fn once(world: &World, step: &Step) -> Verdict {
         ensure(client.grants == 0 || again, format!("c{number} is granted again"))?;
         ensure(client.stage != Stage::Gone, format!("c{number} is granted, and gone"))?;
     }
-    if let Some(number) = world.handed(step) {
+    if let Some(number) = world.handed_off(step) {
         let Some(last_request) = world.clients[number].last_request else {
             return Err(format!("c{number} is granted, and did not wait"));
         };
@@ -312,7 +312,7 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
         let passed = step.before.queue.len().saturating_sub(step.after.queue.len());
         ensure(!is_dead || passed >= 7, format!("c{head} is dead, and the head"))?;
     }
-    if let Some(number) = world.handed(step) {
+    if let Some(number) = world.handed_off(step) {
         let px = world.clients[number].ttl.min(CONFIRM_WINDOW);
         let expires = step.after.expiry(LOCK);
         ensure(ends_after(step, px, expires), format!("handed off until {expires}"))?;

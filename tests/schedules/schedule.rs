@@ -303,7 +303,7 @@ impl Schedule<'_> {
         let before = self.look.clone();
         let (reply, after) = self.perform(&event)?;
         let mut step = Step { event, reply, pushes: Vec::new(), before, after };
-        if let Some(handed) = self.world.handed(&step).or(self.world.asked_to_poll(&step)) {
+        if let Some(handed) = self.world.handed_off(&step).or(self.world.asked_to_poll(&step)) {
             step.pushes = self.store.pushes(self.world.clients[handed].process);
         }
         if self.began.elapsed() > STALLED {

@@ -80,6 +80,7 @@ async fn a_lost_lock_is_reported_by_it_and_the_bodys_own_error_stays() {
         key = "disk:7", ttl = "60ms", manager = locks, map_err = told, on_lost = error,
     )]
     async fn late(locks: &LockManager, own: Option<io::ErrorKind>) -> io::Result<()> {
+        // Longer than the ttl.
         tokio::time::sleep(Duration::from_millis(80)).await;
         own.map_or(Ok(()), |own| Err(own.into()))
     }

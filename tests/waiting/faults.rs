@@ -35,6 +35,7 @@ async fn everybody_is_served_despite(fault: impl Fn(&mut Admin)) {
     let start = Instant::now();
     for _ in 0..12 {
         fault(&mut admin);
+        // Between two faults, for some of the callers to be served.
         tokio::time::sleep(ms(25)).await;
     }
     while let Some(ended) = tasks.join_next().await {
@@ -154,8 +155,10 @@ async fn a_server_stopped_shortly_costs_its_waiters_that_time() {
     let server = Server::start();
     let mut tasks = crowd(&server, 20, ms(20)).await;
     for _ in 0..3 {
+        // For some of the callers to be served.
         tokio::time::sleep(ms(40)).await;
         server.pause();
+        // The time of the stall.
         tokio::time::sleep(ms(200)).await;
         server.resume();
     }

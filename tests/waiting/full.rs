@@ -9,7 +9,7 @@ use lockmacro_tests::{Backend, Server, in_time};
 use crate::queue::{FAR, Queue};
 use crate::{KEY, LONG_TTL, Locked, keeps_only_fences, lock, ms, served, waiting};
 
-const PLACES: usize = 10_000;
+const LONGEST: usize = 10_000;
 
 /// Fills what is left of the queue, has one come too late and one go, and drops the others.
 async fn fill(ours: LockManager, key: &str, mut queue: Queue, left: usize) {
@@ -17,7 +17,7 @@ async fn fill(ours: LockManager, key: &str, mut queue: Queue, left: usize) {
     let mut waiters: FuturesUnordered<_> =
         (0..left).map(|_| waiting(&ours, key).acquire()).collect();
     let full = async {
-        while queue.length().is_some_and(|length| length < PLACES) {
+        while queue.length().is_some_and(|length| length < LONGEST) {
             tokio::time::sleep(ms(5)).await;
         }
     };
@@ -51,7 +51,7 @@ async fn a_full_queue_of_the_memory_is_reported() {
     let backend = Backend::memory();
     let key = backend.key("full");
     let ours = backend.manager().await;
-    in_time(fill(ours, &key, Queue::of(&backend, &key), PLACES)).await;
+    in_time(fill(ours, &key, Queue::of(&backend, &key), LONGEST)).await;
     backend.becomes_free(&key, Duration::from_secs(5)).await;
 }
 
@@ -61,7 +61,7 @@ async fn a_full_queue_of_a_server_is_reported() {
     let ours = LockManager::connect(&server.url()).await.expect("the server is there");
     let mut queue = Queue::at(&server, KEY);
     let left = 50;
-    queue.crowd(PLACES - left, FAR);
+    queue.crowd(LONGEST - left, FAR);
     in_time(fill(ours, KEY, queue, left)).await;
     keeps_only_fences(&server, LONG_TTL / 4).await;
 }

@@ -157,7 +157,7 @@ async fn a_grant_for_a_waiter_that_has_gone_is_released_at_once() {
         .await;
     waiter.abort();
     proxy.held_commands_arrive().await;
-    assert_eq!(Queue::at(&server, KEY).length(), Some(1), "in line, and gone");
+    assert_eq!(Queue::at(&server, KEY).length(), Some(1), "in the queue, and gone");
     guard.release().await.expect("still held");
     let start = Instant::now();
     served(CONFIRM_WINDOW, lock(&rival, KEY).wait(CONFIRM_WINDOW).acquire()).await;

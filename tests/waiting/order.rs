@@ -255,5 +255,5 @@ async fn re_entry_does_not_join_the_queue(backend: &Backend) {
     };
     let body = waiting(&ours, &key).run(body);
     assert_eq!(timeout(PUSHED, body).await.expect("it waits for itself"), Ok(7));
-    crate::served(PUSHED, next.expect("in line")).await;
+    crate::served(PUSHED, next.expect("in the queue")).await;
 }

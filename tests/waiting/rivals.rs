@@ -112,9 +112,9 @@ async fn at_least_what_a_poller_gets(backend: &Backend) {
     }
     while let Some(ended) = all.join_next().await {
         let (rivalry, least, (ours, polls)) = ended.expect("no panic");
-        println!("{rivalry:?}: {ours}, who polls {polls}");
-        assert!(ours >= least && polls >= least, "{rivalry:?}: {ours}, and who polls {polls}");
-        assert!(10 * ours + 20 >= 9 * polls, "{rivalry:?}: {ours}, and who polls {polls}");
+        println!("{rivalry:?}: {ours}, the poller {polls}");
+        assert!(ours >= least && polls >= least, "{rivalry:?}: {ours}, and the poller {polls}");
+        assert!(10 * ours + 20 >= 9 * polls, "{rivalry:?}: {ours}, and the poller {polls}");
     }
 }
 

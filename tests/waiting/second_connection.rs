@@ -32,7 +32,7 @@ async fn waiters_get_the_lock_in_the_order_of_their_requests_and_do_not_poll() {
     let mut admin = server.admin();
     let mut queue = Queue::at(&server, KEY);
     let guard = lock(&managers[0], KEY).acquire().await.expect("free");
-    assert_eq!(channels(&mut admin), 0, "who never waits does not subscribe");
+    assert_eq!(channels(&mut admin), 0, "a caller that never waits does not subscribe");
     let mut waiters = Vec::new();
     for nth in 0..20 {
         let lock = Lock::new(KEY).ttl(ms(5_000)).manager(&managers[nth % 2]).wait_forever();

@@ -137,7 +137,7 @@ async fn a_process_subscribes_once() {
     let server = Server::start();
     let manager = manager(&server).await;
     let before: Vec<String> = server.admin().ask(&["PUBSUB", "CHANNELS"]);
-    assert_eq!(before, Vec::<String>::new(), "who never waits does not subscribe");
+    assert_eq!(before, Vec::<String>::new(), "a caller that never waits does not subscribe");
     for round in 0..3 {
         let mut tasks = JoinSet::new();
         for key in 0..20 {
