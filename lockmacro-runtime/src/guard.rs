@@ -257,7 +257,8 @@ impl LockGuard {
             }
             (None, Released::Unconfirmed) => Err(LockError::Unavailable {
                 reason: Unavailability::Disconnected,
-                detail: "the release was sent, but its answer was lost".to_owned(),
+                detail: "no answer to the release: the key ends with its ttl at the latest"
+                    .to_owned(),
             }),
         }
     }

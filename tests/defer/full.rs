@@ -58,7 +58,10 @@ async fn a_bounded_number_of_calls_of_a_function_wait() {
     let later = async || function.clone().manager(&locks).later(busy.clone(), (3,)).await;
     assert!(matches!(later().await, LockError::Deferred { .. }), "one more has room");
     let refusal = refused(&locks, busy.clone(), &function).await;
-    assert_eq!(refusal, "QueueFull: 1000000 calls of `f` wait already");
+    assert_eq!(
+        refusal,
+        "QueueFull: 1000000 calls of `f` wait already: run more workers, or defer fewer calls"
+    );
     let waiting: usize = admin.ask(&["ZCARD", DUE]);
     assert_eq!(waiting, WAITING_MAX);
     // Another function's calls have a queue of their own.

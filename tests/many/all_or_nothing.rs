@@ -137,7 +137,7 @@ async fn a_set_of_keys_that_is_no_lock_says_why() {
     let manager = Backend::memory().manager().await;
     let cases: [(Vec<String>, &str); 5] = [
         (vec![], "there is none"),
-        ((0..129).map(|nth| nth.to_string()).collect(), "129 and 128 are allowed"),
+        ((0..129).map(|nth| nth.to_string()).collect(), "129 keys and 128 are allowed"),
         (vec!["a".to_owned(), String::new()], "it is empty"),
         (vec![String::new(), "a".to_owned()], "it is empty"),
         (vec!["a".to_owned(), "lm1:b".to_owned()], "`lm1:`"),

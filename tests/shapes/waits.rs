@@ -21,7 +21,7 @@ fn hold_blocking(locks: &LockManager, key: &str) -> LockGuard {
 }
 
 /// The holder of the lock while a call waited in vain, and how many waiters were before it.
-fn told<T>(result: Result<T, OrderError>) -> (String, u32) {
+fn holder_and_rank<T>(result: Result<T, OrderError>) -> (String, u32) {
     match result.map(drop) {
         Err(OrderError::Lock(LockError::TimedOut { holder, rank, .. })) => {
             (holder.owner.unwrap(), rank)

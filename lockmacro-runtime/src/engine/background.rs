@@ -229,7 +229,7 @@ impl Drop for Thread {
 }
 
 fn no_thread(why: impl ToString) -> LockError {
-    let detail = format!("the background thread: {}", why.to_string());
+    let detail = format!("the background thread could not run: {}", why.to_string());
     LockError::Unavailable { reason: Unavailability::Local, detail }
 }
 

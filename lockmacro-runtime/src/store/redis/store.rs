@@ -327,7 +327,9 @@ impl Redis {
             Topology::Cluster(cluster) => cluster.seeds_mut(),
         };
         if connectors.is_empty() {
-            return Err(LockError::invalid_url("it is in use already"));
+            return Err(LockError::invalid_url(
+                "its connections are in use already: set the credentials before the manager connects",
+            ));
         }
         for connector in connectors {
             connector.settings_mut().credentials = Some(credentials.clone());

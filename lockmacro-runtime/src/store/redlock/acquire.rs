@@ -189,7 +189,7 @@ impl Redlock {
                 Ok(true) if !self.nodes.is_as_it_was(nth) => errors[nth] = Some(replaced()),
                 Ok(true) => raised += 1,
                 Ok(false) => {
-                    let detail = "it did not hold the lock any more".to_owned();
+                    let detail = "the lock was gone from this node".to_owned();
                     let reason = Unavailability::TooSlow;
                     errors[nth] = Some(LockError::Unavailable { reason, detail });
                 }
