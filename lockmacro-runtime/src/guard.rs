@@ -258,7 +258,7 @@ impl LockGuard {
             (None, Released::Unconfirmed) => Err(LockError::unavailable_at(
                 None,
                 Unavailability::Disconnected,
-                "the release was sent, but its answer was lost",
+                "no answer to the release: the key ends with its ttl at the latest",
             )),
         }
     }

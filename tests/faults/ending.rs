@@ -47,7 +47,7 @@ async fn a_manager_that_was_shut_down_leaves_no_thread_and_no_connection_for_a_t
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_arrives_soon_after_a_shutdown_is_taken_back_all_the_same() {
+async fn a_request_that_arrives_soon_after_a_shutdown_is_released() {
     in_time(async {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
@@ -66,7 +66,7 @@ async fn what_arrives_soon_after_a_shutdown_is_taken_back_all_the_same() {
     .await;
 }
 
-/// How many connections a server has, but for those who look.
+/// The connections of a server, without those of the test.
 fn connections(server: &Server) -> usize {
     let clients: String = server.admin().ask(&["CLIENT", "LIST"]);
     clients.lines().filter(|client| !client.contains("cmd=client|list")).count()

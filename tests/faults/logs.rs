@@ -62,7 +62,7 @@ async fn back(manager: &LockManager, name: &'static str, server: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_outage_with_many_callers_is_told_once_and_so_is_its_end() {
+async fn an_outage_with_many_callers_is_logged_once_and_so_is_its_end() {
     log::start();
     const NAME: &str = "many-callers";
     let mut server = Server::with(&["--requirepass", "hunter2"]);
@@ -105,7 +105,7 @@ async fn an_outage_with_many_callers_is_told_once_and_so_is_its_end() {
 }
 
 #[tokio::test]
-async fn a_server_that_stalls_is_told_as_one_that_is_gone() {
+async fn a_server_that_stalls_is_reported_as_one_that_is_gone() {
     log::start();
     const NAME: &str = "stands-still";
     let server = Server::start();
@@ -138,7 +138,7 @@ async fn a_connection_that_is_cut_and_replaced_is_no_outage() {
 
 /// Callers whom a server refuses are told, and the log now and then.
 #[tokio::test]
-async fn a_full_server_is_told_now_and_then() {
+async fn a_full_server_is_logged_now_and_then() {
     log::start();
     const NAME: &str = "full-server";
     let server = Server::with(&["--maxmemory-policy", "noeviction"]);
@@ -218,7 +218,7 @@ async fn the_outage_of_a_node_ends_when_its_replica_takes_over() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_never_reached_is_told_as_lost_when_calls_fail() {
+async fn a_server_that_was_never_reached_is_logged_as_lost_when_calls_fail() {
     log::start();
     const NAME: &str = "never-reached";
     let mut server = Server::start();

@@ -1,4 +1,4 @@
-//! More waiters than a line has places.
+//! More waiters than a queue takes.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use lockmacro_tests::{Backend, Server, in_time};
 use crate::queue::{FAR, Queue};
 use crate::{KEY, LONG_TTL, Locked, keeps_only_fences, lock, ms, served, waiting};
 
-const PLACES: usize = 10_000;
+const LONGEST: usize = 10_000;
 
 /// Fills what is left of the queue, has one come too late and one go, and drops the others.
 async fn fill(ours: LockManager, key: &str, mut queue: Queue, left: usize) {
@@ -17,7 +17,7 @@ async fn fill(ours: LockManager, key: &str, mut queue: Queue, left: usize) {
     let mut waiters: FuturesUnordered<_> =
         (0..left).map(|_| waiting(&ours, key).acquire()).collect();
     let full = async {
-        while queue.length().is_some_and(|length| length < PLACES) {
+        while queue.length().is_some_and(|length| length < LONGEST) {
             tokio::time::sleep(ms(5)).await;
         }
     };
@@ -36,7 +36,7 @@ async fn fill(ours: LockManager, key: &str, mut queue: Queue, left: usize) {
     assert_eq!(skipped, None);
     let once: Locked<_> = lock(&ours, key).acquire().await;
     assert!(matches!(once, Err(LockError::Busy { .. })), "{once:?}");
-    // One is served, and there is a place again.
+    // One is served, and the queue has room again.
     guard.release().await.expect("still held");
     let first = waiters.next().await.expect("ten thousand").expect("served");
     let last = queue.join(waiting(&ours, key).acquire()).await;
@@ -47,21 +47,21 @@ async fn fill(ours: LockManager, key: &str, mut queue: Queue, left: usize) {
 }
 
 #[tokio::test]
-async fn a_full_queue_of_the_memory_is_told() {
+async fn a_full_queue_of_the_memory_is_reported() {
     let backend = Backend::memory();
     let key = backend.key("full");
     let ours = backend.manager().await;
-    in_time(fill(ours, &key, Queue::of(&backend, &key), PLACES)).await;
+    in_time(fill(ours, &key, Queue::of(&backend, &key), LONGEST)).await;
     backend.becomes_free(&key, Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
-async fn a_full_queue_of_a_server_is_told() {
+async fn a_full_queue_of_a_server_is_reported() {
     let server = Server::start();
     let ours = LockManager::connect(&server.url()).await.expect("the server is there");
     let mut queue = Queue::at(&server, KEY);
     let left = 50;
-    queue.crowd(PLACES - left, FAR);
+    queue.crowd(LONGEST - left, FAR);
     in_time(fill(ours, KEY, queue, left)).await;
     keeps_only_fences(&server, LONG_TTL / 4).await;
 }

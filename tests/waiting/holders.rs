@@ -1,5 +1,5 @@
-//! Holders that die, and holders that take long: who waits comes when the lease is over, and not
-//! before.
+//! Holders that die, and holders that take long: a waiter is served when the lease has ended, and
+//! not before.
 
 use std::mem;
 use std::time::Instant;
@@ -59,18 +59,18 @@ async fn several_dead_holders_are_succeeded_one_after_the_other(backend: &Backen
 
 #[tokio::test]
 async fn a_body_longer_than_the_claim_is_held_throughout_memory() {
-    a_body_longer_than_the_claim_is_held_throughout(&Backend::memory()).await;
+    a_body_longer_than_the_confirm_window_is_held_throughout(&Backend::memory()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_longer_than_the_claim_is_held_throughout_redis() {
     let backend = Backend::redis();
-    a_body_longer_than_the_claim_is_held_throughout(&backend).await;
+    a_body_longer_than_the_confirm_window_is_held_throughout(&backend).await;
     backend.keeps_nothing().await;
 }
 
 /// It takes more than five seconds, so it is not done in four ways.
-async fn a_body_longer_than_the_claim_is_held_throughout(backend: &Backend) {
+async fn a_body_longer_than_the_confirm_window_is_held_throughout(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let rival = backend.manager().await;
     let key = backend.key("order:42");
@@ -140,7 +140,9 @@ async fn a_short_lease_that_is_handed_off_is_not_stretched(backend: &Backend) {
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_waiter_that_is_not_polled_costs_the_others_the_claim_and_not_the_ttl(backend: &Backend) {
+async fn a_waiter_that_is_not_polled_delays_the_others_by_the_confirm_window_and_not_the_ttl(
+    backend: &Backend,
+) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let mut queue = Queue::of(backend, &key);

@@ -68,7 +68,7 @@ async fn waiters_of_several_managers_get_the_lock_in_the_order_of_asking(backend
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
-async fn a_body_that_returns_hands_the_lock_over(backend: &Backend) {
+async fn a_body_that_returns_hands_the_lock_off(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let mut queue = Queue::of(backend, &key);
@@ -89,7 +89,7 @@ async fn a_body_that_returns_hands_the_lock_over(backend: &Backend) {
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
-async fn a_guard_that_is_dropped_hands_the_lock_over(backend: &Backend) {
+async fn a_guard_that_is_dropped_hands_the_lock_off(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
@@ -127,7 +127,7 @@ async fn bodies_of_waiters_never_overlap(backend: &Backend) {
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
-async fn who_does_not_wait_overtakes_nobody(backend: &Backend) {
+async fn a_caller_without_a_wait_overtakes_nobody(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let mut queue = Queue::of(backend, &key);
@@ -255,5 +255,5 @@ async fn re_entry_does_not_join_the_queue(backend: &Backend) {
     };
     let body = waiting(&ours, &key).run(body);
     assert_eq!(timeout(PUSHED, body).await.expect("it waits for itself"), Ok(7));
-    crate::served(PUSHED, next.expect("in line")).await;
+    crate::served(PUSHED, next.expect("in the queue")).await;
 }

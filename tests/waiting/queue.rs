@@ -1,4 +1,4 @@
-//! The line of a key, seen from outside.
+//! The queue of a key, seen from outside.
 
 use std::pin::Pin;
 
@@ -11,7 +11,7 @@ pub(crate) const FAR: u64 = 9_999_999_999_999;
 
 /// The waiters of a key.
 pub(crate) struct Queue {
-    /// `memory://` shows nothing, and needs not: there one poll is one place in the queue.
+    /// `memory://` shows nothing, and need not: there a waiter joins the queue in its first poll.
     admin: Option<Admin>,
     name: String,
 }
@@ -36,7 +36,7 @@ impl Queue {
         Some(self.admin.as_mut()?.ask(&["ZRANGE", &self.name, "0", "-1"]))
     }
 
-    /// Adds this many waiters of a dead process at the end, whose places end at that time of the
+    /// Adds this many waiters of a dead process at the end, whose leases end at that time of the
     /// server, in milliseconds.
     pub(crate) fn crowd(&mut self, others: usize, until: u64) {
         let script = "for nth = 1, ARGV[1] do

@@ -49,7 +49,7 @@ async fn waiting_threads_are_served_one_at_a_time(backend: &Backend) {
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_thread_gets_the_lock_from_an_async_holder_and_gives_it_back_to_an_async_waiter(
+async fn a_thread_gets_the_lock_from_an_async_holder_and_hands_it_off_to_an_async_waiter(
     backend: &Backend,
 ) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
@@ -70,14 +70,14 @@ async fn a_thread_gets_the_lock_from_an_async_holder_and_gives_it_back_to_an_asy
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_thread_whose_wait_runs_out_is_told(backend: &Backend) {
+async fn a_thread_whose_wait_runs_out_gets_timed_out(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let blocking = lock(&theirs, &key).wait(ms(80));
     let start = Instant::now();
     let result = on_a_plain_thread(move || blocking.run_blocking(|| Locked::Ok(()))).await;
-    assert!(matches!(result, Err(LockError::TimedOut { position: 0, .. })), "{result:?}");
+    assert!(matches!(result, Err(LockError::TimedOut { rank: 0, .. })), "{result:?}");
     assert!(start.elapsed() >= ms(80) && start.elapsed() < ms(80) + PUSHED);
     Queue::of(backend, &key).reaches(0).await;
     guard.release().await.expect("still held");

@@ -1,4 +1,4 @@
-//! What waiting costs a server: a place in the queue and a release, however many wait.
+//! The costs of waiting on a server: one request and a release, however many wait.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ async fn commands_per_acquisition(ttl: Duration, processes: usize) -> f64 {
     let mut waiters = WAITERS;
     loop {
         let (commands, took) = measured_once(ttl, processes, waiters).await;
-        // On a machine so loaded that they also had to refresh their places it is another measure.
+        // On a machine so loaded that they also had to refresh their leases it is another measure.
         if took < ms(1_500) {
             return commands;
         }
@@ -83,7 +83,7 @@ async fn an_acquisition_costs_two_commands_on_several_threads() {
 }
 
 #[tokio::test]
-async fn an_acquisition_longer_than_the_claim_costs_three() {
+async fn an_acquisition_longer_than_the_confirm_window_costs_three_commands() {
     for (ttl, processes) in [(LONG_TTL, 1), (LONG_TTL, 4)] {
         let commands = commands_per_acquisition(ttl, processes).await;
         assert!(commands <= 3.1, "{commands} with a ttl of {ttl:?} in {processes} processes");
@@ -137,7 +137,7 @@ async fn a_process_subscribes_once() {
     let server = Server::start();
     let manager = manager(&server).await;
     let before: Vec<String> = server.admin().ask(&["PUBSUB", "CHANNELS"]);
-    assert_eq!(before, Vec::<String>::new(), "who never waits does not subscribe");
+    assert_eq!(before, Vec::<String>::new(), "a caller that never waits does not subscribe");
     for round in 0..3 {
         let mut tasks = JoinSet::new();
         for key in 0..20 {
@@ -152,9 +152,9 @@ async fn a_process_subscribes_once() {
     }
 }
 
-/// The one by which grants are heard takes the place of the one before.
+/// The new subscription replaces the one before.
 #[tokio::test]
-async fn who_has_waited_has_no_more_connections_than_before() {
+async fn a_manager_with_waiters_has_no_more_connections_than_before() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let mut admin = server.admin();

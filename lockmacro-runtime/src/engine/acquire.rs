@@ -250,9 +250,9 @@ impl Wanted {
                         let (retry_after, holder) = (retry(0), holder());
                         LockError::Busy { key, holder, retry_after, message }
                     }
-                    Queueing::Left(position) => {
-                        let (retry_after, holder) = (retry(position), holder());
-                        LockError::TimedOut { key, holder, retry_after, position, message }
+                    Queueing::Left(rank) => {
+                        let (retry_after, holder) = (retry(rank), holder());
+                        LockError::TimedOut { key, holder, retry_after, rank, message }
                     }
                     Queueing::Full => LockError::QueueFull { retry_after: retry(u32::MAX), key },
                 }

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::engine::blocking::blocked;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::in_flight::InFlightGuard;
-use crate::engine::telemetry::Waiting;
+use crate::engine::telemetry::WaitingGauge;
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing, Released};
 use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
@@ -60,7 +60,7 @@ impl Acquisition {
 
     fn asking(self, is_first: bool) -> Acquire {
         let asked = self.manager.shared_store().acquire(&self.request, self.manager.shutdown());
-        let _waiting = Waiting::of(&self.request);
+        let _waiting = WaitingGauge::of(&self.request);
         Acquire::Asking { asked, _waiting, acquisition: self, is_first }
     }
 
@@ -74,7 +74,7 @@ impl Acquisition {
             let job =
                 move |store: Arc<Store>| async move { store.acquire(&request, &shutdown).await };
             let answer = {
-                let _waiting = Waiting::of(&self.request);
+                let _waiting = WaitingGauge::of(&self.request);
                 self.manager.background().block_on(job).map_err(Refusal::Failed)?
             };
             if !self.is_to_restart(&answer, mem::take(&mut first)) {
@@ -217,7 +217,7 @@ pub(crate) enum Acquire {
     /// The fields are dropped in this order: the request before the acquisition that releases it.
     Asking {
         asked: Asked<'static, Result<Answer, Failed>>,
-        _waiting: Waiting<Arc<Request>>,
+        _waiting: WaitingGauge<Arc<Request>>,
         acquisition: Acquisition,
         is_first: bool,
     },

@@ -102,7 +102,11 @@ impl Background {
         };
         drop(here);
         if let Err(error) = started {
-            tracing::error!(%error, "held locks are not confirmed at the new server");
+            tracing::error!(
+                %error,
+                "held locks are not confirmed at the new server: \
+                 the background thread could not be started"
+            );
         }
     }
 
@@ -233,7 +237,7 @@ impl Drop for Thread {
 }
 
 fn no_thread(why: impl ToString) -> LockError {
-    let detail = format!("the background thread: {}", why.to_string());
+    let detail = format!("the background thread could not run: {}", why.to_string());
     LockError::unavailable_at(None, Unavailability::Local, detail)
 }
 

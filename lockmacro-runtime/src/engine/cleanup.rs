@@ -87,7 +87,7 @@ impl Cleanup {
             {
                 // A later grant to the token of a waiter is noticed.
                 let tokens = store.abandoned().filter(|_| item.request.until.is_some());
-                item.abandoned = tokens.map(|all| all.given_up(item.request.token.bits()));
+                item.abandoned = tokens.map(|all| all.abandon(item.request.token.bits()));
                 first.spawn(release(Arc::clone(&store), item));
             }
             self.queue.drop_released_after_shutdown();

@@ -48,7 +48,7 @@ pub(crate) struct Held {
     current: Current,
     /// The span of the body.
     span: tracing::Span,
-    counted: Mutex<Option<telemetry::Held<Arc<Request>>>>,
+    counted: Mutex<Option<telemetry::HeldGauge<Arc<Request>>>>,
 }
 
 impl Held {
@@ -60,7 +60,7 @@ impl Held {
     ) -> Result<Arc<Self>, LockError> {
         let ttl = acquisition.request().ttl;
         let lease = Lease::handed_off(grant.sent, grant.ttl, ttl, renewal);
-        let counted = telemetry::Held::of(acquisition.request());
+        let counted = telemetry::HeldGauge::of(acquisition.request());
         let span = telemetry::span(acquisition.request().labels(), acquisition.request().listed());
         let first = if grant.ttl < ttl {
             // A lock that was handed off is confirmed while the body runs.

@@ -13,7 +13,7 @@ use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::hand_off::HandOff;
-use crate::store::memory_table::{Held, Table, Ticket, Waiting};
+use crate::store::memory_table::{HeldKey, QueuedWaiter, Table, Ticket};
 use crate::store::servers::Servers;
 use crate::store::tick::tick;
 use crate::store::waiters::{Signal, Waiters};
@@ -141,7 +141,7 @@ impl Memory {
                     queue.binary_search_by_key(&ticket, |one| one.ticket).ok()
                 });
             }
-            let held = Held { token: request.token.clone(), expires: now.after(request.ttl) };
+            let held = HeldKey { token: request.token.clone(), expires: now.after(request.ttl) };
             table.held.insert(key.to_owned(), held);
         }
         let fences = fenced.iter().filter_map(|_| table.fence()).collect();
@@ -184,7 +184,7 @@ impl Memory {
             else {
                 // Without the lock, the token may be in the queue.
                 if request.until.is_some() {
-                    let own = |waiting: &Waiting| waiting.token == request.token;
+                    let own = |waiting: &QueuedWaiter| waiting.token == request.token;
                     table.dequeue(key, |queue| queue.iter().position(own));
                 }
                 all = false;

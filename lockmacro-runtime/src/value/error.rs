@@ -45,7 +45,7 @@ pub enum LockError {
         message: Option<String>,
     },
     /// Other holders had the lock until the caller's `wait` was over.
-    #[error("{}", timed_out(key, holder, *retry_after, *position, message.as_deref()))]
+    #[error("{}", timed_out(key, holder, *retry_after, *rank, message.as_deref()))]
     #[non_exhaustive]
     TimedOut {
         /// The key that is held.
@@ -54,8 +54,8 @@ pub enum LockError {
         holder: Box<Holder>,
         /// When to ask again, as in [`retry_after`](LockError::retry_after).
         retry_after: Duration,
-        /// Number of waiters ahead of the caller in the queue.
-        position: u32,
+        /// The rank in the queue: the number of waiters ahead of the caller.
+        rank: u32,
         /// The `message` of the lock, for the user.
         message: Option<String>,
     },
@@ -75,7 +75,7 @@ pub enum LockError {
     /// Another holder has the lock, and the call was stored because of `on_busy = defer("30s")`. A
     /// [worker](crate::defer::Worker) runs it later. The caller has nothing left to do.
     #[cfg(feature = "defer")]
-    #[error("deferred for {due:?}, as somebody else holds `{}`", key.shown())]
+    #[error("somebody else holds `{}`: the call was stored, and is due in {due:?}", key.shown())]
     #[non_exhaustive]
     Deferred {
         /// The key that is held.
@@ -153,7 +153,8 @@ pub enum LockError {
     /// Repair the replicas, or require fewer of them or a longer time with
     /// [`replicated`](crate::LockManagerBuilder::replicated).
     #[error(
-        "only {acked} of {wanted} replicas have acknowledged `{}` in time{}",
+        "only {acked} of {wanted} replicas have acknowledged `{}` in time: check the replicas, or \
+         ask for fewer `acks`{}",
         key.shown(),
         At(Some(server))
     )]
@@ -170,7 +171,11 @@ pub enum LockError {
     },
     /// The key exists and is not a lock: its value is no string or, where a lock is released by
     /// force, was not written by this crate. Choose another key, or delete the value.
-    #[error("`{}` is not a lock: the key exists and holds something else", key.shown())]
+    #[error(
+        "`{}` is not a lock: the key exists and holds something else; choose another key, or \
+         delete that one",
+        key.shown()
+    )]
     #[non_exhaustive]
     KeyNotALock {
         /// The key with another value.
@@ -222,7 +227,11 @@ pub enum LockError {
     /// The server has reached its limit of clients. Raise its `maxclients`, or share managers: a
     /// manager needs two connections, four where HELLO is refused, and up to 32 more with
     /// `replicated`.
-    #[error("the lock server accepts no more clients: {detail}{}", At(server.as_deref()))]
+    #[error(
+        "the lock server accepts no more clients: raise its `maxclients`, or share managers \
+         ({detail}){}",
+        At(server.as_deref())
+    )]
     #[non_exhaustive]
     ConnectionLimit {
         /// The server's text.
@@ -240,7 +249,7 @@ pub enum LockError {
     },
     /// The ttl is not between 50 ms and 24 h, or longer than the
     /// [`longest_ttl`](crate::LockManagerBuilder::longest_ttl) of a Redlock.
-    #[error("a ttl of {ttl:?} is not between {TTL_MIN:?} and {longest:?}")]
+    #[error("a ttl of {ttl:?} is not usable: choose one between {TTL_MIN:?} and {longest:?}")]
     #[non_exhaustive]
     InvalidTtl {
         /// The requested ttl.
@@ -295,7 +304,10 @@ pub enum LockError {
     NotInstalled,
     /// Another manager is installed already. It stays, because locks of two servers would not
     /// exclude each other.
-    #[error("another lock manager is installed already")]
+    #[error(
+        "another lock manager is installed already: install one per process, and pass others with \
+         `manager = …`"
+    )]
     AlreadyInstalled,
     /// A blocking lock was requested on the thread of a current-thread runtime, such as a worker of
     /// actix. It would stop the task that holds the lock. Make the function async, or call it in
@@ -309,11 +321,14 @@ pub enum LockError {
     #[error("no tokio runtime here: await the lock inside one, with its time and io enabled")]
     NoRuntime,
     /// The manager was shut down.
-    #[error("the lock manager is shut down")]
+    #[error("the lock manager is shut down: connect a new one to acquire locks again")]
     ShutDown,
     /// Locks were still held when the timeout of the shutdown was over. They end with their bodies,
     /// or with their leases.
-    #[error("{held} locks were still held when the timeout of the shutdown was over")]
+    #[error(
+        "{held} locks were still held at the end of the shutdown's timeout: they end with their \
+         bodies or leases; wait longer, or end the bodies first"
+    )]
     #[non_exhaustive]
     ShutdownTimeout {
         /// Number of locks that were held.

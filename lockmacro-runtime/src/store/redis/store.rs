@@ -130,7 +130,7 @@ impl Redis {
 
     /// The abandoned tokens, which may still be granted their lock.
     pub(crate) fn abandoned(&self) -> Arc<AbandonedTokens> {
-        Arc::clone(&self.grants.waiters.gone)
+        Arc::clone(&self.grants.waiters.abandoned)
     }
 
     /// Makes all waiters ask again.

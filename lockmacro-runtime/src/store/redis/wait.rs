@@ -82,7 +82,8 @@ impl Redis {
         let over = until <= Instant::now();
         let mut retry = Retry::new(self.budget_while_waiting(until));
         request.set_applied(Applied::Unknown);
-        let (reply, question) = match self.ask_until_answered(request, waiter, &mut retry).await {
+        let (reply, sent_request) = match self.ask_until_answered(request, waiter, &mut retry).await
+        {
             Ok(answered) => answered,
             Err(error) => {
                 // An earlier request may have joined the queue.
@@ -104,7 +105,7 @@ impl Redis {
         };
         let queue = match queued {
             Some((Some(rank), server)) if !over => {
-                let Question { sent, connection, received } = question;
+                let SentRequest { sent, connection, received } = sent_request;
                 let sample = Sample { sent, connection, server };
                 let soon = foreign.tick(rank, holder.is_foreign(), Moment::now(), fastrand::f64());
                 let tick = tick(rank, holder.left, received, fastrand::f64());
@@ -123,7 +124,7 @@ impl Redis {
         request: &Request,
         waiter: &Waiter,
         retry: &mut Retry,
-    ) -> Result<(Reply, Question), CallError> {
+    ) -> Result<(Reply, SentRequest), CallError> {
         let ask = |budget| async move {
             match self.ask_queued(request, waiter, budget).await? {
                 (Reply::Granted { sent, .. }, _) if late(sent, request.ttl) => {
@@ -140,7 +141,7 @@ impl Redis {
         request: &Request,
         waiter: &Waiter,
         budget: Budget,
-    ) -> Result<(Reply, Question), CallError> {
+    ) -> Result<(Reply, SentRequest), CallError> {
         if !self.rights.are_known() {
             self.ask_rights_for(request, budget).await?;
         }
@@ -154,7 +155,7 @@ impl Redis {
         request: &Request,
         waiter: &Waiter,
         budget: Budget,
-    ) -> Result<(Reply, Question), CallError> {
+    ) -> Result<(Reply, SentRequest), CallError> {
         // Before the request: a grant may be sent as soon as the request is answered.
         let received = node.listen(waiter.slot(), budget).await?;
         let ttl = request.ttl.as_millis().to_string();
@@ -175,7 +176,7 @@ impl Redis {
         // The same connection before and after means that there was no other in between.
         let connection = before.filter(|before| node.connection() == Some(*before));
         let connection = connection.and_then(NonZeroU64::new);
-        Ok((answer(reply, sent)?, Question { sent, connection, received }))
+        Ok((answer(reply, sent)?, SentRequest { sent, connection, received }))
     }
 
     /// Transient errors are retried for as long as the caller waits anyway.
@@ -186,7 +187,7 @@ impl Redis {
 }
 
 /// How a request of a waiter was sent.
-struct Question {
+struct SentRequest {
     sent: Moment,
     /// The number of its connection, if that is known.
     connection: Option<NonZeroU64>,

@@ -193,7 +193,7 @@ impl Redlock {
                 Ok(true) => raised += 1,
                 Ok(false) => {
                     let (reason, detail) =
-                        (Unavailability::TooSlow, "it did not hold the lock any more");
+                        (Unavailability::TooSlow, "the lock was gone from this node");
                     errors[nth] = Some(LockError::unavailable_at(None, reason, detail));
                 }
                 Err(node_error) => errors[nth] = Some(*node_error.error),

@@ -36,7 +36,7 @@ pub(crate) fn names(nodes: &[Deployment]) -> Result<Vec<String>, LockError> {
 
 /// The error for two nodes that are one server, which would have two votes.
 pub(crate) fn same(one: &str, other: &str) -> LockError {
-    let detail = format!("{one} and {other} are one server, which must not have two votes");
+    let detail = format!("{one} and {other} are one server: name each server once");
     LockError::InvalidUrl { detail }
 }
 

@@ -18,11 +18,11 @@ const BEATS_MISSED_MAX: u32 = 5;
 pub(crate) struct SingleFlight<T> {
     /// Longest duration of the work.
     limit: Duration,
-    in_flight: Mutex<Option<InFlight<T>>>,
+    in_flight: Mutex<Option<Flight<T>>>,
 }
 
 #[derive(Clone)]
-struct InFlight<T> {
+struct Flight<T> {
     until: Instant,
     progress: watch::Receiver<Progress<T>>,
     task: AbortHandle,
@@ -35,7 +35,7 @@ struct Progress<T> {
     result: Option<Option<T>>,
 }
 
-impl<T> InFlight<T> {
+impl<T> Flight<T> {
     /// The time until which callers wait for the work, as far as is known now.
     fn trusted_until(&self, limit: Duration) -> Instant {
         self.until.min(self.progress.borrow().beat + limit / BEATS * BEATS_MISSED_MAX)
@@ -94,7 +94,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     }
 
     /// The work in flight, and whether this call started it.
-    fn join<W>(&self, work: impl FnOnce() -> W) -> (InFlight<T>, bool)
+    fn join<W>(&self, work: impl FnOnce() -> W) -> (Flight<T>, bool)
     where
         W: Future<Output = T> + Send + 'static,
     {
@@ -108,7 +108,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         }
         let (shown, progress) = watch::channel(Progress { beat: now, result: None });
         let task = tokio::spawn(show(work(), self.limit, shown)).abort_handle();
-        let started = InFlight { until: now + self.limit, progress, task };
+        let started = Flight { until: now + self.limit, progress, task };
         *in_flight = Some(started.clone());
         (started, true)
     }

@@ -45,7 +45,7 @@ pub(crate) struct Calls {
 
 /// A request for calls. A repeated request gets the same calls.
 #[derive(Debug, Clone)]
-pub(crate) struct Question<'a> {
+pub(crate) struct TakeRequest<'a> {
     pub(crate) id: &'a str,
     pub(crate) most: usize,
     pub(crate) lease: Duration,
@@ -135,7 +135,7 @@ impl Calls {
         function: &Arc<str>,
         waiter: &Waiter,
     ) -> Result<Duration, LockError> {
-        let nothing = Question { id: "", most: 0, lease: Duration::ZERO, brief: true };
+        let nothing = TakeRequest { id: "", most: 0, lease: Duration::ZERO, brief: true };
         Ok(self.take(function, nothing, waiter).await?.1)
     }
 
@@ -144,10 +144,10 @@ impl Calls {
     pub(crate) async fn take(
         &self,
         function: &Arc<str>,
-        question: Question<'_>,
+        request: TakeRequest<'_>,
         waiter: &Waiter,
     ) -> Result<(Vec<Job>, Duration), LockError> {
-        let Question { id, most, lease, brief } = question;
+        let TakeRequest { id, most, lease, brief } = request;
         let usual = if brief { self.redis.brief() } else { self.budget() };
         let received = self.listen(waiter, usual).await?;
         let tick = if received { TICK } else { TICK_POLLING };

@@ -9,10 +9,10 @@ use crate::value::sync::{Mutex, MutexGuard};
 
 /// The releases of a manager that are in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Releases(Mutex<InFlight>);
+pub(crate) struct Releases(Mutex<ReleasesInFlight>);
 
 #[derive(Debug, Default)]
-pub(crate) struct InFlight {
+pub(crate) struct ReleasesInFlight {
     pub(crate) last: u64,
     /// The time when each was sent, and the number of its lock.
     pub(crate) releases: HashMap<u64, (Instant, u64)>,
@@ -35,7 +35,7 @@ impl Releases {
         (locks, in_flight.watched_until.is_none())
     }
 
-    pub(crate) fn in_flight(&self) -> MutexGuard<'_, InFlight> {
+    pub(crate) fn in_flight(&self) -> MutexGuard<'_, ReleasesInFlight> {
         self.0.lock()
     }
 }

@@ -5,8 +5,8 @@
 -- ARGV[2]  the time for which the key stays nevertheless, in milliseconds; 0 for none
 -- ARGV[3]  the confirm window in milliseconds
 -- ARGV[4]  the retention of the last fence in milliseconds
--- ARGV[5]  a channel whose messages the caller delivers itself; may be missing
--- returns  1 when the token held the lock, or the message to one of those waiters; else 0
+-- ARGV[5]  the local channel, whose pushes the caller delivers itself; may be missing
+-- returns  1 when the token held the lock, or the push to a waiter on the local channel; else 0
 if not held then
   local was_head = redis.call('ZRANK', KEYS[2], ARGV[1]) == 0
   -- Also where the key holds no string, and could not be read.
@@ -14,29 +14,29 @@ if not held then
   if type(value) == 'table' then
     return value
   end
-  -- The release of another program sends no message: the head of the queue then asks often, and has
+  -- The release of another program sends no push: the head of the queue then asks often, and has
   -- to learn that it is the head.
   if was_head and not (value and is_ours(value)) then
-    tell_head()
+    push_to_head()
   end
   return 0
 end
 if ARGV[2] == '0' then
-  local head, word = promote(ARGV[3], ARGV[4], nil, ARGV[5])
+  local head, push = promote(ARGV[3], ARGV[4], nil, ARGV[5])
   if not head then
     redis.call('DEL', KEYS[1])
   end
   if head == false then
-    tell_head()
+    push_to_head()
   end
-  return word or 1
+  return push or 1
 end
 -- The label stays, the token does not: a renewal in flight finds nothing to renew.
-local kept = string.gsub(ARGV[1], '[^/]+$', string.rep('0', 32))
-local set = redis.pcall('SET', KEYS[1], kept, 'PX', ARGV[2])
+local placeholder = string.gsub(ARGV[1], '[^/]+$', string.rep('0', 32))
+local set = redis.pcall('SET', KEYS[1], placeholder, 'PX', ARGV[2])
 if type(set) == 'table' and set.err then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
 -- The head asks again, and learns the time left.
-tell_head()
+push_to_head()
 return 1

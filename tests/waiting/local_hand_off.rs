@@ -1,4 +1,4 @@
-//! Waiters of the manager that releases the lock: they are told by the answer to its release.
+//! Waiters of the manager that releases the lock: the answer to the release is their grant.
 
 use std::pin::pin;
 
@@ -17,7 +17,7 @@ fn messages(server: &Server) -> u64 {
 }
 
 #[tokio::test]
-async fn a_hand_off_within_a_manager_takes_no_message() {
+async fn a_hand_off_within_a_manager_takes_no_push() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     for (next, takes) in [(&ours, 0), (&theirs, 1)] {
