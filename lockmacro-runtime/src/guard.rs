@@ -239,7 +239,7 @@ impl LockGuard {
 
     /// Hands the lock over at the end of a body, where no caller waits for the release. The guard
     /// does not release it any more then.
-    pub(crate) fn to_background(&mut self) -> Option<Arc<Held>> {
+    pub(crate) fn take_for_background(&mut self) -> Option<Arc<Held>> {
         let is_last = self.releases_in_background && !self.joined;
         self.joined |= is_last;
         is_last.then(|| Arc::clone(&self.held))

@@ -210,10 +210,12 @@ impl Held {
         // Sent from here: what the caller sends next on this connection comes after it.
         let mut sent = Box::pin(release.send(store));
         if (&mut sent).now_or_never().is_none() {
-            // The task of the connection writes the command before the caller goes on, as the
-            // caller may keep this thread busy.
-            yield_now().await;
             tokio::spawn(sent);
+            // The caller may keep this thread busy. Then another worker writes the command; where
+            // there is none, it is written before the caller goes on.
+            if Handle::current().metrics().num_workers() == 1 {
+                yield_now().await;
+            }
         }
     }
 

@@ -179,7 +179,7 @@ impl Running {
 
     async fn release(mut self, stopped: Option<Lost>) -> Ended {
         let lost = self.guard.held().remaining().err();
-        if let Some(held) = self.guard.to_background() {
+        if let Some(held) = self.guard.take_for_background() {
             held.release_in_background().await;
         } else if !self.guard.is_joined() {
             let released = self.guard.held().release().await;
@@ -222,7 +222,7 @@ fn run_held(guard: LockGuard, errors: Errors, body: &mut dyn FnMut()) -> Ended {
     // The last check before the body, which cannot be stopped later.
     let stopped = running.guard.held().remaining().map(|_| running.scope.enter(body)).err();
     let lost = running.guard.held().remaining().err();
-    if let Some(held) = running.guard.to_background() {
+    if let Some(held) = running.guard.take_for_background() {
         held.release_by_thread();
     } else if !running.guard.is_joined() {
         let held = running.guard.held();
