@@ -274,7 +274,7 @@ impl Held {
     }
 }
 
-/// A release that no caller waits for. Dropping it without an answer leaves the lock to the cleanup.
+/// A release that no caller waits for. Dropped without an answer, it leaves the lock to the cleanup.
 struct BackgroundRelease {
     held: Arc<Held>,
     lost: Option<Lost>,
