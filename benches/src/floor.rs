@@ -36,14 +36,16 @@ enum Kind {
     Unlimited,
     Fixed,
     Renewed,
+    Background,
     Rslock,
 }
 
-const KINDS: [(Kind, &str); 5] = [
+const KINDS: [(Kind, &str); 6] = [
     (Kind::Bare, "bare commands"),
     (Kind::Unlimited, "no time limit"),
     (Kind::Fixed, "Lock::run, ttl"),
     (Kind::Renewed, "Lock::run, renewed"),
+    (Kind::Background, "Lock::run, backgr."),
     (Kind::Rslock, "rslock"),
 ];
 
@@ -79,6 +81,8 @@ impl Clients {
             }
             Kind::Fixed => Lock::new(key).ttl(TTL),
             Kind::Renewed => Lock::new(key),
+            // A key of its own, as the next kind would find it held.
+            Kind::Background => Lock::new(format!("{key}:b")).release_in_background(),
         };
         Ok(lock.manager(&self.locks).run(async { Ok::<_, LockError>(()) }).await?)
     }

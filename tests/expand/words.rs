@@ -45,6 +45,7 @@ fn words_of_other_libraries_get_the_right_argument() {
         (&["token"], "`guard = lock`"),
         (&["token", "fencing_token"], "`fence = fence`"),
         (&["id", "resource", "lock_key"], "`key = \"order:<id>\"`"),
+        (&["background", "unlock"], "`release = background`"),
         (&["msg"], "`message = \"order"),
     ] {
         for word in words {
@@ -74,6 +75,7 @@ fn misspelt_arguments_are_distinguished() {
         ("mesage", "message"),
         ("fense", "fence"),
         ("renw", "renew"),
+        ("relese", "release"),
     ] {
         assert_eq!(with(word), format!("unknown argument `{word}`: did you mean `{meant}`?"));
     }

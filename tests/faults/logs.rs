@@ -317,3 +317,44 @@ async fn a_lock_that_is_lost_is_counted_at_the_node_that_has_it_and_at_no_other(
         assert_eq!(told_back(server, "locks_lost="), Some(lost), "{server}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_in_the_background_that_fails_is_told_and_repeated() {
+    log::start();
+    const NAME: &str = "behind-the-back";
+    let server = Server::start();
+    let proxy = lockmacro_tests::Proxy::to(server.port());
+    let manager = builder().connect(&proxy.url()).await.expect("there");
+    let lock = || Lock::new(NAME).name(NAME).ttl(LONG_TTL).manager(&manager);
+    let body = async {
+        // For longer than an answer may take, and without a connection for the next try.
+        let is_release =
+            |call: &lockmacro_tests::Call<'_>| call.names(NAME) && call.names("EVALSHA");
+        proxy.on_next_call(is_release, lockmacro_tests::Fault::HoldLastCommand(TIMEOUT));
+        Locked::Ok(7)
+    };
+    assert_eq!(lock().release_in_background().run(body).await, Ok(7));
+    assert_eq!(lock().run(async { Locked::Ok(8) }).await, Ok(8), "not busy");
+    let told = lines(&["WARN", "DEBUG"], &[NAME]);
+    assert_eq!(count(&told, "lock is still being released"), 1, "{told:?}");
+    proxy.held_commands_arrive().await;
+    crate::keeps_nothing(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_in_the_background_that_comes_too_late_is_told() {
+    log::start();
+    const NAME: &str = "behind-the-back-late";
+    let server = Server::start();
+    let manager = builder().connect(&server.url()).await.expect("there");
+    let lock = Lock::new(NAME).name(NAME).ttl(LONG_TTL).manager(&manager);
+    let body = async {
+        server.admin().ask::<()>(&["DEL", NAME]);
+        Locked::Ok(7)
+    };
+    assert_eq!(lock.release_in_background().run(body).await, Ok(7));
+    eventually("it is told", PATIENCE, async || {
+        count(&lines(&["WARN"], &[NAME]), "lock was taken away before its release") == 1
+    })
+    .await;
+}

@@ -35,19 +35,21 @@ pub(crate) struct Acquired {
     /// Index of the guard's key among the lock's keys; `None` for all of several.
     pub(crate) nth: Option<u8>,
     pub(crate) on_lost: OnLost,
+    /// The value of a body does not wait for the release.
+    pub(crate) releases_in_background: bool,
     /// The lock belongs to an outer guard, which releases it.
     pub(crate) joined: bool,
 }
 
 impl Acquired {
-    fn owning(held: Arc<Held>, on_lost: OnLost) -> Self {
-        Self { nth: held.only(), held, on_lost, joined: false }
+    fn owning(held: Arc<Held>, on_lost: OnLost, releases_in_background: bool) -> Self {
+        Self { nth: held.only(), held, on_lost, releases_in_background, joined: false }
     }
 
     /// Joins a held lock, for the `nth` of its keys or for all; an error when the lock is lost.
     fn joining(held: Arc<Held>, nth: Option<u8>, on_lost: OnLost) -> Result<Self, LockError> {
         held.remaining()?;
-        Ok(Self { held, nth, on_lost, joined: true })
+        Ok(Self { held, nth, on_lost, releases_in_background: false, joined: true })
     }
 }
 
@@ -92,6 +94,7 @@ impl LockSpec {
         let wanted = Wanted {
             renewed: self.renewed.unwrap_or(true),
             on_lost: self.on_lost,
+            releases_in_background: self.releases_in_background,
             errors,
             rare: Rare::of(self.max_hold, self.message),
         };
@@ -201,6 +204,7 @@ fn prepared(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Result<Prepare
 pub(crate) struct Wanted {
     renewed: bool,
     on_lost: OnLost,
+    releases_in_background: bool,
     errors: Errors,
     rare: Option<Box<Rare>>,
 }
@@ -236,7 +240,7 @@ impl Wanted {
                     None => Renewal::On,
                 };
                 let held = Held::new(acquisition, grant, renewal)?;
-                return Ok(Acquired::owning(held, self.on_lost));
+                return Ok(Acquired::owning(held, self.on_lost, self.releases_in_background));
             }
             Err(Refusal::Contended { key, holder, queue }) => {
                 let left = holder.left;

@@ -59,7 +59,9 @@ impl Acquisition {
     }
 
     fn asking(self, is_first: bool) -> Acquire {
-        let asked = self.manager.shared_store().acquire(&self.request, self.manager.shutdown());
+        let (manager, request) = (&self.manager, &self.request);
+        let (store, shutdown) = (manager.shared_store(), manager.shutdown());
+        let asked = manager.releasing().acquire(store, request, shutdown);
         let _waiting = WaitingGauge::of(&self.request);
         Acquire::Asking { asked, _waiting, acquisition: self, is_first }
     }
@@ -69,10 +71,14 @@ impl Acquisition {
         self.enter()?;
         let mut first = true;
         loop {
-            let (shutdown, request) =
-                (Arc::clone(self.manager.shutdown()), Arc::clone(&self.request));
-            let job =
-                move |store: Arc<Store>| async move { store.acquire(&request, &shutdown).await };
+            let (releasing, shutdown, request) = (
+                Arc::clone(self.manager.releasing()),
+                Arc::clone(self.manager.shutdown()),
+                Arc::clone(&self.request),
+            );
+            let job = move |store: Arc<Store>| async move {
+                releasing.acquire(&store, &request, &shutdown).await
+            };
             let answer = {
                 let _waiting = WaitingGauge::of(&self.request);
                 self.manager.background().block_on(job).map_err(Refusal::Failed)?
@@ -122,18 +128,28 @@ impl Acquisition {
         self.released(released)
     }
 
+    /// The same through another connection to the store.
+    pub(crate) async fn release_at(&self, store: &Store) -> Result<Released, LockError> {
+        self.released(store.release(&self.request).await)
+    }
+
     /// Releases the lock in the background, unless it was released already.
     pub(crate) fn abandon(&self) {
+        self.abandon_with(Vec::new());
+    }
+
+    /// The same. `more` is dropped when the lock was released.
+    pub(crate) fn abandon_with(&self, more: Vec<InFlightGuard>) {
         let guard = self.leaves();
         if let Some(guard) = guard
             && !self.is_a_copy()
         {
-            self.manager.background().clean_up(Arc::clone(&self.request), guard);
+            self.manager.background().clean_up(Arc::clone(&self.request), guard.with(more));
         }
     }
 
     /// Whether this process was forked by the one that holds the lock.
-    fn is_a_copy(&self) -> bool {
+    pub(crate) fn is_a_copy(&self) -> bool {
         self.process != process::id()
     }
 

@@ -164,6 +164,15 @@ impl Background {
         result.await.map_err(|_| no_thread("it ended"))
     }
 
+    /// Runs `job` in the background. It is dropped when there is no thread.
+    pub(crate) fn spawn<F, W>(&self, job: F)
+    where
+        F: FnOnce(Arc<Store>) -> W + Send + 'static,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        let _ = self.here().run(job);
+    }
+
     /// Ends the thread when its work is done: within a few seconds when no lock is held, see
     /// [`Cleanup::close`]. A later job gets a thread of its own.
     pub(crate) fn stop(&self) {

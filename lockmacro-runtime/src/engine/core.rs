@@ -13,6 +13,7 @@ use crate::engine::blocking::may_block;
 use crate::engine::hold_times::HoldTimes;
 use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::engine::per_process::PerProcess;
+use crate::engine::releasing::Releasing;
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
 use crate::protocol::shutdown::Shutdown;
@@ -36,6 +37,8 @@ pub(crate) struct Core {
     /// Recent hold times, from which `retry_after` is estimated.
     pub(crate) hold_times: HoldTimes,
     pub(crate) in_flight: InFlight,
+    /// Shared with the background thread, which asks for blocking callers.
+    releasing: Arc<Releasing>,
     pub(crate) shutdown: Arc<Shutdown>,
     /// Where deferred calls are stored, and whether the builder has set it.
     #[cfg(feature = "defer")]
@@ -77,6 +80,7 @@ impl Core {
                 defaults,
                 hold_times: HoldTimes::default(),
                 in_flight: InFlight::default(),
+                releasing: Arc::default(),
                 shutdown: Arc::default(),
             }
         })
@@ -182,6 +186,11 @@ impl Core {
     /// The store, for requests that outlive the borrow of the manager.
     pub(crate) fn shared_store(&self) -> &Arc<Store> {
         self.own.store()
+    }
+
+    /// The releases that no caller waits for.
+    pub(crate) fn releasing(&self) -> &Arc<Releasing> {
+        &self.releasing
     }
 
     pub(crate) fn background(&self) -> &Background {

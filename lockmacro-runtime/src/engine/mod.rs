@@ -15,6 +15,7 @@ pub(crate) mod in_flight;
 pub(crate) mod observer;
 pub(crate) mod per_process;
 pub(crate) mod reentry;
+pub(crate) mod releasing;
 pub(crate) mod renewal;
 pub(crate) mod spec;
 pub(crate) mod telemetry;
