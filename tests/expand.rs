@@ -60,4 +60,4 @@ mod snapshots;
 #[path = "expand/templates.rs"]
 mod templates;
 #[path = "expand/words.rs"]
-mod words_told;
+mod word_mistakes;

@@ -107,7 +107,8 @@ impl Crate {
             "[package]\nname = \"functions\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
              [dependencies]\nlockmacro-runtime = {{ path = {runtime:?} }}\n\
              tokio = {{ version = \"1\", features = [\"rt\", \"time\"] }}\n\
-             tracing = {{ version = \"0.1\", default-features = false, features = [\"attributes\", \"std\"] }}\n\n\
+             tracing = {{ version = \"0.1\", default-features = false, \
+             features = [\"attributes\", \"std\"] }}\n\n\
              [profile.release]\ncodegen-units = 1\nincremental = false\n\n[workspace]\n"
         );
         fs::write(folder.join("Cargo.toml"), manifest)?;
@@ -159,7 +160,10 @@ fn source(kind: Kind) -> String {
     let mut source = String::from(
         "pub type Failure = lockmacro_runtime::LockError;\n\
          pub type Called = std::pin::Pin<Box<dyn Future<Output = Result<u64, Failure>> + Send>>;\n\
-         pub async fn load(id: u64) -> Result<u64, Failure> { tokio::task::yield_now().await; Ok(id) }\n\
+         pub async fn load(id: u64) -> Result<u64, Failure> {\n\
+             tokio::task::yield_now().await;\n\
+             Ok(id)\n\
+         }\n\
          pub fn load_now(id: u64) -> Result<u64, Failure> { Ok(std::hint::black_box(id)) }\n",
     );
     for nth in 0..FUNCTIONS {

@@ -1,10 +1,11 @@
-//! Taking and giving back free locks, beside the two commands that nobody can do without and beside
+//! Acquiring and releasing free locks, beside the two bare commands that every lock needs, and beside
 //! `rslock`.
 //!
 //! All kinds run on one server, in turn within every round, so that a machine that becomes slower
-//! or faster does so for all of them; the ratios are made within a round. A task by itself has them in
-//! turn every fifty pairs: a processor that falls asleep between two questions does so for each kind.
-//! The bare commands have a time limit, as the library gives them by default, and once they have none.
+//! or faster does so for all of them; the ratios are made within a round. A single task changes the
+//! kind every fifty pairs, so that a processor that falls asleep between two commands does so for
+//! each kind. The bare commands run with the time limit that the library has by default, and once
+//! without one.
 
 use std::time::{Duration, Instant};
 
@@ -35,14 +36,16 @@ enum Kind {
     Unlimited,
     Fixed,
     Renewed,
+    Background,
     Rslock,
 }
 
-const KINDS: [(Kind, &str); 5] = [
+const KINDS: [(Kind, &str); 6] = [
     (Kind::Bare, "bare commands"),
     (Kind::Unlimited, "no time limit"),
     (Kind::Fixed, "Lock::run, ttl"),
     (Kind::Renewed, "Lock::run, renewed"),
+    (Kind::Background, "Lock::run, backgr."),
     (Kind::Rslock, "rslock"),
 ];
 
@@ -78,6 +81,8 @@ impl Clients {
             }
             Kind::Fixed => Lock::new(key).ttl(TTL),
             Kind::Renewed => Lock::new(key),
+            // A key of its own, as the next kind would find it held.
+            Kind::Background => Lock::new(format!("{key}:b")).release_in_background(),
         };
         Ok(lock.manager(&self.locks).run(async { Ok::<_, LockError>(()) }).await?)
     }

@@ -4,11 +4,11 @@
 //! cargo run --release -p lockmacro-benches                # all, on redis-servers of its own
 //! cargo run --release -p lockmacro-benches -- floor       # beside the bare commands
 //! cargo run --release -p lockmacro-benches -- contention  # one hot key, beside rslock and polling
-//! cargo run --release -p lockmacro-benches -- waiters     # 10,000 who wait for one key
+//! cargo run --release -p lockmacro-benches -- waiters     # 10,000 waiters of one key
 //! cargo run --release -p lockmacro-benches -- redlock     # five nodes, and one of them stopped
 //! cargo run --release -p lockmacro-benches -- deferred    # how late deferred calls are run
 //! cargo run --release -p lockmacro-benches -- leases      # 10,000 leases renewed by one manager
-//! cargo run --release -p lockmacro-benches -- build       # what an annotated function adds to a build
+//! cargo run --release -p lockmacro-benches -- build       # what an annotated function costs a build
 //! ```
 
 mod bare;

@@ -1,5 +1,5 @@
-//! How long it takes to acquire a free lock on five nodes: ours, that of `rslock`, and a single round
-//! trip to all five in parallel; with all nodes well and with one that is stopped.
+//! The time to acquire a free lock on five nodes: ours, that of `rslock`, and a single round trip to
+//! all five in parallel; with all nodes running and with one of them stopped.
 
 use std::time::{Duration, Instant};
 

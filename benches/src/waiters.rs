@@ -1,4 +1,4 @@
-//! Many who wait for one key: what that costs their process, and the server.
+//! Many waiters of one key: their costs for their process, and for the server.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,9 @@ use crate::Failure;
 use crate::measure::{cpu, resident, server_cpu};
 
 const KEY: &str = "bench:crowd";
-/// Where they stand in line: what keeps them there is in the server's memory.
-const LINE: &str = "lm1:wq:{bench:crowd}";
-/// So many begin at once, so that what is on its way is not counted as waiting.
+/// The queue, which is in the server's memory.
+const QUEUE: &str = "lm1:wq:{bench:crowd}";
+/// The number that begins at once, so that requests in flight do not count as waiting.
 const GROUP: usize = 100;
 /// How long they are watched: everybody asks again at least once.
 const WATCHED: Duration = Duration::from_secs(5);
@@ -37,14 +37,14 @@ pub async fn wait(url: String, args: Args) -> Result<(), Failure> {
     for number in 1..=args.waiters {
         tasks.push(tokio::spawn(run()));
         if number % GROUP == 0 {
-            in_line(&mut admin, number).await;
+            queue_reaches(&mut admin, number).await;
         }
         if number == GROUP {
             // What is made once is not counted, and as little the room for so many questions.
             (client, server) = (resident()?, used_memory(&mut admin)?);
         }
     }
-    in_line(&mut admin, args.waiters).await;
+    queue_reaches(&mut admin, args.waiters).await;
     let (spent, server_spent) = (cpu(), server_cpu(&mut admin));
     sleep(WATCHED).await;
     let (spent, server_spent) = (cpu() - spent, server_cpu(&mut admin) - server_spent);
@@ -69,9 +69,9 @@ pub async fn wait(url: String, args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until so many are in line.
-async fn in_line(admin: &mut Admin, waiters: usize) {
-    while admin.ask::<usize>(&["ZCARD", LINE]) < waiters {
+/// Waits until the queue has this many waiters.
+async fn queue_reaches(admin: &mut Admin, waiters: usize) {
+    while admin.ask::<usize>(&["ZCARD", QUEUE]) < waiters {
         sleep(Duration::from_millis(1)).await;
     }
 }

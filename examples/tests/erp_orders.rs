@@ -96,7 +96,7 @@ fn what_stays_busy_is_reported_as_refused() {
 }
 
 #[test]
-fn who_waits_in_line_is_never_told_that_an_order_is_busy() {
+fn waiting_desks_never_find_an_order_busy() {
     for server in [None, Some(Server::start())] {
         let run = erp_orders(server.as_ref(), &["--busy", "wait"]);
         run.is_well();
@@ -215,7 +215,7 @@ fn an_order_that_somebody_keeps_is_refused_and_the_rest_go_on() {
 }
 
 #[test]
-fn a_bad_line_is_told_with_its_number_and_the_rest_go_on() {
+fn a_bad_line_is_reported_with_its_number_and_the_rest_go_on() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("batch.csv");
     let text = "order_no,customer,sku,quantity,request,warehouse\n\
@@ -275,7 +275,7 @@ fn what_cannot_start_says_why_with_exit_code_2() {
     assert!(down.err().contains("unavailable"), "{}", down.err());
 }
 
-/// Every assignment in a third line of the file loses its lock. On a machine that stands still for a
+/// Every assignment in a third line of the file loses its lock. On a machine that is paused for a
 /// lease others may do so too, and are rolled back all the same.
 #[track_caller]
 fn is_rolled_back(run: &Run, requests: u32, how: &str) {

@@ -93,10 +93,10 @@ async fn take_refuse_and_release(
     if let Ok(guard) = order(in_vain).wait(Duration::from_millis(10)).acquire().await {
         guard.release().await?;
     }
-    // Until it has left the line, or may not.
+    // Until it has left the queue, or may not.
     in_vain.shutdown(Duration::from_secs(1)).await?;
     let mut waiting = pin!(order(next).wait_forever().acquire());
-    // It goes on asking until it stands in line.
+    // It goes on asking until it is in the queue.
     let mut line = server.admin();
     while line.ask::<i64>(&["EXISTS", "lm1:wq:{order:42}"]) == 0 {
         if let Ok(ended) = timeout(Duration::from_millis(10), &mut waiting).await {
@@ -215,7 +215,7 @@ fn a_sync_lock_works_in_spawn_blocking_of_a_current_thread_runtime_and_not_besid
 }
 
 #[tokio::test]
-async fn a_sync_lock_waits_for_a_server_in_trouble_up_to_the_timeout() {
+async fn a_sync_lock_waits_for_a_stalled_server_up_to_the_timeout() {
     let server = Server::start();
     let timeout = Duration::from_secs(2);
     let builder = LockManager::builder().timeout(timeout);

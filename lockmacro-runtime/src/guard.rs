@@ -42,12 +42,14 @@ pub struct LockGuard {
     /// The index of the key that this guard is for; `None` for all of several keys.
     nth: Option<u8>,
     on_lost: OnLost,
+    releases_in_background: bool,
     joined: bool,
 }
 
 impl From<Acquired> for LockGuard {
-    fn from(Acquired { held, nth, on_lost, joined }: Acquired) -> Self {
-        Self { held, nth, on_lost, joined }
+    fn from(acquired: Acquired) -> Self {
+        let Acquired { held, nth, on_lost, releases_in_background, joined } = acquired;
+        Self { held, nth, on_lost, releases_in_background, joined }
     }
 }
 
@@ -58,7 +60,7 @@ impl LockGuard {
     /// [`scope`](LockGuard::scope).
     pub fn current() -> Option<Self> {
         let held = Scope::innermost()?;
-        Some(Self { nth: held.only(), held, on_lost: OnLost::default(), joined: true })
+        Some(Self::joining(held.only(), held))
     }
 
     /// Returns a guard of the lock on `key` around the running code, if that lock is held now.
@@ -82,7 +84,7 @@ impl LockGuard {
     pub fn of(key: impl Into<LockKey>) -> Option<Self> {
         let key = key.into();
         let held = Scope::find(|held| held.nth_named(&key).is_some() && held.remaining().is_ok())?;
-        Some(Self { nth: held.nth_named(&key), held, on_lost: OnLost::default(), joined: true })
+        Some(Self::joining(held.nth_named(&key), held))
     }
 
     /// Returns another guard of the same lock, which does not release it.
@@ -235,6 +237,14 @@ impl LockGuard {
         self
     }
 
+    /// Hands the lock over at the end of a body, where no caller waits for the release. The guard
+    /// does not release it any more then.
+    pub(crate) fn take_for_background(&mut self) -> Option<Arc<Held>> {
+        let is_last = self.releases_in_background && !self.joined;
+        self.joined |= is_last;
+        is_last.then(|| Arc::clone(&self.held))
+    }
+
     pub(crate) fn held(&self) -> &Held {
         &self.held
     }
@@ -248,6 +258,10 @@ impl LockGuard {
         Scope::inside(Arc::clone(&self.held))
     }
 
+    fn joining(nth: Option<u8>, held: Arc<Held>) -> Self {
+        Self { held, nth, on_lost: OnLost::default(), releases_in_background: false, joined: true }
+    }
+
     fn confirm(&self, found: Released, lost: Option<Lost>) -> Result<(), LockError> {
         match (lost, found) {
             (Some(lost), _) => Err(lost.into()),
@@ -255,10 +269,11 @@ impl LockGuard {
             (None, Released::NotHeld) => {
                 Err(Lost::new(self.held.request().listed(), LossCause::Taken).into())
             }
-            (None, Released::Unconfirmed) => Err(LockError::Unavailable {
-                reason: Unavailability::Disconnected,
-                detail: "the release was sent, but its answer was lost".to_owned(),
-            }),
+            (None, Released::Unconfirmed) => Err(LockError::unavailable_at(
+                None,
+                Unavailability::Disconnected,
+                "no answer to the release: the key ends with its ttl at the latest",
+            )),
         }
     }
 }

@@ -69,20 +69,48 @@
 //!
 //! # Telemetry
 //!
-//! Locks report to `tracing`. There is a span `lock` around every body, and among others these
-//! events:
+//! Locks report to `tracing`. There is a span `lock` around every body, at DEBUG, and these events:
 //!
 //! | event | level | when |
 //! |---|---|---|
-//! | `lock acquired`, `lock busy` | DEBUG | |
-//! | `lock unavailable`, `lock refused` | WARN | the server cannot be reached, or refuses |
-//! | `lock renewed` | TRACE | |
-//! | `lock not renewed for half of its time` | WARN | |
-//! | `lock lost` | WARN | |
-//! | `lock was taken away before its release` | WARN | |
-//! | `lock is still being released` | WARN | |
-//! | `this key is a constant` | WARN | once for each constant with placeholders |
-//! | `lock failed in a function that cannot return an error` | ERROR | |
+//! | `lock acquired` | DEBUG | a lock was granted |
+//! | `lock busy` | DEBUG | somebody else holds the lock, or still does after the `wait` |
+//! | `lock unavailable` | WARN, DEBUG in an outage | the server cannot answer |
+//! | `lock refused` | WARN | any other error of a request |
+//! | `lock renewed` | TRACE | a lease was extended |
+//! | `lock not renewed yet` | DEBUG | a renewal failed, and is tried again |
+//! | `lock not renewed` | WARN | a renewal failed, and another one would fail as well |
+//! | `lock not renewed for half of its time` | WARN | half of the lease has passed |
+//! | `lock lost` | WARN | a lease has ended, or the key is not ours |
+//! | `lock was taken away before its release` | WARN | the release has found the loss |
+//! | `lock is still being released` | WARN, DEBUG in an outage | it is tried again |
+//! | `dropped lock not released: …` | WARN, DEBUG in an outage | the key stays for its ttl |
+//! | the same | ERROR | the background thread could not be started |
+//! | `too many dropped locks: …` | WARN | locks dropped from now on end with their ttl |
+//! | `dropped locks were not released: …` | INFO | the number of these locks, at the end |
+//! | `held locks are not confirmed at the new server: …` | ERROR | likewise, after a failover |
+//! | `lock failed in a function that cannot return an error` | ERROR | `()` or `Option` |
+//! | `this key is a constant, …` | WARN | once for each constant with placeholders |
+//! | `a ttl is too short for the round trip to the server: …` | WARN | once for each server |
+//! | `the user lacks rights without which waiters are served slowly` | WARN | once |
+//! | `locks are disabled: …` | WARN | a manager of `LockManager::disabled` is made |
+//! | `a node of a Redlock does not vote` | WARN | for more than a second or two |
+//! | `a node of a Redlock votes again` | INFO | after the event above |
+//!
+//! Deferred calls (feature `defer`) report:
+//!
+//! | event | level | when |
+//! |---|---|---|
+//! | `deferred call ended` | DEBUG | a call was run, or goes back to the queue |
+//! | `deferred call could not be tried` | INFO | its lock is not to be had; it is tried again |
+//! | `deferred call failed` | WARN | it is tried again |
+//! | `deferred call is a dead letter` | ERROR | it is not tried again |
+//! | `a deferred call was not tried: …` | WARN | no manager is installed where the worker runs |
+//! | `a deferred call went to another worker` | WARN | its lease ended before it was renewed |
+//! | `a deferred call ended after it had gone to another worker` | WARN | likewise |
+//! | `the end of a deferred call could not be stored: …` | ERROR | it runs again |
+//! | `deferred calls could not be taken` | WARN, DEBUG in an outage | the queue cannot answer |
+//! | `entries that are no deferred calls were removed: …` | ERROR | another program wrote them |
 //!
 //! An outage is reported once for each server of a manager:
 //!
@@ -91,7 +119,8 @@
 //! - `lock server not in the slot map` (INFO), when the node has left its cluster instead.
 //!
 //! The fields are `server` (host and port), `since` or `after`, `failed_calls`, and, at the end of
-//! the outage, `locks_lost`. Failures during the outage are logged at DEBUG. Other failures of a
+//! the outage, `locks_lost`: the locks kept on this server that were lost meanwhile (of a Redlock,
+//! at each of its nodes that fails). Failures during the outage are logged at DEBUG. Others of a
 //! server are logged at WARN, at most one in 5 s. A server that was never reached counts as lost
 //! once a call has failed as well; connecting to it returns an error instead. With a Redlock,
 //! failures are logged at DEBUG only while a majority of its nodes is lost.
@@ -100,7 +129,7 @@
 //!
 //! | metric | kind | labels besides `name` and `template` |
 //! |---|---|---|
-//! | `lockmacro_acquisitions_total` | counter | `outcome`: `acquired`, `busy`, `timed_out`, `error`
+//! | `lockmacro_acquisitions_total` | counter | `outcome`: `acquired`, `busy`, `timed_out`, `error`|
 //! | `lockmacro_wait_seconds` | histogram, from the request to the answer | |
 //! | `lockmacro_hold_seconds` | histogram, from the request to the release | |
 //! | `lockmacro_waiting` | gauge, callers that wait for an answer | |

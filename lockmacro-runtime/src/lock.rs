@@ -134,6 +134,38 @@ impl<F> Lock<F> {
         self
     }
 
+    /// Returns the value of a body when the body ends. The release is sent then, and the caller does
+    /// not wait for its answer, which saves it a round trip to the server.
+    ///
+    /// It is for short bodies whose caller does not depend on the lock being free. Somebody else may
+    /// still find the lock held for about a round trip. A later call of the same manager does not:
+    /// if it finds the lock busy because of the release, it waits for that and asks again.
+    ///
+    /// - A release that fails is logged and repeated, as one that the caller waits for.
+    /// - [`shutdown`](LockManager::shutdown) waits for the releases in flight. A program that ends
+    ///   without it may leave the lock held until its lease is over.
+    /// - It applies to the methods that run a body, of the lock and of its guard.
+    ///   [`LockGuard::release`] waits for the answer all the same, and a guard that is dropped is
+    ///   released in the background anyway.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let lock = Lock::new("order:42").release_in_background().manager(&locks);
+    /// let (first, next) = (lock.clone(), lock);
+    /// assert_eq!(first.run(async { Ok::<_, LockError>(1) }).await?, 1);
+    /// // Never busy because of the release.
+    /// assert_eq!(next.run(async { Ok::<_, LockError>(2) }).await?, 2);
+    /// locks.shutdown(Duration::from_secs(5)).await
+    /// # }
+    /// ```
+    pub fn release_in_background(mut self) -> Self {
+        self.spec.releases_in_background = true;
+        self
+    }
+
     /// Sets how long to wait when somebody else holds the lock. By default a lock waits for the
     /// manager's [`default_wait`](crate::LockManagerBuilder::default_wait), which is zero unless
     /// it is set.

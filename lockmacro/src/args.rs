@@ -29,6 +29,8 @@ pub(crate) struct Args {
     pub(crate) wait: Option<Wait>,
     pub(crate) on_busy: OnBusy,
     pub(crate) on_lost: Option<OnLost>,
+    /// The value does not wait for the release.
+    pub(crate) releases_in_background: bool,
     /// The body's name for the guard.
     pub(crate) guard: Option<Ident>,
     /// The body's names for the fences.
@@ -144,6 +146,7 @@ impl Args {
             "wait" => self.wait = Some(duration::wait(self.value(input, name)?)?),
             "on_busy" => self.on_busy = policy::on_busy(self.value(input, name)?)?,
             "on_lost" => self.on_lost = Some(policy::on_lost(self.value(input, name)?)?),
+            "release" => self.releases_in_background = policy::release(self.value(input, name)?)?,
             "guard" => self.guard = Some(parse_binding(input, name)?),
             "fence" => self.fence = Some(parse_fences(input, name)?),
             "message" => self.message = Some(parse_message(self.value(input, name)?)?),
@@ -202,6 +205,7 @@ impl Parse for Args {
             wait: None,
             on_busy: OnBusy::Error,
             on_lost: None,
+            releases_in_background: false,
             guard: None,
             fence: None,
             message: None,

@@ -3,7 +3,7 @@
 use proc_macro2::Ident;
 
 /// The known arguments, each with an example.
-pub(crate) const KNOWN: [(&str, &str); 16] = [
+pub(crate) const KNOWN: [(&str, &str); 17] = [
     ("key", "key = \"order:<id>\""),
     ("ttl", "ttl = \"300s\""),
     ("renew", "renew"),
@@ -12,6 +12,7 @@ pub(crate) const KNOWN: [(&str, &str); 16] = [
     ("wait", "wait = \"5s\""),
     ("on_busy", "on_busy = skip"),
     ("on_lost", "on_lost = error"),
+    ("release", "release = background"),
     ("guard", "guard = lock"),
     ("fence", "fence = fence"),
     ("message", "message = \"order <id> is being audited\""),

@@ -123,7 +123,8 @@ impl Printer<'_> {
         quote_spanned!(site=> #module::constant_key(#constant, &[#(#names),*]))
     }
 
-    /// Output: `.ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold).wait(wait).on_lost(policy)`
+    /// Output: `.ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold).wait(wait).on_lost(policy)
+    /// .release_in_background()`
     fn lease(&self) -> TokenStream {
         let (site, runtime, args) = (self.site, &self.runtime, self.args);
         let time = |method: &str, time: &Option<Time>| {
@@ -162,7 +163,11 @@ impl Printer<'_> {
             // `recovering` handles it.
             Some(OnLost::Recover(_)) => None,
         };
-        quote_spanned!(site=> #ttl #renew #max_hold #min_hold #wait #on_lost)
+        let release = args.releases_in_background.then(|| {
+            let release = word("release_in_background", "release");
+            quote_spanned!(site=> .#release())
+        });
+        quote_spanned!(site=> #ttl #renew #max_hold #min_hold #wait #on_lost #release)
     }
 
     /// Output: `.wait(Duration::ZERO)`

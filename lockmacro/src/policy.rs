@@ -1,9 +1,10 @@
-//! The policies for a busy lock and for a lost lock.
+//! The policies for a busy lock, for a lost lock and for the release.
 
-use syn::{Error, Expr, ExprPath, Path, Result};
+use syn::{Error, Expr, ExprLit, ExprPath, Lit, Path, Result};
 
 use crate::defer::Defer;
 use crate::path::is_path;
+use crate::words;
 
 /// The policy for a lock that somebody else holds.
 pub(crate) enum OnBusy {
@@ -62,4 +63,25 @@ pub(crate) fn on_lost(value: Expr) -> Result<OnLost> {
              as in `on_lost = rollback` or `on_lost = Self::rollback`",
         )),
     }
+}
+
+/// Whether the value does not wait for the release: `background`, the only word there is.
+pub(crate) fn release(value: Expr) -> Result<bool> {
+    if is_path(&value, "background") {
+        return Ok(true);
+    }
+    let near = |name: &str| words::is_slip(name, "background");
+    let message = match &value {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if near(&text.value()) => {
+            "write `release = background`, without quotes"
+        }
+        Expr::Path(path) if path.path.get_ident().is_some_and(|name| near(&name.to_string())) => {
+            "unknown release: did you mean `background`?"
+        }
+        _ => {
+            "unknown release: write `release = background`, so that the value does not wait for \
+             the release, or remove `release`, so that it does"
+        }
+    };
+    Err(Error::new_spanned(value, message))
 }

@@ -3,7 +3,7 @@
 use crate::known::KNOWN;
 
 /// The words of other libraries: the argument here, the advice, and the words.
-const WORDS: [(&str, &str, &[&str]); 19] = [
+const WORDS: [(&str, &str, &[&str]); 20] = [
     (
         "wait",
         "the wait for a busy lock is `wait = \"5s\"`, and the time after \
@@ -159,6 +159,19 @@ const WORDS: [(&str, &str, &[&str]); 19] = [
         ],
     ),
     (
+        "release",
+        "the release that the value does not wait for is `release = background`",
+        &[
+            "async_release",
+            "background",
+            "background_release",
+            "fire_and_forget",
+            "release_async",
+            "release_in_background",
+            "unlock",
+        ],
+    ),
+    (
         "guard",
         "the body's name for the guard is `guard = lock`, and for the number that a resource \
          checks `fence = fence`",
@@ -226,13 +239,19 @@ pub(crate) fn refusal(name: &str) -> (Option<&'static str>, String) {
     }
     let known = KNOWN.iter().map(|(known, _)| *known);
     let slips = known.clone().map(|known| (slips(&plain, &self::plain(known)), known));
-    if let Some((slips, near)) = slips.min()
-        && slips <= self::plain(near).len() / 3
+    if let Some((_, near)) = slips.min()
+        && is_slip(name, near)
     {
         return (Some(near), format!("{unknown}: did you mean `{near}`?"));
     }
     let known: Vec<_> = known.map(|known| format!("`{known}`")).collect();
     (None, format!("{unknown}: the known ones are {}", known.join(", ")))
+}
+
+/// Whether a word is a known one with few typing mistakes, or none.
+pub(crate) fn is_slip(word: &str, known: &str) -> bool {
+    let (word, known) = (plain(word), plain(known));
+    slips(&word, &known) <= known.len() / 3
 }
 
 /// `min-hold`, `minHold` and `MIN_HOLD` are one word.

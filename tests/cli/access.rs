@@ -28,7 +28,7 @@ async fn look(server: &Server) -> Result<(), LockError> {
 async fn the_rights_that_the_readme_names_are_enough_and_each_is_needed() {
     let server = Server::start();
     let mut admin = server.admin();
-    let more = rights("Looking needs");
+    let more = rights("Inspection needs");
     let mut words = vec!["ACL", "SETUSER", "shop", "reset", "on", ">password"];
     let locks = rights("ACL SETUSER shop");
     words.extend(locks.iter().chain(&more).map(String::as_str));
@@ -50,7 +50,7 @@ async fn keys_that_a_user_may_not_see_are_no_free_locks() {
     let server = Server::start();
     let mut admin = server.admin();
     admin.ask::<()>(&["SET", "report:1", &format!("desk/{:032x}", 1), "PX", "60000"]);
-    let rights = [rights("ACL SETUSER shop"), rights("Looking needs")].concat();
+    let rights = [rights("ACL SETUSER shop"), rights("Inspection needs")].concat();
     let mut words = vec!["ACL", "SETUSER", "shop", "reset", "on", ">password"];
     words.extend(rights.iter().map(String::as_str));
     admin.ask::<()>(&words);

@@ -83,7 +83,7 @@ async fn the_line_of_the_readme_is_what_is_printed() {
     let line = README.lines().find(|line| line.starts_with("ACL SETUSER shop"));
     assert_eq!(line.map(|line| format!("{line}\n")), Some(printed(&["order:*"]).await));
     let all = printed(&["order:*", "--features", "wait,defer,look"]).await;
-    for start in ["Deferred calls need", "Looking needs"] {
+    for start in ["Deferred calls need", "Inspection needs"] {
         let line = README.lines().find(|line| line.starts_with(start)).expect("it is there");
         let words = line.split([' ', '`']).map(|word| word.trim_end_matches([',', '.', ':']));
         for right in words.filter(|word| word.starts_with('+')) {
@@ -121,7 +121,7 @@ async fn a_user_made_of_the_line_can_lock_every_kind_of_key_and_leaves_nothing()
 }
 
 #[tokio::test]
-async fn who_waits_by_the_line_is_told_and_does_not_ask() {
+async fn a_waiter_with_the_rights_of_the_line_gets_a_push_and_does_not_poll() {
     let server = Server::start();
     let mut admin = server.admin();
     let line = printed(&["order:*"]).await;

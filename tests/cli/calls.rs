@@ -140,7 +140,7 @@ async fn all_dead_letters_are_tried_again_or_removed_when_it_is_meant() {
 }
 
 #[tokio::test]
-async fn who_asks_for_the_calls_of_nothing_is_told_so() {
+async fn the_calls_of_an_unknown_function_are_an_error() {
     let server = Server::start();
     let said = tool(&server, &["jobs", "typo"]).await;
     assert_eq!((said.code, &*said.out), (Some(1), "no call of `typo` is deferred\n"));

@@ -24,9 +24,9 @@ async fn a_table_shows_holder_time_and_waiters() {
 
     let said = tool(&server, &["queue", "order:42"]).await;
     assert!(said.out.starts_with("`order:42` is held by desk-1 for another "), "{said:?}");
-    assert_eq!(said.rows()[1], ["PLACE", "WAITER", "KEPT", "FOR"]);
-    assert_eq!(said.rows()[2][..2], ["1", "night"]);
-    assert_eq!(said.rows()[3][..2], ["2", "desk-1"]);
+    assert_eq!(said.rows()[1], ["RANK", "WAITER", "KEPT", "FOR"]);
+    assert_eq!(said.rows()[2][..2], ["0", "night"]);
+    assert_eq!(said.rows()[3][..2], ["1", "desk-1"]);
 
     let said = tool(&server, &["locks", "--all"]).await;
     let foreign = ["session:1", "a", "foreign", "client", "-", "0"];
@@ -37,7 +37,7 @@ async fn a_table_shows_holder_time_and_waiters() {
 }
 
 #[tokio::test]
-async fn a_document_tells_the_same_to_programs() {
+async fn a_json_document_has_the_same_content() {
     let server = Server::start();
     let desk = manager(&server, "desk-1").await;
     let _order = hold(&desk, "order:42").await;
@@ -51,7 +51,8 @@ async fn a_document_tells_the_same_to_programs() {
 
     let said = tool(&server, &["queue", "order:42", "--json"]).await.json();
     assert_eq!(said["lock"]["holder"], "desk-1");
-    assert_eq!(said["queue"][0]["waiter"], "night");
+    let first = &said["queue"][0];
+    assert_eq!((&first["rank"], &first["waiter"]), (&json!(0), &json!("night")));
     assert!((1..=10_000).contains(&said["queue"][0]["left_ms"].as_u64().unwrap()), "{said}");
     let said = tool(&server, &["queue", "free", "--json"]).await.json();
     assert_eq!((&said["lock"], &said["queue"]), (&json!(null), &json!([])));

@@ -95,16 +95,17 @@ async fn hold(locks: &LockManager, key: &str) -> LockGuard {
 
 /// Starts one more waiter, and returns when it is in the queue.
 async fn wait_for(locks: &LockManager, key: &'static str) -> JoinHandle<LockGuard> {
-    let before = in_line(locks, key).await;
+    let before = queue_length(locks, key).await;
     let manager = locks.clone();
     let waiting = tokio::spawn(async move {
         let lock = Lock::new(key).ttl(LONG_TTL).wait(LONG_TTL).manager(&manager);
         lock.acquire().await.expect("its turn comes")
     });
-    eventually("it is in the queue", IN_TIME, async || in_line(locks, key).await > before).await;
+    eventually("it is in the queue", IN_TIME, async || queue_length(locks, key).await > before)
+        .await;
     waiting
 }
 
-async fn in_line(locks: &LockManager, key: &str) -> usize {
+async fn queue_length(locks: &LockManager, key: &str) -> usize {
     locks.waiting(key, 100).await.expect("told").found.len()
 }

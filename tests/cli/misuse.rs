@@ -1,9 +1,9 @@
-//! What the tool cannot do, and how it says so.
+//! Misuse of the tool, and its messages.
 
 use super::*;
 
 #[tokio::test]
-async fn misuse_ends_with_two_and_trouble_with_one() {
+async fn misuse_ends_with_two_and_a_failure_with_one() {
     let nobody = "redis://127.0.0.1:1";
     for words in [&["locks"][..], &["jobs"], &["queue", "k"]] {
         let said = tool_at(nobody, words).await;
@@ -58,7 +58,7 @@ async fn no_password_is_shown() {
 }
 
 #[tokio::test]
-async fn a_reader_that_has_seen_enough_is_no_trouble() {
+async fn a_reader_that_closes_the_pipe_is_no_error() {
     let server = Server::start();
     let fill = "for n = 1, 5000 do
         redis.call('SET', 'order:' .. n, 'desk/' .. string.format('%032x', n), 'PX', 60000)

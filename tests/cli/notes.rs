@@ -12,7 +12,8 @@ async fn a_holders_note_and_since_when_it_holds_are_shown() {
     let noted = lock.clone().holder_note("Ann \u{202e}Example");
     let _held = noted.acquire().await.expect("it is free");
     let waiting = tokio::spawn(lock.wait(LONG_TTL).holder_note("Bob").acquire());
-    eventually("it is in the queue", IN_TIME, async || in_line(&desk, "order:42").await == 1).await;
+    eventually("it is in the queue", IN_TIME, async || queue_length(&desk, "order:42").await == 1)
+        .await;
 
     let said = tool(&server, &["locks"]).await;
     assert!(
@@ -21,7 +22,7 @@ async fn a_holders_note_and_since_when_it_holds_are_shown() {
     );
     let said = tool(&server, &["queue", "order:42"]).await;
     assert!(said.out.contains("is held by desk-1 (Ann \\u{202e}Example) for another"), "{said:?}");
-    assert_eq!(said.rows()[2][..3], ["1", "desk-1", "(Bob)"]);
+    assert_eq!(said.rows()[2][..3], ["0", "desk-1", "(Bob)"]);
 
     let said = tool(&server, &["--json", "queue", "order:42"]).await.json();
     let lock = &said["lock"];

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 
 #[tokio::test]
-async fn odd_keys_are_told_and_passed_over() {
+async fn odd_keys_are_reported_and_skipped() {
     let server = Server::start();
     let locks = manager(&server, "desk").await;
     let _held = hold(&locks, "order:1").await;
@@ -40,7 +40,7 @@ async fn odd_keys_are_told_and_passed_over() {
 }
 
 #[tokio::test]
-async fn an_odd_place_in_the_queue_is_shown_as_one() {
+async fn an_odd_entry_in_the_queue_is_shown_as_one() {
     let server = Server::start();
     let locks = manager(&server, "desk").await;
     let mut admin = server.admin();
@@ -48,9 +48,12 @@ async fn an_odd_place_in_the_queue_is_shown_as_one() {
     admin.ask::<()>(&["HSET", "lm1:ww:{order:1}", "stranger", "no record"]);
     let found = locks.waiting("order:1", 10).await.unwrap().found;
     assert_eq!(found.len(), 2);
-    assert!(found.iter().all(|place| place.owner.is_none() && place.left.is_none()), "{found:?}");
+    assert!(
+        found.iter().all(|waiter| waiter.owner.is_none() && waiter.left.is_none()),
+        "{found:?}"
+    );
     let said = tool(&server, &["queue", "order:1"]).await;
-    assert_eq!(said.rows()[2..], [["1", "?", "-"], ["2", "?", "-"]]);
+    assert_eq!(said.rows()[2..], [["0", "?", "-"], ["1", "?", "-"]]);
     assert!(!said.shows("stranger"));
 }
 

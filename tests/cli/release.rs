@@ -10,7 +10,7 @@ use serde_json::json;
 use super::*;
 
 #[tokio::test]
-async fn a_lock_that_is_taken_away_goes_to_who_waits_longest_and_its_holder_learns_it() {
+async fn a_lock_that_is_taken_away_goes_to_the_first_waiter_and_its_holder_notices() {
     let server = Server::start();
     let (desk, night) = (manager(&server, "desk").await, manager(&server, "night").await);
     let ttl = Duration::from_secs(1);

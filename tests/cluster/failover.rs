@@ -1,4 +1,4 @@
-//! A node fails, or hands its slots to its replica, while locks are held and waited for.
+//! A node fails, or hands its slots to its replica, while there are holders and waiters.
 
 use std::time::Instant;
 
@@ -8,10 +8,10 @@ use lockmacro_tests::{Cluster, eventually};
 use crate::rush::Rush;
 use crate::{FAILOVER, FAILOVER_TTL, Locked, a_key_on_each, keeps_nothing_of, lock, manager, ms};
 
-/// Waits until the manager that holds a lock has looked for the first time who has which slots.
+/// Waits until the manager that holds a lock has read the slot map for the first time.
 async fn has_looked(cluster: &Cluster) {
     (0..3).for_each(|nth| cluster.admin(nth).forget_calls());
-    eventually("it has looked who has which slots", FAILOVER, || {
+    eventually("it has read the slot map", FAILOVER, || {
         let mut calls = (0..3).flat_map(|nth| cluster.admin(nth).calls());
         std::future::ready(calls.any(|(name, _)| name == "cluster|slots"))
     })
@@ -48,7 +48,7 @@ async fn the_keys_of_a_node_that_is_down_are_unavailable_and_others_go_on() {
         all.run(async { Locked::Ok(7) }).await == Ok(7)
     })
     .await;
-    // It has saved nothing, and who was using it asks whether it knows their locks.
+    // It has saved nothing, and its clients ask whether it has their locks.
     let lost = tokio::time::timeout(FAILOVER, held.lost()).await.expect("told in time");
     assert_eq!(lost.cause(), LossCause::Taken);
 }
@@ -134,7 +134,7 @@ async fn a_primary_that_hangs_is_left_for_its_replica() {
 
 /// Nobody asks for anything here but the manager by itself.
 #[tokio::test]
-async fn a_lease_that_a_failover_forgot_is_told_as_lost() {
+async fn a_lease_that_a_failover_forgot_is_reported_as_lost() {
     let mut cluster = Cluster::start(3, 1).await;
     let manager = manager(&cluster).await;
     let key = &a_key_on_each(&cluster, 2)[1];

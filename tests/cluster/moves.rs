@@ -95,7 +95,7 @@ async fn a_slot_moves_to_and_fro_under_contention_without_two_bodies_or_a_lock_t
 }
 
 #[tokio::test]
-async fn a_lock_is_released_and_taken_while_its_slot_is_on_its_way() {
+async fn a_lock_is_released_and_acquired_while_its_slot_is_moved() {
     let cluster = Cluster::start(2, 0).await;
     let (one, other) = (manager(&cluster).await, manager(&cluster).await);
     let key = &a_key_on_each(&cluster, 1)[0];
@@ -116,7 +116,7 @@ async fn a_lock_is_released_and_taken_while_its_slot_is_on_its_way() {
 }
 
 #[tokio::test]
-async fn several_locks_of_one_slot_are_kept_while_it_is_on_its_way() {
+async fn several_locks_of_one_slot_are_kept_while_it_is_moved() {
     let cluster = Cluster::start(2, 0).await;
     let manager = manager(&cluster).await;
     let tag = &a_key_on_each(&cluster, 1)[0];
@@ -142,7 +142,7 @@ async fn several_locks_of_one_slot_are_kept_while_it_is_on_its_way() {
 /// A subscription that the server ends comes as a reply that nobody asked for: whoever counts
 /// replies takes the answer of one call for that of the next.
 #[tokio::test]
-async fn no_answer_is_taken_for_that_of_another_call_when_a_slot_is_given_away() {
+async fn no_answer_is_taken_for_that_of_another_call_when_a_slot_moves() {
     let cluster = Cluster::start(2, 0).await;
     let (ours, theirs) = (manager(&cluster).await, manager(&cluster).await);
     let of_node = || a_key_on_each(&cluster, 1).remove(0);

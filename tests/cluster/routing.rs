@@ -141,7 +141,7 @@ async fn an_order_is_audited_and_stock_is_booked_without_a_deadlock() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_no_cluster_is_told_from_one() {
+async fn a_server_that_is_no_cluster_is_recognised() {
     let server = Server::start();
     let url = server.url().replace("redis://", "redis-cluster://");
     let error = LockManager::connect(&url).await.expect_err("no cluster");
@@ -163,9 +163,10 @@ async fn a_cluster_that_is_not_there_is_unavailable() {
     assert!(matches!(error, LockError::Unavailable { .. }), "{error:?}");
 }
 
-/// What is told names a node, by which the place of the mistake is found.
+/// The error names a node, so that the mistake can be found.
 #[tokio::test]
-async fn a_slot_that_no_node_has_or_that_two_give_to_each_other_is_told_with_a_node() {
+async fn a_slot_that_no_node_has_or_that_two_nodes_redirect_to_each_other_is_reported_with_a_node()
+{
     let cluster = Cluster::start(2, 0).await;
     let manager = LockManager::builder().timeout(ms(400)).connect(&cluster.url()).await;
     let manager = manager.expect("there");

@@ -58,8 +58,8 @@ impl Rush {
         Rush { tasks, over, bodies, overlap }
     }
 
-    /// From now on no body may run beside another one: who held a lock on the server that is gone
-    /// has ended.
+    /// From now on no body may run beside another one: every holder of a lock on the server that
+    /// is gone has ended.
     pub(crate) fn excludes_again(&self) {
         self.overlap.store(false, Ordering::SeqCst);
     }

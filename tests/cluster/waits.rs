@@ -18,7 +18,7 @@ fn channels(cluster: &Cluster, nth: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn who_waits_is_told_and_does_not_poll() {
+async fn a_waiter_gets_a_push_and_does_not_poll() {
     let cluster = Cluster::start(2, 0).await;
     let (holder, waiter) = (manager(&cluster).await, manager(&cluster).await);
     let key = &a_key_on_each(&cluster, 2)[1];
@@ -68,7 +68,7 @@ async fn an_acquisition_of_many_waiters_costs_two_commands_and_a_push() {
             ended.expect("no panic").expect("served");
         }
         let calls = admin.calls();
-        // On a machine so loaded that they had to refresh their places, and while the scripts are
+        // On a machine so loaded that they had to refresh their leases, and while the scripts are
         // loaded, it is another measure.
         if attempt > 1 && start.elapsed() < ms(1_500) {
             let count = |names: &[&str]| -> u64 {
@@ -144,12 +144,12 @@ async fn a_waiter_dropped_at_any_point_leaves_no_trace() {
 }
 
 #[tokio::test]
-async fn a_dead_waiter_is_passed_over() {
+async fn a_dead_waiter_is_skipped() {
     let cluster = shared().await;
     let (holder, next) = (manager(cluster).await, manager(cluster).await);
     let key = key("dead");
     let guard = lock(&holder, &key).acquire().await.expect("free");
-    // A place whose process is gone: nobody listens to its channel.
+    // A waiter whose process is gone: its channel has no subscriber.
     let mut admin = cluster.admin_of(&key);
     let record = format!("9999999999999|60000|0|1|1|lm1:{{{key}}}:gone");
     admin.ask::<()>(&["ZADD", &queue_of(&key), "1", "gone"]);

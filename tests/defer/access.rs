@@ -69,8 +69,8 @@ async fn the_rights_that_the_readme_names_are_enough_and_each_is_needed() {
     }
 }
 
-/// What a worker and a caller are told first, as a user who has the rights given.
-async fn told_first(server: &Server, words: &[&str]) -> [String; 2] {
+/// The first errors of a worker and of a caller, as a user with the given rights.
+async fn first_errors(server: &Server, words: &[&str]) -> [String; 2] {
     server.admin().ask::<()>(&[&["ACL", "SETUSER", "shop"], words].concat());
     let locks = LockManager::connect(&server.url_as("shop", "password")).await.expect("there");
     let function = DeferredFn::new("f", (argument("number"),), |(_,): (u64,)| async {});
@@ -92,20 +92,20 @@ async fn told_first(server: &Server, words: &[&str]) -> [String; 2] {
 }
 
 #[tokio::test]
-async fn rights_that_are_missing_are_named_to_a_worker_and_to_who_defers_first() {
+async fn missing_rights_are_named_to_a_worker_and_to_the_first_call_that_is_deferred() {
     let server = Server::start();
     let mut admin = server.admin();
     let user = ["ACL", "SETUSER", "shop", "reset", "on", ">password", "~*", "&*", "+@all"];
     admin.ask::<()>(&user);
     // None of these is needed by every call that is stored, nor by every look for one.
-    for told in told_first(&server, &["-hmget", "-zremrangebyscore"]).await {
+    for told in first_errors(&server, &["-hmget", "-zremrangebyscore"]).await {
         assert!(told.contains("the user lacks +hmget +zremrangebyscore"), "{told}");
     }
     let denied: Vec<redis::Value> = admin.ask(&["ACL", "LOG"]);
     assert_eq!(denied, [], "the server's log has a word of it");
     admin.ask::<()>(&user);
     let keys = ["resetkeys", "~order:*", "~lm1:w?:{order:*}", "~lm1:jobs:*"];
-    for told in told_first(&server, &keys).await {
+    for told in first_errors(&server, &keys).await {
         assert!(told.contains("~lm1:jobs:f and ~lm1:w*:{lm1:jobs:f}"), "{told}");
     }
 }

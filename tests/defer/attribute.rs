@@ -69,7 +69,7 @@ fn next_id() -> u64 {
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_busy_call_is_told_when_it_is_due_and_is_run_later(backend: &Backend) {
+async fn a_busy_call_returns_when_it_is_due_and_is_run_later(backend: &Backend) {
     let _turn = TURN.lock().await;
     let manager = manager(backend).await;
     *LOCKS.lock().unwrap() = Some(manager.clone());

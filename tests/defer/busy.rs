@@ -64,7 +64,7 @@ async fn all_calls_of_one_key_are_done(backend: &Backend) {
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_call_that_is_busy_is_told_as_busy_and_not_as_tried(backend: &Backend) {
+async fn a_busy_call_is_reported_as_busy_and_not_as_tried(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("busy"));
     let key = backend.key("order:1");
     let function = locked(&name, &key, &locks, &calls).attempts(1);
@@ -84,7 +84,7 @@ async fn a_call_that_is_busy_is_told_as_busy_and_not_as_tried(backend: &Backend)
     })
     .await;
     held.release().await.unwrap();
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     nothing_is_left(&locks, &name).await;
     locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
@@ -118,7 +118,7 @@ async fn a_call_that_is_busy_is_due_when_the_lease_of_the_holder_ends(backend: &
 
 /// A lock without an end is somebody's mistake, which a person has to see.
 #[on(memory, redis, both_runtimes)]
-async fn a_call_that_is_busy_for_ever_is_given_up_in_the_end(backend: &Backend) {
+async fn a_call_that_is_busy_for_ever_becomes_a_dead_letter_in_the_end(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("for-ever"));
     let key = backend.key("order:1");
     let function = locked(&name, &key, &locks, &calls).delay(LONG_TTL);
@@ -150,9 +150,9 @@ async fn a_call_that_is_busy_for_ever_is_given_up_in_the_end(backend: &Backend) 
     forget(backend).await;
 }
 
-/// The locks of its body are given back before the call is.
+/// The locks of its body are released before the call returns to the queue.
 #[on(memory, redis, both_runtimes)]
-async fn a_call_that_a_stopped_worker_gives_back_is_not_busy(backend: &Backend) {
+async fn a_call_that_a_stopped_worker_returns_is_not_busy(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("rolling"));
     let key = backend.key("order:1");
     let begun = Arc::new(tokio::sync::Semaphore::new(0));
@@ -219,7 +219,7 @@ async fn a_call_whose_lock_cannot_be_asked_for_has_not_failed() {
     })
     .await;
     here.restart();
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     nothing_is_left(&keeper, "f").await;
     locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();

@@ -40,11 +40,11 @@ async fn a_function_that_a_worker_does_not_know_is_left_to_one_that_does(backend
     put(&locks, &other, 1).await;
     put(&locks, &function, 2).await;
     let working = tokio::spawn(worker(&locks, &function).run());
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     assert_eq!(calls.all(), [2]);
     assert_eq!(count(&locks, &unknown, JobState::Waiting).await, 1, "it can be seen");
     let knowing = tokio::spawn(worker(&locks, &other).run());
-    calls.become_so_many(2).await;
+    calls.reach(2).await;
     nothing_is_left(&locks, &unknown).await;
     locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
@@ -69,13 +69,15 @@ async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_letter(backend: &Ba
         }
         let working = tokio::spawn(worker(&locks, &function).run());
         if is_run {
-            calls.become_so_many(1).await;
+            calls.reach(1).await;
         } else {
             let dead = async || count(&locks, &name, JobState::Dead).await == 1;
             eventually("given up", PATIENCE, dead).await;
             let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
             let error = page.jobs[0].error.as_deref();
-            assert_eq!(error, Some("it was taken 3 times and no end was told"));
+            let expected = "3 runs have ended without a report: \
+                            look for workers that crash or block, then retry the call";
+            assert_eq!(error, Some(expected));
             let id = page.jobs[0].id.clone();
             assert!(deferrer.remove(name.as_str().into(), id).await.unwrap());
         }
@@ -122,7 +124,7 @@ async fn an_error_that_is_long_is_kept_in_part(backend: &Backend) {
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_panic_is_told_with_its_message(backend: &Backend) {
+async fn a_panic_is_reported_with_its_message(backend: &Backend) {
     let panics = |number: u64| -> Result<(), String> {
         match number {
             0 => Ok(()),
@@ -165,11 +167,11 @@ async fn all_dead_letters_are_tried_again_or_removed_in_batches(backend: &Backen
     assert_eq!(deferrer.retry_dead(Arc::clone(&of), 1_000_000).await, Ok(10));
     assert_eq!(deferrer.retry_dead(Arc::clone(&of), 10).await, Ok(0));
     let working = tokio::spawn(worker(&locks, &function).run());
-    calls.become_so_many(DEAD as usize - 5).await;
+    calls.reach(DEAD as usize - 5).await;
     let mut all = calls.all();
     all.sort_unstable();
     assert_eq!(all, (5..DEAD).collect::<Vec<_>>(), "the oldest were removed, and the others run");
-    assert_eq!(count(&locks, &name, JobState::Waiting).await, 1, "who waits is none of them");
+    assert_eq!(count(&locks, &name, JobState::Waiting).await, 1, "a waiting call is none of them");
     assert!(deferrer.remove(of, late).await.unwrap());
     nothing_is_left(&locks, &name).await;
     locks.shutdown(PATIENCE).await.unwrap();

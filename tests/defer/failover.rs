@@ -1,4 +1,4 @@
-//! Another server takes the place of the one that keeps the calls.
+//! Another server replaces the one that keeps the calls.
 
 use lockmacro_tests::{Group, with_replicas};
 use tokio::sync::Semaphore;

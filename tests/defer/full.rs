@@ -31,19 +31,19 @@ async fn a_server_without_memory_refuses_calls_and_lets_go_of_those_it_has() {
 
     // Working calls off is what gives memory back.
     let working = tokio::spawn(worker(&locks, &function).run());
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     nothing_is_left(&locks, "f").await;
     admin.configure("maxmemory", "0");
     let deferred = function.clone().manager(&locks).later(busy, (2,)).await;
     assert!(matches!(deferred, LockError::Deferred { .. }), "{deferred:?}");
-    calls.become_so_many(2).await;
+    calls.reach(2).await;
     held.release().await.unwrap();
     locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn so_many_calls_of_a_function_wait_and_no_more() {
+async fn a_bounded_number_of_calls_of_a_function_wait() {
     let server = Server::start();
     let (locks, calls) = (connect(&server).await, Calls::default());
     let (function, other) = (noting("f", &calls), noting("other", &calls));
@@ -58,7 +58,10 @@ async fn so_many_calls_of_a_function_wait_and_no_more() {
     let later = async || function.clone().manager(&locks).later(busy.clone(), (3,)).await;
     assert!(matches!(later().await, LockError::Deferred { .. }), "one more has room");
     let refusal = refused(&locks, busy.clone(), &function).await;
-    assert_eq!(refusal, "QueueFull: 1000000 calls of `f` wait already");
+    assert_eq!(
+        refusal,
+        "QueueFull: 1000000 calls of `f` wait already: run more workers, or defer fewer calls"
+    );
     let waiting: usize = admin.ask(&["ZCARD", DUE]);
     assert_eq!(waiting, WAITING_MAX);
     // Another function's calls have a queue of their own.
@@ -84,7 +87,7 @@ for id = ARGV[1], ARGV[2] do
 end";
 
 #[tokio::test]
-async fn so_many_dead_letters_are_kept_the_latest_ones() {
+async fn a_bounded_number_of_dead_letters_is_kept_the_latest_ones() {
     let server = Server::start();
     let locks = connect(&server).await;
     let fill = "for nth = 1, tonumber(ARGV[1]) do

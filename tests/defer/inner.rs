@@ -44,7 +44,7 @@ async fn a_call_that_is_deferred_inside_of_another_is_stored_once(backend: &Back
         assert!(deferrer.retry(inner.as_str().into(), call.id).await.unwrap());
     }
     let also_working = tokio::spawn(worker(&locks, &stored).run());
-    calls.become_so_many(3).await;
+    calls.reach(3).await;
     nothing_is_left(&locks, &inner).await;
     let mut all = calls.all();
     all.sort_unstable();
@@ -82,7 +82,10 @@ async fn what_is_deferred_inside_of_another_body_fails_that_one_if_it_is_passed_
     let deferrer = locks.deferrer();
     let page = deferrer.list(outer.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
     let error = page.jobs[0].error.clone().unwrap();
-    assert!(error.starts_with("deferred for ") && error.contains(&key), "{error}");
+    assert!(
+        error.contains("the call was stored, and is due in ") && error.contains(&key),
+        "{error}"
+    );
     let page = deferrer.list(inner.as_str().into(), JobState::Waiting, 0, 9).await.unwrap();
     assert_eq!(page.total, 1, "stored by the first try, and found by the second");
     held.release().await.unwrap();
@@ -115,7 +118,7 @@ async fn a_call_of_the_same_function_inside_of_its_body_is_stored(backend: &Back
     let function = function.delay(SHORT_DELAY);
     put(&locks, &function, 2).await;
     let working = tokio::spawn(worker(&locks, &function).run());
-    calls.become_so_many(3).await;
+    calls.reach(3).await;
     nothing_is_left(&locks, &name).await;
     assert_eq!(calls.all(), [2, 1, 0]);
     held.release().await.unwrap();

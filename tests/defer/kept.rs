@@ -8,7 +8,7 @@ use lockmacro_tests::Server;
 use super::*;
 
 #[tokio::test]
-async fn who_looks_at_calls_has_all_of_them_kept_as_long_as_any() {
+async fn listing_calls_keeps_all_of_their_keys_equally_long() {
     let server = Server::start();
     let locks = connect(&server).await;
     let deferrer = locks.deferrer();

@@ -38,7 +38,7 @@ async fn many_large_calls_are_run_over_a_network_of_little_bandwidth() {
     proxy.bandwidth(BANDWIDTH);
     let far = LockManager::connect(&proxy.url()).await.unwrap();
     let working = tokio::spawn(worker(&far, &measuring("f", &calls)).run());
-    calls.become_so_many(16).await;
+    calls.reach(16).await;
     nothing_is_left(&near, "f").await;
     far.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
@@ -51,7 +51,7 @@ async fn many_large_calls_are_run(backend: &Backend) {
         locks.deferrer().put(large(&name, &nth.to_string(), MIB)).await.unwrap();
     }
     let working = tokio::spawn(worker(&locks, &measuring(&name, &calls)).run());
-    calls.become_so_many(16).await;
+    calls.reach(16).await;
     assert!(calls.all().iter().all(|length| *length == MIB as u64 - 4), "whole");
     nothing_is_left(&locks, &name).await;
     locks.shutdown(PATIENCE).await.unwrap();
@@ -107,9 +107,11 @@ async fn a_call_that_no_network_carries_is_a_dead_letter_and_others_are_run() {
     eventually("it is given up", PATIENCE * 2, dead).await;
     let page = near.deferrer().list("f".into(), JobState::Dead, 0, 1).await.unwrap();
     let error = page.jobs[0].error.as_deref();
-    assert_eq!(error, Some("it was taken 2 times and no end was told"));
+    let expected = "2 runs have ended without a report: \
+                    look for workers that crash or block, then retry the call";
+    assert_eq!(error, Some(expected));
     near.deferrer().put(large("f", "small", 5)).await.unwrap();
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     assert_eq!(calls.all(), [1], "the other one has reached nobody");
     far.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();

@@ -5,21 +5,21 @@ mod attribute;
 mod busy;
 mod crowd;
 mod dead;
-mod elsewhere;
 mod failover;
 mod full;
 mod inner;
 mod kept;
 mod large;
+mod late_ends;
 mod lateness;
 mod malformed;
 mod many_functions;
+mod other_server;
 mod plugged_in;
-mod resent;
+mod repeated_requests;
 mod retries;
 mod scopes;
 mod stops;
-mod told_late;
 mod unique;
 mod workers_die;
 
@@ -64,7 +64,7 @@ impl Calls {
         self.0.lock().unwrap().clone()
     }
 
-    async fn become_so_many(&self, count: usize) {
+    async fn reach(&self, count: usize) {
         eventually("all calls were run", PATIENCE, async || self.all().len() >= count).await;
         assert_eq!(self.all().len(), count, "{:?}", self.all());
     }
@@ -131,7 +131,7 @@ async fn a_call_is_run_once_when_it_is_due(backend: &Backend) {
     let function = noting(&name, &calls);
     let working = tokio::spawn(worker(&locks, &function).run());
     put(&locks, &function, 42).await;
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     nothing_is_left(&locks, &name).await;
     locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
@@ -155,7 +155,7 @@ async fn an_earlier_call_wakes_a_worker_that_waits_for_a_later_one(backend: &Bac
         assert!(rounds < 60, "it looks by itself, or not at all");
         let start = Instant::now();
         put(&other, &function, 2).await;
-        calls.become_so_many(rounds).await;
+        calls.reach(rounds).await;
         soon = if start.elapsed() < Duration::from_millis(500) { soon + 1 } else { 0 };
     }
     assert!(calls.all().iter().all(|number| *number == 2), "the other one is not due");
@@ -165,8 +165,8 @@ async fn an_earlier_call_wakes_a_worker_that_waits_for_a_later_one(backend: &Bac
     forget(backend).await;
 }
 
-/// Removes what is kept for a while, so that a test can see that nothing else is left: who looks
-/// for calls, and which calls are over.
+/// Removes entries that are kept for a while, so that a test can see that nothing else is left:
+/// idle workers, and ended calls.
 async fn forget(backend: &Backend) {
     if let Some(mut admin) = backend.admin() {
         for key in admin.keys().into_iter().filter(|key| backend.has(key)) {

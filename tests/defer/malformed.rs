@@ -1,4 +1,4 @@
-//! What others have written into the keys of the queue.
+//! Values of other programs in the keys of the queue.
 
 use std::future::pending;
 
@@ -36,7 +36,7 @@ async fn what_is_no_call_is_removed_and_the_others_are_run() {
     admin.ask::<()>(&["ZADD", "lm1:wd:{lm1:jobs:f}", "3", "bad"]);
     admin.ask::<()>(&["ZADD", "lm1:wi:{lm1:jobs:f}", "99999999999999", "no number"]);
     let working = tokio::spawn(worker(&locks, &function).run());
-    calls.become_so_many(3).await;
+    calls.reach(3).await;
     eventually("given up", PATIENCE, async || count(&locks, "f", JobState::Dead).await == 1).await;
     eventually("no more waits", PATIENCE, async || {
         count(&locks, "f", JobState::Waiting).await == 0
@@ -92,7 +92,7 @@ async fn an_id_that_is_no_text_is_removed_and_any_text_is_an_id() {
         write(&server, id, "[1]", "d", "2");
     }
     let working = tokio::spawn(worker(&locks, &noting("f", &calls)).run());
-    calls.become_so_many(text.len()).await;
+    calls.reach(text.len()).await;
     nothing_is_left(&locks, "f").await;
     assert_eq!(calls.all(), [1; 8], "only those with an id");
     assert_eq!(server.admin().ask::<usize>(&["HLEN", "lm1:jobs:f"]), 0, "nothing is left of any");
@@ -206,7 +206,7 @@ async fn a_queue_that_is_of_another_type_is_asked_now_and_then_and_holds_up_no_o
         assert!(start.elapsed() < LONG_TTL, "it is not asked any more");
         number += 1;
         put(&locks, &function, number).await;
-        calls.become_so_many(number as usize).await;
+        calls.reach(number as usize).await;
         tokio::time::sleep(SHORT_DELAY).await;
     }
     // A second apart, however slow the machine is.
@@ -276,7 +276,7 @@ async fn numbers_without_an_end_are_as_good_as_large_ones(backend: &Backend) {
     let function = noting(&name, &calls);
     let working = tokio::spawn(worker(&locks, &function).run());
     put(&locks, &function, 7).await;
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     for nth in 0..3 {
         assert!(deferrer.remove(Arc::clone(&of), format!("id{nth}")).await.unwrap());
     }

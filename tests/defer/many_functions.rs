@@ -15,7 +15,7 @@ async fn store(locks: &LockManager, function: &str, number: u64, delay: Duration
 #[tokio::test]
 async fn a_node_that_hangs_holds_up_no_function_of_another_node() {
     let cluster = Cluster::start(3, 0).await;
-    // Ten seconds of patience for each answer.
+    // Ten seconds for each answer.
     let locks = patient().connect(&cluster.url()).await.expect("it is there");
     let calls = Calls::default();
     let here = "here".to_owned();
@@ -29,7 +29,7 @@ async fn a_node_that_hangs_holds_up_no_function_of_another_node() {
     }
     let working = tokio::spawn(both.run());
     store(&locks, &here, 0, Duration::ZERO).await;
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     cluster.server(hangs).pause();
     // One now, and one after the worker has looked for the calls of all functions again.
     for (number, delay) in [(1, Duration::ZERO), (2, Duration::from_millis(2_500))] {
@@ -44,7 +44,7 @@ async fn a_node_that_hangs_holds_up_no_function_of_another_node() {
     working.await.unwrap().unwrap();
 }
 
-/// What it was told of the other function while it had no place free is old by then.
+/// The answer for the other function, from when the worker had no room, is outdated by then.
 #[tokio::test]
 async fn a_worker_that_was_full_begins_with_what_became_due_meanwhile() {
     const TICK: Duration = Duration::from_secs(2);
@@ -76,7 +76,7 @@ async fn a_worker_that_was_full_begins_with_what_became_due_meanwhile() {
         store(&locks, "other", round, Duration::ZERO).await;
         gate.add_permits(1);
         let start = Instant::now();
-        calls.become_so_many(round as usize + 1).await;
+        calls.reach(round as usize + 1).await;
         let late = start.elapsed();
         if late < TICK * 3 / 4 {
             break;
@@ -116,7 +116,7 @@ async fn many_functions_are_asked_for_at_once_and_not_one_after_another() {
             let _ = stopped.await;
         }));
         number += 1;
-        calls.become_so_many(number as usize).await;
+        calls.reach(number as usize).await;
         let late = start.elapsed();
         drop(stop);
         working.await.unwrap().unwrap();
@@ -129,7 +129,7 @@ async fn many_functions_are_asked_for_at_once_and_not_one_after_another() {
 }
 
 #[tokio::test]
-async fn a_call_whose_worker_hears_too_late_that_it_has_it_is_left_to_another() {
+async fn a_call_whose_reply_came_too_late_is_left_to_another_worker() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let (far, near) = (patient().connect(&proxy.url()).await.unwrap(), connect(&server).await);
@@ -137,13 +137,13 @@ async fn a_call_whose_worker_hears_too_late_that_it_has_it_is_left_to_another() 
     // The server knows the scripts.
     store(&near, "f", 0, Duration::ZERO).await;
     let first = tokio::spawn(worker(&far, &noting("f", &late)).run());
-    late.become_so_many(1).await;
+    late.reach(1).await;
     far.shutdown(PATIENCE).await.unwrap();
     first.await.unwrap().unwrap();
 
     let far = patient().connect(&proxy.url()).await.unwrap();
     store(&near, "f", 1, Duration::ZERO).await;
-    // Longer than the lease, shorter than its patience.
+    // Longer than the lease, shorter than its timeout.
     proxy.on_next("lm1:jobs:f", Fault::DelayReply(Duration::from_secs(2)));
     let short = Duration::from_millis(200);
     let first = tokio::spawn(worker(&far, &noting("f", &late)).lease(short).run());

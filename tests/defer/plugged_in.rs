@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::*;
 
-/// So many calls have a place.
+/// The capacity of the queue.
 const MOST: usize = 3;
 
 /// The calls of all functions, in one list.
@@ -204,7 +204,7 @@ impl Deferrer for Shelf {
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_queue_of_ones_own_keeps_the_calls(backend: &Backend) {
+async fn a_custom_queue_keeps_the_calls(backend: &Backend) {
     let shelf = Arc::new(Shelf::default());
     let plugged_in = || {
         let shelf: Arc<dyn Deferrer> = shelf.clone();
@@ -214,7 +214,7 @@ async fn a_queue_of_ones_own_keeps_the_calls(backend: &Backend) {
     let function = noting("f", &calls);
     let working = tokio::spawn(worker(&other, &function).run());
     put(&locks, &function, 1).await;
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     nothing_is_left(&locks, "f").await;
 
     // What fails is tried again, given up, and tried again by a person.
@@ -272,7 +272,7 @@ async fn calls_can_be_kept_on_another_server_than_the_locks() {
     assert_eq!(count(&keeper, "f", JobState::Waiting).await, 1);
     assert!(!here.admin().keys().iter().any(|key| key.contains("jobs")));
     let working = tokio::spawn(worker(&locks, &function).run());
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     nothing_is_left(&keeper, "f").await;
     locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
@@ -281,5 +281,5 @@ async fn calls_can_be_kept_on_another_server_than_the_locks() {
 /// A Redlock has no queue of its own.
 #[tokio::test]
 async fn a_redlock_can_be_given_a_queue() {
-    a_queue_of_ones_own_keeps_the_calls(&Backend::redlock()).await;
+    a_custom_queue_keeps_the_calls(&Backend::redlock()).await;
 }

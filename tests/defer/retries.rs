@@ -55,7 +55,7 @@ async fn a_call_that_fails_too_often_is_a_dead_letter_with_its_error(backend: &B
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn an_error_that_the_return_type_cannot_tell_is_a_failure(backend: &Backend) {
+async fn an_error_that_the_return_type_cannot_carry_is_a_failure(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("silent"));
     let manager = locks.clone();
     let silent = DeferredFn::new(&*name, (argument("number"),), move |(_,): (u64,)| {
@@ -96,7 +96,7 @@ async fn a_body_that_goes_on_without_an_inner_lock_is_done(backend: &Backend) {
     let function = function.delay(SHORT_DELAY);
     put(&locks, &function, 1).await;
     let working = tokio::spawn(worker(&locks, &function).run());
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     nothing_is_left(&locks, &name).await;
     assert_eq!(calls.all(), [1]);
     locks.shutdown(PATIENCE).await.unwrap();

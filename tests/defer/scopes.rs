@@ -27,10 +27,10 @@ async fn services_with_prefixes_do_not_run_each_others_calls(backend: &Backend) 
     assert_eq!((page.total, &*page.jobs[0].key), (1, &*format!("shop:{key}")));
     // The other service's worker is there, and has its own calls alone.
     put(&bank, &theirs, 1).await;
-    others.become_so_many(1).await;
+    others.reach(1).await;
     assert_eq!(calls.all(), [0; 0]);
     let running = tokio::spawn(worker(&shop, &ours).run());
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     nothing_is_left(&shop, &stored).await;
     assert_eq!((calls.all(), others.all()), (vec![7], vec![1]));
     for (locks, working) in [(shop, running), (bank, working)] {

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::*;
 
 #[on(memory, redis, both_runtimes)]
-async fn a_worker_that_is_stopped_gives_back_what_is_not_done(backend: &Backend) {
+async fn a_stopped_worker_returns_calls_that_are_not_done(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("stopped"));
     let noted = calls.clone();
     let stuck = DeferredFn::new(&*name, (argument("number"),), move |(number,): (u64,)| {
@@ -22,7 +22,7 @@ async fn a_worker_that_is_stopped_gives_back_what_is_not_done(backend: &Backend)
     });
     let working = tokio::spawn(stopping);
     put(&locks, &stuck.delay(SHORT_DELAY), 5).await;
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     stop.send(()).unwrap();
     working.await.unwrap().unwrap();
     let page = locks.deferrer().list(name.as_str().into(), JobState::Waiting, 0, 1).await.unwrap();
@@ -30,7 +30,7 @@ async fn a_worker_that_is_stopped_gives_back_what_is_not_done(backend: &Backend)
 
     // Another one takes it up at once.
     let working = tokio::spawn(worker(&locks, &noting(&name, &calls)).run());
-    calls.become_so_many(2).await;
+    calls.reach(2).await;
     nothing_is_left(&locks, &name).await;
     locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
@@ -79,7 +79,7 @@ async fn a_worker_that_is_stopped_waits_for_what_is_nearly_done(backend: &Backen
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn so_many_run_at_once(backend: &Backend) {
+async fn a_bounded_number_of_calls_runs_at_once(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("bound"));
     let running = Arc::new(Mutex::new((0_u32, 0_u32, 0_u32)));
     let counted = Arc::clone(&running);
@@ -125,7 +125,7 @@ async fn a_call_that_takes_longer_than_its_lease_stays_with_its_worker(backend: 
     let start = || worker(&locks, &long).lease(Duration::from_secs(2)).run();
     let working = [tokio::spawn(start()), tokio::spawn(start())];
     put(&locks, &long.clone().delay(SHORT_DELAY), 5).await;
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     nothing_is_left(&locks, &name).await;
     assert_eq!(calls.all(), [5], "it was run once");
     locks.shutdown(PATIENCE).await.unwrap();

@@ -29,7 +29,7 @@ async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
     // Of another key it is another one.
     put(&locks, &function, 7).await;
     let working = tokio::spawn(worker(&locks, &function).run());
-    calls.become_so_many(2).await;
+    calls.reach(2).await;
     nothing_is_left(&locks, &name).await;
     let mut all = calls.all();
     all.sort_unstable();
@@ -41,7 +41,7 @@ async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
     let again = function.clone().manager(&locks).later(error, (8,)).await;
     assert!(matches!(again, LockError::Deferred { .. }));
     held.release().await.unwrap();
-    calls.become_so_many(3).await;
+    calls.reach(3).await;
     nothing_is_left(&locks, &name).await;
     locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
@@ -141,7 +141,9 @@ async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Back
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_call_that_always_fails_is_given_up_however_often_it_is_stored(backend: &Backend) {
+async fn a_call_that_always_fails_becomes_a_dead_letter_however_often_it_is_stored(
+    backend: &Backend,
+) {
     const ATTEMPTS: u32 = 5;
     let (locks, name) = (manager(backend).await, name("fails"));
     let deferrer = &*locks.deferrer();

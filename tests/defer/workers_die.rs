@@ -243,7 +243,7 @@ async fn no_call_is_lost_when_a_server_that_saves_is_killed() {
     let working = tokio::spawn(worker(&locks, &function).run());
     // One is being worked on, and the others wait.
     put(&locks, &function.clone().delay(SHORT_DELAY), 0).await;
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     let mut ids = Vec::new();
     for number in 1..20 {
         ids.push(put(&locks, &function.clone().delay(LONG_TTL), number).await);
@@ -254,7 +254,7 @@ async fn no_call_is_lost_when_a_server_that_saves_is_killed() {
     for id in ids {
         assert!(locks.deferrer().retry("f".into(), id).await.unwrap(), "it waits");
     }
-    calls.become_so_many(20).await;
+    calls.reach(20).await;
     nothing_is_left(&locks, "f").await;
     locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();

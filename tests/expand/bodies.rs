@@ -66,7 +66,7 @@ fn a_mistake_leaves_the_item_as_it_was_and_gives_one_error() {
 }
 
 #[test]
-fn mistakes_of_the_function_and_of_the_arguments_are_told_together() {
+fn mistakes_of_the_function_and_of_the_arguments_are_reported_together() {
     let item = quote!(
         const fn audit(sn: u64) {}
     );

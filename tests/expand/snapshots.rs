@@ -9,7 +9,7 @@ use syn::visit_mut::VisitMut;
 use syn::{Attribute, File, ImplItemFn, Item};
 
 /// `name.rs` expands to `name.expanded.rs`.
-const SAMPLES: [&str; 16] = [
+const SAMPLES: [&str; 17] = [
     "audit_order",
     "sync",
     "skip",
@@ -21,6 +21,7 @@ const SAMPLES: [&str; 16] = [
     "renew",
     "guard_and_fence",
     "recovery",
+    "release",
     "skip_with_a_fence",
     "wait",
     "several_keys",

@@ -45,6 +45,7 @@ fn words_of_other_libraries_get_the_right_argument() {
         (&["token"], "`guard = lock`"),
         (&["token", "fencing_token"], "`fence = fence`"),
         (&["id", "resource", "lock_key"], "`key = \"order:<id>\"`"),
+        (&["background", "unlock"], "`release = background`"),
         (&["msg"], "`message = \"order"),
     ] {
         for word in words {
@@ -58,7 +59,7 @@ fn words_of_other_libraries_get_the_right_argument() {
 }
 
 #[test]
-fn misspelt_arguments_are_told_apart() {
+fn misspelt_arguments_are_distinguished() {
     for (word, meant) in [
         ("kye", "key"),
         ("kee", "key"),
@@ -74,6 +75,7 @@ fn misspelt_arguments_are_told_apart() {
         ("mesage", "message"),
         ("fense", "fence"),
         ("renw", "renew"),
+        ("relese", "release"),
     ] {
         assert_eq!(with(word), format!("unknown argument `{word}`: did you mean `{meant}`?"));
     }
@@ -89,7 +91,7 @@ fn no_known_argument_is_taken_for_another_word() {
 }
 
 #[test]
-fn a_word_for_the_key_is_not_told_as_a_missing_key() {
+fn a_word_for_the_key_is_not_reported_as_a_missing_key() {
     for args in [
         quote!(id = "order:<id>"),
         quote!(kye = "order:<id>"),
@@ -105,7 +107,7 @@ fn a_word_for_the_key_is_not_told_as_a_missing_key() {
 }
 
 #[test]
-fn several_mistakes_are_told_together() {
+fn several_mistakes_are_reported_together() {
     for (args, count) in [
         (quote!(kye = "order:<id>", ttl = 300, gaurd = lock), 3),
         (quote!(key = "order:<sn>", ttl = "1s", timeout = "5s"), 2),

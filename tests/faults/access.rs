@@ -208,8 +208,8 @@ async fn a_prefix_takes_the_rights_of_the_same_form_and_no_others() {
     let order = Lock::new("order:42").ttl(LONG_TTL).manager(&shop);
     let (guard, _) = order.clone().acquire_fenced().await.expect("free");
     let waiting = tokio::spawn(order.wait(LONG_TTL).acquire());
-    let in_line = || std::future::ready(server.admin().keys().iter().any(|k| k.contains("lm1:wq")));
-    eventually("it is in the queue", PATIENCE, in_line).await;
+    let queued = || std::future::ready(server.admin().keys().iter().any(|k| k.contains("lm1:wq")));
+    eventually("it is in the queue", PATIENCE, queued).await;
     guard.release().await.expect("still held");
     waiting.await.expect("no panic").expect("its turn").release().await.expect("still held");
     for key in ["order:{42}", "order:4}2"] {
@@ -328,7 +328,7 @@ async fn a_server_with_too_many_clients_is_a_connection_limit() {
 }
 
 /// A client that writes to a server that closes the connection may miss the server's answer.
-async fn the_limit_is_told_every_time() {
+async fn the_limit_is_reported_every_time() {
     let server = Server::start();
     let mut admin = server.admin();
     admin.configure("maxclients", "1");
@@ -341,17 +341,17 @@ async fn the_limit_is_told_every_time() {
 }
 
 #[tokio::test]
-async fn a_connection_limit_is_told_every_time() {
-    the_limit_is_told_every_time().await;
+async fn a_connection_limit_is_reported_every_time() {
+    the_limit_is_reported_every_time().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_limit_is_told_every_time_on_many_threads() {
-    the_limit_is_told_every_time().await;
+async fn a_connection_limit_is_reported_every_time_on_many_threads() {
+    the_limit_is_reported_every_time().await;
 }
 
 #[tokio::test]
-async fn a_limit_reached_while_reconnecting_is_told_and_passes() {
+async fn a_limit_reached_while_reconnecting_is_reported_and_passes() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     let mut admin = server.admin();

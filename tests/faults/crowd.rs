@@ -34,7 +34,7 @@ async fn acquired(manager: &LockManager) -> Vec<LockGuard> {
 }
 
 #[tokio::test]
-async fn who_asks_together_is_each_told_of_its_own_lock() {
+async fn each_caller_of_a_shared_round_trip_gets_its_own_answer() {
     let server = Server::start();
     let (manager, other) = (patient(&server.url()).await, patient(&server.url()).await);
     works(&manager).await;

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
-use lockmacro_tests::{Cluster, Fault, Proxy, Server, eventually, in_time};
+use lockmacro_tests::{
+    Cluster, Fault, Polled, Proxy, Server, drop_after_polls, eventually, in_time,
+};
 
 use crate::{LONG_TTL, PATIENCE, TIMEOUT, lock, ms, works};
 
@@ -45,7 +47,7 @@ async fn a_manager_that_was_shut_down_leaves_no_thread_and_no_connection_for_a_t
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_arrives_soon_after_a_shutdown_is_taken_back_all_the_same() {
+async fn a_request_that_arrives_soon_after_a_shutdown_is_released() {
     in_time(async {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
@@ -64,7 +66,7 @@ async fn what_arrives_soon_after_a_shutdown_is_taken_back_all_the_same() {
     .await;
 }
 
-/// How many connections a server has, but for those who look.
+/// The connections of a server, without those of the test.
 fn connections(server: &Server) -> usize {
     let clients: String = server.admin().ask(&["CLIENT", "LIST"]);
     clients.lines().filter(|client| !client.contains("cmd=client|list")).count()
@@ -116,4 +118,59 @@ async fn what_learns_the_slots_at_a_shutdown_leaves_no_connection() {
     tokio::time::sleep(ms(200)).await;
     assert!(ended().await);
     drop(manager);
+}
+
+#[tokio::test]
+async fn a_question_for_the_slots_at_a_shutdown_leaves_no_connection() {
+    let cluster = Cluster::start(2, 0).await;
+    let left = || (0..cluster.size()).map(|nth| connections(cluster.server(nth))).sum::<usize>();
+    for knows_the_slots in [false, true] {
+        let manager = LockManager::builder().lazy().connect(&cluster.url()).await.expect("later");
+        if knows_the_slots {
+            manager.ready().await.expect("there");
+            // Until the slots may be asked for again.
+            tokio::time::sleep(ms(200)).await;
+        }
+        // The task of the question runs when this one waits.
+        let asked = drop_after_polls(manager.held("*", 1), 1).await;
+        assert!(matches!(asked, Polled::Dropped));
+        manager.shutdown(PATIENCE).await.expect("nothing is held");
+        // In this time it would be asked and answered.
+        tokio::time::sleep(ms(400)).await;
+        assert_eq!(left(), 0);
+        manager.held("*", 1).await.expect("a look is no lock");
+        eventually("nor does a later look", PATIENCE, || std::future::ready(left() == 0)).await;
+        drop(manager);
+    }
+}
+
+/// The server takes a command, and the manager would wait for the reply for much longer.
+#[tokio::test]
+async fn what_is_in_flight_at_a_shutdown_does_not_outlast_it() {
+    for command in ["PING", "SUBSCRIBE", "EVAL"] {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port());
+        let builder = LockManager::builder().timeout(4 * LONG_TTL).lazy();
+        let manager = builder.connect(&proxy.url()).await.expect("it connects later");
+        let other = crate::manager(&server.url()).await;
+        let held = lock(&other).acquire().await.expect("free");
+        proxy.on_next_call(move |call| call.names(command), Fault::LoseReply);
+        let asking = manager.clone();
+        let asking = tokio::spawn(async move {
+            match command {
+                "PING" => drop(asking.ready().await),
+                "SUBSCRIBE" => drop(lock(&asking).wait(LONG_TTL).acquire().await),
+                _ => drop(asking.holder("order:1").await),
+            }
+        });
+        let sent = || std::future::ready(proxy.orders_are_done());
+        eventually("it was sent", PATIENCE, sent).await;
+        asking.abort();
+        held.release().await.expect("held");
+        other.shutdown(PATIENCE).await.expect("nothing is held");
+        manager.shutdown(PATIENCE).await.expect("nothing is held");
+        let ended = || std::future::ready(connections(&server) == 0);
+        eventually(&format!("{command} is ended"), PATIENCE, ended).await;
+        drop(manager);
+    }
 }

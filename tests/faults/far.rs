@@ -6,7 +6,7 @@ use lockmacro_tests::{Proxy, Server, in_time, log};
 use crate::{ms, works};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_ttl_that_cannot_be_renewed_in_time_is_told_once_and_storms_nobody() {
+async fn a_ttl_that_cannot_be_renewed_in_time_is_logged_once_and_causes_no_storm() {
     log::start();
     in_time(async {
         let server = Server::start();

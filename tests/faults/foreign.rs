@@ -82,7 +82,7 @@ const ODD: &str = "\u{1b}]0;owned\u{7}\r\nforged\u{202e}\u{200b}";
 const ESCAPED: &str = r"\u{1b}]0;owned\u{7}\r\nforged\u{202e}\u{200b}";
 
 #[tokio::test]
-async fn no_error_or_log_line_shows_what_does_something_to_a_terminal() {
+async fn no_error_or_log_line_shows_control_characters() {
     log::start();
     let server = Server::start();
     let manager = manager(&server.url()).await;

@@ -1,5 +1,5 @@
-//! A server that is over its `maxmemory` and evicts nothing: it refuses what would be new, and goes
-//! on with what is there.
+//! A server that is over its `maxmemory` and evicts nothing: it refuses new locks, and
+//! serves the ones that it has.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use lockmacro_tests::{Admin, Fault, Proxy, Server, eventually};
 use crate::{KEY, LONG_TTL, Locked, PATIENCE, lock, manager, ms, reason, works};
 
 const OUT_OF_MEMORY: Unavailability = Unavailability::OutOfMemory;
-const LINE: &str = "lm1:wq:{order:42}";
-const PLACES: &str = "lm1:ww:{order:42}";
+const QUEUE: &str = "lm1:wq:{order:42}";
+const RECORDS: &str = "lm1:ww:{order:42}";
 
 fn fill(admin: &mut Admin) {
     admin.configure("maxmemory", "1");
@@ -52,7 +52,7 @@ async fn a_full_server_refuses_locks_of_every_kind_and_keeps_nothing_of_them() {
 
 /// No new waiter joins the queue, also where the lock is held.
 #[tokio::test]
-async fn a_full_server_gives_no_place_in_the_queue() {
+async fn a_full_server_lets_no_waiter_join_the_queue() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     let guard = lock(&manager).acquire().await.expect("free");
@@ -64,34 +64,34 @@ async fn a_full_server_gives_no_place_in_the_queue() {
     assert_eq!(admin.keys(), Vec::<String>::new());
 }
 
-async fn in_line(admin: &mut Admin, places: u64) {
-    let stand = || std::future::ready(admin.ask::<u64>(&["ZCARD", LINE]) == places);
-    eventually("they stand in line", PATIENCE, stand).await;
+async fn queue_reaches(admin: &mut Admin, waiters: u64) {
+    let stand = || std::future::ready(admin.ask::<u64>(&["ZCARD", QUEUE]) == waiters);
+    eventually("they are in the queue", PATIENCE, stand).await;
 }
 
-/// When the places end, by the server's clock.
+/// When the waiters' leases in the queue end, by the server's clock.
 fn deadlines(admin: &mut Admin) -> Vec<u64> {
-    let records: Vec<String> = admin.ask(&["HVALS", PLACES]);
+    let records: Vec<String> = admin.ask(&["HVALS", RECORDS]);
     let deadline = |record: &String| record.split('|').next().unwrap().parse().expect("a time");
     records.iter().map(deadline).collect()
 }
 
 #[tokio::test]
-async fn a_full_server_keeps_who_waits_and_hands_locks_off_and_renews_them() {
+async fn a_full_server_keeps_waiters_and_hands_locks_off_and_renews_them() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server.url()).await, manager(&server.url()).await);
     let guard = Lock::new(KEY).ttl(ms(1_500)).renew().manager(&ours).acquire().await.expect("free");
     let mut admin = server.admin();
     let first = tokio::spawn(lock(&theirs).wait_forever().acquire_fenced());
-    in_line(&mut admin, 1).await;
+    queue_reaches(&mut admin, 1).await;
     let second = tokio::spawn(lock(&ours).wait_forever().acquire());
-    in_line(&mut admin, 2).await;
+    queue_reaches(&mut admin, 2).await;
     let (before, keys) = (deadlines(&mut admin), admin.keys());
     let latest = before.iter().max().copied().unwrap_or_default();
     fill(&mut admin);
     let refreshed = || {
         let now = deadlines(&mut admin);
-        assert_eq!((now.len(), admin.keys()), (2, keys.clone()), "who waits, and nothing new");
+        assert_eq!((now.len(), admin.keys()), (2, keys.clone()), "the waiter, and nothing new");
         std::future::ready(now.iter().all(|deadline| *deadline > latest))
     };
     eventually("each has refreshed its place", PATIENCE, refreshed).await;
@@ -140,14 +140,14 @@ async fn a_lock_whose_answer_was_lost_is_granted_by_a_server_that_is_full_by_the
 
 /// What a lease ended for is not given to a newcomer, and not kept from a waiter.
 #[tokio::test]
-async fn a_lock_that_expires_on_a_full_server_goes_to_who_waits() {
+async fn a_lock_that_expires_on_a_full_server_goes_to_a_waiter() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server.url()).await, manager(&server.url()).await);
     let short = Lock::new(KEY).ttl(Duration::from_secs(1)).manager(&ours);
     let guard = short.acquire().await.expect("free");
     let mut admin = server.admin();
     let waiter = tokio::spawn(lock(&theirs).wait_forever().acquire());
-    in_line(&mut admin, 1).await;
+    queue_reaches(&mut admin, 1).await;
     fill(&mut admin);
     admin.ask::<()>(&["PEXPIRE", KEY, "1"]);
     let next = waiter.await.expect("no panic").expect("served");

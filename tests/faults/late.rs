@@ -15,7 +15,7 @@ use crate::{
 const HELD_UP: Duration = ms(4_000);
 
 #[tokio::test]
-async fn a_set_that_arrives_after_its_release_is_taken_back_soon() {
+async fn a_set_that_arrives_after_its_release_is_released_soon() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let builder = LockManager::builder().timeout(HELD_UP);
@@ -33,7 +33,7 @@ async fn a_set_that_arrives_after_its_release_is_taken_back_soon() {
 }
 
 #[tokio::test]
-async fn a_set_that_arrives_after_its_acquire_was_given_up_is_taken_back_soon() {
+async fn a_set_that_arrives_after_its_acquire_was_abandoned_is_released_soon() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let manager = manager(&proxy.url()).await;
@@ -49,7 +49,7 @@ async fn a_set_that_arrives_after_its_acquire_was_given_up_is_taken_back_soon() 
 
 /// The reason that is told when a replica refuses at first, with an error of that name, and does
 /// not answer any more after that. `prepare` makes a refusing replica of a server.
-async fn told_of(error: &str, prepare: impl AsyncFnOnce(&Server)) -> Unavailability {
+async fn reason_of(error: &str, prepare: impl AsyncFnOnce(&Server)) -> Unavailability {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let manager = manager(&proxy.url()).await;
@@ -68,10 +68,10 @@ async fn told_of(error: &str, prepare: impl AsyncFnOnce(&Server)) -> Unavailabil
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_when_no_answer_follows_it() {
+async fn a_refusal_is_reported_when_no_answer_follows_it() {
     let primary = Server::start();
     let read_only = async |server: &Server| follow(server, primary.port()).await;
-    assert_eq!(told_of("READONLY", read_only).await, Unavailability::ReadOnly);
+    assert_eq!(reason_of("READONLY", read_only).await, Unavailability::ReadOnly);
 
     let alone = async |server: &Server| {
         let mut admin = server.admin();
@@ -79,7 +79,7 @@ async fn a_refusal_is_told_when_no_answer_follows_it() {
         // Port 1 of this machine: nobody is there.
         admin.ask::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
     };
-    assert_eq!(told_of("MASTERDOWN", alone).await, Unavailability::PrimaryDown);
+    assert_eq!(reason_of("MASTERDOWN", alone).await, Unavailability::PrimaryDown);
 }
 
 /// How many scripts were called.
@@ -114,9 +114,11 @@ async fn a_dropped_call_in_doubt_takes_three_commands_at_most() {
     // A stalled server is asked for one of them, again and again.
     server.pause();
     drop_in_doubt(&manager, CALLS).await;
+    // The time of the stall.
     tokio::time::sleep(ms(6_000)).await;
     server.resume();
     keeps_nothing(&server).await;
+    // Longer than the last of them is looked at again.
     tokio::time::sleep(ms(8_000)).await;
     let more = scripts(&mut admin) - called;
     assert!((CALLS..=3 * CALLS + 20).contains(&more), "{more} for {CALLS}");

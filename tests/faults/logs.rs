@@ -62,7 +62,7 @@ async fn back(manager: &LockManager, name: &'static str, server: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_outage_with_many_callers_is_told_once_and_so_is_its_end() {
+async fn an_outage_with_many_callers_is_logged_once_and_so_is_its_end() {
     log::start();
     const NAME: &str = "many-callers";
     let mut server = Server::with(&["--requirepass", "hunter2"]);
@@ -105,7 +105,7 @@ async fn an_outage_with_many_callers_is_told_once_and_so_is_its_end() {
 }
 
 #[tokio::test]
-async fn a_server_that_stalls_is_told_as_one_that_is_gone() {
+async fn a_server_that_stalls_is_reported_as_one_that_is_gone() {
     log::start();
     const NAME: &str = "stands-still";
     let server = Server::start();
@@ -138,7 +138,7 @@ async fn a_connection_that_is_cut_and_replaced_is_no_outage() {
 
 /// Callers whom a server refuses are told, and the log now and then.
 #[tokio::test]
-async fn a_full_server_is_told_now_and_then() {
+async fn a_full_server_is_logged_now_and_then() {
     log::start();
     const NAME: &str = "full-server";
     let server = Server::with(&["--maxmemory-policy", "noeviction"]);
@@ -218,7 +218,7 @@ async fn the_outage_of_a_node_ends_when_its_replica_takes_over() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_never_reached_is_told_as_lost_when_calls_fail() {
+async fn a_server_that_was_never_reached_is_logged_as_lost_when_calls_fail() {
     log::start();
     const NAME: &str = "never-reached";
     let mut server = Server::start();
@@ -237,12 +237,16 @@ async fn a_server_that_was_never_reached_is_told_as_lost_when_calls_fail() {
     assert_eq!(lines(&["WARN", "INFO"], &[&place_of_it]).len(), 2, "one line each");
 }
 
-/// The number of a line that says that a server is back.
-fn failed_calls(place: &str) -> Option<usize> {
+/// A number of the line that says that a server is back.
+fn told_back(place: &str, field: &str) -> Option<usize> {
     let told = lines(&["INFO"], &[place]);
     let told = told.iter().find(|line| line.contains("lock server back"))?;
-    let count = told.split_whitespace().find_map(|word| word.strip_prefix("failed_calls="));
+    let count = told.split_whitespace().find_map(|word| word.strip_prefix(field));
     Some(count.expect("told").parse().expect("a number"))
+}
+
+fn failed_calls(place: &str) -> Option<usize> {
+    told_back(place, "failed_calls=")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -283,4 +287,74 @@ async fn a_call_that_fails_is_counted_at_the_node_it_went_to_and_at_no_other() {
     }
     assert!(failed[0] >= 2 && failed[1] >= failed[0] + 3, "{failed:?}");
     assert_eq!([0, 1].map(|nth| failed_calls(&servers[nth]).expect("told")), failed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_is_lost_is_counted_at_the_node_that_has_it_and_at_no_other() {
+    log::start();
+    const NAME: &str = "lost-at-its-node";
+    let cluster = Cluster::start(3, 0).await;
+    let manager = LockManager::builder().timeout(ms(400)).connect(&cluster.url()).await;
+    let manager = manager.expect("there");
+    let key_of = |nth| (0..).map(|n| format!("lost:{n}")).find(|key| cluster.owner(key) == nth);
+    let keys = [0, 1].map(|nth| key_of(nth).expect("there are many"));
+    let servers = [0, 1].map(|nth| format!("server=127.0.0.1:{} ", cluster.server(nth).port()));
+    let lock = |nth: usize| Lock::new(&*keys[nth]).name(NAME).manager(&manager);
+    let held = lock(0).ttl(ms(2_000)).renew().acquire().await.expect("free");
+    lock(1).ttl(LONG_TTL).run(async { Locked::Ok(()) }).await.expect("free");
+    (0..2).for_each(|nth| cluster.server(nth).pause());
+    lock(1).ttl(LONG_TTL).acquire().await.expect_err("it stalls");
+    held.lost().await;
+    (0..2).for_each(|nth| cluster.server(nth).resume());
+    for (server, lost) in servers.iter().zip([1, 0]) {
+        eventually("it is back", PATIENCE, async || {
+            for nth in [0, 1] {
+                let _: Locked<()> = lock(nth).ttl(LONG_TTL).run(async { Ok(()) }).await;
+            }
+            told_back(server, "locks_lost=").is_some()
+        })
+        .await;
+        assert_eq!(told_back(server, "locks_lost="), Some(lost), "{server}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_in_the_background_that_fails_is_told_and_repeated() {
+    log::start();
+    const NAME: &str = "behind-the-back";
+    let server = Server::start();
+    let proxy = lockmacro_tests::Proxy::to(server.port());
+    let manager = builder().connect(&proxy.url()).await.expect("there");
+    let lock = || Lock::new(NAME).name(NAME).ttl(LONG_TTL).manager(&manager);
+    let body = async {
+        // For longer than an answer may take, and without a connection for the next try.
+        let is_release =
+            |call: &lockmacro_tests::Call<'_>| call.names(NAME) && call.names("EVALSHA");
+        proxy.on_next_call(is_release, lockmacro_tests::Fault::HoldLastCommand(TIMEOUT));
+        Locked::Ok(7)
+    };
+    assert_eq!(lock().release_in_background().run(body).await, Ok(7));
+    assert_eq!(lock().run(async { Locked::Ok(8) }).await, Ok(8), "not busy");
+    let told = lines(&["WARN", "DEBUG"], &[NAME]);
+    assert_eq!(count(&told, "lock is still being released"), 1, "{told:?}");
+    proxy.held_commands_arrive().await;
+    crate::keeps_nothing(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_in_the_background_that_comes_too_late_is_told() {
+    log::start();
+    const NAME: &str = "behind-the-back-late";
+    let server = Server::start();
+    let manager = builder().connect(&server.url()).await.expect("there");
+    let lock = Lock::new(NAME).name(NAME).ttl(LONG_TTL).manager(&manager);
+    let body = async {
+        server.admin().ask::<()>(&["DEL", NAME]);
+        Locked::Ok(7)
+    };
+    assert_eq!(lock.release_in_background().run(body).await, Ok(7));
+    eventually("it is told", PATIENCE, async || {
+        count(&lines(&["WARN"], &[NAME]), "lock was taken away before its release") == 1
+    })
+    .await;
 }

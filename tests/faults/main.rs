@@ -1,4 +1,4 @@
-//! What goes wrong with a real server and its network, and what the caller is told.
+//! Faults of a real server and its network, and the errors of callers.
 
 mod access;
 mod crowd;

@@ -96,7 +96,7 @@ async fn a_release_whose_answer_is_lost_costs_no_value_and_frees_the_key() {
 }
 
 #[tokio::test]
-async fn a_release_that_is_resent_frees_nobody_elses_lock() {
+async fn a_repeated_release_frees_nobody_elses_lock() {
     let (server, proxy, manager) = proxied().await;
     let guard = lock(&manager).acquire().await.expect("free");
     proxy.on_next("EVALSHA", Fault::CutReply);

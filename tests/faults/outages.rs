@@ -23,7 +23,7 @@ async fn a_server_that_is_down_refuses_within_the_timeout() {
 }
 
 #[tokio::test]
-async fn a_sync_function_is_told_that_the_server_is_down() {
+async fn a_sync_function_gets_an_error_when_the_server_is_down() {
     let mut server = Server::start();
     let manager = manager(&server.url()).await;
     server.kill();

@@ -53,7 +53,7 @@ async fn scripts_flushed_all_the_time_are_invisible() {
 }
 
 #[tokio::test]
-async fn a_full_server_is_out_of_memory_and_still_takes_locks_back() {
+async fn a_full_server_is_out_of_memory_and_still_releases_locks() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     let mut admin = server.admin();
@@ -68,7 +68,7 @@ async fn a_full_server_is_out_of_memory_and_still_takes_locks_back() {
 }
 
 #[tokio::test]
-async fn a_full_server_that_lost_its_scripts_takes_locks_back() {
+async fn a_full_server_that_lost_its_scripts_still_releases_locks() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     let mut admin = server.admin();
@@ -100,9 +100,9 @@ async fn a_server_that_misses_replicas_takes_no_locks() {
     works(&manager).await;
 }
 
-/// Also who does not wait asks again while there is time.
+/// A caller without a `wait` asks again, too, while there is time.
 #[tokio::test]
-async fn a_refusal_that_passes_in_time_is_told_to_nobody() {
+async fn a_refusal_that_passes_in_time_is_not_reported() {
     let server = Server::start();
     let manager =
         LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await.expect("there");
@@ -137,7 +137,7 @@ async fn a_replica_is_read_only_to_locks_until_it_is_promoted() {
     let manager = manager(&replica.url()).await;
     follow(&replica, primary.port()).await;
     assert_eq!(reason(refusal(&manager).await), Unavailability::ReadOnly);
-    // A key that the replica shows as held says nothing about who may lock it.
+    // A key that the replica shows as held does not show whether the caller may lock it.
     primary.admin().ask::<()>(&["SET", KEY, "somebody", "PX", "60000"]);
     let mut admin = replica.admin();
     eventually("replicated", PATIENCE, || std::future::ready(admin.get(KEY).is_some())).await;
@@ -161,7 +161,7 @@ async fn a_release_on_a_replica_is_refused_and_not_taken_for_a_lost_lock() {
 }
 
 #[tokio::test]
-async fn a_resent_acquire_on_a_server_demoted_meanwhile_is_not_busy() {
+async fn a_repeated_acquire_on_a_server_demoted_meanwhile_is_not_busy() {
     let (primary, server) = (Server::start(), Server::start());
     primary.admin().ask::<()>(&["SET", KEY, "somebody", "PX", "60000"]);
     let proxy = Proxy::to(server.port());
@@ -253,7 +253,7 @@ async fn a_server_busy_with_a_script_is_waited_for_and_named() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_is_not_a_lock_and_is_said_so_at_once() {
+async fn a_key_of_another_type_is_refused_at_once_as_not_a_lock() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     let mut admin = server.admin();

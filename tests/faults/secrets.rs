@@ -1,4 +1,4 @@
-//! No token and no password in any log line or error, and no error that nobody is told.
+//! No token and no password in any log line or error, and no error that is not reported.
 
 use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
 use lockmacro_tests::{Server, in_time, log};

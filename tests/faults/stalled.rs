@@ -1,4 +1,4 @@
-//! Runtimes that are blocked while others wait for what they have begun.
+//! Runtimes that are blocked while other callers wait for work that they have begun.
 
 use std::future::poll_fn;
 use std::sync::mpsc;
@@ -204,9 +204,9 @@ async fn a_worker_that_is_blocked_while_it_subscribes_holds_up_no_other() {
         let waiters: Vec<_> = (0..3).map(|_| tokio::spawn(waiting())).collect();
         tokio::time::sleep(PATIENT / 32).await;
         assert_eq!(channels(), before, "it is begun, and its command was not sent");
-        eventually("they stand in line", PATIENT / 2, || {
-            let in_line: usize = cluster.admin(0).ask(&["ZCARD", "lm1:tq:{order}:0"]);
-            std::future::ready(in_line == 3)
+        eventually("they are in the queue", PATIENT / 2, || {
+            let queued: usize = cluster.admin(0).ask(&["ZCARD", "lm1:tq:{order}:0"]);
+            std::future::ready(queued == 3)
         })
         .await;
         assert!(start.elapsed() < PATIENT / 2 && channels().len() == before.len() + 1);
@@ -216,7 +216,7 @@ async fn a_worker_that_is_blocked_while_it_subscribes_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn who_was_blocked_while_it_connected_goes_on_by_the_others_connection() {
+async fn a_caller_blocked_while_it_connected_goes_on_by_the_others_connection() {
     in_time(async {
         let server = Server::start();
         let proxy = Proxy::to(server.port());

@@ -1,11 +1,11 @@
-//! Locks that somebody took away, and what a release says of them.
+//! Locks that somebody took away, and the result of their release.
 
 use lockmacro_runtime::{Lock, LockError, LockManager, LossCause, Unavailability};
 use lockmacro_tests::{Admin, Server, eventually};
 
 use crate::{KEY, LONG_TTL, Locked, PATIENCE, lock, manager, ms, works};
 
-/// Cuts every connection but the one that looks, so that who uses his next has to send twice.
+/// Cuts every connection but the test's, so that the next request has to be sent twice.
 fn cut_connections(admin: &mut Admin) {
     admin.ask::<redis::Value>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
 }
@@ -29,7 +29,7 @@ async fn a_key_taken_away_while_held_costs_no_value_and_frees_nobody_elses_lock(
     });
     assert_eq!(result.await, Ok(7));
     assert_eq!(admin.get(KEY).as_deref(), Some("somebody"));
-    // Told to the one who releases by hand.
+    // A release by hand returns the error.
     admin.ask::<()>(&["DEL", KEY]);
     let guard = lock(&manager).acquire().await.expect("free");
     admin.ask::<()>(&["DEL", KEY]);

@@ -1,4 +1,4 @@
-//! What a lock costs, and what a person sees on the server.
+//! The costs of a lock, and its key as a person sees it on the server.
 
 use std::time::Duration;
 

@@ -31,6 +31,7 @@ async fn a_body_shorter_than_max_hold_is_left_alone(backend: &Backend) {
     let key = backend.key("order:42");
     let lock = renewed(&manager, &key, ms(2_500)).max_hold(4 * SOON);
     let result = lock.run(async {
+        // Longer than the ttl.
         tokio::time::sleep(ms(2_700)).await;
         Locked::Ok(7)
     });
@@ -69,6 +70,7 @@ async fn a_short_body_leaves_the_key_for_the_rest_of_min_hold(backend: &Backend)
     let key = backend.key("job");
     let start = Instant::now();
     let result = job(&manager, &key).run(async {
+        // The body is shorter than `MIN_HOLD`.
         tokio::time::sleep(ms(100)).await;
         Locked::Ok(7)
     });
@@ -146,6 +148,7 @@ async fn a_body_longer_than_min_hold_frees_the_key_at_once(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("job");
     let result = lock(&manager, &key).min_hold(ms(50)).run(async {
+        // Longer than the `min_hold`.
         tokio::time::sleep(ms(60)).await;
         Locked::Ok(7)
     });

@@ -1,4 +1,4 @@
-//! What locks tell by `tracing`.
+//! The `tracing` events of locks.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -83,7 +83,7 @@ fn named(manager: &LockManager, key: &str) -> Lock {
 }
 
 #[tokio::test]
-async fn an_acquired_and_a_busy_lock_are_told_with_name_and_template() {
+async fn acquired_and_busy_locks_are_logged_with_name_and_template() {
     listen();
     let (ours, theirs) = (LockManager::memory(), LockManager::memory());
     let guard = named(&ours, "acquired").acquire().await.expect("free");
@@ -102,7 +102,7 @@ async fn an_acquired_and_a_busy_lock_are_told_with_name_and_template() {
 }
 
 #[tokio::test]
-async fn a_renewal_is_told() {
+async fn a_renewal_is_logged() {
     listen();
     let manager = LockManager::memory();
     let guard = named(&manager, "renewed").ttl(ms(1_200)).renew().acquire().await.expect("free");
@@ -113,7 +113,7 @@ async fn a_renewal_is_told() {
 }
 
 #[tokio::test]
-async fn a_loss_is_told_with_its_cause_under_every_policy() {
+async fn a_loss_is_reported_with_its_cause_under_every_policy() {
     listen();
     let manager = LockManager::memory();
     for on_lost in [OnLost::Cancel, OnLost::Error, OnLost::Finish] {
@@ -134,7 +134,7 @@ async fn a_loss_is_told_with_its_cause_under_every_policy() {
 }
 
 #[tokio::test]
-async fn a_lost_guard_is_told_too() {
+async fn a_lost_guard_is_reported_too() {
     listen();
     let manager = LockManager::memory();
     for released in [true, false] {
@@ -153,7 +153,7 @@ async fn a_lost_guard_is_told_too() {
 }
 
 #[tokio::test]
-async fn a_lock_taken_away_before_its_release_is_told() {
+async fn a_lock_taken_away_before_its_release_is_reported() {
     listen();
     let server = Server::start();
     let manager = LockManager::connect(&server.url()).await.expect("there");
@@ -167,7 +167,7 @@ async fn a_lock_taken_away_before_its_release_is_told() {
 }
 
 #[tokio::test]
-async fn a_release_without_an_answer_is_told() {
+async fn a_release_without_an_answer_is_reported() {
     listen();
     let mut server = Server::start();
     let builder = LockManager::builder().timeout(ms(1_500));
@@ -184,7 +184,7 @@ async fn a_release_without_an_answer_is_told() {
 }
 
 #[tokio::test]
-async fn entering_again_is_not_told() {
+async fn entering_again_is_not_logged() {
     listen();
     let manager = LockManager::memory();
     let inner = || named(&manager, "inner").run(async { Locked::Ok(7) });

@@ -20,6 +20,7 @@ async fn a_lease_of_a_few_round_trips_is_renewed() {
         warm_up(&manager).await;
         let long = renewed(&manager, "long", ms(1_500)).acquire().await.expect("free");
         let before = admin.commands();
+        // More than two ttls.
         tokio::time::sleep(ms(4_000)).await;
         long.check().expect("renewed all the time");
         let ran = admin.commands() - before;

@@ -257,7 +257,7 @@ async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
 
 /// A caller that waits for a lock with a fence when the last fence is given.
 #[tokio::test]
-async fn fences_that_are_used_up_are_told_to_who_waits_and_hold_up_nobody() {
+async fn used_up_fences_are_reported_to_waiters_and_delay_nobody() {
     let server = Server::start();
     let mut admin = server.admin();
     let (ours, theirs, others) = (
@@ -329,7 +329,7 @@ async fn a_fence_that_comes_by_a_hand_off_is_kept_as_long() {
     let guard = lock(&ours, "order:42").acquire().await.expect("free");
     let mut admin = backend.admin().expect("one server");
     let waiter = tokio::spawn(lock(&theirs, "order:42").wait_forever().acquire_fenced());
-    eventually("in line", SOON, || {
+    eventually("in the queue", SOON, || {
         std::future::ready(admin.ask::<u64>(&["ZCARD", "lm1:wq:{order:42}"]) == 1)
     })
     .await;

@@ -22,7 +22,7 @@ async fn proxied() -> (Server, Proxy, LockManager) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_grant_that_is_told_late_is_counted_from_before_it_was_asked_for() {
+async fn a_late_grant_is_counted_from_before_its_request() {
     let (server, proxy, manager) = proxied().await;
     proxy.on_next("SET", Fault::DelayReply(ms(150)));
     let steps = Steps::default();
@@ -35,7 +35,7 @@ async fn a_grant_that_is_told_late_is_counted_from_before_it_was_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_that_is_told_late_is_counted_from_before_it_was_sent() {
+async fn a_late_renewal_is_counted_from_before_it_was_sent() {
     let (server, proxy, manager) = proxied().await;
     let steps = Steps::default();
     let body = steps.clone().for_ever::<Locked<()>>();
@@ -54,7 +54,7 @@ async fn a_renewal_that_is_told_late_is_counted_from_before_it_was_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_extension_that_is_told_late_is_counted_from_before_it_was_sent() {
+async fn a_late_extension_is_counted_from_before_it_was_sent() {
     let (server, proxy, manager) = proxied().await;
     let steps = Steps::default();
     let guard = Lock::new(KEY).ttl(ms(2_000)).manager(&manager).acquire().await.expect("free");

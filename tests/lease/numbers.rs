@@ -1,4 +1,4 @@
-//! What locks count, with the feature `metrics`.
+//! The metrics of locks, with the feature `metrics`.
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex};
@@ -127,7 +127,7 @@ async fn acquisitions_are_counted_by_outcome_and_timed() {
 }
 
 #[tokio::test]
-async fn what_is_held_and_waited_for_is_gauged_and_comes_back_to_nothing() {
+async fn held_and_waiting_locks_are_gauged_and_return_to_zero() {
     let server = Server::start();
     let builder = LockManager::builder().timeout(SOON);
     let manager = builder.connect(&server.url()).await.expect("there");

@@ -1,4 +1,4 @@
-//! What becomes of a body whose lock is lost: four policies, for async and sync bodies.
+//! The body of a lost lock: four policies, for async and sync bodies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

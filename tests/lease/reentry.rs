@@ -1,4 +1,4 @@
-//! Entering a lock that one holds already, and who is inside and who is not.
+//! Entering a lock again: which code is inside of a lock, and which is not.
 
 use std::panic::AssertUnwindSafe;
 
@@ -74,7 +74,7 @@ async fn joined_calls_are_inside(backend: &Backend) {
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_spawned_task_is_outside_until_it_is_handed_the_lock(backend: &Backend) {
+async fn a_spawned_task_is_outside_until_it_runs_in_the_scope_of_the_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let outer = async {

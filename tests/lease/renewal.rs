@@ -73,6 +73,7 @@ async fn a_renewed_sync_body_keeps_its_lock(backend: &Backend) {
     });
     let watching = async {
         began.await.expect("the body begins");
+        // Longer than the ttl.
         tokio::time::sleep(ms(1_900)).await;
         assert!(left(&rival, &key).await.is_some());
     };

@@ -44,7 +44,7 @@ async fn a_rival_on_an_empty_server_is_left_alone_by_the_old_holder() {
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_empty_is_told_though_the_next_who_asks_waits() {
+async fn a_server_that_comes_back_empty_is_noticed_though_the_next_caller_waits() {
     for waits in [false, true] {
         let mut server = Server::start();
         let manager = manager(&server).await;

@@ -1,5 +1,5 @@
-//! Entering a lock again across threads, runtimes and sync code: who is inside, and who only shares
-//! the thread.
+//! Entering a lock again across threads, runtimes and sync code: which code is inside, and which
+//! only shares the thread.
 
 use std::panic::AssertUnwindSafe;
 use std::task::{Context, Poll, Waker};

@@ -36,7 +36,7 @@ async fn one_busy_key_means_that_none_is_held(backend: &Backend) {
 }
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
-async fn the_first_busy_key_is_told_with_its_holder(backend: &Backend) {
+async fn the_first_busy_key_is_reported_with_its_holder(backend: &Backend) {
     let ours = backend.manager().await;
     let theirs =
         backend.manager_from(lockmacro_runtime::LockManager::builder().label("web-7")).await;
@@ -137,7 +137,7 @@ async fn a_set_of_keys_that_is_no_lock_says_why() {
     let manager = Backend::memory().manager().await;
     let cases: [(Vec<String>, &str); 5] = [
         (vec![], "there is none"),
-        ((0..129).map(|nth| nth.to_string()).collect(), "129 and 128 are allowed"),
+        ((0..129).map(|nth| nth.to_string()).collect(), "129 keys and 128 are allowed"),
         (vec!["a".to_owned(), String::new()], "it is empty"),
         (vec![String::new(), "a".to_owned()], "it is empty"),
         (vec!["a".to_owned(), "lm1:b".to_owned()], "`lm1:`"),
@@ -174,7 +174,7 @@ async fn keys_come_from_any_iterator_and_in_any_form() {
 
 /// A client of another make holds one of the keys, or something that is no lock is there.
 #[tokio::test]
-async fn what_others_have_put_there_is_left_alone_and_told() {
+async fn keys_of_other_programs_are_left_unchanged_and_reported() {
     let server = Server::start();
     let manager = lockmacro_runtime::LockManager::connect(&server.url()).await.expect("there");
     let mut admin = server.admin();

@@ -92,6 +92,7 @@ impl Bank {
         key = ["books", "till"], ttl = "500ms", on_lost = Self::undo, manager = self.locks,
     )]
     async fn reckon(&self) -> Locked<Vec<String>> {
+        // Longer than the ttl.
         tokio::time::sleep(ms(520)).await;
         Ok(vec!["reckoned".to_owned()])
     }
@@ -148,7 +149,7 @@ async fn sync_functions_are_skipped_and_fall_back() {
 }
 
 #[tokio::test]
-async fn a_loss_is_told_with_all_keys() {
+async fn a_loss_is_reported_with_all_keys() {
     let reckoned = Bank::new().reckon().await.expect("undone");
     assert_eq!(reckoned, ["reckoned", "books", "till"]);
 }

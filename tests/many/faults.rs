@@ -1,4 +1,4 @@
-//! What a server or a network in trouble does to several keys.
+//! Several keys while a server or a network has faults.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ async fn a_release_whose_answer_is_lost_leaves_no_key() {
 }
 
 #[tokio::test]
-async fn a_server_that_takes_no_writes_any_more_says_so() {
+async fn a_server_that_accepts_no_writes_is_reported_as_that() {
     let (server, primary) = (Server::start(), Server::start());
     let manager =
         LockManager::builder().timeout(ms(600)).connect(&server.url()).await.expect("there");
@@ -66,9 +66,9 @@ async fn a_server_that_takes_no_writes_any_more_says_so() {
     admin.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
 }
 
-/// A user who may not use one of the keys.
+/// A user without the right to one of the keys.
 #[tokio::test]
-async fn a_key_that_is_denied_is_told_and_no_other_is_taken() {
+async fn a_denied_key_is_named_and_no_other_is_acquired() {
     let server = Server::start();
     let mut admin = server.admin();
     admin.ask::<()>(&["ACL", "SETUSER", "shop", "on", ">pw", "~order:a", "~lm1:*", "&*", "+@all"]);

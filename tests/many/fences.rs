@@ -21,7 +21,7 @@ async fn each_key_has_the_fence_of_its_own(backend: &Backend) {
 }
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
-async fn fences_grow_whoever_asks_and_for_how_many_keys(backend: &Backend) {
+async fn fences_grow_for_every_caller_and_number_of_keys(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
     let mut last: [Option<Fence>; 2] = [None, None];
@@ -42,7 +42,7 @@ async fn fences_grow_whoever_asks_and_for_how_many_keys(backend: &Backend) {
 }
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
-async fn who_has_waited_has_a_fence_for_each_key(backend: &Backend) {
+async fn a_waiter_has_a_fence_for_each_key(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<3>(backend);
     let (guard, before) = many(&theirs, &keys[1..]).acquire_fenced().await.expect("free");

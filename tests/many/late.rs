@@ -81,7 +81,7 @@ async fn a_late_request_does_not_shorten_what_was_extended() {
 /// A waiter that has lost a key releases the others, and begins again before that is
 /// answered.
 #[tokio::test]
-async fn a_late_release_takes_nothing_away_from_who_has_begun_again() {
+async fn a_late_release_does_not_release_a_newer_acquisition() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let ours = LockManager::builder().timeout(ms(1_200)).connect(&proxy.url()).await;

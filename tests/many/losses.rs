@@ -142,7 +142,7 @@ async fn an_extension_is_refused_when_one_key_is_gone() {
 }
 
 #[tokio::test]
-async fn a_body_that_runs_to_its_end_is_told_of_the_loss() {
+async fn a_body_that_runs_to_its_end_can_see_the_loss() {
     let backend = Backend::redis();
     let manager = backend.manager().await;
     let keys = keys::<2>(&backend);

@@ -1,4 +1,4 @@
-//! Waiting for several keys while the server is away, or gets on slowly.
+//! Waiting for several keys while the server is down or slow.
 
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ async fn a_wait_outlasts_a_server_that_is_away() {
 }
 
 #[tokio::test]
-async fn who_holds_keys_outlasts_it_too_and_begins_again() {
+async fn a_holder_of_some_keys_outlasts_an_outage_and_begins_again() {
     let mut server = Server::start();
     let ours = LockManager::builder().timeout(ms(400)).connect(&server.url()).await;
     let (ours, theirs) = (ours.expect("there"), LockManager::connect(&server.url()).await);
@@ -61,7 +61,7 @@ async fn a_wait_ends_in_time_when_the_server_hangs() {
 
 /// What it holds is deleted as soon as it is held.
 #[tokio::test]
-async fn who_keeps_losing_keys_has_waited_in_vain() {
+async fn a_waiter_that_keeps_losing_keys_times_out() {
     let backend = Backend::redis();
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(&backend);
@@ -83,7 +83,7 @@ async fn who_keeps_losing_keys_has_waited_in_vain() {
 }
 
 #[tokio::test]
-async fn who_loses_a_key_while_waiting_releases_the_others() {
+async fn a_waiter_that_loses_a_key_releases_the_others() {
     for backend in [Backend::redis(), Backend::slots().await] {
         let (ours, theirs) = (backend.manager().await, backend.manager().await);
         let keys = keys::<3>(&backend);
@@ -145,7 +145,7 @@ async fn a_renewal_that_fails_once_loses_nothing() {
     rival.await.expect("served").release().await.expect("still held");
 }
 
-/// The lease of who has waited counts from before its confirmation was sent.
+/// The lease of a waiter counts from before its confirmation was sent.
 #[tokio::test]
 async fn a_confirmation_whose_answer_is_late_is_worth_less() {
     let backend = Backend::redis();
@@ -195,7 +195,7 @@ async fn a_request_that_arrives_when_nobody_waits_any_more_leaves_no_key() {
 
 /// Its answer did not come, it was asked again, and what was held before that was lost.
 #[tokio::test]
-async fn a_request_that_arrives_when_its_waiter_has_begun_again_leaves_no_place() {
+async fn a_request_that_arrives_after_its_waiter_has_begun_again_leaves_no_entry_in_the_queue() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let ours = LockManager::builder().timeout(ms(800)).connect(&proxy.url()).await.expect("there");

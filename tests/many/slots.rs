@@ -67,7 +67,7 @@ async fn a_wait_ends_in_time_where_each_key_takes_long() {
 /// Answers come so slowly that renewals are due long before all keys are held, and every renewal
 /// takes longer than the next key.
 #[tokio::test]
-async fn free_keys_of_many_slots_are_held_while_the_others_are_asked_for() {
+async fn free_keys_of_many_slots_are_held_while_the_others_are_requested() {
     let backend = Backend::slots().await;
     let keys: Vec<_> = (0..64).map(|nth| backend.key(&format!("order:{nth}"))).collect();
     let proxy = backend.proxy();
@@ -94,7 +94,7 @@ async fn free_keys_of_many_slots_are_held_while_the_others_are_asked_for() {
 }
 
 #[tokio::test]
-async fn who_finds_something_that_is_no_lock_releases_the_keys_before_it() {
+async fn a_waiter_that_meets_a_key_that_is_no_lock_releases_the_keys_before_it() {
     let backend = Backend::slots().await;
     let (manager, keys) = (backend.manager().await, keys::<3>(&backend));
     let mut admin = backend.admin().expect("a server");

@@ -1,4 +1,4 @@
-//! What several keys cost a server.
+//! The costs of several keys on a server.
 
 use lockmacro_runtime::LockManager;
 use lockmacro_tests::{Backend, queue_of};
@@ -6,7 +6,7 @@ use lockmacro_tests::{Backend, queue_of};
 use crate::{LONG_TTL, Locked, lock, many};
 
 #[tokio::test]
-async fn any_number_of_keys_costs_two_commands_when_nothing_is_in_the_way() {
+async fn any_number_of_keys_costs_two_commands_without_contention() {
     let backend = Backend::redis();
     let manager = LockManager::connect(backend.url()).await.expect("there");
     let mut admin = backend.admin().expect("a server");

@@ -1,4 +1,4 @@
-//! Waiting for several keys: each in its own line, in one order, holding those before it.
+//! Waiting for several keys: each in its own queue, in one order, holding those before it.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ async fn each_of_several_busy_keys_is_waited_for(backend: &Backend) {
         holders.push(lock(&theirs, key).acquire().await.expect("free"));
     }
     let mut waiter = Box::pin(many(&ours, &keys).wait(LONG_TTL).acquire());
-    // The last first: who waits for the first does not care.
+    // The last first: it does not affect the waiter for the first.
     while let Some(guard) = holders.pop() {
         timeout(ms(50), &mut waiter).await.expect_err("one is busy");
         guard.release().await.expect("still held");
@@ -72,10 +72,10 @@ async fn a_wait_in_vain_leaves_nothing_and_says_for_which_key(backend: &Backend)
     for busy in 0..3 {
         let guard = lock(&theirs, &keys[busy]).acquire().await.expect("free");
         let error = many(&ours, &keys).wait(ms(200)).acquire().await.expect_err("busy");
-        let LockError::TimedOut { holder, position, .. } = &error else { panic!("{error}") };
+        let LockError::TimedOut { holder, rank, .. } = &error else { panic!("{error}") };
         let owner = &holder.owner;
         assert_eq!((busy_key(&error), owner.as_deref()), (keys[busy].as_str(), Some("web-7")));
-        assert_eq!(*position, 0);
+        assert_eq!(*rank, 0);
         let others = std::array::from_fn::<_, 3, _>(|nth| nth != busy);
         assert_eq!(free(backend, &keys).await, others, "released before the error is told");
         guard.release().await.expect("still held");
@@ -84,7 +84,7 @@ async fn a_wait_in_vain_leaves_nothing_and_says_for_which_key(backend: &Backend)
 }
 
 #[on(memory, redis, slots, both_runtimes)]
-async fn the_lease_of_who_has_waited_is_whole(backend: &Backend) {
+async fn the_lease_of_a_waiter_is_whole(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(backend);
     for ttl in [ms(2_000), LONG_TTL] {
@@ -124,7 +124,7 @@ async fn waiters_for_the_same_keys_are_served_in_order(backend: &Backend) {
     let queue = queue_of(&keys[0]);
     for (nth, waiter) in waiters.iter_mut().enumerate() {
         assert!(futures::poll!(&mut *waiter).is_pending(), "busy");
-        // On `memory://` one poll is one place in the queue.
+        // On `memory://` a waiter joins the queue in its first poll.
         while admin.as_mut().is_some_and(|admin| admin.ask::<usize>(&["ZCARD", &queue]) <= nth) {
             timeout(ms(1), &mut *waiter).await.expect_err("busy");
         }
@@ -232,7 +232,7 @@ async fn a_waiter_that_stalls_holds_nothing_for_long_and_begins_again(backend: &
 
 /// A key that is free for a moment although somebody waits for it.
 #[tokio::test]
-async fn who_waits_for_one_key_is_not_overtaken_by_who_asks_for_several() {
+async fn a_waiter_for_one_key_is_not_overtaken_by_a_request_for_several() {
     let backend = Backend::redis();
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<2>(&backend);
@@ -277,7 +277,7 @@ async fn what_is_lost_while_waiting_is_waited_for_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_goes_away_while_one_waits_is_told_as_that() {
+async fn a_server_that_goes_away_during_a_wait_is_reported_as_that() {
     let mut server = lockmacro_tests::Server::start();
     let (ours, theirs) = (
         LockManager::builder().timeout(ms(400)).connect(&server.url()).await.expect("there"),
@@ -295,9 +295,9 @@ async fn a_server_that_goes_away_while_one_waits_is_told_as_that() {
     assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
 }
 
-/// Lines of 128 who are dead, in front of one who lives at the last key.
+/// Queues of 128 dead waiters, in front of a live one at the last key.
 #[tokio::test]
-async fn however_many_are_dead_in_all_queues_a_call_passes_a_bounded_number() {
+async fn a_call_skips_a_bounded_number_of_dead_waiters_of_all_queues() {
     const KEYS: usize = 128;
     let backend = Backend::redis();
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
@@ -326,10 +326,10 @@ async fn however_many_are_dead_in_all_queues_a_call_passes_a_bounded_number() {
     let released = guard.release().await;
     let calls: HashMap<String, u64> = admin.calls().into_iter().collect();
     released.expect("still held");
-    // Some are passed by who asks at once when told so.
+    // Some are skipped by the request that the push causes.
     let passed = calls.get("zpopmin").copied().unwrap_or_default();
     assert!(passed <= 4 * KEYS as u64, "{passed} were passed in one call");
-    // A place that is left is passed by the next request.
+    // The next request skips a waiter that has left.
     let served = tokio::time::timeout(IN_TIME, waiter).await.expect("in time").expect("no panic");
     served.expect("served").release().await.expect("still held");
     many(&ours, keys).wait(IN_TIME).acquire().await.expect("free").release().await.expect("held");

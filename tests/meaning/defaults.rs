@@ -1,4 +1,4 @@
-//! What a manager says for all of its locks: lease, wait and prefix.
+//! Defaults of a manager for all of its locks: lease, wait and prefix.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn a_prefix_is_a_part_of_the_key_for_everybody(backend: &Backend) {
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
-async fn a_key_that_a_manager_has_told_of_gets_no_second_prefix(backend: &Backend) {
+async fn a_key_from_a_managers_error_gets_no_second_prefix(backend: &Backend) {
     let manager = shop(backend).await;
     let key = backend.key("order:42");
     let guard = lock(&manager, &key).acquire().await.expect("free");
@@ -132,7 +132,7 @@ async fn a_lock_that_names_no_wait_waits_as_its_manager_says(backend: &Backend) 
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
-async fn who_is_never_to_wait_asks_once_all_the_same(backend: &Backend) {
+async fn a_caller_that_never_waits_asks_once_whatever_the_default(backend: &Backend) {
     let key = backend.key("order:42");
     let patient = backend.manager_from(builder().default_wait(LONG_TTL)).await;
     let held = lock(&patient, &key).acquire().await.expect("free");

@@ -31,6 +31,7 @@ async fn its_locks_are_renewed_joined_and_end_as_others() {
     let body = async {
         assert!(LockGuard::of("order:42").is_some());
         let joined = lock(&locks, "order:42").acquire().await?;
+        // Longer than the short ttl.
         tokio::time::sleep(ms(200)).await;
         Ok(joined.is_joined() && joined.is_held())
     };

@@ -1,4 +1,4 @@
-//! Two bodies under one key never overlap, and the one refused is told why.
+//! Two bodies under one key never overlap, and the refused caller gets the reason.
 
 use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::{Backend, on};
@@ -91,7 +91,7 @@ async fn a_busy_body_does_not_run(backend: &Backend) {
 }
 
 #[on(memory, redis, cluster, redlock, both_runtimes)]
-async fn busy_tells_who_holds_the_lock_and_for_how_long(backend: &Backend) {
+async fn busy_names_the_holder_and_the_time_left(backend: &Backend) {
     let ours = backend.manager_from(LockManager::builder().label("web-3")).await;
     let theirs = backend.manager().await;
     let key = backend.key("order:42");

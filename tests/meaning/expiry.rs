@@ -122,6 +122,7 @@ async fn a_guard_knows_how_long_it_holds(backend: &Backend) {
     assert!(guard.is_held());
     let first = guard.remaining();
     assert!(first <= LONG_TTL && first > LONG_TTL - ms(20_000), "{first:?}");
+    // Time passes.
     tokio::time::sleep(ms(5)).await;
     assert!(guard.remaining() < first);
     guard.release().await.expect("released");
@@ -182,6 +183,7 @@ async fn a_lease_ends_by_the_real_clock_and_not_by_paused_time() {
     });
     assert_eq!(long.await, Ok(7));
     let short = Lock::new("order:42").ttl(ms(60)).manager(&manager).run(async {
+        // Longer than the ttl.
         std::thread::sleep(ms(90));
         tokio::task::yield_now().await;
         Locked::Ok(7)

@@ -1,4 +1,4 @@
-//! What a refused caller is told: who holds the lock, and when to ask again.
+//! The error of a refused caller: the holder, and when to ask again.
 
 use std::time::{Duration, SystemTime};
 
@@ -20,7 +20,7 @@ async fn refused(lock: Lock) -> LockError {
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
-async fn who_is_refused_is_told_to_come_when_such_locks_are_usually_done(backend: &Backend) {
+async fn a_refused_caller_may_retry_when_such_locks_are_usually_released(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let held = job(&theirs, backend, 0).acquire().await.expect("free");
     let unseen = refused(job(&ours, backend, 0)).await;
@@ -57,7 +57,7 @@ async fn a_lock_that_stays_longer_than_its_body_counts_as_long_as_it_stays(backe
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
-async fn no_one_is_told_to_come_later_than_the_lease_ends(backend: &Backend) {
+async fn nobody_has_to_retry_later_than_the_lease_ends(backend: &Backend) {
     let manager = backend.manager_from(builder().retry_after(ms(10)..=LONG_TTL)).await;
     let brief = job(&manager, backend, 1).ttl(ms(4_000));
     let guard = brief.clone().acquire().await.expect("free");
@@ -74,7 +74,7 @@ fn builder() -> lockmacro_runtime::LockManagerBuilder {
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
-async fn a_holders_note_is_shown_to_those_who_find_it_busy(backend: &Backend) {
+async fn a_holders_note_is_shown_to_callers_that_find_it_busy(backend: &Backend) {
     let ours = backend.manager_from(builder().label("web-3")).await;
     let key = backend.key("order:42");
     let noted = lock(&ours, &key).name("audit").holder_note("Ann Example, 订单台");
@@ -134,7 +134,7 @@ async fn the_holder_stays_beside_a_message(backend: &Backend) {
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
-async fn a_holder_that_did_not_wait_tells_since_when_it_holds(backend: &Backend) {
+async fn a_holder_that_did_not_wait_shows_since_when_it_holds(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let before = SystemTime::now() - Duration::from_secs(1);

@@ -1,6 +1,7 @@
 //! What a lock means, claim by claim; every claim holds on `memory://` and on a Redis server,
 //! and most also on a Redlock.
 
+mod background;
 mod blocking;
 mod crowd;
 mod defaults;

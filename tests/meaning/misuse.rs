@@ -1,4 +1,4 @@
-//! What cannot be locked is refused before anything is asked of the server.
+//! Misuse is refused before any request to the server.
 
 use std::time::Duration;
 

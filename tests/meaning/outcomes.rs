@@ -94,7 +94,7 @@ impl LockOutcome for Answer {
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
-async fn a_type_of_the_users_own_decides_for_itself(backend: &Backend) {
+async fn a_custom_return_type_decides_for_itself(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     assert_eq!(lock(&theirs, &key).run(async { Answer::Done }).await, Answer::Done);
@@ -130,7 +130,7 @@ fn late<T>(value: T) -> T {
 
 /// Only where an error cannot be carried it is logged instead.
 #[test]
-fn the_types_that_carry_no_error_say_so() {
+fn the_types_that_carry_no_error_are_named() {
     fn carries<T: SkipOutcome>() -> bool {
         T::CARRIES_ERRORS
     }

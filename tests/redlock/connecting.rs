@@ -201,3 +201,44 @@ async fn a_node_that_is_lost_is_logged_and_again_when_it_is_back() {
     nodes.0[2].restart();
     told("INFO message=lock server back").await;
 }
+
+#[tokio::test]
+async fn a_lock_that_is_lost_is_counted_at_the_nodes_that_had_it() {
+    log::start();
+    let mut nodes = Nodes::start(3);
+    let manager = nodes.brisk_manager().await;
+    nodes.are_known_to(&manager).await;
+    let places: Vec<_> =
+        nodes.0.iter().map(|server| format!("server=127.0.0.1:{} ", server.port())).collect();
+    let told = |words: &str, nth: usize| {
+        let log = log::so_far();
+        let mut lines = log.lines().filter(|line| line.contains(words));
+        lines.find(|line| line.contains(&places[nth])).map(str::to_owned)
+    };
+    nodes.0[2].kill();
+    eventually("one is lost", IN_TIME * 2, async || {
+        if let Ok(guard) = lock(&manager).wait(IN_TIME).acquire().await {
+            guard.release().await.expect("released");
+        }
+        told("lock server lost", 2).is_some()
+    })
+    .await;
+    let held = lock(&manager).ttl(IN_TIME / 2).renew().wait(IN_TIME);
+    let held = held.acquire().await.expect("two are enough");
+    nodes.0[1].kill();
+    held.lost().await;
+    for nth in [1, 2] {
+        nodes.0[nth].restart();
+    }
+    for (nth, lost) in [(1, 1), (2, 0)] {
+        eventually("it is back", IN_TIME * 2, async || {
+            if let Ok(guard) = lock(&manager).acquire().await {
+                guard.release().await.expect("released");
+            }
+            told("lock server back", nth).is_some()
+        })
+        .await;
+        let told = told("lock server back", nth).expect("told");
+        assert!(told.contains(&format!("locks_lost={lost}")), "{told}");
+    }
+}

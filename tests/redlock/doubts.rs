@@ -14,7 +14,7 @@ fn is_asked(node: &mut Admin, times: u64) -> Ready<bool> {
 
 /// Three times as far as a node may be to be waited for.
 #[tokio::test]
-async fn who_waits_is_not_held_up_by_a_node_that_is_far_away() {
+async fn a_waiter_is_not_delayed_by_a_distant_node() {
     let (nodes, proxy, manager) = behind_a_proxy().await;
     proxy.delay(ms(150));
     nodes.hold(&[0, 1], "somebody else's");
@@ -25,13 +25,13 @@ async fn who_waits_is_not_held_up_by_a_node_that_is_far_away() {
     eventually("it is asked again and again", IN_TIME * 3, || is_asked(&mut far, 6)).await;
     assert!(!waiting.is_finished());
     nodes.free(&[0, 1]);
-    let guard = in_time(waiting).await.expect("no panic").expect("given back");
+    let guard = in_time(waiting).await.expect("no panic").expect("released");
     guard.release().await.expect("released");
     nodes.keep_nothing().await;
 }
 
 #[tokio::test]
-async fn who_waits_in_vain_keeps_no_minority() {
+async fn a_waiter_in_vain_keeps_no_minority() {
     let (nodes, _proxy, manager) = behind_a_proxy().await;
     nodes.hold(&[0, 1], "somebody else's");
     let mut free = nodes.0[2].admin();
@@ -72,7 +72,7 @@ async fn a_release_takes_earlier_tokens_away_too() {
 
 /// A request that nobody has waited for takes the node at last, for nobody.
 #[tokio::test]
-async fn a_token_that_arrives_late_is_taken_away_by_who_still_waits() {
+async fn a_token_that_arrives_late_is_removed_by_a_waiter() {
     let (nodes, proxy, manager) = behind_a_proxy().await;
     nodes.hold(&[0], "somebody else's");
     nodes.0[1].pause();

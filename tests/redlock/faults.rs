@@ -71,7 +71,7 @@ async fn a_late_withdrawal_does_not_take_away_a_later_grant() {
     proxy.on_next("EVALSHA", Fault::HoldCommand(ms(2_500)));
     let waiting = tokio::spawn(lock(&manager).wait(LONG_TTL).acquire());
     let ordered = || std::future::ready(proxy.orders_are_done());
-    eventually("an attempt in vain is given back", IN_TIME, ordered).await;
+    eventually("an attempt in vain is released", IN_TIME, ordered).await;
     // The first one stays taken: it is not granted without the node that has lost the withdrawal.
     // By a new connection, that is. Then the withdrawal arrives by the old one.
     nodes.free(&[1]);

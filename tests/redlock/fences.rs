@@ -1,4 +1,4 @@
-//! Fences over several nodes: unique and growing, because they are given in two rounds.
+//! Fences over several nodes: unique and growing, because they are issued in two rounds.
 //!
 //! `FENCE_GRANTS` is how many are given for each number of nodes while nodes, keys and answers get
 //! lost, 10,000 by default.

@@ -60,8 +60,8 @@ async fn every_mask(fault: Fault, count: usize) {
         }
         for (_, server) in nodes.0.iter().enumerate().filter(|(nth, _)| !struck.contains(nth)) {
             let mut admin = server.admin();
-            let given_back = || std::future::ready(admin.get(KEY).is_none());
-            eventually("a node that lives has nothing", IN_TIME, given_back).await;
+            let released = || std::future::ready(admin.get(KEY).is_none());
+            eventually("a node that lives has nothing", IN_TIME, released).await;
         }
         for nth in &struck {
             match fault {
@@ -100,15 +100,15 @@ async fn what_others_hold_at_a_majority_is_busy_and_at_a_minority_is_not() {
     let error = lock(&manager).acquire().await.expect_err("two of three are taken");
     assert!(error.is_busy() && error.to_string().contains("web-7"), "{error}");
     assert!(error.free_within().is_some_and(|left| left > ms(30_000)), "{error}");
-    let given_back = || std::future::ready(nodes.values()[0].is_none());
-    eventually("the one that was won is given back", IN_TIME, given_back).await;
+    let released = || std::future::ready(nodes.values()[0].is_none());
+    eventually("the node that granted is released", IN_TIME, released).await;
     assert_eq!(nodes.values(), [None, Some(theirs.clone()), Some(theirs)]);
 }
 
 /// As a holder that died with one of three nodes would leave it, or one that holds the node that is
 /// dead.
 #[tokio::test]
-async fn who_may_hold_a_lock_is_named_and_who_cannot_is_not() {
+async fn a_possible_holder_is_named_and_an_impossible_one_is_not() {
     let mut nodes = Nodes::start(3);
     let manager = nodes.manager().await;
     let told = async || loop {

@@ -63,14 +63,14 @@ async fn after_a_restart(
 }
 
 #[tokio::test]
-async fn a_node_that_has_forgotten_a_lock_gives_it_twice_when_it_votes() {
+async fn a_node_that_has_forgotten_a_lock_grants_it_twice_when_it_votes() {
     let builder = LockManager::builder().durable();
     let result = in_time(after_a_restart(&builder, LONG_TTL, IN_TIME)).await.expect("held");
     assert!(result.is_ok(), "this is what the delay is for: {result:?}");
 }
 
 #[tokio::test]
-async fn a_node_that_was_started_again_does_not_vote_until_all_locks_of_before_are_over() {
+async fn a_node_that_was_restarted_does_not_vote_until_all_earlier_locks_are_over() {
     let builder = LockManager::builder().longest_ttl(LONGEST);
     // On a machine that is slow the lock may be over before.
     for _ in 0..5 {
@@ -114,7 +114,7 @@ async fn young_nodes_say_when_they_will_vote_and_do() {
 }
 
 #[tokio::test]
-async fn who_does_not_wait_is_told_at_once_that_the_nodes_are_too_young() {
+async fn a_caller_without_a_wait_learns_at_once_that_the_nodes_are_too_young() {
     let nodes = Nodes::start(3);
     let builder = LockManager::builder()
         .timeout(IN_TIME * 6)
@@ -170,7 +170,7 @@ async fn a_ttl_above_the_longest_one_is_refused() {
 
 /// Its age does not tell what it has missed.
 #[tokio::test]
-async fn a_server_in_the_place_of_another_one_does_not_vote_until_all_locks_of_before_are_over() {
+async fn a_server_that_replaces_another_one_does_not_vote_until_all_earlier_locks_are_over() {
     let (mut nodes, longest) = (Nodes::start(4), ms(1_000));
     let proxy = Proxy::to(nodes.0[2].port());
     let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];

@@ -1,4 +1,4 @@
-//! Several who ask at the same moment, of whom nobody gets a majority.
+//! Callers that ask at the same moment, none of which gets a majority.
 
 use lockmacro_runtime::{LockError, LockGuard, LockManager, LockManagerBuilder};
 use lockmacro_tests::{Proxy, eventually, in_time};
@@ -8,7 +8,7 @@ use crate::{IN_TIME, LONG_TTL, Nodes, connected, lock, ms};
 
 type Asking = JoinHandle<Result<LockGuard, LockError>>;
 
-/// Two who have one node each: each is near to one that is far from the other. Somebody else has
+/// Two callers with one node each: each is close to one that is far from the other. A third one has
 /// the third.
 struct Split {
     nodes: Nodes,
@@ -61,7 +61,7 @@ impl Split {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_who_split_the_nodes_one_wins_and_the_other_is_busy() {
+async fn of_two_callers_that_split_the_nodes_one_wins_and_the_other_is_busy() {
     let split = Split::new().await;
     let [one, two] = split.ask(false).await;
     let (one, two) = in_time(async { (one.await, two.await) }).await;
@@ -79,7 +79,7 @@ async fn of_two_who_split_the_nodes_one_wins_and_the_other_is_busy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_who_split_the_nodes_and_wait_both_are_served() {
+async fn of_two_waiters_that_split_the_nodes_both_are_served() {
     let split = Split::new().await;
     let waiters = split.ask(true).await.map(|asking| {
         tokio::spawn(async move {

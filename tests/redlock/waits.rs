@@ -1,4 +1,4 @@
-//! Waiting without a line: at random intervals, up to a deadline.
+//! Waiting without a queue: at random intervals, up to a deadline.
 
 use std::time::Instant;
 
@@ -8,20 +8,20 @@ use lockmacro_tests::{Proxy, eventually, in_time};
 use crate::{IN_TIME, KEY, LONG_TTL, Nodes, connected, lock, ms};
 
 #[tokio::test]
-async fn who_waits_gets_the_lock_when_it_is_released() {
+async fn a_waiter_gets_the_lock_when_it_is_released() {
     let nodes = Nodes::start(3);
     let (ours, theirs) = (nodes.manager().await, nodes.manager().await);
     let guard = lock(&ours).acquire().await.expect("free");
     let waiting = tokio::spawn(lock(&theirs).wait(IN_TIME).acquire());
     tokio::task::yield_now().await;
     guard.release().await.expect("released");
-    let guard = in_time(waiting).await.expect("no panic").expect("given back");
+    let guard = in_time(waiting).await.expect("no panic").expect("released");
     guard.release().await.expect("released");
     nodes.keep_nothing().await;
 }
 
 #[tokio::test]
-async fn who_waits_in_vain_is_told_who_holds_the_lock_when_the_time_is_over() {
+async fn a_waiter_in_vain_learns_the_holder_when_its_wait_has_passed() {
     let nodes = Nodes::start(3);
     let manager = nodes.manager().await;
     nodes.hold(&[0, 1, 2], &format!("web-7/{:032x}", 7));
@@ -34,7 +34,7 @@ async fn who_waits_in_vain_is_told_who_holds_the_lock_when_the_time_is_over() {
 }
 
 #[tokio::test]
-async fn who_waits_outlives_a_time_without_a_majority() {
+async fn a_waiter_outlasts_a_time_without_a_majority() {
     let nodes = Nodes::start(3);
     let manager = nodes.brisk_manager().await;
     nodes.0[0].pause();
@@ -83,7 +83,7 @@ async fn a_waiter_of_several_keys_takes_them_in_turn() {
     let waiting = tokio::spawn(both(&theirs, ["order:44", KEY]).wait(IN_TIME).acquire());
     tokio::task::yield_now().await;
     guard.release().await.expect("released");
-    let guard = in_time(waiting).await.expect("no panic").expect("given back");
+    let guard = in_time(waiting).await.expect("no panic").expect("released");
     guard.release().await.expect("released");
     for server in &nodes.0 {
         let mut admin = server.admin();
@@ -96,7 +96,7 @@ async fn a_waiter_of_several_keys_takes_them_in_turn() {
 }
 
 #[tokio::test]
-async fn who_waits_for_several_keys_outlives_a_time_without_a_majority() {
+async fn a_waiter_for_several_keys_outlasts_a_time_without_a_majority() {
     let nodes = Nodes::start(3);
     let manager = nodes.brisk_manager().await;
     nodes.are_known_to(&manager).await;
@@ -120,7 +120,7 @@ async fn who_waits_for_several_keys_outlives_a_time_without_a_majority() {
 }
 
 #[tokio::test]
-async fn who_waits_for_more_keys_than_there_is_time_for_is_told_that_it_is_over() {
+async fn a_waiter_for_more_keys_than_its_wait_allows_times_out() {
     let nodes = Nodes::start(3);
     let proxies: Vec<_> = nodes.0.iter().map(|server| Proxy::to(server.port())).collect();
     let urls = proxies.iter().map(Proxy::url).collect();
@@ -137,7 +137,7 @@ async fn who_waits_for_more_keys_than_there_is_time_for_is_told_that_it_is_over(
 
 /// What is too slow for a short ttl is not for a long one.
 #[tokio::test]
-async fn who_has_little_time_keeps_no_nodes_from_others() {
+async fn a_caller_with_little_time_keeps_no_nodes_from_others() {
     let nodes = Nodes::start(3);
     let proxies: Vec<_> = nodes.0.iter().map(|server| Proxy::to(server.port())).collect();
     let urls = proxies.iter().map(Proxy::url).collect();

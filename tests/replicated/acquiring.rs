@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::*;
 
 #[tokio::test]
-async fn too_few_replicas_are_told_in_time_and_nothing_is_left() {
+async fn too_few_replicas_are_reported_in_time_and_nothing_is_left() {
     let servers = with_replicas(1).await;
     let manager = patient(&servers[0], 2, ms(1_000)).await;
     let ran = AtomicBool::new(false);
@@ -60,7 +60,7 @@ async fn a_body_starts_when_the_replicas_have_its_lock_and_holds_up_nobody_meanw
         running.store(true, Ordering::SeqCst);
         Locked::Ok(())
     }));
-    so_many_wait(&servers[0], 1).await;
+    queue_reaches(&servers[0], 1).await;
     // What others want meanwhile takes less than a second, and that one waits for ten.
     let others = async {
         assert!(lock(&manager).acquire().await.expect_err("taken").is_busy());
@@ -91,7 +91,7 @@ async fn a_lock_that_is_handed_off_is_acknowledged_before_its_body_starts() {
     .await;
     servers[1].pause();
     guard.release().await.expect("held");
-    so_many_wait(&servers[0], 1).await;
+    queue_reaches(&servers[0], 1).await;
     assert!(!next.is_finished(), "no replica has it");
     servers[1].resume();
     let guard = in_time(next).await.expect("no panic").expect("handed off");
@@ -101,7 +101,7 @@ async fn a_lock_that_is_handed_off_is_acknowledged_before_its_body_starts() {
 }
 
 #[tokio::test]
-async fn who_waits_is_told_of_too_few_replicas_and_the_next_one_gets_its_turn() {
+async fn a_waiter_learns_of_too_few_replicas_and_the_next_one_gets_its_turn() {
     let servers = with_replicas(1).await;
     let (holder, waiter) = (plain(&servers[0]).await, patient(&servers[0], 2, ms(1_000)).await);
     let guard = lock(&holder).acquire().await.expect("free");
@@ -112,7 +112,7 @@ async fn who_waits_is_told_of_too_few_replicas_and_the_next_one_gets_its_turn() 
     })
     .await;
     let next = tokio::spawn(lock(&holder).wait(FAILOVER_TTL).acquire());
-    eventually("both stand in line", FAILOVER, || {
+    eventually("both are in the queue", FAILOVER, || {
         std::future::ready(admin.ask::<usize>(&["ZCARD", "lm1:wq:{order:42}"]) == 2)
     })
     .await;
@@ -191,7 +191,7 @@ async fn a_crowd_shares_a_few_connections() {
         tokio::spawn(async move { lock.acquire().await })
     });
     let crowd: Vec<_> = crowd.collect();
-    so_many_wait(&servers[0], 16).await;
+    queue_reaches(&servers[0], 16).await;
     let clients: String = servers[0].admin().ask(&["CLIENT", "LIST", "TYPE", "normal"]);
     // Two that are shared, and ours.
     assert!(clients.lines().count() <= 16 + 3, "{clients}");

@@ -19,7 +19,7 @@ async fn an_acquire_dropped_at_any_point_leaves_nothing() {
         drop(polled);
         keeps_nothing(&servers[0]).await;
         if done {
-            return so_many_wait(&servers[0], 0).await;
+            return queue_reaches(&servers[0], 0).await;
         }
     }
     panic!("it never completed");
@@ -35,7 +35,7 @@ async fn a_waiter_dropped_at_any_point_of_its_grant_leaves_nothing() {
         let guard = lock(&holder).wait(FAILOVER_TTL).acquire().await.expect("free");
         let waiting =
             tokio::spawn(drop_after_polls(lock(&waiter).wait(FAILOVER_TTL).acquire(), polls));
-        eventually("it stands in line, or is gone", FAILOVER, || {
+        eventually("it is in the queue, or gone", FAILOVER, || {
             let line: usize = admin.ask(&["ZCARD", "lm1:wq:{order:42}"]);
             std::future::ready(line == 1 || waiting.is_finished())
         })
@@ -54,16 +54,16 @@ async fn a_waiter_dropped_at_any_point_of_its_grant_leaves_nothing() {
 
 /// More of them than there are connections to wait by.
 #[tokio::test]
-async fn who_is_dropped_while_replicas_are_waited_for_leaves_nothing_and_takes_no_place() {
+async fn a_caller_dropped_while_replicas_are_waited_for_leaves_nothing() {
     let servers = with_replicas(1).await;
     let manager = patient(&servers[0], 1, FAILOVER).await;
     servers[1].pause();
     for _ in 0..20 {
         let waiting = tokio::spawn(lock(&manager).acquire());
-        so_many_wait(&servers[0], 1).await;
+        queue_reaches(&servers[0], 1).await;
         waiting.abort();
         assert!(waiting.await.is_err_and(|error| error.is_cancelled()));
-        so_many_wait(&servers[0], 0).await;
+        queue_reaches(&servers[0], 0).await;
         keeps_nothing(&servers[0]).await;
     }
     servers[1].resume();
@@ -72,7 +72,7 @@ async fn who_is_dropped_while_replicas_are_waited_for_leaves_nothing_and_takes_n
 
 /// More of them than there are connections to wait by: some wait for one.
 #[tokio::test]
-async fn who_is_not_polled_any_more_takes_no_place_and_has_its_lock_when_it_is() {
+async fn a_caller_that_is_not_polled_blocks_no_connection_and_has_its_lock_when_it_is() {
     let servers = with_replicas(1).await;
     let manager = patient(&servers[0], 1, FAILOVER_TTL).await;
     servers[1].pause();
@@ -81,7 +81,7 @@ async fn who_is_not_polled_any_more_takes_no_place_and_has_its_lock_when_it_is()
     let mut left_alone = Box::pin(join_all(each.map(Lock::acquire)));
     tokio::select! {
         answers = &mut left_alone => panic!("without a replica: {answers:?}"),
-        () = so_many_wait(&servers[0], 16) => {}
+        () = queue_reaches(&servers[0], 16) => {}
     }
     servers[1].resume();
     let other = Lock::new("order:other").ttl(FAILOVER_TTL).manager(&manager).acquire();

@@ -1,4 +1,4 @@
-//! What a promoted replica has not acknowledged is granted again, and what it has is not.
+//! A promoted replica grants a lock again only if it has not acknowledged it.
 
 use std::future::ready;
 
@@ -23,7 +23,7 @@ async fn with_one_cut_off() -> Vec<Server> {
     servers
 }
 
-/// Has one of the replicas take the primary's place, and asks there for the lock in the name of
+/// Promotes one of the replicas, and requests the lock there with the token of
 /// another process.
 async fn is_granted_again(servers: &mut [Server], promoted: usize) -> bool {
     servers[0].kill();
@@ -65,7 +65,7 @@ async fn a_promoted_replica_that_lacks_the_acknowledgement_grants_again() {
 }
 
 #[tokio::test]
-async fn who_waits_for_every_replica_is_refused_where_one_is_cut_off() {
+async fn a_lock_that_needs_every_replica_is_refused_where_one_is_cut_off() {
     let mut servers = with_one_cut_off().await;
     let locks = patient(&servers[0], 2, ms(1_000)).await;
     assert_eq!(short(lock(&locks).acquire().await), (1, 2));

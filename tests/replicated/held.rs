@@ -1,4 +1,4 @@
-//! What is renewed counts for no longer than replicas know of.
+//! A renewal counts for no longer than replicas know of.
 
 use lockmacro_runtime::LossCause;
 use lockmacro_tests::{in_time, with_replicas};

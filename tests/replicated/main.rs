@@ -38,7 +38,7 @@ fn lock(manager: &LockManager) -> Lock {
 }
 
 /// Waits until this many callers wait for replicas.
-async fn so_many_wait(primary: &Server, count: usize) {
+async fn queue_reaches(primary: &Server, count: usize) {
     let mut admin = primary.admin();
     eventually(&format!("{count} wait for replicas"), FAILOVER, || {
         let info: String = admin.ask(&["INFO", "clients"]);

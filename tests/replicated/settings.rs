@@ -1,4 +1,4 @@
-//! How it is asked for, what that needs, and where it cannot be had.
+//! The settings of `replicated`, its rights, and where it is refused.
 
 use lockmacro_tests::with_replicas;
 
@@ -14,7 +14,7 @@ async fn refused(builder: lockmacro_runtime::LockManagerBuilder, url: &str) -> S
 }
 
 #[tokio::test]
-async fn what_has_no_replicas_is_refused_in_plain_words() {
+async fn a_server_without_replicas_is_refused_in_plain_words() {
     let asked = || LockManager::builder().replicated(1, ms(100));
     let three = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3";
     for url in ["memory://", &format!("redlock://{three}")] {

@@ -1,4 +1,4 @@
-//! A failover by sentinels while many hold and want locks: with `replicated` nobody's lock is
+//! A failover by sentinels while many callers hold and request locks: with `replicated` no lock is
 //! forgotten.
 //!
 //! The primary is cut off from its replicas before it dies. What it has granted meanwhile no

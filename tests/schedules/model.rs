@@ -1,31 +1,31 @@
-//! What the clients have done and were told, as they know it themselves.
+//! What the clients have done, and the replies and pushes that they received.
 
 use std::collections::HashMap;
 
 use crate::store::{Look, PROCESSES, Push};
 
-/// For how long a lock is handed off until it is confirmed, in milliseconds.
-pub const CLAIM: u64 = 5_000;
-/// For how long a place is kept, in milliseconds.
-pub const PLACE: u64 = 10_000;
-/// For how long the last fence is kept, in milliseconds.
-pub const FENCE_KEPT: u64 = 3 * 24 * 60 * 60 * 1_000;
+/// The time for which a lock is handed off until it is confirmed, in milliseconds.
+pub const CONFIRM_WINDOW: u64 = 5_000;
+/// The time for which a waiter stays in the queue without asking, in milliseconds.
+pub const WAITER_LEASE: u64 = 10_000;
+/// The retention of the last fence, in milliseconds.
+pub const FENCE_TTL: u64 = 3 * 24 * 60 * 60 * 1_000;
 
 /// One thing that happens.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// The acquire script, for `lease` milliseconds in a line of `places`; none for an attempt.
-    /// An answer that is not heard is lost in flight.
+    /// The acquire script, for `lease` milliseconds in a queue of `max_queue`; none for an attempt.
+    /// A reply that is not `answered` is lost in flight.
     Ask {
         client: usize,
-        places: usize,
+        max_queue: usize,
         lease: u64,
-        heard: bool,
+        answered: bool,
     },
     /// The plain SET of an attempt without a fence.
     Set {
         client: usize,
-        heard: bool,
+        answered: bool,
     },
     Release {
         client: usize,
@@ -59,16 +59,16 @@ pub enum Event {
         process: usize,
     },
     Flush,
-    /// No client asks for as long as the queue is kept.
+    /// No client asks until the queue has expired.
     Silence,
-    /// Whether the scripts may publish, and ask who listens.
+    /// Whether the scripts may publish, and ask for subscribers.
     Publish(bool),
     /// Whether the server has memory left.
     Memory(bool),
 }
 
 impl Event {
-    /// Whose doing it is.
+    /// The client that acts.
     pub fn actor(&self) -> Option<usize> {
         match *self {
             Event::Ask { client, .. }
@@ -83,7 +83,7 @@ impl Event {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
     Granted(Option<u64>),
-    /// What is left, who holds it, and the rank and the time for who waits.
+    /// The time left, the holder, and for a waiter its rank and the time.
     Busy(i64, String, Option<(i64, u64)>),
     /// By a server without memory.
     Refused,
@@ -103,7 +103,7 @@ pub struct Step {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Stage {
-    /// Has asked, and not been told yet that it holds the lock.
+    /// Has asked, and has received no grant yet.
     Waiting,
     /// An attempt whose answer was lost.
     Unanswered,
@@ -113,10 +113,10 @@ pub enum Stage {
 
 /// The last request of a waiter.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
-    /// Its place is kept until some moment between the two, in microseconds.
+pub struct LastRequest {
+    /// It leaves the queue at a moment between the two, in microseconds.
     pub until: (u64, u64),
-    /// The dead are to be told by their silence.
+    /// Whether the scripts check its subscription before they grant.
     pub probe: bool,
 }
 
@@ -128,16 +128,16 @@ pub struct Client {
     pub fenced: bool,
     pub ttl: u64,
     /// The length of the queue it asks for; none for an attempt.
-    pub places: usize,
+    pub max_queue: usize,
     pub stage: Stage,
     pub crashed: bool,
     /// The lock was its own and ran out.
     pub lost: bool,
     pub asked_since_lost: bool,
     pub grants: u32,
-    /// The fence of its last grant, told or not.
+    /// The fence of its last grant, received or not.
     pub fence: Option<u64>,
-    pub place: Option<Place>,
+    pub last_request: Option<LastRequest>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -151,9 +151,9 @@ pub struct World {
     pub clients: Vec<Client>,
     pub processes: [Process; PROCESSES],
     /// The waiters that should be in the queue, in this order.
-    pub line: Vec<usize>,
+    pub queue: Vec<usize>,
     pub last_fence: u64,
-    /// The scripts may neither publish nor ask who listens.
+    /// The scripts may neither publish nor ask for subscribers.
     pub muted: bool,
     /// The server has no memory left.
     pub full: bool,
@@ -162,7 +162,7 @@ pub struct World {
 
 impl World {
     /// A client that has done nothing yet.
-    pub fn join(&mut self, process: usize, fenced: bool, ttl: u64, places: usize) -> usize {
+    pub fn join(&mut self, process: usize, fenced: bool, ttl: u64, max_queue: usize) -> usize {
         let number = self.clients.len();
         let token = format!("c{number}/{:032x}", number + 1);
         self.by_token.insert(token.clone(), number);
@@ -172,14 +172,14 @@ impl World {
             incarnation: self.processes[process].incarnation,
             fenced,
             ttl,
-            places,
-            stage: if places > 0 { Stage::Waiting } else { Stage::Unanswered },
+            max_queue,
+            stage: if max_queue > 0 { Stage::Waiting } else { Stage::Unanswered },
             crashed: false,
             lost: false,
             asked_since_lost: false,
             grants: 0,
             fence: None,
-            place: None,
+            last_request: None,
         });
         number
     }
@@ -192,12 +192,12 @@ impl World {
         self.by_token.get(token).copied()
     }
 
-    /// Whose the lock is.
+    /// The holder.
     pub fn holder(&self, look: &Look) -> Option<usize> {
         self.by_token(look.held.as_deref()?)
     }
 
-    /// Whether a message to the client is heard in its process.
+    /// Whether a push reaches the process of the client.
     pub fn reachable(&self, client: usize) -> bool {
         let client = &self.clients[client];
         let process = self.processes[client.process];
@@ -207,38 +207,40 @@ impl World {
     /// Whether the server must take it for alive during the step, if it is in the queue.
     pub fn lives(&self, client: usize, step: &Step) -> bool {
         let asks = step.event.actor() == Some(client);
-        self.clients[client].place.is_some_and(|place| {
-            let answers = !place.probe || self.muted || self.reachable(client);
-            step.event != Event::Silence && (asks || place.until.0 > step.after.at && answers)
+        self.clients[client].last_request.is_some_and(|last_request| {
+            let answers = !last_request.probe || self.muted || self.reachable(client);
+            step.event != Event::Silence
+                && (asks || last_request.until.0 > step.after.at && answers)
         })
     }
 
     /// The client that has the lock since this step and has not asked for it in this step.
-    pub fn handed(&self, step: &Step) -> Option<usize> {
+    pub fn handed_off(&self, step: &Step) -> Option<usize> {
         let holder = self.holder(&step.after)?;
         let new = step.before.held != step.after.held && step.event.actor() != Some(holder);
         new.then_some(holder)
     }
 
-    /// The head of the queue when the lock stays for a while after its release, or is left to
-    /// nobody, as too many dead ones were in front; or when the first leaves and no client of ours
-    /// holds the lock. If that one hears.
-    pub fn told_to_ask(&self, step: &Step) -> Option<usize> {
+    /// The head of the queue, if its push reaches it, when the scripts ask it to poll:
+    /// - the lock is kept for a while after its release;
+    /// - the lock is free, because too many dead waiters were at the head;
+    /// - the head has left, and no client of this test holds the lock.
+    pub fn asked_to_poll(&self, step: &Step) -> Option<usize> {
         let Event::Release { client, keep, .. } = step.event else { return None };
         let token = &self.clients[client].token;
         let held = step.before.held.as_ref() == Some(token);
-        let is_told = if held {
+        let is_pushed = if held {
             keep > 0 || step.after.held.is_none()
         } else {
             let ours = |held: &String| self.by_token(held).is_some() || self.is_kept(held);
             step.before.rank(token) == Some(0) && !step.after.held.as_ref().is_some_and(ours)
         };
-        let (first, _) = step.after.line.first().filter(|_| is_told)?;
+        let (first, _) = step.after.queue.first().filter(|_| is_pushed)?;
         let first = self.by_token(first)?;
         (self.reachable(first) && !self.muted).then_some(first)
     }
 
-    /// Whether this is what stays of a token after its release.
+    /// Whether this is the value of a lock that is kept after its release.
     pub fn is_kept(&self, held: &str) -> bool {
         held.ends_with(&format!("/{:032}", 0))
     }
@@ -246,20 +248,20 @@ impl World {
     /// Whether the server must take it for dead during the step, if it is in the queue.
     pub fn is_dead(&self, client: usize, step: &Step) -> bool {
         let asks = step.event.actor() == Some(client);
-        self.clients[client].place.is_some_and(|place| {
-            let silent = place.probe && !self.muted && !self.reachable(client);
-            !asks && (place.until.1 < step.before.at || silent)
+        self.clients[client].last_request.is_some_and(|last_request| {
+            let silent = last_request.probe && !self.muted && !self.reachable(client);
+            !asks && (last_request.until.1 < step.before.at || silent)
         })
     }
 
-    /// Whether a full server is to refuse who asks: it has neither the lock nor a place.
+    /// Whether a full server refuses the request: its token neither holds the lock nor waits.
     pub fn is_refused(&self, client: usize, before: &Look) -> bool {
         let token = &self.clients[client].token;
-        let is_in_line = self.clients[client].places > 0 && before.waits(token);
+        let is_in_line = self.clients[client].max_queue > 0 && before.waits(token);
         self.full && before.held.as_ref() != Some(token) && !is_in_line
     }
 
-    /// Takes note of what has happened. `lost`: what was pushed got lost in flight.
+    /// Records what has happened. With `lost` the pushes are lost in flight.
     pub fn apply(&mut self, step: &Step, lost: bool) {
         let granted = self.holder(&step.after).filter(|_| step.before.held != step.after.held);
         if let Some(client) = granted {
@@ -281,29 +283,29 @@ impl World {
             }
         }
         match step.event {
-            Event::Ask { client, lease, heard, places } => {
+            Event::Ask { client, lease, answered, max_queue } => {
                 let probe = self.reachable(client);
                 let asking = &mut self.clients[client];
                 asking.asked_since_lost = true;
                 if step.after.waits(&asking.token) {
                     let until = |at: u64| (at / 1_000 + lease) * 1_000;
                     let until = (until(step.before.at), until(step.after.at));
-                    asking.place = Some(Place { until, probe });
+                    asking.last_request = Some(LastRequest { until, probe });
                 }
                 match &step.reply {
-                    Reply::Granted(_) if heard => asking.stage = Stage::Holding,
-                    Reply::Busy(_, _, Some((-1, _))) if heard => asking.stage = Stage::Gone,
-                    Reply::Busy(..) if heard && places == 0 => asking.stage = Stage::Gone,
+                    Reply::Granted(_) if answered => asking.stage = Stage::Holding,
+                    Reply::Busy(_, _, Some((-1, _))) if answered => asking.stage = Stage::Gone,
+                    Reply::Busy(..) if answered && max_queue == 0 => asking.stage = Stage::Gone,
                     _ => {}
                 }
             }
-            Event::Set { client, heard: true } => {
+            Event::Set { client, answered: true } => {
                 let set = step.reply == Reply::Own(true);
                 self.clients[client].stage = if set { Stage::Holding } else { Stage::Gone };
             }
             Event::Release { client, .. } => self.clients[client].stage = Stage::Gone,
             Event::Renew { client, .. } => {
-                // A client that is told of its loss has nothing to release.
+                // A client that knows of its loss has nothing to release.
                 let renewing = &mut self.clients[client];
                 if step.reply == Reply::Own(false) && renewing.stage == Stage::Holding {
                     renewing.lost = true;
@@ -329,10 +331,11 @@ impl World {
             Event::Memory(left) => self.full = !left,
             _ => {}
         }
-        self.line = step.after.line.iter().filter_map(|(token, _)| self.by_token(token)).collect();
+        self.queue =
+            step.after.queue.iter().filter_map(|(token, _)| self.by_token(token)).collect();
         for client in 0..self.clients.len() {
-            if !self.line.contains(&client) {
-                self.clients[client].place = None;
+            if !self.queue.contains(&client) {
+                self.clients[client].last_request = None;
             }
         }
     }

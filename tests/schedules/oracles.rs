@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::model::{CLAIM, Event, FENCE_KEPT, PLACE, Reply, Stage, Step, World};
-use crate::store::{FENCE, LINE, LOCK, Look, PLACES};
+use crate::model::{CONFIRM_WINDOW, Event, FENCE_TTL, Reply, Stage, Step, WAITER_LEASE, World};
+use crate::store::{FENCE, LOCK, Look, QUEUE, RECORDS};
 
 /// Dead waiters that one call passes.
 const DEAD_AT_ONCE: usize = 128;
@@ -13,24 +13,24 @@ const ROUNDING_MS: i64 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invariant {
     /// The lock is absent or one acquisition's; only a grant, its owner, its expiry or a foreign
-    /// client changes it; who was told that it is its own has it.
+    /// client changes it; a client that received a grant holds the lock.
     Owned,
     /// A waiter in the queue has a record and the other way round; the holder is not in the queue.
     Paired,
     /// Every fence is larger than every earlier one.
     Fenced,
-    /// Nobody gets the lock twice, or after it has left or its place has lapsed, or where it cannot
-    /// hear of it. A waiter that is in the queue again after a grant that ran out before it heard
-    /// of it may be granted again.
+    /// No client is granted the lock twice, or after it has left or its lease in the queue has
+    /// lapsed, or where no push reaches it. A waiter that is in the queue again, because a grant
+    /// expired before its push arrived, may be granted again.
     Once,
-    /// First come, first served among the living, and nobody living is dropped.
+    /// Live waiters are served in order, and none of them is dropped.
     InOrder,
-    /// While somebody living waits, the lock goes on within the bound.
+    /// While a live client waits, the lock is granted within the bound.
     GoesOn,
     /// Acquire and release are idempotent for a token.
     Idempotent,
-    /// Every key has an end, a place is kept for its lease, and the queue has its bound; after all
-    /// is quiet there is nothing but the fence.
+    /// Every key has a ttl, a waiter stays for its lease, and the queue has its bound; at the end
+    /// only the fence is left.
     Ends,
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for Invariant {
     }
 }
 
-fn claim(holds: bool, otherwise: impl Into<String>) -> Verdict {
+fn ensure(holds: bool, otherwise: impl Into<String>) -> Verdict {
     if holds { Ok(()) } else { Err(otherwise.into()) }
 }
 
@@ -99,68 +99,68 @@ fn owned(world: &World, step: &Step) -> Verdict {
         Event::Ask { client, .. } => {
             let ttl = world.clients[client].ttl;
             let granted = matches!(step.reply, Reply::Granted(_));
-            claim(granted == (after == token), "the answer is not what is true")?;
+            ensure(granted == (after == token), "the answer is not what is true")?;
             let refused = step.reply == Reply::Refused;
-            claim(
+            ensure(
                 refused == world.is_refused(client, &step.before),
                 "refused for no reason, or not",
             )?;
             if refused {
-                return claim(untouched, "a lock was changed by a server that is full");
+                return ensure(untouched, "a lock was changed by a server that is full");
             }
-            // Asking again lengthens a lease and never shortens it.
+            // Asking again extends a lease and never shortens it.
             let longer =
                 own && untouched && expired >= (step.before.at / 1_000 + ttl) as i64 - ROUNDING_MS;
             let lasts = longer || ends_after(step, ttl, expires);
-            claim(!granted || lasts, "granted for another time")?;
+            ensure(!granted || lasts, "granted for another time")?;
             match before {
-                Some(_) if own => claim(before == after, "an own lock was lost by asking")?,
-                Some(_) => claim(untouched, "a held lock was changed by who asked")?,
-                None => claim(granted || waited || after.is_none(), "a grant to nobody")?,
+                Some(_) if own => ensure(before == after, "an own lock was lost by asking")?,
+                Some(_) => ensure(untouched, "a held lock was changed by a request")?,
+                None => ensure(granted || waited || after.is_none(), "a grant to nobody")?,
             }
             if let Reply::Busy(left, holder, _) = &step.reply {
-                claim(holder == after.unwrap_or_default(), "busy with another holder")?;
+                ensure(holder == after.unwrap_or_default(), "busy with another holder")?;
                 let left_at = |look: &Look| expires - (look.at / 1_000) as i64;
                 let left_then = left_at(&step.after) - 1..=left_at(&step.before) + 1;
-                claim(after.is_none() || left_then.contains(left), "busy for another time")?;
+                ensure(after.is_none() || left_then.contains(left), "busy for another time")?;
             }
         }
         Event::Set { .. } => {
-            claim((step.reply == Reply::Own(true)) == before.is_none(), "a SET that lies")?;
-            claim(untouched || before.is_none() && after == token, "a SET over a lock")?;
+            ensure((step.reply == Reply::Own(true)) == before.is_none(), "a SET that lies")?;
+            ensure(untouched || before.is_none() && after == token, "a SET over a lock")?;
         }
         Event::Release { keep, .. } => {
-            claim(step.reply == Reply::Own(own), "the answer is not what is true")?;
+            ensure(step.reply == Reply::Own(own), "the answer is not what is true")?;
             let spent = own && keep > 0;
             match after {
-                _ if !own => claim(untouched, "a lock of another one was changed")?,
+                _ if !own => ensure(untouched, "a lock of another one was changed")?,
                 Some(after) if spent => {
                     // The label stays, so that it is known for one of ours.
                     let label = token.and_then(|token| token.split('/').next()).unwrap_or_default();
-                    claim(after == format!("{label}/{:032}", 0), "kept under another name")?;
-                    claim(ends_after(step, keep, expires), "kept for another time")?;
+                    ensure(after == format!("{label}/{:032}", 0), "kept under another name")?;
+                    ensure(ends_after(step, keep, expires), "kept for another time")?;
                 }
-                _ => claim(!spent && (after.is_none() || waited), "released, and whose now?")?,
+                _ => ensure(!spent && (after.is_none() || waited), "a release that left a holder")?,
             }
         }
         Event::Renew { ttl, .. } => {
-            claim(step.reply == Reply::Own(own), "the answer is not what is true")?;
-            claim(own || untouched, "a lock of another one was renewed")?;
+            ensure(step.reply == Reply::Own(own), "the answer is not what is true")?;
+            ensure(own || untouched, "a lock of another one was renewed")?;
             let at_least = expired.max((step.before.at / 1_000 + ttl) as i64 - ROUNDING_MS);
             // What is left is written again, and a moment may pass between reading and writing it.
             let kept = (expired..=expired + ROUNDING_MS).contains(&expires);
             let as_told = kept || ends_after(step, ttl, expires);
-            claim(!own || before == after && as_told, "renewed to something else")?;
-            claim(!own || expires >= at_least, "renewed for too short")?;
+            ensure(!own || before == after && as_told, "renewed to something else")?;
+            ensure(!own || expires >= at_least, "renewed for too short")?;
         }
-        Event::Expire => claim(after.is_none(), "an expired lock is there")?,
-        Event::ForeignSet => claim(untouched || before.is_none(), "set over a lock")?,
+        Event::Expire => ensure(after.is_none(), "an expired lock is there")?,
+        Event::ForeignSet => ensure(untouched || before.is_none(), "set over a lock")?,
         Event::ForeignDelete => {
-            claim(untouched || world.holder(&step.before).is_none(), "deleted by a stranger")?;
+            ensure(untouched || world.holder(&step.before).is_none(), "deleted by a stranger")?;
         }
-        _ => claim(untouched, "a lock was changed by nobody")?,
+        _ => ensure(untouched, "a lock was changed by nobody")?,
     }
-    // A client that goes on by the answer it had must hold the lock still.
+    // A client that goes on by its last reply must still hold the lock.
     let gone = |client: usize| {
         matches!(step.event, Event::Release { client: actor, .. } if actor == client)
             || step.event == Event::Expire
@@ -170,18 +170,18 @@ fn owned(world: &World, step: &Step) -> Verdict {
         told && !gone(*number) && after != Some(client.token.as_str())
     });
     match deceived {
-        Some((client, _)) => Err(format!("c{client} was told that the lock is its own")),
+        Some((client, _)) => Err(format!("c{client} goes on with a lock that it does not hold")),
         None => Ok(()),
     }
 }
 
 fn paired(step: &Step) -> Verdict {
-    let mut line: Vec<&String> = step.after.line.iter().map(|(token, _)| token).collect();
-    line.sort();
+    let mut queue: Vec<&String> = step.after.queue.iter().map(|(token, _)| token).collect();
+    queue.sort();
     let records = step.after.records.iter().map(|(token, _)| token);
-    claim(line.into_iter().eq(records), "not the same are in line and have a record")?;
+    ensure(queue.into_iter().eq(records), "the tokens in the queue are not those with a record")?;
     let holder_waits = step.after.held.as_ref().is_some_and(|held| step.after.waits(held));
-    claim(!holder_waits, "the holder is in line")
+    ensure(!holder_waits, "the holder is in the queue")
 }
 
 fn fenced(world: &World, step: &Step) -> Verdict {
@@ -194,18 +194,20 @@ fn fenced(world: &World, step: &Step) -> Verdict {
     };
     let holder = world.holder(&step.after);
     if let (Some(told), Some(holder)) = (told, holder) {
-        claim(told.is_some() == world.clients[holder].fenced, "a fence as it was asked for")?;
-        claim(told.is_none() || told == step.after.fence, "not the fence that is kept")?;
+        ensure(told.is_some() == world.clients[holder].fenced, "a fence as it was asked for")?;
+        ensure(told.is_none() || told == step.after.fence, "not the fence that is kept")?;
     }
     let granted = holder.filter(|_| step.before.held != step.after.held);
     match granted {
         Some(client) if world.clients[client].fenced => {
             let new = step.after.fence.unwrap_or(0);
-            claim(new > world.last_fence, format!("{new} after {}", world.last_fence))?;
-            let kept = ends_after(step, FENCE_KEPT, step.after.expiry(FENCE));
-            claim(kept, "a fence is kept for another time")
+            ensure(new > world.last_fence, format!("{new} after {}", world.last_fence))?;
+            let kept = ends_after(step, FENCE_TTL, step.after.expiry(FENCE));
+            ensure(kept, "a fence is kept for another time")
         }
-        _ => claim(step.after.fence.unwrap_or(0) >= step.before.fence.unwrap_or(0), "a fence back"),
+        _ => {
+            ensure(step.after.fence.unwrap_or(0) >= step.before.fence.unwrap_or(0), "a fence back")
+        }
     }
 }
 
@@ -216,21 +218,24 @@ fn once(world: &World, step: &Step) -> Verdict {
         let again = client.lost
             && client.stage != Stage::Holding
             && (client.asked_since_lost || step.event.actor() == Some(number));
-        claim(client.grants == 0 || again, format!("c{number} is granted again"))?;
-        claim(client.stage != Stage::Gone, format!("c{number} is granted, and gone"))?;
+        ensure(client.grants == 0 || again, format!("c{number} is granted again"))?;
+        ensure(client.stage != Stage::Gone, format!("c{number} is granted, and gone"))?;
     }
-    if let Some(number) = world.handed(step) {
-        let Some(place) = world.clients[number].place else {
+    if let Some(number) = world.handed_off(step) {
+        let Some(last_request) = world.clients[number].last_request else {
             return Err(format!("c{number} is granted, and did not wait"));
         };
-        claim(place.until.1 > step.before.at, format!("c{number} is granted, and had lapsed"))?;
-        let hears = !place.probe || world.muted || world.reachable(number);
-        claim(hears, format!("c{number} cannot hear"))?;
+        ensure(
+            last_request.until.1 > step.before.at,
+            format!("c{number} is granted, and had lapsed"),
+        )?;
+        let reached = !last_request.probe || world.muted || world.reachable(number);
+        ensure(reached, format!("no push reaches c{number}"))?;
     }
     if let Event::Release { client, .. } = step.event {
         let token = &world.clients[client].token;
-        claim(!step.after.waits(token), "in line after its release")?;
-        claim(step.after.held.as_ref() != Some(token), "the holder after its release")?;
+        ensure(!step.after.waits(token), "in the queue after its release")?;
+        ensure(step.after.held.as_ref() != Some(token), "the holder after its release")?;
     }
     Ok(())
 }
@@ -238,32 +243,32 @@ fn once(world: &World, step: &Step) -> Verdict {
 fn in_order(world: &World, step: &Step) -> Verdict {
     let actor = step.event.actor();
     let waits = |client: usize| step.after.waits(&world.clients[client].token);
-    let mut expected: Vec<usize> = world.line.iter().copied().filter(|c| waits(*c)).collect();
+    let mut expected: Vec<usize> = world.queue.iter().copied().filter(|c| waits(*c)).collect();
     if let (Event::Ask { .. }, Some(actor)) = (&step.event, actor)
         && waits(actor)
-        && !world.line.contains(&actor)
+        && !world.queue.contains(&actor)
     {
         expected.push(actor);
     }
-    let line: Vec<usize> =
-        step.after.line.iter().filter_map(|(token, _)| world.by_token(token)).collect();
-    claim(line == expected, format!("in line: {line:?} and not {expected:?}"))?;
+    let queue: Vec<usize> =
+        step.after.queue.iter().filter_map(|(token, _)| world.by_token(token)).collect();
+    ensure(queue == expected, format!("in the queue: {queue:?} and not {expected:?}"))?;
 
     let granted = world.holder(&step.after).filter(|_| step.before.held != step.after.held);
     let left = |client: usize| {
         Some(client) == granted
             || Some(client) == actor && !matches!(step.event, Event::Renew { .. })
     };
-    let dropped = world.line.iter().find(|c| !waits(**c) && !left(**c) && world.lives(**c, step));
-    claim(dropped.is_none(), format!("{dropped:?} lives, and is in line no more"))?;
+    let dropped = world.queue.iter().find(|c| !waits(**c) && !left(**c) && world.lives(**c, step));
+    ensure(dropped.is_none(), format!("{dropped:?} lives, and left the queue"))?;
 
     // A plain SET may come first in the moment after an expiry.
     if let (Some(granted), false) = (granted, matches!(step.event, Event::Set { .. })) {
-        let ahead = world.line.iter().take_while(|client| **client != granted);
+        let ahead = world.queue.iter().take_while(|client| **client != granted);
         let leaves =
             |client: usize| matches!(step.event, Event::Release { .. }) && Some(client) == actor;
         let passed = ahead.copied().find(|c| !leaves(*c) && world.lives(*c, step));
-        claim(passed.is_none(), format!("c{granted} was granted before {passed:?}"))?;
+        ensure(passed.is_none(), format!("c{granted} was granted before {passed:?}"))?;
     }
     Ok(())
 }
@@ -276,79 +281,79 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
         _ => false,
     };
     if hands_over && step.after.held.is_none() && step.reply != Reply::Refused {
-        let passed = step.before.line.len().saturating_sub(step.after.line.len()) + 1;
-        let waits = step.after.line.iter().filter_map(|(token, _)| world.by_token(token));
+        let passed = step.before.queue.len().saturating_sub(step.after.queue.len()) + 1;
+        let waits = step.after.queue.iter().filter_map(|(token, _)| world.by_token(token));
         let waits = waits.filter(|client| world.lives(*client, step)).count();
-        let asked = matches!(step.event, Event::Ask { .. }) && step.after.line.is_empty();
-        claim(passed >= DEAD_AT_ONCE || waits == 0 && !asked, "free, and somebody waits")?;
+        let asked = matches!(step.event, Event::Ask { .. }) && step.after.queue.is_empty();
+        ensure(passed >= DEAD_AT_ONCE || waits == 0 && !asked, "free, and somebody waits")?;
     }
-    if let Event::Ask { client, places, .. } = step.event
-        && places > 0
-        && let Reply::Busy(_, _, place) = &step.reply
+    if let Event::Ask { client, max_queue, .. } = step.event
+        && max_queue > 0
+        && let Reply::Busy(_, _, queued) = &step.reply
     {
         let token = &world.clients[client].token;
         let rank = step.after.rank(token).map_or(-1, |rank| rank as i64);
-        let full = !step.before.waits(token) && step.before.line.len() >= places;
-        claim(rank >= 0 || full, "it waits, and is not in line")?;
-        let Some((told, at)) = place else { return Err("no rank".to_owned()) };
-        claim(*told == rank, format!("rank {told}, and is {rank}"))?;
+        let full = !step.before.waits(token) && step.before.queue.len() >= max_queue;
+        ensure(rank >= 0 || full, "it waits, and is not in the queue")?;
+        let Some((told, at)) = queued else { return Err("no rank".to_owned()) };
+        ensure(*told == rank, format!("rank {told}, and is {rank}"))?;
         let during = step.before.at..=step.after.at;
-        claim(during.contains(at), "not the server's time")?;
+        ensure(during.contains(at), "not the server's time")?;
     }
-    if let Event::Ask { places: 1.., .. } = step.event
+    if let Event::Ask { max_queue: 1.., .. } = step.event
         && let Reply::Busy(_, holder, _) = &step.reply
         && world.by_token(holder).is_none()
         && step.after.held.as_ref() == Some(holder)
         && !world.is_kept(holder)
-        && let Some((head, _)) = step.after.line.first()
+        && let Some((head, _)) = step.after.queue.first()
         && let Some(head) = world.by_token(head)
     {
         let is_dead = world.is_dead(head, step);
-        let passed = step.before.line.len().saturating_sub(step.after.line.len());
-        claim(!is_dead || passed >= 7, format!("c{head} is dead, and the head"))?;
+        let passed = step.before.queue.len().saturating_sub(step.after.queue.len());
+        ensure(!is_dead || passed >= 7, format!("c{head} is dead, and the head"))?;
     }
-    if let Some(number) = world.handed(step) {
-        let px = world.clients[number].ttl.min(CLAIM);
+    if let Some(number) = world.handed_off(step) {
+        let px = world.clients[number].ttl.min(CONFIRM_WINDOW);
         let expires = step.after.expiry(LOCK);
-        claim(ends_after(step, px, expires), format!("handed off until {expires}"))?;
+        ensure(ends_after(step, px, expires), format!("handed off until {expires}"))?;
         if world.reachable(number) && !world.muted {
             let [push] = &step.pushes[..] else {
-                return Err(format!("c{number} was told {:?}", step.pushes));
+                return Err(format!("c{number} received {:?}", step.pushes));
             };
             let during = step.before.at..=step.after.at;
             let told = push.number == number && push.px == px && during.contains(&push.at);
-            claim(told, format!("c{number} was told {push:?}"))?;
+            ensure(told, format!("c{number} received {push:?}"))?;
         }
     }
-    if let Some(number) = world.told_to_ask(step) {
+    if let Some(number) = world.asked_to_poll(step) {
         let told: Vec<_> = step.pushes.iter().map(|push| (push.number, push.px)).collect();
-        claim(told == [(number, 0)], format!("c{number} was told {told:?}"))?;
+        ensure(told == [(number, 0)], format!("c{number} received {told:?}"))?;
     }
     Ok(())
 }
 
 fn idempotent(world: &World, step: &Step) -> Verdict {
     let (before, after) = (&step.before, &step.after);
-    let same_line = before.line == after.line && before.records == after.records;
+    let same_queue = before.queue == after.queue && before.records == after.records;
     match step.event {
         Event::Ask { client, .. } => {
             let asking = &world.clients[client];
             if before.held.as_ref() == Some(&asking.token) {
                 let fence = Reply::Granted(asking.fence);
-                claim(step.reply == fence, format!("not granted the same: {fence:?}"))?;
-                claim(after.held == before.held, "another holder")?;
-                claim(after.fence == before.fence && same_line, "more changed than a ttl")?;
+                ensure(step.reply == fence, format!("not granted the same: {fence:?}"))?;
+                ensure(after.held == before.held, "another holder")?;
+                ensure(after.fence == before.fence && same_queue, "more changed than a ttl")?;
             }
             let ticket = |look: &Look| {
-                look.line.iter().find(|(token, _)| *token == asking.token).map(|(_, at)| *at)
+                look.queue.iter().find(|(token, _)| *token == asking.token).map(|(_, at)| *at)
             };
             let tickets = (ticket(before), ticket(after));
             let kept = !matches!(tickets, (Some(old), Some(new)) if old != new);
-            claim(kept, format!("another ticket: {tickets:?}"))
+            ensure(kept, format!("another ticket: {tickets:?}"))
         }
         Event::Release { client, .. } if world.clients[client].stage == Stage::Gone => {
-            let nothing = before.held == after.held && before.keys == after.keys && same_line;
-            claim(nothing && before.fence == after.fence, "released twice, and it shows")
+            let nothing = before.held == after.held && before.keys == after.keys && same_queue;
+            ensure(nothing && before.fence == after.fence, "released twice, and it shows")
         }
         _ => Ok(()),
     }
@@ -356,28 +361,31 @@ fn idempotent(world: &World, step: &Step) -> Verdict {
 
 fn ends(world: &World, step: &Step) -> Verdict {
     for (key, expiry) in &step.after.keys {
-        claim([LOCK, LINE, PLACES, FENCE].contains(&key.as_str()), format!("what is {key}?"))?;
-        claim(*expiry >= 0, format!("{key} has no end"))?;
+        ensure(
+            [LOCK, QUEUE, RECORDS, FENCE].contains(&key.as_str()),
+            format!("an unexpected key {key}"),
+        )?;
+        ensure(*expiry >= 0, format!("{key} has no ttl"))?;
     }
-    if let Event::Ask { client, lease, places, .. } = step.event
-        && places > 0
+    if let Event::Ask { client, lease, max_queue, .. } = step.event
+        && max_queue > 0
     {
         let asked = step.after.waits(&world.clients[client].token);
         let until = (step.before.at / 1_000 + lease) as i64;
-        for key in [LINE, PLACES] {
-            claim(!asked || step.after.expiry(key) >= until, format!("{key} ends too soon"))?;
-            let latest = (step.after.at / 1_000 + PLACE * 3 / 2) as i64 + ROUNDING_MS;
-            claim(step.after.expiry(key) <= latest, format!("{key} stays for too long"))?;
+        for key in [QUEUE, RECORDS] {
+            ensure(!asked || step.after.expiry(key) >= until, format!("{key} ends too soon"))?;
+            let latest = (step.after.at / 1_000 + WAITER_LEASE * 3 / 2) as i64 + ROUNDING_MS;
+            ensure(step.after.expiry(key) <= latest, format!("{key} stays for too long"))?;
         }
         let record =
             step.after.records.iter().find(|(token, _)| *token == world.clients[client].token);
         if let Some((_, deadline)) = record
             && step.reply != Reply::Refused
         {
-            claim(ends_after(step, lease, *deadline as i64), "a place of another lease")?;
+            ensure(ends_after(step, lease, *deadline as i64), "a record with another deadline")?;
         }
-        let bound = places.max(step.before.line.len());
-        claim(step.after.line.len() <= bound, "the line is too long")?;
+        let bound = max_queue.max(step.before.queue.len());
+        ensure(step.after.queue.len() <= bound, "the queue is too long")?;
     }
     Ok(())
 }
@@ -385,5 +393,5 @@ fn ends(world: &World, step: &Step) -> Verdict {
 /// What is left when nobody lives any more, or has released all it had.
 pub fn quiet(after: &Look) -> Verdict {
     let more: Vec<_> = after.keys.iter().filter(|(key, _)| key != FENCE).collect();
-    claim(more.is_empty(), format!("left behind: {more:?}"))
+    ensure(more.is_empty(), format!("left behind: {more:?}"))
 }

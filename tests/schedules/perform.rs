@@ -1,19 +1,19 @@
-//! What each event is on the server.
+//! The commands of each event.
 
 use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use crate::model::{CLAIM, Client, Event, FENCE_KEPT, Reply};
+use crate::model::{CONFIRM_WINDOW, Client, Event, FENCE_TTL, Reply};
 use crate::schedule::{LAST, Schedule, Stop};
-use crate::store::{FENCE, LINE, LOCK, Look, PLACES, Which};
+use crate::store::{FENCE, LOCK, Look, QUEUE, RECORDS, Which};
 
 impl Schedule<'_> {
-    /// Does it, and looks at what is there then.
+    /// Performs an event, and reads the state after it.
     pub fn perform(&mut self, event: &Event) -> Result<(Reply, Look), Stop> {
         match *event {
-            Event::Ask { client, places, lease, .. } => {
-                return self.perform_ask(client, places, lease);
+            Event::Ask { client, max_queue, lease, .. } => {
+                return self.perform_ask(client, max_queue, lease);
             }
             Event::Set { client, .. } => {
                 let client = &self.world.clients[client];
@@ -21,26 +21,26 @@ impl Schedule<'_> {
                 return Ok((Reply::Own(replies[0] == Value::Okay), look));
             }
             Event::Release { client, keep } => {
-                let Client { token, places, process, .. } = &self.world.clients[client];
-                // A client that never was in the queue sends less first.
-                if *places == 0 && keep == 0 {
-                    let (replies, look) = self.store.call(Which::GiveBack, &[token], &[]);
+                let Client { token, max_queue, process, .. } = &self.world.clients[client];
+                // A client that never waited sends the cheaper script first.
+                if *max_queue == 0 && keep == 0 {
+                    let (replies, look) = self.store.call(Which::ReleaseUncontended, &[token], &[]);
                     if replies[0] != Value::Int(2) {
                         return Ok((Reply::Own(one(&replies[0])), look));
                     }
                 }
-                let [keep, claim, kept] =
-                    [keep, CLAIM, FENCE_KEPT].map(|number| number.to_string());
-                // One that hears nothing is not played with a connection of its own.
-                let near = match self.world.reachable(client) {
+                let [keep, confirm_window, fence_ttl] =
+                    [keep, CONFIRM_WINDOW, FENCE_TTL].map(|number| number.to_string());
+                // Without a subscription the process has no channel of its own.
+                let local_channel = match self.world.reachable(client) {
                     true => self.world.channel(*process),
                     false => String::new(),
                 };
-                let args = [token.as_str(), &keep, &claim, &kept, &near];
+                let args = [token.as_str(), &keep, &confirm_window, &fence_ttl, &local_channel];
                 let process = *process;
                 let (replies, look) = self.store.call(Which::Release, &args, &[]);
-                if let Value::BulkString(word) = &replies[0] {
-                    self.store.pass_on(process, word);
+                if let Value::BulkString(push) = &replies[0] {
+                    self.store.pass_on(process, push);
                     return Ok((Reply::Own(true), look));
                 }
                 return Ok((Reply::Own(one(&replies[0])), look));
@@ -78,7 +78,7 @@ impl Schedule<'_> {
             }
             Event::Silence => {
                 let over = |key| words(&["PEXPIRE", key, "1"]);
-                self.store.run(&[over(LINE), over(PLACES)]);
+                self.store.run(&[over(QUEUE), over(RECORDS)]);
                 std::thread::sleep(Duration::from_micros(2_200));
                 &[]
             }
@@ -100,24 +100,27 @@ impl Schedule<'_> {
     fn perform_ask(
         &mut self,
         client: usize,
-        places: usize,
+        max_queue: usize,
         lease: u64,
     ) -> Result<(Reply, Look), Stop> {
         let channel = self.world.channel(self.world.clients[client].process);
-        let heard = self.world.reachable(client);
+        let answered = self.world.reachable(client);
         let asking = &self.world.clients[client];
-        let numbers = [asking.ttl, CLAIM, FENCE_KEPT, places as u64, lease, client as u64];
-        let [ttl, claim, kept, places, lease_ms, number] = numbers.map(|number| number.to_string());
+        let numbers =
+            [asking.ttl, CONFIRM_WINDOW, FENCE_TTL, max_queue as u64, lease, client as u64];
+        let [ttl, confirm_window, fence_ttl, max_queue, lease_ms, number] =
+            numbers.map(|number| number.to_string());
         let flag = |flag: bool| if flag { "1" } else { "0" };
         let fenced = flag(asking.fenced);
-        let record = format!("{ttl}|{fenced}|{}|{number}|{channel}", flag(heard));
-        let mut args = vec![asking.token.as_str(), &ttl, fenced, &claim, &kept, &places];
-        if places != "0" {
+        let record = format!("{ttl}|{fenced}|{}|{number}|{channel}", flag(answered));
+        let mut args =
+            vec![asking.token.as_str(), &ttl, fenced, &confirm_window, &fence_ttl, &max_queue];
+        if max_queue != "0" {
             args.extend([lease_ms.as_str(), &record]);
         }
-        // As if only this one's place were about to lapse, and not everybody's.
+        // As if only the lease of this waiter were about to end, and not that of all.
         let more: Vec<Cmd> = match lease {
-            LAST => [LINE, PLACES].map(|key| words(&["PEXPIRE", key, "15000"])).into(),
+            LAST => [QUEUE, RECORDS].map(|key| words(&["PEXPIRE", key, "15000"])).into(),
             _ => Vec::new(),
         };
         let (replies, look) = self.store.call(Which::Acquire, &args, &more);
@@ -153,12 +156,12 @@ fn answer(reply: &Value) -> Reply {
         Value::Int(1) => Reply::Granted(None),
         Value::BulkString(fence) => Reply::Granted(Some(number(fence))),
         Value::Array(parts) => match &parts[..] {
-            [Value::Int(left), Value::BulkString(holder), place @ ..] => {
-                let place = match place {
+            [Value::Int(left), Value::BulkString(holder), queued @ ..] => {
+                let queued = match queued {
                     [Value::Int(rank), Value::BulkString(at)] => Some((*rank, number(at))),
                     _ => None,
                 };
-                Reply::Busy(*left, String::from_utf8_lossy(holder).into_owned(), place)
+                Reply::Busy(*left, String::from_utf8_lossy(holder).into_owned(), queued)
             }
             _ => panic!("an answer: {parts:?}"),
         },

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
-use crate::model::{CLAIM, Client, Event, PLACE, Stage, Step, World};
+use crate::model::{CONFIRM_WINDOW, Client, Event, Stage, Step, WAITER_LEASE, World};
 use crate::oracles::{Invariant, quiet};
 use crate::store::{LOCK, Look, PROCESSES, Store};
 
 const EVENTS: usize = 40;
-/// The lease of a place that is about to lapse, in milliseconds.
+/// The lease of a waiter that is about to lapse, in milliseconds.
 pub const LAST: u64 = 2;
-/// The ttls asked for: less than the claim window and more.
+/// The ttls asked for: shorter and longer than the confirm window.
 const TTLS: [u64; 3] = [3_000, 9_000, 60_000];
 /// A schedule that was stopped for so long by the machine proves nothing: leases ran out that
 /// should not.
@@ -38,7 +38,7 @@ pub struct Schedule<'a> {
     began: Instant,
     log: Vec<String>,
     /// How many may wait.
-    places: usize,
+    max_queue: usize,
     faults: bool,
     /// The last fence was once ahead of the clock, so it must not be forgotten.
     ahead: bool,
@@ -48,12 +48,12 @@ pub struct Schedule<'a> {
 pub fn run(store: &mut Store, judges: &[Invariant], seed: u64) -> Result<usize, Stop> {
     let mut rng = Rng::with_seed(seed);
     let look = store.clear();
-    let places = if rng.u8(..8) == 0 { 3 } else { 10_000 };
+    let max_queue = if rng.u8(..8) == 0 { 3 } else { 10_000 };
     let began = Instant::now();
     let (world, log) = (World::default(), Vec::new());
     let (faults, ahead) = (true, false);
     let mut schedule =
-        Schedule { store, judges, world, rng, look, began, log, places, faults, ahead };
+        Schedule { store, judges, world, rng, look, began, log, max_queue, faults, ahead };
     for process in 0..PROCESSES {
         schedule.step(Event::Up { process })?;
     }
@@ -70,22 +70,22 @@ pub fn run(store: &mut Store, judges: &[Invariant], seed: u64) -> Result<usize, 
 impl Schedule<'_> {
     /// One random event.
     fn any(&mut self) -> Result<(), Stop> {
-        let heard = self.rng.u8(..8) > 0;
+        let answered = self.rng.u8(..8) > 0;
         let process = self.rng.usize(..PROCESSES);
         loop {
             let waits = |c: &Client| c.stage == Stage::Waiting;
             let event = match self.rng.u8(..100) {
                 0..20 => {
-                    let client = self.join(self.places);
-                    Some(self.question(client, heard))
+                    let client = self.join(self.max_queue);
+                    Some(self.request(client, answered))
                 }
-                20..32 => self.pick(waits).map(|client| self.question(client, heard)),
+                20..32 => self.pick(waits).map(|client| self.request(client, answered)),
                 32..38 => {
                     let client = self.join(0);
                     let plain = !self.world.clients[client].fenced && !self.world.full;
                     match plain && self.rng.bool() {
-                        true => Some(Event::Set { client, heard }),
-                        false => Some(self.question(client, heard)),
+                        true => Some(Event::Set { client, answered }),
+                        false => Some(self.request(client, answered)),
                     }
                 }
                 38..50 => {
@@ -105,10 +105,10 @@ impl Schedule<'_> {
                 58..62 => {
                     // The request again, as when its answer did not come.
                     let holder = self.pick(|c| c.stage == Stage::Holding && !c.lost);
-                    holder.map(|client| self.question(client, heard))
+                    holder.map(|client| self.request(client, answered))
                 }
                 62..64 => {
-                    self.pick(|c| c.stage == Stage::Unanswered).map(|c| self.question(c, heard))
+                    self.pick(|c| c.stage == Stage::Unanswered).map(|c| self.request(c, answered))
                 }
                 64..67 => {
                     self.pick(|c| c.stage != Stage::Gone).map(|client| Event::Crash { client })
@@ -139,11 +139,11 @@ impl Schedule<'_> {
         }
     }
 
-    fn join(&mut self, places: usize) -> usize {
+    fn join(&mut self, max_queue: usize) -> usize {
         let process = self.rng.usize(..PROCESSES);
         let ttl = TTLS[self.rng.usize(..TTLS.len())];
         let fenced = self.rng.bool();
-        self.world.join(process, fenced, ttl, places)
+        self.world.join(process, fenced, ttl, max_queue)
     }
 
     /// Some client that still acts.
@@ -154,30 +154,35 @@ impl Schedule<'_> {
         self.rng.choice(fit)
     }
 
-    fn question(&self, client: usize, heard: bool) -> Event {
-        Event::Ask { client, places: self.world.clients[client].places, lease: PLACE, heard }
+    fn request(&self, client: usize, answered: bool) -> Event {
+        Event::Ask {
+            client,
+            max_queue: self.world.clients[client].max_queue,
+            lease: WAITER_LEASE,
+            answered,
+        }
     }
 
     fn ask(&mut self, client: usize) -> Result<(), Stop> {
-        self.step(self.question(client, true))
+        self.step(self.request(client, true))
     }
 
-    /// Somebody in the queue gives no sign of life for as long as its place is kept.
+    /// A waiter does not ask until its lease in the queue has ended.
     fn lapse(&mut self) -> Result<(), Stop> {
-        let Some(client) = self.pick(|c| c.place.is_some()) else { return Ok(()) };
-        let places = self.world.clients[client].places;
-        self.step(Event::Ask { client, places, lease: LAST, heard: true })?;
-        while let Some(place) = self.world.clients[client].place
-            && place.until.1 >= self.look.at
+        let Some(client) = self.pick(|c| c.last_request.is_some()) else { return Ok(()) };
+        let max_queue = self.world.clients[client].max_queue;
+        self.step(Event::Ask { client, max_queue, lease: LAST, answered: true })?;
+        while let Some(last_request) = self.world.clients[client].last_request
+            && last_request.until.1 >= self.look.at
         {
-            std::thread::sleep(Duration::from_micros(place.until.1 - self.look.at + 200));
+            std::thread::sleep(Duration::from_micros(last_request.until.1 - self.look.at + 200));
             self.look = self.store.run(&[]).1;
         }
         if self.rng.bool() { self.step(Event::Crash { client }) } else { Ok(()) }
     }
 
     /// The last fence is lost, or was given by a clock that was ahead. Not while a fenced grant is
-    /// there, which would be told another fence then.
+    /// there, which would be granted another fence then.
     fn fence_fault(&mut self) -> Option<Event> {
         let holder = self.world.holder(&self.look);
         if holder.is_some_and(|holder| self.world.clients[holder].fenced) {
@@ -191,17 +196,17 @@ impl Schedule<'_> {
         (!self.world.full).then_some(Event::FenceAhead(ahead))
     }
 
-    /// As many waiters of one process as one call passes, or more, and then it dies.
+    /// At least as many waiters of one process as one call removes; then the process dies.
     fn crowd(&mut self) -> Result<(), Stop> {
-        let first = self.world.join(1, false, TTLS[1], self.places);
+        let first = self.world.join(1, false, TTLS[1], self.max_queue);
         self.ask(first)?;
         for _ in 0..CROWDS[self.rng.usize(..CROWDS.len())] {
-            let client = self.world.join(0, false, TTLS[0], self.places);
+            let client = self.world.join(0, false, TTLS[0], self.max_queue);
             self.ask(client)?;
         }
         self.step(Event::CrashProcess { process: 0 })?;
-        let heir = self.world.join(1, false, TTLS[1], self.places);
-        self.ask(heir)?;
+        let last = self.world.join(1, false, TTLS[1], self.max_queue);
+        self.ask(last)?;
         if self.rng.bool() {
             return self.step(Event::Release { client: first, keep: 0 });
         }
@@ -210,8 +215,8 @@ impl Schedule<'_> {
         self.ask(other)
     }
 
-    /// The faults end and everybody asks; then the lock goes from one to the next, in so many
-    /// steps at most, until nobody waits and nothing is left.
+    /// Ends the faults and lets every waiter ask. Then the lock passes from one to the next, in a
+    /// bounded number of steps, until nobody waits and nothing is left.
     fn settle(&mut self) -> Result<(), Stop> {
         self.faults = false;
         self.step(Event::Memory(true))?;
@@ -248,16 +253,16 @@ impl Schedule<'_> {
                 }
                 _ if self.look.held.is_some() => {
                     let left = self.look.expiry(LOCK) - (self.look.at / 1_000) as i64;
-                    let longest = TTLS.into_iter().max().unwrap_or(CLAIM);
+                    let longest = TTLS.into_iter().max().unwrap_or(CONFIRM_WINDOW);
                     if left > longest as i64 + 1 {
                         self.violated(Invariant::GoesOn, format!("held for {left} ms"))?;
                     }
                     self.step(Event::Expire)?;
                 }
-                // Nobody has it: the first who lives asks, or somebody who comes by.
-                _ => match self.world.line.iter().copied().find(|c| self.acts(*c)).or(waits) {
+                // The lock is free: the first live waiter asks, or a new client.
+                _ => match self.world.queue.iter().copied().find(|c| self.acts(*c)).or(waits) {
                     Some(client) => self.ask(client)?,
-                    None if self.look.line.is_empty() => break,
+                    None if self.look.queue.is_empty() => break,
                     None => {
                         let client = self.join(0);
                         self.ask(client)?;
@@ -293,18 +298,18 @@ impl Schedule<'_> {
         Err(Stop::Violated { invariant, why, log: std::mem::take(&mut self.log) })
     }
 
-    /// Makes an event happen, has it judged and takes note.
+    /// Makes an event happen, lets the oracles judge it, and records it.
     fn step(&mut self, event: Event) -> Result<(), Stop> {
         let before = self.look.clone();
         let (reply, after) = self.perform(&event)?;
         let mut step = Step { event, reply, pushes: Vec::new(), before, after };
-        if let Some(handed) = self.world.handed(&step).or(self.world.told_to_ask(&step)) {
+        if let Some(handed) = self.world.handed_off(&step).or(self.world.asked_to_poll(&step)) {
             step.pushes = self.store.pushes(self.world.clients[handed].process);
         }
         if self.began.elapsed() > STALLED {
             return Err(Stop::Stalled);
         }
-        self.log.push(Line(&step).to_string());
+        self.log.push(LogLine(&step).to_string());
         for invariant in self.judges {
             if let Err(why) = invariant.judge(&self.world, &step) {
                 let log = std::mem::take(&mut self.log);
@@ -319,15 +324,15 @@ impl Schedule<'_> {
 }
 
 /// A step in a line of the log.
-struct Line<'a>(&'a Step);
+struct LogLine<'a>(&'a Step);
 
-impl fmt::Display for Line<'_> {
+impl fmt::Display for LogLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Step { event, reply, pushes, after, .. } = self.0;
         let name = |token: &str| token.split('/').next().unwrap_or_default().to_owned();
-        let line: Vec<String> = after.line.iter().map(|(token, _)| name(token)).collect();
+        let queue: Vec<String> = after.queue.iter().map(|(token, _)| name(token)).collect();
         let held = after.held.as_deref().map(name).unwrap_or_default();
-        write!(f, "{event:?} -> {reply:?}; held [{held}], in line {line:?}")?;
+        write!(f, "{event:?} -> {reply:?}; held [{held}], in the queue {queue:?}")?;
         if let [push, ..] = &pushes[..] {
             write!(f, ", pushed to c{}", push.number)?;
         }

@@ -1,7 +1,7 @@
 //! The scripts as the engine sends them, and changed ones.
 
 const QUEUE: &str = include_str!("../../lockmacro-runtime/src/store/redis/scripts/queue.lua");
-const ALONE: &str =
+const RELEASE_UNQUEUED: &str =
     include_str!("../../lockmacro-runtime/src/store/redis/scripts/release_unqueued.lua");
 const RELEASE_UNCONTENDED: &str =
     include_str!("../../lockmacro-runtime/src/store/redis/scripts/release_uncontended.lua");
@@ -12,11 +12,14 @@ const ACQUIRE: &str = concat!(
 const RELEASE: &str = include_str!("../../lockmacro-runtime/src/store/redis/scripts/release.lua");
 const RENEW: &str = include_str!("../../lockmacro-runtime/src/store/redis/scripts/renew.lua");
 
+/// In the order of [`File`].
+const FILES: [&str; 6] = [RELEASE_UNQUEUED, RELEASE_UNCONTENDED, QUEUE, ACQUIRE, RELEASE, RENEW];
+
 /// The scripts under test.
 #[derive(Debug, Clone)]
 pub struct Scripts {
     pub acquire: String,
-    pub give_back: String,
+    pub release_uncontended: String,
     pub release: String,
     pub renew: String,
 }
@@ -24,8 +27,8 @@ pub struct Scripts {
 /// A file of the scripts.
 #[derive(Debug, Clone, Copy)]
 pub enum File {
-    Alone,
-    GiveBack,
+    ReleaseUnqueued,
+    ReleaseUncontended,
     Queue,
     Acquire,
     Release,
@@ -35,50 +38,25 @@ pub enum File {
 impl Scripts {
     /// Those of the engine.
     pub fn real() -> Scripts {
-        Scripts::of(ALONE, RELEASE_UNCONTENDED, QUEUE, ACQUIRE, RELEASE, RENEW)
+        Scripts::of(FILES.map(str::to_owned))
     }
 
     /// Those of the engine with a passage of one file replaced, which must occur there once.
     pub fn changed(file: File, old: &str, new: &str) -> Scripts {
-        let change = |text: &str| {
-            assert_eq!(text.matches(old).count(), 1, "a passage to replace: {old}");
-            text.replace(old, new)
-        };
-        match file {
-            File::Alone => {
-                Scripts::of(&change(ALONE), RELEASE_UNCONTENDED, QUEUE, ACQUIRE, RELEASE, RENEW)
-            }
-            File::GiveBack => {
-                Scripts::of(ALONE, &change(RELEASE_UNCONTENDED), QUEUE, ACQUIRE, RELEASE, RENEW)
-            }
-            File::Queue => {
-                Scripts::of(ALONE, RELEASE_UNCONTENDED, &change(QUEUE), ACQUIRE, RELEASE, RENEW)
-            }
-            File::Acquire => {
-                Scripts::of(ALONE, RELEASE_UNCONTENDED, QUEUE, &change(ACQUIRE), RELEASE, RENEW)
-            }
-            File::Release => {
-                Scripts::of(ALONE, RELEASE_UNCONTENDED, QUEUE, ACQUIRE, &change(RELEASE), RENEW)
-            }
-            File::Renew => {
-                Scripts::of(ALONE, RELEASE_UNCONTENDED, QUEUE, ACQUIRE, RELEASE, &change(RENEW))
-            }
-        }
+        let mut files = FILES.map(str::to_owned);
+        let text = &mut files[file as usize];
+        assert_eq!(text.matches(old).count(), 1, "a passage to replace: {old}");
+        *text = text.replace(old, new);
+        Scripts::of(files)
     }
 
-    fn of(
-        alone: &str,
-        give_back: &str,
-        queue: &str,
-        acquire: &str,
-        release: &str,
-        renew: &str,
-    ) -> Scripts {
+    fn of(files: [String; FILES.len()]) -> Scripts {
+        let [release_unqueued, release_uncontended, queue, acquire, release, renew] = files;
         Scripts {
             acquire: format!("{queue}{acquire}"),
-            give_back: give_back.to_owned(),
-            release: format!("{alone}{queue}{release}"),
-            renew: renew.to_owned(),
+            release_uncontended,
+            release: format!("{release_unqueued}{queue}{release}"),
+            renew,
         }
     }
 }

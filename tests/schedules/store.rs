@@ -10,16 +10,16 @@ use redis::{Cmd, Connection, ConnectionLike, PushInfo, PushKind, Value};
 use crate::scripts::Scripts;
 
 pub const LOCK: &str = "order:1";
-pub const LINE: &str = "lm1:wq:{order:1}";
-pub const PLACES: &str = "lm1:ww:{order:1}";
+pub const QUEUE: &str = "lm1:wq:{order:1}";
+pub const RECORDS: &str = "lm1:ww:{order:1}";
 pub const FENCE: &str = "lm1:wf:{order:1}";
 /// Processes that wait.
 pub const PROCESSES: usize = 3;
 
-/// Everything there is, in one step with the clock.
+/// Reads all keys and the clock in one step.
 const LOOK: &str = r"
 local function text(value) return value or '' end
-local line = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
+local queue = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
 local records = redis.call('HGETALL', KEYS[3])
 for i = 2, #records, 2 do records[i] = string.match(records[i], '^%d+') or '0' end
 local all, keys = redis.call('KEYS', '*'), {}
@@ -29,12 +29,12 @@ return table.concat({
   string.format('%.0f', time[1] * 1000000 + time[2]),
   text(redis.call('GET', KEYS[1])),
   text(redis.call('GET', KEYS[4])),
-  table.concat(line, ' '),
+  table.concat(queue, ' '),
   table.concat(records, ' '),
   table.concat(keys, ';'),
 }, '\n')";
 
-/// What was there at one moment.
+/// The state of the server at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Look {
     /// The server's clock in microseconds.
@@ -42,8 +42,8 @@ pub struct Look {
     pub held: Option<String>,
     pub fence: Option<u64>,
     /// The waiters, by ticket.
-    pub line: Vec<(String, f64)>,
-    /// The waiters that have a record, and until when the place of each is kept, sorted.
+    pub queue: Vec<(String, f64)>,
+    /// The waiters that have a record, with the deadline of each, sorted.
     pub records: Vec<(String, u64)>,
     /// Every key and when it expires, in milliseconds of the server's clock; -1 for never.
     pub keys: Vec<(String, i64)>,
@@ -60,7 +60,7 @@ impl Look {
     }
 
     pub fn rank(&self, token: &str) -> Option<usize> {
-        self.line.iter().position(|(waiting, _)| waiting == token)
+        self.queue.iter().position(|(waiting, _)| waiting == token)
     }
 
     fn read(reply: &Value) -> Look {
@@ -83,7 +83,7 @@ impl Look {
             at: parts[0].parse().expect("a time"),
             held: some(parts[1]),
             fence: some(parts[2]).map(|fence| fence.parse().expect("a fence")),
-            line: words
+            queue: words
                 .chunks(2)
                 .map(|pair| (pair[0].to_owned(), pair[1].parse().expect("a ticket")))
                 .collect(),
@@ -93,7 +93,7 @@ impl Look {
     }
 }
 
-/// A grant that a process was told of, by a push or by an answer.
+/// A grant that a process received, by a push or by a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Push {
     pub process: usize,
@@ -115,7 +115,7 @@ impl Push {
 #[derive(Debug, Clone, Copy)]
 pub enum Which {
     Acquire,
-    GiveBack,
+    ReleaseUncontended,
     Release,
     Renew,
 }
@@ -142,8 +142,8 @@ impl Store {
         let open = |url: String| {
             let client = redis::Client::open(url).expect("a valid address");
             let connection = client.get_connection().expect("the server accepts a connection");
-            let patience = Some(Duration::from_secs(30));
-            connection.set_read_timeout(patience).expect("a socket takes a timeout");
+            let timeout = Some(Duration::from_secs(30));
+            connection.set_read_timeout(timeout).expect("a socket takes a timeout");
             connection
         };
         let connection = open(server.url());
@@ -159,14 +159,14 @@ impl Store {
         let (passed_on, hashes) = Default::default();
         let mut store =
             Store { connection, subscribers, passed_on, scripts, hashes, _server: server };
-        store.know(store.scripts.clone());
+        store.load(store.scripts.clone());
         store
     }
 
-    /// Takes other scripts.
-    pub fn know(&mut self, scripts: Scripts) {
-        let Scripts { acquire, give_back, release, renew } = &scripts;
-        self.hashes = [acquire, give_back, release, renew].map(|text| {
+    /// Loads other scripts.
+    pub fn load(&mut self, scripts: Scripts) {
+        let Scripts { acquire, release_uncontended, release, renew } = &scripts;
+        self.hashes = [acquire, release_uncontended, release, renew].map(|text| {
             let load = redis::cmd("SCRIPT").arg("LOAD").arg(text).clone();
             load.query(&mut self.connection).expect("a script that compiles")
         });
@@ -191,7 +191,7 @@ impl Store {
     /// Runs commands, and looks.
     pub fn run(&mut self, commands: &[Cmd]) -> (Vec<Value>, Look) {
         let mut look = redis::cmd("EVAL");
-        look.arg(LOOK).arg(4).arg(LOCK).arg(LINE).arg(PLACES).arg(FENCE);
+        look.arg(LOOK).arg(4).arg(LOCK).arg(QUEUE).arg(RECORDS).arg(FENCE);
         let mut packed = Vec::new();
         for command in commands.iter().chain([&look]) {
             command.write_packed_command(&mut packed);
@@ -217,9 +217,9 @@ impl Store {
 
     fn invocation(&self, verb: &str, which: Which, args: &[&str], then: &[Cmd]) -> Vec<Cmd> {
         let (text, keys): (_, &[&str]) = match which {
-            Which::Acquire => (&self.scripts.acquire, &[LOCK, LINE, PLACES, FENCE]),
-            Which::GiveBack => (&self.scripts.give_back, &[LOCK, LINE]),
-            Which::Release => (&self.scripts.release, &[LOCK, LINE, PLACES, FENCE]),
+            Which::Acquire => (&self.scripts.acquire, &[LOCK, QUEUE, RECORDS, FENCE]),
+            Which::ReleaseUncontended => (&self.scripts.release_uncontended, &[LOCK, QUEUE]),
+            Which::Release => (&self.scripts.release, &[LOCK, QUEUE, RECORDS, FENCE]),
             Which::Renew => (&self.scripts.renew, &[LOCK]),
         };
         let script = if verb == "EVAL" { text } else { &self.hashes[which as usize] };
@@ -259,9 +259,9 @@ impl Store {
         pushes
     }
 
-    /// What a process is told by the answer to a release of its own.
-    pub fn pass_on(&mut self, process: usize, word: &[u8]) {
-        self.passed_on.push(Push::read(process, word));
+    /// Delivers a push that came with the reply to a release of the same process.
+    pub fn pass_on(&mut self, process: usize, push: &[u8]) {
+        self.passed_on.push(Push::read(process, push));
     }
 
     fn barrier(&mut self, process: usize) {

@@ -93,7 +93,7 @@ async fn no_lock_is_lost_while_its_password_changes_again_and_again() {
 }
 
 #[tokio::test]
-async fn a_login_that_stays_refused_is_told_when_the_time_is_over() {
+async fn a_login_that_stays_refused_is_reported_at_the_timeout() {
     let server = Server::start();
     set(&mut server.admin(), "right");
     let safe = Safe::with("wrong");
@@ -105,7 +105,7 @@ async fn a_login_that_stays_refused_is_told_when_the_time_is_over() {
 }
 
 #[tokio::test]
-async fn an_error_of_who_gives_credentials_is_told() {
+async fn an_error_of_the_credentials_callback_is_reported() {
     let server = Server::start();
     let builder = LockManager::builder()
         .timeout(Duration::from_millis(600))
@@ -116,7 +116,7 @@ async fn an_error_of_who_gives_credentials_is_told() {
 }
 
 #[tokio::test]
-async fn every_node_of_a_cluster_and_of_a_redlock_is_given_them() {
+async fn every_node_of_a_cluster_and_of_a_redlock_uses_them() {
     in_time(async {
         let cluster = Cluster::start(3, 0).await;
         (0..3).for_each(|nth| rotate(&mut cluster.admin(nth), "secret"));

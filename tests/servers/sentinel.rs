@@ -15,7 +15,7 @@ async fn manager(group: &Group) -> LockManager {
 }
 
 #[tokio::test]
-async fn who_holds_a_lock_that_a_new_primary_does_not_know_is_told_at_once() {
+async fn a_lock_that_a_new_primary_does_not_have_is_lost_at_once() {
     let mut group = Group::alone(Server::start(), "", &[]);
     let locks = manager(&group).await;
     // One is renewed and would be asked about in 20 s; nobody would ask about the other.
@@ -225,7 +225,7 @@ impl Drop for Inside<'_> {
 }
 
 #[tokio::test]
-async fn what_sentinels_cannot_tell_is_told() {
+async fn a_primary_that_sentinels_do_not_name_is_reported() {
     let unknown = Server::start();
     let (none, builder) = ("redis-sentinel://127.0.0.1:1,127.0.0.1:2/main", LockManager::builder);
     let quick = Duration::from_secs(2);

@@ -56,13 +56,13 @@ async fn a_lazy_manager_starts_while_the_server_is_down_and_works_when_it_is_the
 }
 
 #[tokio::test]
-async fn a_lazy_manager_is_told_at_once_what_no_server_can_mend() {
+async fn a_lazy_manager_fails_at_once_where_no_server_can_help() {
     let connecting = LockManager::builder().lazy().connect("http://localhost").await;
     assert!(matches!(connecting, Err(LockError::InvalidUrl { .. })), "{connecting:?}");
 }
 
 #[tokio::test]
-async fn who_asks_whether_it_is_ready_is_told_of_a_wrong_password_and_a_missing_right() {
+async fn a_readiness_probe_reports_a_wrong_password_and_a_missing_right() {
     let server = Server::with(&["--requirepass", "secret"]);
     let mut admin = server.admin();
     let lazy = |url: String| async move { LockManager::builder().lazy().connect(&url).await };

@@ -55,7 +55,7 @@ async fn a_lock_is_taken_refused_handed_off_and_released_by_tls() {
         eventually("it is in the queue", FAILOVER, || async {
             matches!(
                 lock(&one).wait(Duration::from_millis(1)).acquire().await,
-                Err(LockError::TimedOut { position: 1, .. })
+                Err(LockError::TimedOut { rank: 1, .. })
             )
         })
         .await;
@@ -108,7 +108,7 @@ async fn a_client_certificate_is_shown_where_it_is_wanted() {
 }
 
 #[tokio::test]
-async fn who_speaks_plainly_to_an_encrypted_port_or_the_other_way_round_is_told() {
+async fn a_plain_client_of_an_encrypted_port_and_the_reverse_are_reported() {
     let certificates = Certificates::new();
     let encrypted = server(&certificates, "no");
     let plain = Server::start();
@@ -126,7 +126,7 @@ async fn who_speaks_plainly_to_an_encrypted_port_or_the_other_way_round_is_told(
 }
 
 #[tokio::test]
-async fn files_that_are_not_there_are_told_by_name() {
+async fn missing_files_are_reported_by_name() {
     let certificates = Certificates::new();
     let (ca, key) = (certificates.path("ca.pem"), certificates.path("client.key"));
     let wrong = [

@@ -1,4 +1,4 @@
-//! The function's arguments, and what the expansion names beside them.
+//! The function's arguments, and the names that the expansion adds.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

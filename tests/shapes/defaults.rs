@@ -1,4 +1,4 @@
-//! What a manager says for functions that say nothing, and what they say in its place.
+//! Defaults of a manager, and attributes that override them.
 
 use std::time::{Duration, Instant};
 
@@ -45,7 +45,7 @@ async fn a_function_that_names_no_wait_waits_as_its_manager_says() {
 }
 
 #[tokio::test]
-async fn a_job_that_is_skipped_when_busy_does_not_wait_unless_it_says_so() {
+async fn a_job_that_is_skipped_when_busy_waits_only_with_a_wait_of_its_own() {
     #[distributed_lock(key = "report", ttl = "30s", on_busy = skip, manager = locks)]
     async fn report(locks: &LockManager) -> Option<u64> {
         Some(1)

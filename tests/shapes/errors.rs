@@ -75,11 +75,12 @@ async fn it_is_made_beside_every_other_policy() {
 }
 
 #[tokio::test]
-async fn a_lost_lock_is_told_by_it_and_the_bodys_own_error_stays() {
+async fn a_lost_lock_is_reported_by_it_and_the_bodys_own_error_stays() {
     #[distributed_lock(
         key = "disk:7", ttl = "60ms", manager = locks, map_err = told, on_lost = error,
     )]
     async fn late(locks: &LockManager, own: Option<io::ErrorKind>) -> io::Result<()> {
+        // Longer than the ttl.
         tokio::time::sleep(Duration::from_millis(80)).await;
         own.map_or(Ok(()), |own| Err(own.into()))
     }

@@ -259,7 +259,7 @@ fn sync_recursion_under_one_key_joins() {
 }
 
 #[tokio::test]
-async fn a_spawned_task_joins_when_the_guard_is_handed_on() {
+async fn a_spawned_task_joins_in_the_scope_of_the_guard() {
     #[distributed_lock(key = "order", ttl = "30s", guard = lock, manager = locks)]
     async fn outer(locks: &LockManager) -> Result<(bool, bool), LockError> {
         let busy = tokio::spawn(inner(locks.clone())).await.unwrap();

@@ -176,7 +176,7 @@ async fn placeholders_may_be_computed() {
 
 /// A constant's text is known at run time alone.
 #[tokio::test]
-async fn a_constant_that_looks_like_a_template_is_told_of_once() {
+async fn a_constant_that_looks_like_a_template_is_logged_once() {
     const TEMPLATE: &str = "constant:<id>";
     const LITERAL: &str = "constant:<other>";
     #[distributed_lock(key = TEMPLATE, ttl = "30s", manager = locks)]

@@ -1,4 +1,4 @@
-//! What becomes of a body whose lock is lost: `on_lost`.
+//! The body of a lost lock: `on_lost`.
 
 use std::cell::Cell;
 use std::future::pending;

@@ -1,4 +1,4 @@
-//! Functions that a `macro_rules!` makes: what it is given stands in invisible groups.
+//! Functions that a `macro_rules!` makes: its arguments are in invisible groups.
 
 use std::time::Duration;
 

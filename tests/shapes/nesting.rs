@@ -1,4 +1,4 @@
-//! Locked functions that call each other: each level adds what is its own, and doubles nothing.
+//! Locked functions that call each other: no level doubles the future of the next.
 
 use std::hint::black_box;
 use std::thread;

@@ -204,7 +204,7 @@ impl LockOutcome for Response {
 }
 
 #[tokio::test]
-async fn a_type_of_its_own_says_busy() {
+async fn a_custom_type_says_busy() {
     #[distributed_lock(key = "order:<id>", ttl = "30s", manager = locks)]
     async fn handler(locks: &LockManager, id: u64) -> Response {
         Response::Ok(held(locks, "order:42").await)

@@ -21,10 +21,10 @@ fn hold_blocking(locks: &LockManager, key: &str) -> LockGuard {
 }
 
 /// The holder of the lock while a call waited in vain, and how many waiters were before it.
-fn told<T>(result: Result<T, OrderError>) -> (String, u32) {
+fn holder_and_rank<T>(result: Result<T, OrderError>) -> (String, u32) {
     match result.map(drop) {
-        Err(OrderError::Lock(LockError::TimedOut { holder, position, .. })) => {
-            (holder.owner.unwrap(), position)
+        Err(OrderError::Lock(LockError::TimedOut { holder, rank, .. })) => {
+            (holder.owner.unwrap(), rank)
         }
         other => panic!("not timed out: {other:?}"),
     }
@@ -91,7 +91,7 @@ fn the_second_caller_of_a_sync_function_waits_and_gets_it() {
 }
 
 #[tokio::test]
-async fn a_wait_that_runs_out_tells_the_holder_and_the_place() {
+async fn a_wait_that_runs_out_reports_the_holder_and_the_rank() {
     #[distributed_lock(key = "account", ttl = "30s", wait = "80ms", manager = locks)]
     async fn book(locks: &LockManager) -> Result<(), OrderError> {
         unreachable!("somebody else has it")
@@ -99,7 +99,7 @@ async fn a_wait_that_runs_out_tells_the_holder_and_the_place() {
     let locks = LockManager::builder().label("desk").memory();
     let guard = hold(&locks, "account").await;
     let start = Instant::now();
-    assert_eq!(told(book(&locks).await), ("desk:holder".to_owned(), 0));
+    assert_eq!(holder_and_rank(book(&locks).await), ("desk:holder".to_owned(), 0));
     assert!(start.elapsed() >= Duration::from_millis(80), "{:?}", start.elapsed());
     guard.release().await.unwrap();
     assert!(!held(&locks, "account").await);
@@ -108,7 +108,7 @@ async fn a_wait_that_runs_out_tells_the_holder_and_the_place() {
     let guard = hold(&locks, "account").await;
     let mut first = Box::pin(probe(&locks, "account").wait_forever().acquire());
     assert!(futures::poll!(&mut first).is_pending());
-    assert_eq!(told(book(&locks).await).1, 1);
+    assert_eq!(holder_and_rank(book(&locks).await).1, 1);
     let (first, released) = tokio::join!(first, guard.release());
     released.unwrap();
     first.unwrap().release().await.unwrap();
@@ -124,7 +124,7 @@ fn a_wait_of_a_sync_function_runs_out_too() {
     let locks = LockManager::builder().label("desk").memory();
     let guard = hold_blocking(&locks, "account");
     let start = Instant::now();
-    assert_eq!(told(book(&locks)), ("desk:holder".to_owned(), 0));
+    assert_eq!(holder_and_rank(book(&locks)), ("desk:holder".to_owned(), 0));
     assert!(start.elapsed() >= SHORT, "{:?}", start.elapsed());
     guard.release_blocking().unwrap();
     assert!(!held_blocking(&locks, "account"));

@@ -109,6 +109,17 @@ impl Backend {
         }
     }
 
+    /// A network in front of each server, and the address for managers that go through them.
+    pub fn proxies(&self) -> (Vec<crate::Proxy>, String) {
+        let proxies: Vec<_> = self.servers.iter().map(|s| crate::Proxy::to(s.port())).collect();
+        let mut url = self.url.clone();
+        for (server, proxy) in self.servers.iter().zip(&proxies) {
+            let place = proxy.url().replace("redis://", "");
+            url = url.replace(&format!("127.0.0.1:{}", server.port()), &place);
+        }
+        (proxies, url)
+    }
+
     /// A key no other test uses.
     pub fn key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)

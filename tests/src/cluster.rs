@@ -103,7 +103,7 @@ impl Cluster {
         .await;
     }
 
-    /// Waits until each node serves and knows who has which slots, and each replica has its
+    /// Waits until each node serves and knows the owners of the slots, and each replica has its
     /// primary's data.
     pub async fn serves(&self) {
         eventually("the cluster serves", FAILOVER, || {
@@ -112,7 +112,7 @@ impl Cluster {
                 let complete = replication.contains("role:master")
                     || replication.contains("master_link_status:up");
                 let info = info(admin);
-                // It is well also where it has not heard yet who has some of the slots.
+                // A node that does not know the owner of some slots yet is healthy, too.
                 let knows = info.contains(&format!("cluster_slots_assigned:{SLOTS}\r"));
                 complete && knows && info.contains("cluster_state:ok")
             }))
@@ -164,7 +164,8 @@ impl Cluster {
     /// Which server has a key, as a server sees it that runs.
     pub fn owner(&self, key: &str) -> usize {
         let (slot, start) = (i64::from(self.slot(key)), Instant::now());
-        // A node that hears of a failover twice, the old news last, knows none for a moment.
+        // A node that receives two messages of a failover, the older one last, has no primary
+        // for a moment.
         let owner = loop {
             if let Some(owner) = self.port_of(slot) {
                 break owner;

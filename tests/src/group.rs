@@ -11,7 +11,7 @@ const NAME: &str = "main";
 pub struct Group {
     /// The first one starts as the primary.
     pub servers: Vec<Server>,
-    /// Those who say which one it is.
+    /// The sentinels.
     pub sentinels: Vec<Server>,
     _files: TempDir,
 }

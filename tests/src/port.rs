@@ -20,8 +20,8 @@ impl Port {
         let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
         let socket = socket.expect("a socket");
         bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        // Said after the port was given: who asks for any port does not get this one, and a server
-        // that asks for it by its number does, unless another one listens there.
+        // Set after the port was given: a process that asks for any port does not get this one, and
+        // a server that asks for it by its number does, unless another one listens there.
         set_socket_reuseaddr(&socket, true).expect("a port that can be used");
         let address = getsockname(&socket).expect("a bound address");
         let address = SocketAddrV4::try_from(address).expect("an address as it was asked for");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// All are checked by one call of cargo, as long as none of them is to pass: those are in `pass`.
 #[test]
-fn wrong_uses_are_told_where_they_are() {
+fn wrong_uses_are_reported_where_they_are() {
     let cases = trybuild::TestCases::new();
     cases.compile_fail("fail/*.rs");
     cases.compile_fail("several/*.rs");
@@ -38,7 +38,7 @@ fn one_mistake_gives_one_message() {
 
 /// Each line of a case that ends in `// wrong` has a message of its own, at that line.
 #[test]
-fn several_mistakes_are_told_together() {
+fn several_mistakes_are_reported_together() {
     let messages = messages("several");
     for (path, text) in &messages {
         let case = fs::read_to_string(path.with_extension("rs")).unwrap();

@@ -1,4 +1,4 @@
-//! The dead in the queue, more of them than one script passes over.
+//! Dead waiters in the queue, more of them than one script skips.
 
 use lockmacro_runtime::LockError;
 use lockmacro_tests::{Server, eventually};
@@ -38,7 +38,7 @@ async fn a_lock_that_only_dead_ones_wait_for_is_free() {
 }
 
 #[tokio::test]
-async fn places_that_have_lapsed_make_no_full_queue() {
+async fn lapsed_waiters_do_not_fill_the_queue() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let guard = lock(&ours, KEY).acquire().await.expect("free");
@@ -52,8 +52,8 @@ async fn places_that_have_lapsed_make_no_full_queue() {
     keeps_only_fences(&server, PUSHED).await;
 }
 
-/// The release of who leaves is tried for as long as its place may last, not only for its short
-/// ttl.
+/// The release of a leaving waiter is tried for as long as its lease in the queue, not only for its
+/// short ttl.
 #[tokio::test]
 async fn a_waiter_that_is_dropped_during_a_short_outage_leaves_the_queue() {
     let server = Server::start();
@@ -67,7 +67,7 @@ async fn a_waiter_that_is_dropped_during_a_short_outage_leaves_the_queue() {
     // Longer than its ttl and an answer that does not come.
     tokio::time::sleep(ms(1_500)).await;
     server.resume();
-    // Before the place would lapse.
+    // Before the lease in the queue would lapse.
     let left = || std::future::ready(queue.length() == Some(0));
     eventually("it left the queue", CONFIRM_WINDOW + PUSHED, left).await;
 }

@@ -1,4 +1,4 @@
-//! Waiters that go: whatever they were at, the next one is served and nothing is left.
+//! Waiters that leave: at any step, the next one is served and nothing is left.
 
 use lockmacro_runtime::{LockError, LockGuard, LockManager};
 use lockmacro_tests::{Backend, Polled, drop_after_polls, on};
@@ -10,7 +10,7 @@ use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 200;
 
-/// Takes the lock. A request of who was dropped last may have been in flight, and then its grant
+/// Acquires the lock. A request that was dropped may still be in flight, and then its grant
 /// is released when it has come.
 async fn free_again(manager: &LockManager, key: &str) -> LockGuard {
     lock(manager, key).wait(LONG_TTL).acquire().await.expect("free")
@@ -145,7 +145,8 @@ async fn many_waiters_dropped_at_once_leave_nothing(backend: &Backend) {
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let all = (0..300).map(|_| waiting(&theirs, &key).acquire());
     let all = tokio::spawn(futures::future::join_all(all));
-    queue.reaches(300).await;
+    queue.reaches(1).await;
+    Queue::stands_in_line().await;
     let last = queue.join(waiting(&ours, &key).acquire()).await;
     all.abort();
     guard.release().await.expect("still held");
@@ -154,7 +155,7 @@ async fn many_waiters_dropped_at_once_leave_nothing(backend: &Backend) {
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
-async fn a_panicking_body_hands_the_lock_over(backend: &Backend) {
+async fn a_panicking_body_hands_the_lock_off(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let mut queue = Queue::of(backend, &key);

@@ -35,6 +35,7 @@ async fn everybody_is_served_despite(fault: impl Fn(&mut Admin)) {
     let start = Instant::now();
     for _ in 0..12 {
         fault(&mut admin);
+        // Between two faults, for some of the callers to be served.
         tokio::time::sleep(ms(25)).await;
     }
     while let Some(ended) = tasks.join_next().await {
@@ -67,7 +68,7 @@ async fn everybody_is_served_when_the_scripts_are_flushed() {
 }
 
 #[tokio::test]
-async fn a_waiter_whose_subscription_is_killed_hears_of_its_grant_again() {
+async fn a_waiter_whose_subscription_is_killed_receives_its_grant_again() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let guard = lock(&ours, KEY).acquire().await.expect("free");
@@ -105,7 +106,7 @@ async fn a_grant_that_went_to_a_killed_connection_is_found_again() {
 }
 
 #[tokio::test]
-async fn a_server_restarted_empty_serves_its_waiters_or_tells_them() {
+async fn a_server_restarted_empty_serves_its_waiters_or_they_get_an_error() {
     let mut server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let guard = lock(&ours, KEY).acquire().await.expect("free");
@@ -133,12 +134,13 @@ async fn a_server_restarted_empty_serves_its_waiters_or_tells_them() {
 }
 
 #[tokio::test]
-async fn a_server_that_stays_down_is_told_to_its_waiters() {
+async fn a_server_that_stays_down_is_reported_to_its_waiters() {
     let mut server = Server::start();
     let url = server.url();
     let impatient = LockManager::builder().timeout(ms(1_000)).connect(&url);
     let impatient = impatient.await.expect("the server is there");
-    let guard = lock(&impatient, KEY).acquire().await.expect("free");
+    let holder = manager(&server).await;
+    let guard = lock(&holder, KEY).acquire().await.expect("free");
     let mut queue = Queue::at(&server, KEY);
     let limited = lock(&impatient, KEY).wait(ms(2_000)).acquire();
     let limited = tokio::spawn(queue.join(limited).await);
@@ -154,8 +156,10 @@ async fn a_server_stopped_shortly_costs_its_waiters_that_time() {
     let server = Server::start();
     let mut tasks = crowd(&server, 20, ms(20)).await;
     for _ in 0..3 {
+        // For some of the callers to be served.
         tokio::time::sleep(ms(40)).await;
         server.pause();
+        // The time of the stall.
         tokio::time::sleep(ms(200)).await;
         server.resume();
     }
@@ -190,7 +194,7 @@ async fn a_waiters_own_deadline_is_kept_when_the_server_stalls() {
 }
 
 #[tokio::test]
-async fn a_request_whose_answer_is_lost_takes_one_place() {
+async fn a_request_whose_answer_is_lost_joins_the_queue_once() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let ours = manager(&server).await;

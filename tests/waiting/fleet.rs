@@ -18,7 +18,7 @@ use crate::{CONFIRM_WINDOW, LONG_TTL, POLLED, PUSHED, keeps_only_fences, ms};
 
 const PROCESSES: usize = 5;
 const TASKS: &str = "40";
-/// Below the claim, so that a lock of a process that was killed is free again within the test; far
+/// Below the confirm window, so that a lock of a killed process is free again within the test; far
 /// above the time for which one is stopped.
 const TTL: &str = "2000";
 /// Above the confirm window: these have to confirm the grants that are handed off to them.

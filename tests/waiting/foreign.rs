@@ -1,4 +1,4 @@
-//! Clients of another make on the same key, and people who delete it.
+//! Foreign clients on the same key, and deletions by hand.
 
 use std::time::{Duration, Instant};
 
@@ -55,28 +55,30 @@ async fn a_foreign_holder_that_dies_is_succeeded_at_its_expiry() {
 }
 
 #[tokio::test]
-async fn a_foreign_holder_is_told_to_who_waited_in_vain() {
+async fn a_waiter_in_vain_learns_of_a_foreign_holder() {
     let server = Server::start();
     let manager = manager(&server).await;
     server.admin().ask::<()>(&["SET", KEY, SECRET]);
     let error = lock(&manager, KEY).wait(ms(50)).acquire().await.expect_err("held");
     assert!(!format!("{error} {error:?}").contains(SECRET), "{error:?}");
-    let LockError::TimedOut { position, .. } = error else {
+    let LockError::TimedOut { rank, .. } = error else {
         panic!("{error:?}");
     };
-    assert_eq!((error.owner(), error.free_within(), position), (None, None, 0));
+    assert_eq!((error.owner(), error.free_within(), rank), (None, None, 0));
 }
 
 #[tokio::test]
 async fn a_foreign_client_is_excluded_while_the_queue_moves() {
     let server = Server::start();
-    let manager = manager(&server).await;
+    let (manager, other) = (manager(&server).await, manager(&server).await);
     let guard = lock(&manager, KEY).acquire().await.expect("free");
     let mut tasks = JoinSet::new();
-    for _ in 0..100 {
-        tasks.spawn(waiting(&manager, KEY).run(async { Locked::Ok(()) }));
+    for nth in 0..100 {
+        let manager = if nth % 2 == 0 { &manager } else { &other };
+        tasks.spawn(waiting(manager, KEY).run(async { Locked::Ok(()) }));
     }
-    Queue::at(&server, KEY).reaches(100).await;
+    Queue::at(&server, KEY).reaches(1).await;
+    Queue::stands_in_line().await;
     let mut foreign = server.admin();
     let turns = tokio::task::spawn_blocking(move || {
         let mut refused = 0;
@@ -88,9 +90,9 @@ async fn a_foreign_client_is_excluded_while_the_queue_moves() {
         (refused, waiting, releases(&mut foreign))
     });
     guard.release().await.expect("still held");
-    let (refused, waiting, given_back) = turns.await.expect("no panic");
+    let (refused, waiting, released) = turns.await.expect("no panic");
     assert!(refused > 0);
-    assert_eq!((waiting, given_back), (0, true), "(left in the queue, held to its end)");
+    assert_eq!((waiting, released), (0, true), "(left in the queue, held to its end)");
     while let Some(ended) = tasks.join_next().await {
         ended.expect("no panic").expect("served");
     }
@@ -158,7 +160,8 @@ async fn a_key_of_another_type_ends_the_wait() {
         timeout(PUSHED, lock(&manager, KEY).wait(LONG_TTL).acquire()).await.expect("at once");
     assert!(matches!(asked.map(drop), Err(LockError::KeyNotALock { .. })));
     admin.ask::<()>(&["DEL", KEY]);
-    let guard = lock(&manager, KEY).acquire().await.expect("free");
+    let holder = crate::manager(&server).await;
+    let guard = lock(&holder, KEY).acquire().await.expect("free");
     let waiter = Queue::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
     admin.ask::<()>(&["DEL", KEY]);
     admin.ask::<()>(&["RPUSH", KEY, "not a lock"]);
@@ -171,15 +174,16 @@ async fn a_key_of_another_type_ends_the_wait() {
 
 /// A waiter that leaves is out of the queue, whatever the key is then.
 #[tokio::test]
-async fn who_leaves_while_the_key_is_of_another_type_is_never_granted() {
+async fn a_waiter_that_leaves_while_the_key_is_of_another_type_is_never_granted() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let holder = manager(&server).await;
     let mut admin = server.admin();
     for manager in [&ours, &theirs] {
         // From then on it hears, and has no reason to ask twice.
         served(LONG_TTL, waiting(manager, "another").acquire()).await;
     }
-    let guard = lock(&ours, KEY).acquire().await.expect("free");
+    let guard = lock(&holder, KEY).acquire().await.expect("free");
     let mut queue = Queue::at(&server, KEY);
     let leaves = queue.join(waiting(&theirs, KEY).acquire()).await;
     let stays = tokio::spawn(queue.join(waiting(&ours, KEY).acquire()).await);

@@ -1,4 +1,4 @@
-//! More waiters than a line has places.
+//! More waiters than a queue takes.
 
 use std::time::{Duration, Instant};
 
@@ -9,23 +9,15 @@ use lockmacro_tests::{Backend, Server, in_time};
 use crate::queue::{FAR, Queue};
 use crate::{KEY, LONG_TTL, Locked, keeps_only_fences, lock, ms, served, waiting};
 
-const PLACES: usize = 10_000;
+const LONGEST: usize = 10_000;
 
-/// Fills what is left of the queue, has one come too late and one go, and drops the others.
-async fn fill(ours: LockManager, key: &str, mut queue: Queue, left: usize) {
+/// Fills the line of a process, has one caller come too late and one leave, and drops the others.
+async fn fill(ours: LockManager, key: &str) {
     let guard = lock(&ours, key).ttl(10 * LONG_TTL).acquire().await.expect("free");
     let mut waiters: FuturesUnordered<_> =
-        (0..left).map(|_| waiting(&ours, key).acquire()).collect();
-    let full = async {
-        while queue.length().is_some_and(|length| length < PLACES) {
-            tokio::time::sleep(ms(5)).await;
-        }
-    };
-    tokio::select! {
-        biased;
-        Some(early) = waiters.next() => panic!("not in the queue: {early:?}"),
-        () = full => {}
-    }
+        (0..PLACES).map(|_| waiting(&ours, key).acquire()).collect();
+    let polled = futures::poll!(waiters.next());
+    assert!(polled.is_pending(), "not in the queue: {polled:?}");
     let start = Instant::now();
     let error = waiting(&ours, key).acquire().await.expect_err("there is no place");
     assert!(matches!(&error, LockError::QueueFull { key: told, .. } if told.as_str() == key));
@@ -39,29 +31,38 @@ async fn fill(ours: LockManager, key: &str, mut queue: Queue, left: usize) {
     // One is served, and there is a place again.
     guard.release().await.expect("still held");
     let first = waiters.next().await.expect("ten thousand").expect("served");
-    let last = queue.join(waiting(&ours, key).acquire()).await;
+    let mut last = Box::pin(waiting(&ours, key).acquire());
+    assert!(futures::poll!(&mut last).is_pending());
     drop(waiters);
-    queue.disperse();
     first.release().await.expect("still held");
     served(LONG_TTL / 4, last).await;
 }
 
 #[tokio::test]
-async fn a_full_queue_of_the_memory_is_told() {
-    let backend = Backend::memory();
-    let key = backend.key("full");
-    let ours = backend.manager().await;
-    in_time(fill(ours, &key, Queue::of(&backend, &key), PLACES)).await;
-    backend.becomes_free(&key, Duration::from_secs(5)).await;
+async fn a_full_line_of_a_process_is_told() {
+    for backend in [Backend::memory(), Backend::redis()] {
+        let key = backend.key("full");
+        let ours = backend.manager().await;
+        in_time(fill(ours, &key)).await;
+        backend.becomes_free(&key, Duration::from_secs(5)).await;
+    }
 }
 
+/// Every caller of a process that finds no place for it.
 #[tokio::test]
 async fn a_full_queue_of_a_server_is_told() {
     let server = Server::start();
-    let ours = LockManager::connect(&server.url()).await.expect("the server is there");
+    let (ours, theirs) = (crate::manager(&server).await, crate::manager(&server).await);
     let mut queue = Queue::at(&server, KEY);
-    let left = 50;
-    queue.crowd(PLACES - left, FAR);
-    in_time(fill(ours, KEY, queue, left)).await;
+    let guard = lock(&ours, KEY).acquire().await.expect("free");
+    queue.crowd(PLACES, FAR);
+    let waits = (0..3).map(|_| waiting(&theirs, KEY).acquire());
+    for told in in_time(futures::future::join_all(waits)).await {
+        assert!(matches!(told, Err(LockError::QueueFull { .. })), "{told:?}");
+    }
+    queue.disperse();
+    let next = queue.join(waiting(&theirs, KEY).acquire()).await;
+    guard.release().await.expect("still held");
+    served(LONG_TTL / 4, next).await;
     keeps_only_fences(&server, LONG_TTL / 4).await;
 }

@@ -41,7 +41,7 @@ async fn a_hand_off_older_than_the_last_answer_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_confirmation_that_fails_is_tried_again_before_the_claim_ends() {
+async fn a_confirmation_that_fails_is_tried_again_before_the_confirm_window_ends() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let ttl = Duration::from_secs(300);
@@ -67,7 +67,7 @@ async fn a_confirmation_that_fails_is_tried_again_before_the_claim_ends() {
 }
 
 #[tokio::test]
-async fn who_waits_for_ever_waits_for_a_server_too() {
+async fn a_waiter_without_a_deadline_waits_for_a_server_too() {
     let mut server = Server::start();
     let manager = LockManager::builder().timeout(ms(1_000)).connect(&server.url()).await.unwrap();
     let guard = lock(&manager, KEY).acquire().await.expect("free");
@@ -82,18 +82,21 @@ async fn who_waits_for_ever_waits_for_a_server_too() {
 #[tokio::test]
 async fn a_limit_that_passes_leaves_the_waiters_hearing() {
     let server = Server::start();
-    let manager = manager(&server).await;
+    let (holder, manager) = (manager(&server).await, manager(&server).await);
     let mut admin = server.admin();
+    let guard = lock(&holder, KEY).acquire().await.expect("free");
     admin.configure("maxclients", "1");
     let refused = lock(&manager, KEY).wait(ms(20)).acquire().await;
     assert!(refused.is_err_and(|error| !error.is_busy()), "no connection to listen by");
     admin.configure("maxclients", "100");
-    lock(&manager, KEY).wait(LONG_TTL).run(async { Locked::Ok(()) }).await.expect("free");
+    let waiter = Queue::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
+    guard.release().await.expect("still held");
+    served(LONG_TTL, waiter).await;
     let channels: Vec<String> = admin.ask(&["PUBSUB", "CHANNELS"]);
     assert_eq!(channels.len(), 1, "{channels:?}");
 }
 
-/// A place in the queue is left with one command.
+/// A waiter leaves the queue with one command.
 #[tokio::test]
 async fn a_waiter_that_is_dropped_is_cleared_away_once() {
     let server = Server::start();
@@ -142,7 +145,7 @@ async fn a_hand_off_that_cannot_be_confirmed_is_lost_when_the_confirm_window_end
 /// The request of a waiter that has gone arrives late and joins the queue; the lock is handed to
 /// nobody then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_grant_for_who_has_gone_is_released_at_once() {
+async fn a_grant_for_a_waiter_that_has_gone_is_released_at_once() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let (ours, rival) = (manager(&server).await, manager(&server).await);
@@ -157,7 +160,7 @@ async fn a_grant_for_who_has_gone_is_released_at_once() {
         .await;
     waiter.abort();
     proxy.held_commands_arrive().await;
-    assert_eq!(Queue::at(&server, KEY).length(), Some(1), "in line, and gone");
+    assert_eq!(Queue::at(&server, KEY).length(), Some(1), "in the queue, and gone");
     guard.release().await.expect("still held");
     let start = Instant::now();
     served(CONFIRM_WINDOW, lock(&rival, KEY).wait(CONFIRM_WINDOW).acquire()).await;

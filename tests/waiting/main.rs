@@ -2,7 +2,6 @@
 //! and what only a server can do to a line.
 
 mod access;
-mod apart;
 mod crowds;
 mod dropped;
 mod faults;
@@ -11,13 +10,14 @@ mod foreign;
 mod full;
 mod holders;
 mod late;
-mod near;
+mod local_hand_off;
 mod order;
 mod outcomes;
 mod queue;
 mod replicas;
 mod rivals;
 mod runtimes;
+mod second_connection;
 mod shutdown;
 mod strangers;
 mod threads;

@@ -13,8 +13,8 @@ use tokio::time::sleep;
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const KEY: &str = "order:42";
-const LINE: &str = "lm1:wq:{order:42}";
-/// What is there once is made by so many, and not counted.
+const QUEUE: &str = "lm1:wq:{order:42}";
+/// Made before the count starts, for what is allocated only once.
 const FIRST: usize = 100;
 const COUNTED: usize = 1_000;
 /// Everybody asks again within it; between two questions nothing of one is left.
@@ -24,8 +24,8 @@ const WATCHED: Duration = Duration::from_secs(3);
 const ADDED: usize = 8 + 15;
 const BOUND: usize = 1_024;
 
-async fn in_line(admin: &mut Admin, waiters: usize) {
-    while admin.ask::<usize>(&["ZCARD", LINE]) < waiters {
+async fn queue_reaches(admin: &mut Admin, waiters: usize) {
+    while admin.ask::<usize>(&["ZCARD", QUEUE]) < waiters {
         sleep(Duration::from_millis(1)).await;
     }
 }
@@ -47,11 +47,12 @@ async fn a_waiter_takes_a_kilobyte_in_all() {
         tasks.extend((0..more).map(|_| run()));
     };
     crowd(FIRST);
-    in_line(&mut admin, FIRST).await;
+    queue_reaches(&mut admin, FIRST).await;
+    // Until the first ones have allocated all that they keep.
     sleep(Duration::from_millis(100)).await;
     let region = Region::new(ALLOCATOR);
     crowd(COUNTED);
-    in_line(&mut admin, FIRST + COUNTED).await;
+    queue_reaches(&mut admin, FIRST + COUNTED).await;
     let (start, mut each) = (Instant::now(), (usize::MAX, 0, 0));
     while start.elapsed() < WATCHED {
         sleep(Duration::from_millis(5)).await;

@@ -72,7 +72,7 @@ async fn waiters_of_each_process_get_the_lock_in_the_order_of_asking(backend: &B
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
-async fn a_body_that_returns_hands_the_lock_over(backend: &Backend) {
+async fn a_body_that_returns_hands_the_lock_off(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let mut queue = Queue::of(backend, &key);
@@ -93,7 +93,7 @@ async fn a_body_that_returns_hands_the_lock_over(backend: &Backend) {
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
-async fn a_guard_that_is_dropped_hands_the_lock_over(backend: &Backend) {
+async fn a_guard_that_is_dropped_hands_the_lock_off(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
@@ -131,7 +131,7 @@ async fn bodies_of_waiters_never_overlap(backend: &Backend) {
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
-async fn who_does_not_wait_overtakes_nobody(backend: &Backend) {
+async fn a_caller_without_a_wait_overtakes_nobody(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let mut queue = Queue::of(backend, &key);
@@ -204,12 +204,19 @@ async fn fences_grow_in_the_order_of_the_hand_offs(backend: &Backend) {
     }
     guard.release().await.expect("still held");
     let mut fences = vec![first];
+    let all = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = JoinSet::new();
     for waiter in waiters {
-        let (guard, fence) = timeout(PUSHED, waiter).await.expect("in time").expect("served");
-        assert_eq!(guard.fence(), Some(fence));
-        fences.push(fence);
-        guard.release().await.expect("still held");
+        let all = Arc::clone(&all);
+        tasks.spawn(async move {
+            let (guard, fence) = waiter.await.expect("served");
+            assert_eq!(guard.fence(), Some(fence));
+            all.lock().unwrap().push(fence);
+            guard.release().await.expect("still held");
+        });
     }
+    timeout(LONG_TTL, tasks.join_all()).await.expect("in time");
+    fences.append(&mut all.lock().unwrap());
     assert!(fences.is_sorted_by(|one, other| one < other), "{fences:?}");
     backend.forget_fences();
 }
@@ -259,5 +266,5 @@ async fn re_entry_does_not_join_the_queue(backend: &Backend) {
     };
     let body = waiting(&ours, &key).run(body);
     assert_eq!(timeout(PUSHED, body).await.expect("it waits for itself"), Ok(7));
-    crate::served(PUSHED, next.expect("in line")).await;
+    crate::served(PUSHED, next.expect("in the queue")).await;
 }

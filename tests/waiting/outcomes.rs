@@ -1,4 +1,4 @@
-//! Waits that run out: what the caller is told, when, and what stays in the queue.
+//! Waits that run out: the error, its time, and the rest of the queue.
 
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,7 @@ const CHANCES: usize = 8;
 /// Waits for a held lock in vain.
 async fn timed_out(lock: Lock) -> (Option<String>, Option<Duration>, u32) {
     match lock.acquire().await.map(drop) {
-        Err(LockError::TimedOut { holder, position, .. }) => {
-            (holder.owner, holder.free_within, position)
-        }
+        Err(LockError::TimedOut { holder, rank, .. }) => (holder.owner, holder.free_within, rank),
         other => panic!("not timed out: {other:?}"),
     }
 }
@@ -37,11 +35,11 @@ async fn a_wait_that_runs_out_is_not_busy_but_timed_out(backend: &Backend) {
     assert_eq!(error.retry_after_secs(), Some(5), "nobody has seen how long it is held");
     assert!(error.to_string().contains("desk-1:audit"), "{error}");
     let owner = error.owner().map(str::to_owned);
-    let LockError::TimedOut { key: told, position, message, .. } = error else {
+    let LockError::TimedOut { key: told, rank, message, .. } = error else {
         panic!("not timed out: {error:?}");
     };
     assert_eq!((told.as_str(), owner.as_deref()), (key.as_str(), Some("desk-1:audit")));
-    assert_eq!((position, message), (0, None));
+    assert_eq!((rank, message), (0, None));
     let error = lock(&theirs, &key).wait(ms(1)).message("later, please").acquire().await;
     assert_eq!(error.expect_err("held").message(), Some("later, please"));
     guard.release().await.expect("still held");
@@ -53,16 +51,20 @@ async fn patient(backend: &Backend) -> LockManager {
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
-async fn a_wait_that_runs_out_tells_how_many_were_before(backend: &Backend) {
+async fn a_wait_that_runs_out_reports_the_rank(backend: &Backend) {
     let (ours, theirs) = (patient(backend).await, patient(backend).await);
     let key = backend.key("order:42");
     let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let mut waiters = Vec::new();
-    for _ in 0..5 {
-        waiters.push(queue.join(waiting(&ours, &key).acquire()).await);
+    // Two other processes, and three callers of its own.
+    for _ in 0..2 {
+        waiters.push(queue.join(waiting(&patient(backend).await, &key).acquire()).await);
     }
-    assert_eq!(timed_out(lock(&theirs, &key).wait(ms(50))).await.2, 5);
+    for _ in 0..3 {
+        waiters.push(queue.join(waiting(&theirs, &key).acquire()).await);
+    }
+    assert_eq!(timed_out(lock(&theirs, &key).wait(ms(500))).await.2, 5);
     guard.release().await.expect("still held");
     for waiter in waiters {
         served(LONG_TTL, waiter).await;

@@ -1,4 +1,4 @@
-//! The line of a key, seen from outside.
+//! The queue of a key, seen from outside.
 
 use std::pin::Pin;
 
@@ -39,7 +39,7 @@ impl Queue {
         Some(self.admin.as_mut()?.ask(&["ZRANGE", &self.name, "0", "-1"]))
     }
 
-    /// Adds this many waiters of a dead process at the end, whose places end at that time of the
+    /// Adds this many waiters of a dead process at the end, whose leases end at that time of the
     /// server, in milliseconds.
     pub(crate) fn crowd(&mut self, others: usize, until: u64) {
         let script = "for nth = 1, ARGV[1] do
@@ -73,6 +73,11 @@ impl Queue {
         let claim = format!("{length} in the queue");
         let reached = || std::future::ready(self.length().is_none_or(|now| now == length));
         eventually(&claim, LONG_TTL / 4, reached).await;
+    }
+
+    /// Has time pass in which a waiter is in the line of its process, which is not seen.
+    pub(crate) async fn stands_in_line() {
+        tokio::time::sleep(ms(IN_LINE as u64)).await;
     }
 
     /// Polls a future until it is in the queue, behind all that are there already. One whose process

@@ -1,4 +1,4 @@
-//! Replicas hear what is published on their primary.
+//! Replicas receive the messages that are published on their primary.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ async fn manager(server: &Server) -> LockManager {
 }
 
 /// An operator swaps two servers by hand. The head of the queue listens to the primary of old, and
-/// hears what the new one tells those who listen there.
+/// receives the messages that the new one publishes.
 #[tokio::test]
-async fn who_listens_to_a_primary_of_old_believes_in_no_lock() {
+async fn a_subscriber_of_a_former_primary_believes_in_no_lock() {
     let before = Server::start();
     let port = before.port().to_string();
     let now = Server::with(&["--replicaof", "127.0.0.1", &port]);
@@ -27,7 +27,7 @@ async fn who_listens_to_a_primary_of_old_believes_in_no_lock() {
     let waiter = tokio::spawn(lock(&listener, KEY).wait(WAIT).run(async { Locked::Ok(1) }));
     Queue::at(&now, KEY).reaches(1).await;
 
-    // Nobody holds the lock on the new primary, and the one who is first does not listen there.
+    // The lock is free on the new primary, and the first waiter is not subscribed there.
     let mut admin = now.admin();
     let next = manager(&now).await;
     admin.ask::<()>(&["REPLICAOF", "NO", "ONE"]);

@@ -1,4 +1,4 @@
-//! Waiters beside clients of another make: a foreign release is told to nobody, so the head asks.
+//! Waiters beside foreign clients: a foreign release sends no push, so the head polls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ fn rivals(
     (0..count).map(rival).collect()
 }
 
-/// How many grants a waiter has beside these rivals, and one who polls in its place on another key.
+/// The grants of a waiter beside these rivals, and of a poller in place of it on another key.
 async fn beside(
     manager: LockManager,
     url: String,
@@ -81,7 +81,7 @@ async fn beside(
     (ours, polls)
 }
 
-/// How often who polls is granted the lock.
+/// How often a poller is granted the lock.
 async fn poll(mut admin: Admin, key: String, until: Instant) -> u32 {
     let mut grants = 0;
     while Instant::now() < until {
@@ -112,9 +112,9 @@ async fn at_least_what_a_poller_gets(backend: &Backend) {
     }
     while let Some(ended) = all.join_next().await {
         let (rivalry, least, (ours, polls)) = ended.expect("no panic");
-        println!("{rivalry:?}: {ours}, who polls {polls}");
-        assert!(ours >= least && polls >= least, "{rivalry:?}: {ours}, and who polls {polls}");
-        assert!(10 * ours + 20 >= 9 * polls, "{rivalry:?}: {ours}, and who polls {polls}");
+        println!("{rivalry:?}: {ours}, the poller {polls}");
+        assert!(ours >= least && polls >= least, "{rivalry:?}: {ours}, and the poller {polls}");
+        assert!(10 * ours + 20 >= 9 * polls, "{rivalry:?}: {ours}, and the poller {polls}");
     }
 }
 
@@ -176,9 +176,9 @@ async fn a_foreign_release_is_found_out_soon() {
     }
 }
 
-/// The head's place in the queue was never told to the one behind it.
+/// The second waiter does not know yet that it has become the head.
 #[tokio::test]
-async fn who_becomes_the_head_asks_often_from_then_on() {
+async fn a_waiter_that_becomes_the_head_asks_often_from_then_on() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let mut foreign = server.admin();

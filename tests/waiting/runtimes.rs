@@ -60,7 +60,7 @@ async fn a_waiter_whose_runtime_is_shut_down_leaves_nothing(backend: &Backend) {
 
 /// A current-thread runtime that is not run: its waiter is first in the queue, and never looks.
 #[on(memory, redis, both_runtimes)]
-async fn a_waiter_whose_runtime_stalls_is_granted_and_then_passed_over(backend: &Backend) {
+async fn a_waiter_whose_runtime_stalls_is_granted_and_then_skipped(backend: &Backend) {
     let (ours, theirs, frozen) =
         (backend.manager().await, backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");

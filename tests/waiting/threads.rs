@@ -17,7 +17,6 @@ use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 async fn waiting_threads_are_served_one_at_a_time(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
-    let mut queue = Queue::of(backend, &key);
     let guard = lock(&manager, &key).acquire().await.expect("free");
     let served = Arc::new(Mutex::new(Vec::new()));
     let inside = Arc::new(Mutex::new(()));
@@ -33,23 +32,19 @@ async fn waiting_threads_are_served_one_at_a_time(backend: &Backend) {
                 Locked::Ok(())
             })
         }));
-        queue.reaches(nth + 1).await;
+        Queue::stands_in_line().await;
     }
     guard.release().await.expect("still held");
     let ended =
         on_a_plain_thread(|| threads.into_iter().map(|thread| thread.join().unwrap()).collect());
     let ended: Vec<Locked<()>> = ended.await;
     assert!(ended.iter().all(Result::is_ok), "{ended:?}");
-    let mut served = Arc::into_inner(served).unwrap().into_inner().unwrap();
-    if queue.length().is_none() {
-        // The order in which threads asked is not known here.
-        served.sort_unstable();
-    }
+    let served = Arc::into_inner(served).unwrap().into_inner().unwrap();
     assert_eq!(served, (0..12).collect::<Vec<_>>());
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_thread_gets_the_lock_from_an_async_holder_and_gives_it_back_to_an_async_waiter(
+async fn a_thread_gets_the_lock_from_an_async_holder_and_hands_it_off_to_an_async_waiter(
     backend: &Backend,
 ) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
@@ -70,14 +65,14 @@ async fn a_thread_gets_the_lock_from_an_async_holder_and_gives_it_back_to_an_asy
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_thread_whose_wait_runs_out_is_told(backend: &Backend) {
+async fn a_thread_whose_wait_runs_out_gets_timed_out(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let blocking = lock(&theirs, &key).wait(ms(80));
     let start = Instant::now();
     let result = on_a_plain_thread(move || blocking.run_blocking(|| Locked::Ok(()))).await;
-    assert!(matches!(result, Err(LockError::TimedOut { position: 0, .. })), "{result:?}");
+    assert!(matches!(result, Err(LockError::TimedOut { rank: 0, .. })), "{result:?}");
     assert!(start.elapsed() >= ms(80) && start.elapsed() < ms(80) + PUSHED);
     Queue::of(backend, &key).reaches(0).await;
     guard.release().await.expect("still held");
@@ -140,7 +135,6 @@ async fn sync_waiters_in_the_tasks_of_a_runtime_let_its_holder_go_on(backend: &B
 async fn a_sync_waiter_in_a_local_set_is_served_by_a_holder_elsewhere(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
-    let mut queue = Queue::of(backend, &key);
     let guard = lock(&manager, &key).acquire().await.expect("free");
     let blocking = waiting(&manager, &key);
     let waiter = tokio::spawn(on_a_plain_thread(move || {
@@ -150,7 +144,7 @@ async fn a_sync_waiter_in_a_local_set_is_served_by_a_holder_elsewhere(backend: &
             local.spawn_local(async move { blocking.acquire_blocking()?.release_blocking() });
         local.block_on(&runtime, waiter).expect("no panic")
     }));
-    queue.reaches(1).await;
+    Queue::stands_in_line().await;
     guard.release().await.expect("still held");
     assert_eq!(waiter.await.expect("no panic"), Ok(()));
 }

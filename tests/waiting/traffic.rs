@@ -1,4 +1,4 @@
-//! What waiting costs a server: a place in the queue for each process, and little for each turn.
+//! The costs of waiting on a server: a place for each process, and next to nothing for a waiter.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ async fn commands_per_acquisition(ttl: Duration, processes: usize) -> f64 {
     let mut waiters = WAITERS;
     loop {
         let (commands, took) = measured_once(ttl, processes, waiters).await;
-        // On a machine so loaded that they also had to refresh their places it is another measure.
+        // On a machine so loaded that they also had to refresh their leases it is another measure.
         if took < ms(1_500) {
             return commands;
         }
@@ -134,11 +134,11 @@ async fn a_free_lock_that_would_be_waited_for_costs_two_commands() {
 }
 
 #[tokio::test]
-async fn a_process_that_is_alone_subscribes_to_nothing() {
+async fn a_process_subscribes_once() {
     let server = Server::start();
     let manager = manager(&server).await;
     let before: Vec<String> = server.admin().ask(&["PUBSUB", "CHANNELS"]);
-    assert_eq!(before, Vec::<String>::new(), "who never waits does not subscribe");
+    assert_eq!(before, Vec::<String>::new(), "a caller that never waits does not subscribe");
     for round in 0..3 {
         let mut tasks = JoinSet::new();
         for key in 0..20 {
@@ -149,14 +149,13 @@ async fn a_process_that_is_alone_subscribes_to_nothing() {
             ended.expect("no panic").expect("served");
         }
         let channels: Vec<String> = server.admin().ask(&["PUBSUB", "CHANNELS"]);
-        // Inside a process nobody needs it.
-        assert_eq!(channels.len(), 0, "{channels:?}");
+        assert!(channels.len() <= 1, "{channels:?}");
     }
 }
 
-/// The one by which grants are heard takes the place of the one before.
+/// The new subscription replaces the one before.
 #[tokio::test]
-async fn who_has_waited_has_no_more_connections_than_before() {
+async fn a_manager_with_waiters_has_no_more_connections_than_before() {
     let server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
     let mut admin = server.admin();

@@ -86,9 +86,9 @@ pub fn table(setting: &Setting, measured: &[Measured]) -> Result<String, fmt::Er
     let Setting { rounds, redis, processors, near, far } = setting;
     let mut text = format!(
         "# One hot key\n\n\
-        Waiting in line (`Lock::wait_forever`) beside `rslock` 0.10 with its own retry (three tries \
-        up to 200 ms\napart, and then anew) and a poller (`SET NX PX` every 10 ms, and a script that \
-        compares and deletes).\n\
+        Waiting in the queue (`Lock::wait_forever`) beside `rslock` 0.10 with its own retry (three \
+        tries up to 200 ms\napart, again and again) and a poller (`SET NX PX` every 10 ms, and a \
+        script that compares and deletes).\n\
         Made by `cargo run --release -p lockmacro-benches -- contention`.\n\n\
         ![What a burst of waiters gets](contention.svg)\n\n\
         {rounds} rounds with everything in turn on one redis-server {redis}, on a machine with \
@@ -96,13 +96,13 @@ pub fn table(setting: &Setting, measured: &[Measured]) -> Result<String, fmt::Er
         brackets; ratios within a round.\n\n\
         - A round trip (`PING`) takes {} µs, and {} µs where the server is 1 ms away.\n\
         - *gap*: from the end of one body to the begin of the next one.\n\
-        - *wait*: from asking to the begin of the body; who gives up has waited until then.\n\
-        - *commands*: what clients send for one acquisition. `INFO commandstats` counts what scripts \
-        call as well:\n  taken are `evalsha`, `eval` and `set` without the one `set` that is in \
+        - *wait*: from the request to the begin of the body, or until the caller gives up.\n\
+        - *commands*: what clients send for one acquisition. `INFO commandstats` also counts the \
+        commands of scripts:\n  these are `evalsha`, `eval` and `set` without the one `set` of \
         lockmacro's own script.\n\
         - *client*, *server*: processor time of all processes and of the server for one \
         acquisition.\n\
-        - *gave up*: who had no turn within 1.5 s (of a burst, or after a loop of 1.5 s).\n",
+        - *gave up*: callers without the lock within 1.5 s (of a burst, or after a loop of 1.5 s).\n",
         spread(*near),
         spread(*far)
     );

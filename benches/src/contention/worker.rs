@@ -88,8 +88,8 @@ impl Clients {
     }
 }
 
-/// What became of everybody, told when the last one has ended: to tell of each would wake a thread for
-/// each, and the processors are what they contend for.
+/// The results of all callers, sent when the last one has ended: a message of each would wake a
+/// thread for each, and the callers contend for the processors.
 #[derive(Clone)]
 struct Ended(Arc<Everybody>);
 

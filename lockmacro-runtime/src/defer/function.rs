@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
 use crate::defer::arguments::Arguments;
-use crate::defer::outcome::{Ended, JobOutcome};
-use crate::defer::running::{Running, is_running, new_id};
+use crate::defer::outcome::{CallEnd, JobOutcome};
+use crate::defer::running::{RunningCall, is_running, new_id};
 use crate::engine::current::Current;
 use crate::jobs::call::{Job, NewJob};
 use crate::jobs::limits::check_size;
@@ -37,7 +37,7 @@ const BUSY_STEP: Duration = Duration::from_millis(10);
 /// Largest number of times that a call may be busy.
 const TIMES_BUSY: u32 = 1_000;
 
-pub(crate) type Called = Pin<Box<dyn Future<Output = Ended> + Send>>;
+pub(crate) type Called = Pin<Box<dyn Future<Output = CallEnd> + Send>>;
 /// Writes the arguments as text.
 type Write<A> = dyn Fn(&A) -> Result<String, String> + Send + Sync;
 type Call = dyn Fn(&Job) -> Result<Called, String> + Send + Sync;
@@ -94,7 +94,7 @@ impl<A> DeferredFn<A> {
             let called = function(arguments);
             Box::pin(async move {
                 let value = running.clone().around(called).await;
-                Ended::with(value, &running)
+                CallEnd::with(value, &running)
             })
         })
     }
@@ -114,7 +114,7 @@ impl<A> DeferredFn<A> {
             let current = Current::here();
             let call = move || {
                 let value = current.enter(|| running.clone().enter(|| function(arguments)));
-                Ended::with(value, &running)
+                CallEnd::with(value, &running)
             };
             Box::pin(on_a_blocking_thread(call))
         })
@@ -124,7 +124,7 @@ impl<A> DeferredFn<A> {
         name: Arc<str>,
         blocking: bool,
         arguments: S,
-        call: impl Fn(Running, A) -> Called + Send + Sync + 'static,
+        call: impl Fn(RunningCall, A) -> Called + Send + Sync + 'static,
     ) -> Self {
         let arguments = Arc::new(arguments);
         let (its, function) = (Arc::clone(&arguments), Arc::clone(&name));
@@ -132,7 +132,7 @@ impl<A> DeferredFn<A> {
             let unfit = |error| format!("its arguments do not fit the function: {error}");
             let arguments = its.read(&job.arguments).map_err(unfit)?;
             let text = its.write(&arguments).map_err(unfit)?;
-            Ok(call(Running::new(job, &function, text), arguments))
+            Ok(call(RunningCall::new(job, &function, text), arguments))
         };
         let (delay, attempts, call) = (DELAY, ATTEMPTS, Arc::new(call));
         let function = Function { name, delay, attempts, unique: false, blocking, call };
@@ -306,11 +306,11 @@ fn deferred(busy: LockError, stored: Result<crate::jobs::call::Stored, LockError
 
 /// Runs a call that blocks on another thread: one of the runtime's own if that is multi-threaded,
 /// else a new thread.
-async fn on_a_blocking_thread(call: impl FnOnce() -> Ended + Send + 'static) -> Ended {
+async fn on_a_blocking_thread(call: impl FnOnce() -> CallEnd + Send + 'static) -> CallEnd {
     let call = move || {
-        catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Ended::with_panic(&*panic))
+        catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| CallEnd::with_panic(&*panic))
     };
-    let ended_early = || Ended::Failed("its thread has ended".to_owned());
+    let ended_early = || CallEnd::Failed("its thread has ended".to_owned());
     if Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
         return spawn_blocking(call).await.unwrap_or_else(|_| ended_early());
     }

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::defer::function::{Called, Function};
-use crate::defer::outcome::Ended;
+use crate::defer::outcome::CallEnd;
 use crate::jobs::call::{Job, Settled};
 use crate::jobs::deferrer::Deferrer;
 use crate::jobs::limits::abandoned;
@@ -82,17 +82,17 @@ impl JobRun {
     }
 
     /// How to settle a call that has ended.
-    fn settled(&self, ended: Ended) -> Settled {
+    fn settled(&self, ended: CallEnd) -> Settled {
         let Job { attempt, busy, .. } = self.job;
         match ended {
-            Ended::Done => Settled::Done,
+            CallEnd::Done => Settled::Done,
             // The shutdown may be the reason of the failure.
             _ if self.manager.core().shutdown().is_closed() => Settled::Untried,
-            Ended::Busy { error, left } => match self.function.when_busy(busy, left) {
+            CallEnd::Busy { error, left } => match self.function.when_busy(busy, left) {
                 Some(delay) => Settled::Busy { delay, error: shortened(error) },
                 None => dead(format!("its lock could not be acquired {busy} times: {error}")),
             },
-            Ended::Failed(error) => match self.function.again(attempt) {
+            CallEnd::Failed(error) => match self.function.again(attempt) {
                 Some(delay) => Settled::Again { delay, error: shortened(error) },
                 None => dead(error),
             },
@@ -189,10 +189,10 @@ async fn keep_until_lost(deferrer: Arc<dyn Deferrer>, job: Job, lease: Duration)
 }
 
 /// Runs a call to its end; a panic counts as a failure.
-async fn caught(mut called: Called) -> Ended {
+async fn caught(mut called: Called) -> CallEnd {
     poll_fn(|cx| {
         let polled = catch_unwind(AssertUnwindSafe(|| called.as_mut().poll(cx)));
-        polled.unwrap_or_else(|panic| Poll::Ready(Ended::with_panic(&*panic)))
+        polled.unwrap_or_else(|panic| Poll::Ready(CallEnd::with_panic(&*panic)))
     })
     .await
 }

@@ -4,11 +4,11 @@ use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
-use crate::defer::running::Running;
+use crate::defer::running::RunningCall;
 
 /// The outcome of one attempt.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum CallEnd {
     Done,
     /// The lock was busy, or its server failed: the call was not tried.
     Busy {
@@ -20,9 +20,9 @@ pub(crate) enum Ended {
     Failed(String),
 }
 
-impl Ended {
+impl CallEnd {
     /// The outcome of a call that has returned.
-    pub(crate) fn with(value: impl JobOutcome, running: &Running) -> Self {
+    pub(crate) fn with(value: impl JobOutcome, running: &RunningCall) -> Self {
         let (failure, refused) = (value.failure(), running.refused().is_some());
         match (running.error(), failure) {
             (None, None) => Self::Done,

@@ -15,12 +15,12 @@ use crate::value::token::random_name;
 const OBSERVER: Observer = Observer { refused, unreported };
 
 tokio::task_local! {
-    static RUNNING: Running;
+    static RUNNING: RunningCall;
 }
 
 /// A running call. It belongs to one task, and not to the tasks that this one spawns.
 #[derive(Debug, Clone)]
-pub(crate) struct Running(Arc<Inner>);
+pub(crate) struct RunningCall(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -37,7 +37,7 @@ struct Inner {
     inside: Mutex<HashMap<(u64, u64), u32>>,
 }
 
-impl Running {
+impl RunningCall {
     /// `function` is the name without the manager's prefix.
     pub(crate) fn new(job: &Job, function: &Arc<str>, arguments: String) -> Self {
         let (id, function) = (job.id.clone(), Arc::clone(function));
@@ -51,7 +51,7 @@ impl Running {
         RUNNING.scope(self, work).await
     }
 
-    /// [`around`](Running::around) for code that is not async.
+    /// [`around`](RunningCall::around) for code that is not async.
     pub(crate) fn enter<R>(self, work: impl FnOnce() -> R) -> R {
         observe(OBSERVER);
         RUNNING.sync_scope(self, work)
@@ -97,7 +97,7 @@ pub(crate) fn new_id(function: &str, arguments: &str) -> String {
 /// Whether this is the call that a worker runs in this task. Such a call is stored already; its
 /// worker learns that it was busy.
 pub(crate) fn is_running(function: &str, arguments: &str, busy: &LockError) -> bool {
-    let is_this = |running: &Running| {
+    let is_this = |running: &RunningCall| {
         let is_this = *running.0.function == *function && running.0.arguments == arguments;
         if is_this {
             running.note(busy.clone());
@@ -135,7 +135,7 @@ fn refused(error: &LockError) {
             | Unavailable { .. }
     );
     if transient && LockGuard::current().is_none() {
-        let note = |running: &Running| *running.0.refused.lock() = Some(error.clone());
+        let note = |running: &RunningCall| *running.0.refused.lock() = Some(error.clone());
         // The other errors are logged where they occur.
         if RUNNING.try_with(note).is_ok() && *error == NotInstalled {
             tracing::warn!(%error, "a deferred call was not tried: it could not acquire its lock");

@@ -38,19 +38,21 @@ pub(crate) struct Acquired {
     /// Index of the guard's key among the lock's keys; `None` for all of several.
     pub(crate) nth: Option<u8>,
     pub(crate) on_lost: OnLost,
+    /// The value of a body does not wait for the release.
+    pub(crate) releases_in_background: bool,
     /// The lock belongs to an outer guard, which releases it.
     pub(crate) joined: bool,
 }
 
 impl Acquired {
-    fn owning(held: Arc<Held>, on_lost: OnLost) -> Self {
-        Self { nth: held.only(), held, on_lost, joined: false }
+    fn owning(held: Arc<Held>, on_lost: OnLost, releases_in_background: bool) -> Self {
+        Self { nth: held.only(), held, on_lost, releases_in_background, joined: false }
     }
 
     /// Joins a held lock, for the `nth` of its keys or for all; an error when the lock is lost.
     fn joining(held: Arc<Held>, nth: Option<u8>, on_lost: OnLost) -> Result<Self, LockError> {
         held.remaining()?;
-        Ok(Self { held, nth, on_lost, joined: true })
+        Ok(Self { held, nth, on_lost, releases_in_background: false, joined: true })
     }
 }
 
@@ -95,6 +97,7 @@ impl LockSpec {
         let wanted = Wanted {
             renewed: self.renewed.unwrap_or(true),
             on_lost: self.on_lost,
+            releases_in_background: self.releases_in_background,
             errors,
             rare: Rare::of(self.max_hold, self.message),
         };
@@ -299,7 +302,7 @@ pub(crate) fn acquire_blocking(
             let until = asker.as_ref().and_then(|asker| asker.until);
             let within = until.map(|until| {
                 let least = Duration::from_millis(1);
-                manager.store().answer().max(least).min(until.since(Moment::now()))
+                manager.store().servers().answer_time().max(least).min(until.since(Moment::now()))
             });
             match (acquisition.acquire_blocking(within), asker) {
                 (Some(answer), asker) => match answered(acquisition, asker, answer) {
@@ -336,6 +339,7 @@ fn prepared(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Result<Prepare
 pub(crate) struct Wanted {
     renewed: bool,
     on_lost: OnLost,
+    releases_in_background: bool,
     errors: Errors,
     rare: Option<Box<Rare>>,
 }
@@ -368,20 +372,21 @@ impl Wanted {
                 if let Some(place) = asker.and_then(Asker::granted) {
                     held.stands_at(place);
                 }
-                return Ok(Acquired::owning(held, self.on_lost));
+                return Ok(Acquired::owning(held, self.on_lost, self.releases_in_background));
             }
             Came::TakenUp(TakenUp { place, draft, tenure, token }) => {
                 telemetry::acquired(draft.labels(), draft.listed(), draft.asked);
                 let renewal = |now| self.renewal(now);
                 let held = Held::taken_up(place, &draft, tenure, token, renewal)?;
-                return Ok(Acquired::owning(held, self.on_lost));
+                return Ok(Acquired::owning(held, self.on_lost, self.releases_in_background));
             }
             Came::Refused(manager, request, refusal) => (manager, request, refusal),
         };
         let error = match refusal {
-            Refusal::Busy { key, owner, left, queue } => {
+            Refusal::Contended { key, holder, queue } => {
+                let left = holder.left;
                 let retry = |before| manager.retry_after(&key, before, left);
-                let holder = || Box::new(Holder::of(owner, left));
+                let holder = || Box::new(Holder::from(holder));
                 // Made here, so that an uncontended lock allocates nothing for it.
                 let message = self.rare.as_ref().and_then(|rare| rare.message.as_deref());
                 let message = message.map(str::to_owned);
@@ -390,16 +395,16 @@ impl Wanted {
                         let (retry_after, holder) = (retry(0), holder());
                         LockError::Busy { key, holder, retry_after, message }
                     }
-                    Queueing::Left(position) => {
-                        let (retry_after, holder) = (retry(position), holder());
-                        LockError::TimedOut { key, holder, retry_after, position, message }
+                    Queueing::Left(rank) => {
+                        let (retry_after, holder) = (retry(rank), holder());
+                        LockError::TimedOut { key, holder, retry_after, rank, message }
                     }
                     Queueing::Full => LockError::QueueFull { retry_after: retry(u32::MAX), key },
                 }
             }
             Refusal::Failed(error) => error,
         };
-        let known = error.is_of_servers() && !manager.store().call_failed(&error);
+        let known = error.is_of_servers() && !manager.store().servers().call_failed(&error);
         telemetry::refused(request.labels(), request.listed(), &error, request.asked, known);
         self.report(&request, &error);
         Err(error)

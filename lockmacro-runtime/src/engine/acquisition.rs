@@ -12,10 +12,12 @@ use tokio::time::{sleep, timeout};
 use crate::engine::blocking::blocked;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::in_flight::InFlightGuard;
-use crate::engine::telemetry::Waiting;
+use crate::engine::telemetry::WaitingGauge;
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing, Released};
+use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::time::Moment;
@@ -37,7 +39,7 @@ pub(crate) struct Acquisition {
 /// Why the lock was not granted.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    Busy { key: LockKey, owner: Option<String>, left: Option<Duration>, queue: Queueing },
+    Contended { key: LockKey, holder: OtherHolder, queue: Queueing },
     Failed(LockError),
 }
 
@@ -57,8 +59,10 @@ impl Acquisition {
     }
 
     fn asking(self, is_first: bool) -> Acquire {
-        let asked = self.manager.shared_store().asked(&self.request, self.manager.shutdown());
-        let _waiting = Waiting::of(&self.request);
+        let (manager, request) = (&self.manager, &self.request);
+        let (store, shutdown) = (manager.shared_store(), manager.shutdown());
+        let asked = manager.releasing().acquire(store, request, shutdown);
+        let _waiting = WaitingGauge::of(&self.request);
         Acquire::Asking { asked, _waiting, acquisition: self, is_first }
     }
 
@@ -73,17 +77,20 @@ impl Acquisition {
         }
         let mut first = true;
         loop {
-            let (shutdown, request) =
-                (Arc::clone(self.manager.shutdown()), Arc::clone(&self.request));
+            let (releasing, shutdown, request) = (
+                Arc::clone(self.manager.releasing()),
+                Arc::clone(self.manager.shutdown()),
+                Arc::clone(&self.request),
+            );
             let job = move |store: Arc<Store>| async move {
-                let asked = store.asked(&request, &shutdown);
+                let asked = releasing.acquire(&store, &request, &shutdown);
                 match within {
                     Some(within) => timeout(within, asked).await.ok(),
                     None => Some(asked.await),
                 }
             };
             let answer = {
-                let _waiting = Waiting::of(&self.request);
+                let _waiting = WaitingGauge::of(&self.request);
                 match self.manager.background().block_on(job) {
                     Ok(answer) => answer?,
                     Err(error) => return Some(Err(Refusal::Failed(error))),
@@ -155,18 +162,28 @@ impl Acquisition {
         Self { manager: Arc::clone(&self.manager), request, is_counted, process }
     }
 
+    /// The same through another connection to the store.
+    pub(crate) async fn release_at(&self, store: &Store) -> Result<Released, LockError> {
+        self.released(store.release(&self.request).await)
+    }
+
     /// Releases the lock in the background, unless it was released already.
     pub(crate) fn abandon(&self) {
+        self.abandon_with(Vec::new());
+    }
+
+    /// The same. `more` is dropped when the lock was released.
+    pub(crate) fn abandon_with(&self, more: Vec<InFlightGuard>) {
         let guard = self.leaves();
         if let Some(guard) = guard
             && !self.is_a_copy()
         {
-            self.manager.background().clean_up(Arc::clone(&self.request), guard);
+            self.manager.background().clean_up(Arc::clone(&self.request), guard.with(more));
         }
     }
 
     /// Whether this process was forked by the one that holds the lock.
-    fn is_a_copy(&self) -> bool {
+    pub(crate) fn is_a_copy(&self) -> bool {
         self.process != process::id()
     }
 
@@ -205,22 +222,21 @@ impl Acquisition {
         match answer {
             Ok(Answer::Granted(grant)) => {
                 self.request.granted(grant.at);
-                self.request.settle(!grant.resent);
+                self.request.set_applied(grant.earlier.and(Applied::Yes));
                 Ok(grant)
             }
-            Ok(Answer::Busy { nth, owner, left, queue, resent }) => {
-                self.request.settle(!resent);
+            Ok(Answer::Contended { nth, holder, queue, earlier }) => {
+                self.request.set_applied(earlier);
                 let key = self.request.keys().get(nth).unwrap_or(&self.request.key).clone();
                 // A waiter whose wait is over leaves the queue when the acquisition is dropped.
                 // A node of a Redlock may hold an earlier one of several keys without having said.
-                self.forget_unless(
-                    !self.request.is_settled() || matches!(queue, Queueing::Left(_)),
-                );
-                Err(Refusal::Busy { key, owner, left, queue })
+                let is_queued = matches!(queue, Queueing::Left(_));
+                self.forget_unless(!self.request.applied().is_known() || is_queued);
+                Err(Refusal::Contended { key, holder, queue })
             }
             Ok(Answer::Lost(reported)) => self.take_answer(*reported),
-            Err(Failed { error, written }) => {
-                self.forget_unless(written);
+            Err(Failed { error, applied }) => {
+                self.forget_unless(applied.may_be());
                 Err(Refusal::Failed(error))
             }
         }
@@ -231,14 +247,13 @@ impl Acquisition {
         released: Result<Released, LockError>,
     ) -> Result<Released, LockError> {
         let found = released?;
-        let in_flight = !self.request.is_settled();
-        self.forget_unless(in_flight);
+        self.forget_unless(!self.request.applied().is_known());
         Ok(found)
     }
 
-    /// Marks the token as gone, unless a request may still arrive at the server.
-    fn forget_unless(&self, in_flight: bool) {
-        if !in_flight {
+    /// Marks the token as gone, unless there may be something to release.
+    fn forget_unless(&self, is_left: bool) {
+        if !is_left {
             drop(self.leaves());
         }
     }
@@ -255,7 +270,7 @@ pub(crate) enum Acquire {
     /// The fields are dropped in this order: the request before the acquisition that releases it.
     Asking {
         asked: Asked<'static, Result<Answer, Failed>>,
-        _waiting: Waiting<Arc<Request>>,
+        _waiting: WaitingGauge<Arc<Request>>,
         acquisition: Acquisition,
         is_first: bool,
     },

@@ -40,6 +40,8 @@ struct Thread {
     process: u32,
     store: Arc<Store>,
     jobs: Option<mpsc::UnboundedSender<Job>>,
+    /// A thread ends when its jobs are done, and does not wait for further ones.
+    stopped: bool,
     renewals: Arc<Renewals>,
     /// The task that renews was started. There is at most one.
     renewing: bool,
@@ -74,11 +76,11 @@ impl Background {
         due: Option<Moment>,
     ) -> Result<Option<Enrolled>, LockError> {
         let mut here = self.here();
-        if due.is_none() && !here.store.forgets() {
+        if due.is_none() && !here.store.servers().may_forget() {
             return Ok(None);
         }
         let (enrolled, due) = here.renewals.enroll(held, sent, due);
-        if due || here.store.fails_over() {
+        if due || here.store.servers().may_fail_over() {
             here.start_renewing()?;
         }
         Ok(Some(enrolled))
@@ -100,7 +102,11 @@ impl Background {
         };
         drop(here);
         if let Err(error) = started {
-            tracing::error!(%error, "held locks are not confirmed at the new server");
+            tracing::error!(
+                %error,
+                "held locks are not confirmed at the new server: \
+                 the background thread could not be started"
+            );
         }
     }
 
@@ -158,22 +164,23 @@ impl Background {
         result.await.map_err(|_| no_thread("it ended"))
     }
 
-    /// Ends the thread when its work is done: within a few seconds when no lock is held, see
-    /// [`Cleanup::close`]. A later job starts another thread.
-    pub(crate) fn stop(&self) {
-        let mut here = self.here();
-        here.renewals.close();
-        here.cleanup.close();
-        here.jobs.take();
-    }
-
-    /// Runs `job` in the background.
+    /// Runs `job` in the background. It is dropped when there is no thread.
     pub(crate) fn spawn<F, W>(&self, job: F) -> Result<(), LockError>
     where
         F: FnOnce(Arc<Store>) -> W + Send + 'static,
         W: Future<Output = ()> + Send + 'static,
     {
         self.here().run(job)
+    }
+
+    /// Ends the thread when its work is done: within a few seconds when no lock is held, see
+    /// [`Cleanup::close`]. A later job gets a thread of its own.
+    pub(crate) fn stop(&self) {
+        let mut here = self.here();
+        here.renewals.close();
+        here.cleanup.close();
+        here.stopped = true;
+        here.jobs.take();
     }
 
     /// Whether the server may have been replaced since a request was sent.
@@ -203,6 +210,7 @@ impl Thread {
             process: process::id(),
             store: Arc::new(store.apart()),
             jobs: None,
+            stopped: false,
             renewals: Arc::default(),
             renewing: false,
             cleanup: Arc::default(),
@@ -228,7 +236,11 @@ impl Thread {
             none => none.insert(start(Arc::clone(&self.store)).map_err(no_thread)?),
         };
         let job: Job = Box::new(move |store| Box::pin(job(store)));
-        sender.send(job).map_err(|_| no_thread("it ended"))
+        let sent = sender.send(job).map_err(|_| no_thread("it ended"));
+        if self.stopped {
+            self.jobs.take();
+        }
+        sent
     }
 }
 
@@ -239,8 +251,8 @@ impl Drop for Thread {
 }
 
 fn no_thread(why: impl ToString) -> LockError {
-    let detail = format!("the background thread: {}", why.to_string());
-    LockError::Unavailable { reason: Unavailability::Local, detail }
+    let detail = format!("the background thread could not run: {}", why.to_string());
+    LockError::unavailable_at(None, Unavailability::Local, detail)
 }
 
 fn start(store: Arc<Store>) -> std::io::Result<mpsc::UnboundedSender<Job>> {
@@ -306,6 +318,23 @@ mod tests {
         assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         background.alarm();
         assert!(woken.1.load(Ordering::SeqCst), "the mutex was held, or no waiter was woken");
+    }
+
+    #[tokio::test]
+    async fn a_job_after_the_end_of_the_thread_leaves_no_thread() {
+        let background = Background::new(&Store::Memory(Memory::new()));
+        background.call(|_| async {}).await.unwrap();
+        background.stop();
+        for job in 0..3 {
+            assert_eq!(background.call(move |_| async move { job }).await, Ok(job));
+        }
+        // Each thread has the store.
+        let threads = || Arc::strong_count(&background.here().store) - 1;
+        let started = Instant::now();
+        while threads() > 0 {
+            assert!(started.elapsed() < Duration::from_secs(60), "{} left", threads());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     /// Resident memory of this process, in bytes.

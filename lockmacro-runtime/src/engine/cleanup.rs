@@ -8,28 +8,24 @@ use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use crate::engine::cleanup_queue::{
-    Added, CleanupQueue, Item, LONGEST_PAUSE, MAX_BYTES, SHUTDOWN_PAUSE,
-};
+#[cfg(feature = "defer")]
+use crate::engine::cleanup_queue::LONGEST_PAUSE;
+use crate::engine::cleanup_queue::{Added, CleanupQueue, Item, MAX_BYTES, SHUTDOWN_PAUSE};
+use crate::engine::cleanup_retry::next_release;
 use crate::engine::in_flight::InFlightGuard;
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::abandoned::AbandonedTokens;
 use crate::store::dispatch::Store;
+use crate::store::servers::Servers;
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
-/// Pause before the last release of a lock. A request that the network has not taken within the
-/// manager's timeout (2 s by default) is not sent any more.
-const LAST_PAUSE: Duration = Duration::from_secs(6);
-/// Most releases of one lock. A lost server gets one release a second for all of its locks.
-const MAX_TRIES: u8 = 3;
 /// Most first releases in flight, so that a server that comes back is not flooded.
 const MAX_IN_FLIGHT: usize = 256;
 /// Most further releases in flight.
@@ -83,18 +79,20 @@ impl Cleanup {
 
     /// Releases the queued locks until the queue is empty.
     pub(crate) async fn work(self: Arc<Self>, store: Arc<Store>) {
-        let task_ended = TaskEnded(&self.queue);
+        let (task_ended, servers) = (TaskEnded(&self.queue), store.servers());
         let (mut first, mut retries) = (JoinSet::new(), JoinSet::new());
         loop {
             while first.len() < MAX_IN_FLIGHT
                 && let Some(mut item) = self.queue.next_untried()
             {
-                item.abandoned = store.given_up(&item.request);
+                // A later grant to the token of a waiter is noticed.
+                let tokens = store.abandoned().filter(|_| item.request.until.is_some());
+                item.abandoned = tokens.map(|all| all.abandon(item.request.token.bits()));
                 first.spawn(release(Arc::clone(&store), item));
             }
             self.queue.drop_released_after_shutdown();
             while retries.len() < MAX_RETRIES_IN_FLIGHT
-                && let Some(item) = self.queue.next_retry(|request| store.is_lost(request))
+                && let Some(item) = self.queue.next_retry(|request| servers.is_lost(request))
             {
                 retries.spawn(release(Arc::clone(&store), item));
             }
@@ -106,9 +104,9 @@ impl Cleanup {
                 // Another task may have been started already.
                 return mem::forget(task_ended);
             }
-            let granted = store.gone().map(AbandonedTokens::granted);
+            let granted = store.abandoned().map(AbandonedTokens::granted);
             if let Some(tried) = self.next_tried(&mut first, &mut retries, due, granted).await {
-                self.tried(&store, tried);
+                self.tried(servers, tried);
             }
         }
     }
@@ -144,38 +142,18 @@ impl Cleanup {
         .await
     }
 
-    /// Decides after a release whether the lock is tried again, and when.
-    fn tried(&self, store: &Store, (mut item, released): Tried) {
+    /// Queues a lock again after a release, unless that was the last one.
+    fn tried(&self, servers: &dyn Servers, (mut item, released): Tried) {
         item.untried = None;
         if item.is_last {
             return;
         }
-        // A node of a Redlock may have a token, and may be back soon.
-        let is_doubtful = item.request.is_doubtful();
-        let pause = match released {
-            Ok(_) if item.request.is_settled() => return,
-            Ok(_) if is_doubtful => item.next_pause().min(LONGEST_PAUSE),
-            // The abandoned request may still be in flight, in a network that was cut for a while.
-            Ok(_) if item.times >= MAX_TRIES => return,
-            Ok(_) if item.times + 1 == MAX_TRIES => LAST_PAUSE,
-            Ok(_) => item.next_pause(),
-            Err(ref error) => {
-                let no_limit = is_doubtful || store.is_lost(&item.request) || store.is_of_several();
-                let is_tried = item.times < MAX_TRIES || no_limit;
-                let pause = item.next_pause().min(LONGEST_PAUSE);
-                if is_final(error) || !is_tried || Instant::now() + pause > item.end {
-                    if item.guard.is_some() {
-                        log_left(store, &item.request, error);
-                    }
-                    return;
-                }
-                pause
+        if let Some(pause) = next_release(servers, &mut item, &released) {
+            if released.is_ok() {
+                item.guard = None;
             }
-        };
-        if released.is_ok() {
-            item.guard = None;
+            self.queue.retry_after(item, pause);
         }
-        self.queue.retry_after(item, pause);
     }
 }
 
@@ -194,40 +172,31 @@ type Tried = (Item, Result<Released, LockError>);
 async fn release(store: Arc<Store>, mut item: Item) -> Tried {
     item.times = item.times.saturating_add(1);
     let release = store.release(&item.request);
-    let released = match item.is_last {
-        false => release.await,
-        true => timeout(SHUTDOWN_PAUSE, release).await.unwrap_or(Ok(Released::Unconfirmed)),
+    let released = match item.guard {
+        Some(_) => release.await,
+        // It was released before, and the end of the thread may wait for this.
+        None => timeout(SHUTDOWN_PAUSE, release).await.unwrap_or_else(|_| Err(unanswered())),
     };
     (item, released)
 }
 
-/// Logs that a lock is not released and ends with its ttl.
-fn log_left(store: &Store, request: &Request, error: &LockError) {
-    let key = request.listed();
-    match error.is_of_servers() && !store.call_failed(error) {
-        true => tracing::debug!(%key, %error, "dropped lock not released: it ends with its ttl"),
-        false => tracing::warn!(%key, %error, "dropped lock not released: it ends with its ttl"),
-    }
-}
-
-/// Whether a release that failed like this would fail again.
-fn is_final(error: &LockError) -> bool {
-    match error {
-        LockError::Unavailable { reason, .. } => *reason == Unavailability::Protocol,
-        LockError::AccessDenied { .. } | LockError::Authentication { .. } => true,
-        _ => false,
-    }
+fn unanswered() -> LockError {
+    let detail = "released again, and not answered".to_owned();
+    LockError::Unavailable { reason: Unavailability::Timeout, detail, server: None }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::time::{advance, sleep};
 
     use super::*;
+    use crate::engine::cleanup_retry::{LAST_PAUSE, MAX_TRIES};
     use crate::engine::in_flight::InFlight;
     use crate::store::memory::Memory;
     use crate::store::redis::store::Redis;
-
+    use crate::value::applied::Applied;
     use crate::value::token::Token;
 
     const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -252,10 +221,13 @@ mod tests {
         (memory.clone(), Arc::new(Store::Memory(memory)))
     }
 
+    fn at(url: &str, timeout: Duration) -> Arc<Store> {
+        Arc::new(Store::Redis(Arc::new(Redis::at(url, timeout))))
+    }
+
     /// A server that does not exist.
     fn unreachable() -> Arc<Store> {
-        let redis = Redis::new("redis://127.0.0.1:1", Duration::from_millis(20));
-        Arc::new(Store::Redis(Arc::new(redis.unwrap())))
+        at("redis://127.0.0.1:1", Duration::from_millis(20))
     }
 
     async fn until(done: impl Fn() -> bool) {
@@ -361,6 +333,23 @@ mod tests {
         running.ends().await;
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_release_without_an_answer_ends_soon_after_a_shutdown() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", silent.local_addr().unwrap());
+        let mut running = Running::with(unbounded(), &at(&url, HOUR / 2));
+        running.add(&request(0));
+        // It was released before.
+        let mut item = running.cleanup.queue.next_untried().unwrap();
+        (item.guard, item.untried) = (None, None);
+        running.cleanup.queue.retry_after(item, Duration::ZERO);
+        sleep(Duration::from_millis(10)).await;
+        let start = Instant::now();
+        running.cleanup.close();
+        running.ends().await;
+        assert!(start.elapsed() <= SHUTDOWN_PAUSE * 3, "{:?}", start.elapsed());
+    }
+
     #[tokio::test]
     async fn an_unreachable_server_delays_no_other_release() {
         let (memory, store) = memory();
@@ -371,7 +360,7 @@ mod tests {
         }
         let mut others = Running::with(room_for(3), &store);
         let held = request(0);
-        held.settle(true);
+        held.set_applied(Applied::Yes);
         memory.acquire(&held).unwrap();
         others.add(&held);
         until(|| memory.holds_nothing()).await;

@@ -12,14 +12,16 @@ use tokio::time::Instant;
 use crate::engine::in_flight::InFlightGuard;
 use crate::protocol::request::Request;
 use crate::store::abandoned::AbandonedToken;
-use crate::value::backoff::jittered;
+use crate::value::backoff::{Backoff, jittered};
 use crate::value::sync::{Mutex, MutexGuard};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// How long a pause is compared to the one before, in percent.
+const GROWTH: u32 = 300;
 /// Longest pause between two tries of a release that failed, and between two probes of a lost
 /// server.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Delay of the last release after a shutdown, and its timeout.
+/// Delay of the last release after a shutdown, and the timeout of each release but the first.
 pub(crate) const SHUTDOWN_PAUSE: Duration = Duration::from_millis(2_500);
 /// Most bytes of all queued locks. Further locks are left to their ttl.
 pub(crate) const MAX_BYTES: usize = 16 << 20;
@@ -63,7 +65,7 @@ pub(crate) struct Item {
     number: u64,
     /// End of its lease, or of its time in the queue.
     pub(crate) end: Instant,
-    pause: Duration,
+    pauses: Backoff,
     /// Number of tries.
     pub(crate) times: u8,
     /// Present until the first try is over.
@@ -144,13 +146,14 @@ impl CleanupQueue {
         let _reserved = Reserved { used: Arc::clone(&self.used), bytes };
         let end = Instant::now() + request.lasts();
         queues.last_number += 1;
-        let (number, guard, pause) = (queues.last_number, Some(guard), FIRST_PAUSE);
+        let (number, guard) = (queues.last_number, Some(guard));
+        let pauses = Backoff::growing(FIRST_PAUSE, LONGEST_PAUSE, GROWTH);
         queues.untried.push_back(Item {
             request,
             guard,
             number,
             end,
-            pause,
+            pauses,
             times: 0,
             untried: Some(Untried::new(&self.untried)),
             is_last: false,
@@ -304,11 +307,9 @@ impl Queues {
 }
 
 impl Item {
-    /// The pause before the next try. Each is three times as long as the one before.
+    /// The pause before the next try.
     pub(crate) fn next_pause(&mut self) -> Duration {
-        let pause = self.pause;
-        self.pause = (pause * 3).min(LONGEST_PAUSE);
-        pause
+        self.pauses.step()
     }
 }
 

@@ -14,6 +14,7 @@ use crate::engine::hold_times::HoldTimes;
 use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::engine::lines::Lines;
 use crate::engine::per_process::PerProcess;
+use crate::engine::releasing::Releasing;
 use crate::engine::turn::turn;
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
@@ -39,6 +40,8 @@ pub(crate) struct Core {
     /// Recent hold times, from which `retry_after` is estimated.
     pub(crate) hold_times: HoldTimes,
     pub(crate) in_flight: InFlight,
+    /// Shared with the background thread, which asks for blocking callers.
+    releasing: Arc<Releasing>,
     pub(crate) shutdown: Arc<Shutdown>,
     lines: Lines,
     /// Where deferred calls are stored, and whether the builder has set it.
@@ -64,11 +67,11 @@ impl Core {
         };
         Arc::new_cyclic(|core: &Weak<Self>| {
             let (core, lines) = (Weak::clone(core), Lines::new(Weak::clone(core)));
-            store.on_change(move || {
+            store.servers().on_change(Box::new(move || {
                 if let Some(core) = core.upgrade() {
                     core.background.confirm_all();
                 }
-            });
+            }));
             Self {
                 #[cfg(feature = "defer")]
                 jobs,
@@ -81,6 +84,7 @@ impl Core {
                 defaults,
                 hold_times: HoldTimes::default(),
                 in_flight: InFlight::default(),
+                releasing: Arc::default(),
                 shutdown: Arc::default(),
                 lines,
             }
@@ -119,12 +123,7 @@ impl Core {
         self.own.check_fork();
         let store = self.store();
         let ready = store.ready().await;
-        if self.shutdown.is_closed() {
-            // Connections opened since the shutdown are of no use.
-            store.disconnect();
-            return Err(LockError::ShutDown);
-        }
-        ready
+        if self.shutdown.is_closed() { Err(LockError::ShutDown) } else { ready }
     }
 
     /// Shuts the manager down, and waits until no lock is held or in flight.
@@ -140,7 +139,7 @@ impl Core {
         if empty.is_err() && held > 0 {
             return Err(LockError::ShutdownTimeout { held });
         }
-        self.store().disconnect();
+        self.store().servers().close();
         self.background.stop();
         Ok(())
     }
@@ -157,7 +156,7 @@ impl Core {
 
     /// Whether the server may have been replaced since a request was sent.
     pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
-        self.store().forgets() && self.background.has_changed_since(sent)
+        self.store().servers().may_forget() && self.background.has_changed_since(sent)
     }
 
     /// The signal of the manager's shutdown.
@@ -208,6 +207,11 @@ impl Core {
     /// The store, for requests that outlive the borrow of the manager.
     pub(crate) fn shared_store(&self) -> &Arc<Store> {
         self.own.store()
+    }
+
+    /// The releases that no caller waits for.
+    pub(crate) fn releasing(&self) -> &Arc<Releasing> {
+        &self.releasing
     }
 
     pub(crate) fn background(&self) -> &Background {

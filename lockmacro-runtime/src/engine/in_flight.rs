@@ -28,7 +28,7 @@ impl InFlight {
 
     /// The guard of a lock that has entered. Called once for each.
     pub(crate) fn guard(&self) -> InFlightGuard {
-        InFlightGuard(Arc::clone(&self.0))
+        InFlightGuard { count: Arc::clone(&self.0), more: Vec::new() }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -50,12 +50,24 @@ impl InFlight {
 
 /// Counts one lock, from before its request is sent until it is known to be released.
 #[derive(Debug)]
-pub(crate) struct InFlightGuard(Arc<Count>);
+pub(crate) struct InFlightGuard {
+    count: Arc<Count>,
+    /// Dropped with it.
+    more: Vec<InFlightGuard>,
+}
+
+impl InFlightGuard {
+    /// The same guard, which keeps `more` until it is dropped.
+    pub(crate) fn with(mut self, more: Vec<InFlightGuard>) -> Self {
+        self.more.extend(more);
+        self
+    }
+}
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        if self.0.count.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.0.empty.notify_waiters();
+        if self.count.count.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.count.empty.notify_waiters();
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::engine::blocking::{blocked, unparks_here};
 use crate::engine::core::Core;
 use crate::engine::line::Place;
 use crate::engine::local_queue::Found;
-use crate::engine::telemetry::Waiting;
+use crate::engine::telemetry::WaitingGauge;
 use crate::engine::turn::Tenure;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
@@ -38,7 +38,7 @@ pub(crate) struct InLine {
     place: Option<Place>,
     core: Arc<Core>,
     draft: Arc<Request>,
-    _waiting: Waiting<Arc<Request>>,
+    _waiting: WaitingGauge<Arc<Request>>,
     timer: Option<Pin<Box<Sleep>>>,
     /// The wait is over, and so is the time for a first answer next.
     is_last: bool,
@@ -62,7 +62,9 @@ impl Asker {
         let Some(until) = self.until else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| {
             let left = until.since(Moment::now());
-            Box::pin(sleep(core.store().answer().max(Duration::from_millis(1)).min(left)))
+            Box::pin(sleep(
+                core.store().servers().answer_time().max(Duration::from_millis(1)).min(left),
+            ))
         });
         timer.as_mut().poll(cx)
     }
@@ -79,12 +81,12 @@ impl Asker {
         let draft = self.until.map(|until| Arc::new(asked.request().for_waiting(Some(until))));
         let draft = match refusal {
             // It is not known who has the lock.
-            Refusal::Busy { .. } if asked.request().only_if_free => {
+            Refusal::Contended { .. } if asked.request().only_if_free => {
                 place.failed(draft.clone());
                 draft
             }
-            Refusal::Busy { owner, left, .. } => {
-                place.refused((owner.clone(), *left), draft.clone());
+            Refusal::Contended { holder, .. } => {
+                place.refused(holder, draft.clone());
                 draft
             }
             Refusal::Failed(error) => {
@@ -115,7 +117,7 @@ impl Drop for Asker {
 
 impl InLine {
     pub(crate) fn new(place: Place, core: Arc<Core>, draft: Arc<Request>) -> Self {
-        let (timer, is_last, _waiting) = (None, false, Waiting::of(&draft));
+        let (timer, is_last, _waiting) = (None, false, WaitingGauge::of(&draft));
         Self { place: Some(place), core, draft, _waiting, timer, is_last }
     }
 
@@ -188,7 +190,7 @@ impl InLine {
         let until = match (self.draft.until, self.is_last) {
             (Some(until), false) => until,
             // For the answer to a question that it waits for.
-            (Some(until), true) => until.after(self.core.store().answer()),
+            (Some(until), true) => until.after(self.core.store().servers().answer_time()),
             (None, _) => return None,
         };
         Some(until.since(Moment::now())).filter(|left| *left < LONGEST_TIMER)

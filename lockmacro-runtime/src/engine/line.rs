@@ -13,6 +13,7 @@ use crate::engine::core::Core;
 use crate::engine::local_queue::{Arrival, Effects, Found, LocalQueue, Ticket, Verdict};
 use crate::engine::turn::{Tenure, Wants};
 use crate::protocol::answer::{Queueing, Released};
+use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::{Request, Witness};
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
@@ -242,7 +243,7 @@ impl Line {
     /// How long the question of a caller may be in flight.
     pub(crate) fn unanswered(&self) -> Duration {
         let core = self.core.upgrade();
-        core.map_or(UNANSWERED_MIN, |core| core.store().answer().max(UNANSWERED_MIN))
+        core.map_or(UNANSWERED_MIN, |core| core.store().servers().answer_time().max(UNANSWERED_MIN))
     }
 
     /// The length of a turn, for a line with waiters.
@@ -288,12 +289,13 @@ impl Line {
             }
         };
         let left = until.map(|until| until.since(Moment::now()));
-        Refusal::Busy { key: key.clone(), owner, left, queue }
+        let holder = OtherHolder { owner, left };
+        Refusal::Contended { key: key.clone(), holder, queue }
     }
 }
 
 fn full(key: LockKey) -> Refusal {
-    Refusal::Busy { key, owner: None, left: None, queue: Queueing::Full }
+    Refusal::Contended { key, holder: OtherHolder::default(), queue: Queueing::Full }
 }
 
 /// The label of a token.
@@ -311,8 +313,9 @@ impl State {
         Some(ToSend { before: None, report, number, draft, fenced, withdrawn })
     }
 
-    fn note(&mut self, owner: Option<String>, left: Option<Duration>, ahead: u32) {
-        let until = left.map(|left| Moment::now().after(left));
+    fn note(&mut self, holder: &OtherHolder, ahead: u32) {
+        let until = holder.left.map(|left| Moment::now().after(left));
+        let owner = holder.owner.clone();
         self.last = Some(Ok(Contended { owner, until, ahead }));
     }
 }
@@ -325,9 +328,9 @@ pub(crate) struct Waited {
 }
 
 impl Witness for Waited {
-    fn contended(&self, owner: Option<&str>, left: Option<Duration>, rank: u32) {
+    fn contended(&self, holder: &OtherHolder, rank: u32) {
         self.line.with(|state| {
-            state.note(owner.map(str::to_owned), left, rank);
+            state.note(holder, rank);
             ((), state.queue.found_busy(self.number))
         });
     }
@@ -352,13 +355,9 @@ impl Place {
 
     /// The caller has asked for itself, and found the lock busy. It waits in the line if `draft` is
     /// given.
-    pub(crate) fn refused(
-        &self,
-        (owner, left): (Option<String>, Option<Duration>),
-        draft: Option<Arc<Request>>,
-    ) {
+    pub(crate) fn refused(&self, holder: &OtherHolder, draft: Option<Arc<Request>>) {
         self.line.with(|state| {
-            state.note(owner, left, 0);
+            state.note(holder, 0);
             ((), state.queue.asker_refused(self.ticket, draft))
         });
     }
@@ -417,7 +416,11 @@ impl Place {
             None if !is_ours && last => {
                 let detail = "no answer while the caller waited".to_owned();
                 let reason = Unavailability::Timeout;
-                return Some(Refusal::Failed(LockError::Unavailable { reason, detail }));
+                return Some(Refusal::Failed(LockError::Unavailable {
+                    reason,
+                    detail,
+                    server: None,
+                }));
             }
             None if !is_ours => return None,
             _ => {}

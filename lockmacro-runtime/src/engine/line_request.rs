@@ -61,7 +61,7 @@ impl Line {
 async fn ask(line: Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Store>) {
     let ToSend { mut before, mut report, number, draft, mut fenced, mut withdrawn } = to_send;
     // There is no queue over several nodes, in which to be before the release.
-    if store.is_of_several() {
+    if store.servers().are_several() {
         release(&store, before.take(), report.take()).await;
     }
     loop {
@@ -108,7 +108,9 @@ async fn ask(line: Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Store
         };
         match refusal {
             // The waits of the callers are over long before this one.
-            Refusal::Busy { queue: Queueing::Left(_) | Queueing::Outside, .. } => sleep(LOOK).await,
+            Refusal::Contended { queue: Queueing::Left(_) | Queueing::Outside, .. } => {
+                sleep(LOOK).await
+            }
             Refusal::Failed(error) if fenced && !draft.fenced && is_of_a_wish(&error) => {
                 fenced = false;
             }
@@ -124,7 +126,7 @@ async fn answer(
     acquisition: &Acquisition,
     withdrawn: &mut oneshot::Receiver<()>,
 ) -> Option<Result<Answer, Failed>> {
-    let mut asked = store.asked(acquisition.request(), core.shutdown());
+    let mut asked = store.acquire(acquisition.request(), core.shutdown());
     poll_fn(|cx| {
         if Pin::new(&mut *withdrawn).poll(cx).is_ready() {
             return Poll::Ready(None);
@@ -170,8 +172,8 @@ async fn release(store: &Store, before: Option<Acquisition>, report: Option<Repo
 
 fn failed(line: &Arc<Line>, number: u64, refusal: Refusal, core: &Core) {
     let (error, all) = match refusal {
-        Refusal::Busy { key, left, .. } => {
-            let retry_after = core.retry_after(&key, u32::MAX, left);
+        Refusal::Contended { key, holder, .. } => {
+            let retry_after = core.retry_after(&key, u32::MAX, holder.left);
             (LockError::QueueFull { key, retry_after }, true)
         }
         // Of the first caller's own wish.

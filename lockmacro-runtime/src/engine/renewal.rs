@@ -169,12 +169,12 @@ impl Renewals {
             for due in due {
                 tokio::spawn(renew(Arc::clone(&self), Arc::clone(&store), due));
             }
-            if store.fails_over() && !self.falls_asleep() {
+            if store.servers().may_fail_over() && !self.falls_asleep() {
                 next = Some(next.unwrap_or(CLOCK_CHECK));
                 if now.0.since(probed) >= CLOCK_CHECK {
                     probed = now.0;
                     let store = Arc::clone(&store);
-                    tokio::spawn(async move { store.look().await });
+                    tokio::spawn(async move { store.servers().look().await });
                 }
             }
             match next {

@@ -22,6 +22,8 @@ pub struct LockSpec {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Duration,
     pub(crate) on_lost: OnLost,
+    /// The value of a body does not wait for the release.
+    pub(crate) releases_in_background: bool,
     /// `None`: the manager's; zero: not at all.
     pub(crate) wait: Option<Duration>,
     pub(crate) name: Cow<'static, str>,
@@ -43,6 +45,7 @@ impl LockSpec {
             max_hold: None,
             min_hold: Duration::ZERO,
             on_lost: OnLost::default(),
+            releases_in_background: false,
             wait: None,
             name: Cow::Borrowed(""),
             message: None,

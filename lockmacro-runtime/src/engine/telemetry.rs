@@ -25,9 +25,9 @@ pub(crate) struct Counted<L: Labelled, const HELD: bool> {
 }
 
 /// Counts a caller that waits for an answer.
-pub(crate) type Waiting<L> = Counted<L, false>;
+pub(crate) type WaitingGauge<L> = Counted<L, false>;
 /// Counts a held lock.
-pub(crate) type Held<L> = Counted<L, true>;
+pub(crate) type HeldGauge<L> = Counted<L, true>;
 
 #[cfg(feature = "metrics")]
 impl<L: Labelled + Clone, const HELD: bool> Counted<L, HELD> {

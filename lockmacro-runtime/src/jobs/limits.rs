@@ -14,13 +14,18 @@ pub(crate) const SIZE_MAX: usize = 1 << 20;
 
 /// The error when too many calls of a function wait.
 pub(crate) fn full(function: &str) -> LockError {
-    let detail = format!("{WAITING_MAX} calls of `{function}` wait already");
+    let detail = format!(
+        "{WAITING_MAX} calls of `{function}` wait already: run more workers, or defer fewer calls"
+    );
     LockError::unavailable(Unavailability::QueueFull, detail)
 }
 
 /// The error of a call that becomes a dead letter because its workers always die.
 pub(crate) fn abandoned(times: u64) -> String {
-    format!("it was taken {times} times and no end was told")
+    format!(
+        "{times} runs have ended without a report: look for workers that crash or block, then \
+         retry the call"
+    )
 }
 
 /// Logs a call that became a dead letter while calls were taken.

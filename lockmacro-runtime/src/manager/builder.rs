@@ -15,6 +15,7 @@ use crate::store::dispatch::Store;
 use crate::store::memory::Memory;
 use crate::store::redis::client::credentials::Credentials;
 use crate::store::redis::client::replicas::{ReplicaAcks, not_replicated};
+use crate::store::redis::client::url::Deployment;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::rules::Rules;
 use crate::store::redlock::store::Redlock;
@@ -23,6 +24,7 @@ use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
 use crate::value::fence::{RETENTION, RETENTION_MAX, RETENTION_MIN};
 use crate::value::limits::{TTL_MAX, TTL_MIN};
+use crate::value::url::Url;
 
 /// How long a caller waits by default for a server that fails or does not answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -235,17 +237,25 @@ impl LockManagerBuilder {
         if self.replicated.is_some() {
             return Err(not_replicated("the nodes of a Redlock stand for each other"));
         }
-        let store = self.nodes(urls.into_iter().map(Into::into).collect())?;
+        let urls: Vec<String> = urls.into_iter().map(Into::into).collect();
+        let nodes = urls.iter().map(|url| Url::parse(url)).collect::<Result<Vec<_>, _>>()?;
+        let store = self.nodes(&nodes)?;
         self.asked(store).await
     }
 
-    fn nodes(&self, urls: Vec<String>) -> Result<Store, LockError> {
+    fn nodes(&self, nodes: &[Url<'_>]) -> Result<Store, LockError> {
         self.defaults.usable_up_to(self.rules.longest_ttl)?;
-        let mut redlock = Redlock::new(&urls, self.timeout, self.rules)?;
-        if let Some(credentials) = &self.credentials {
-            redlock.log_in_by(credentials)?;
-        }
+        let nodes = nodes.iter().map(|node| Ok(self.settle(Deployment::of(node, self.timeout)?)));
+        let nodes = nodes.collect::<Result<Vec<_>, LockError>>()?;
+        let redlock = Redlock::new(&nodes, self.timeout, self.rules)?;
         Ok(Store::Redlock(Box::new(redlock)))
+    }
+
+    /// The servers with what the builder sets and their URL does not.
+    fn settle(&self, mut servers: Deployment) -> Deployment {
+        servers.fence_retention.get_or_insert(self.rules.fence_retention);
+        servers.settings.credentials.clone_from(&self.credentials);
+        servers
     }
 
     /// Sets where deferred calls are kept, instead of in the locks' own store.
@@ -296,41 +306,39 @@ impl LockManagerBuilder {
         self,
         server: impl Into<RedisServer>,
     ) -> Result<LockManager, LockError> {
-        let store = self.one(Redis::of(server.into().0, self.timeout))?;
+        let store = self.one(Deployment::of_server(&server.into().0, self.timeout))?;
         self.asked(store).await
     }
 
     /// The store that a URL names, not connected yet.
     fn at(&mut self, url: &str) -> Result<Store, LockError> {
-        let url = &*self.defaults.take_from(url)?;
-        self.defaults.usable()?;
-        if url == "memory://" {
+        let mut url = Url::parse(url)?;
+        self.defaults.take_from(&mut url)?;
+        if url.is_only("memory") {
             if self.replicated.is_some() {
                 return Err(not_replicated("`memory://` is not copied anywhere"));
             }
             return Ok(Store::Memory(Memory::shared()));
         }
-        if let Some(all) = RedlockUrl::read(url) {
+        if let Some(all) = RedlockUrl::read(&url) {
             let all = all?;
             self.rules = all.rules(self.rules);
             if self.replicated.is_some() {
                 return Err(not_replicated("the nodes of a Redlock stand for each other"));
             }
-            return self.nodes(all.urls);
+            return self.nodes(&all.nodes);
         }
-        self.one(Redis::new(url, self.timeout)?)
+        self.one(Deployment::of(&url, self.timeout)?)
     }
 
-    fn one(&self, mut redis: Redis) -> Result<Store, LockError> {
+    fn one(&self, servers: Deployment) -> Result<Store, LockError> {
         self.defaults.usable()?;
-        redis.keep_fences(self.rules.fence_retention);
+        let mut servers = self.settle(servers);
         if let Some((acks, timeout)) = self.replicated {
-            redis.replicate(ReplicaAcks::new(acks, timeout)?);
+            let replicated = ReplicaAcks::new(acks, timeout)?;
+            servers.replicated.get_or_insert(replicated);
         }
-        if let Some(credentials) = &self.credentials {
-            redis.log_in_by(credentials)?;
-        }
-        Ok(Store::Redis(Arc::new(redis)))
+        Ok(Store::Redis(Arc::new(Redis::new(&servers, self.timeout))))
     }
 
     async fn asked(self, store: Store) -> Result<LockManager, LockError> {

@@ -1,8 +1,11 @@
-//! Answers of a store: a grant, the holder of a busy lock, the result of a release, or a failure.
+//! Answers of a store: a grant, the holder of a contended lock, the result of a release, or a
+//! failure.
 
 use std::pin::Pin;
 use std::time::Duration;
 
+use crate::protocol::other_holder::OtherHolder;
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::Fences;
 use crate::value::time::Moment;
@@ -11,13 +14,12 @@ use crate::value::time::Moment;
 #[derive(Debug)]
 pub(crate) enum Answer {
     Granted(Grant),
-    /// Somebody else holds the lock, or the `nth` of several keys. `resent` as in [`Grant`].
-    Busy {
+    /// Somebody else holds the lock, or the `nth` of several keys. `earlier` as in [`Grant`].
+    Contended {
         nth: usize,
-        owner: Option<String>,
-        left: Option<Duration>,
+        holder: OtherHolder,
         queue: Queueing,
-        resent: bool,
+        earlier: Applied,
     },
     /// The lock was granted, at least in part, and was lost before the caller had it. The engine
     /// requests it again with another token, as a request with this one may still arrive. The inner
@@ -45,8 +47,8 @@ pub(crate) struct Grant {
     pub(crate) at: Moment,
     /// How long the lock is granted. A hand-off is for the confirm window, until it is renewed.
     pub(crate) ttl: Duration,
-    /// There was an earlier request, of which it is unknown whether it was applied.
-    pub(crate) resent: bool,
+    /// What became of the earlier requests with this token.
+    pub(crate) earlier: Applied,
     /// One for each key, if the request asked for fences.
     pub(crate) fences: Fences,
 }
@@ -62,11 +64,11 @@ pub(crate) enum Released {
     NotHeld,
 }
 
-/// Why there is no answer. `written`: the request may have been applied all the same.
+/// Why there is no answer, and whether the request was applied all the same.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) error: LockError,
-    pub(crate) written: bool,
+    pub(crate) applied: Applied,
 }
 
 /// The future of a call to a store. Boxed: it takes kilobytes, which a future that waits for a

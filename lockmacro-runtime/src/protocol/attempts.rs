@@ -17,6 +17,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use crate::value::applied::Applied;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
 
@@ -264,9 +265,13 @@ impl Entry {
 }
 
 impl InFlightRequest {
-    /// Records the answer: whether the node has the token.
-    pub(crate) fn answered(self, granted: bool) {
-        self.ends(|| granted.then_some(Status::Granted));
+    /// Records whether the node has the token. Without that knowledge the request is lost.
+    pub(crate) fn answered(self, applied: Applied) {
+        match applied {
+            Applied::No => self.ends(|| None),
+            Applied::Yes => self.ends(|| Some(Status::Granted)),
+            Applied::Unknown => drop(self),
+        }
     }
 
     fn ends(&self, status: impl FnOnce() -> Option<Status>) {
@@ -344,7 +349,7 @@ mod tests {
         let mut ended = Box::pin(attempts.requests_ended(2, SOON));
         assert!(futures::poll!(&mut ended).is_pending());
         assert_eq!(attempts.sends(0, 1, sent).unwrap_err(), Withheld::Late);
-        request.answered(true);
+        request.answered(Applied::Yes);
         ended.await;
         assert_eq!((attempts.nodes(), attempts.tokens_at(2)), (vec![2], vec![(1, true)]));
     }
@@ -360,14 +365,14 @@ mod tests {
     #[test]
     fn a_node_that_has_refused_has_no_token() {
         let (attempts, sent) = begun();
-        attempts.sends(0, 1, sent).unwrap().answered(false);
+        attempts.sends(0, 1, sent).unwrap().answered(Applied::No);
         assert!(attempts.is_clear() && attempts.holders().is_empty());
     }
 
     #[test]
     fn a_node_gets_no_request_before_it_has_answered_that_the_last_token_is_gone() {
         let (attempts, sent) = begun();
-        attempts.sends(0, 1, sent).unwrap().answered(true);
+        attempts.sends(0, 1, sent).unwrap().answered(Applied::Yes);
         assert_eq!((attempts.holders(), attempts.begin()), (vec![0], 2));
         assert_eq!((attempts.holders(), attempts.nodes()), (vec![], vec![0]));
         assert_eq!(attempts.sends(0, 2, sent).unwrap_err(), Withheld::Doubtful);
@@ -380,7 +385,7 @@ mod tests {
         let (attempts, sent) = begun();
         let request = attempts.sends(0, 1, sent).unwrap();
         attempts.gone(0, 1);
-        request.answered(true);
+        request.answered(Applied::Yes);
         assert_eq!(attempts.tokens_at(0), [(1, true)]);
     }
 
@@ -392,12 +397,12 @@ mod tests {
         let withdrawal = attempts.withdraws().pop().unwrap();
         assert!(attempts.withdraws().is_empty(), "it is in progress");
         // The node has refused the first token, and grants the second.
-        first.answered(false);
+        first.answered(Applied::No);
         assert_eq!(attempts.begin(), 2);
         let second = attempts.sends(0, 2, sent).unwrap();
         // The withdrawal does not wait for the second token.
         assert!(futures::poll!(Box::pin(withdrawal.requests_ended(SOON))).is_ready());
-        second.answered(true);
+        second.answered(Applied::Yes);
         assert_eq!((withdrawal.tokens(), attempts.holders()), (vec![], vec![0]));
         drop(withdrawal);
         assert_eq!(attempts.withdraws().len(), 1);
@@ -412,7 +417,7 @@ mod tests {
         // The request may still arrive. A new attempt does not wait for that.
         assert!(!attempts.is_doubtful() && !attempts.is_clear());
         attempts.begin();
-        attempts.sends(0, 2, sent).unwrap().answered(false);
+        attempts.sends(0, 2, sent).unwrap().answered(Applied::No);
         let held = sent.0;
         assert!(!attempts.recognises(1, held) && !attempts.recognises(0, held ^ 1));
         assert!(attempts.recognises(0, held) && attempts.is_doubtful());

@@ -175,6 +175,11 @@ fn counted(left: Duration) -> Duration {
     (left + Duration::from_millis(2)) * 100 / 99 + Duration::from_millis(1)
 }
 
+/// The detail of the error of a lock that was granted after its lease had ended.
+pub(crate) fn too_slow(ttl: Duration) -> String {
+    format!("the ttl is {ttl:?}")
+}
+
 /// The allowance for the drift of the two clocks.
 fn drift(ttl: Duration) -> Duration {
     ttl / 100 + Duration::from_millis(2)

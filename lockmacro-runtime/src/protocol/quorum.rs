@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::vote::{NodeError, Vote};
+use crate::value::applied::Applied;
 use crate::value::error::{LockError, NodeReply};
 use crate::value::fence::Fence;
 use crate::value::unavailability::Unavailability;
@@ -19,16 +21,15 @@ pub(crate) enum Verdict {
     /// A majority of all nodes has granted the lock.
     Granted,
     /// A majority has answered, and other holders prevent a majority for this lock.
-    Busy,
+    Contended,
     /// Fewer nodes than a majority have answered.
     NoQuorum,
 }
 
-/// The holder that a busy error names.
+/// The holder at the most nodes, and whether it has the lock.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Holder {
-    pub(crate) owner: Option<String>,
-    pub(crate) left: Option<Duration>,
+pub(crate) struct Contention {
+    pub(crate) holder: OtherHolder,
     /// The holder is not known to have a majority: others may have asked at the same moment.
     pub(crate) split: bool,
     /// The holder cannot have a majority, whatever the nodes without an answer hold. So nobody
@@ -36,12 +37,12 @@ pub(crate) struct Holder {
     pub(crate) nobody: bool,
 }
 
-/// The value of the key at a node: its hash, its owner's label, and the rest of its ttl.
-type Held<'a> = (u64, &'a Option<String>, Option<Duration>);
+/// The hash of the key's value at a node, and its holder.
+type Held<'a> = (u64, &'a OtherHolder);
 
 /// Number of nodes with the same value.
 fn count(held: &[Held<'_>], value: u64) -> usize {
-    held.iter().filter(|(other, ..)| *other == value).count()
+    held.iter().filter(|(other, _)| *other == value).count()
 }
 
 pub(crate) fn majority(nodes: usize) -> usize {
@@ -68,18 +69,18 @@ impl Tally {
     pub(crate) fn end(&mut self) {
         for vote in self.votes.iter_mut().filter(|vote| vote.is_none()) {
             let error = Box::new(late("asked"));
-            *vote = Some(Err(NodeError { error, unknown: true, transient: true }));
+            *vote = Some(Err(NodeError { error, applied: Applied::Unknown, transient: true }));
         }
     }
 
     /// The verdict, as soon as no further answer can change it.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
-        let (mut granted, mut busy, mut failed, mut open) = (0, 0, 0, 0);
+        let (mut granted, mut contended, mut failed, mut open) = (0, 0, 0, 0);
         for vote in &self.votes {
             match vote {
                 None => open += 1,
                 Some(Ok(Vote::Granted(_))) => granted += 1,
-                Some(Ok(Vote::Busy { .. })) => busy += 1,
+                Some(Ok(Vote::Contended { .. })) => contended += 1,
                 Some(Err(_)) => failed += 1,
             }
         }
@@ -88,8 +89,8 @@ impl Tally {
             Some(Verdict::Granted)
         } else if granted + open >= majority {
             None
-        } else if granted + busy >= majority {
-            Some(Verdict::Busy)
+        } else if granted + contended >= majority {
+            Some(Verdict::Contended)
         } else if failed + majority > self.votes.len() {
             Some(Verdict::NoQuorum)
         } else {
@@ -110,37 +111,37 @@ impl Tally {
     }
 
     /// The holder at the most nodes.
-    pub(crate) fn holder(&self) -> Holder {
+    pub(crate) fn contention(&self) -> Contention {
         let held = self.held();
-        let Some((value, owner, _)) = held.iter().max_by_key(|(value, ..)| count(&held, *value))
+        let Some((value, holder)) = held.iter().max_by_key(|(value, _)| count(&held, *value))
         else {
-            return Holder::default();
+            return Contention::default();
         };
         let mut left = Some(Duration::ZERO);
-        for (.., theirs) in held.iter().filter(|(other, ..)| other == value) {
-            left = left.zip(*theirs).map(|(left, theirs)| left.max(theirs));
+        for (_, theirs) in held.iter().filter(|(other, _)| other == value) {
+            left = left.zip(theirs.left).map(|(left, theirs)| left.max(theirs));
         }
         let (known, majority) = (count(&held, *value), majority(self.votes.len()));
         let unknown = self.votes.iter().filter(|vote| !matches!(vote, Some(Ok(_)))).count();
         let (split, nobody) = (known < majority, known + unknown < majority);
-        Holder { owner: (*owner).clone(), left, split, nobody }
+        Contention { holder: OtherHolder { owner: holder.owner.clone(), left }, split, nobody }
     }
 
     /// Whether the holder of a majority is known, or no further answer can show one.
     pub(crate) fn tells_holder(&self) -> bool {
         let held = self.held();
-        let most = held.iter().map(|(value, ..)| count(&held, *value)).max().unwrap_or(0);
+        let most = held.iter().map(|(value, _)| count(&held, *value)).max().unwrap_or(0);
         let open = self.votes.iter().filter(|vote| vote.is_none()).count();
         most >= majority(self.votes.len()) || most + open < majority(self.votes.len())
     }
 
-    /// The values of the busy nodes.
+    /// The values at the nodes where somebody else holds the lock.
     fn held(&self) -> Vec<Held<'_>> {
-        let busy = |vote| match vote {
-            &Some(Ok(Vote::Busy { ref owner, held, left })) => Some((held, owner, left)),
+        let held = |vote| match vote {
+            &Some(Ok(Vote::Contended { ref holder, value })) => Some((value, holder)),
             _ => None,
         };
-        self.votes.iter().filter_map(busy).collect()
+        self.votes.iter().filter_map(held).collect()
     }
 
     /// Whether another try may reach a majority.
@@ -181,7 +182,7 @@ pub(crate) fn no_quorum(
 
 /// The error of a node that did not answer in time.
 pub(crate) fn late(what: &str) -> LockError {
-    LockError::Unavailable { reason: Unavailability::Timeout, detail: what.to_owned() }
+    LockError::unavailable_at(None, Unavailability::Timeout, what)
 }
 
 #[cfg(test)]
@@ -193,25 +194,27 @@ mod tests {
         Ok(Vote::Granted(Fences::default()))
     }
 
-    fn busy(owner: &str, seconds: u64) -> Result<Vote, NodeError> {
-        let left = Some(Duration::from_secs(seconds));
-        let held = crate::value::token::hash_of(owner.as_bytes());
-        Ok(Vote::Busy { owner: Some(owner.to_owned()), held, left })
+    fn other(owner: &str, seconds: u64) -> OtherHolder {
+        OtherHolder { owner: Some(owner.to_owned()), left: Some(Duration::from_secs(seconds)) }
+    }
+
+    fn contended(owner: &str, seconds: u64) -> Result<Vote, NodeError> {
+        let value = crate::value::token::hash_of(owner.as_bytes());
+        Ok(Vote::Contended { holder: other(owner, seconds), value })
     }
 
     fn failed() -> Result<Vote, NodeError> {
-        let (reason, detail) = (Unavailability::Timeout, String::new());
-        let error = Box::new(LockError::Unavailable { reason, detail });
-        Err(NodeError { error, unknown: true, transient: true })
+        let error = Box::new(late(""));
+        Err(NodeError { error, applied: Applied::Unknown, transient: true })
     }
 
-    /// A vote in a text: `g` granted, `b` busy, `s` failed, `.` no answer yet.
+    /// A vote in a text: `g` granted, `b` contended, `s` failed, `.` no answer yet.
     fn tally(votes: &str) -> Tally {
         let mut tally = Tally::of(votes.len());
         for (nth, votes) in votes.chars().enumerate() {
             match votes {
                 'g' => tally.add(nth, granted()),
-                'b' => tally.add(nth, busy("web", 9)),
+                'b' => tally.add(nth, contended("web", 9)),
                 's' => tally.add(nth, failed()),
                 _ => {}
             }
@@ -227,19 +230,19 @@ mod tests {
             ("gg.", Some(Verdict::Granted)),
             ("g.s", None),
             ("b..", None),
-            ("bb.", Some(Verdict::Busy)),
+            ("bb.", Some(Verdict::Contended)),
             ("ss.", Some(Verdict::NoQuorum)),
-            ("gbs", Some(Verdict::Busy)),
+            ("gbs", Some(Verdict::Contended)),
             ("gss", Some(Verdict::NoQuorum)),
             ("bs.", None),
-            ("bsg", Some(Verdict::Busy)),
+            ("bsg", Some(Verdict::Contended)),
             ("bss", Some(Verdict::NoQuorum)),
             ("ggb..", None),
             ("gg.bb", None),
-            ("gbbb.", Some(Verdict::Busy)),
+            ("gbbb.", Some(Verdict::Contended)),
             ("ssb..", None),
             ("ssbg.", None),
-            ("ssbgg", Some(Verdict::Busy)),
+            ("ssbgg", Some(Verdict::Contended)),
             ("sssgg", Some(Verdict::NoQuorum)),
             ("ssggg", Some(Verdict::Granted)),
         ];
@@ -262,30 +265,30 @@ mod tests {
     #[test]
     fn the_holder_is_the_one_at_the_most_nodes() {
         let mut tally = Tally::of(3);
-        tally.add(0, busy("web-1", 3));
-        tally.add(1, busy("web-2", 7));
-        tally.add(2, busy("web-2", 8));
-        let (owner, left) = (Some("web-2".to_owned()), Some(Duration::from_secs(8)));
-        assert_eq!(tally.holder(), Holder { owner, left, split: false, nobody: false });
+        tally.add(0, contended("web-1", 3));
+        tally.add(1, contended("web-2", 7));
+        tally.add(2, contended("web-2", 8));
+        let holder = other("web-2", 8);
+        assert_eq!(tally.contention(), Contention { holder, split: false, nobody: false });
         tally.add(2, failed());
         // One of the two may hold the lock at the third node.
-        assert!(tally.holder().split && !tally.holder().nobody);
+        assert!(tally.contention().split && !tally.contention().nobody);
         tally.add(2, granted());
-        assert!(tally.holder().split && tally.holder().nobody);
+        assert!(tally.contention().split && tally.contention().nobody);
     }
 
     #[test]
     fn a_further_answer_may_show_the_holder() {
         let mut tally = Tally::of(3);
-        tally.add(0, busy("web-1", 3));
-        tally.add(1, busy("web-2", 7));
-        assert!(tally.verdict() == Some(Verdict::Busy) && !tally.tells_holder());
-        tally.add(2, busy("web-2", 7));
-        assert!(tally.tells_holder() && !tally.holder().split);
-        tally.add(2, busy("web-3", 7));
-        assert!(tally.tells_holder() && tally.holder().split);
+        tally.add(0, contended("web-1", 3));
+        tally.add(1, contended("web-2", 7));
+        assert!(tally.verdict() == Some(Verdict::Contended) && !tally.tells_holder());
+        tally.add(2, contended("web-2", 7));
+        assert!(tally.tells_holder() && !tally.contention().split);
+        tally.add(2, contended("web-3", 7));
+        assert!(tally.tells_holder() && tally.contention().split);
         let mut tally = Tally::of(5);
-        (0..3).for_each(|nth| tally.add(nth, busy("web-1", 3)));
+        (0..3).for_each(|nth| tally.add(nth, contended("web-1", 3)));
         assert!(tally.tells_holder());
     }
 
@@ -293,10 +296,10 @@ mod tests {
     fn two_tokens_of_one_process_are_two_holders() {
         let mut tally = Tally::of(3);
         for held in 0..3 {
-            let (owner, left) = (Some("web-1".to_owned()), Some(Duration::from_secs(3)));
-            tally.add(held, Ok(Vote::Busy { owner, held: held as u64, left }));
+            let holder = other("web-1", 3);
+            tally.add(held, Ok(Vote::Contended { holder, value: held as u64 }));
         }
-        assert!(tally.holder().split);
+        assert!(tally.contention().split);
     }
 
     #[test]

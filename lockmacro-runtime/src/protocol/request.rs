@@ -8,6 +8,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::protocol::attempts::Attempts;
+use crate::protocol::other_holder::OtherHolder;
+use crate::value::applied::{Applied, AtomicApplied};
 use crate::value::error::LockError;
 use crate::value::key::{Listed, LockKey};
 use crate::value::labels::{Labelled, Labels};
@@ -30,8 +32,8 @@ pub(crate) struct Request {
     pub(crate) asked: Moment,
     /// When to stop waiting. `None` does not wait; `forever` is centuries away.
     pub(crate) until: Option<Moment>,
-    /// It is known of every request with this token whether it was applied.
-    settled: AtomicBool,
+    /// What became of the requests with this token. The attempts know more.
+    applied: AtomicApplied,
     /// Somebody waits for its release.
     awaited: AtomicBool,
     /// A waiter like this asks from the queue if the lock is not free.
@@ -61,7 +63,7 @@ struct Rare {
 /// The answers to a request that waits, before its last one.
 pub(crate) trait Witness: fmt::Debug + Send + Sync {
     /// Somebody else has the lock.
-    fn contended(&self, owner: Option<&str>, left: Option<Duration>, rank: u32);
+    fn contended(&self, holder: &OtherHolder, rank: u32);
 
     /// There was no answer, and the request is repeated.
     fn failed(&self, error: LockError);
@@ -70,8 +72,8 @@ pub(crate) trait Witness: fmt::Debug + Send + Sync {
 impl Request {
     pub(crate) fn new(key: LockKey, token: Token, ttl: Duration) -> Self {
         let (name, fenced, until, asked) = ("".into(), false, None, Moment::now());
-        let (settled, awaited, only_if_free, rare) = Default::default();
-        Self { key, token, ttl, name, fenced, asked, until, settled, awaited, only_if_free, rare }
+        let (applied, awaited, only_if_free, rare) = Default::default();
+        Self { key, token, ttl, name, fenced, asked, until, applied, awaited, only_if_free, rare }
     }
 
     /// The same request for `several` keys, unless that is empty. `given` is the first one in the
@@ -123,7 +125,7 @@ impl Request {
             key: keys.first().unwrap_or(&self.key).clone(),
             token: self.token.clone(),
             name: self.name.clone(),
-            settled: AtomicBool::new(false),
+            applied: AtomicApplied::default(),
             awaited: AtomicBool::new(false),
             rare: OnceLock::from(Box::new(rare)),
             ..*self
@@ -177,7 +179,7 @@ impl Request {
     pub(crate) fn with_token_of(&self, held: &Self, kept_until: Moment) -> Self {
         let mut request = self.for_waiting(held.until);
         request.token = held.token.clone();
-        request.settle(held.settled.load(Ordering::Acquire));
+        request.applied.set(held.applied.get());
         if held.known().next().is_some() {
             let attempts = held.all_attempts().iter().map(Arc::clone).collect::<Box<[_]>>();
             let _ = request.rare().all_attempts.set(attempts);
@@ -205,9 +207,9 @@ impl Request {
     }
 
     /// Tells the waiters that somebody else has the lock, and how many are before them.
-    pub(crate) fn note_contended(&self, owner: Option<&str>, left: Option<Duration>, rank: u32) {
+    pub(crate) fn note_contended(&self, holder: &OtherHolder, rank: u32) {
         if let Some(witness) = self.witness() {
-            witness.contended(owner, left, rank);
+            witness.contended(holder, rank);
         }
     }
 
@@ -245,15 +247,18 @@ impl Request {
         }
     }
 
-    /// Records whether it is known of every request with this token if it was applied. Without
-    /// that, one may still arrive at the server.
-    pub(crate) fn settle(&self, settled: bool) {
-        self.settled.store(settled, Ordering::Release);
+    /// Records what became of the requests with this token.
+    pub(crate) fn set_applied(&self, applied: Applied) {
+        self.applied.set(applied);
     }
 
-    /// Whether no request with this token can arrive at a server any more.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.settled.load(Ordering::Acquire) && self.known().all(|attempts| attempts.is_clear())
+    /// What became of the requests with this token. While it is unknown, one may still arrive at a
+    /// server, or a node of a Redlock may have a token.
+    pub(crate) fn applied(&self) -> Applied {
+        match self.known().all(|attempts| attempts.is_clear()) {
+            true => self.applied.get(),
+            false => Applied::Unknown,
+        }
     }
 
     /// Records that the server is asked to keep the lock until `end`.

@@ -8,6 +8,7 @@ use std::task::{Poll, ready};
 use tokio::sync::Notify;
 
 use crate::protocol::answer::Failed;
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 
 /// The signal that a manager was shut down.
@@ -66,5 +67,5 @@ impl Shutdown {
 }
 
 fn shut_down() -> Failed {
-    Failed { error: LockError::ShutDown, written: true }
+    Failed { error: LockError::ShutDown, applied: Applied::Unknown }
 }

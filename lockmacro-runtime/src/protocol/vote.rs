@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::protocol::other_holder::OtherHolder;
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::Fences;
 
@@ -9,20 +11,18 @@ use crate::value::fence::Fences;
 #[derive(Debug)]
 pub(crate) enum Vote {
     Granted(Fences),
-    /// `held` is a hash of the whole value: two holders of one process have the same label.
-    Busy {
-        owner: Option<String>,
-        held: u64,
-        left: Option<Duration>,
+    /// `value` is a hash of the key's whole value: two holders of one process have the same label.
+    Contended {
+        holder: OtherHolder,
+        value: u64,
     },
 }
 
-/// Why a node has not answered.
+/// Why a node has not answered, and whether the request was applied all the same.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeError {
     pub(crate) error: Box<LockError>,
-    /// The request may have been applied, or may be yet.
-    pub(crate) unknown: bool,
+    pub(crate) applied: Applied,
     /// Another try may succeed.
     pub(crate) transient: bool,
 }

@@ -5,15 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use crate::engine::acquire::{Acquiring, acquire, acquire_blocking};
-use crate::engine::held::Held;
 use crate::engine::reentry::Scope;
 use crate::engine::spec::LockSpec;
-use crate::engine::telemetry;
 use crate::engine::unreported::{Errors, unreported};
 use crate::guard::LockGuard;
-use crate::protocol::answer::Released;
 use crate::value::error::LockError;
-use crate::value::labels::Labelled;
 use crate::value::loss::{Lost, OnLost};
 
 /// Polls a body once; `Ready` when it has finished.
@@ -181,11 +177,13 @@ impl Running {
         lost.as_mut().poll(cx).map(Err)
     }
 
-    async fn release(self, stopped: Option<Lost>) -> Ended {
+    async fn release(mut self, stopped: Option<Lost>) -> Ended {
         let lost = self.guard.held().remaining().err();
-        if !self.guard.is_joined() {
+        if let Some(held) = self.guard.take_for_background() {
+            held.release_in_background().await;
+        } else if !self.guard.is_joined() {
             let released = self.guard.held().release().await;
-            log(self.guard.held(), released, lost.as_ref());
+            self.guard.held().report_release(released, lost.as_ref());
         }
         self.ended(stopped, lost)
     }
@@ -220,28 +218,15 @@ fn acquire_and_run(spec: Box<LockSpec>, errors: Errors, body: &mut dyn FnMut()) 
 /// Runs `body` under the lock and releases it, on the caller's thread.
 fn run_held(guard: LockGuard, errors: Errors, body: &mut dyn FnMut()) -> Ended {
     let scope = guard.level();
-    let running = Running { lost: None, scope, guard, errors, is_begun: true };
-    let held = running.guard.held();
+    let mut running = Running { lost: None, scope, guard, errors, is_begun: true };
     // The last check before the body, which cannot be stopped later.
-    let stopped = held.remaining().map(|_| running.scope.enter(body)).err();
-    let lost = held.remaining().err();
-    if !running.guard.is_joined() {
-        log(held, held.release_blocking(), lost.as_ref());
+    let stopped = running.guard.held().remaining().map(|_| running.scope.enter(body)).err();
+    let lost = running.guard.held().remaining().err();
+    if let Some(held) = running.guard.take_for_background() {
+        held.release_by_thread();
+    } else if !running.guard.is_joined() {
+        let held = running.guard.held();
+        held.report_release(held.release_blocking(), lost.as_ref());
     }
     running.ended(stopped, lost)
-}
-
-/// Logs the outcome of a release, because no caller gets it.
-fn log(held: &Held, released: Result<Released, LockError>, lost: Option<&Lost>) {
-    let request = held.request();
-    let (key, labels) = (request.listed(), request.labels());
-    match released {
-        _ if lost.is_some() => {}
-        Ok(Released::Held | Released::Unconfirmed) => {}
-        Ok(Released::NotHeld) => telemetry::released_late(labels, key),
-        Err(error) => {
-            let known = error.is_of_servers() && !held.manager().store().call_failed(&error);
-            telemetry::release_unconfirmed(labels, key, &error, known);
-        }
-    }
 }

@@ -53,10 +53,11 @@ impl<R> Outcome<R> {
             (Ended::Late(lost), None) => Outcome::Refused(lost.into()),
             (Ended::Refused(error), _) => Outcome::Refused(error),
             // Cannot happen: a body that is done has a value.
-            (Ended::Done, None) => Outcome::Refused(LockError::Unavailable {
-                reason: Unavailability::Local,
-                detail: "the body has ended without a value".to_owned(),
-            }),
+            (Ended::Done, None) => Outcome::Refused(LockError::unavailable_at(
+                None,
+                Unavailability::Local,
+                "the body has ended without a value",
+            )),
         }
     }
 

@@ -20,17 +20,17 @@ pub(crate) struct AbandonedTokens {
 /// An abandoned token; dropping this forgets it.
 #[derive(Debug)]
 pub(crate) struct AbandonedToken {
-    gone: Arc<AbandonedTokens>,
+    all: Arc<AbandonedTokens>,
     bits: u32,
     granted: Arc<AtomicBool>,
 }
 
 impl AbandonedTokens {
     /// Records from now on whether the token with these random bits is granted its lock.
-    pub(crate) fn given_up(self: &Arc<Self>, bits: u64) -> AbandonedToken {
+    pub(crate) fn abandon(self: &Arc<Self>, bits: u64) -> AbandonedToken {
         let bits = half_in_numbers(bits);
         let granted = Arc::clone(self.tokens().entry(bits).or_default());
-        AbandonedToken { gone: Arc::clone(self), bits, granted }
+        AbandonedToken { all: Arc::clone(self), bits, granted }
     }
 
     /// Waits until one of the tokens was granted its lock, for the one task that releases them.
@@ -66,6 +66,6 @@ impl AbandonedToken {
 
 impl Drop for AbandonedToken {
     fn drop(&mut self) {
-        self.gone.tokens().remove(&self.bits);
+        self.all.tokens().remove(&self.bits);
     }
 }

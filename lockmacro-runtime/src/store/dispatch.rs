@@ -13,13 +13,14 @@ use crate::jobs::no_queue::NoQueue;
 use crate::protocol::answer::{Answer, Asked, Failed, Released};
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
-use crate::store::abandoned::{AbandonedToken, AbandonedTokens};
+use crate::store::abandoned::AbandonedTokens;
 use crate::store::memory::Memory;
 #[cfg(feature = "defer")]
 use crate::store::redis::jobs::queue::RedisJobs;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::store::Redlock;
-use crate::value::error::{AT, LockError};
+use crate::store::servers::Servers;
+use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::time::Moment;
 
@@ -49,10 +50,18 @@ impl Store {
         }
     }
 
-    /// Sends a request, waits for its lock if the request says so, and waits for replicas if the
-    /// store needs their acknowledgement. The future borrows nothing, so that its caller can store
-    /// it.
-    pub(crate) fn asked(
+    /// What the engine has to know of the servers.
+    pub(crate) fn servers(&self) -> &dyn Servers {
+        match self {
+            Store::Memory(memory) => memory,
+            Store::Redis(redis) => &**redis,
+            Store::Redlock(redlock) => &**redlock,
+        }
+    }
+
+    /// Requests a lock, waits for it if the request says so, and waits for replicas if the store
+    /// needs their acknowledgement. The future borrows nothing, so that its caller can store it.
+    pub(crate) fn acquire(
         self: &Arc<Self>,
         request: &Arc<Request>,
         shutdown: &Arc<Shutdown>,
@@ -62,7 +71,7 @@ impl Store {
         if self.is_replicated() {
             let shutdown = Arc::clone(shutdown);
             return Box::pin(async move {
-                match store.asked_for(&request, wait, &shutdown).await {
+                match store.acquire_unacknowledged(&request, wait, &shutdown).await {
                     Ok(Answer::Granted(grant)) => store.acknowledged(&request, grant).await,
                     answer => answer,
                 }
@@ -79,36 +88,36 @@ impl Store {
             }
             _ => {
                 let shutdown = Arc::clone(shutdown);
-                Box::pin(async move { store.asked_for(&request, wait, &shutdown).await })
+                Box::pin(
+                    async move { store.acquire_unacknowledged(&request, wait, &shutdown).await },
+                )
             }
         }
     }
 
-    fn asked_for<'a>(
+    /// Requests a lock, and waits for it for at most `wait` (`Duration::MAX` is for ever) or until
+    /// the manager is shut down; several keys all or none. Idempotent for a token. When the future
+    /// is dropped, the token may have been written, and may be in a queue.
+    fn acquire_unacknowledged<'a>(
         &'a self,
         request: &'a Request,
         wait: Option<Duration>,
         shutdown: &'a Shutdown,
     ) -> Asked<'a, Result<Answer, Failed>> {
         match wait {
-            None => self.acquire(request),
-            Some(wait) => self.wait(request, wait, shutdown),
-        }
-    }
-
-    /// Requests a lock once; several keys all or none. Idempotent for a token. When the future is
-    /// dropped, the token may have been written.
-    pub(crate) fn acquire<'a>(&'a self, request: &'a Request) -> Asked<'a, Result<Answer, Failed>> {
-        if request.several().is_empty() {
-            self.ask(request, None)
-        } else {
-            self.take_one_by_one(request, None)
+            None if request.several().is_empty() => self.try_acquire(request, None),
+            None => self.take_one_by_one(request, None),
+            Some(wait) if request.several().is_empty() => self.wait(request, wait, shutdown),
+            Some(wait) => {
+                let taken = self.take_one_by_one(request, Some((wait, shutdown)));
+                Box::pin(shutdown.unless(taken))
+            }
         }
     }
 
     /// Requests one key, or several keys that one call can take. With `until`, a failing server is
     /// asked again until then, because the caller waits anyway.
-    pub(crate) fn ask<'a>(
+    pub(crate) fn try_acquire<'a>(
         &'a self,
         request: &'a Request,
         until: Option<Instant>,
@@ -120,20 +129,13 @@ impl Store {
         }
     }
 
-    /// Requests a lock and waits for it, for at most `wait` (`Duration::MAX` is for ever) or until
-    /// the manager is shut down. When the future is dropped, the token may have been written, and
-    /// may be in the queue.
+    /// Requests one key and waits for it, for at most `wait` or until the manager is shut down.
     pub(crate) fn wait<'a>(
         &'a self,
         request: &'a Request,
         wait: Duration,
         shutdown: &'a Shutdown,
     ) -> Asked<'a, Result<Answer, Failed>> {
-        if !request.several().is_empty() {
-            return Box::pin(
-                shutdown.unless(self.take_one_by_one(request, Some((wait, shutdown)))),
-            );
-        }
         match self {
             Store::Memory(memory) => Box::pin(memory.wait(request, wait, shutdown)),
             Store::Redis(redis) => Box::pin(Redis::wait(&**redis, request, wait, shutdown)),
@@ -143,20 +145,12 @@ impl Store {
         }
     }
 
-    /// Marks the request's token as abandoned, so that a later grant to it is noticed; `None` where
-    /// there can be no later grant.
-    pub(crate) fn given_up(&self, request: &Request) -> Option<AbandonedToken> {
+    /// The tokens of abandoned waiters, which may still be granted their lock; `None` where there
+    /// can be no later grant.
+    pub(crate) fn abandoned(&self) -> Option<Arc<AbandonedTokens>> {
         match self {
-            Store::Redis(redis) if request.until.is_some() => Some(redis.given_up(&request.token)),
+            Store::Redis(redis) => Some(redis.abandoned()),
             // In memory only a waiter that exists gets a grant. A Redlock has no queue.
-            Store::Redis(_) | Store::Memory(_) | Store::Redlock(_) => None,
-        }
-    }
-
-    /// The abandoned tokens, which may still be granted their lock.
-    pub(crate) fn gone(&self) -> Option<Arc<AbandonedTokens>> {
-        match self {
-            Store::Redis(redis) => Some(redis.gone()),
             Store::Memory(_) | Store::Redlock(_) => None,
         }
     }
@@ -169,17 +163,6 @@ impl Store {
             // There is no queue over several nodes.
             Store::Redlock(_) => {}
         }
-    }
-
-    /// Whether a server of the request's keys is lost, so that it grants nothing. Never true of a
-    /// Redlock, where a majority is enough.
-    pub(crate) fn is_lost(&self, request: &Request) -> bool {
-        matches!(self, Store::Redis(redis) if redis.is_lost(request.keys()))
-    }
-
-    /// Whether several servers decide together.
-    pub(crate) fn is_of_several(&self) -> bool {
-        matches!(self, Store::Redlock(_))
     }
 
     /// Whether no lock is ever busy.
@@ -203,15 +186,6 @@ impl Store {
         match self {
             Store::Redlock(redlock) => redlock.check(request.ttl),
             Store::Memory(_) | Store::Redis(_) => Ok(()),
-        }
-    }
-
-    /// How long an answer may take.
-    pub(crate) fn answer(&self) -> Duration {
-        match self {
-            Store::Memory(_) => Duration::ZERO,
-            Store::Redis(redis) => redis.answer(),
-            Store::Redlock(redlock) => redlock.answer(),
         }
     }
 
@@ -271,76 +245,6 @@ impl Store {
         match self {
             Store::Redis(redis) => Box::pin(redis.confirm(request, left)),
             Store::Memory(_) | Store::Redlock(_) => self.renew(request, left),
-        }
-    }
-
-    /// Sets a callback for when the server may not be the one that granted the locks any more.
-    pub(crate) fn on_change(&self, callback: impl Fn() + Send + Sync + 'static) {
-        match self {
-            Store::Memory(_) => {}
-            Store::Redis(redis) => redis.on_change(callback),
-            // A single node does not decide.
-            Store::Redlock(_) => {}
-        }
-    }
-
-    /// The address of the server of the request's first key, for the end of an error text; the
-    /// addresses of all nodes of a Redlock.
-    pub(crate) fn at(&self, request: &Request) -> String {
-        match self {
-            Store::Memory(_) => String::new(),
-            Store::Redis(redis) => [AT, &redis.server_of(&request.key)].concat(),
-            Store::Redlock(redlock) => [AT, &redlock.servers()].concat(),
-        }
-    }
-
-    /// Records a call that failed because of the servers. Returns whether to log it at WARN: not
-    /// while a server is lost, because that loss was logged.
-    pub(crate) fn call_failed(&self, error: &LockError) -> bool {
-        match self {
-            Store::Memory(_) => true,
-            Store::Redis(redis) => redis.call_failed(error),
-            Store::Redlock(redlock) => redlock.call_failed(error),
-        }
-    }
-
-    /// Records that a lock was lost.
-    pub(crate) fn lock_lost(&self) {
-        match self {
-            Store::Memory(_) => {}
-            Store::Redis(redis) => redis.lock_lost(),
-            Store::Redlock(redlock) => redlock.lock_lost(),
-        }
-    }
-
-    /// Whether the store may forget locks while this process lives.
-    pub(crate) fn forgets(&self) -> bool {
-        matches!(self, Store::Redis(_))
-    }
-
-    /// Whether the server has to be checked while locks are held, because another one may replace
-    /// it.
-    pub(crate) fn fails_over(&self) -> bool {
-        match self {
-            Store::Memory(_) | Store::Redlock(_) => false,
-            Store::Redis(redis) => redis.fails_over(),
-        }
-    }
-
-    /// Checks that the server is still the same.
-    pub(crate) async fn look(&self) {
-        match self {
-            Store::Memory(_) | Store::Redlock(_) => {}
-            Store::Redis(redis) => redis.look().await,
-        }
-    }
-
-    /// Closes the connections; the next call opens new ones.
-    pub(crate) fn disconnect(&self) {
-        match self {
-            Store::Memory(_) => {}
-            Store::Redis(redis) => redis.disconnect(),
-            Store::Redlock(redlock) => redlock.disconnect(),
         }
     }
 }

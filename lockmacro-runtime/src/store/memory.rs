@@ -9,16 +9,18 @@ use tokio::time::{Instant, timeout_at};
 #[cfg(feature = "defer")]
 use crate::jobs::memory::MemoryJobs;
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
+use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::hand_off::HandOff;
-use crate::store::memory_table::{Held, Table, Ticket, Waiting};
+use crate::store::memory_table::{HeldKey, QueuedWaiter, Table, Ticket};
+use crate::store::servers::Servers;
 use crate::store::tick::tick;
 use crate::store::waiters::{Signal, Waiters};
+use crate::value::applied::Applied;
 use crate::value::key::LockKey;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
-use crate::value::token::label_of;
 
 /// The store of every `memory://` of the process, as one server is behind every equal URL.
 static SHARED: LazyLock<Memory> = LazyLock::new(Memory::new);
@@ -78,17 +80,15 @@ impl Memory {
             let over = until.is_some_and(|until| until <= Instant::now());
             let answer = self.ask(request, Some(&mut queued))?;
             // No request is in flight: if the caller drops this future, one release is enough.
-            request.settle(true);
-            let Answer::Busy { left, queue: Queueing::Left(rank), .. } = &answer else {
+            request.set_applied(Applied::Yes);
+            let Answer::Contended { holder, queue: Queueing::Left(rank), .. } = &answer else {
                 return Ok(answer);
             };
             if over {
                 return Ok(answer);
             }
-            if let Answer::Busy { owner, left, .. } = &answer {
-                request.note_contended(owner.as_deref(), *left, *rank);
-            }
-            let pause = Instant::now() + tick(*rank, *left, true, fastrand::f64());
+            request.note_contended(holder, *rank);
+            let pause = Instant::now() + tick(*rank, holder.left, true, fastrand::f64());
             let pause = until.map_or(pause, |until| until.min(pause));
             // Keeps the future small while it waits.
             drop(answer);
@@ -97,21 +97,23 @@ impl Memory {
             if let Ok(Signal::Granted(hand_off)) = signal {
                 let HandOff { received: sent, ttl, fence, .. } = *hand_off;
                 if sent.elapsed() < ttl / 2 {
-                    let (at, resent, fences) = (sent, false, fence.into_iter().collect());
-                    return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fences }));
+                    let (at, earlier, fences) = (sent, Applied::No, fence.into_iter().collect());
+                    return Ok(Answer::Granted(Grant { sent, at, ttl, earlier, fences }));
                 }
                 // Too little time may be left: the next request confirms the lock, or queues again.
             }
         }
     }
 
-    /// Requests the lock once, and enqueues `waiter` if the lock is busy.
+    /// Requests the lock once, and enqueues `waiter` if it is contended.
     fn ask(&self, request: &Request, mut waiter: Option<&mut Ticket>) -> Result<Answer, Failed> {
-        let now = Moment::now();
+        let (now, earlier) = (Moment::now(), Applied::No);
         let mut table = self.table();
         let fenced = if request.fenced { request.keys() } else { &[] };
         // Checked before the table is changed.
-        table.has_fences(fenced.len()).map_err(|error| Failed { error, written: true })?;
+        table
+            .has_fences(fenced.len())
+            .map_err(|error| Failed { error, applied: Applied::Unknown })?;
         let locked = if self.disabled { &[] } else { request.keys() };
         for (nth, key) in locked.iter().map(LockKey::as_str).enumerate() {
             if table.held.get(key).is_none_or(|held| held.expires <= now) {
@@ -124,13 +126,13 @@ impl Memory {
                 && held.expires > now
                 && held.token != request.token
             {
-                let owner = label_of(held.token.expose().as_bytes());
                 let left = Some(held.expires.since(now));
+                let holder = OtherHolder::of(held.token.expose().as_bytes(), left);
                 let queue = match waiter {
                     Some(waiter) => table.enqueue(request, waiter),
                     None => Queueing::Outside,
                 };
-                return Ok(Answer::Busy { nth, owner, left, queue, resent: false });
+                return Ok(Answer::Contended { nth, holder, queue, earlier });
             }
         }
         table.sweep(now);
@@ -140,11 +142,11 @@ impl Memory {
                     queue.binary_search_by_key(&ticket, |one| one.ticket).ok()
                 });
             }
-            let held = Held { token: request.token.clone(), expires: now.after(request.ttl) };
+            let held = HeldKey { token: request.token.clone(), expires: now.after(request.ttl) };
             table.held.insert(key.to_owned(), held);
         }
         let fences = fenced.iter().filter_map(|_| table.fence()).collect();
-        Ok(Answer::Granted(Grant { sent: now, at: now, ttl: request.ttl, resent: false, fences }))
+        Ok(Answer::Granted(Grant { sent: now, at: now, ttl: request.ttl, earlier, fences }))
     }
 
     /// Makes every waiter repeat its request.
@@ -183,7 +185,7 @@ impl Memory {
             else {
                 // Without the lock, the token may be in the queue.
                 if request.until.is_some() {
-                    let own = |waiting: &Waiting| waiting.token == request.token;
+                    let own = |waiting: &QueuedWaiter| waiting.token == request.token;
                     table.dequeue(key, |queue| queue.iter().position(own));
                 }
                 all = false;
@@ -216,6 +218,8 @@ impl Memory {
         self.table.lock()
     }
 }
+
+impl Servers for Memory {}
 
 #[cfg(test)]
 mod tests {
@@ -294,7 +298,7 @@ mod tests {
         let first = request("every_shared_store_is_the_same", ttl);
         Memory::shared().ask(&first, None).unwrap();
         let second = request("every_shared_store_is_the_same", ttl);
-        assert!(matches!(Memory::shared().ask(&second, None), Ok(Answer::Busy { .. })));
+        assert!(matches!(Memory::shared().ask(&second, None), Ok(Answer::Contended { .. })));
         assert!(matches!(Memory::new().ask(&second, None), Ok(Answer::Granted(_))));
         assert_eq!(Memory::shared().release(&first), Released::Held);
     }

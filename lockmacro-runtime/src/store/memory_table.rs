@@ -19,9 +19,9 @@ pub(crate) const SWEEP_FROM: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Table {
-    pub(crate) held: HashMap<String, Held>,
+    pub(crate) held: HashMap<String, HeldKey>,
     /// The waiters of each key, the first one first. No key has an empty queue.
-    pub(crate) queues: HashMap<String, VecDeque<Waiting>>,
+    pub(crate) queues: HashMap<String, VecDeque<QueuedWaiter>>,
     /// The number of keys at which expired ones are removed next.
     pub(crate) sweep_at: usize,
     pub(crate) last_fence: u64,
@@ -29,13 +29,13 @@ pub(crate) struct Table {
 }
 
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldKey {
     pub(crate) token: Token,
     pub(crate) expires: Moment,
 }
 
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedWaiter {
     /// Tickets grow from the first waiter of a queue to the last.
     pub(crate) ticket: u64,
     pub(crate) token: Token,
@@ -72,7 +72,7 @@ impl Table {
                 self.last_ticket += 1;
                 let (ticket, number) = (self.last_ticket, waiter.number);
                 let (token, ttl, fenced) = (request.token.clone(), request.ttl, request.fenced);
-                queue.push_back(Waiting { ticket, token, ttl, fenced, number });
+                queue.push_back(QueuedWaiter { ticket, token, ttl, fenced, number });
                 waiter.ticket = Some(ticket);
                 queue.len() - 1
             }
@@ -84,7 +84,7 @@ impl Table {
     pub(crate) fn dequeue(
         &mut self,
         key: &str,
-        find: impl Fn(&VecDeque<Waiting>) -> Option<usize>,
+        find: impl Fn(&VecDeque<QueuedWaiter>) -> Option<usize>,
     ) {
         if let Some(queue) = self.queues.get_mut(key) {
             if let Some(rank) = find(queue) {
@@ -103,7 +103,7 @@ impl Table {
             if queue.is_empty() {
                 self.queues.remove(key);
             }
-            let Some(Waiting { token, ttl, fenced, number, .. }) = next else {
+            let Some(QueuedWaiter { token, ttl, fenced, number, .. }) = next else {
                 return;
             };
             let fence = fenced.then(|| self.fence()).flatten();
@@ -115,7 +115,7 @@ impl Table {
             // Only for the confirm window: a stopped waiter must not keep the lock for the whole
             // ttl.
             let ttl = ttl.min(CONFIRM_WINDOW);
-            self.held.insert(key.to_owned(), Held { token, expires: now.after(ttl) });
+            self.held.insert(key.to_owned(), HeldKey { token, expires: now.after(ttl) });
             if waiters.grant(number, HandOff { received: now, connection: 0, at: 0, ttl, fence }) {
                 return;
             }
@@ -129,10 +129,11 @@ impl Table {
         match last.map(Fence::try_from) {
             Some(Ok(_)) => Ok(()),
             _ if count == 0 => Ok(()),
-            _ => Err(LockError::Unavailable {
-                reason: Unavailability::FencesUsedUp,
-                detail: "the counter of `memory://` is at 2^53".to_owned(),
-            }),
+            _ => Err(LockError::unavailable_at(
+                None,
+                Unavailability::FencesUsedUp,
+                "the counter of `memory://` is at 2^53",
+            )),
         }
     }
 

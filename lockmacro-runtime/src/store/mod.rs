@@ -11,6 +11,7 @@ pub(crate) mod parts;
 pub(crate) mod redis;
 pub(crate) mod redlock;
 pub(crate) mod replica_acks;
+pub(crate) mod servers;
 pub(crate) mod several_keys;
 pub(crate) mod tick;
 pub(crate) mod waiters;

@@ -5,6 +5,7 @@ use crate::protocol::answer::{Asked, Released};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::store::join::{all, held_all};
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 
 impl Store {
@@ -26,8 +27,9 @@ impl Store {
                 (Err(_), Ok(_)) => {}
             })
             .await;
-            if parts.iter().all(Request::is_settled) {
-                request.settle(true);
+            let applied = parts.iter().map(Request::applied).fold(Applied::No, Applied::and);
+            if applied.is_known() {
+                request.set_applied(applied);
             }
             found
         })

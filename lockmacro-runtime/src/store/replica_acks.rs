@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::protocol::answer::{Answer, Asked, Failed, Grant};
-use crate::protocol::lease::{Lease, Renewal};
+use crate::protocol::lease::{Lease, Renewal, too_slow};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::loss::LossCause;
 use crate::value::time::Moment;
@@ -45,7 +46,7 @@ impl Store {
         grant: Grant,
     ) -> Asked<'a, Result<Answer, Failed>> {
         // No request from here on acquires: if the caller drops this future, one release is enough.
-        request.settle(!grant.resent);
+        request.set_applied(grant.earlier.and(Applied::Yes));
         Box::pin(async move {
             let (sent, ttl) = (Moment::now(), request.ttl);
             let within = left(grant.sent, grant.ttl).unwrap_or_default();
@@ -54,20 +55,24 @@ impl Store {
                     return Ok(Answer::Granted(Grant { sent, ttl, ..grant }));
                 }
                 Ok(true) => {
-                    let detail = format!("the ttl is {ttl:?}{}", self.at(request));
-                    LockError::Unavailable { reason: Unavailability::TooSlow, detail }
+                    let (server, reason) =
+                        (self.servers().address(request), Unavailability::TooSlow);
+                    LockError::unavailable_at(server, reason, too_slow(ttl))
                 }
                 // Another server has replaced the one that granted the lock.
                 Ok(false) => {
-                    let detail = "it does not know the lock that was granted".to_owned();
-                    let error = LockError::Unavailable { reason: Unavailability::Replaced, detail };
-                    return Ok(Answer::Lost(Box::new(Err(Failed { error, written: true }))));
+                    let (reason, detail) =
+                        (Unavailability::Replaced, "it does not know the lock that was granted");
+                    let error = LockError::unavailable_at(None, reason, detail);
+                    let failed = Failed { error, applied: Applied::Unknown };
+                    return Ok(Answer::Lost(Box::new(Err(failed))));
                 }
                 Err(error) => error,
             };
             let short = matches!(error, LockError::InsufficientReplicas { .. });
             let released = short && self.release(request).await.is_ok();
-            Err(Failed { error, written: grant.resent || !released })
+            let applied = if released { Applied::No } else { Applied::Yes };
+            Err(Failed { error, applied: grant.earlier.and(applied) })
         })
     }
 }

@@ -17,10 +17,12 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
-use crate::protocol::lease::late;
+use crate::protocol::lease::{late, too_slow};
+use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::dispatch::Store;
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::Fence;
 use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER};
@@ -42,10 +44,10 @@ impl Store {
         if let Store::Redlock(redlock) = self
             && let Err(error) = redlock.check(request.ttl)
         {
-            return Box::pin(std::future::ready(Err(Failed { error, written: false })));
+            return Box::pin(std::future::ready(Err(Failed { error, applied: Applied::No })));
         }
         let until = wait.map(|(wait, shutdown)| (Instant::now() + wait.min(FOR_EVER), shutdown));
-        let end = until.map(|(until, _)| until.max(Instant::now() + self.answer()));
+        let end = until.map(|(until, _)| until.max(Instant::now() + self.servers().answer_time()));
         Box::pin(OneByOne::new(self, request, until, end).take())
     }
 }
@@ -76,7 +78,8 @@ struct OneByOne<'a> {
     /// Since when the keys count that this renewal does not cover.
     added: Option<Moment>,
     fences: Vec<Fence>,
-    resent: bool,
+    /// What became of the earlier requests for parts.
+    earlier: Applied,
 }
 
 impl<'a> OneByOne<'a> {
@@ -88,16 +91,16 @@ impl<'a> OneByOne<'a> {
     ) -> Self {
         // A waiter that dies must not keep its keys for the whole ttl.
         let ttl = if until.is_some() { request.ttl.min(CONFIRM_WINDOW) } else { request.ttl };
-        let (held, since, fences, resent) = (0, Moment::now(), Vec::new(), false);
+        let (held, since, fences, earlier) = (0, Moment::now(), Vec::new(), Applied::No);
         let (renewing, added) = (None, None);
-        Self { store, request, until, end, ttl, held, since, renewing, added, fences, resent }
+        Self { store, request, until, end, ttl, held, since, renewing, added, fences, earlier }
     }
 
     /// Acquires all keys, or none.
     async fn take(mut self) -> Result<Answer, Failed> {
         let (store, request) = (self.store, self.request);
-        // The first key that is known to be busy.
-        let mut busy = None;
+        // The first key that is known to be contended.
+        let mut contended = None;
         loop {
             let rest = &request.keys()[self.held..];
             if rest.is_empty() {
@@ -106,12 +109,12 @@ impl<'a> OneByOne<'a> {
             // A waiter that holds some keys requests the rest once more at the end of its wait, and
             // waits no longer than an answer takes.
             let last = self.held > 0 && is_over(self.end);
-            if last && is_over(self.end.map(|end| end + store.answer())) {
-                let resent = !self.release_held().await || self.resent;
-                let (nth, owner, left, queue) = (self.held, None, None, Queueing::Left(0));
-                return Ok(Answer::Busy { nth, owner, left, queue, resent });
+            if last && is_over(self.end.map(|end| end + store.servers().answer_time())) {
+                let earlier = self.release_held().await.and(self.earlier);
+                let (nth, holder) = (self.held, OtherHolder::default());
+                return Ok(Answer::Contended { nth, holder, queue: Queueing::Left(0), earlier });
             }
-            let most = busy.map_or(usize::MAX, |busy: usize| busy - self.held);
+            let most = contended.map_or(usize::MAX, |contended: usize| contended - self.held);
             let count = store.at_once(rest).min(most).max(1);
             let whole = count == request.keys().len();
             let mut part = request.part(&rest[..count]);
@@ -122,7 +125,7 @@ impl<'a> OneByOne<'a> {
                 Some((until, shutdown)) if count == 1 && !last => {
                     store.wait(&part, until.saturating_duration_since(Instant::now()), shutdown)
                 }
-                until => store.ask(&part, until.map(|(until, _)| until)),
+                until => store.try_acquire(&part, until.map(|(until, _)| until)),
             };
             let answer = match self.while_held(&part, asked).await {
                 Ok(answer) => answer,
@@ -130,34 +133,35 @@ impl<'a> OneByOne<'a> {
             };
             match answer {
                 Ok(Answer::Granted(grant)) if whole => {
-                    let resent = self.resent || grant.resent;
-                    return Ok(Answer::Granted(Grant { resent, ..grant }));
+                    let earlier = self.earlier.and(grant.earlier);
+                    return Ok(Answer::Granted(Grant { earlier, ..grant }));
                 }
                 Ok(Answer::Granted(grant)) => {
                     self.add(count, grant);
-                    busy = busy.filter(|busy| *busy >= self.held);
+                    contended = contended.filter(|contended| *contended >= self.held);
                 }
-                // The keys before the busy one are acquired first, then it is waited for.
-                Ok(Answer::Busy { nth, queue: Queueing::Outside, resent, .. })
+                // The keys before the contended one are acquired first, then it is waited for.
+                Ok(Answer::Contended { nth, queue: Queueing::Outside, earlier, .. })
                     if self.until.is_some() && !last =>
                 {
-                    self.resent |= resent;
-                    busy = Some(self.held + nth);
+                    self.earlier = self.earlier.and(earlier);
+                    contended = Some(self.held + nth);
                 }
-                Ok(Answer::Busy { nth, owner, left, queue, resent }) => {
-                    let resent = !self.release_held().await || self.resent || resent;
+                Ok(Answer::Contended { nth, holder, queue, earlier }) => {
+                    let earlier = self.release_held().await.and(self.earlier).and(earlier);
                     let nth = self.held + nth;
                     // The last request did not wait in a queue.
                     let queue = if last { Queueing::Left(0) } else { queue };
-                    return Ok(Answer::Busy { nth, owner, left, queue, resent });
+                    return Ok(Answer::Contended { nth, holder, queue, earlier });
                 }
                 Ok(lost @ Answer::Lost(_)) => return Ok(lost),
                 // The server does not take these keys together, and so wrote nothing. The next
                 // call takes fewer.
                 Err(_) if store.at_once(rest) < count => {}
-                Err(Failed { error, written }) => {
-                    let written = written || self.resent || self.held > 0;
-                    return Err(Failed { error, written });
+                Err(Failed { error, applied }) => {
+                    let held = if self.held > 0 { Applied::Yes } else { Applied::No };
+                    let applied = applied.and(self.earlier).and(held);
+                    return Err(Failed { error, applied });
                 }
             }
         }
@@ -168,7 +172,7 @@ impl<'a> OneByOne<'a> {
         self.since = if first { grant.sent } else { self.since.min(grant.sent) };
         self.held += count;
         self.fences.extend(grant.fences.iter());
-        self.resent |= grant.resent;
+        self.earlier = self.earlier.and(grant.earlier);
         if !first {
             self.added = Some(self.added.map_or(grant.sent, |added| added.min(grant.sent)));
         } else if self.until.is_some() {
@@ -186,12 +190,13 @@ impl<'a> OneByOne<'a> {
             }
         }
         if late(self.since, ttl) {
-            let detail = format!("the ttl is {ttl:?}{}", self.store.at(request));
-            return *self.starts_over(Err(too_slow(detail)));
+            let (server, reason) = (self.store.servers().address(request), Unavailability::TooSlow);
+            let error = LockError::unavailable_at(server, reason, too_slow(ttl));
+            return *self.starts_over(Err(Failed { error, applied: Applied::Unknown }));
         }
-        let Self { since: sent, fences, resent, .. } = self;
+        let Self { since: sent, fences, earlier, .. } = self;
         let fences = fences.into_iter().collect();
-        Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences }))
+        Ok(Answer::Granted(Grant { sent, at: sent, ttl, earlier, fences }))
     }
 
     /// Waits for the answer to a part's request, while it renews the held keys. Fails when these
@@ -200,7 +205,7 @@ impl<'a> OneByOne<'a> {
         poll_fn(|cx| {
             let answer = asked.as_mut().poll(cx);
             // If the caller drops the future now, only the part's request may still arrive.
-            self.request.settle(part.is_settled() && !self.resent);
+            self.request.set_applied(part.applied().and(self.earlier));
             if let Poll::Ready(answer) = answer {
                 return Poll::Ready(Ok(answer));
             }
@@ -232,7 +237,7 @@ impl<'a> OneByOne<'a> {
         self.starts_over(match loss {
             Some(error) => {
                 let transient = error.is_transient();
-                let answer = Err(Failed { error, written: true });
+                let answer = Err(Failed { error, applied: Applied::Unknown });
                 if !transient {
                     // A new attempt would get the same error.
                     return Box::new(answer);
@@ -242,8 +247,8 @@ impl<'a> OneByOne<'a> {
             // The present holder is not known.
             None => {
                 let nth = self.held.min(self.request.keys().len() - 1);
-                let (owner, left, queue) = (None, None, Queueing::Left(0));
-                Ok(Answer::Busy { nth, owner, left, queue, resent: true })
+                let (holder, queue) = (OtherHolder::default(), Queueing::Left(0));
+                Ok(Answer::Contended { nth, holder, queue, earlier: Applied::Unknown })
             }
         })
     }
@@ -255,9 +260,12 @@ impl<'a> OneByOne<'a> {
         if self.until.is_some() { Box::new(Ok(Answer::Lost(answer))) } else { answer }
     }
 
-    /// Releases the held keys. Returns whether all are released.
-    async fn release_held(&mut self) -> bool {
-        self.held == 0 || self.store.release(self.request).await.is_ok()
+    /// Releases the held keys. Returns what is left of their requests.
+    async fn release_held(&mut self) -> Applied {
+        match self.held == 0 || self.store.release(self.request).await.is_ok() {
+            true => Applied::No,
+            false => Applied::Unknown,
+        }
     }
 }
 
@@ -285,9 +293,4 @@ async fn renewed(
 
 fn is_over(end: Option<Instant>) -> bool {
     end.is_some_and(|end| end <= Instant::now())
-}
-
-fn too_slow(detail: String) -> Failed {
-    let error = LockError::Unavailable { reason: Unavailability::TooSlow, detail };
-    Failed { error, written: true }
 }

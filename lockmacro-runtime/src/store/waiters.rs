@@ -17,7 +17,7 @@ use crate::value::sync::{Mutex, MutexGuard};
 pub(crate) struct Waiters {
     last: AtomicU64,
     entries: Mutex<HashMap<u64, Arc<Entry>>>,
-    pub(crate) gone: Arc<AbandonedTokens>,
+    pub(crate) abandoned: Arc<AbandonedTokens>,
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl Waiters {
 
     /// Another set of waiters, with the same abandoned tokens.
     pub(crate) fn apart(&self) -> Self {
-        Self { gone: Arc::clone(&self.gone), ..Self::default() }
+        Self { abandoned: Arc::clone(&self.abandoned), ..Self::default() }
     }
 
     /// Passes a grant on to its waiter. Returns whether there is one. The lock of a waiter that is
@@ -79,7 +79,7 @@ impl Waiters {
         if let Some(entry) = &entry {
             entry.signal(Signal::Granted(Box::new(hand_off)));
         } else if !hand_off.ttl.is_zero() {
-            self.gone.was_granted(number);
+            self.abandoned.was_granted(number);
         }
         entry.is_some()
     }
@@ -194,15 +194,15 @@ mod tests {
             waiters.grant(waiter.number(), hand_off());
             waiter.number()
         };
-        let gone = waiters.apart().gone.given_up(bits);
-        let mut granted = std::pin::pin!(Arc::clone(&waiters.gone).granted());
+        let token = waiters.apart().abandoned.abandon(bits);
+        let mut granted = std::pin::pin!(Arc::clone(&waiters.abandoned).granted());
         waiters.grant(other, hand_off());
-        assert!(futures::poll!(&mut granted).is_pending() && !gone.was_granted());
+        assert!(futures::poll!(&mut granted).is_pending() && !token.was_granted());
         assert!(!waiters.grant(number, hand_off()));
         granted.await;
-        assert!(gone.was_granted() && !gone.was_granted());
-        drop(gone);
-        assert!(waiters.gone.tokens().is_empty());
+        assert!(token.was_granted() && !token.was_granted());
+        drop(token);
+        assert!(waiters.abandoned.tokens().is_empty());
     }
 
     #[test]

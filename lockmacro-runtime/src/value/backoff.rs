@@ -1,34 +1,63 @@
-//! Delays between tries: each twice as long as the one before, with jitter.
+//! Delays between tries: each longer than the one before, with jitter.
 
 use std::time::Duration;
 
-/// A delay that doubles from try to try, up to a bound.
-#[cfg(any(feature = "defer", test))]
+/// Growth of a delay that doubles, in percent.
+const DOUBLE: u32 = 200;
+
+/// A delay that grows from try to try, up to a bound.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Backoff {
     first: Duration,
     longest: Duration,
-    failures: u32,
+    /// How long a delay is compared to the one before, in percent.
+    growth: u32,
+    delay: Duration,
 }
 
-#[cfg(any(feature = "defer", test))]
 impl Backoff {
-    /// Starts with `first`.
+    /// Starts with `first`, and doubles.
     pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
-        Self { first, longest, failures: 0 }
+        Self::growing(first, longest, DOUBLE)
+    }
+
+    /// The same for another growth, in percent.
+    pub(crate) const fn growing(first: Duration, longest: Duration, growth: u32) -> Self {
+        Self { first, longest, growth, delay: first }
     }
 
     /// The delay before the next try, with jitter.
+    #[cfg(any(feature = "defer", test))]
     pub(crate) fn next(&mut self) -> Duration {
-        let delay = exponential(self.first, self.failures, self.longest);
-        self.failures = self.failures.saturating_add(1);
+        jittered(self.step())
+    }
+
+    /// The same, with another bound for the present: the delay grows on from there.
+    pub(crate) fn next_within(&mut self, longest: Duration) -> Duration {
+        self.delay = self.delay.min(longest);
+        jittered(self.step())
+    }
+
+    /// The delay before the next try, without jitter.
+    pub(crate) fn step(&mut self) -> Duration {
+        let delay = self.delay();
+        self.grow();
         delay
     }
 
+    /// The delay now, without jitter.
+    pub(crate) fn delay(&self) -> Duration {
+        self.delay.min(self.longest)
+    }
+
+    /// Makes the delay longer.
+    pub(crate) fn grow(&mut self) {
+        self.delay = (self.delay.saturating_mul(self.growth) / 100).min(self.longest);
+    }
+
     /// Starts again with the first delay.
-    #[cfg(feature = "defer")]
     pub(crate) fn reset(&mut self) {
-        self.failures = 0;
+        self.delay = self.first;
     }
 }
 
@@ -47,9 +76,12 @@ pub(crate) fn jittered(delay: Duration) -> Duration {
 mod tests {
     use super::*;
 
+    const fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
     #[test]
     fn a_delay_doubles_up_to_its_bound_and_differs() {
-        let ms = Duration::from_millis;
         let mut backoff = Backoff::new(ms(10), ms(50));
         for expected in [10, 20, 40, 50, 50] {
             let delay = backoff.next();
@@ -61,5 +93,31 @@ mod tests {
         let delays: Vec<_> = (0..20).map(|_| jittered(ms(100))).collect();
         assert!(delays.windows(2).any(|pair| pair[0] != pair[1]));
         assert!(exponential(ms(10), u32::MAX, Duration::MAX.mul_f64(0.5)) > ms(10));
+    }
+
+    #[test]
+    fn a_delay_grows_as_it_is_told_and_starts_again() {
+        let mut backoff = Backoff::growing(ms(20), ms(1_000), 300);
+        let mut steps = || [(); 6].map(|()| backoff.step());
+        assert_eq!(steps(), [20, 60, 180, 540, 1_000, 1_000].map(ms));
+        backoff.reset();
+        assert_eq!((backoff.delay(), backoff.step(), backoff.delay()), (ms(20), ms(20), ms(60)));
+        let mut slowly = Backoff::growing(ms(2), ms(100), 150);
+        assert_eq!([(); 3].map(|()| slowly.step()), [ms(2), ms(3), ms(3) * 3 / 2]);
+        let mut endless = Backoff::new(Duration::MAX, Duration::MAX);
+        assert_eq!([(); 2].map(|()| endless.step())[0], Duration::MAX);
+    }
+
+    #[test]
+    fn a_bound_for_the_present_holds_the_delay_back() {
+        let mut backoff = Backoff::new(ms(10), ms(1_000));
+        let mut next = |longest, expected: u64| {
+            let delay = backoff.next_within(ms(longest));
+            let range = ms(expected).mul_f64(0.75)..=ms(expected).mul_f64(1.25);
+            assert!(range.contains(&delay), "{delay:?}");
+        };
+        for (longest, expected) in [(40, 10), (40, 20), (40, 40), (40, 40), (100, 80), (400, 160)] {
+            next(longest, expected);
+        }
     }
 }

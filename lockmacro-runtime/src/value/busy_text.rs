@@ -37,7 +37,7 @@ pub(crate) fn timed_out(
     key: &LockKey,
     holder: &Holder,
     retry_after: Duration,
-    position: u32,
+    rank: u32,
     message: Option<&str>,
 ) -> String {
     if message.is_some() {
@@ -46,10 +46,10 @@ pub(crate) fn timed_out(
     let seconds = whole_seconds(retry_after);
     let held_by =
         if holder.owner.is_some() { format!(", which {holder} holds") } else { String::new() };
-    let queue = match position {
-        // The first waiter, or the position is not known.
+    let queue = match rank {
+        // The first waiter, or the rank is not known.
         0 => String::new(),
-        _ => format!(", {position} ahead in the queue"),
+        _ => format!(", {rank} ahead in the queue"),
     };
     let key = key.shown();
     format!("timed out waiting for `{key}`{held_by}{queue}: try again in {seconds}s")

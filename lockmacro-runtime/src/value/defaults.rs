@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::value::duration::duration;
 use crate::value::error::LockError;
 use crate::value::limits::{TTL_DEFAULT, check_ttl};
+use crate::value::url::{Setting, Url};
 
 /// Longest prefix of keys, in bytes.
 pub(crate) const PREFIX_MAX: usize = 256;
@@ -74,32 +75,28 @@ impl Defaults {
         Ok(())
     }
 
-    /// Takes the defaults out of a URL, and returns the rest of the URL.
-    pub(crate) fn take_from<'a>(&mut self, url: &'a str) -> Result<Cow<'a, str>, LockError> {
-        let Some((place, query)) = url.split_once('?') else { return Ok(Cow::Borrowed(url)) };
-        // This may be the rest of a password, so the parser of the URL has to refuse it.
-        if query.contains(['@', '#']) {
-            return Ok(Cow::Borrowed(url));
+    /// Takes the defaults out of a URL.
+    pub(crate) fn take_from(&mut self, url: &mut Url<'_>) -> Result<(), LockError> {
+        if !url.may_be_cut {
+            url.settings.retain(|setting| !self.take(*setting));
         }
-        let mut others = Vec::new();
-        for setting in query.split('&') {
-            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
-            match name {
-                "default_ttl" => self.set_ttl(duration(value)),
-                "default_wait" => self.set_wait(duration(value)),
-                "turn" => self.set_turn(duration(value)),
-                "key_prefix" => {
-                    let decoded = percent_encoding::percent_decode_str(value).decode_utf8();
-                    self.set_prefix(decoded.map_or_else(|_| "{".to_owned(), Cow::into_owned));
-                }
-                _ => others.push(setting),
+        self.usable()
+    }
+
+    /// Sets a default by the setting of a URL; returns whether it is one.
+    fn take(&mut self, setting: Setting<'_>) -> bool {
+        let value = setting.value();
+        match setting.name {
+            "default_ttl" => self.set_ttl(duration(value)),
+            "default_wait" => self.set_wait(duration(value)),
+            "turn" => self.set_turn(duration(value)),
+            "key_prefix" => {
+                let decoded = percent_encoding::percent_decode_str(value).decode_utf8();
+                self.set_prefix(decoded.map_or_else(|_| "{".to_owned(), Cow::into_owned));
             }
+            _ => return false,
         }
-        self.usable()?;
-        Ok(Cow::Owned(match others.join("&") {
-            others if others.is_empty() => place.to_owned(),
-            others => format!("{place}?{others}"),
-        }))
+        true
     }
 
     pub(crate) fn set_ttl(&mut self, ttl: Option<Duration>) {
@@ -154,32 +151,31 @@ impl Defaults {
 mod tests {
     use super::*;
 
-    fn read(url: &str) -> Result<(String, Defaults), String> {
-        let mut defaults = Defaults::default();
-        let rest = defaults.take_from(url).map_err(|error| error.to_string())?;
-        Ok((rest.into_owned(), defaults))
+    /// The defaults of a URL, and its other settings.
+    fn read(url: &str) -> Result<(Vec<String>, Defaults), String> {
+        let (mut url, mut defaults) = (Url::parse(url).expect(url), Defaults::default());
+        defaults.take_from(&mut url).map_err(|error| error.to_string())?;
+        Ok((url.settings.iter().map(Setting::text).collect(), defaults))
     }
 
     #[test]
     fn defaults_are_read_from_a_url_and_other_settings_are_kept() {
         let url = "redis://host/3?default_ttl=1m&protocol=3&default_wait=2s&key_prefix=shop%3A";
-        let (rest, defaults) = read(url).unwrap();
-        assert_eq!(rest, "redis://host/3?protocol=3");
+        let (others, defaults) = read(url).unwrap();
+        assert_eq!(others, ["protocol=3"]);
         let minute = Duration::from_secs(60);
         assert_eq!((defaults.ttl(), defaults.wait()), (minute, minute / 30));
         assert_eq!(defaults.prefix(), "shop:");
         assert_eq!(read("redis://host?turn=0s").unwrap().1.turn, Some(Duration::ZERO));
         assert_eq!(read("memory://?turn=1s").unwrap().1.turn, Some(Duration::from_secs(1)));
-        assert_eq!(read("memory://?key_prefix=a:").unwrap().0, "memory://");
+        assert_eq!(read("memory://?key_prefix=a:").unwrap().0, [""; 0]);
         assert_eq!(read("memory://").unwrap().1.ttl(), TTL_DEFAULT);
     }
 
     #[test]
     fn the_rest_of_a_password_is_no_setting() {
-        for url in ["redis://:pa?key_prefix=x@host", "redis://host?key_prefix=x#y"] {
-            let (rest, defaults) = read(url).unwrap();
-            assert_eq!((&*rest, defaults.prefix()), (url, ""));
-        }
+        let (others, defaults) = read("redis://:pa?key_prefix=x@host").unwrap();
+        assert_eq!((others, defaults.prefix()), (vec!["key_prefix=x@host".to_owned()], ""));
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub enum LockError {
         message: Option<String>,
     },
     /// Other holders had the lock until the caller's `wait` was over.
-    #[error("{}", timed_out(key, holder, *retry_after, *position, message.as_deref()))]
+    #[error("{}", timed_out(key, holder, *retry_after, *rank, message.as_deref()))]
     #[non_exhaustive]
     TimedOut {
         /// The key that is held.
@@ -54,8 +54,8 @@ pub enum LockError {
         holder: Box<Holder>,
         /// When to ask again, as in [`retry_after`](LockError::retry_after).
         retry_after: Duration,
-        /// Number of waiters ahead of the caller in the queue.
-        position: u32,
+        /// The rank in the queue: the number of waiters ahead of the caller.
+        rank: u32,
         /// The `message` of the lock, for the user.
         message: Option<String>,
     },
@@ -75,7 +75,7 @@ pub enum LockError {
     /// Another holder has the lock, and the call was stored because of `on_busy = defer("30s")`. A
     /// [worker](crate::defer::Worker) runs it later. The caller has nothing left to do.
     #[cfg(feature = "defer")]
-    #[error("deferred for {due:?}, as somebody else holds `{}`", key.shown())]
+    #[error("somebody else holds `{}`: the call was stored, and is due in {due:?}", key.shown())]
     #[non_exhaustive]
     Deferred {
         /// The key that is held.
@@ -126,13 +126,16 @@ pub enum LockError {
     /// The server could not be reached, or could not answer. The lock is not held: a request that
     /// may have been applied is released in the background. A call to be deferred may have been
     /// stored.
-    #[error("the lock server is unavailable: {reason} ({detail})")]
+    #[error("the lock server is unavailable: {reason} ({detail}{})", At(server.as_deref()))]
     #[non_exhaustive]
     Unavailable {
         /// The kind of the failure.
         reason: Unavailability,
         /// The text of the server or of the operating system.
         detail: String,
+        /// Host and port of the server, or of every node of a Redlock; `None` where no server is
+        /// known.
+        server: Option<Box<str>>,
     },
     /// Fewer nodes of a Redlock than a majority have answered, so the lock is not held. It is
     /// released at the nodes that may have granted it. Look at the reply of each node.
@@ -150,8 +153,10 @@ pub enum LockError {
     /// Repair the replicas, or require fewer of them or a longer time with
     /// [`replicated`](crate::LockManagerBuilder::replicated).
     #[error(
-        "only {acked} of {wanted} replicas have acknowledged `{}` in time{AT}{server}",
-        key.shown()
+        "only {acked} of {wanted} replicas have acknowledged `{}` in time: check the replicas, or \
+         ask for fewer `acks`{}",
+        key.shown(),
+        At(Some(server))
     )]
     #[non_exhaustive]
     InsufficientReplicas {
@@ -166,7 +171,11 @@ pub enum LockError {
     },
     /// The key exists and is not a lock: its value is no string or, where a lock is released by
     /// force, was not written by this crate. Choose another key, or delete the value.
-    #[error("`{}` is not a lock: the key exists and holds something else", key.shown())]
+    #[error(
+        "`{}` is not a lock: the key exists and holds something else; choose another key, or \
+         delete that one",
+        key.shown()
+    )]
     #[non_exhaustive]
     KeyNotALock {
         /// The key with another value.
@@ -190,28 +199,45 @@ pub enum LockError {
     /// - on the nodes of a Redlock: `+info`
     ///
     /// The README lists what deferred calls need.
-    #[error("the lock server refuses access: {detail}")]
+    #[error(
+        "the lock server refuses access: {detail}{}{}",
+        At(server.as_deref()),
+        needed(keys.as_deref())
+    )]
     #[non_exhaustive]
     AccessDenied {
-        /// The rights that the user lacks, or the server's text and the keys of the lock.
+        /// The rights that the user lacks, or the server's text.
         detail: String,
+        /// Host and port of the server, or the path of its socket; `None` where no server is known.
+        server: Option<Box<str>>,
+        /// The keys that the lock needs, as `ACL SETUSER` takes them; `None` where the server
+        /// refuses something else.
+        keys: Option<Box<str>>,
     },
     /// The server requires a password, or refuses the given one. Correct the user and password in
     /// the manager's URL.
-    #[error("the lock server refuses the login: {detail}")]
+    #[error("the lock server refuses the login: {detail}{}", At(server.as_deref()))]
     #[non_exhaustive]
     Authentication {
         /// The server's text.
         detail: String,
+        /// Host and port of the server, or the path of its socket; `None` where no server is known.
+        server: Option<Box<str>>,
     },
     /// The server has reached its limit of clients. Raise its `maxclients`, or share managers: a
     /// manager needs two connections, four where HELLO is refused, and up to 32 more with
     /// `replicated`.
-    #[error("the lock server accepts no more clients: {detail}")]
+    #[error(
+        "the lock server accepts no more clients: raise its `maxclients`, or share managers \
+         ({detail}){}",
+        At(server.as_deref())
+    )]
     #[non_exhaustive]
     ConnectionLimit {
         /// The server's text.
         detail: String,
+        /// Host and port of the server, or the path of its socket; `None` where no server is known.
+        server: Option<Box<str>>,
     },
     /// The key is empty, too long, reserved, or made of an empty value; or a lock has no key, or
     /// too many.
@@ -223,7 +249,7 @@ pub enum LockError {
     },
     /// The ttl is not between 50 ms and 24 h, or longer than the
     /// [`longest_ttl`](crate::LockManagerBuilder::longest_ttl) of a Redlock.
-    #[error("a ttl of {ttl:?} is not between {TTL_MIN:?} and {longest:?}")]
+    #[error("a ttl of {ttl:?} is not usable: choose one between {TTL_MIN:?} and {longest:?}")]
     #[non_exhaustive]
     InvalidTtl {
         /// The requested ttl.
@@ -278,7 +304,10 @@ pub enum LockError {
     NotInstalled,
     /// Another manager is installed already. It stays, because locks of two servers would not
     /// exclude each other.
-    #[error("another lock manager is installed already")]
+    #[error(
+        "another lock manager is installed already: install one per process, and pass others with \
+         `manager = …`"
+    )]
     AlreadyInstalled,
     /// A blocking lock was requested on the thread of a current-thread runtime, such as a worker of
     /// actix. It would stop the task that holds the lock. Make the function async, or call it in
@@ -292,11 +321,14 @@ pub enum LockError {
     #[error("no tokio runtime here: await the lock inside one, with its time and io enabled")]
     NoRuntime,
     /// The manager was shut down.
-    #[error("the lock manager is shut down")]
+    #[error("the lock manager is shut down: connect a new one to acquire locks again")]
     ShutDown,
     /// Locks were still held when the timeout of the shutdown was over. They end with their bodies,
     /// or with their leases.
-    #[error("{held} locks were still held when the timeout of the shutdown was over")]
+    #[error(
+        "{held} locks were still held at the end of the shutdown's timeout: they end with their \
+         bodies or leases; wait longer, or end the bodies first"
+    )]
     #[non_exhaustive]
     ShutdownTimeout {
         /// Number of locks that were held.
@@ -304,8 +336,18 @@ pub enum LockError {
     },
 }
 
-/// Separates the text of an error from the host and port of its server.
-pub(crate) const AT: &str = ", at ";
+/// The end of an error's text: its server.
+struct At<'a>(Option<&'a str>);
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |server| write!(f, ", at {server}"))
+    }
+}
+
+fn needed(keys: Option<&str>) -> String {
+    keys.map(|keys| format!(": the lock needs {keys}")).unwrap_or_default()
+}
 
 impl From<InvalidKey> for LockError {
     fn from(InvalidKey { detail }: InvalidKey) -> Self {

@@ -2,19 +2,18 @@
 
 use std::fmt;
 
-use crate::value::error::{AT, LockError};
+use crate::value::error::LockError;
 #[cfg(feature = "defer")]
 use crate::value::key::LockKey;
-#[cfg(feature = "defer")]
 use crate::value::unavailability::Unavailability;
 
 impl LockError {
-    /// The server that the error names.
+    /// The server that has failed, where the error names one.
     pub(crate) fn server(&self) -> Option<&str> {
         match self {
             LockError::InsufficientReplicas { server, .. } => Some(server),
-            LockError::Unavailable { detail, .. } | LockError::ConnectionLimit { detail } => {
-                detail.rsplit_once(AT).map(|(_, server)| server)
+            LockError::Unavailable { server, .. } | LockError::ConnectionLimit { server, .. } => {
+                server.as_deref()
             }
             _ => None,
         }
@@ -66,7 +65,16 @@ impl LockError {
     /// not put a password into it.
     #[cfg(feature = "defer")]
     pub fn unavailable(reason: Unavailability, detail: impl Into<String>) -> Self {
-        LockError::Unavailable { reason, detail: detail.into() }
+        Self::unavailable_at(None, reason, detail)
+    }
+
+    /// The same for a failure of a server, which `Display` names.
+    pub(crate) fn unavailable_at(
+        server: Option<Box<str>>,
+        reason: Unavailability,
+        detail: impl Into<String>,
+    ) -> Self {
+        LockError::Unavailable { reason, detail: detail.into(), server }
     }
 
     /// Makes an [`InvalidUrl`](LockError::InvalidUrl) error.

@@ -19,7 +19,9 @@ pub(crate) fn in_order(first: &LockKey, more: &[LockKey]) -> Result<Vec<LockKey>
         1 => Ok(Vec::new()),
         2..=KEYS_MAX => Ok(keys),
         count => {
-            let detail = format!("there are {count} and {KEYS_MAX} are allowed");
+            let detail = format!(
+                "one lock has {count} keys and {KEYS_MAX} are allowed: split them into several locks"
+            );
             Err(InvalidKey { detail })
         }
     }

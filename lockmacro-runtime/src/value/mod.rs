@@ -1,5 +1,6 @@
 //! Values that know no server: keys, tokens, errors, times.
 
+pub(crate) mod applied;
 pub(crate) mod backoff;
 pub(crate) mod busy;
 pub(crate) mod busy_text;
@@ -23,3 +24,4 @@ pub(crate) mod template;
 pub(crate) mod time;
 pub(crate) mod token;
 pub(crate) mod unavailability;
+pub(crate) mod url;

@@ -121,9 +121,8 @@ pub(crate) fn label_of(stored: &[u8]) -> Option<String> {
 /// 128 random bits of the system: a forked process gets other ones than its parent.
 fn random() -> Result<[u8; 16], LockError> {
     let mut bits = [0; 16];
-    getrandom::fill(&mut bits).map_err(|error| LockError::Unavailable {
-        reason: Unavailability::Local,
-        detail: error.to_string(),
+    getrandom::fill(&mut bits).map_err(|error| {
+        LockError::unavailable_at(None, Unavailability::Local, error.to_string())
     })?;
     Ok(bits)
 }

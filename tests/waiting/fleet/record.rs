@@ -1,4 +1,4 @@
-//! What really happened, as the bodies wrote it down, protected by no lock.
+//! The record of the bodies, written without a lock.
 //!
 //! The system puts appended lines of all processes into one sequence, so two bodies that were under
 //! a key at once cannot but show as two entries without a leave between them.

@@ -39,7 +39,7 @@ pub enum Command {
         #[arg(long, default_value_t = 1_000)]
         most: usize,
     },
-    /// The holder and the waiters of a lock, the next waiter first.
+    /// The holder and the waiters of a lock. The next waiter is first, and has rank 0.
     Queue {
         /// The lock's key.
         key: String,

@@ -54,7 +54,7 @@ pub async fn queue(
         let waiters = queue.found.iter().enumerate().map(|(nth, waiter)| {
             let left = millis(waiter.left);
             let QueuedWaiter { owner, note, .. } = waiter;
-            json!({ "place": nth + 1, "waiter": owner, "note": note, "left_ms": left })
+            json!({ "rank": nth, "waiter": owner, "note": note, "left_ms": left })
         });
         let (holder, waiters) = (holder.as_ref().map(as_json), waiters.collect::<Value>());
         document(&json!({ "key": key, "lock": holder, "queue": waiters, "more": queue.more }))
@@ -62,7 +62,7 @@ pub async fn queue(
         let rows = queue.found.iter().enumerate().map(|(nth, waiter)| {
             let owner = waiter.owner.clone().unwrap_or_else(|| "?".to_owned());
             let owner = with_note(owner, waiter.note.as_deref());
-            [(nth + 1).to_string(), owner, time(waiter.left)]
+            [nth.to_string(), owner, time(waiter.left)]
         });
         let rows: Vec<[String; 3]> = rows.collect();
         let mut text = match &holder {
@@ -73,7 +73,7 @@ pub async fn queue(
             None => format!("nothing holds `{}`\n", plain(&key)),
         };
         if !rows.is_empty() {
-            text.push_str(&table(["PLACE", "WAITER", "KEPT FOR"], &rows));
+            text.push_str(&table(["RANK", "WAITER", "KEPT FOR"], &rows));
         }
         if queue.more {
             text.push_str("… and more\n");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::error::{CallError, unexpected};
+use crate::store::redis::client::error::{CallError, unexpected_reply};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;
@@ -15,7 +15,6 @@ use crate::store::redis::client::script::Script;
 use crate::store::redis::jobs::calls::CALLS;
 use crate::store::redis::scripts::inspect;
 use crate::store::redis::store::Redis;
-use crate::store::redis::topology::route::Topology;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
 use crate::value::inspection::{Found, HeldLock, ODD_MAX, Odd, QueuedWaiter};
@@ -72,8 +71,7 @@ impl Redis {
     ) -> Result<Found<QueuedWaiter>, LockError> {
         let most = most.clamp(1, WAITERS_MAX);
         let keys = slice::from_ref(key);
-        let reply =
-            self.ask_server(Question::Script(&inspect::QUEUE, keys, &most.to_string())).await;
+        let reply = self.ask_server(Read::Script(&inspect::QUEUE, keys, &most.to_string())).await;
         let reply = reply.map_err(|error| error.into_error(key))?;
         let Value::Array(parts) = &reply else { return Err(unexpected_reply(&reply)) };
         let [Value::Int(total), waiters @ ..] = parts.as_slice() else {
@@ -123,12 +121,11 @@ impl Redis {
             let few = &left[..left.len().min(KEYS_PER_CALL)];
             let (now, _) = few.split_at(self.at_once(few));
             let longest = TOKEN_MAX.to_string();
-            let reply =
-                match self.ask_server(Question::Script(&inspect::LOCKS, now, &longest)).await {
-                    // From now on the keys are sent one slot at a time.
-                    Err(CallError::CrossSlot) if self.at_once(few) < now.len() => continue,
-                    reply => reply.map_err(|error| error.into_error(&now[0]))?,
-                };
+            let reply = match self.ask_server(Read::Script(&inspect::LOCKS, now, &longest)).await {
+                // From now on the keys are sent one slot at a time.
+                Err(CallError::CrossSlot) if self.at_once(few) < now.len() => continue,
+                reply => reply.map_err(|error| error.into_error(&now[0]))?,
+            };
             let Value::Array(replies) = &reply else { return Err(unexpected_reply(&reply)) };
             for (key, lock) in now.iter().zip(replies) {
                 locks.extend(read(key, lock, odd)?);
@@ -139,40 +136,26 @@ impl Redis {
     }
 
     async fn scan(&self, pattern: &str, kind: &'static str) -> Result<Scan, LockError> {
-        let nodes = match &self.nodes {
-            Topology::One(node) => vec![node.clone()],
-            Topology::Cluster(cluster) => {
-                let nodes = cluster.nodes(self.budget().until).await;
-                nodes.map_err(|error| error.into_error(&LockKey::from(pattern)))?
-            }
-        };
+        let nodes = self.nodes.all(self.budget().until).await;
+        let nodes = nodes.map_err(|error| error.into_error(&LockKey::from(pattern)))?;
         Ok(Scan { nodes, cursor: b"0".to_vec(), pattern: pattern.to_owned(), kind })
     }
 
     /// Asks until there is an answer, or the manager's timeout is over.
-    async fn ask_server(&self, question: Question<'_>) -> Result<Value, CallError> {
-        let mut retry = Retry::new(self.budget());
-        loop {
-            match self.ask_server_once(&question, retry.budget).await {
-                Err(CallError::Transient(transient)) => retry.after(transient).await?,
-                reply => return reply,
-            }
-        }
+    async fn ask_server(&self, read: Read<'_>) -> Result<Value, CallError> {
+        let ask = |budget| self.ask_server_once(&read, budget);
+        Retry::new(self.budget()).repeat(ask).await
     }
 
-    async fn ask_server_once(
-        &self,
-        question: &Question<'_>,
-        budget: Budget,
-    ) -> Result<Value, CallError> {
-        match question {
-            Question::Script(script, keys, arg) => self.eval(script, keys, &[arg], budget).await,
-            Question::Scan(node, command) => node.call((*command).clone(), budget).await,
+    async fn ask_server_once(&self, read: &Read<'_>, budget: Budget) -> Result<Value, CallError> {
+        match read {
+            Read::Script(script, keys, arg) => self.eval(script, keys, &[arg], budget).await,
+            Read::Scan(node, command) => node.call((*command).clone(), budget).await,
         }
     }
 }
 
-enum Question<'a> {
+enum Read<'a> {
     Script(&'static Script, &'a [LockKey], &'a str),
     Scan(&'a Node, &'a redis::Cmd),
 }
@@ -192,7 +175,7 @@ impl Scan {
         let mut scan = redis::cmd("SCAN");
         scan.arg(&self.cursor).arg("MATCH").arg(&self.pattern);
         scan.arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg(self.kind);
-        let reply = redis.ask_server(Question::Scan(node, &scan)).await;
+        let reply = redis.ask_server(Read::Scan(node, &scan)).await;
         let reply = reply.map_err(|error| error.into_error(&LockKey::from(&*self.pattern)))?;
         let Value::Array(mut parts) = reply else { return Err(unexpected_reply(&reply)) };
         let (Some(Value::Array(names)), Some(Value::BulkString(cursor))) =
@@ -269,8 +252,4 @@ fn note(odd: &mut Vec<Odd>, key: &[u8], what: &str) {
 /// A duration; `None` for a negative number, which stands for none or an unknown one.
 fn millis(number: i64) -> Option<Duration> {
     u64::try_from(number).ok().map(Duration::from_millis)
-}
-
-fn unexpected_reply(reply: &Value) -> LockError {
-    unexpected(reply).into_error(&LockKey::from(""))
 }

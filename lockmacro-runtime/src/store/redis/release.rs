@@ -8,14 +8,13 @@ use crate::protocol::answer::{Asked, Released};
 use crate::protocol::request::Request;
 use crate::store::join::held_all;
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::error::{
-    CallError, Transient, is_split as is_split_text, unexpected,
-};
+use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::script::Script;
 use crate::store::redis::scripts::{
-    RELEASE, RELEASE_ALL, RELEASE_MIGRATING, RELEASE_UNCONTENDED, RENEW, RENEW_ALL,
+    RELEASE, RELEASE_ALL, RELEASE_MIGRATING, RELEASE_UNCONTENDED, RENEW, renew_script,
 };
 use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 
 /// Shortest time to wait for the answer to a renewal.
@@ -30,9 +29,9 @@ impl Redis {
         if request.several().is_empty() && !request.may_be_awaited() && keep.is_zero() {
             let args = [request.token.expose()];
             match self.own(&RELEASE_UNCONTENDED, request, &args, self.brief()).await {
-                Ok((Own::Awaited, _)) => {}
-                Err(error) if is_split(&error) => {}
-                answer => return answer.map(released),
+                Ok((Own::Awaited, _)) | Err(CallError::Split(_)) => {}
+                Ok(answer) => return Ok(released(answer)),
+                Err(error) => return Err(error.into_error(&request.key)),
             }
         }
         // Boxed, because it is seldom needed.
@@ -47,14 +46,14 @@ impl Redis {
         let script = if request.several().is_empty() { &RELEASE } else { &RELEASE_ALL };
         let reply = self.eval(script, keys, &args, brief).await;
         let answer = match self.read_own(reply, script, request, &args, brief).await {
-            Err(error) if is_split(&error) && keep == "0" => {
+            Err(error @ CallError::Split(_)) if keep == "0" => {
                 // A token that is not held may still be in the queue, where only the full script
                 // removes it.
-                if self.free(request).await { Ok((Own::Held, false)) } else { Err(error) }
+                if self.free(request).await { Ok((Own::Held, Applied::No)) } else { Err(error) }
             }
             answer => answer,
         };
-        answer.map(released)
+        answer.map(released).map_err(|error| error.into_error(&request.key))
     }
 
     pub(crate) async fn renew(&self, request: &Request, ttl: Duration) -> Result<bool, LockError> {
@@ -84,17 +83,18 @@ impl Redis {
         let answer = self.renewal_answer(request, ttl).min(brief.answer);
         let budget = Budget { answer, strict, ..brief };
         let args = [request.token.expose(), &ttl.as_millis().to_string()];
-        let script = if request.several().is_empty() { &RENEW } else { &RENEW_ALL };
-        match self.own(script, request, &args, budget).await {
-            Err(error) if is_split(&error) && !request.several().is_empty() => {
+        match self.own(renew_script(request), request, &args, budget).await {
+            Err(CallError::Split(_)) if !request.several().is_empty() => {
                 let parts = request.each();
                 held_all(parts.iter().map(|part| -> Asked<'_, _> {
                     let own = self.own(&RENEW, part, &args, budget);
-                    Box::pin(async { Ok(own.await?.0 == Own::Held) })
+                    let failed = |error: CallError| error.into_error(&part.key);
+                    Box::pin(async move { Ok(own.await.map_err(failed)?.0 == Own::Held) })
                 }))
                 .await
             }
-            own => Ok(own?.0 == Own::Held),
+            Ok((own, _)) => Ok(own == Own::Held),
+            Err(error) => Err(error.into_error(&request.key)),
         }
     }
 
@@ -134,14 +134,14 @@ impl Redis {
     }
 
     /// Calls a script that applies only if the token holds the lock. Returns whether it does, and
-    /// whether an earlier call that may have been applied had no answer.
+    /// what became of an earlier call.
     async fn own(
         &self,
         script: &'static Script,
         request: &Request,
         args: &[&str],
         budget: Budget,
-    ) -> Result<(Own, bool), LockError> {
+    ) -> Result<(Own, Applied), CallError> {
         let reply = self.eval(script, request.keys(), args, budget).await;
         self.read_own(reply, script, request, args, budget).await
     }
@@ -154,23 +154,23 @@ impl Redis {
         request: &Request,
         args: &[&str],
         budget: Budget,
-    ) -> Result<(Own, bool), LockError> {
-        let mut resent = false;
+    ) -> Result<(Own, Applied), CallError> {
+        let mut earlier = Applied::No;
         // A renewal is not sent again here: its caller decides whether it is still wanted.
-        if let Err(CallError::Transient(Transient { replace: true, unknown, .. })) = reply
+        if let Err(CallError::Transient(Transient { replace: true, applied, .. })) = reply
             && !budget.strict
         {
-            resent = unknown;
+            earlier = applied;
             reply = self.eval(script, request.keys(), args, budget).await;
         }
         match reply {
-            Ok(Value::Int(0)) => Ok((Own::NotHeld, resent)),
-            Ok(Value::Int(1)) => Ok((Own::Held, resent)),
-            Ok(Value::Int(2)) => Ok((Own::Awaited, resent)),
-            Ok(other) => Err(unexpected(&other).into_error(&request.key)),
+            Ok(Value::Int(0)) => Ok((Own::NotHeld, earlier)),
+            Ok(Value::Int(1)) => Ok((Own::Held, earlier)),
+            Ok(Value::Int(2)) => Ok((Own::Awaited, earlier)),
+            Ok(other) => Err(unexpected(&other)),
             // The key holds another type now, and not the token.
-            Err(CallError::NotALock) => Ok((Own::NotHeld, resent)),
-            Err(error) => Err(error.into_error(&request.key)),
+            Err(CallError::NotALock) => Ok((Own::NotHeld, earlier)),
+            Err(error) => Err(error),
         }
     }
 }
@@ -185,16 +185,11 @@ enum Own {
 }
 
 /// The outcome of a release that may have been sent twice.
-fn released((own, resent): (Own, bool)) -> Released {
+fn released((own, earlier): (Own, Applied)) -> Released {
     match own {
         Own::Held => Released::Held,
         // The first call may have released it.
-        Own::NotHeld | Own::Awaited if resent => Released::Unconfirmed,
+        Own::NotHeld | Own::Awaited if earlier.may_be() => Released::Unconfirmed,
         Own::NotHeld | Own::Awaited => Released::NotHeld,
     }
-}
-
-/// Whether the keys of one lock are on different nodes, because their slot is being moved.
-fn is_split(error: &LockError) -> bool {
-    matches!(error, LockError::Unavailable { detail, .. } if is_split_text(detail))
 }

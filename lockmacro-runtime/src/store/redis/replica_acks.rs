@@ -13,7 +13,7 @@ use crate::store::redis::client::error::{CallError, unexpected};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::retry::Retry;
-use crate::store::redis::scripts::{RENEW, RENEW_ALL};
+use crate::store::redis::scripts::renew_script;
 use crate::store::redis::store::Redis;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
@@ -21,11 +21,6 @@ use crate::value::error::LockError;
 impl Redis {
     pub(crate) fn is_replicated(&self) -> bool {
         self.replicated.is_some()
-    }
-
-    /// Makes replicas acknowledge the locks, unless the URL has a setting of its own.
-    pub(crate) fn replicate(&mut self, replicated: ReplicaAcks) {
-        self.replicated.get_or_insert(replicated);
     }
 
     /// Renews a lock and waits for replicas to acknowledge that. Transient errors are retried for
@@ -51,23 +46,23 @@ impl Redis {
                     Ok((Value::Int(1), acked)) if acked >= replicated.acks => return Ok(true),
                     Ok((Value::Int(1), acked)) => {
                         let (key, wanted) = (request.key.clone(), replicated.acks);
-                        let server = self.server_of(&key).into();
+                        let server = self.server_of(&key);
                         return Err(LockError::InsufficientReplicas { key, acked, wanted, server });
                     }
                     // The key holds something else now, and not the token.
                     Ok((Value::Int(0), _)) | Err(CallError::NotALock) => return Ok(false),
                     Ok((other, _)) => Some(unexpected(&other)),
-                    Err(CallError::Transient(transient))
-                        if transient.is_split() && !request.several().is_empty() =>
-                    {
+                    Err(CallError::Split(_)) if !request.several().is_empty() => {
                         let parts = request.each();
                         return held_all(parts.iter().map(|part| -> Asked<'_, _> {
                             Box::pin(self.renew_acknowledged(part, ttl, within))
                         }))
                         .await;
                     }
-                    Err(CallError::Transient(transient)) => retry.after(transient).await.err(),
-                    Err(error) => Some(error),
+                    Err(error) => match error.transient() {
+                        Ok(transient) => retry.after(transient).await.err(),
+                        Err(error) => Some(error),
+                    },
                 };
                 if let Some(error) = error {
                     return Err(error.into_error(&request.key));
@@ -83,7 +78,7 @@ impl Redis {
         replicated: ReplicaAcks,
         budget: Budget,
     ) -> Result<(Value, u32), CallError> {
-        let script = if request.several().is_empty() { &RENEW } else { &RENEW_ALL };
+        let script = renew_script(request);
         let keys = request.keys();
         let eval = |node: Node| async move {
             node.eval_acknowledged(script, keys, args, replicated, budget).await

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use redis::Value;
 
+use crate::protocol::other_holder::OtherHolder;
 use crate::store::redis::client::error::{CallError, unexpected};
 use crate::value::fence::{Fence, Fences};
 use crate::value::time::Moment;
-use crate::value::token::{hash_of, label_of};
+use crate::value::token::hash_of;
 
 /// Reads the reply to a request that was sent at `sent`.
 pub(crate) fn answer(reply: Value, sent: Moment) -> Result<Reply, CallError> {
@@ -17,48 +18,56 @@ pub(crate) fn answer(reply: Value, sent: Moment) -> Result<Reply, CallError> {
             Ok(Reply::Granted { sent, fences: [fence(&number)?].into_iter().collect() })
         }
         Value::Array(parts) => match parts.as_slice() {
-            [Value::Int(left), Value::BulkString(held), queued @ ..] => Ok(Reply::Busy {
-                nth: 0,
-                owner: label_of(held),
-                held: hash_of(held),
-                left: u64::try_from(*left).ok().map(Duration::from_millis),
-                queued: match queued {
+            [Value::Int(left), Value::BulkString(value), queued @ ..] => {
+                let queued = match queued {
                     [Value::Int(rank), Value::BulkString(time)] => {
                         let server = number(time).ok_or_else(|| unexpected(&queued[1]))?;
                         Some((u32::try_from(*rank).ok(), server))
                     }
                     _ => None,
-                },
-            }),
+                };
+                Ok(Reply::contended(0, value, *left, queued))
+            }
             _ => Err(unexpected(&Value::Array(parts))),
         },
         other => Err(unexpected(&other)),
     }
 }
 
+/// The number of waiters before a waiter, `None` when the queue is full; and the server's time in
+/// microseconds.
+type Queued = (Option<u32>, u64);
+
 pub(crate) enum Reply {
     Granted {
         sent: Moment,
         fences: Fences,
     },
-    /// The `nth` of several keys is held by another token. `queued` is for waiters: the number of
-    /// waiters before it, `None` when the queue is full; and the server's time in microseconds.
-    Busy {
-        /// A hash of the key's value.
-        held: u64,
+    /// The `nth` of several keys is held by another token. `queued` is for waiters.
+    Contended {
         nth: usize,
-        owner: Option<String>,
-        left: Option<Duration>,
-        queued: Option<(Option<u32>, u64)>,
+        holder: OtherHolder,
+        /// A hash of the key's value.
+        value: u64,
+        queued: Option<Queued>,
     },
 }
 
 impl Reply {
+    /// The reply for a key with this value and this rest of its ttl in milliseconds, which is
+    /// negative for a key without one.
+    pub(crate) fn contended(nth: usize, value: &[u8], left: i64, queued: Option<Queued>) -> Self {
+        let left = u64::try_from(left).ok().map(Duration::from_millis);
+        let holder = OtherHolder::of(value, left);
+        Self::Contended { nth, holder, value: hash_of(value), queued }
+    }
+
     /// Whether the lock is free all the same: the queue began with more dead waiters than one call
     /// removes.
     pub(crate) fn is_held_by_nobody(&self) -> bool {
         let nobody = hash_of(b"");
-        matches!(self, Self::Busy { held, left: Some(Duration::ZERO), .. } if *held == nobody)
+        matches!(self, Self::Contended { holder, value, .. }
+            if holder.left == Some(Duration::ZERO) && *value == nobody)
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::protocol::request::Request;
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::error::{CallError, unexpected};
+use crate::store::redis::client::error::{CallError, access_denied, unexpected};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::scripts::RIGHTS;
 #[cfg(feature = "defer")]
@@ -106,8 +106,10 @@ impl Redis {
         let needed: Vec<_> = needed.iter().map(String::as_str).collect();
         match self.nodes.eval(&RIGHTS, keys, &needed, budget).await {
             // The slot of this lock is being moved: the next lock asks again.
-            Err(CallError::Transient(transient)) if transient.is_split() => return Ok(()),
-            reply => drop(read(reply?).map_err(|error| error.at(|| self.server_of(&request.key)))?),
+            Err(CallError::Split(_)) => return Ok(()),
+            reply => drop(
+                read(reply?).map_err(|error| error.at(|| self.server_of(&request.key).into()))?,
+            ),
         }
         self.rights.commands.store(true, Ordering::Relaxed);
         Ok(())
@@ -227,7 +229,7 @@ fn read(reply: Value) -> Result<RightsReply, CallError> {
         let command = command.trim_start_matches(UNKNOWN).to_uppercase();
         let detail = format!("unknown command `{command}`");
         let reason = Unavailability::Protocol;
-        return Err(CallError::Final(LockError::Unavailable { reason, detail }));
+        return Err(CallError::Final(LockError::unavailable_at(None, reason, detail)));
     }
     if !denied.is_empty() {
         return Err(lacking(&denied));
@@ -257,7 +259,7 @@ impl Redis {
         let needed: Vec<_> = iter::once("").chain(NEEDED_FOR_CALLS).collect();
         let reply = self.nodes.eval(&jobs::RIGHTS, slice::from_ref(function), &needed, budget);
         let reply = read(reply.await?);
-        reply.map_err(|error| error.at(|| self.server_of(function)))?;
+        reply.map_err(|error| error.at(|| self.server_of(function).into()))?;
         known().insert(function.clone());
         Ok(())
     }
@@ -265,7 +267,7 @@ impl Redis {
 
 fn lacking(denied: &[String]) -> CallError {
     let detail = format!("the user lacks +{}", denied.join(" +"));
-    CallError::Final(LockError::AccessDenied { detail })
+    CallError::Final(access_denied(detail))
 }
 
 #[cfg(test)]

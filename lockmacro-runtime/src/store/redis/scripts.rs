@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use crate::protocol::request::Request;
 use crate::store::redis::client::script::Script;
 
 macro_rules! script {
@@ -66,6 +67,11 @@ pub(crate) static RELEASE_ALL: Script = script!(
     "scripts/release.lua"
 );
 pub(crate) static RENEW_ALL: Script = script!(each_lock: ["q", "w", "f"],; "scripts/renew.lua");
+
+/// The script that renews the lock of a request, which may have several keys.
+pub(crate) fn renew_script(request: &Request) -> &'static Script {
+    if request.several().is_empty() { &RENEW } else { &RENEW_ALL }
+}
 
 /// The scripts for the deferred calls of one function.
 #[cfg(feature = "defer")]

@@ -1,7 +1,6 @@
 //! Requests for several locks: one script call, or one for each slot where the server wants that.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use redis::Value;
 
@@ -16,7 +15,6 @@ use crate::value::error::LockError;
 use crate::value::fence::Fences;
 use crate::value::key::LockKey;
 use crate::value::time::Moment;
-use crate::value::token::{hash_of, label_of};
 
 impl Redis {
     /// The number of these keys, from the first on, that one script call can take.
@@ -44,13 +42,10 @@ impl Redis {
         match self.eval(&ACQUIRE_ALL, request.keys(), &args, budget).await? {
             Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
             Value::Array(parts) => match parts.as_slice() {
-                [Value::Int(left), Value::BulkString(held), Value::Int(nth)] => Ok(Reply::Busy {
-                    nth: usize::try_from(*nth).unwrap_or_default(),
-                    owner: label_of(held),
-                    held: hash_of(held),
-                    left: u64::try_from(*left).ok().map(Duration::from_millis),
-                    queued: None,
-                }),
+                [Value::Int(left), Value::BulkString(value), Value::Int(nth)] => {
+                    let nth = usize::try_from(*nth).unwrap_or_default();
+                    Ok(Reply::contended(nth, value, *left, None))
+                }
                 [Value::Int(nth)] => {
                     let nth = usize::try_from(*nth).ok();
                     let key = nth.and_then(|nth| request.keys().get(nth)).unwrap_or(&request.key);

@@ -13,6 +13,7 @@ use crate::store::redis::reply::Reply;
 use crate::store::redis::scripts::{RAISE_FENCE, RELEASE};
 use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::store::redis::topology::route::Topology;
+use crate::value::applied::Applied;
 use crate::value::fence::Fence;
 use crate::value::key::LockKey;
 use crate::value::token::Token;
@@ -58,7 +59,7 @@ impl Redis {
                 }
                 _ => Err(CallError::Transient(Transient::timeout(
                     "the connection was replaced",
-                    false,
+                    Applied::No,
                 ))),
             }
         };
@@ -76,7 +77,7 @@ impl Redis {
     pub(crate) async fn vote(&self, request: &Request) -> Result<Vote, NodeError> {
         match self.ask(request, true, self.brief()).await {
             Ok(Reply::Granted { fences, .. }) => Ok(Vote::Granted(fences)),
-            Ok(Reply::Busy { owner, held, left, .. }) => Ok(Vote::Busy { owner, held, left }),
+            Ok(Reply::Contended { holder, value, .. }) => Ok(Vote::Contended { holder, value }),
             Err(error) => Err(node_error(error, &request.key)),
         }
     }
@@ -104,11 +105,12 @@ impl Redis {
 }
 
 fn node_error(error: CallError, key: &LockKey) -> NodeError {
-    let (unknown, transient) = match &error {
-        CallError::Transient(Transient { reason, unknown, .. }) => {
-            (*unknown, *reason != Unavailability::Protocol)
+    let (applied, transient) = match &error {
+        CallError::Transient(Transient { reason, applied, .. }) => {
+            (*applied, *reason != Unavailability::Protocol)
         }
-        _ => (false, false),
+        CallError::Split(_) => (Applied::No, true),
+        _ => (Applied::No, false),
     };
-    NodeError { error: Box::new(error.into_error(key)), unknown, transient }
+    NodeError { error: Box::new(error.into_error(key)), applied, transient }
 }

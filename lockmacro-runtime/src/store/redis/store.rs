@@ -4,32 +4,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use redis::{Cmd, ConnectionInfo, Value};
+use redis::{Cmd, Value};
 use tokio::time::Instant;
 
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
-use crate::protocol::lease::late;
+use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
+use crate::protocol::lease::{late, too_slow};
+use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
-use crate::store::abandoned::{AbandonedToken, AbandonedTokens};
+use crate::store::abandoned::AbandonedTokens;
 use crate::store::redis::client::budget::{Budget, TRIES};
-use crate::store::redis::client::credentials::Credentials;
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
+use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;
+use crate::store::redis::client::url::{Addresses, Deployment, Target};
 use crate::store::redis::known_rights::Rights;
 use crate::store::redis::pubsub::channels::Grants;
 use crate::store::redis::reply::{Reply, answer};
 use crate::store::redis::scripts::ACQUIRE;
 use crate::store::redis::topology::route::Topology;
-use crate::value::error::{AT, LockError};
+use crate::store::servers::Servers;
+use crate::value::applied::Applied;
+use crate::value::error::LockError;
 use crate::value::fence::{Fences, RETENTION};
 use crate::value::key::LockKey;
 use crate::value::limits::CONFIRM_WINDOW;
 use crate::value::time::Moment;
-use crate::value::token::Token;
 use crate::value::unavailability::Unavailability;
+#[cfg(test)]
+use crate::value::url::Url;
 
 /// [`CONFIRM_WINDOW`](crate::value::limits::CONFIRM_WINDOW) in milliseconds, as the scripts take
 /// it.
@@ -43,6 +48,10 @@ const PASSES_MAX: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Redis {
     pub(crate) nodes: Topology,
+    /// The state that all connections of the manager share.
+    pub(crate) changes: Arc<Failover>,
+    /// Whether another server may take over at any time.
+    pub(crate) fails_over: bool,
     /// Delivers grants to the waiters.
     pub(crate) grants: Arc<Grants>,
     pub(crate) timeout: Duration,
@@ -56,56 +65,45 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    /// Locks on the server or cluster at `url`, not connected yet. No call takes longer than
-    /// `timeout`.
-    pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, LockError> {
-        let grants = Grants::new(Topology::is_cluster(url));
-        let nodes = Topology::new(url, timeout, Arc::clone(&grants) as _)?;
-        let slots = Arc::new(AtomicBool::new(matches!(nodes, Topology::Cluster(_))));
-        let (replicated, rights) = (nodes.replicated(), Arc::default());
-        let fence_retention = milliseconds(nodes.fence_retention().unwrap_or(RETENTION));
-        Ok(Self { nodes, grants, timeout, slots, replicated, fence_retention, rights })
+    /// Locks on these servers, not connected yet. No call takes longer than `timeout`.
+    pub(crate) fn new(servers: &Deployment, timeout: Duration) -> Self {
+        let (is_cluster, fails_over) = match servers.at {
+            Addresses::One(Target::At(_)) => (false, false),
+            Addresses::One(Target::Named(_)) => (false, true),
+            Addresses::Cluster(_) => (true, true),
+        };
+        let (grants, changes) = (Grants::new(is_cluster), Arc::default());
+        let nodes = Topology::new(servers, timeout, &changes, Arc::clone(&grants) as _);
+        let (slots, rights) = (Arc::new(AtomicBool::new(is_cluster)), Arc::default());
+        let fence_retention = servers.fence_retention.unwrap_or(RETENTION).as_millis();
+        Self {
+            nodes,
+            changes,
+            fails_over,
+            grants,
+            timeout,
+            slots,
+            replicated: servers.replicated,
+            fence_retention: fence_retention.to_string().into(),
+            rights,
+        }
     }
 
-    /// The same for a server that the `redis` crate describes.
-    pub(crate) fn of(server: ConnectionInfo, timeout: Duration) -> Self {
-        let grants = Grants::new(false);
-        let nodes = Topology::One(Node::of_server(server, timeout, Arc::clone(&grants) as _));
-        let (slots, rights) = Default::default();
-        let fence_retention = milliseconds(RETENTION);
-        Self { nodes, grants, timeout, slots, replicated: None, fence_retention, rights }
-    }
-
+    /// The same locks, through connections of their own.
     pub(crate) fn apart(&self) -> Self {
         let (slots, rights) = (Arc::clone(&self.slots), Arc::clone(&self.rights));
         let fence_retention = Arc::clone(&self.fence_retention);
-        let grants = self.grants.apart();
+        let (grants, changes) = (self.grants.apart(), Arc::clone(&self.changes));
         let nodes = self.nodes.apart(Arc::clone(&grants) as _);
-        Self { nodes, grants, slots, fence_retention, rights, ..*self }
-    }
-
-    /// Sets the retention of a key's last fence, unless the URL names one.
-    pub(crate) fn keep_fences(&mut self, retention: Duration) {
-        if self.nodes.fence_retention().is_none() {
-            self.fence_retention = milliseconds(retention);
-        }
+        Self { nodes, changes, grants, slots, fence_retention, rights, ..*self }
     }
 
     /// Connects and checks the user's rights.
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         // No error here names a key.
         let nothing = LockKey::from("");
-        let mut retry = Retry::new(self.budget());
-        loop {
-            let error = match self.rights(true, retry.budget).await {
-                Ok(()) => return Ok(()),
-                Err(CallError::Transient(transient)) => retry.after(transient).await.err(),
-                Err(error) => Some(error),
-            };
-            if let Some(error) = error {
-                return Err(error.into_error(&nothing));
-            }
-        }
+        let ready = Retry::new(self.budget()).repeat(|budget| self.rights(true, budget)).await;
+        ready.map_err(|error| error.into_error(&nothing))
     }
 
     /// Connects and asks for the user's rights; `receives` tells that callers may wait.
@@ -114,72 +112,31 @@ impl Redis {
         self.ask_rights(receives, budget).await
     }
 
-    /// Calls `listener` when the server may be another than the one that granted the locks.
-    pub(crate) fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
-        self.nodes.on_change(listener);
-    }
-
     /// Whether a server is lost, which was logged.
     pub(crate) fn is_any_lost(&self) -> bool {
-        self.nodes.changes().is_some_and(|changes| changes.healths().is_any_lost())
-    }
-
-    /// Whether a server of one of these keys is lost.
-    pub(crate) fn is_lost(&self, keys: &[LockKey]) -> bool {
-        self.is_any_lost() && keys.iter().any(|key| self.nodes.is_lost(key))
+        self.changes.healths().is_any_lost()
     }
 
     /// The host and port of the server that has a key; empty while it is not known.
-    pub(crate) fn server_of(&self, key: &LockKey) -> String {
-        self.nodes.server_of(key).unwrap_or_default()
+    pub(crate) fn server_of(&self, key: &LockKey) -> Box<str> {
+        self.nodes.server_of(key).unwrap_or_default().into()
     }
 
     /// The error for a grant that arrived after its lease had ended.
     pub(crate) fn too_slow(&self, request: &Request) -> Transient {
-        let detail = format!("the ttl is {:?}{AT}{}", request.ttl, self.server_of(&request.key));
-        Transient { reason: Unavailability::TooSlow, detail, unknown: true, replace: false }
+        let detail = too_slow(request.ttl);
+        let transient = Transient::new(Unavailability::TooSlow, detail, Applied::Unknown);
+        Transient { server: Some(self.server_of(&request.key)), ..transient }
     }
 
-    /// Notes a call that has failed because of the servers; returns whether to log it at WARN.
-    pub(crate) fn call_failed(&self, error: &LockError) -> bool {
-        let server = error.server();
-        self.nodes.changes().is_none_or(|changes| changes.healths().call_failed(server))
-    }
-
-    /// Notes a lock that was lost.
-    pub(crate) fn lock_lost(&self) {
-        if let Some(changes) = self.nodes.changes() {
-            changes.healths().lock_lost();
-        }
-    }
-
-    pub(crate) fn fails_over(&self) -> bool {
-        self.nodes.fails_over()
-    }
-
-    /// Checks the servers: notices one that hangs or is no longer a primary.
-    pub(crate) async fn look(&self) {
-        self.nodes.look(self.brief()).await;
-    }
-
-    /// Marks a token as abandoned, see
-    /// [`Store::given_up`](crate::store::dispatch::Store::given_up).
-    pub(crate) fn given_up(&self, token: &Token) -> AbandonedToken {
-        self.gone().given_up(token.bits())
-    }
-
-    /// All abandoned tokens.
-    pub(crate) fn gone(&self) -> Arc<AbandonedTokens> {
-        Arc::clone(&self.grants.waiters.gone)
+    /// The abandoned tokens, which may still be granted their lock.
+    pub(crate) fn abandoned(&self) -> Arc<AbandonedTokens> {
+        Arc::clone(&self.grants.waiters.abandoned)
     }
 
     /// Makes all waiters ask again.
     pub(crate) fn alarm(&self) {
         self.grants.waiters.alarm_where(|_| true);
-    }
-
-    pub(crate) fn disconnect(&self) {
-        self.nodes.disconnect();
     }
 
     /// Asks for a lock. Transient errors are retried within the manager's timeout, or until `until`
@@ -194,14 +151,14 @@ impl Redis {
         let mut passes = PASSES_MAX;
         loop {
             // A plain SET would not recognize its own token from an earlier try.
-            let first = !retry.unknown;
+            let first = !retry.earlier.may_be();
             let transient = match self.ask(request, first, retry.budget).await {
                 Ok(Reply::Granted { sent, .. }) if late(sent, request.ttl) => {
                     Ok(self.too_slow(request))
                 }
                 Ok(Reply::Granted { sent, fences }) => {
-                    let (ttl, resent) = (request.ttl, retry.unknown);
-                    return Ok(Answer::Granted(Grant { sent, at: sent, ttl, resent, fences }));
+                    let (ttl, earlier) = (request.ttl, retry.earlier);
+                    return Ok(Answer::Granted(Grant { sent, at: sent, ttl, earlier, fences }));
                 }
                 Ok(reply)
                     if reply.is_held_by_nobody()
@@ -211,12 +168,11 @@ impl Redis {
                     passes -= 1;
                     continue;
                 }
-                Ok(Reply::Busy { nth, owner, left, .. }) => {
-                    let (queue, resent) = (Queueing::Outside, retry.unknown);
-                    return Ok(Answer::Busy { nth, owner, left, queue, resent });
+                Ok(Reply::Contended { nth, holder, .. }) => {
+                    let (queue, earlier) = (Queueing::Outside, retry.earlier);
+                    return Ok(Answer::Contended { nth, holder, queue, earlier });
                 }
-                Err(CallError::Transient(transient)) => Ok(transient),
-                Err(error) => Err(error),
+                Err(error) => error.transient(),
             };
             let error = match transient {
                 Ok(transient) => retry.after(transient).await.err(),
@@ -224,7 +180,7 @@ impl Redis {
             };
             if let Some(error) = error {
                 let error = error.into_error(&request.key);
-                return Err(Failed { error, written: retry.unknown });
+                return Err(Failed { error, applied: retry.earlier });
             }
         }
     }
@@ -255,8 +211,8 @@ impl Redis {
                 match self.nodes.call(&request.key, set, budget).await? {
                     Value::Okay => return Ok(Reply::Granted { sent, fences: Fences::default() }),
                     Value::Nil if request.only_if_free => {
-                        let (held, owner, left) = (0, None, None);
-                        return Ok(Reply::Busy { held, nth: 0, owner, left, queued: None });
+                        let (holder, queued) = (OtherHolder::default(), None);
+                        return Ok(Reply::Contended { nth: 0, holder, value: 0, queued });
                     }
                     Value::Nil => {}
                     other => return Err(unexpected(&other)),
@@ -268,11 +224,7 @@ impl Redis {
             // Boxed, because most locks are free and do not need it.
             match Box::pin(self.question(request, &args, budget)).await {
                 // The server checks rights before slots, so the keys are allowed.
-                Err(CallError::Transient(transient))
-                    if transient.is_split() && plain && !covered =>
-                {
-                    covered = true;
-                }
+                Err(CallError::Split(_)) if plain && !covered => covered = true,
                 Err(error) => return Err(error),
                 Ok(reply) => {
                     self.rights.learn(request);
@@ -323,23 +275,56 @@ impl Redis {
     }
 }
 
+#[cfg(test)]
 impl Redis {
-    /// Uses these credentials instead of those of the URL, in a store that is not shared yet.
-    pub(crate) fn log_in_by(&mut self, credentials: &Credentials) -> Result<(), LockError> {
-        let connectors = match &mut self.nodes {
-            Topology::One(node) => node.connector_mut().into_iter().collect(),
-            Topology::Cluster(cluster) => cluster.seeds_mut(),
-        };
-        if connectors.is_empty() {
-            return Err(LockError::invalid_url("it is in use already"));
-        }
-        for connector in connectors {
-            connector.settings_mut().credentials = Some(credentials.clone());
-        }
-        Ok(())
+    /// Locks on the server of a URL.
+    pub(crate) fn at(url: &str, timeout: Duration) -> Self {
+        let servers = Url::parse(url).and_then(|url| Deployment::of(&url, timeout));
+        Self::new(&servers.unwrap(), timeout)
     }
 }
 
-fn milliseconds(time: Duration) -> Arc<str> {
-    time.as_millis().to_string().into()
+impl Servers for Redis {
+    fn address(&self, request: &Request) -> Option<Box<str>> {
+        Some(self.server_of(&request.key))
+    }
+
+    fn answer_time(&self) -> Duration {
+        self.answer()
+    }
+
+    fn may_forget(&self) -> bool {
+        true
+    }
+
+    fn may_fail_over(&self) -> bool {
+        self.fails_over
+    }
+
+    fn is_lost(&self, request: &Request) -> bool {
+        self.is_any_lost() && request.keys().iter().any(|key| self.nodes.is_lost(key))
+    }
+
+    fn call_failed(&self, error: &LockError) -> bool {
+        self.changes.healths().call_failed(error.server())
+    }
+
+    /// A server that has lost its slots meanwhile does not count it: a slot map names no earlier
+    /// owner.
+    fn lock_lost(&self, request: &Request) {
+        self.nodes.nodes_of(request.keys()).iter().for_each(Node::lock_lost);
+    }
+
+    fn on_change(&self, callback: Box<dyn Fn() + Send + Sync>) {
+        self.changes.on_change(callback);
+    }
+
+    /// Notices a server that hangs or is no longer a primary.
+    fn look(&self) -> Asked<'_, ()> {
+        Box::pin(self.nodes.look(self.brief()))
+    }
+
+    fn close(&self) {
+        self.nodes.close();
+    }
 }

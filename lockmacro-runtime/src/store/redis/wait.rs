@@ -22,6 +22,7 @@ use crate::store::redis::scripts::ACQUIRE;
 use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::store::tick::{Foreign, tick};
 use crate::store::waiters::{Signal, Waiter};
+use crate::value::applied::Applied;
 use crate::value::companion::slot;
 use crate::value::limits::{FOR_EVER, QUEUE_MAX, WAITER_TTL};
 use crate::value::time::Moment;
@@ -38,13 +39,13 @@ impl Redis {
         let until = Instant::now() + wait.min(FOR_EVER);
         let slot = slot(request.key.as_str());
         let waiter = redis.grants.waiters.join(slot, request.token.bits());
-        let (mut resent, mut foreign) = (false, Foreign::default());
+        let (mut earlier, mut foreign) = (Applied::No, Foreign::default());
         // No `async fn`, which stores its arguments twice: each waiter holds this future.
         async move {
             loop {
                 // Boxed: it is large, and most of the wait needs only the signal.
                 let progress = Box::pin(async {
-                    let (known, waiting) = ((&mut resent, &mut foreign), (&waiter, until));
+                    let (known, waiting) = ((&mut earlier, &mut foreign), (&waiter, until));
                     shutdown.unless(pin!(redis.ask_once(&request, waiting, known))).await
                 });
                 let (sample, pause) = match progress.await? {
@@ -60,7 +61,7 @@ impl Redis {
                         && sent.elapsed() < ttl / 2
                     {
                         let fences = fence.into_iter().collect();
-                        return Ok(Answer::Granted(Grant { sent, at, ttl, resent, fences }));
+                        return Ok(Answer::Granted(Grant { sent, at, ttl, earlier, fences }));
                     }
                     // Too little of the lease may be left: the next request confirms the lock, or
                     // joins the queue.
@@ -69,51 +70,52 @@ impl Redis {
         }
     }
 
-    /// Asks once more. `resent` tells whether there was a request that may have been applied;
-    /// `foreign` since when other programs hold the lock.
+    /// Asks once more. `earlier` tells what became of the requests before; `foreign` since when
+    /// other programs hold the lock.
     async fn ask_once(
         &self,
         request: &Request,
         (waiter, until): (&Waiter, Instant),
-        (resent, foreign): (&mut bool, &mut Foreign),
+        (earlier, foreign): (&mut Applied, &mut Foreign),
     ) -> Result<Progress, Failed> {
         let over = until <= Instant::now();
         let mut retry = Retry::new(self.budget_while_waiting(until));
-        request.settle(false);
-        let (reply, question) = match self.ask_until_answered(request, waiter, &mut retry).await {
+        request.set_applied(Applied::Unknown);
+        let (reply, sent_request) = match self.ask_until_answered(request, waiter, &mut retry).await
+        {
             Ok(answered) => answered,
             Err(error) => {
                 // An earlier request may have joined the queue.
                 let error = error.into_error(&request.key);
-                return Err(Failed { error, written: true });
+                return Err(Failed { error, applied: Applied::Unknown });
             }
         };
-        *resent |= retry.unknown;
-        let resent = *resent;
+        *earlier = earlier.and(retry.earlier);
+        let earlier = *earlier;
         // A waiter that is dropped with nothing in flight leaves the queue by one release.
-        request.settle(!resent);
-        let (owner, left, queued) = match reply {
+        request.set_applied(earlier.and(Applied::Yes));
+        let (holder, queued) = match reply {
             Reply::Granted { sent, fences } => {
                 let ttl = request.ttl;
-                let grant = Grant { sent, at: sent, ttl, resent, fences };
+                let grant = Grant { sent, at: sent, ttl, earlier, fences };
                 return Ok(Progress::Answer(Answer::Granted(grant)));
             }
-            Reply::Busy { owner, left, queued, .. } => (owner, left, queued),
+            Reply::Contended { holder, queued, .. } => (holder, queued),
         };
         let queue = match queued {
             Some((Some(rank), server)) if !over => {
-                request.note_contended(owner.as_deref(), left, rank);
-                let Question { sent, connection, received } = question;
+                request.note_contended(&holder, rank);
+                let SentRequest { sent, connection, received } = sent_request;
                 let sample = Sample { sent, connection, server };
-                let soon = foreign.tick(rank, owner.is_none(), Moment::now(), fastrand::f64());
-                let tick = tick(rank, left, received, fastrand::f64());
+                let soon = foreign.tick(rank, holder.is_foreign(), Moment::now(), fastrand::f64());
+                let tick = tick(rank, holder.left, received, fastrand::f64());
                 let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
                 return Ok(Progress::Queued { sample, pause: until.min(pause) });
             }
             Some((Some(rank), _)) => Queueing::Left(rank),
             _ => Queueing::Full,
         };
-        Ok(Progress::Answer(Answer::Busy { nth: 0, owner, left, queue, resent }))
+        Ok(Progress::Answer(Answer::Contended { nth: 0, holder, queue, earlier }))
     }
 
     /// Asks until there is an answer, and retries transient errors within the budget.
@@ -122,19 +124,24 @@ impl Redis {
         request: &Request,
         waiter: &Waiter,
         retry: &mut Retry,
-    ) -> Result<(Reply, Question), CallError> {
-        loop {
-            let transient = match self.ask_queued(request, waiter, retry.budget).await {
-                Ok((Reply::Granted { sent, .. }, _)) if late(sent, request.ttl) => {
-                    self.too_slow(request)
+    ) -> Result<(Reply, SentRequest), CallError> {
+        let ask = |budget| async move {
+            match self.ask_queued(request, waiter, budget).await? {
+                (Reply::Granted { sent, .. }, _) if late(sent, request.ttl) => {
+                    Err(self.too_slow(request).into())
                 }
-                Err(CallError::Transient(transient)) => transient,
-                answered => return answered,
-            };
-            request
-                .note_failed(|| CallError::Transient(transient.clone()).into_error(&request.key));
-            retry.after(transient).await?;
-        }
+                answered => Ok(answered),
+            }
+        };
+        let ask = |budget| async move {
+            let answered = ask(budget).await;
+            if let Err(CallError::Transient(transient)) = &answered {
+                let error = || CallError::Transient(transient.clone()).into_error(&request.key);
+                request.note_failed(error);
+            }
+            answered
+        };
+        retry.repeat(ask).await
     }
 
     async fn ask_queued(
@@ -142,7 +149,7 @@ impl Redis {
         request: &Request,
         waiter: &Waiter,
         budget: Budget,
-    ) -> Result<(Reply, Question), CallError> {
+    ) -> Result<(Reply, SentRequest), CallError> {
         if !self.rights.are_known() {
             self.ask_rights_for(request, budget).await?;
         }
@@ -156,7 +163,7 @@ impl Redis {
         request: &Request,
         waiter: &Waiter,
         budget: Budget,
-    ) -> Result<(Reply, Question), CallError> {
+    ) -> Result<(Reply, SentRequest), CallError> {
         // Before the request: a grant may be sent as soon as the request is answered.
         let received = node.listen(waiter.slot(), budget).await?;
         let ttl = request.ttl.as_millis().to_string();
@@ -177,7 +184,7 @@ impl Redis {
         // The same connection before and after means that there was no other in between.
         let connection = before.filter(|before| node.connection() == Some(*before));
         let connection = connection.and_then(NonZeroU64::new);
-        Ok((answer(reply, sent)?, Question { sent, connection, received }))
+        Ok((answer(reply, sent)?, SentRequest { sent, connection, received }))
     }
 
     /// Transient errors are retried for as long as the caller waits anyway.
@@ -188,7 +195,7 @@ impl Redis {
 }
 
 /// How a request of a waiter was sent.
-struct Question {
+struct SentRequest {
     sent: Moment,
     /// The number of its connection, if that is known.
     connection: Option<NonZeroU64>,
@@ -214,7 +221,7 @@ mod tests {
     /// Half of the size is tokio's timer.
     #[test]
     fn a_waiting_future_is_small() {
-        let redis = Redis::new("redis://127.0.0.1:1", Duration::from_secs(1)).unwrap();
+        let redis = Redis::at("redis://127.0.0.1:1", Duration::from_secs(1));
         let token = Token::new("test", "", "").unwrap();
         let request = Request::new("order:42".into(), token, Duration::from_secs(30));
         let shutdown = Shutdown::default();

@@ -8,20 +8,22 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease;
-use crate::protocol::quorum::{Holder, Tally, Verdict, late, majority, no_quorum};
+use crate::protocol::other_holder::OtherHolder;
+use crate::protocol::quorum::{Contention, Tally, Verdict, late, majority, no_quorum};
 use crate::protocol::request::Request;
 use crate::store::redlock::retry_delay::RetryDelay;
 use crate::store::redlock::round::Round;
 use crate::store::redlock::rules::replaced;
 use crate::store::redlock::store::Redlock;
-use crate::value::error::{AT, LockError};
+use crate::value::applied::Applied;
+use crate::value::error::LockError;
 use crate::value::fence::Fence;
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
 
 /// Why an attempt failed. Its tokens are released.
 enum Failure {
-    Busy(Holder),
+    Contended(Contention),
     /// `transient` when another attempt may succeed.
     Fault {
         error: LockError,
@@ -49,10 +51,10 @@ impl Redlock {
         until: Option<Instant>,
         waits: bool,
     ) -> Result<Answer, Failed> {
-        self.check(request.ttl).map_err(|error| Failed { error, written: false })?;
+        self.check(request.ttl).map_err(|error| Failed { error, applied: Applied::No })?;
         let mut pause = RetryDelay::new(&self.round_trip);
         // From here on the attempts know which tokens may be left.
-        request.settle(true);
+        request.set_applied(Applied::No);
         loop {
             let over = until.is_some_and(|until| until <= Instant::now());
             let failure = match self.attempt(request).await {
@@ -61,7 +63,9 @@ impl Redlock {
             };
             let (again, left) = match &failure {
                 // With split votes nobody has the lock.
-                Failure::Busy(Holder { split, left, .. }) => (waits || *split, *left),
+                Failure::Contended(Contention { split, holder, .. }) => {
+                    (waits || *split, holder.left)
+                }
                 Failure::Fault { transient, .. } => {
                     let young = self.nodes.vote_in(majority(self.count()));
                     let in_time = until.is_none_or(|until| Instant::now() + young <= until);
@@ -69,21 +73,21 @@ impl Redlock {
                 }
             };
             if over || !again {
-                let resent = !request.is_settled();
+                let applied = request.applied();
                 return match failure {
-                    Failure::Busy(Holder { owner, left, nobody, .. }) => {
-                        let (owner, left) = if nobody { (None, None) } else { (owner, left) };
+                    Failure::Contended(Contention { holder, nobody, .. }) => {
+                        let holder = if nobody { OtherHolder::default() } else { holder };
                         // There is no queue, so no waiter is before this one.
                         let queue = if waits { Queueing::Left(0) } else { Queueing::Outside };
-                        Ok(Answer::Busy { nth: 0, owner, left, queue, resent })
+                        Ok(Answer::Contended { nth: 0, holder, queue, earlier: applied })
                     }
-                    Failure::Fault { error, .. } => Err(Failed { error, written: resent }),
+                    Failure::Fault { error, .. } => Err(Failed { error, applied }),
                 };
             }
             match failure {
-                Failure::Busy(Holder { owner, left, nobody, .. }) => {
-                    let (owner, left) = if nobody { (None, None) } else { (owner, left) };
-                    request.note_contended(owner.as_deref(), left, 0);
+                Failure::Contended(Contention { holder, nobody, .. }) => {
+                    let holder = if nobody { OtherHolder::default() } else { holder };
+                    request.note_contended(&holder, 0);
                 }
                 Failure::Fault { error, .. } => request.note_failed(|| error),
             }
@@ -122,7 +126,7 @@ impl Redlock {
                     Err(failure) => failure,
                 }
             }
-            Verdict::Busy => {
+            Verdict::Contended => {
                 // The first answers may name different holders, of which one has the lock.
                 while !tally.tells_holder() {
                     match timeout_at(until, round.next()).await {
@@ -131,7 +135,7 @@ impl Redlock {
                     }
                 }
                 round.go_on();
-                Failure::Busy(tally.holder())
+                Failure::Contended(tally.contention())
             }
             Verdict::NoQuorum => {
                 // The other answers only complete the error.
@@ -163,13 +167,12 @@ impl Redlock {
         }
         let ttl = request.ttl;
         if lease::late(sent, ttl) {
-            let detail = format!("the ttl is {ttl:?}{AT}{}", self.servers());
-            let reason = Unavailability::TooSlow;
-            let error = LockError::Unavailable { reason, detail };
+            let (server, reason) = (Some(self.servers()), Unavailability::TooSlow);
+            let error = LockError::unavailable_at(server, reason, lease::too_slow(ttl));
             return Err(Failure::Fault { error, transient: true });
         }
         let fences = fence.into_iter().collect();
-        Ok(Grant { sent, at: sent, ttl, resent: false, fences })
+        Ok(Grant { sent, at: sent, ttl, earlier: Applied::No, fences })
     }
 
     /// The second round of a fence: from now on a majority of nodes makes larger fences only.
@@ -196,9 +199,9 @@ impl Redlock {
                 Ok(true) if !self.nodes.is_as_it_was(nth) => errors[nth] = Some(replaced()),
                 Ok(true) => raised += 1,
                 Ok(false) => {
-                    let detail = "it did not hold the lock any more".to_owned();
-                    let reason = Unavailability::TooSlow;
-                    errors[nth] = Some(LockError::Unavailable { reason, detail });
+                    let (reason, detail) =
+                        (Unavailability::TooSlow, "the lock was gone from this node");
+                    errors[nth] = Some(LockError::unavailable_at(None, reason, detail));
                 }
                 Err(node_error) => errors[nth] = Some(*node_error.error),
             }

@@ -14,6 +14,8 @@ use crate::protocol::vote::{NodeError, Vote};
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node_names::same;
 use crate::store::redlock::rules::{Rules, replaced};
+use crate::value::applied::Applied;
+use crate::value::backoff::Backoff;
 use crate::value::error::LockError;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::{LastMoment, Moment};
@@ -21,7 +23,8 @@ use crate::value::token::hash_of;
 use crate::value::unavailability::Unavailability;
 
 /// How long a node that could not be reached, or was slow, is not asked: at first, and at most.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Resolution of a server's uptime.
 const AGE_STEP: Duration = Duration::from_secs(1);
 /// Detail of the error of a node that may still have a token of an earlier attempt.
@@ -63,14 +66,14 @@ pub(crate) struct Node {
 }
 
 /// The state of one thread's connection to a node.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Eligibility {
     /// The connection on which the server was identified.
     connection: u64,
     server: Known,
     /// Until when a node that could not be reached, or was slow, is not asked, and why.
     backoff: Option<(Moment, NodeError)>,
-    pause: Duration,
+    pause: Backoff,
     /// Whether the backoff was logged, which happens at the longest pause.
     logged: bool,
 }
@@ -133,20 +136,21 @@ impl Nodes {
                 voting.await
             }
         };
-        match &voted {
-            Err(NodeError { unknown: true, .. }) => drop(request),
-            voted => request.answered(matches!(voted, Ok(Vote::Granted(_)))),
-        }
+        request.answered(match &voted {
+            Ok(Vote::Granted(_)) => Applied::Yes,
+            Ok(Vote::Contended { .. }) => Applied::No,
+            Err(node_error) => node_error.applied,
+        });
         match &voted {
             // The answer may be of a server that was started meanwhile, so it does not count.
             Ok(_) if node.redis.connection() != Some(connection) => {
                 return Err(NodeError {
                     error: Box::new(replaced()),
-                    unknown: true,
+                    applied: Applied::Unknown,
                     transient: true,
                 });
             }
-            Ok(Vote::Busy { held, .. }) if attempts.recognises(nth, *held) => {
+            Ok(Vote::Contended { value, .. }) if attempts.recognises(nth, *value) => {
                 return Err(unanswered(Unavailability::Timeout, UNRELEASED));
             }
             _ => {}
@@ -227,7 +231,7 @@ impl Nodes {
         if let Some(twin) = eligibilities.iter().enumerate().find_map(twin) {
             drop(eligibilities);
             let error = Box::new(same(&self.names[nth], &self.names[twin]));
-            let node_error = NodeError { error, unknown: false, transient: false };
+            let node_error = NodeError { error, applied: Applied::No, transient: false };
             self.back_off(nth, node_error.clone());
             return Err(node_error);
         }
@@ -294,8 +298,8 @@ impl Nodes {
         match &mut known.backoff {
             Some((until, node_error)) if now < *until => Err(node_error.clone()),
             Some((until, _)) => {
-                known.pause = (known.pause * 2).min(PAUSES.1);
-                *until = now.after(known.pause);
+                known.pause.grow();
+                *until = now.after(known.pause.delay());
                 Ok(())
             }
             None => Ok(()),
@@ -326,17 +330,26 @@ impl Nodes {
     }
 }
 
+impl Default for Eligibility {
+    fn default() -> Self {
+        let (connection, server, backoff, logged) = Default::default();
+        let pause = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        Self { connection, server, backoff, pause, logged }
+    }
+}
+
 impl Eligibility {
     /// Records that the node could not be reached, or was slow. Returns whether to log that.
     fn back_off(&mut self, node_error: NodeError, is_lost: bool) -> bool {
-        self.pause = self.pause.max(PAUSES.0);
-        self.backoff = Some((Moment::now().after(self.pause), node_error));
-        self.pause == PAUSES.1 && !is_lost && !mem::replace(&mut self.logged, true)
+        let pause = self.pause.delay();
+        self.backoff = Some((Moment::now().after(pause), node_error));
+        pause == LONGEST_PAUSE && !is_lost && !mem::replace(&mut self.logged, true)
     }
 
     /// Ends the backoff. Returns whether it was logged.
     fn note_answer(&mut self) -> bool {
-        (self.backoff, self.pause) = (None, Duration::ZERO);
+        self.backoff = None;
+        self.pause.reset();
         mem::take(&mut self.logged)
     }
 }
@@ -348,6 +361,6 @@ impl fmt::Debug for Nodes {
 }
 
 fn unanswered(reason: Unavailability, detail: &str) -> NodeError {
-    let error = Box::new(LockError::Unavailable { reason, detail: detail.to_owned() });
-    NodeError { error, unknown: true, transient: true }
+    let error = Box::new(LockError::unavailable_at(None, reason, detail));
+    NodeError { error, applied: Applied::Unknown, transient: true }
 }

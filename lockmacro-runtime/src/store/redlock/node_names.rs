@@ -2,11 +2,14 @@
 
 use std::collections::HashSet;
 
+use redis::ConnectionAddr;
+
+use crate::store::redis::client::url::{Addresses, Deployment, Target};
 use crate::value::error::LockError;
 
 /// The names of nodes in errors: their addresses, without user, password and database.
-pub(crate) fn names(urls: &[String]) -> Result<Vec<String>, LockError> {
-    match urls.len() {
+pub(crate) fn names(nodes: &[Deployment]) -> Result<Vec<String>, LockError> {
+    match nodes.len() {
         count @ (0..3) => {
             let why = "with fewer, one that fails stops all locks: use three nodes, or one server";
             return invalid(format!(
@@ -19,15 +22,11 @@ pub(crate) fn names(urls: &[String]) -> Result<Vec<String>, LockError> {
         }
         _ => {}
     }
-    let several = |url: &String| {
-        let scheme = url.split_once("://").map_or(url.as_str(), |(scheme, _)| scheme);
-        scheme.ends_with("-cluster") || scheme.ends_with("-sentinel")
-    };
-    if urls.iter().any(several) {
+    let names: Option<Vec<_>> = nodes.iter().map(name).collect();
+    let Some(names) = names else {
         let why = "whether one of its servers has forgotten a lock cannot be seen from its age";
         return invalid(format!("a cluster or a group of replicas cannot be a node: {why}"));
-    }
-    let names: Vec<_> = urls.iter().map(|url| name(url)).collect();
+    };
     let mut seen = HashSet::new();
     match names.iter().find(|name| !seen.insert(*name)) {
         Some(twice) => Err(same(twice, twice)),
@@ -37,26 +36,21 @@ pub(crate) fn names(urls: &[String]) -> Result<Vec<String>, LockError> {
 
 /// The error for two nodes that are one server, which would have two votes.
 pub(crate) fn same(one: &str, other: &str) -> LockError {
-    let detail = format!("{one} and {other} are one server, which must not have two votes");
+    let detail = format!("{one} and {other} are one server: name each server once");
     LockError::InvalidUrl { detail }
 }
 
-fn name(url: &str) -> String {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    // Without any part of a login, even of one that was not escaped. A socket is named by its path.
-    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
-    let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
-    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-    match host {
-        "" => format!("/{path}"),
-        _ if has_port(host) => host.to_ascii_lowercase(),
-        _ => format!("{}:6379", host.to_ascii_lowercase()),
-    }
-}
-
-fn has_port(host: &str) -> bool {
-    // The colons of an IPv6 address are in brackets.
-    host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))
+/// The name of one server; `None` for several.
+fn name(node: &Deployment) -> Option<String> {
+    let Addresses::One(Target::At(at)) = &node.at else { return None };
+    Some(match at {
+        // The colons of an IPv6 address are in brackets.
+        ConnectionAddr::Tcp(host, port) if host.contains(':') => {
+            format!("[{}]:{port}", host.to_ascii_lowercase())
+        }
+        ConnectionAddr::Tcp(host, port) => format!("{}:{port}", host.to_ascii_lowercase()),
+        other => other.to_string(),
+    })
 }
 
 fn invalid<T>(detail: String) -> Result<T, LockError> {
@@ -65,23 +59,28 @@ fn invalid<T>(detail: String) -> Result<T, LockError> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
 
-    fn urls(urls: &[&str]) -> Vec<String> {
-        urls.iter().map(|url| (*url).to_owned()).collect()
+    use super::*;
+    use crate::value::url::Url;
+
+    fn nodes(urls: &[&str]) -> Vec<Deployment> {
+        let timeout = Duration::from_secs(2);
+        let node = |url: &&str| Deployment::of(&Url::parse(url).expect(url), timeout).expect(url);
+        urls.iter().map(node).collect()
     }
 
     #[test]
     fn a_name_is_an_address_without_secrets() {
-        let all = urls(&[
+        let all = nodes(&[
             "redis://u:p@A:1/4",
             "redis://b",
-            "rediss://[::1]/0",
+            "redis://[::1]/0",
             "redis+unix:///run/r",
             "redis://[::2]:7?protocol=3",
             "redis+unix:///run/R?db=1",
             "redis://eu-cluster:6379",
-            "redis://u:-cluster:/x?y@c",
+            "redis://u:-cluster@c",
             "redis://d",
         ]);
         let expected = [
@@ -101,7 +100,7 @@ mod tests {
     #[test]
     fn few_even_and_doubled_nodes_are_refused() {
         let refused = |list: &[&str], why: &str| {
-            let error = names(&urls(list)).unwrap_err().to_string();
+            let error = names(&nodes(list)).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         };
         refused(&[], "there are 0 nodes");

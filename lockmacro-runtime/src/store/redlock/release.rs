@@ -12,6 +12,7 @@ use crate::protocol::request::Request;
 use crate::store::redlock::node::Nodes;
 use crate::store::redlock::round::Round;
 use crate::store::redlock::store::Redlock;
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 
 /// How long the caller waits for nodes to release a token. The background waits for slower ones.
@@ -21,11 +22,12 @@ const MORE: (Duration, u32) = (Duration::from_millis(2), 4);
 
 impl Redlock {
     /// Releases the token in use on all nodes, and earlier tokens where they may still be. Returns
-    /// what a majority found. The request is settled when each of these nodes has answered, and no
-    /// request can arrive there any more.
+    /// what a majority found. It is known what became of the request when each of these nodes has
+    /// answered, and no request can arrive there any more.
     pub(crate) async fn release(&self, request: &Request) -> Result<Released, LockError> {
         let attempts = request.attempts();
-        request.settle(true);
+        // The attempts know which tokens may be left.
+        request.set_applied(Applied::No);
         attempts.close();
         let mut count = Found::new(self.count(), &attempts.nodes());
         let mut round = Round::new(attempts.nodes().into_iter().map(|nth| {

@@ -4,25 +4,29 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::value::backoff::Backoff;
+
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(100);
 /// The first pause, in round trips.
 const ROUND_TRIPS: u32 = 4;
+/// How long a pause is compared to the one before, in percent.
+const GROWTH: u32 = 150;
 
-pub(crate) struct RetryDelay(Duration);
+pub(crate) struct RetryDelay(Backoff);
 
 impl RetryDelay {
     /// Starts with a small multiple of a round trip, measured in microseconds.
     pub(crate) fn new(round_trip: &AtomicU64) -> Self {
         let round_trip = Duration::from_micros(round_trip.load(Ordering::Relaxed));
-        Self(round_trip.saturating_mul(ROUND_TRIPS).clamp(SHORTEST, LONGEST))
+        let first = round_trip.saturating_mul(ROUND_TRIPS).clamp(SHORTEST, LONGEST);
+        Self(Backoff::growing(first, LONGEST, GROWTH))
     }
 
     /// The next delay: 50 % to 150 % of a time that grows, and no later than the end of the
     /// holder's lease.
     pub(crate) fn next(&mut self, left: Option<Duration>) -> Duration {
-        let pause = self.0.mul_f64(0.5 + fastrand::f64());
-        self.0 = (self.0 * 3 / 2).min(LONGEST);
+        let pause = self.0.step().mul_f64(0.5 + fastrand::f64());
         let end = left.map_or(pause, |left| left + SHORTEST.mul_f64(1.0 + fastrand::f64()));
         pause.min(end)
     }

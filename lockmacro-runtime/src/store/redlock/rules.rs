@@ -20,6 +20,6 @@ pub(crate) struct Rules {
 
 /// The error of an answer that may be of another server.
 pub(crate) fn replaced() -> LockError {
-    let detail = "the connection was replaced".to_owned();
-    LockError::Unavailable { reason: Unavailability::Disconnected, detail }
+    let detail = "the connection was replaced";
+    LockError::unavailable_at(None, Unavailability::Disconnected, detail)
 }

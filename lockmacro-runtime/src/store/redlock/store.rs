@@ -5,6 +5,7 @@
 //! less the drift. A lock that no majority grants is released on every node that the request may
 //! have reached.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -15,14 +16,15 @@ use crate::protocol::attempts::Attempts;
 use crate::protocol::quorum::{late, majority, may_be_had, no_quorum};
 use crate::protocol::request::Request;
 use crate::protocol::vote::NodeError;
-use crate::store::redis::client::credentials::Credentials;
 use crate::store::redis::client::replicas::not_replicated;
+use crate::store::redis::client::url::Deployment;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node::Nodes;
 use crate::store::redlock::node_names;
 use crate::store::redlock::retry_delay::RetryDelay;
 use crate::store::redlock::round::Round;
 use crate::store::redlock::rules::Rules;
+use crate::store::servers::Servers;
 use crate::value::error::LockError;
 use crate::value::limits::TTL_MAX;
 use crate::value::unavailability::Unavailability;
@@ -40,23 +42,19 @@ pub(crate) struct Redlock {
 }
 
 impl Redlock {
-    /// A store on the servers at `urls`, not connected yet.
-    pub(crate) fn new(urls: &[String], timeout: Duration, rules: Rules) -> Result<Self, LockError> {
-        let names = node_names::names(urls)?.into();
-        let mut redis: Vec<_> =
-            urls.iter().map(|url| Redis::new(url, timeout)).collect::<Result<_, _>>()?;
-        redis.iter_mut().for_each(|redis| redis.keep_fences(rules.fence_retention));
-        if redis.iter().any(Redis::is_replicated) {
+    /// A store on these nodes, not connected yet.
+    pub(crate) fn new(
+        nodes: &[Deployment],
+        timeout: Duration,
+        rules: Rules,
+    ) -> Result<Self, LockError> {
+        let names = node_names::names(nodes)?.into();
+        if nodes.iter().any(|node| node.replicated.is_some()) {
             return Err(not_replicated("the nodes of a Redlock stand for each other"));
         }
+        let redis = nodes.iter().map(|node| Redis::new(node, timeout)).collect();
         let nodes = Arc::new(Nodes::new(redis, names, rules));
         Ok(Self { nodes, timeout, rules, round_trip: Arc::default() })
-    }
-
-    /// Sets the credentials of all nodes. For a store that is not in use yet.
-    pub(crate) fn log_in_by(&mut self, credentials: &Credentials) -> Result<(), LockError> {
-        let nodes = Arc::get_mut(&mut self.nodes).map(|nodes| nodes.all.iter_mut());
-        nodes.into_iter().flatten().try_for_each(|node| node.redis.log_in_by(credentials))
     }
 
     pub(crate) fn apart(&self) -> Self {
@@ -64,26 +62,9 @@ impl Redlock {
         Self { nodes, round_trip, ..*self }
     }
 
-    pub(crate) fn disconnect(&self) {
-        self.nodes.all.iter().for_each(|node| node.redis.disconnect());
-    }
-
     /// The addresses of the nodes.
-    pub(crate) fn servers(&self) -> String {
-        self.nodes.names.join(", ")
-    }
-
-    /// Records a call that failed because of the servers. Returns whether to log it at WARN.
-    pub(crate) fn call_failed(&self, error: &LockError) -> bool {
-        // Every node records the failure.
-        let nodes = self.nodes.all.iter();
-        let noted = nodes.map(|node| (node.redis.call_failed(error), node.redis.is_any_lost()));
-        is_news(&noted.collect::<Vec<_>>())
-    }
-
-    /// Records that a lock was lost.
-    pub(crate) fn lock_lost(&self) {
-        self.nodes.all.iter().for_each(|node| node.redis.lock_lost());
+    pub(crate) fn servers(&self) -> Box<str> {
+        self.nodes.names.join(", ").into()
     }
 
     /// Connects to at least a majority.
@@ -178,13 +159,42 @@ impl Redlock {
         if ttl <= longest { Ok(()) } else { Err(LockError::InvalidTtl { ttl, longest }) }
     }
 
-    /// How long an answer may take.
-    pub(crate) fn answer(&self) -> Duration {
+    pub(crate) fn count(&self) -> usize {
+        self.nodes.all.len()
+    }
+}
+
+impl Servers for Redlock {
+    fn address(&self, _: &Request) -> Option<Box<str>> {
+        Some(self.servers())
+    }
+
+    fn answer_time(&self) -> Duration {
         self.nodes.all.first().map_or(self.timeout, |node| node.redis.answer())
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.nodes.all.len()
+    fn are_several(&self) -> bool {
+        true
+    }
+
+    fn call_failed(&self, error: &LockError) -> bool {
+        // Every node records the failure.
+        let nodes = self.nodes.all.iter();
+        let noted = nodes.map(|node| (node.redis.call_failed(error), node.redis.is_any_lost()));
+        is_news(&noted.collect::<Vec<_>>())
+    }
+
+    /// Only the nodes that had the lock and do not confirm it count it.
+    fn lock_lost(&self, request: &Request) {
+        let all = request.all_attempts().iter();
+        let holders: BTreeSet<_> = all.flat_map(|attempts| attempts.holders()).collect();
+        for nth in holders {
+            self.nodes.all[nth].redis.lock_lost(request);
+        }
+    }
+
+    fn close(&self) {
+        self.nodes.all.iter().for_each(|node| node.redis.close());
     }
 }
 

@@ -3,11 +3,11 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::store::redis::client::url::{UNESCAPED, no_setting};
 use crate::store::redlock::rules::Rules;
 use crate::value::duration::duration;
 use crate::value::error::LockError;
 use crate::value::limits::{TTL_MAX, TTL_MIN};
+use crate::value::url::Url;
 
 /// The scheme, and the scheme of each node.
 const PLAIN: (&str, &str) = ("redlock", "redis");
@@ -16,56 +16,48 @@ const FORM: &str =
     "it is not of the form `redlock://[user:password@]host:port,host:port,host:port[/db]`";
 
 /// The parts of the URL.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct RedlockUrl {
-    pub(crate) urls: Vec<String>,
+#[derive(Default)]
+pub(crate) struct RedlockUrl<'a> {
+    pub(crate) nodes: Vec<Url<'a>>,
     durable: bool,
     longest_ttl: Option<Duration>,
     node_timeout: Option<Duration>,
 }
 
-impl RedlockUrl {
+impl<'a> RedlockUrl<'a> {
     /// Reads `redlock://[user:password@]host[:port],…[/db][?setting&setting=value]`, or the same
     /// with `redlocks`; `None` for another scheme.
-    pub(crate) fn read(url: &str) -> Option<Result<Self, LockError>> {
-        let (scheme, rest) = url.split_once("://")?;
-        let kind = [PLAIN, ENCRYPTED].into_iter().find(|(known, _)| *known == scheme)?;
-        Some(Self::of(kind, rest))
+    pub(crate) fn read(url: &Url<'a>) -> Option<Result<Self, LockError>> {
+        let kind = [PLAIN, ENCRYPTED].into_iter().find(|(known, _)| *known == url.scheme)?;
+        Some(Self::of(kind, url))
     }
 
-    fn of((scheme, of_each): (&str, &str), rest: &str) -> Result<Self, LockError> {
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    fn of((scheme, of_each): (&str, &'static str), url: &Url<'a>) -> Result<Self, LockError> {
         let (mut this, mut passed_on) = (Self::default(), Vec::new());
-        for setting in query.split('&').filter(|setting| !setting.is_empty()) {
-            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+        for setting in &url.settings {
+            let (name, value) = (setting.name, setting.value());
             match name {
-                "durable" if setting == name => this.durable = true,
+                "durable" if setting.value.is_none() => this.durable = true,
                 "durable" => return Err(invalid("`durable` is written without a value")),
                 "longest_ttl" => this.longest_ttl = Some(time(name, value, TTL_MIN..=TTL_MAX)?),
                 "node_timeout" => {
                     let times = Duration::from_millis(1)..=TTL_MAX;
                     this.node_timeout = Some(time(name, value, times)?);
                 }
-                "cacert" | "cert" | "key" if scheme == ENCRYPTED.0 => passed_on.push(setting),
-                _ if query.contains('@') => return Err(invalid(UNESCAPED)),
+                "cacert" | "cert" | "key" if scheme == ENCRYPTED.0 => passed_on.push(*setting),
+                _ if url.may_be_cut => return Err(url.has_no(*setting)),
                 // The URL of a node refuses those that a node cannot have.
                 "protocol" | "replicated" | "replicated_timeout" | "fence_retention" => {
-                    passed_on.push(setting);
+                    passed_on.push(*setting);
                 }
-                _ => return Err(no_setting(name, scheme)),
+                _ => return Err(url.has_no(*setting)),
             }
         }
-        let (hosts, db) = place.split_once('/').unwrap_or((place, ""));
-        let (login, hosts) = match hosts.rsplit_once('@') {
-            Some((login, hosts)) => (format!("{login}@"), hosts),
-            None => (String::new(), hosts),
-        };
-        if hosts.split(',').any(str::is_empty) {
+        if url.hosts.split(',').any(str::is_empty) {
             return Err(invalid(FORM));
         }
-        let query = passed_on.join("&");
-        let url = |host| format!("{of_each}://{login}{host}/{db}?{query}");
-        this.urls = hosts.split(',').map(url).collect();
+        let node = |host| url.of_one(of_each, host, passed_on.clone());
+        this.nodes = url.hosts.split(',').map(node).collect();
         Ok(this)
     }
 
@@ -97,18 +89,27 @@ fn invalid(detail: impl Into<String>) -> LockError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::url::Setting;
 
-    fn read(url: &str) -> RedlockUrl {
-        RedlockUrl::read(url).expect("its scheme").expect(url)
+    fn read(url: &str) -> RedlockUrl<'_> {
+        RedlockUrl::read(&Url::parse(url).expect(url)).expect("its scheme").expect(url)
     }
 
     #[test]
     fn it_names_all_nodes() {
-        assert_eq!(RedlockUrl::read("redis://a"), None);
-        let urls = ["redis://u:p@a:1/4?", "redis://u:p@b/4?", "redis://u:p@[::1]:3/4?"];
-        assert_eq!(read("redlock://u:p@a:1,b,[::1]:3/4").urls, urls);
-        let urls = ["a", "b", "c"].map(|host| format!("rediss://{host}/?cacert=x&protocol=3"));
-        assert_eq!(read("redlocks://a,b,c?cacert=x&durable&protocol=3").urls, urls);
+        assert!(RedlockUrl::read(&Url::parse("redis://a").expect("a URL")).is_none());
+        let nodes = |url: &'static str| -> Vec<_> {
+            let node = |node: Url<'static>| {
+                let settings: Vec<_> = node.settings.iter().map(Setting::text).collect();
+                (node.scheme, node.login, node.hosts, node.path, settings.join("&"))
+            };
+            read(url).nodes.into_iter().map(node).collect()
+        };
+        let node = |host| ("redis", Some("u:p"), host, Some("4"), String::new());
+        assert_eq!(nodes("redlock://u:p@a:1,b,[::1]:3/4"), ["a:1", "b", "[::1]:3"].map(node));
+        let node = |host| ("rediss", None, host, None, "cacert=x&protocol=3".to_owned());
+        let url = "redlocks://a,b,c?cacert=x&durable&protocol=3";
+        assert_eq!(nodes(url), ["a", "b", "c"].map(node));
     }
 
     #[test]
@@ -116,7 +117,10 @@ mod tests {
         let second = Duration::from_secs(1);
         let (durable, fence_retention) = (false, 9 * second);
         let builder = Rules { longest_ttl: second, durable, node: second, fence_retention };
-        let rules = |settings| read(&format!("redlock://a,b,c{settings}")).rules(builder);
+        let rules = |settings| {
+            let url = format!("redlock://a,b,c{settings}");
+            read(&url).rules(builder)
+        };
         assert_eq!(rules(""), builder);
         assert_eq!(rules("/1?durable"), Rules { durable: true, ..builder });
         assert_eq!(
@@ -146,8 +150,9 @@ mod tests {
             (":hun?ter2@a,b,c", "`%3F`"),
             (":durable?durable@a,b,c", "`%3F`"),
         ] {
-            let error = RedlockUrl::read(&format!("redlock://{rest}")).expect("its scheme");
-            let error = error.expect_err(rest).to_string();
+            let url = format!("redlock://{rest}");
+            let read = RedlockUrl::read(&Url::parse(&url).expect(rest)).expect("its scheme");
+            let error = read.err().expect(rest).to_string();
             assert!(error.contains(why) && !error.contains("hunter2"), "{rest}: {error}");
         }
     }

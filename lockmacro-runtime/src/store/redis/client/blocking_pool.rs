@@ -13,6 +13,7 @@ use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::script::Script;
+use crate::value::applied::Applied;
 use crate::value::key::LockKey;
 use crate::value::sync::{Mutex, MutexGuard};
 
@@ -20,23 +21,38 @@ use crate::value::sync::{Mutex, MutexGuard};
 const CONNECTIONS_MAX: usize = 16;
 
 pub(crate) struct BlockingPool {
-    idle: Mutex<Vec<Connection>>,
+    /// `None` once the pool is closed.
+    idle: Mutex<Option<Vec<Connection>>>,
     permits: Semaphore,
 }
 
 impl Default for BlockingPool {
     fn default() -> Self {
-        Self { idle: Mutex::default(), permits: Semaphore::new(CONNECTIONS_MAX) }
+        Self { idle: Mutex::new(Some(Vec::new())), permits: Semaphore::new(CONNECTIONS_MAX) }
     }
 }
 
 impl BlockingPool {
     /// Closes the idle connections.
-    pub(crate) fn clear(&self) {
-        self.idle().clear();
+    fn clear(&self) {
+        if let Some(idle) = &mut *self.idle() {
+            idle.clear();
+        }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+    /// Closes the idle connections, and keeps none from now on.
+    pub(crate) fn close(&self) {
+        self.idle().take();
+    }
+
+    /// Keeps a connection for the next call.
+    fn keep(&self, connection: Connection) {
+        if let Some(idle) = &mut *self.idle() {
+            idle.push(connection);
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Option<Vec<Connection>>> {
         self.idle.lock()
     }
 }
@@ -59,7 +75,7 @@ impl BlockingPool {
         let Ok(Ok(_permit)) = permit else {
             return Err(CallError::Transient(Transient::timeout(
                 "waiting for a connection",
-                false,
+                Applied::No,
             )));
         };
         let idle = self.next_idle(connector);
@@ -80,8 +96,8 @@ impl BlockingPool {
             answer = eval_and_wait(asking, &mut connection, text, replicated, budget.answer).await;
         }
         match &answer {
-            Err(CallError::Transient(Transient { replace, unknown, .. }))
-                if *replace || *unknown =>
+            Err(CallError::Transient(Transient { replace, applied, .. }))
+                if *replace || applied.may_be() =>
             {
                 // The others lead to the same server.
                 self.clear();
@@ -89,21 +105,23 @@ impl BlockingPool {
                     connector.changes.broken();
                 }
             }
-            _ => self.idle().push(connection),
+            _ => self.keep(connection),
         }
         answer
     }
 
     /// An idle connection, if there is one.
     fn next_idle(&self, connector: &Connector) -> Option<Connection> {
-        let idle = self.idle().pop();
+        let idle = self.idle().as_mut().and_then(Vec::pop);
         idle.filter(|idle| connector.is_current(idle))
     }
 }
 
 async fn open(connector: &Connector, budget: Budget) -> Result<Connection, CallError> {
     let opened = timeout_at(budget.until, connector.open_plain()).await;
-    opened.unwrap_or_else(|_| Err(CallError::Transient(Transient::timeout("connecting", false))))
+    opened.unwrap_or_else(|_| {
+        Err(CallError::Transient(Transient::timeout("connecting", Applied::No)))
+    })
 }
 
 async fn eval_and_wait(
@@ -122,7 +140,10 @@ async fn eval_and_wait(
     let skipped = usize::from(asking);
     let replies = timeout(budget, connection.inner.send_packed_commands(&both, skipped, 2));
     let Ok(replies) = replies.await else {
-        return Err(CallError::Transient(Transient::timeout("sent, and not answered", true)));
+        return Err(CallError::Transient(Transient::timeout(
+            "sent, and not answered",
+            Applied::Unknown,
+        )));
     };
     let mut replies = replies?.into_iter();
     let reply = replies.next().unwrap_or(Value::Nil).extract_error()?;

@@ -14,6 +14,8 @@ use crate::store::redis::client::node::{Inner, Node};
 use crate::store::redis::client::pipeline::Command;
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::script::Script;
+use crate::value::applied::Applied;
+use crate::value::backoff::Backoff;
 use crate::value::key::LockKey;
 use crate::value::sync::MutexGuard;
 use crate::value::unavailability::Unavailability;
@@ -122,15 +124,15 @@ impl Node {
         match *next_discard {
             Some((from, _)) if now < from => false,
             last => {
-                let pause =
-                    last.map_or(DISCARD_PAUSE.0, |(_, pause)| (pause * 2).min(DISCARD_PAUSE.1));
-                *next_discard = Some((now + pause, pause));
+                let first = || Backoff::new(DISCARD_PAUSE.0, DISCARD_PAUSE.1);
+                let mut backoff = last.map_or_else(first, |(_, backoff)| backoff);
+                *next_discard = Some((now + backoff.step(), backoff));
                 true
             }
         }
     }
 
-    fn next_discard(&self) -> MutexGuard<'_, Option<(Instant, Duration)>> {
+    fn next_discard(&self) -> MutexGuard<'_, Option<(Instant, Backoff)>> {
         self.inner.next_discard.lock()
     }
 
@@ -211,13 +213,15 @@ impl Node {
             );
             answer.await.map_err(|error| node.failed(error))
         });
-        let ended = || Err(CallError::Transient(Transient::timeout("the runtime has ended", true)));
+        let ended = || {
+            Err(CallError::Transient(Transient::timeout("the runtime has ended", Applied::Unknown)))
+        };
         task.join_next().await.and_then(Result::ok).unwrap_or_else(ended)
     }
 }
 
 fn unanswered() -> CallError {
-    CallError::Transient(Transient::timeout("sent, and not answered", true))
+    CallError::Transient(Transient::timeout("sent, and not answered", Applied::Unknown))
 }
 
 /// A slot has moved away, and from then on replies cannot be matched to their commands: see
@@ -226,10 +230,7 @@ fn unanswered() -> CallError {
 /// [`Subscriptions::is_desynchronized`]:
 ///     crate::store::redis::client::subscriptions::Subscriptions::is_desynchronized
 fn desynchronized() -> CallError {
-    CallError::Transient(Transient {
-        reason: Unavailability::Disconnected,
-        detail: "a slot of the cluster was moved to another node".to_owned(),
-        unknown: true,
-        replace: true,
-    })
+    let detail = "a slot of the cluster was moved to another node";
+    let transient = Transient::new(Unavailability::Disconnected, detail, Applied::Unknown);
+    CallError::Transient(transient.replacing())
 }

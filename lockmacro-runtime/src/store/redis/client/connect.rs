@@ -19,6 +19,7 @@ use crate::store::redis::client::sentinel::{is_primary, no_primary};
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::subscriptions::Subscriptions;
 use crate::store::redis::client::url::Target;
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
@@ -46,15 +47,16 @@ impl Connector {
     }
 
     async fn open_as(&self, delivery: Delivery) -> Result<Connection, CallError> {
-        let at = match (&self.address.target, &self.sentinels) {
+        let at = match (&self.target, &self.sentinels) {
             (_, Some(sentinels)) => sentinels.primary().await?,
             (Target::At(at), None) => at.clone(),
             (Target::Named(_), None) => return Err(no_primary()),
         };
-        let settings = self.address.settings.current().await?;
-        let opened = if self.fails_over() {
+        let settings = self.settings.current().await?;
+        let opened = if self.sentinels.is_some() {
             // A server that hangs is soon replaced, first at the sentinels and then here.
-            let timed_out = || Err(CallError::Transient(Transient::timeout("connecting", false)));
+            let timed_out =
+                || Err(CallError::Transient(Transient::timeout("connecting", Applied::No)));
             timeout(self.timeout / 4, self.open_primary(&settings, &at, delivery))
                 .await
                 .unwrap_or_else(|_| timed_out())

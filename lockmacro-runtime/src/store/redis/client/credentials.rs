@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::store::redis::client::error::{CallError, LOGIN, Transient};
+use crate::value::applied::Applied;
 use crate::value::unavailability::Unavailability;
 
 type Asked = Pin<Box<dyn Future<Output = Result<(String, String), String>> + Send>>;
@@ -35,12 +36,9 @@ impl Credentials {
 
 /// The error of such a login: nothing was applied, and a new connection is needed.
 pub(crate) fn refused(detail: &str) -> CallError {
-    CallError::Transient(Transient {
-        reason: Unavailability::Disconnected,
-        detail: format!("{LOGIN}{detail}"),
-        unknown: false,
-        replace: true,
-    })
+    let detail = format!("{LOGIN}{detail}");
+    let transient = Transient::new(Unavailability::Disconnected, detail, Applied::No);
+    CallError::Transient(transient.replacing())
 }
 
 impl fmt::Debug for Credentials {

@@ -4,8 +4,9 @@
 use redis::{ErrorKind, RedisError, Value};
 
 use crate::store::redis::client::tls;
+use crate::value::applied::Applied;
 use crate::value::companion::write_companion;
-use crate::value::error::{AT, LockError};
+use crate::value::error::LockError;
 use crate::value::escaped::Escaped;
 use crate::value::key::LockKey;
 use crate::value::unavailability::Unavailability;
@@ -26,6 +27,9 @@ pub(crate) enum CallError {
     Redirect(Redirect),
     /// Nothing was applied, and a retry is of no use.
     Final(LockError),
+    /// The keys of one lock are on different nodes, because their slot is being moved (TRYAGAIN);
+    /// nothing was applied, and a retry may succeed.
+    Split(Transient),
     /// A retry may succeed.
     Transient(Transient),
 }
@@ -43,29 +47,43 @@ pub(crate) struct Redirect {
 pub(crate) struct Transient {
     pub(crate) reason: Unavailability,
     pub(crate) detail: String,
-    /// The call may have been applied, or may be applied later.
-    pub(crate) unknown: bool,
+    /// The address of the server, once it is known.
+    pub(crate) server: Option<Box<str>>,
+    pub(crate) applied: Applied,
     /// The connection has to be replaced: it is broken, or leads to the wrong server.
     pub(crate) replace: bool,
 }
 
 impl Transient {
-    pub(crate) fn timeout(detail: &str, unknown: bool) -> Self {
-        Self { reason: Unavailability::Timeout, detail: detail.to_owned(), unknown, replace: false }
+    /// A failure on a connection that stays in use.
+    pub(crate) fn new(reason: Unavailability, detail: impl Into<String>, applied: Applied) -> Self {
+        Self { reason, detail: detail.into(), server: None, applied, replace: false }
+    }
+
+    pub(crate) fn timeout(detail: &str, applied: Applied) -> Self {
+        Self::new(Unavailability::Timeout, detail, applied)
+    }
+
+    /// The same on a connection that has to be replaced.
+    pub(crate) fn replacing(self) -> Self {
+        Self { replace: true, ..self }
     }
 
     /// Whether the login was refused, and the next one may be accepted.
     pub(crate) fn is_login(&self) -> bool {
         self.detail.starts_with(LOGIN)
     }
-
-    /// Whether the keys of one lock are on different nodes, because their slot is being moved.
-    pub(crate) fn is_split(&self) -> bool {
-        is_split(&self.detail)
-    }
 }
 
 impl CallError {
+    /// What failed, if a retry may succeed.
+    pub(crate) fn transient(self) -> Result<Transient, Self> {
+        match self {
+            CallError::Split(transient) | CallError::Transient(transient) => Ok(transient),
+            lasting => Err(lasting),
+        }
+    }
+
     /// The error to report after this one: a final error tells more than a transient one.
     pub(crate) fn unless_final(self, next: Self) -> Self {
         if matches!(self, CallError::Final(_)) { self } else { next }
@@ -78,7 +96,7 @@ impl CallError {
         }
         let mut error = CallError::from(error);
         if let CallError::Transient(transient) = &mut error {
-            transient.unknown = false;
+            transient.applied = Applied::No;
         }
         error
     }
@@ -86,18 +104,17 @@ impl CallError {
     /// The same error with the server's address.
     pub(crate) fn at(mut self, server: impl FnOnce() -> String) -> Self {
         use LockError::{AccessDenied, Authentication, ConnectionLimit, Unavailable};
-        let detail = match &mut self {
-            CallError::Transient(Transient { detail, .. })
-            | CallError::Final(
-                AccessDenied { detail }
-                | Authentication { detail }
-                | ConnectionLimit { detail }
-                | Unavailable { detail, .. },
-            ) => detail,
-            _ => return self,
-        };
-        detail.push_str(AT);
-        detail.push_str(&server());
+        if let CallError::Split(Transient { server: at, .. })
+        | CallError::Transient(Transient { server: at, .. })
+        | CallError::Final(
+            AccessDenied { server: at, .. }
+            | Authentication { server: at, .. }
+            | ConnectionLimit { server: at, .. }
+            | Unavailable { server: at, .. },
+        ) = &mut self
+        {
+            at.get_or_insert_with(|| server().into());
+        }
         self
     }
 
@@ -116,19 +133,21 @@ impl CallError {
                     format!("the key is on the node {address}: use a `redis-cluster://` URL");
                 unavailable(Unavailability::ClusterDown, detail)
             }
-            CallError::Final(LockError::AccessDenied { detail }) => {
-                LockError::AccessDenied { detail: with_keys(detail, key) }
+            CallError::Final(LockError::AccessDenied { detail, server, .. }) => {
+                let keys = needed_keys(&detail, key);
+                LockError::AccessDenied { detail, server, keys }
             }
             CallError::Final(error) => error,
-            CallError::Transient(Transient { detail, .. }) if is_full(&detail) => {
-                LockError::ConnectionLimit { detail }
+            CallError::Transient(Transient { detail, server, .. }) if is_full(&detail) => {
+                LockError::ConnectionLimit { detail, server }
             }
             CallError::Transient(transient) if transient.is_login() => {
                 let detail = transient.detail.split_at(LOGIN.len()).1.to_owned();
-                LockError::Authentication { detail }
+                LockError::Authentication { detail, server: transient.server }
             }
-            CallError::Transient(Transient { reason, detail, .. }) => {
-                LockError::Unavailable { reason, detail }
+            CallError::Split(Transient { reason, detail, server, .. })
+            | CallError::Transient(Transient { reason, detail, server, .. }) => {
+                LockError::Unavailable { reason, detail, server }
             }
         }
     }
@@ -138,11 +157,6 @@ impl From<Transient> for CallError {
     fn from(transient: Transient) -> Self {
         CallError::Transient(transient)
     }
-}
-
-/// Whether this is a server's text about keys on different nodes.
-pub(crate) fn is_split(detail: &str) -> bool {
-    detail.starts_with("TRYAGAIN")
 }
 
 /// Texts of denials without the code NOPERM: of a command in a script, and of SELECT while
@@ -163,12 +177,8 @@ fn without_arguments(text: &str) -> String {
 /// The error of a server at its connection limit, which it sends to every new connection.
 pub(crate) fn full(text: &str) -> Option<CallError> {
     is_full(text).then(|| {
-        CallError::Transient(Transient {
-            reason: Unavailability::Refused,
-            detail: text.to_owned(),
-            unknown: false,
-            replace: true,
-        })
+        let transient = Transient::new(Unavailability::Refused, text, Applied::No);
+        CallError::Transient(transient.replacing())
     })
 }
 
@@ -176,18 +186,18 @@ fn is_full(text: &str) -> bool {
     text.contains("max number of clients")
 }
 
-/// Names the keys: a server that denies a key does not name it.
-fn with_keys(detail: String, key: &LockKey) -> String {
+/// The keys of the lock, if one of them is denied: the server does not name it.
+fn needed_keys(detail: &str, key: &LockKey) -> Option<Box<str>> {
     if !detail.contains("access a key") && !detail.contains("one of the keys") {
-        return detail;
+        return None;
     }
     let mut companions = String::new();
     write_companion(key.as_str(), "*", |part| companions.push_str(part));
-    format!("{detail}: the lock needs ~{} and ~{}", key.shown(), Escaped(&companions))
+    Some(format!("~{} and ~{}", key.shown(), Escaped(&companions)).into())
 }
 
 fn unavailable(reason: Unavailability, detail: impl Into<String>) -> LockError {
-    LockError::Unavailable { reason, detail: detail.into() }
+    LockError::unavailable_at(None, reason, detail)
 }
 
 impl From<RedisError> for CallError {
@@ -197,35 +207,35 @@ impl From<RedisError> for CallError {
             return full;
         }
         if DENIED.iter().any(|text| detail.contains(text)) {
-            return CallError::Final(LockError::AccessDenied { detail });
+            return CallError::Final(access_denied(detail));
         }
         if let Some(code) = error.code() {
             return of_reply(code, error.detail().unwrap_or_default());
         }
         match error.kind() {
-            ErrorKind::AuthenticationFailed => {
-                CallError::Final(LockError::Authentication { detail })
+            ErrorKind::AuthenticationFailed => CallError::Final(no_login(detail)),
+            _ if error.is_connection_refusal() => {
+                broken(Unavailability::Refused, detail, Applied::No)
             }
-            _ if error.is_connection_refusal() => CallError::Transient(Transient {
-                reason: Unavailability::Refused,
-                detail,
-                unknown: false,
-                replace: true,
-            }),
-            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => CallError::Transient(Transient {
-                reason: Unavailability::Protocol,
-                detail,
-                unknown: true,
-                replace: true,
-            }),
-            _ => CallError::Transient(Transient {
-                reason: Unavailability::Disconnected,
-                detail,
-                unknown: true,
-                replace: true,
-            }),
+            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
+                broken(Unavailability::Protocol, detail, Applied::Unknown)
+            }
+            _ => broken(Unavailability::Disconnected, detail, Applied::Unknown),
         }
     }
+}
+
+/// The error for a connection that has to be replaced.
+fn broken(reason: Unavailability, detail: String, applied: Applied) -> CallError {
+    CallError::Transient(Transient::new(reason, detail, applied).replacing())
+}
+
+pub(crate) fn access_denied(detail: String) -> LockError {
+    LockError::AccessDenied { detail, server: None, keys: None }
+}
+
+fn no_login(detail: String) -> LockError {
+    LockError::Authentication { detail, server: None }
 }
 
 /// The error for an error reply, by its code. Servers before 7.0 wrap an error of a script in a
@@ -239,9 +249,11 @@ fn of_reply(code: &str, text: &str) -> CallError {
     });
     let code = inner.flatten().unwrap_or(code);
     let detail = format!("{code} {text}").trim_end().to_owned();
-    let transient = |reason, replace| {
-        CallError::Transient(Transient { reason, detail: detail.clone(), unknown: false, replace })
+    let refused = |reason, replace| {
+        let transient = Transient::new(reason, detail.clone(), Applied::No);
+        Transient { replace, ..transient }
     };
+    let transient = |reason, replace| CallError::Transient(refused(reason, replace));
     match code {
         "NOSCRIPT" => CallError::NoScript,
         "WRONGTYPE" => CallError::NotALock,
@@ -252,8 +264,8 @@ fn of_reply(code: &str, text: &str) -> CallError {
         "MISCONF" => transient(Unavailability::NotSaving, false),
         // The code of grant.lua.
         "FENCESUSEDUP" => CallError::Final(unavailable(Unavailability::FencesUsedUp, detail)),
-        "NOAUTH" | "WRONGPASS" => CallError::Final(LockError::Authentication { detail }),
-        "NOPERM" => CallError::Final(LockError::AccessDenied { detail }),
+        "NOAUTH" | "WRONGPASS" => CallError::Final(no_login(detail)),
+        "NOPERM" => CallError::Final(access_denied(detail)),
         // A new connection may find the primary, where a name stands for it.
         "READONLY" => transient(Unavailability::ReadOnly, true),
         // The server was made a replica while it waited for its own replicas.
@@ -261,7 +273,8 @@ fn of_reply(code: &str, text: &str) -> CallError {
         "MASTERDOWN" => transient(Unavailability::PrimaryDown, true),
         "LOADING" => transient(Unavailability::Loading, false),
         "BUSY" => transient(Unavailability::BusyScript, false),
-        "CLUSTERDOWN" | "TRYAGAIN" => transient(Unavailability::ClusterDown, false),
+        "CLUSTERDOWN" => transient(Unavailability::ClusterDown, false),
+        "TRYAGAIN" => CallError::Split(refused(Unavailability::ClusterDown, false)),
         "MOVED" | "ASK" => match text.split_once(' ') {
             Some((_slot, address)) => {
                 let address = address.trim_end().to_owned();
@@ -270,14 +283,18 @@ fn of_reply(code: &str, text: &str) -> CallError {
             None => CallError::Final(unavailable(Unavailability::Protocol, detail)),
         },
         // A slot that is being moved has lost a key while the script ran.
-        _ if text.contains("access a non local key") => CallError::Transient(Transient {
-            reason: Unavailability::ClusterDown,
-            detail,
-            unknown: true,
-            replace: false,
-        }),
+        _ if text.contains("access a non local key") => {
+            let reason = Unavailability::ClusterDown;
+            CallError::Transient(Transient::new(reason, detail, Applied::Unknown))
+        }
         _ => CallError::Final(unavailable(Unavailability::Protocol, detail)),
     }
+}
+
+/// The error for a caller whose call got a reply of the wrong kind. It names no key.
+#[cfg(any(feature = "defer", feature = "look"))]
+pub(crate) fn unexpected_reply(reply: &Value) -> LockError {
+    unexpected(reply).into_error(&LockKey::from(""))
 }
 
 /// The error for a reply of the wrong kind.
@@ -292,12 +309,8 @@ pub(crate) fn unexpected(reply: &Value) -> CallError {
         _ => "something else",
     };
     // The call may have been applied.
-    CallError::Transient(Transient {
-        reason: Unavailability::Protocol,
-        detail: format!("the server answered {kind}"),
-        unknown: true,
-        replace: false,
-    })
+    let detail = format!("the server answered {kind}");
+    CallError::Transient(Transient::new(Unavailability::Protocol, detail, Applied::Unknown))
 }
 
 #[cfg(test)]
@@ -319,6 +332,32 @@ mod tests {
         let wrapped = "Error running script: WRONGTYPE Operation against a key holding the wrong \
              kind of value";
         assert_eq!(reply("ERR", wrapped), LockError::KeyNotALock { key: "k".into() });
+    }
+
+    #[test]
+    fn the_server_is_a_field_of_an_error_and_a_part_of_its_text() {
+        let key = of_reply("NOPERM", "No permissions to access a key");
+        let texts = [
+            (of_reply("OOM", "full"), Some("a:1"), "out of memory (OOM full, at a:1)"),
+            (of_reply("WRONGPASS", "no"), None, "refuses the login: WRONGPASS no, at a:1"),
+            (key, None, "access a key, at a:1: the lock needs ~k and ~lm1:w*:{k}"),
+            (full("ERR max number of clients").unwrap(), Some("a:1"), "of clients, at a:1"),
+        ];
+        for (error, server, text) in texts {
+            let error = error.at(|| "a:1".to_owned()).into_error(&"k".into());
+            assert_eq!(error.server(), server, "{error:?}");
+            assert!(error.to_string().ends_with(text), "{error}");
+        }
+        assert_eq!(reply("OOM", "full, at b:2").server(), None, "only a field tells it");
+    }
+
+    #[test]
+    fn only_its_code_tells_that_a_slot_is_being_moved() {
+        let (split, down) = (of_reply("TRYAGAIN", "Multiple"), of_reply("CLUSTERDOWN", "TRYAGAIN"));
+        assert!(matches!(split, CallError::Split(_)) && !matches!(down, CallError::Split(_)));
+        assert!(split.clone().transient().is_ok(), "another try may succeed");
+        let text = split.into_error(&"k".into()).to_string();
+        assert!(text.ends_with("is not serving the key (TRYAGAIN Multiple)"), "{text}");
     }
 
     #[test]

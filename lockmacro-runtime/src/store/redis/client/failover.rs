@@ -1,5 +1,6 @@
 //! Whether the server behind an address is still the one that granted the locks.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -25,6 +26,12 @@ struct Shared {
     broken: AtomicBool,
     listener: OnceLock<Box<dyn Fn() + Send + Sync>>,
     healths: Healths,
+}
+
+impl fmt::Debug for Failover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failover").field("at", &self.last()).finish_non_exhaustive()
+    }
 }
 
 impl Failover {

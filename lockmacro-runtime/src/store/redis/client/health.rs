@@ -101,11 +101,8 @@ impl Healths {
         let servers = self.servers.lock();
         let at = at.filter(|_| servers.len() > 1);
         for (name, server) in &*servers {
-            if at.is_none_or(|at| at == name)
-                && server.state.load(Ordering::Relaxed) != UP
-                && let Some(outage) = &mut *server.outage.lock()
-            {
-                note(outage);
+            if at.is_none_or(|at| at == name) {
+                server.note(&note);
             }
         }
     }
@@ -113,12 +110,6 @@ impl Healths {
     /// Whether any server is lost, so that a failure need not be logged.
     pub(crate) fn is_any_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed) > 0
-    }
-
-    /// Notes a lock that was lost.
-    pub(crate) fn lock_lost(&self) {
-        // The server of the lock may no longer be known: it is mostly one that fails.
-        self.note(None, |outage| outage.locks_lost += 1);
     }
 
     /// Notes a failed call of a caller, whose error names the server. Returns whether to log it at
@@ -226,6 +217,20 @@ impl Health {
         drop(outage);
         let server = server();
         tracing::warn!(%server, ?since, failed_calls, %reason, "lock server lost");
+    }
+
+    /// Applies `note` to the outage, if there is one.
+    fn note(&self, note: impl Fn(&mut Outage)) {
+        if self.state.load(Ordering::Relaxed) != UP
+            && let Some(outage) = &mut *self.outage.lock()
+        {
+            note(outage);
+        }
+    }
+
+    /// Notes that a lock of this server was lost.
+    pub(crate) fn lock_lost(&self) {
+        self.note(|outage| outage.locks_lost += 1);
     }
 
     /// Whether the server is lost.

@@ -3,10 +3,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redis::{ConnectionInfo, Value};
+use redis::Value;
 use tokio::time::{Instant, timeout_at};
 
 use crate::store::redis::client::blocking_pool::BlockingPool;
@@ -17,12 +17,12 @@ use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::health;
 use crate::store::redis::client::health::Health;
-use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::round_trip::RoundTrip;
 use crate::store::redis::client::sentinel::is_primary;
 use crate::store::redis::client::singleflight::SingleFlight;
 use crate::store::redis::client::subscriptions::PushSink;
-use crate::value::error::LockError;
+use crate::value::applied::Applied;
+use crate::value::backoff::Backoff;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::unavailability::Unavailability;
 
@@ -43,42 +43,19 @@ pub(crate) struct Inner {
     pub(crate) blocking_pool: BlockingPool,
     pub(crate) health: Arc<Health>,
     /// The earliest time at which one unanswered call is enough to discard the connection, and the
-    /// pause after that.
-    pub(crate) next_discard: Mutex<Option<(Instant, Duration)>>,
-    /// How often the node was disconnected: a connection whose opening began before is not kept.
-    disconnects: AtomicU64,
+    /// pauses after that.
+    pub(crate) next_discard: Mutex<Option<(Instant, Backoff)>>,
+    /// No connection is kept any more.
+    closed: AtomicBool,
 }
 
 impl Node {
-    /// A node that is not connected yet. Connecting takes at most `timeout`; data that the network
-    /// has not accepted by then is dropped.
-    pub(crate) fn new(
-        url: &str,
-        timeout: Duration,
-        sink: Arc<dyn PushSink>,
-    ) -> Result<Self, LockError> {
-        Ok(Self::with(Connector::new(url, timeout, sink)?, timeout))
-    }
-
-    /// A node for a server that the `redis` crate describes.
-    pub(crate) fn of_server(
-        server: ConnectionInfo,
-        timeout: Duration,
-        sink: Arc<dyn PushSink>,
-    ) -> Self {
-        Self::with(Connector::of_server(server, timeout, sink), timeout)
-    }
-
-    /// The connector; `None` once the node is shared.
-    pub(crate) fn connector_mut(&mut self) -> Option<&mut Connector> {
-        Arc::get_mut(&mut self.inner).map(|inner| &mut inner.connector)
-    }
-
     /// The same server, through a connection of its own.
     pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
         Self::with(self.inner.connector.apart(sink), self.inner.timeout)
     }
 
+    /// A node that is not connected yet. Connecting takes at most `timeout`.
     pub(crate) fn with(connector: Connector, timeout: Duration) -> Self {
         let inner = Inner {
             health: connector.health(),
@@ -89,7 +66,7 @@ impl Node {
             loading: SingleFlight::new(timeout),
             blocking_pool: BlockingPool::default(),
             next_discard: Mutex::default(),
-            disconnects: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
         };
         Self::of(Arc::new(inner))
     }
@@ -130,16 +107,25 @@ impl Node {
         self.live().as_ref().map(|live| live.channels.number)
     }
 
-    /// Closes the connection, also one that is being opened; the next call opens a new one.
-    pub(crate) fn disconnect(&self) {
-        {
+    /// Closes the connection for good, also one that is being opened. A later call opens one for
+    /// itself only.
+    pub(crate) fn close(&self) {
+        let live = {
             let mut live = self.live();
-            self.inner.disconnects.fetch_add(1, Ordering::Relaxed);
-            live.take();
+            self.inner.closed.store(true, Ordering::Relaxed);
+            live.take()
+        };
+        if let Some(live) = live {
+            live.channels.abort();
         }
-        self.inner.connecting.forget();
-        self.inner.blocking_pool.clear();
-        self.inner.connector.disconnect();
+        self.inner.connecting.abort();
+        self.inner.loading.abort();
+        self.inner.blocking_pool.close();
+        self.inner.connector.close();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.inner.closed.load(Ordering::Relaxed)
     }
 
     /// The state that all connections to this server share.
@@ -150,16 +136,6 @@ impl Node {
     /// The measured round trip of the server.
     pub(crate) fn round_trip(&self) -> &Arc<RoundTrip> {
         self.inner.health.round_trip()
-    }
-
-    /// The replicas that have to acknowledge a lock, as the URL says.
-    pub(crate) fn replicated(&self) -> Option<ReplicaAcks> {
-        self.inner.connector.replicated()
-    }
-
-    /// Whether another server may take over the name at any time.
-    pub(crate) fn fails_over(&self) -> bool {
-        self.inner.connector.fails_over()
     }
 
     /// Checks that the server answers, accepts writes, and is the one that the sentinels name;
@@ -182,14 +158,25 @@ impl Node {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
-        let open = || {
-            let node = self.clone();
-            async move { node.open().await }
+        let opened = if self.is_closed() {
+            Box::pin(timeout_at(until, self.open_unshared())).await.ok()
+        } else {
+            let open = || {
+                let node = self.clone();
+                async move { node.open().await }
+            };
+            Box::pin(self.inner.connecting.run(open, until)).await
         };
-        let opened = self.inner.connecting.run(open, until);
-        Box::pin(opened).await.unwrap_or_else(|| {
-            Err(self.failed(CallError::Transient(Transient::timeout("connecting", false))))
+        opened.unwrap_or_else(|| {
+            Err(self.failed(CallError::Transient(Transient::timeout("connecting", Applied::No))))
         })
+    }
+
+    /// Opens a connection that nobody keeps but the caller.
+    async fn open_unshared(&self) -> Result<Arc<Connection>, CallError> {
+        let opened = self.inner.connector.open().await.map_err(|error| self.failed(error))?;
+        self.inner.health.opened();
+        Ok(Arc::new(opened))
     }
 
     /// The server's address for messages.
@@ -202,12 +189,17 @@ impl Node {
         self.inner.health.is_lost()
     }
 
+    /// Notes that a lock of this server was lost.
+    pub(crate) fn lock_lost(&self) {
+        self.inner.health.lock_lost();
+    }
+
     /// Notes the failure of a call; returns the error with the server's address.
     pub(crate) fn failed(&self, error: CallError) -> CallError {
         let health = &self.inner.health;
         match &error {
             // The server answers, but has only some of the keys.
-            CallError::Transient(transient) if transient.is_split() => {}
+            CallError::Split(_) => {}
             CallError::Transient(transient) if health::is_lost(transient.reason) => {
                 health.failed(transient.reason, self.inner.timeout / TRIES, || self.server());
             }
@@ -220,23 +212,21 @@ impl Node {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
-        let disconnects = self.inner.disconnects.load(Ordering::Relaxed);
-        let opened = self.inner.connector.open().await.map_err(|error| self.failed(error))?;
-        self.inner.health.opened();
-        let opened = Arc::new(opened);
+        if self.is_closed() {
+            return Err(ended().at(|| self.server()));
+        }
+        let opened = self.open_unshared().await?;
         // Another caller may have opened one, if this runtime was blocked meanwhile.
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
         let mut live = self.live();
-        // Compared under the mutex under which it is counted.
-        if self.inner.disconnects.load(Ordering::Relaxed) == disconnects {
-            *live = Some(Arc::clone(&opened));
-            return Ok(opened);
+        // Read under the mutex under which it is set. The result of this work is kept, too.
+        if self.is_closed() {
+            return Err(ended().at(|| self.server()));
         }
-        drop(live);
-        self.inner.connector.disconnect();
-        Err(ended().at(|| self.server()))
+        *live = Some(Arc::clone(&opened));
+        Ok(opened)
     }
 
     /// The connection, while it leads to the right server.
@@ -293,12 +283,8 @@ impl Node {
 
 /// The manager was shut down while a connection was opened.
 fn ended() -> CallError {
-    CallError::Transient(Transient {
-        reason: Unavailability::Disconnected,
-        detail: "the connection was closed while it was being opened".to_owned(),
-        unknown: false,
-        replace: false,
-    })
+    let detail = "the connection was closed while it was being opened";
+    CallError::Transient(Transient::new(Unavailability::Disconnected, detail, Applied::No))
 }
 
 impl fmt::Debug for Node {

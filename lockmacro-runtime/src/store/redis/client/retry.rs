@@ -7,7 +7,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::{CallError, Transient};
-use crate::value::backoff::jittered;
+use crate::value::applied::Applied;
+use crate::value::backoff::Backoff;
 use crate::value::unavailability::Unavailability;
 
 /// Delay before the third try; the second follows at once.
@@ -21,10 +22,13 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// The retries of one call.
 pub(crate) struct Retry {
     pub(crate) budget: Budget,
-    /// An earlier call may have been applied.
-    pub(crate) unknown: bool,
+    /// What became of the earlier calls.
+    pub(crate) earlier: Applied,
     began: Instant,
+    /// The delay before the next try.
     pause: Duration,
+    /// The delays after that one.
+    backoff: Backoff,
     /// The error that tells most: a timeout at the end tells less than an error reply before it.
     clearest: Option<Transient>,
 }
@@ -32,12 +36,29 @@ pub(crate) struct Retry {
 impl Retry {
     pub(crate) fn new(budget: Budget) -> Self {
         let (began, pause) = (Instant::now(), Duration::ZERO);
-        Self { budget, unknown: false, began, pause, clearest: None }
+        let backoff = Backoff::new(FIRST_PAUSE, LONGEST_WAIT);
+        Self { budget, earlier: Applied::No, began, pause, backoff, clearest: None }
+    }
+
+    /// Repeats a call for as long as its errors are transient, within the budget.
+    pub(crate) async fn repeat<T, F>(
+        &mut self,
+        mut call: impl FnMut(Budget) -> F,
+    ) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<T, CallError>>,
+    {
+        loop {
+            match call(self.budget).await {
+                Err(error) => self.after(error.transient()?).await?,
+                answer => return answer,
+            }
+        }
     }
 
     /// Waits before the next try. Returns the error for the caller when no time is left for one.
     pub(crate) async fn after(&mut self, error: Transient) -> Result<(), CallError> {
-        self.unknown |= error.unknown;
+        self.earlier = self.earlier.and(error.applied);
         if Instant::now() + self.pause >= self.budget.until {
             let clearest = self.clearest.take().filter(|last| weight(last) > weight(&error));
             return Err(CallError::Transient(clearest.unwrap_or(error)));
@@ -46,10 +67,9 @@ impl Retry {
             self.clearest = Some(error);
         }
         sleep(self.pause).await;
-        // The delay doubles, with jitter; after a long time its limit is a tenth of that time.
+        // After a long time the limit of the delay is a tenth of that time.
         let longest = (self.began.elapsed() / 10).clamp(LONGEST_PAUSE, LONGEST_WAIT);
-        let pause = (self.pause * 2).clamp(FIRST_PAUSE, longest);
-        self.pause = jittered(pause);
+        self.pause = self.backoff.next_within(longest);
         Ok(())
     }
 }

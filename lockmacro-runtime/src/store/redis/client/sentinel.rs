@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::url::SentinelGroup;
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::unavailability::Unavailability;
@@ -21,21 +22,23 @@ pub(crate) struct Sentinels {
     idle: IdleConnections,
 }
 
-/// Idle connections to the sentinels, by their number.
-#[derive(Clone, Default)]
-struct IdleConnections(Arc<Mutex<HashMap<usize, MultiplexedConnection>>>);
+/// Idle connections to the sentinels, by their number; `None` once they are closed.
+#[derive(Clone)]
+struct IdleConnections(Arc<Mutex<Option<HashMap<usize, MultiplexedConnection>>>>);
 
 impl IdleConnections {
     /// Takes the connection to one sentinel; another caller opens its own meanwhile.
     fn take(&self, nth: usize) -> Option<MultiplexedConnection> {
-        self.all().remove(&nth)
+        self.all().as_mut()?.remove(&nth)
     }
 
     fn put(&self, nth: usize, connection: MultiplexedConnection) {
-        self.all().insert(nth, connection);
+        if let Some(all) = &mut *self.all() {
+            all.insert(nth, connection);
+        }
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<usize, MultiplexedConnection>> {
+    fn all(&self) -> MutexGuard<'_, Option<HashMap<usize, MultiplexedConnection>>> {
         self.0.lock()
     }
 }
@@ -43,12 +46,13 @@ impl IdleConnections {
 impl Sentinels {
     /// The sentinels of a URL, not connected yet.
     pub(crate) fn new(group: SentinelGroup) -> Self {
-        Self { group, idle: IdleConnections::default() }
+        let idle = IdleConnections(Arc::new(Mutex::new(Some(HashMap::new()))));
+        Self { group, idle }
     }
 
-    /// Closes the connections to the sentinels.
-    pub(crate) fn disconnect(&self) {
-        self.idle.all().clear();
+    /// Closes the connections to the sentinels, and keeps none from now on.
+    pub(crate) fn close(&self) {
+        self.idle.all().take();
     }
 
     /// The server that a majority of all sentinels names.
@@ -73,15 +77,16 @@ impl Sentinels {
             let (name, budget) = (self.group.name.clone(), self.group.budget);
             let idle = self.idle.clone();
             asked.spawn(async move {
-                let timed_out =
-                    || Err(CallError::Transient(Transient::timeout("asking a sentinel", false)));
+                let timed_out = || {
+                    Err(CallError::Transient(Transient::timeout("asking a sentinel", Applied::No)))
+                };
                 timeout(budget, ask(client, &name, &idle, nth))
                     .await
                     .unwrap_or_else(|_| timed_out())
             });
         }
         let mut named: Vec<(ConnectionAddr, usize)> = Vec::new();
-        let mut error = Transient::timeout("asking the sentinels", false).into();
+        let mut error = Transient::timeout("asking the sentinels", Applied::No).into();
         while let Some(answer) = asked.join_next().await {
             match answer {
                 Ok(Ok(at)) => {
@@ -107,7 +112,7 @@ impl Sentinels {
             // One side was cut off, and it is unknown which.
             [(_, times), (_, others), ..] if times == others => {
                 let detail = "the sentinels do not agree which server is the primary";
-                Err(Transient::timeout(detail, false).into())
+                Err(Transient::timeout(detail, Applied::No).into())
             }
             [most, ..] => Ok(most.clone()),
             [] => Err(error),
@@ -171,10 +176,7 @@ pub(crate) fn is_primary(role: &Result<Value, redis::RedisError>) -> bool {
 
 /// The error for a server that the sentinels name, and that is a replica.
 pub(crate) fn no_primary() -> CallError {
-    CallError::Transient(Transient {
-        reason: Unavailability::ReadOnly,
-        detail: "the sentinels still name a server that is no longer the primary".to_owned(),
-        unknown: false,
-        replace: true,
-    })
+    let detail = "the sentinels still name a server that is no longer the primary";
+    let transient = Transient::new(Unavailability::ReadOnly, detail, Applied::No);
+    CallError::Transient(transient.replacing())
 }

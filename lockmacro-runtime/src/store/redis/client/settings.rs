@@ -12,9 +12,7 @@ use crate::store::redis::client::credentials::{Credentials, refused};
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::tls::Files;
 use crate::value::error::LockError;
-
-/// Names the form of a URL in error texts, instead of the URL, which may have a password in it.
-pub(crate) const FORM: &str = "it is not of the form `redis://user:password@host:port/db`";
+use crate::value::url::FORM;
 
 /// Time for which a connection is idle before the system probes it.
 const IDLE: Duration = Duration::from_secs(30);
@@ -31,10 +29,6 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub(crate) fn database(&self) -> i64 {
-        self.login.db()
-    }
-
     /// A client for the server at `at`. `protocol` overrides that of the URL.
     pub(crate) fn client(
         &self,
@@ -70,7 +64,7 @@ impl Settings {
     /// Makes a refused login transient if the next credentials may be accepted.
     pub(crate) fn or_next_login(&self, error: CallError) -> CallError {
         match error {
-            CallError::Final(LockError::Authentication { detail })
+            CallError::Final(LockError::Authentication { detail, .. })
                 if self.credentials.is_some() =>
             {
                 refused(&detail)

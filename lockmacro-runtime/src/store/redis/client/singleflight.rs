@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::value::sync::Mutex;
@@ -17,13 +18,14 @@ const BEATS_MISSED_MAX: u32 = 5;
 pub(crate) struct SingleFlight<T> {
     /// Longest duration of the work.
     limit: Duration,
-    in_flight: Mutex<Option<InFlight<T>>>,
+    in_flight: Mutex<Option<Flight<T>>>,
 }
 
 #[derive(Clone)]
-struct InFlight<T> {
+struct Flight<T> {
     until: Instant,
     progress: watch::Receiver<Progress<T>>,
+    task: AbortHandle,
 }
 
 /// What the task publishes.
@@ -33,7 +35,7 @@ struct Progress<T> {
     result: Option<Option<T>>,
 }
 
-impl<T> InFlight<T> {
+impl<T> Flight<T> {
     /// The time until which callers wait for the work, as far as is known now.
     fn trusted_until(&self, limit: Duration) -> Instant {
         self.until.min(self.progress.borrow().beat + limit / BEATS * BEATS_MISSED_MAX)
@@ -84,8 +86,15 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         in_flight.take_if(|work| work.progress.has_changed().is_err());
     }
 
+    /// Ends the work in flight, or drops its result. A caller that still waits starts it again.
+    pub(crate) fn abort(&self) {
+        if let Some(work) = self.in_flight.lock().take() {
+            work.task.abort();
+        }
+    }
+
     /// The work in flight, and whether this call started it.
-    fn join<W>(&self, work: impl FnOnce() -> W) -> (InFlight<T>, bool)
+    fn join<W>(&self, work: impl FnOnce() -> W) -> (Flight<T>, bool)
     where
         W: Future<Output = T> + Send + 'static,
     {
@@ -98,8 +107,8 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
             return (joined.clone(), false);
         }
         let (shown, progress) = watch::channel(Progress { beat: now, result: None });
-        tokio::spawn(show(work(), self.limit, shown));
-        let started = InFlight { until: now + self.limit, progress };
+        let task = tokio::spawn(show(work(), self.limit, shown)).abort_handle();
+        let started = Flight { until: now + self.limit, progress, task };
         *in_flight = Some(started.clone());
         (started, true)
     }
@@ -184,6 +193,25 @@ mod tests {
         let other = || std::future::ready(Arc::clone(&result));
         let second = flight.run(other, soon()).await;
         assert!(!Arc::ptr_eq(&second.unwrap(), &result), "it was done twice");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_is_aborted_ends_and_is_started_again_for_those_who_wait() {
+        let (flight, kept) = (SingleFlight::new(LIMIT), Arc::new(()));
+        let stuck = || {
+            let kept = Arc::clone(&kept);
+            async move {
+                pending::<()>().await;
+                drop(kept);
+                7
+            }
+        };
+        flight.begin(stuck);
+        let mut waits = Box::pin(flight.run(|| async { 8 }, soon()));
+        assert!(futures::poll!(&mut waits).is_pending());
+        flight.abort();
+        assert_eq!(waits.await, Some(8));
+        assert_eq!(Arc::strong_count(&kept), 1);
     }
 
     #[test]

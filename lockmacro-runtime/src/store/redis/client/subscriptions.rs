@@ -116,6 +116,11 @@ impl Subscriptions {
         first
     }
 
+    /// Ends the subscriptions in flight.
+    pub(crate) fn abort(&self) {
+        self.channels().values().for_each(|channel| channel.subscribing.abort());
+    }
+
     /// Notes that the server refuses the channels, for as long as the connection lasts.
     pub(crate) fn refused(&self) {
         self.refuses.store(true, Ordering::Release);

@@ -1,4 +1,4 @@
-//! Parsing a URL: the addresses of the servers, the login, and the settings.
+//! The servers of a URL, as values: their addresses, the login, and the settings.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,28 +6,33 @@ use std::time::Duration;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 use crate::store::redis::client::replicas::ReplicaAcks;
-use crate::store::redis::client::settings::{FORM, Settings, tcp, unreadable};
+use crate::store::redis::client::settings::{Settings, tcp, unreadable};
 use crate::store::redis::client::tls::Files;
 use crate::value::duration::duration;
 use crate::value::error::LockError;
 use crate::value::fence::{RETENTION_MAX, RETENTION_MIN};
+use crate::value::url::{Setting, Url, decoded};
 
 const SENTINEL_FORM: &str =
     "it is not of the form `redis-sentinel://user:password@host1,host2:port,host3/primary/db`";
-/// For a user or password that a `?` has cut in two.
-pub(crate) const UNESCAPED: &str =
-    "it has a `?` before its last `@`, which is written `%3F` in a password";
 const SENTINEL_PORT: u16 = 26379;
 
-/// A parsed URL.
+/// The servers that one URL names.
 #[derive(Clone)]
-pub(crate) struct Address {
-    pub(crate) target: Target,
+pub(crate) struct Deployment {
+    pub(crate) at: Addresses,
     pub(crate) settings: Settings,
     /// The replicas that have to acknowledge a lock, if any.
     pub(crate) replicated: Option<ReplicaAcks>,
     /// The retention of fences, if the URL names one.
     pub(crate) fence_retention: Option<Duration>,
+}
+
+/// One server, or the nodes of a cluster by which the others are found.
+#[derive(Clone)]
+pub(crate) enum Addresses {
+    One(Target),
+    Cluster(Vec<ConnectionAddr>),
 }
 
 /// The server to connect to.
@@ -57,108 +62,128 @@ impl fmt::Display for SentinelGroup {
     }
 }
 
-impl Address {
-    /// An address from a description of the `redis` crate.
-    pub(crate) fn of_server(server: &ConnectionInfo, unsent: Duration) -> Self {
-        let login = server.redis_settings().clone().set_skip_set_lib_name();
-        let settings = Settings { login, credentials: None, tcp: tcp(unsent), tls: None };
-        Self {
-            target: Target::At(server.addr().clone()),
-            settings,
-            replicated: None,
-            fence_retention: None,
-        }
-    }
+/// The settings of a URL.
+struct Options {
+    files: Files,
+    /// Those that the `redis` crate reads.
+    others: String,
+    sentinel_login: RedisConnectionInfo,
+    replicated: Option<ReplicaAcks>,
+    fence_retention: Option<Duration>,
+}
 
-    /// Parses a URL. Data that the network has not accepted within `unsent` is dropped, on systems
-    /// with such a setting.
-    pub(crate) fn parse(url: &str, unsent: Duration) -> Result<Self, LockError> {
-        if url.contains('#') {
-            return Err(LockError::invalid_url(
-                "it has a `#` in it, which is written `%23` in a password",
-            ));
-        }
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| LockError::invalid_url(FORM))?;
-        let (target, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let encrypted = matches!(scheme, "rediss" | "valkeys" | "rediss-sentinel");
-        let sentinel = matches!(scheme, "redis-sentinel" | "rediss-sentinel");
+impl Options {
+    fn read(url: &Url<'_>, encrypted: bool, sentinel: bool) -> Result<Self, LockError> {
         let (mut files, mut others) = (Files::default(), Vec::new());
         let (mut acks, mut acks_within, mut fence_retention) = (None, None, None);
         let mut sentinel_login = RedisConnectionInfo::default().set_skip_set_lib_name();
-        for setting in query.split('&').filter(|setting| !setting.is_empty()) {
-            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
-            match name {
-                "cacert" | "cert" | "key" if encrypted => files.set(name, decoded(value)),
+        for setting in &url.settings {
+            let value = setting.value();
+            match setting.name {
+                name @ ("cacert" | "cert" | "key") if encrypted => files.set(name, decoded(value)),
                 "sentinel_user" if sentinel => {
-                    sentinel_login = sentinel_login.set_username(decoded(value))
+                    sentinel_login = sentinel_login.set_username(decoded(value));
                 }
                 "sentinel_password" if sentinel => {
-                    sentinel_login = sentinel_login.set_password(decoded(value))
+                    sentinel_login = sentinel_login.set_password(decoded(value));
                 }
                 "replicated" => acks = Some(value),
                 "replicated_timeout" => acks_within = Some(value),
                 "fence_retention" => fence_retention = Some(retention(value)?),
-                "protocol" => others.push(setting),
-                "db" | "user" | "pass" if scheme.ends_with("unix") => others.push(setting),
-                // All of this may be the rest of a password with a `?` in it.
-                _ if query.contains('@') => return Err(LockError::invalid_url(UNESCAPED)),
-                _ => return Err(no_setting(name, scheme)),
+                "protocol" => others.push(Setting::text(setting)),
+                "db" | "user" | "pass" if url.scheme.ends_with("unix") => {
+                    others.push(Setting::text(setting));
+                }
+                _ => return Err(url.has_no(*setting)),
             }
         }
-        let (others, tcp) = (others.join("&"), tcp(unsent));
+        let (others, replicated) = (others.join("&"), ReplicaAcks::read(acks, acks_within)?);
+        Ok(Self { files, others, sentinel_login, replicated, fence_retention })
+    }
+}
+
+impl Deployment {
+    /// The server that the `redis` crate describes.
+    pub(crate) fn of_server(server: &ConnectionInfo, unsent: Duration) -> Self {
+        let login = server.redis_settings().clone().set_skip_set_lib_name();
+        let settings = Settings { login, credentials: None, tcp: tcp(unsent), tls: None };
+        let at = Addresses::One(Target::At(server.addr().clone()));
+        Self { at, settings, replicated: None, fence_retention: None }
+    }
+
+    /// The servers of a URL. Data that the network has not accepted within `unsent` is dropped, on
+    /// systems with such a setting.
+    pub(crate) fn of(url: &Url<'_>, unsent: Duration) -> Result<Self, LockError> {
+        let (scheme, is_cluster) = match url.scheme.strip_suffix("-cluster") {
+            Some(scheme) => (scheme, true),
+            None => (url.scheme, false),
+        };
+        let encrypted = matches!(scheme, "rediss" | "valkeys" | "rediss-sentinel");
+        let sentinel = matches!(scheme, "redis-sentinel" | "rediss-sentinel");
+        let Options { files, others, sentinel_login, replicated, fence_retention } =
+            Options::read(url, encrypted, sentinel)?;
         let tls = if encrypted { Some(files.checked()?) } else { None };
-        let replicated = ReplicaAcks::read(acks, acks_within)?;
         let settings = |login: RedisConnectionInfo| {
-            let (login, tcp, tls) = (login.set_skip_set_lib_name(), tcp.clone(), tls.clone());
+            let (login, tcp, tls) = (login.set_skip_set_lib_name(), tcp(unsent), tls.clone());
             Settings { login, credentials: None, tcp, tls }
         };
-        let address = if sentinel {
-            let (authority, path) =
-                target.split_once('/').ok_or_else(|| LockError::invalid_url(SENTINEL_FORM))?;
-            let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let login = url.login.map(|login| format!("{login}@")).unwrap_or_default();
+        let (at, login) = if sentinel {
+            let path = url.path.ok_or_else(|| LockError::invalid_url(SENTINEL_FORM))?;
             let (name, db) = path.split_once('/').unwrap_or((path, ""));
             if name.is_empty() {
                 return Err(LockError::invalid_url(SENTINEL_FORM));
             }
-            let infos = hosts.split(',').map(|host| {
+            let infos = url.hosts.split(',').map(|host| {
                 let host = with_port(host, SENTINEL_PORT);
-                info(&format!("redis://{login}@{host}/{db}?{others}"))
+                info(&format!("redis://{login}{host}/{db}?{others}"))
                     .map_err(|_| LockError::invalid_url(SENTINEL_FORM))
             });
-            let infos = infos.collect::<Result<Vec<_>, _>>()?;
-            let twice = |(nth, info): (usize, &ConnectionInfo)| {
-                infos[..nth].iter().any(|other| other.addr() == info.addr())
-            };
-            if infos.iter().enumerate().any(twice) {
+            let (at, login) = addresses(infos)?;
+            if at.iter().enumerate().any(|(nth, sentinel)| at[..nth].contains(sentinel)) {
                 return Err(LockError::invalid_url(
                     "it names a sentinel twice, which would give it two votes",
                 ));
             }
-            let login = infos.first().map(|info| info.redis_settings().clone());
-            let sentinels = SentinelGroup {
-                at: infos.iter().map(|info| info.addr().clone()).collect(),
-                name: decoded(name),
-                settings: settings(sentinel_login),
-                budget: unsent / 4,
-            };
-            let settings = settings(login.unwrap_or_default());
-            let target = Target::Named(Box::new(sentinels));
-            Self { target, settings, replicated, fence_retention }
+            let (name, settings) = (decoded(name), settings(sentinel_login));
+            let group = SentinelGroup { at, name, settings, budget: unsent / 4 };
+            (Addresses::One(Target::Named(Box::new(group))), login)
         } else {
             let scheme = if encrypted { &scheme[..scheme.len() - 1] } else { scheme };
-            let info = info(&format!("{scheme}://{target}?{others}"))?;
-            let settings = settings(info.redis_settings().clone());
-            let target = Target::At(info.addr().clone());
-            Self { target, settings, replicated, fence_retention }
+            let path = url.path.map(|path| format!("/{path}")).unwrap_or_default();
+            let of = |host: &str| info(&format!("{scheme}://{login}{host}{path}?{others}"));
+            if is_cluster {
+                let (at, login) = addresses(url.hosts.split(',').map(of))?;
+                (Addresses::Cluster(at), login)
+            } else {
+                let info = of(url.hosts)?;
+                (Addresses::One(Target::At(info.addr().clone())), info.redis_settings().clone())
+            }
         };
+        let is_host = |at: &ConnectionAddr| matches!(at, ConnectionAddr::Tcp(..));
+        let has_hosts = matches!(&at, Addresses::Cluster(at) if at.iter().all(is_host));
+        if is_cluster && (!has_hosts || login.db() != 0) {
+            return Err(LockError::invalid_url("a cluster has hosts, and database 0 only"));
+        }
+        let settings = settings(login);
         // Wrong certificate files are reported now, and not at the first connection.
-        let some = match &address.target {
-            Target::At(at) => Some(at),
-            Target::Named(sentinels) => sentinels.at.first(),
+        let some = match &at {
+            Addresses::One(Target::At(at)) => Some(at),
+            Addresses::One(Target::Named(sentinels)) => sentinels.at.first(),
+            Addresses::Cluster(at) => at.first(),
         };
-        some.map(|at| address.settings.client(at, None)).transpose()?;
-        Ok(address)
+        some.map(|at| settings.client(at, None)).transpose()?;
+        Ok(Self { at, settings, replicated, fence_retention })
     }
+}
+
+/// The addresses of servers with the same login, and that login.
+fn addresses(
+    infos: impl Iterator<Item = Result<ConnectionInfo, LockError>>,
+) -> Result<(Vec<ConnectionAddr>, RedisConnectionInfo), LockError> {
+    let infos = infos.collect::<Result<Vec<_>, _>>()?;
+    let login = infos.first().map(|info| info.redis_settings().clone());
+    Ok((infos.iter().map(|info| info.addr().clone()).collect(), login.unwrap_or_default()))
 }
 
 /// A host with its port, or with this default.
@@ -171,14 +196,6 @@ fn info(url: &str) -> Result<ConnectionInfo, LockError> {
     url.into_connection_info().map_err(unreadable)
 }
 
-/// The error for an unknown setting. Its name is shown only if it cannot be a part of a password.
-pub(crate) fn no_setting(name: &str, scheme: &str) -> LockError {
-    if name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
-        return LockError::invalid_url(format!("`{name}` is no setting of `{scheme}://`"));
-    }
-    LockError::invalid_url(format!("it has what is no setting of `{scheme}://`"))
-}
-
 fn retention(value: &str) -> Result<Duration, LockError> {
     let times = RETENTION_MIN..=RETENTION_MAX;
     duration(value).filter(|time| times.contains(time)).ok_or_else(|| {
@@ -188,17 +205,12 @@ fn retention(value: &str) -> Result<Duration, LockError> {
     })
 }
 
-/// A percent-decoded value.
-fn decoded(value: &str) -> String {
-    percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(url: &str) -> Result<Address, LockError> {
-        Address::parse(url, Duration::from_secs(2))
+    fn parse(url: &str) -> Result<Deployment, LockError> {
+        Deployment::of(&Url::parse(url)?, Duration::from_secs(2))
     }
 
     #[test]
@@ -225,7 +237,9 @@ mod tests {
     #[test]
     fn sentinels_are_read_with_their_ports_and_their_password() {
         let url = "redis-sentinel://u:p%40@one,two:7,[::1]/main/3?sentinel_password=w%26";
-        let Ok(Address { target: Target::Named(sentinels), settings, .. }) = parse(url) else {
+        let Ok(Deployment { at: Addresses::One(Target::Named(sentinels)), settings, .. }) =
+            parse(url)
+        else {
             panic!("not read");
         };
         let at: Vec<_> = sentinels.at.iter().map(ToString::to_string).collect();
@@ -258,5 +272,33 @@ mod tests {
         assert!(parse("redis-sentinel://:hunter2@one,two").is_err());
         assert!(parse("redis-sentinel://one,two,one:26379/main").is_err());
         assert!(parse("redis+unix:///tmp/redis.sock?db=3&user=u&pass=p").is_ok());
+    }
+
+    #[test]
+    fn every_server_of_a_cluster_has_its_user_and_settings() {
+        let url = "redis-cluster://shop:p%40ss@one:7000,two,[::1]:7002/0?protocol=resp3";
+        let Ok(Deployment { at: Addresses::Cluster(at), settings, .. }) = parse(url) else {
+            panic!("not read");
+        };
+        let at: Vec<_> = at.iter().map(ToString::to_string).collect();
+        assert_eq!(at, ["one:7000", "two:6379", "::1:7002"]);
+        let login = &settings.login;
+        assert_eq!((login.username(), login.password()), (Some("shop"), Some("p@ss")));
+        assert!(settings.client(&ConnectionAddr::Tcp("one".to_owned(), 1), None).is_ok());
+    }
+
+    #[test]
+    fn a_url_of_no_cluster_is_refused_without_its_password() {
+        for url in [
+            "redis-cluster://",
+            "redis-cluster://u:secret@one/3",
+            "redis-cluster://one,,two",
+            "redis+unix-cluster:///run/redis.sock",
+            "redis-sentinel-cluster://u:secret@one/main",
+        ] {
+            let error = parse(url).err();
+            assert!(matches!(error, Some(LockError::InvalidUrl { .. })), "{url}: {error:?}");
+            assert!(!format!("{error:?}").contains("secret"));
+        }
     }
 }

@@ -9,12 +9,13 @@ use tokio::task::JoinSet;
 use crate::jobs::call::Job;
 use crate::jobs::limits::{DEAD_MAX, note_abandoned};
 use crate::store::redis::client::budget::{Budget, TRIES};
-use crate::store::redis::client::error::{CallError, unexpected};
+use crate::store::redis::client::error::{CallError, unexpected_reply};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;
 use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;
+use crate::store::servers::Servers;
 use crate::store::waiters::Waiter;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
@@ -44,7 +45,7 @@ pub(crate) struct Calls {
 
 /// A request for calls. A repeated request gets the same calls.
 #[derive(Debug, Clone)]
-pub(crate) struct Question<'a> {
+pub(crate) struct TakeRequest<'a> {
     pub(crate) id: &'a str,
     pub(crate) most: usize,
     pub(crate) lease: Duration,
@@ -107,19 +108,9 @@ impl Calls {
         budget: Budget,
     ) -> Result<Value, LockError> {
         let keys = [key_of(function)];
-        let mut retry = Retry::new(budget);
-        loop {
-            let error = match self.redis.eval(script, &keys, args, retry.budget).await {
-                Ok(value) => return Ok(value),
-                Err(CallError::Transient(transient)) => match retry.after(transient).await {
-                    Ok(()) => continue,
-                    Err(error) => error,
-                },
-                Err(error) => error,
-            };
-            let [key] = keys;
-            return Err(error.into_error(&key));
-        }
+        let eval = |budget| self.redis.eval(script, &keys, args, budget);
+        let value = Retry::new(budget).repeat(eval).await;
+        value.map_err(|error| error.into_error(&keys[0]))
     }
 
     /// The same for a reply of 0 or 1.
@@ -144,7 +135,7 @@ impl Calls {
         function: &Arc<str>,
         waiter: &Waiter,
     ) -> Result<Duration, LockError> {
-        let nothing = Question { id: "", most: 0, lease: Duration::ZERO, brief: true };
+        let nothing = TakeRequest { id: "", most: 0, lease: Duration::ZERO, brief: true };
         Ok(self.take(function, nothing, waiter).await?.1)
     }
 
@@ -153,10 +144,10 @@ impl Calls {
     pub(crate) async fn take(
         &self,
         function: &Arc<str>,
-        question: Question<'_>,
+        request: TakeRequest<'_>,
         waiter: &Waiter,
     ) -> Result<(Vec<Job>, Duration), LockError> {
-        let Question { id, most, lease, brief } = question;
+        let TakeRequest { id, most, lease, brief } = request;
         let usual = if brief { self.redis.brief() } else { self.budget() };
         let received = self.listen(waiter, usual).await?;
         let tick = if received { TICK } else { TICK_POLLING };
@@ -239,8 +230,10 @@ impl Calls {
         let listened = self.redis.nodes.route(|| waiter.slot(), budget, listen).await;
         match listened {
             Ok(received) => Ok(received),
-            Err(CallError::Transient(_)) => Ok(false),
-            Err(error) => Err(error.into_error(&LockKey::from("lm1:jobs"))),
+            Err(error) => match error.transient() {
+                Ok(_) => Ok(false),
+                Err(error) => Err(error.into_error(&LockKey::from("lm1:jobs"))),
+            },
         }
     }
 }
@@ -258,10 +251,6 @@ fn key_of(function: &str) -> LockKey {
 
 pub(crate) fn millis(time: Duration) -> String {
     time.as_millis().to_string()
-}
-
-pub(crate) fn unexpected_reply(reply: &Value) -> LockError {
-    unexpected(reply).into_error(&LockKey::from("lm1:jobs"))
 }
 
 pub(crate) fn fields(reply: &Value) -> Option<Vec<String>> {

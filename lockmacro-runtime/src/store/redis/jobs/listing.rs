@@ -37,7 +37,7 @@ struct Look {
     waiter: Arc<Waiter>,
     failing: bool,
     /// The id of the unanswered request for calls, and the time when it was first sent.
-    question: Option<(String, Instant)>,
+    open_request: Option<(String, Instant)>,
 }
 
 impl Looks {
@@ -46,7 +46,7 @@ impl Looks {
             function: Arc::clone(function),
             waiter: Arc::new(calls.join(function)),
             failing: false,
-            question: None,
+            open_request: None,
         };
         let functions = functions.iter().map(look).collect();
         let mut looks = Self { calls: calls.clone(), functions, asked: JoinSet::new() };
@@ -63,13 +63,13 @@ impl Looks {
     /// The id of the request for calls of a function, and the time since when it is sent. The id
     /// stays the same until an answer arrives: calls that were taken by a lost answer are found by
     /// it.
-    pub(crate) fn question(&mut self, nth: usize) -> (String, Instant) {
+    pub(crate) fn open_request(&mut self, nth: usize) -> (String, Instant) {
         let new = || (format!("{:032x}", random_name()), Instant::now());
-        self.functions[nth].question.get_or_insert_with(new).clone()
+        self.functions[nth].open_request.get_or_insert_with(new).clone()
     }
 
     pub(crate) fn answered(&mut self, nth: usize) {
-        self.functions[nth].question = None;
+        self.functions[nth].open_request = None;
     }
 
     /// Looks at a function after a pause, or on a push.
@@ -78,7 +78,7 @@ impl Looks {
         let (function, waiter) = (Arc::clone(function), Arc::clone(waiter));
         let calls = self.calls.clone();
         // Calls that an unanswered request has taken are not left to their leases.
-        let open = self.functions[nth].question.is_some();
+        let open = self.functions[nth].open_request.is_some();
         // A single function delays no other: its calls are taken at once.
         let alone = self.functions.len() == 1;
         self.asked.spawn(async move {

@@ -11,9 +11,8 @@ use tokio::time::Instant;
 use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions};
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{DEAD_MAX, WAITING_MAX, check_size, full};
-use crate::store::redis::jobs::calls::{
-    Calls, Question, REPLY_BYTES_MAX, fields, millis, text, unexpected_reply,
-};
+use crate::store::redis::client::error::unexpected_reply;
+use crate::store::redis::jobs::calls::{Calls, REPLY_BYTES_MAX, TakeRequest, fields, millis, text};
 use crate::store::redis::jobs::listing::{IdleLooks, Looks};
 use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;
@@ -49,10 +48,10 @@ impl RedisJobs {
     ) -> Result<(Vec<Job>, Duration), LockError> {
         let (most, lease) = (options.most.min(TAKEN_MAX), options.lease);
         let others = options.functions.len() > 1;
-        let (id, asked) = looks.question(nth);
+        let (id, asked) = looks.open_request(nth);
         let (function, waiter) = looks.of(nth);
-        let question = Question { id: &id, most, lease, brief: others };
-        let (taken, again) = self.calls.take(function, question, waiter).await?;
+        let request = TakeRequest { id: &id, most, lease, brief: others };
+        let (taken, again) = self.calls.take(function, request, waiter).await?;
         looks.answered(nth);
         // The leases count from before the request, and may be due for renewal by now.
         match asked.elapsed() < lease / 3 {

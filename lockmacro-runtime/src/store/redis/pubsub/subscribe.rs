@@ -12,6 +12,7 @@ use crate::store::redis::client::connection::{Connection, Delivery};
 use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::node::{Inner, Node};
 use crate::store::redis::client::subscriptions::Subscriptions;
+use crate::value::applied::Applied;
 
 /// Longest time for which the channel of a slot is kept without waiters.
 const CHANNEL_IDLE_MAX: Duration = Duration::from_secs(30);
@@ -37,7 +38,8 @@ impl Node {
                         let (node, live) = (self.clone(), Arc::clone(&live));
                         async move { node.subscribe(live, slot).await }
                     };
-                    let late = || CallError::Transient(Transient::timeout("subscribing", false));
+                    let late =
+                        || CallError::Transient(Transient::timeout("subscribing", Applied::No));
                     let timeout = || Err(late().at(|| self.server()));
                     let subscribed = subscribing.run(work, budget.until);
                     return Box::pin(subscribed).await.unwrap_or_else(timeout);

@@ -16,14 +16,14 @@
 local LAPSED_AT_ONCE = 64
 local DEAD_HEADS_AT_ONCE = 8
 
-local token, ttl, fenced, claim, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local places = tonumber(ARGV[6])
+local token, ttl, fenced, confirm_window, fence_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local max_queue = tonumber(ARGV[6])
 
 -- The length of the queue. In a full queue some waiters, from a random rank on, are checked first,
 -- and those whose deadline has passed are removed.
-local function taken()
+local function queue_length()
   local count = redis.call('ZCARD', KEYS[2])
-  if count < places then
+  if count < max_queue then
     return count
   end
   local first = now_us() % count
@@ -42,22 +42,22 @@ local function clear_dead_heads()
   for _, head in ipairs(redis.call('ZRANGE', KEYS[2], 0, DEAD_HEADS_AT_ONCE - 1)) do
     local deadline, _, _, probe, id, channel = record_of(head)
     local lives = deadline and tonumber(deadline) * 1000 > now_us()
-    if head == token or lives and (probe == '0' or is_heard(channel)) then
+    if head == token or lives and (probe == '0' or has_subscribers(channel)) then
       return
     end
     leave(head)
     if lives then
-      tell(channel, word_for(id, '0', 0))
+      publish(channel, push_of(id, '0', 0))
     end
   end
 end
 
 -- Joins the queue, or refreshes the record there; returns the rank.
-local function stand_in_line()
+local function join_queue()
   local rank = redis.call('ZRANK', KEYS[2], token)
   if not rank then
-    rank = taken()
-    if rank >= places then
+    rank = queue_length()
+    if rank >= max_queue then
       return -1
     end
     local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
@@ -66,22 +66,22 @@ local function stand_in_line()
   local deadline = micros(math.floor(now_us() / 1000) + ARGV[7])
   redis.call('HSET', KEYS[3], token, deadline .. '|' .. ARGV[8])
   -- Longer than the record of the last waiter: a later waiter removes the dead ones.
-  local line_kept = math.floor(ARGV[7] * 3 / 2)
-  redis.call('PEXPIRE', KEYS[2], line_kept)
-  redis.call('PEXPIRE', KEYS[3], line_kept)
+  local queue_ttl = math.floor(ARGV[7] * 3 / 2)
+  redis.call('PEXPIRE', KEYS[2], queue_ttl)
+  redis.call('PEXPIRE', KEYS[3], queue_ttl)
   return rank
 end
 
-local function grant(again)
-  local fence = fenced == '1' and fence_of(again, kept) or 1
-  take(token, ttl, again)
+local function grant(is_held)
+  local fence = fenced == '1' and fence_of(is_held, fence_ttl) or 1
+  set_lock(token, ttl, is_held)
   return fence
 end
 
 -- A token that holds the lock or is in the queue goes on, also on a full server. Both branches
 -- begin with a write.
 local held = redis.call('GET', KEYS[1])
-if held == token or places > 0 and redis.call('ZRANK', KEYS[2], token) then
+if held == token or max_queue > 0 and redis.call('ZRANK', KEYS[2], token) then
   redis.call('GETEX', KEYS[1])
 else
   needs_memory()
@@ -94,22 +94,22 @@ if fenced == '1' and not has_fences() then
   return no_fence()
 end
 if not held then
-  if places > 0 and redis.call('ZCARD', KEYS[2]) > 0 then
-    stand_in_line()
+  if max_queue > 0 and redis.call('ZCARD', KEYS[2]) > 0 then
+    join_queue()
   end
-  held = promote(claim, kept, token)
+  held = promote(confirm_window, fence_ttl, token)
   if held == token or held == nil then
     return grant()
   end
 end
 
 -- The lock is free, with too many dead waiters at the head: the next request removes more of them.
-local busy = { held and redis.call('PTTL', KEYS[1]) or 0, string.sub(held or '', 1, 256) }
-if places > 0 then
+local contended = { held and redis.call('PTTL', KEYS[1]) or 0, string.sub(held or '', 1, 256) }
+if max_queue > 0 then
   if held and not is_ours(held) then
     clear_dead_heads()
   end
-  busy[3] = stand_in_line()
-  busy[4] = micros(now_us())
+  contended[3] = join_queue()
+  contended[4] = micros(now_us())
 end
-return busy
+return contended

@@ -9,13 +9,13 @@
 -- returns  1 when granted, or the fences; { nth } when that key, counted from 0, is not a lock;
 --          else { time left in milliseconds, -1 without expiry; the key's value; nth } of the first
 --          contended lock
-local token, ttl, fenced, claim, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local token, ttl, fenced, confirm_window, fence_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 -- The value of each key.
 local holders = {}
 local all_ours = true
 for nth = 1, locks do
-  turn_to(nth)
+  select_lock(nth)
   local held = redis.pcall('GET', KEYS[1])
   if type(held) == 'table' then
     return string.find(held.err, 'WRONGTYPE', 1, true) and { nth - 1 } or held
@@ -33,13 +33,13 @@ else
 end
 
 -- Which locks the token holds already.
-local again = {}
+local is_held = {}
 for nth = 1, locks do
-  turn_to(nth)
+  select_lock(nth)
   local held = holders[nth]
   if not held then
     -- Waiters come first.
-    held = promote(claim, kept)
+    held = promote(confirm_window, fence_ttl)
   end
   if held == false then
     return { 0, '', nth - 1 }
@@ -47,14 +47,14 @@ for nth = 1, locks do
   if held and held ~= token then
     return { redis.call('PTTL', KEYS[1]), string.sub(held, 1, 256), nth - 1 }
   end
-  again[nth] = held == token
+  is_held[nth] = held == token
 end
 
 -- All fences before the first lock: a fence that fails must leave no lock behind.
 local fences = {}
 for nth = 1, fenced == '1' and locks or 0 do
-  turn_to(nth)
-  local done, fence = pcall(fence_of, again[nth], kept)
+  select_lock(nth)
+  local done, fence = pcall(fence_of, is_held[nth], fence_ttl)
   if not done then
     local failure = type(fence) == 'table' and fence.err or fence
     if string.find(failure, 'WRONGTYPE', 1, true) then
@@ -68,7 +68,7 @@ for nth = 1, fenced == '1' and locks or 0 do
   fences[nth] = fence
 end
 for nth = 1, locks do
-  turn_to(nth)
-  take(token, ttl, again[nth])
+  select_lock(nth)
+  set_lock(token, ttl, is_held[nth])
 end
 return fenced == '1' and fences or 1

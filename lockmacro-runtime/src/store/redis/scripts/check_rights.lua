@@ -1,4 +1,4 @@
--- Tells which commands the user may not run, without an entry in the server's ACL log. Writes
+-- Returns the commands that the user may not run, without an entry in the server's ACL log. Writes
 -- nothing.
 --
 -- KEYS     a lock and its companion keys, or the keys of the deferred calls of one function; none
@@ -6,9 +6,9 @@
 -- ARGV[1]  the channel of grants; empty without waiters
 -- ARGV     the rest: names of commands
 -- returns  1, or 0 when the user may write some keys only and the rights to commands on keys cannot
---          be told without a key; then the denied commands, those that the server does not know
---          with a `?` before them; and a `&` when the channel is denied. A server before Redis 7
---          cannot tell: 1, and no command
+--          be known without a key; then the denied commands, those that the server does not know
+--          with a `?` before them; and a `&` when the channel is denied. On a server before Redis 7
+--          1, and no command
 local may = redis.acl_check_cmd
 if not may then
   return { 1 }
@@ -42,7 +42,7 @@ local function allowed(command)
 end
 
 -- With the arguments of the command: SUBSCRIBE would take a second one for another channel.
-local function heard_by(name, channel)
+local function may_use_channel(name, channel)
   if name == 'publish' or name == 'spublish' then
     return may(name, channel, '')
   end
@@ -53,21 +53,21 @@ local some = #KEYS > 0
 for _, command in ipairs(writes) do
   some = some or allowed(command)
 end
-local told = { some and 1 or 0 }
-local channel, heard = ARGV[1], true
+local reply = { some and 1 or 0 }
+local channel, channel_allowed = ARGV[1], true
 for nth = 2, #ARGV do
   local command = ARGV[nth]
   local name = command:match('^[^|]+')
   if some or channels[name] or keyless[name] then
     local yes, known = allowed(command)
     if not yes then
-      told[#told + 1] = (known and '' or '?') .. command
-    elseif channels[name] and not heard_by(name, channel) then
-      heard = false
+      reply[#reply + 1] = (known and '' or '?') .. command
+    elseif channels[name] and not may_use_channel(name, channel) then
+      channel_allowed = false
     end
   end
 end
-if not heard then
-  told[#told + 1] = '&'
+if not channel_allowed then
+  reply[#reply + 1] = '&'
 end
-return told
+return reply

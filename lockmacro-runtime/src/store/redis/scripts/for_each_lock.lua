@@ -3,7 +3,7 @@
 -- returns  1 when the token held every lock, else 0
 local result, failure = 1, nil
 for nth = 1, locks do
-  turn_to(nth)
+  select_lock(nth)
   local done, held = pcall(one)
   if type(held) == 'table' then
     done, held = false, held.err

@@ -1,5 +1,5 @@
 -- A grant, in two steps, of which only the first can fail: put before the scripts that ask for
--- locks. `again` tells that the token holds the lock already.
+-- locks. `is_held` says that the token holds the lock already.
 
 -- The first write of a script for a token that holds nothing yet. It changes nothing. A full server
 -- refuses it, and so does a replica: ZADD is checked for memory, where GETEX and ZPOPMIN are not.
@@ -8,8 +8,8 @@ local function needs_memory()
 end
 
 -- The fence of a grant; the same one again for the same token. nil when the fences are used up.
-local function fence_of(again, kept)
-  return again and redis.call('GET', KEYS[4]) or next_fence(kept)
+local function fence_of(is_held, fence_ttl)
+  return is_held and redis.call('GET', KEYS[4]) or next_fence(fence_ttl)
 end
 
 local function no_fence()
@@ -17,8 +17,8 @@ local function no_fence()
 end
 
 -- A request that arrives late must not undo a renewal.
-local function take(token, ttl, again)
-  if not again then
+local function set_lock(token, ttl, is_held)
+  if not is_held then
     redis.call('SET', KEYS[1], token, 'PX', ttl)
   elseif redis.call('PTTL', KEYS[1]) < tonumber(ttl) then
     redis.call('PEXPIRE', KEYS[1], ttl)

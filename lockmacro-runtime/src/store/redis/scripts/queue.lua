@@ -38,15 +38,15 @@ local function has_fences()
   return last_fence() < LARGEST_FENCE
 end
 
--- A number larger than every earlier fence of this lock. After `kept` milliseconds the last fence
--- is forgotten, and then the server's time keeps the order. nil when the fences are used up.
-local function next_fence(kept)
+-- A number larger than every earlier fence of this lock. After `fence_ttl` milliseconds the last
+-- fence is forgotten, and then the server's time keeps the order. nil when the fences are used up.
+local function next_fence(fence_ttl)
   local last = last_fence()
   if not (last < LARGEST_FENCE) then
     return nil
   end
   local fence = micros(math.max(last + 1, now_us()))
-  redis.call('SET', KEYS[4], fence, 'PX', kept)
+  redis.call('SET', KEYS[4], fence, 'PX', fence_ttl)
   return fence
 end
 
@@ -65,43 +65,44 @@ local function is_in_a_slot(channel)
   return string.sub(channel, 1, 5) == 'lm1:{'
 end
 
--- The message to a waiter: the lock is its own for `px` milliseconds from now on; 0 means to ask
--- again.
-local function word_for(id, fence, px)
+-- The push to a waiter: the lock is granted for `px` milliseconds from now on; with 0 the waiter
+-- has to ask again.
+local function push_of(id, fence, px)
   return id .. '|' .. fence .. '|' .. micros(now_us()) .. '|' .. px
 end
 
-local function tell(channel, word)
-  return redis.pcall(is_in_a_slot(channel) and 'SPUBLISH' or 'PUBLISH', channel, word)
+local function publish(channel, push)
+  return redis.pcall(is_in_a_slot(channel) and 'SPUBLISH' or 'PUBLISH', channel, push)
 end
 
--- Whether a waiter's channel has subscribers here. Asked before a message is sent: a subscriber on
--- another node of a cluster, or on an old primary, receives the message and is not counted, and
--- must not believe in a lock that was handed off meanwhile. An error counts as a subscriber.
-local function is_heard(channel)
+-- Whether a waiter's channel has subscribers here. Asked before a push is sent: a subscriber on
+-- another node of a cluster, or on an old primary, receives the push and is not counted, and must
+-- not believe in a lock that was handed off meanwhile. An error counts as a subscriber.
+local function has_subscribers(channel)
   local count = is_in_a_slot(channel) and 'SHARDNUMSUB' or 'NUMSUB'
   local listeners = redis.pcall('PUBSUB', count, channel)[2]
   return type(listeners) ~= 'number' or listeners > 0
 end
 
 -- Makes the head of the queue ask again.
-local function tell_head()
+local function push_to_head()
   local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
   if head then
     local _, _, _, _, id, channel = record_of(head)
     if id then
-      tell(channel, word_for(id, '0', 0))
+      publish(channel, push_of(id, '0', 0))
     end
   end
 end
 
--- Hands the lock off to the first live waiter, for at most `claim` milliseconds until the waiter
--- confirms it; returns the waiter's token. nil when the queue is empty; false when too many dead
--- waiters were at the head: DEAD_AT_ONCE in all calls together, but each call checks at least one.
+-- Hands the lock off to the first live waiter, for at most `confirm_window` milliseconds until the
+-- waiter confirms it; returns the waiter's token. nil when the queue is empty; false when too many
+-- dead waiters were at the head: DEAD_AT_ONCE in all calls together, but each call checks at least
+-- one.
 --
--- `caller` needs no message, because it gets the reply.
+-- `caller` needs no push, because it gets the reply.
 local dead = 0
-local function promote(claim, kept, caller)
+local function promote(confirm_window, fence_ttl, caller)
   repeat
     local head = redis.call('ZPOPMIN', KEYS[2])[1]
     if not head then
@@ -113,19 +114,19 @@ local function promote(claim, kept, caller)
       return head
     end
     if deadline and tonumber(deadline) * 1000 > now_us() then
-      local hears = probe == '0' or is_heard(channel)
+      local is_reachable = probe == '0' or has_subscribers(channel)
       local fence = '0'
-      if hears and fenced == '1' then
-        fence = next_fence(kept)
+      if is_reachable and fenced == '1' then
+        fence = next_fence(fence_ttl)
       end
-      if hears and fence then
-        local px = tonumber(ttl) < tonumber(claim) and ttl or claim
+      if is_reachable and fence then
+        local px = tonumber(ttl) < tonumber(confirm_window) and ttl or confirm_window
         redis.call('SET', KEYS[1], head, 'PX', px)
-        tell(channel, word_for(id, fence, px))
+        publish(channel, push_of(id, fence, px))
         return head
       end
       -- Dead, and the next one is checked; or subscribed elsewhere, or there is no fence for it.
-      tell(channel, word_for(id, '0', 0))
+      publish(channel, push_of(id, '0', 0))
     end
     dead = dead + 1
   until dead >= DEAD_AT_ONCE

@@ -13,10 +13,10 @@ if not held then
   if type(value) == 'table' then
     return value
   end
-  -- The release of another program sends no message: the head of the queue then asks often, and has
+  -- The release of another program sends no push: the head of the queue then asks often, and has
   -- to learn that it is the head.
   if was_head and not (value and is_ours(value)) then
-    tell_head()
+    push_to_head()
   end
   return 0
 end
@@ -26,16 +26,16 @@ if ARGV[2] == '0' then
     redis.call('DEL', KEYS[1])
   end
   if head == false then
-    tell_head()
+    push_to_head()
   end
   return 1
 end
 -- The label stays, the token does not: a renewal in flight finds nothing to renew.
-local kept = string.gsub(ARGV[1], '[^/]+$', string.rep('0', 32))
-local set = redis.pcall('SET', KEYS[1], kept, 'PX', ARGV[2])
+local placeholder = string.gsub(ARGV[1], '[^/]+$', string.rep('0', 32))
+local set = redis.pcall('SET', KEYS[1], placeholder, 'PX', ARGV[2])
 if type(set) == 'table' and set.err then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
 -- The head asks again, and learns the time left.
-tell_head()
+push_to_head()
 return 1

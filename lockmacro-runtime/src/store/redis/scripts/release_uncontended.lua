@@ -9,11 +9,11 @@
 --          number
 --
 -- As in release_unqueued.lua the first command is a GETEX.
-local function give_back(lock, line, token)
+local function release(lock, queue, token)
   if redis.call('GETEX', lock) ~= token then
     return 0
   end
-  if redis.call('ZCARD', line) > 0 then
+  if redis.call('ZCARD', queue) > 0 then
     return 2
   end
   redis.call('DEL', lock)
@@ -21,11 +21,11 @@ local function give_back(lock, line, token)
 end
 
 if #ARGV == 1 then
-  return give_back(KEYS[1], KEYS[2], ARGV[1])
+  return release(KEYS[1], KEYS[2], ARGV[1])
 end
 local found = {}
 for nth = 1, #ARGV do
-  local done, number = pcall(give_back, KEYS[2 * nth - 1], KEYS[2 * nth], ARGV[nth])
+  local done, number = pcall(release, KEYS[2 * nth - 1], KEYS[2 * nth], ARGV[nth])
   found[nth] = done and number or -1
 end
 return found

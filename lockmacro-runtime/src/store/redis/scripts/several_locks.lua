@@ -5,7 +5,7 @@
 local all, KEYS = KEYS, {}
 local locks = #all / 4
 
-local function turn_to(nth)
+local function select_lock(nth)
   for part = 1, 4 do
     KEYS[part] = all[4 * (nth - 1) + part]
   end

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use redis::ConnectionAddr;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -12,11 +14,12 @@ use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::{CallError, Redirect, Transient};
 use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::node::Node;
-use crate::store::redis::client::replicas::ReplicaAcks;
+use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::singleflight::SingleFlight;
 use crate::store::redis::client::subscriptions::{NoPushes, PushSink};
+use crate::store::redis::client::url::Target;
 use crate::store::redis::topology::slot_map::{Endpoint, Range, SlotMap, slots};
-use crate::value::error::LockError;
+use crate::value::applied::Applied;
 use crate::value::sync::{RwLock, RwLockReadGuard};
 use crate::value::unavailability::Unavailability;
 
@@ -34,41 +37,28 @@ struct Shared {
     seeds: Vec<Connector>,
     sink: Arc<dyn PushSink>,
     timeout: Duration,
+    /// The state that all nodes share.
+    changes: Arc<Failover>,
     map: RwLock<SlotMap>,
     refreshing: SingleFlight<Result<(), CallError>>,
+    /// No node keeps a connection any more.
+    closed: AtomicBool,
 }
 
 impl Cluster {
-    /// A cluster that is not connected yet.
+    /// A cluster with these nodes, not connected yet. All share the state of `changes`.
     pub(crate) fn new(
-        url: &str,
+        at: &[ConnectionAddr],
+        settings: &Settings,
         timeout: Duration,
+        changes: &Arc<Failover>,
         sink: Arc<dyn PushSink>,
-    ) -> Result<Self, LockError> {
-        let seeds = seeds(url).unwrap_or_default();
-        let mut seeds = seeds
-            .iter()
-            .map(|url| Connector::new(url, timeout, Arc::clone(&sink)))
-            .collect::<Result<Vec<_>, _>>()?;
-        if seeds.iter().any(|seed| seed.endpoint().is_none() || seed.database() != 0) {
-            return Err(LockError::invalid_url("a cluster has hosts, and database 0 only"));
-        }
-        if let Some((first, others)) = seeds.split_first_mut() {
-            // All seeds belong to one manager.
-            others.iter_mut().for_each(|seed| seed.changes = first.changes.for_node());
-        }
-        Ok(Self::with(seeds, timeout, sink))
-    }
-
-    /// The seeds; none once the cluster is shared.
-    pub(crate) fn seeds_mut(&mut self) -> Vec<&mut Connector> {
-        let shared = Arc::get_mut(&mut self.0);
-        shared.map(|shared| shared.seeds.iter_mut().collect()).unwrap_or_default()
-    }
-
-    /// Whether a URL is for a cluster.
-    pub(crate) fn is_cluster_url(url: &str) -> bool {
-        seeds(url).is_some()
+    ) -> Self {
+        let seed = |at: &ConnectionAddr| {
+            let (target, sink) = (Target::At(at.clone()), Arc::clone(&sink));
+            Connector::new(target, settings.clone(), timeout, changes.for_node(), sink)
+        };
+        Self::with(at.iter().map(seed).collect(), timeout, Arc::clone(changes), sink)
     }
 
     /// The same cluster, through connections of its own.
@@ -76,35 +66,18 @@ impl Cluster {
         let map = self.map();
         let known = map.nodes().filter_map(|node| self.connector(node.endpoint()?));
         let seeds = self.0.seeds.iter().map(|seed| seed.apart(Arc::clone(&sink))).chain(known);
-        Self::with(seeds.collect(), self.0.timeout, sink)
+        Self::with(seeds.collect(), self.0.timeout, Arc::clone(&self.0.changes), sink)
     }
 
-    fn with(seeds: Vec<Connector>, timeout: Duration, sink: Arc<dyn PushSink>) -> Self {
+    fn with(
+        seeds: Vec<Connector>,
+        timeout: Duration,
+        changes: Arc<Failover>,
+        sink: Arc<dyn PushSink>,
+    ) -> Self {
         let refreshing = SingleFlight::new(timeout);
-        let map = RwLock::default();
-        Self(Arc::new(Shared { seeds, sink, timeout, map, refreshing }))
-    }
-
-    /// Calls `listener` when a node may be another than the one that granted the locks.
-    pub(crate) fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
-        if let Some(changes) = self.changes() {
-            changes.on_change(listener);
-        }
-    }
-
-    /// All nodes share the state of the first seed.
-    pub(crate) fn changes(&self) -> Option<&Failover> {
-        self.0.seeds.first().map(|seed| &*seed.changes)
-    }
-
-    /// The replicas that have to acknowledge a lock, as the URL says.
-    pub(crate) fn replicated(&self) -> Option<ReplicaAcks> {
-        self.0.seeds.first().and_then(Connector::replicated)
-    }
-
-    /// The retention of fences, as the URL says.
-    pub(crate) fn fence_retention(&self) -> Option<Duration> {
-        self.0.seeds.first().and_then(Connector::fence_retention)
+        let (map, closed) = Default::default();
+        Self(Arc::new(Shared { seeds, sink, timeout, changes, map, refreshing, closed }))
     }
 
     /// Fetches the slot map, unless it is known.
@@ -121,9 +94,22 @@ impl Cluster {
         let _ = self.refresh(until).await;
     }
 
-    /// Closes all connections; the next calls open new ones.
-    pub(crate) fn disconnect(&self) {
-        self.map().nodes().for_each(Node::disconnect);
+    /// Closes all connections for good, also those of nodes that become known later.
+    pub(crate) fn close(&self) {
+        self.0.closed.store(true, Ordering::SeqCst);
+        self.0.refreshing.abort();
+        self.map().nodes().for_each(Node::close);
+    }
+
+    /// Changes the slot map.
+    fn change<T>(&self, change: impl FnOnce(&mut SlotMap) -> T) -> T {
+        let mut map = self.0.map.write();
+        let changed = change(&mut map);
+        // Either this sees the shutdown, or the shutdown sees the new nodes.
+        if self.0.closed.load(Ordering::SeqCst) {
+            map.nodes().for_each(Node::close);
+        }
+        changed
     }
 
     /// All primaries.
@@ -143,7 +129,8 @@ impl Cluster {
             async move { cluster.fetch_map().await }
         };
         let refreshed = self.0.refreshing.run(fetch, until);
-        let timeout = || CallError::Transient(Transient::timeout("asking for the slots", false));
+        let timeout =
+            || CallError::Transient(Transient::timeout("asking for the slots", Applied::No));
         Box::pin(refreshed).await.unwrap_or_else(|| Err(timeout().at(|| self.servers())))
     }
 
@@ -214,22 +201,17 @@ impl Cluster {
             next.assign(range.first..=range.last, node);
         }
         let names = next.nodes().map(Node::server).collect();
-        let moved = {
-            let mut map = self.0.map.write();
-            let moved = next.differs_from(&map);
+        let moved = self.change(|map| {
+            let moved = next.differs_from(map);
             *map = next.known(source);
             moved
-        };
-        if let Some(changes) = self.changes() {
-            changes.healths().retain_only(&names);
-        }
+        });
+        self.0.changes.healths().retain_only(&names);
         if !moved.is_empty() {
             self.0.sink.interrupted(&moved);
             // A replica that has taken over may not know the locks. A first slot map counts as a
             // change, because the slots may have moved since the locks were granted.
-            if let Some(changes) = self.changes() {
-                changes.changed();
-            }
+            self.0.changes.changed();
         }
         Ok(())
     }
@@ -267,11 +249,7 @@ impl Cluster {
         if to.once {
             return Ok(node.asking());
         }
-        let moved = {
-            let mut map = self.0.map.write();
-            map.assign(slot..=slot, node.clone())
-        };
-        if moved {
+        if self.change(|map| map.assign(slot..=slot, node.clone())) {
             // Other slots may have moved, too; and the waiters of this slot have to ask its new
             // node.
             self.refresh_soon();
@@ -285,28 +263,8 @@ impl Cluster {
     }
 }
 
-/// The servers that a cluster URL names, each as a URL of its own; `None` for another URL.
-fn seeds(url: &str) -> Option<Vec<String>> {
-    let (scheme, rest) = url.split_once("://")?;
-    let scheme = scheme.strip_suffix("-cluster")?;
-    let (servers, more) = match rest.find(['/', '?']) {
-        Some(end) => rest.split_at(end),
-        None => (rest, ""),
-    };
-    let (user, hosts) = match servers.rfind('@') {
-        Some(end) => servers.split_at(end + 1),
-        None => ("", servers),
-    };
-    Some(hosts.split(',').map(|host| format!("{scheme}://{user}{host}{more}")).collect())
-}
-
 pub(crate) fn down(detail: &str) -> CallError {
-    CallError::Transient(Transient {
-        reason: Unavailability::ClusterDown,
-        detail: detail.to_owned(),
-        unknown: false,
-        replace: false,
-    })
+    CallError::Transient(Transient::new(Unavailability::ClusterDown, detail, Applied::No))
 }
 
 impl fmt::Debug for Cluster {
@@ -321,42 +279,23 @@ impl fmt::Debug for Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::redis::client::url::{Addresses, Deployment};
     use crate::store::redis::pubsub::channels::Grants;
-
-    #[test]
-    fn every_server_of_a_url_has_its_user_and_settings() {
-        let url = "redis-cluster://shop:p%40ss@one:7000,two,[::1]:7002/0?protocol=resp3";
-        let urls = [
-            "redis://shop:p%40ss@one:7000/0?protocol=resp3",
-            "redis://shop:p%40ss@two/0?protocol=resp3",
-            "redis://shop:p%40ss@[::1]:7002/0?protocol=resp3",
-        ];
-        assert_eq!(seeds(url).unwrap(), urls);
-        assert_eq!(seeds("rediss-cluster://one").unwrap(), ["rediss://one"]);
-        assert_eq!(seeds("redis://one"), None);
-    }
+    use crate::value::url::Url;
 
     #[test]
     fn a_node_has_one_round_trip_for_all_connections_of_a_manager() {
         let timeout = Duration::from_secs(1);
-        let cluster = Cluster::new("redis-cluster://one:7000", timeout, Grants::new(true)).unwrap();
+        let servers = Deployment::of(&Url::parse("redis-cluster://one:7000").unwrap(), timeout);
+        let Deployment { at: Addresses::Cluster(at), settings, .. } = servers.unwrap() else {
+            panic!("a cluster")
+        };
+        let cluster = Cluster::new(&at, &settings, timeout, &Arc::default(), Grants::new(true));
         let node =
             |cluster: &Cluster, host| Node::with(cluster.connector((host, 7000)).unwrap(), timeout);
         let (main, background) =
             (node(&cluster, "one"), node(&cluster.apart(Grants::new(true)), "one"));
         assert!(Arc::ptr_eq(main.round_trip(), background.round_trip()));
         assert!(!Arc::ptr_eq(main.round_trip(), node(&cluster, "two").round_trip()));
-    }
-
-    #[test]
-    fn a_url_of_no_cluster_is_refused_without_its_password() {
-        let timeout = Duration::from_secs(1);
-        for url in
-            ["redis-cluster://", "redis-cluster://u:secret@one/3", "redis-cluster://one,,two"]
-        {
-            let error = Cluster::new(url, timeout, Grants::new(true)).unwrap_err();
-            assert!(matches!(error, LockError::InvalidUrl { .. }), "{url}: {error:?}");
-            assert!(!format!("{error:?}").contains("secret"));
-        }
     }
 }

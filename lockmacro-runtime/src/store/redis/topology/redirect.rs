@@ -76,6 +76,10 @@ impl Route<'_> {
                 };
             }
             Err(CallError::Transient(transient)) => transient,
+            Err(CallError::Split(_)) => {
+                self.cluster.refresh_soon();
+                return Some(reply);
+            }
             reply => return Some(reply),
         };
         if transient.replace {

@@ -7,16 +7,16 @@ use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use crate::store::redis::client::budget::Budget;
+use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::node::Node;
-use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::round_trip::RoundTrip;
 use crate::store::redis::client::script::Script;
 use crate::store::redis::client::subscriptions::PushSink;
+use crate::store::redis::client::url::{Addresses, Deployment};
 use crate::store::redis::topology::cluster::Cluster;
 use crate::value::companion::slot;
-use crate::value::error::LockError;
 use crate::value::key::LockKey;
 
 #[derive(Debug)]
@@ -26,21 +26,25 @@ pub(crate) enum Topology {
 }
 
 impl Topology {
-    /// Whether a URL names a cluster.
-    pub(crate) fn is_cluster(url: &str) -> bool {
-        Cluster::is_cluster_url(url)
-    }
-
-    /// The servers of a URL, not connected yet.
+    /// These servers, not connected yet. All share the state of `changes`.
     pub(crate) fn new(
-        url: &str,
+        servers: &Deployment,
         timeout: Duration,
+        changes: &Arc<Failover>,
         sink: Arc<dyn PushSink>,
-    ) -> Result<Self, LockError> {
-        Ok(match Cluster::is_cluster_url(url) {
-            true => Topology::Cluster(Cluster::new(url, timeout, sink)?),
-            false => Topology::One(Node::new(url, timeout, sink)?),
-        })
+    ) -> Self {
+        let settings = &servers.settings;
+        match &servers.at {
+            Addresses::One(target) => {
+                let (target, settings) = (target.clone(), settings.clone());
+                let connector =
+                    Connector::new(target, settings, timeout, Arc::clone(changes), sink);
+                Topology::One(Node::with(connector, timeout))
+            }
+            Addresses::Cluster(at) => {
+                Topology::Cluster(Cluster::new(at, settings, timeout, changes, sink))
+            }
+        }
     }
 
     /// The same servers, through connections of their own.
@@ -48,22 +52,6 @@ impl Topology {
         match self {
             Topology::One(node) => Topology::One(node.apart(sink)),
             Topology::Cluster(cluster) => Topology::Cluster(cluster.apart(sink)),
-        }
-    }
-
-    /// The replicas that have to acknowledge a lock, as the URL says.
-    pub(crate) fn replicated(&self) -> Option<ReplicaAcks> {
-        match self {
-            Topology::One(node) => node.replicated(),
-            Topology::Cluster(cluster) => cluster.replicated(),
-        }
-    }
-
-    /// The retention of fences, as the URL says.
-    pub(crate) fn fence_retention(&self) -> Option<Duration> {
-        match self {
-            Topology::One(node) => node.inner.connector.fence_retention(),
-            Topology::Cluster(cluster) => cluster.fence_retention(),
         }
     }
 
@@ -75,30 +63,6 @@ impl Topology {
         }
     }
 
-    /// Calls `listener` when a server may be another than the one that granted the locks.
-    pub(crate) fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
-        match self {
-            Topology::One(node) => node.changes().on_change(listener),
-            Topology::Cluster(cluster) => cluster.on_change(listener),
-        }
-    }
-
-    /// The state that all connections share.
-    pub(crate) fn changes(&self) -> Option<&Failover> {
-        match self {
-            Topology::One(node) => Some(node.changes()),
-            Topology::Cluster(cluster) => cluster.changes(),
-        }
-    }
-
-    /// Whether another server may take over at any time.
-    pub(crate) fn fails_over(&self) -> bool {
-        match self {
-            Topology::One(node) => node.fails_over(),
-            Topology::Cluster(_) => true,
-        }
-    }
-
     /// Checks the servers: notices one that hangs or is no longer a primary.
     pub(crate) async fn look(&self, budget: Budget) {
         match self {
@@ -107,11 +71,20 @@ impl Topology {
         }
     }
 
-    /// Closes all connections; the next calls open new ones.
-    pub(crate) fn disconnect(&self) {
+    /// Closes all connections for good. A later call opens one for itself only.
+    pub(crate) fn close(&self) {
         match self {
-            Topology::One(node) => node.disconnect(),
-            Topology::Cluster(cluster) => cluster.disconnect(),
+            Topology::One(node) => node.close(),
+            Topology::Cluster(cluster) => cluster.close(),
+        }
+    }
+
+    /// All primaries.
+    #[cfg(feature = "look")]
+    pub(crate) async fn all(&self, until: Instant) -> Result<Vec<Node>, CallError> {
+        match self {
+            Topology::One(node) => Ok(vec![node.clone()]),
+            Topology::Cluster(cluster) => cluster.nodes(until).await,
         }
     }
 
@@ -126,6 +99,17 @@ impl Topology {
     /// The address of the server that has the key, if it is known.
     pub(crate) fn server_of(&self, key: &LockKey) -> Option<String> {
         self.node_of(key).map(|node| node.server())
+    }
+
+    /// The nodes that have these keys, as far as they are known.
+    pub(crate) fn nodes_of(&self, keys: &[LockKey]) -> Vec<Node> {
+        let mut nodes: Vec<Node> = Vec::new();
+        for node in keys.iter().filter_map(|key| self.node_of(key)) {
+            if !nodes.iter().any(|other| other.is(&node)) {
+                nodes.push(node);
+            }
+        }
+        nodes
     }
 
     /// Whether the server that has the key is lost.

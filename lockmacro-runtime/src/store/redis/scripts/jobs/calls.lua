@@ -17,7 +17,7 @@
 -- All times are the server's, in milliseconds. After 30 days without access the calls are deleted.
 local KEPT = 30 * 24 * 60 * 60 * 1000
 -- A caller without an answer stores its call again within this time.
-local KNOWN = 30 * 1000
+local REMEMBERED = 30 * 1000
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -45,10 +45,10 @@ for _, set in ipairs({ KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7] }) do
   redis.call('ZSCORE', set, '')
 end
 
-local function know(what)
+local function remember(what)
   redis.call('ZREMRANGEBYSCORE', KEYS[7], '-inf', number(now))
-  redis.call('ZADD', KEYS[7], number(now + KNOWN), what)
-  redis.call('PEXPIRE', KEYS[7], KNOWN)
+  redis.call('ZADD', KEYS[7], number(now + REMEMBERED), what)
+  redis.call('PEXPIRE', KEYS[7], REMEMBERED)
 end
 
 local function forget(id)
@@ -57,7 +57,7 @@ local function forget(id)
     fields[1 + nth] = id .. field
   end
   redis.call('HDEL', KEYS[1], unpack(fields))
-  know(id)
+  remember(id)
 end
 
 -- Changes a counter of a call; a value that is no counter counts as 0.
@@ -72,16 +72,17 @@ local function count(field, by)
 end
 
 -- Whether the worker that took the call as the `nth` still has it: nobody has taken it since, and
--- its end was not reported. After the lease of its worker has ended, the only call of a key counts
--- as taken no longer: a new call with its key relies on its being run.
+-- its end was not reported. Once the lease of its worker has ended, the only call of a key does not
+-- count as taken: a new call with the same key relies on that one being run.
 local function is_taken(id, nth)
-  local taken, told, only = unpack(redis.call('HMGET', KEYS[1], id .. '#t', id .. '#s', id .. '#u'))
-  return taken == nth and told ~= nth and (not only or redis.call('ZSCORE', KEYS[3], id))
+  local fields = { id .. '#t', id .. '#s', id .. '#u' }
+  local taken, reported, only = unpack(redis.call('HMGET', KEYS[1], unpack(fields)))
+  return taken == nth and reported ~= nth and (not only or redis.call('ZSCORE', KEYS[3], id))
 end
 
 -- Merges one call into another. Each counter becomes the larger of the two, so that a call that
 -- always fails comes to an end.
-local function fold(id, other)
+local function merge(id, other)
   for _, field in ipairs({ '#n', '#b' }) do
     count(other .. field, math.max(count(id .. field, 0) - count(other .. field, 0), 0))
   end
@@ -99,10 +100,10 @@ local function wait(id, delay)
   local only, key = unpack(redis.call('HMGET', KEYS[1], id .. '#u', id .. '#k'))
   if only and key then
     local other = redis.call('HGET', KEYS[5], key)
-    local its = other and other ~= id and redis.call('ZSCORE', KEYS[2], other)
-    if its then
-      fold(id, other)
-      id, due = other, math.min(due, tonumber(its))
+    local other_due = other and other ~= id and redis.call('ZSCORE', KEYS[2], other)
+    if other_due then
+      merge(id, other)
+      id, due = other, math.min(due, tonumber(other_due))
     else
       redis.call('HSET', KEYS[5], key, id)
     end
@@ -122,7 +123,7 @@ local function wait(id, delay)
 end
 
 -- Makes a call a dead letter; only the latest dead letters are kept.
-local function give_up(id, error, most)
+local function make_dead_letter(id, error, most)
   redis.call('HSET', KEYS[1], id .. '#e', error)
   redis.call('ZADD', KEYS[4], number(now), id)
   while redis.call('ZCARD', KEYS[4]) > tonumber(most) do

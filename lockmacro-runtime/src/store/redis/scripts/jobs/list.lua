@@ -7,13 +7,13 @@
 -- returns  { the number of calls; then for each its id, arguments, key, how often it was tried and
 --          busy, its last error, and its time in milliseconds from now }
 local FAR = 2 ^ 53
-local places = { waiting = KEYS[2], running = KEYS[3], dead = KEYS[4] }
-local place = places[ARGV[1]]
-local found = { redis.call('ZCARD', place) }
+local states = { waiting = KEYS[2], running = KEYS[3], dead = KEYS[4] }
+local state = states[ARGV[1]]
+local found = { redis.call('ZCARD', state) }
 if ARGV[3] == '0' then
   return found
 end
-local listed = redis.call('ZRANGE', place, ARGV[2], ARGV[2] + ARGV[3] - 1, 'WITHSCORES')
+local listed = redis.call('ZRANGE', state, ARGV[2], ARGV[2] + ARGV[3] - 1, 'WITHSCORES')
 local room = tonumber(ARGV[4])
 for nth = 1, #listed, 2 do
   local id = listed[nth]

@@ -2,16 +2,17 @@
 --
 -- ARGV[1]  its id
 -- ARGV[2]  how often it was taken, as the worker knows
--- ARGV[3]  "done"; "again" after a failure; "busy" or "back", which count as no try; or "dead"
+-- ARGV[3]  "done"; "again" after a failure; "busy" or "back", which are no tries; or "dead"
 -- ARGV[4]  the milliseconds until it is due again
 -- ARGV[5]  its error
 -- ARGV[6]  the most dead letters to keep
 -- returns  1, or 0 when the worker does not have it any more
 local id, nth, how = ARGV[1], ARGV[2], ARGV[3]
 if not is_taken(id, nth) then
-  local told, taken = unpack(redis.call('HMGET', KEYS[1], id .. '#s', id .. '#t'))
-  local is_told = told == nth and taken == nth or redis.call('ZSCORE', KEYS[7], id .. '#' .. nth)
-  return is_told and 1 or 0
+  local reported, taken = unpack(redis.call('HMGET', KEYS[1], id .. '#s', id .. '#t'))
+  local is_settled = reported == nth and taken == nth
+    or redis.call('ZSCORE', KEYS[7], id .. '#' .. nth)
+  return is_settled and 1 or 0
 end
 if redis.call('ZREM', KEYS[3], id) == 0 then
   leave(id)
@@ -31,12 +32,12 @@ end
 if how == 'done' then
   forget(id)
 elseif how == 'dead' then
-  give_up(id, ARGV[5], ARGV[6])
+  make_dead_letter(id, ARGV[5], ARGV[6])
 else
   wait(id, tonumber(ARGV[4]))
 end
 if redis.call('HEXISTS', KEYS[1], id) == 0 then
-  know(id .. '#' .. nth)
+  remember(id .. '#' .. nth)
 end
 touch()
 return 1

@@ -14,7 +14,7 @@
 --          new dead letter its id, and how often it was taken without a reported end; then for each
 --          call its id, arguments, key, and how often it was tried, taken and busy }
 local AT_ONCE = 100
-local OF_THEN = 10000
+local OF_REQUEST = 10000
 -- For calls that were stored without the field.
 local ATTEMPTS = 10
 
@@ -47,14 +47,16 @@ local dead = {}
 -- dead letter, too.
 local function is_abandoned(id)
   local fields = { id .. '#a', id .. '#t', id .. '#s' }
-  local attempts, taken, told = unpack(redis.call('HMGET', KEYS[1], unpack(fields)))
-  local untold = (tonumber(taken) or 0) - (tonumber(told) or 0)
-  if untold <= (tonumber(attempts) or ATTEMPTS) then
+  local attempts, taken, reported = unpack(redis.call('HMGET', KEYS[1], unpack(fields)))
+  local unreported = (tonumber(taken) or 0) - (tonumber(reported) or 0)
+  if unreported <= (tonumber(attempts) or ATTEMPTS) then
     return false
   end
-  give_up(id, 'it was taken ' .. number(untold) .. ' times and no end was told', ARGV[7])
+  local error = number(unreported) .. ' runs have ended without a report: '
+    .. 'look for workers that crash or block, then retry the call'
+  make_dead_letter(id, error, ARGV[7])
   if is_text(id) then
-    dead[#dead + 1] = { id, number(untold) }
+    dead[#dead + 1] = { id, number(unreported) }
   end
   return true
 end
@@ -71,13 +73,13 @@ local calls, strays = {}, 0
 local room = tonumber(ARGV[6])
 local lease_end = number(now + ARGV[2])
 
-local function tell(id, arguments, key)
+local function add_to_reply(id, arguments, key)
   local tried, taken, busy = count(id .. '#n', 0), count(id .. '#t', 0), count(id .. '#b', 0)
   calls[#calls + 1] = { id, arguments, key or '', tried, taken, busy }
 end
 
--- Returns whether there may be room for more.
-local function give(id)
+-- Takes a call. Returns whether there may be room for more.
+local function take(id)
   local arguments, key = unpack(redis.call('HMGET', KEYS[1], id, id .. '#k'))
   room = room - #(arguments or '')
   if room < 0 and #calls > 0 then
@@ -93,31 +95,31 @@ local function give(id)
   count(id .. '#t', 1)
   redis.call('HSET', KEYS[1], id .. '#w', ARGV[5])
   redis.call('ZADD', KEYS[3], lease_end, id)
-  tell(id, arguments, key)
+  add_to_reply(id, arguments, key)
   return true
 end
 
 local known = ARGV[1] ~= '0' and redis.call('ZSCORE', KEYS[7], ARGV[5])
 if known then
-  local of_then = number(known - KNOWN + ARGV[2])
-  -- Others may have been taken with the same lease in the same millisecond.
-  local given = redis.call('ZRANGEBYSCORE', KEYS[3], of_then, of_then, 'LIMIT', 0, OF_THEN)
-  for _, id in ipairs(given) do
+  local first_end = number(known - REMEMBERED + ARGV[2])
+  -- Other requests may have taken calls with the same lease in the same millisecond.
+  local taken = redis.call('ZRANGEBYSCORE', KEYS[3], first_end, first_end, 'LIMIT', 0, OF_REQUEST)
+  for _, id in ipairs(taken) do
     local fields = redis.call('HMGET', KEYS[1], id .. '#w', id, id .. '#k')
-    local question, arguments, key = unpack(fields)
-    if question == ARGV[5] and arguments and #calls < tonumber(ARGV[1]) then
-      tell(id, arguments, key)
+    local request, arguments, key = unpack(fields)
+    if request == ARGV[5] and arguments and #calls < tonumber(ARGV[1]) then
+      add_to_reply(id, arguments, key)
     end
   end
 else
   local due = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(now), 'LIMIT', 0, ARGV[1])
   for _, id in ipairs(due) do
-    if not give(id) then
+    if not take(id) then
       break
     end
   end
   if #calls > 0 then
-    know(ARGV[5])
+    remember(ARGV[5])
   end
 end
 

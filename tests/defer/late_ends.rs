@@ -1,4 +1,4 @@
-//! Ends that cannot be told at once.
+//! Ends of calls that cannot be reported at once.
 
 use std::future::pending;
 use std::sync::atomic::AtomicUsize;
@@ -17,7 +17,7 @@ const LEASE: Duration = Duration::from_secs(30);
 
 /// Calls that are kept in memory, whose ends are not taken note of for a while.
 #[derive(Debug)]
-struct Deaf {
+struct LateEnds {
     calls: Arc<dyn Deferrer>,
     /// So often their lease is made longer before that.
     deaf_for: usize,
@@ -27,7 +27,7 @@ struct Deaf {
     in_vain: AtomicUsize,
 }
 
-impl Deferrer for Deaf {
+impl Deferrer for LateEnds {
     fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
         if let Some(kept) = &mut *self.kept.lock().unwrap() {
             *kept += 1;
@@ -66,10 +66,10 @@ impl Deferrer for Deaf {
 }
 
 /// Calls in memory whose ends are not taken note of until they were kept so often.
-fn deaf(deaf_for: usize) -> (LockManager, Arc<Deaf>) {
+fn deaf(deaf_for: usize) -> (LockManager, Arc<LateEnds>) {
     let calls = LockManager::memory().deferrer();
     let (kept, in_vain) = (Mutex::new(None), AtomicUsize::new(0));
-    let deaf = Arc::new(Deaf { calls, deaf_for, kept, in_vain });
+    let deaf = Arc::new(LateEnds { calls, deaf_for, kept, in_vain });
     let plugged_in: Arc<dyn Deferrer> = deaf.clone();
     (patient().deferrer(plugged_in).memory(), deaf)
 }
@@ -101,14 +101,14 @@ async fn run(deaf_for: usize) -> (usize, usize) {
 
 /// Two leases go by until then, at most one after the body has ended.
 #[tokio::test(start_paused = true)]
-async fn a_call_is_kept_while_its_end_is_being_told() {
+async fn a_call_is_kept_while_its_end_is_being_reported() {
     let (begun, in_vain) = run(2).await;
     assert_eq!(begun, 1, "nobody else has taken it");
     assert!(in_vain > 1, "it was told in vain {in_vain} times");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_end_cannot_be_told_is_run_again_in_the_end() {
+async fn a_call_whose_end_cannot_be_reported_is_run_again_in_the_end() {
     let (begun, _) = run(usize::MAX).await;
     assert_eq!(begun, 2);
 }
@@ -117,7 +117,7 @@ async fn a_call_whose_end_cannot_be_told_is_run_again_in_the_end() {
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_as_it_is_documented_gives_back_what_is_not_done() {
+async fn a_shutdown_as_documented_returns_calls_that_are_not_done() {
     let (locks, deaf) = deaf(0);
     let (begun, mut has_begun) = watch::channel(false);
     let stuck = DeferredFn::new("f", (argument("number"),), move |(_,): (u64,)| {
@@ -134,7 +134,7 @@ async fn a_shutdown_as_it_is_documented_gives_back_what_is_not_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopped_worker_ends_though_the_end_of_a_call_cannot_be_told() {
+async fn a_stopped_worker_ends_though_the_end_of_a_call_cannot_be_reported() {
     let (locks, deaf) = deaf(usize::MAX);
     let calls = Calls::default();
     let function = noting("f", &calls);

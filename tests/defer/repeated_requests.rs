@@ -1,4 +1,4 @@
-//! Requests that are sent again, because the answer was lost.
+//! Requests that are repeated, because the answer was lost.
 
 use std::future::pending;
 
@@ -36,11 +36,11 @@ async fn a_call_whose_storing_was_not_answered_is_run_once() {
     let working = tokio::spawn(worker(&other, &function).run());
     // The server knows the scripts.
     put(&locks, &function, 0).await;
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     proxy.on_next(CALLS, Fault::CutReply);
     put(&locks, &function, 1).await;
     assert!(proxy.orders_are_done());
-    calls.become_so_many(2).await;
+    calls.reach(2).await;
     nothing_is_left(&other, "f").await;
     assert_eq!(calls.all(), [0, 1], "each once");
     other.shutdown(PATIENCE).await.unwrap();
@@ -63,7 +63,7 @@ async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Bac
     };
     let stored = locks.deferrer().put(job.clone()).await.unwrap();
     assert_eq!((&*stored.id, stored.due), ("id", SHORT_DELAY));
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     nothing_is_left(&locks, &name).await;
     // Its caller was not answered in time, or a request was held up in flight.
     let again = locks.deferrer().put(job.clone()).await.unwrap();
@@ -71,7 +71,7 @@ async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Bac
     assert_eq!(count(&locks, &name, JobState::Waiting).await, 0);
     // Another one is another one.
     locks.deferrer().put(NewJob { id: "other".to_owned(), ..job }).await.unwrap();
-    calls.become_so_many(2).await;
+    calls.reach(2).await;
     nothing_is_left(&locks, &name).await;
     locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
@@ -118,14 +118,14 @@ async fn lose(answers: usize, timeout: Duration, fault: Fault, functions: &[&str
 }
 
 #[tokio::test]
-async fn a_call_whose_way_to_a_worker_was_cut_is_given_to_it_again() {
+async fn a_call_whose_reply_was_cut_off_is_handed_to_the_worker_again() {
     lose(1, PATIENCE * 2, Fault::CutReply, &[]).await;
     lose(1, PATIENCE * 2, Fault::CutReply, &["g", "h"]).await;
 }
 
 /// The worker has given up one request by then, and makes a pause.
 #[tokio::test]
-async fn a_call_that_is_answered_too_late_is_given_to_the_worker_again() {
+async fn a_call_whose_answer_is_late_is_handed_to_the_worker_again() {
     let impatient = Duration::from_millis(700);
     let late = Fault::DelayReply(Duration::from_secs(1));
     // More than are asked for before it gives up.
@@ -143,14 +143,14 @@ async fn a_call_that_got_lost_for_good_is_due_when_its_lease_is_over() {
     // Its worker is not heard of again.
     take(&locks, "f", SHORT_DELAY).await;
     let working = tokio::spawn(worker(&locks, &function).run());
-    calls.become_so_many(1).await;
+    calls.reach(1).await;
     nothing_is_left(&locks, "f").await;
     locks.shutdown(PATIENCE).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn an_end_that_is_told_twice_counts_once() {
+async fn an_end_that_is_reported_twice_counts_once() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let (locks, other) = (through(&proxy).await, connect(&server).await);
@@ -187,7 +187,7 @@ async fn an_end_that_is_told_twice_counts_once() {
 }
 
 /// Two calls, of which the first one's worker is not heard of any more, and it waits again.
-async fn given_back(locks: &LockManager, function: &DeferredFn<(u64,)>) -> (Job, Job) {
+async fn returned_jobs(locks: &LockManager, function: &DeferredFn<(u64,)>) -> (Job, Job) {
     let name = function.name();
     put(locks, function, 1).await;
     let silent = take(locks, name, SHORT_DELAY).await;
@@ -210,13 +210,13 @@ async fn a_late_worker_ends_its_call_unless_another_has_it(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("late"));
     let function = noting(&name, &Calls::default());
     let deferrer = locks.deferrer();
-    let (silent, other) = given_back(&locks, &function).await;
+    let (silent, other) = returned_jobs(&locks, &function).await;
     assert!(deferrer.settle(silent, Settled::Done).await.unwrap(), "nobody else has begun it");
     assert!(deferrer.settle(other, Settled::Done).await.unwrap());
     nothing_is_left(&locks, &name).await;
 
     // A person has it tried again, whatever the worker says.
-    let (silent, other) = given_back(&locks, &function).await;
+    let (silent, other) = returned_jobs(&locks, &function).await;
     assert!(deferrer.retry(name.as_str().into(), silent.id.clone()).await.unwrap());
     assert!(!deferrer.keep(silent.clone(), LONG_TTL).await.unwrap());
     assert!(!deferrer.settle(silent, Settled::Done).await.unwrap());
@@ -225,7 +225,7 @@ async fn a_late_worker_ends_its_call_unless_another_has_it(backend: &Backend) {
     assert!(deferrer.settle(other, Settled::Done).await.unwrap());
 
     // Heard of again, it goes on.
-    let (silent, other) = given_back(&locks, &function).await;
+    let (silent, other) = returned_jobs(&locks, &function).await;
     assert!(deferrer.keep(silent.clone(), LONG_TTL).await.unwrap());
     assert_eq!(count(&locks, &name, JobState::Running).await, 2);
     assert_eq!(count(&locks, &name, JobState::Waiting).await, 0);
@@ -236,12 +236,12 @@ async fn a_late_worker_ends_its_call_unless_another_has_it(backend: &Backend) {
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_late_worker_is_told_that_others_have_ended_its_call(backend: &Backend) {
+async fn a_late_worker_learns_that_another_one_has_ended_its_call(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("others"));
     let function = noting(&name, &Calls::default());
     let deferrer = locks.deferrer();
     let late = || Settled::Again { delay: LONG_TTL, error: "too late".to_owned() };
-    let (silent, other) = given_back(&locks, &function).await;
+    let (silent, other) = returned_jobs(&locks, &function).await;
     let mut taken = take(&locks, &name, LONG_TTL).await;
     assert_eq!(taken.id, silent.id);
     assert!(deferrer.settle(taken.clone(), Settled::Done).await.unwrap());
@@ -253,7 +253,7 @@ async fn a_late_worker_is_told_that_others_have_ended_its_call(backend: &Backend
     assert!(deferrer.settle(other, Settled::Done).await.unwrap());
 
     // A person has removed it.
-    let (silent, other) = given_back(&locks, &function).await;
+    let (silent, other) = returned_jobs(&locks, &function).await;
     assert!(deferrer.remove(name.as_str().into(), silent.id.clone()).await.unwrap());
     assert_eq!(deferrer.settle(silent, late()).await, Ok(false), "it is gone");
     assert!(deferrer.settle(other, Settled::Done).await.unwrap());
@@ -266,7 +266,7 @@ async fn a_late_worker_does_not_end_what_others_count_on(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("count-on"));
     let function = noting(&name, &Calls::default()).unique();
     let deferrer = locks.deferrer();
-    let (silent, other) = given_back(&locks, &function).await;
+    let (silent, other) = returned_jobs(&locks, &function).await;
     // Somebody may have been told that it is run later.
     assert!(!deferrer.settle(silent, Settled::Done).await.unwrap());
     assert!(deferrer.settle(other, Settled::Done).await.unwrap());

@@ -26,32 +26,30 @@ fn kill_subscribers(admin: &mut Admin) -> i64 {
 }
 
 #[tokio::test]
-async fn waiters_are_handed_the_lock_in_the_order_of_asking_and_do_not_poll() {
+async fn waiters_get_the_lock_in_the_order_of_their_requests_and_do_not_poll() {
     let server = server();
     let managers = [manager(&server).await, manager(&server).await];
     let mut admin = server.admin();
     let mut queue = Queue::at(&server, KEY);
     let guard = lock(&managers[0], KEY).acquire().await.expect("free");
-    assert_eq!(channels(&mut admin), 0, "who never waits does not subscribe");
+    assert_eq!(channels(&mut admin), 0, "a caller that never waits does not subscribe");
     let mut waiters = Vec::new();
     for nth in 0..20 {
         let lock = Lock::new(KEY).ttl(ms(5_000)).manager(&managers[nth % 2]).wait_forever();
         waiters.push(queue.join(lock.acquire()).await);
     }
-    assert_eq!(channels(&mut admin), 2, "one for each manager");
+    assert_eq!(channels(&mut admin), 1, "the manager that holds the lock needs none");
     // A waiter that polls asks ten times a second.
     let mut waiting = futures::future::join_all(waiters.iter_mut());
     timeout(ms(50), &mut waiting).await.expect_err("held");
     admin.forget_calls();
     timeout(ms(1_000), &mut waiting).await.expect_err("held");
     let asked = requests(&mut admin);
-    // With ticks it is one of each in about two seconds; who polls makes it 200.
+    // With ticks it is one of each in about two seconds; a poller makes it 200.
     assert!(asked <= 60, "{asked} requests of 20 waiters in a second");
     drop(waiting);
     guard.release().await.expect("still held");
-    for waiter in waiters {
-        served(PUSHED, waiter).await;
-    }
+    futures::future::join_all(waiters.into_iter().map(|one| served(LONG_TTL, one))).await;
     keeps_only_fences(&server, PUSHED).await;
 }
 
@@ -164,7 +162,7 @@ async fn a_waiter_dropped_at_any_point_leaves_no_trace() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_in_the_queue_before_it_is_heard() {
+async fn nobody_joins_the_queue_before_its_subscription_is_confirmed() {
     let server = server();
     let proxy = Proxy::to(server.port());
     let ours = manager(&server).await;
@@ -184,7 +182,7 @@ async fn nobody_is_in_the_queue_before_it_is_heard() {
     served(PUSHED, async { waiter.await.expect("no panic") }).await;
 }
 
-/// The grant is there before the answer that tells of the place in the queue.
+/// The grant arrives before the answer with the rank in the queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_that_overtakes_an_answer_is_not_believed_longer_than_it_lasts() {
     let server = server();
@@ -214,7 +212,7 @@ async fn a_grant_that_overtakes_an_answer_is_not_believed_longer_than_it_lasts()
 
 /// As some proxies do when they are told what they do not know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_ends_the_connection_for_a_word_is_asked_without_it() {
+async fn a_proxy_that_closes_the_connection_at_a_command_is_used_without_it() {
     // SUBSCRIBE to a channel: the word alone is in the question for the user's rights, too.
     for word in ["HELLO", "SUBSCRIBE\r\n$36"] {
         let server = Server::start();

@@ -1,0 +1,65 @@
+//! Whether a dropped lock is released again after a release, and when.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::cleanup_queue::Item;
+use crate::protocol::answer::Released;
+use crate::protocol::request::Request;
+use crate::store::servers::Servers;
+use crate::value::error::LockError;
+use crate::value::unavailability::Unavailability;
+
+/// Pause before the last release of a lock. A request that the network has not taken within the
+/// manager's timeout (2 s by default) is not sent any more.
+pub(crate) const LAST_PAUSE: Duration = Duration::from_secs(6);
+/// Most releases of one lock. A lost server gets one release a second for all of its locks.
+pub(crate) const MAX_TRIES: u8 = 3;
+
+/// The pause before the next release; `None` when there is none.
+pub(crate) fn next_release(
+    servers: &dyn Servers,
+    item: &mut Item,
+    released: &Result<Released, LockError>,
+) -> Option<Duration> {
+    // A node of a Redlock may have a token, and may be back soon.
+    let is_doubtful = item.request.is_doubtful();
+    let error = match released {
+        Ok(_) if item.request.applied().is_known() => return None,
+        Ok(_) if is_doubtful => return Some(item.next_pause()),
+        // The abandoned request may still be in flight, in a network that was cut for a while.
+        Ok(_) if item.times >= MAX_TRIES => return None,
+        Ok(_) if item.times + 1 == MAX_TRIES => return Some(LAST_PAUSE),
+        Ok(_) => return Some(item.next_pause()),
+        Err(error) => error,
+    };
+    let (several, lost) = (servers.are_several(), servers.is_lost(&item.request));
+    let is_tried = item.times < MAX_TRIES || is_doubtful || lost || several;
+    let pause = item.next_pause();
+    if is_final(error) || !is_tried || Instant::now() + pause > item.end {
+        if item.guard.is_some() {
+            log_left(servers, &item.request, error);
+        }
+        return None;
+    }
+    Some(pause)
+}
+
+/// Logs that a lock is not released and ends with its ttl.
+fn log_left(servers: &dyn Servers, request: &Request, error: &LockError) {
+    let key = request.listed();
+    match error.is_of_servers() && !servers.call_failed(error) {
+        true => tracing::debug!(%key, %error, "dropped lock not released: it ends with its ttl"),
+        false => tracing::warn!(%key, %error, "dropped lock not released: it ends with its ttl"),
+    }
+}
+
+/// Whether a release that failed like this would fail again.
+fn is_final(error: &LockError) -> bool {
+    match error {
+        LockError::Unavailable { reason, .. } => *reason == Unavailability::Protocol,
+        LockError::AccessDenied { .. } | LockError::Authentication { .. } => true,
+        _ => false,
+    }
+}

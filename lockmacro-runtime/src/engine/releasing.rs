@@ -1,0 +1,91 @@
+//! Releases that no caller waits for, by key. A caller of the same manager that finds the lock busy
+//! because of one waits for it, and asks again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use crate::engine::in_flight::{InFlight, InFlightGuard};
+use crate::protocol::answer::{Answer, Asked, Failed, Grant};
+use crate::protocol::request::Request;
+use crate::protocol::shutdown::Shutdown;
+use crate::store::dispatch::Store;
+use crate::value::key::LockKey;
+use crate::value::sync::Mutex;
+use crate::value::token::hash_of;
+
+/// A caller waits as long for a release in flight as for several answers of the server, and at
+/// least for the second.
+const ANSWERS: u32 = 4;
+const LEAST: Duration = Duration::from_secs(1);
+/// Number of keys without a release that are kept at most, beside as many as there are releases.
+const UNUSED_MAX: usize = 64;
+
+/// The releases of a manager that no caller waits for, until each is known to be applied.
+#[derive(Debug, Default)]
+pub(crate) struct Releasing {
+    all: InFlight,
+    /// By the hash of the key. A key that is mistaken for another one costs a second request.
+    keys: Mutex<HashMap<u64, InFlight>>,
+}
+
+impl Releasing {
+    /// Records a release of these keys, until the guards are dropped.
+    pub(crate) fn join(&self, keys: &[LockKey]) -> Vec<InFlightGuard> {
+        let mut of_key = self.keys.lock();
+        if of_key.len() > 2 * self.all.count() + UNUSED_MAX {
+            of_key.retain(|_, releases| releases.count() > 0);
+        }
+        let join = |key| [self.all.join(), of_key.entry(hash(key)).or_default().join()];
+        keys.iter().flat_map(join).collect()
+    }
+
+    /// The releases of these keys that are in flight.
+    fn of(&self, keys: &[LockKey]) -> Vec<InFlight> {
+        if self.all.count() == 0 {
+            return Vec::new();
+        }
+        let of_key = self.keys.lock();
+        let releases = keys.iter().filter_map(|key| of_key.get(&hash(key)));
+        releases.filter(|releases| releases.count() > 0).cloned().collect()
+    }
+
+    /// Sends a request as [`Store::acquire`] does. If the lock is busy, and a release of it was in
+    /// flight, the request is sent again after that release.
+    pub(crate) fn acquire(
+        &self,
+        store: &Arc<Store>,
+        request: &Arc<Request>,
+        shutdown: &Arc<Shutdown>,
+    ) -> Asked<'static, Result<Answer, Failed>> {
+        let (asked, releases) = (store.acquire(request, shutdown), self.of(request.keys()));
+        if releases.is_empty() {
+            return asked;
+        }
+        let (store, request, shutdown) = (store.clone(), request.clone(), shutdown.clone());
+        Box::pin(async move {
+            let first = match asked.await {
+                Ok(Answer::Contended { earlier, .. }) => earlier,
+                answer => return answer,
+            };
+            let until = Instant::now() + (store.servers().answer_time() * ANSWERS).max(LEAST);
+            for releases in releases {
+                // After a release that takes longer the lock is busy for other reasons.
+                let _ = timeout_at(until, releases.empty()).await;
+            }
+            let mut again = store.acquire(&request, &shutdown).await;
+            if let Ok(Answer::Contended { earlier, .. } | Answer::Granted(Grant { earlier, .. })) =
+                &mut again
+            {
+                *earlier = earlier.and(first);
+            }
+            again
+        })
+    }
+}
+
+fn hash(key: &LockKey) -> u64 {
+    hash_of(key.as_str().as_bytes())
+}

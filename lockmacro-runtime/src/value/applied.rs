@@ -1,0 +1,96 @@
+//! Whether a request was applied, where that may be unknown.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// What became of a request, or of several with the same token.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Applied {
+    /// It was not applied, and cannot be any more. Also of a request that was never sent.
+    #[default]
+    No,
+    /// It was applied, and cannot be once more.
+    Yes,
+    /// It has no answer: it may have been applied, or may be later.
+    Unknown,
+}
+
+impl Applied {
+    /// What became of two requests together: unknown if it is unknown of either of them.
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
+            (Self::Yes, _) | (_, Self::Yes) => Self::Yes,
+            (Self::No, Self::No) => Self::No,
+        }
+    }
+
+    /// Whether no request is left that may still arrive.
+    pub(crate) fn is_known(self) -> bool {
+        self != Self::Unknown
+    }
+
+    /// Whether there may be something to release, now or later.
+    pub(crate) fn may_be(self) -> bool {
+        self != Self::No
+    }
+}
+
+/// An [`Applied`] that several threads share; unknown at first.
+#[derive(Debug)]
+pub(crate) struct AtomicApplied(AtomicU8);
+
+impl AtomicApplied {
+    pub(crate) fn get(&self) -> Applied {
+        match self.0.load(Ordering::Acquire) {
+            0 => Applied::No,
+            1 => Applied::Yes,
+            _ => Applied::Unknown,
+        }
+    }
+
+    pub(crate) fn set(&self, applied: Applied) {
+        self.0.store(applied as u8, Ordering::Release);
+    }
+}
+
+impl Default for AtomicApplied {
+    fn default() -> Self {
+        Self(AtomicU8::new(Applied::Unknown as u8))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Applied::{No, Unknown, Yes};
+    use super::*;
+
+    #[test]
+    fn of_two_requests_the_less_known_one_counts() {
+        for (one, other, both) in [
+            (No, No, No),
+            (No, Yes, Yes),
+            (Yes, Yes, Yes),
+            (No, Unknown, Unknown),
+            (Yes, Unknown, Unknown),
+            (Unknown, Unknown, Unknown),
+        ] {
+            assert_eq!((one.and(other), other.and(one)), (both, both), "{one:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_request_that_is_known_not_to_be_applied_leaves_nothing_to_release() {
+        assert_eq!([No, Yes, Unknown].map(Applied::may_be), [false, true, true]);
+        assert_eq!([No, Yes, Unknown].map(Applied::is_known), [true, true, false]);
+    }
+
+    #[test]
+    fn a_shared_one_is_unknown_at_first_and_keeps_what_is_set() {
+        let shared = AtomicApplied::default();
+        assert_eq!(shared.get(), Unknown);
+        for applied in [No, Yes, Unknown] {
+            shared.set(applied);
+            assert_eq!(shared.get(), applied);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The URLs of servers, in their parts. Nothing else takes a URL apart.
+
+use crate::value::error::LockError;
+
+/// Names the form of a URL in error texts, instead of the URL, which may have a password in it.
+pub(crate) const FORM: &str = "it is not of the form `redis://user:password@host:port/db`";
+/// For a user or password that a `?` has cut in two.
+const UNESCAPED: &str = "it has a `?` before its last `@`, which is written `%3F` in a password";
+
+/// The parts of a URL, as they are written.
+#[derive(Clone)]
+pub(crate) struct Url<'a> {
+    pub(crate) scheme: &'a str,
+    /// User and password, where there is an `@`.
+    pub(crate) login: Option<&'a str>,
+    /// Hosts with their ports, separated by commas; empty for a socket.
+    pub(crate) hosts: &'a str,
+    /// What follows the first slash.
+    pub(crate) path: Option<&'a str>,
+    pub(crate) settings: Vec<Setting<'a>>,
+    /// The settings may be the rest of a password with a `?` in it.
+    pub(crate) may_be_cut: bool,
+}
+
+/// A setting, as `name=value` or `name`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Setting<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) value: Option<&'a str>,
+}
+
+impl<'a> Url<'a> {
+    /// Takes `scheme://[user:password@]hosts[/path][?name=value&name]` apart.
+    pub(crate) fn parse(url: &'a str) -> Result<Self, LockError> {
+        if url.contains('#') {
+            let why = "it has a `#` in it, which is written `%23` in a password";
+            return Err(LockError::invalid_url(why));
+        }
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| LockError::invalid_url(FORM))?;
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = match place.split_once('/') {
+            Some((authority, path)) => (authority, Some(path)),
+            None => (place, None),
+        };
+        let (login, hosts) = match authority.rsplit_once('@') {
+            Some((login, hosts)) => (Some(login), hosts),
+            None => (None, authority),
+        };
+        let settings = query.split('&').filter(|setting| !setting.is_empty());
+        let settings = settings.map(Setting::read).collect();
+        Ok(Self { scheme, login, hosts, path, settings, may_be_cut: query.contains('@') })
+    }
+
+    /// The URL of one server with this scheme and host and these settings, of a URL of several.
+    pub(crate) fn of_one(
+        &self,
+        scheme: &'a str,
+        host: &'a str,
+        settings: Vec<Setting<'a>>,
+    ) -> Self {
+        Self { scheme, hosts: host, settings, ..self.clone() }
+    }
+
+    /// Whether this is the scheme and nothing else.
+    pub(crate) fn is_only(&self, scheme: &str) -> bool {
+        let Self { login, hosts, path, settings, .. } = self;
+        self.scheme == scheme
+            && (login.is_none() && hosts.is_empty() && path.is_none() && settings.is_empty())
+    }
+
+    /// The error for an unknown setting. Its name is shown only if it cannot be a part of a
+    /// password.
+    pub(crate) fn has_no(&self, setting: Setting<'_>) -> LockError {
+        let (name, scheme) = (setting.name, self.scheme);
+        if self.may_be_cut {
+            return LockError::invalid_url(UNESCAPED);
+        }
+        if name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
+            return LockError::invalid_url(format!("`{name}` is no setting of `{scheme}://`"));
+        }
+        LockError::invalid_url(format!("it has what is no setting of `{scheme}://`"))
+    }
+}
+
+impl<'a> Setting<'a> {
+    fn read(text: &'a str) -> Self {
+        match text.split_once('=') {
+            Some((name, value)) => Self { name, value: Some(value) },
+            None => Self { name: text, value: None },
+        }
+    }
+
+    /// The value; empty where there is none.
+    pub(crate) fn value(&self) -> &'a str {
+        self.value.unwrap_or_default()
+    }
+
+    /// The setting as it was written.
+    pub(crate) fn text(&self) -> String {
+        match self.value {
+            Some(value) => format!("{}={value}", self.name),
+            None => self.name.to_owned(),
+        }
+    }
+}
+
+/// A percent-decoded value.
+pub(crate) fn decoded(value: &str) -> String {
+    percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_taken_apart_and_nothing_is_decoded() {
+        let url = "redis-cluster://shop:p%40ss@one:7000,two,[::1]:7002/0?protocol=resp3&durable&a=";
+        let url = Url::parse(url).unwrap();
+        assert_eq!((url.scheme, url.login), ("redis-cluster", Some("shop:p%40ss")));
+        assert_eq!((url.hosts, url.path), ("one:7000,two,[::1]:7002", Some("0")));
+        let texts: Vec<_> = url.settings.iter().map(Setting::text).collect();
+        assert_eq!(texts, ["protocol=resp3", "durable", "a="]);
+        assert_eq!(url.settings[1].value(), "");
+        let socket = Url::parse("redis+unix:///run/a@b?db=3").unwrap();
+        assert_eq!((socket.login, socket.hosts, socket.path), (None, "", Some("run/a@b")));
+        assert!(Url::parse("memory://").unwrap().is_only("memory"));
+        for url in ["memory:///", "memory://x", "memory://?x", "redis://"] {
+            assert!(!Url::parse(url).unwrap().is_only("memory"), "{url}");
+        }
+    }
+
+    #[test]
+    fn an_error_shows_no_part_of_a_password() {
+        for url in [":hunter2@localhost", "redis://:hunter2#@localhost"] {
+            let error = Url::parse(url).err().map(|error| error.to_string());
+            assert!(error.is_some_and(|error| !error.contains("hunter2")), "{url}");
+        }
+        for (url, why) in [
+            ("redis://:pa?hunter2@localhost", "%3F"),
+            ("redis://localhost?hunter2=1", "it has what is no setting of `redis://`"),
+            ("redis-cluster://localhost?quick", "`quick` is no setting of `redis-cluster://`"),
+        ] {
+            let url = Url::parse(url).unwrap();
+            let error = url.has_no(url.settings[0]).to_string();
+            assert!(error.contains(why) && !error.contains("hunter2"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+async fn add_to_cart(id: u64, sku: &str) -> Result<Cart, ShopError> {
+    ::lockmacro_runtime::Lock::new(
+            ::lockmacro_runtime::LockKey::template("cart:<id>")
+                .literal("cart:")
+                .value(&id),
+        )
+        .ttl(::core::time::Duration::from_secs(10))
+        .wait(::core::time::Duration::from_secs(5))
+        .release_in_background()
+        .name(::core::concat!(::core::module_path!(), "::add_to_cart"))
+        .run({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
+                        Result<Cart, ShopError>,
+                    >();
+                }
+                add(id, sku).await
+            }
+        })
+        .await
+}
+fn report(order: &Order) -> Option<Report> {
+    let __lock = match ::lockmacro_runtime::Lock::new("report")
+        .wait(::core::time::Duration::ZERO)
+        .release_in_background()
+        .name(::core::concat!(::core::module_path!(), "::report"))
+        .acquire_blocking()
+    {
+        ::core::result::Result::Ok(__held) => __held,
+        ::core::result::Result::Err(__error) => {
+            return ::lockmacro_runtime::SkipOutcome::refused(
+                ::core::concat!(::core::module_path!(), "::report"),
+                __error,
+            );
+        }
+    };
+    let lock = &__lock.share();
+    __lock
+        .run_blocking_or_skip(move || {
+            if false {
+                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
+                    Option<Report>,
+                >();
+            }
+            order.report_under(lock)
+        })
+}

@@ -1,0 +1,276 @@
+//! A release that nobody waits for: the value comes first, and the next caller of the process does
+//! not notice.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt;
+use lockmacro_runtime::{Fence, Lock, LockError, LockManager, distributed_lock};
+use lockmacro_tests::{Backend, Fault, Proxy, drop_after_polls, on, on_a_plain_thread};
+
+use crate::{LONG_TTL, Locked, PATIENCE, lock, ms};
+
+/// For how long the network holds a release.
+const HELD: Duration = Duration::from_millis(400);
+
+fn behind(manager: &LockManager, key: &str) -> Lock {
+    lock(manager, key).release_in_background()
+}
+
+/// A store behind a network that holds releases.
+struct Network {
+    proxies: Vec<Proxy>,
+    manager: LockManager,
+}
+
+impl Network {
+    async fn of(backend: &Backend) -> Self {
+        let (proxies, url) = backend.proxies();
+        let manager = LockManager::builder().timeout(LONG_TTL).connect(&url).await.expect("there");
+        Self { proxies, manager }
+    }
+
+    /// A body whose release is held on its way. A script is the release: a lock is asked for by a
+    /// plain command here.
+    async fn body(&self, key: &str) -> Locked<u32> {
+        self.hold(key);
+        Ok(7)
+    }
+
+    fn hold(&self, key: &str) {
+        for proxy in &self.proxies {
+            let key = key.to_owned();
+            let is_release = move |call: &lockmacro_tests::Call<'_>| {
+                call.names(&key) && (call.names("EVALSHA") || call.names("EVAL"))
+            };
+            proxy.on_next_call(is_release, Fault::HoldCommand(HELD));
+        }
+    }
+
+    async fn arrives(&self) {
+        for proxy in &self.proxies {
+            proxy.held_commands_arrive().await;
+        }
+    }
+}
+
+/// On how many of its servers a key is held.
+fn holders(backend: &Backend, key: &str) -> usize {
+    backend.admins().iter_mut().filter_map(|admin| admin.get(key)).count()
+}
+
+#[on(redis, slots, redlock, both_runtimes)]
+async fn the_value_comes_before_the_release_is_answered(backend: &Backend) {
+    let (network, key) = (Network::of(backend).await, backend.key("order:42"));
+    let value = behind(&network.manager, &key).run(network.body(&key)).await;
+    assert_eq!(value, Ok(7));
+    let held = holders(backend, &key);
+    assert_eq!(held, network.proxies.len(), "it was released before");
+    assert!(!backend.is_free(&key).await, "another process finds it held");
+    network.arrives().await;
+    backend.becomes_free(&key, PATIENCE).await;
+}
+
+#[on(redis, redlock)]
+async fn a_body_under_a_guard_and_one_that_is_not_async_have_their_value_first(backend: &Backend) {
+    let (network, key) = (Network::of(backend).await, backend.key("order:42"));
+    let guard = behind(&network.manager, &key).acquire().await.expect("free");
+    assert_eq!(guard.run(network.body(&key)).await, Ok(7));
+    assert_eq!(holders(backend, &key), network.proxies.len(), "it was released before");
+    network.arrives().await;
+    backend.becomes_free(&key, PATIENCE).await;
+    let (value, network) = on_a_plain_thread({
+        let key = key.clone();
+        move || {
+            let value = behind(&network.manager, &key).run_blocking(|| {
+                network.hold(&key);
+                Locked::Ok(7)
+            });
+            (value, network)
+        }
+    })
+    .await;
+    assert_eq!(value, Ok(7));
+    assert_eq!(holders(backend, &key), network.proxies.len(), "it was released before");
+    assert!(behind(&network.manager, &key).run(async { Locked::Ok(()) }).await.is_ok());
+    network.arrives().await;
+    backend.becomes_free(&key, PATIENCE).await;
+}
+
+#[on(redis, slots, redlock, both_runtimes)]
+async fn the_next_caller_of_the_process_is_not_told_busy(backend: &Backend) {
+    let (network, key) = (Network::of(backend).await, backend.key("order:42"));
+    behind(&network.manager, &key).run(network.body(&key)).await.expect("free");
+    let mut was_held = 0;
+    let next: Locked<u32> = lock(&network.manager, &key)
+        .wait(Duration::ZERO)
+        .run(async {
+            was_held = holders(backend, &key);
+            Ok(8)
+        })
+        .await;
+    assert_eq!(next, Ok(8));
+    assert!(was_held > 0, "the next caller has the lock itself");
+    // One that waits for less time than the release takes.
+    behind(&network.manager, &key).run(network.body(&key)).await.expect("free");
+    let next = lock(&network.manager, &key).wait(ms(1)).run(async { Locked::Ok(9) }).await;
+    assert_eq!(next, Ok(9));
+    network.arrives().await;
+}
+
+#[on(redis, slots, redlock)]
+async fn a_caller_that_is_not_async_is_not_told_busy(backend: &Backend) {
+    let (network, key) = (Network::of(backend).await, backend.key("order:42"));
+    behind(&network.manager, &key).run(network.body(&key)).await.expect("free");
+    let next = lock(&network.manager, &key);
+    let next = on_a_plain_thread(move || next.run_blocking(|| Locked::Ok(8))).await;
+    assert_eq!(next, Ok(8));
+    network.arrives().await;
+}
+
+#[on(redis, redlock)]
+async fn the_next_caller_for_one_of_several_keys_is_not_told_busy(backend: &Backend) {
+    let network = Network::of(backend).await;
+    let keys = [backend.key("a"), backend.key("b")];
+    let both = || Lock::many(keys.clone()).ttl(LONG_TTL).manager(&network.manager);
+    both().release_in_background().run(network.body(&keys[1])).await.expect("free");
+    assert_eq!(lock(&network.manager, &keys[1]).run(async { Locked::Ok(8) }).await, Ok(8));
+    network.arrives().await;
+    behind(&network.manager, &keys[1]).run(network.body(&keys[1])).await.expect("free");
+    assert_eq!(both().run(async { Locked::Ok(9) }).await, Ok(9));
+    network.arrives().await;
+}
+
+#[on(redis, slots, redlock)]
+async fn a_lock_that_another_process_holds_is_busy_all_the_same(backend: &Backend) {
+    let (network, key) = (Network::of(backend).await, backend.key("order:42"));
+    behind(&network.manager, &key).run(network.body(&key)).await.expect("free");
+    let rival = backend.manager().await;
+    let waits = tokio::spawn(lock(&rival, &key).wait(PATIENCE).acquire());
+    network.arrives().await;
+    let guard = waits.await.expect("no panic").expect("released in time");
+    let next = lock(&network.manager, &key).run(async { Locked::Ok(()) }).await;
+    assert!(next.is_err_and(|error| error.is_busy()));
+    guard.release().await.expect("held");
+}
+
+#[on(redis, slots, redlock, both_runtimes)]
+async fn a_shutdown_waits_for_the_release(backend: &Backend) {
+    let (network, key) = (Network::of(backend).await, backend.key("order:42"));
+    behind(&network.manager, &key).run(network.body(&key)).await.expect("free");
+    network.manager.shutdown(PATIENCE).await.expect("released in time");
+    // A Redlock is released when a majority is.
+    let left = holders(backend, &key);
+    assert!(left <= network.proxies.len() / 2, "{left} servers hold it");
+    network.arrives().await;
+}
+
+#[on(redis, redlock)]
+async fn a_guard_that_is_released_by_hand_waits_for_the_answer(backend: &Backend) {
+    let (network, key) = (Network::of(backend).await, backend.key("order:42"));
+    let guard = behind(&network.manager, &key).acquire().await.expect("free");
+    network.hold(&key);
+    guard.release().await.expect("held");
+    assert!(holders(backend, &key) <= network.proxies.len() / 2);
+    network.arrives().await;
+}
+
+#[on(memory, redis, slots, cluster, redlock, both_runtimes)]
+async fn one_call_after_another_is_never_told_busy(backend: &Backend) {
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
+    let keys = [key.clone(), backend.key("order:43")];
+    for nth in 0..60 {
+        let done = match nth % 3 {
+            0 => behind(&manager, &key).run(async { Locked::Ok(nth) }).await,
+            1 => {
+                let lock = behind(&manager, &key);
+                on_a_plain_thread(move || lock.run_blocking(|| Locked::Ok(nth))).await
+            }
+            _ => {
+                let both = Lock::many(keys.clone()).ttl(LONG_TTL).manager(&manager);
+                both.release_in_background().run(async { Locked::Ok(nth) }).await
+            }
+        };
+        assert_eq!(done, Ok(nth));
+    }
+    manager.shutdown(PATIENCE).await.expect("released");
+    assert!(backend.is_free(&key).await);
+}
+
+#[on(memory, redis, cluster, redlock)]
+async fn an_annotated_function_may_release_in_the_background(backend: &Backend) {
+    #[distributed_lock(key = key, ttl = "60s", release = background, manager = locks)]
+    async fn double(key: &str, number: u32, locks: &LockManager) -> Locked<u32> {
+        Ok(2 * number)
+    }
+    #[distributed_lock(key = key, release = background, fence = fence, manager = locks)]
+    async fn fenced(key: &str, locks: &LockManager) -> Locked<Fence> {
+        Ok(fence)
+    }
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
+    let mut last = None;
+    for number in 0..10 {
+        assert_eq!(double(&key, number, &manager).await, Ok(2 * number));
+        let fence = fenced(&key, &manager).await.expect("not busy");
+        assert!(last < Some(fence), "{last:?} and {fence:?}");
+        last = Some(fence);
+    }
+    manager.shutdown(PATIENCE).await.expect("released");
+    backend.forget_fences();
+}
+
+#[on(redis, slots, both_runtimes)]
+async fn one_release_is_sent_for_a_lock(backend: &Backend) {
+    const CALLS: u64 = 5;
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
+    // From here on the servers know the script.
+    lock(&manager, &key).run(async { Locked::Ok(()) }).await.expect("free");
+    backend.becomes_free(&key, PATIENCE).await;
+    backend.admins().iter_mut().for_each(|admin| admin.forget_calls());
+    for _ in 0..CALLS {
+        behind(&manager, &key).run(async { Locked::Ok(()) }).await.expect("not busy");
+    }
+    manager.shutdown(PATIENCE).await.expect("released");
+    for mut admin in backend.admins() {
+        let calls = admin.calls();
+        let scripts = calls.iter().filter(|(command, _)| command.starts_with("eval"));
+        let sent: u64 = scripts.map(|(_, count)| count).sum();
+        assert!(sent <= CALLS, "{calls:?}");
+        // The release is sent first, so that the next caller need not ask twice.
+        assert!(calls.contains(&("set".to_owned(), CALLS)), "{calls:?}");
+    }
+}
+
+#[on(memory, redis, cluster, redlock)]
+async fn a_body_that_panics_or_is_dropped_frees_the_lock(backend: &Backend) {
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
+    let body = behind(&manager, &key).run(async {
+        if !key.is_empty() {
+            panic!("as planned");
+        }
+        Locked::Ok(())
+    });
+    AssertUnwindSafe(body).catch_unwind().await.expect_err("the panic reaches the caller");
+    backend.becomes_free(&key, PATIENCE).await;
+    let mut polls = 0;
+    while polls < 20 {
+        let body = behind(&manager, &key).wait(PATIENCE).run(async {
+            tokio::task::yield_now().await;
+            Locked::Ok(())
+        });
+        drop_after_polls(body, polls).await;
+        polls += 1;
+    }
+    backend.becomes_free(&key, PATIENCE).await;
+}
+
+#[on(memory, redis, cluster, redlock)]
+async fn the_key_stays_for_its_shortest_hold(backend: &Backend) {
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
+    // Longer than a loaded machine takes for two requests.
+    let held = behind(&manager, &key).min_hold(ms(1_500));
+    held.run(async { Locked::Ok(()) }).await.expect("free");
+    let next: Result<_, LockError> = lock(&manager, &key).run(async { Ok(()) }).await;
+    assert!(next.is_err_and(|error| error.is_busy()), "the hold is not over");
+    backend.becomes_free(&key, PATIENCE).await;
+}
