@@ -109,7 +109,8 @@ async fn a_grant_that_went_to_a_killed_connection_is_found_again() {
 async fn a_server_restarted_empty_serves_its_waiters_or_they_get_an_error() {
     let mut server = Server::start();
     let (ours, theirs) = (manager(&server).await, manager(&server).await);
-    let guard = lock(&ours, KEY).acquire().await.expect("free");
+    let holder = manager(&server).await;
+    let guard = lock(&holder, KEY).acquire().await.expect("free");
     let mut queue = Queue::at(&server, KEY);
     let mut tasks = JoinSet::new();
     for nth in 0..6 {

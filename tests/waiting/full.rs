@@ -7,9 +7,11 @@ use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::{Backend, Server, in_time};
 
 use crate::queue::{FAR, Queue};
-use crate::{KEY, LONG_TTL, Locked, keeps_only_fences, lock, ms, served, waiting};
+use crate::{KEY, LONG_TTL, Locked, keeps_only_fences, lock, served, waiting};
 
 const LONGEST: usize = 10_000;
+
+const PLACES: usize = 10_000;
 
 /// Fills the line of a process, has one caller come too late and one leave, and drops the others.
 async fn fill(ours: LockManager, key: &str) {

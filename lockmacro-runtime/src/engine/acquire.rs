@@ -142,6 +142,7 @@ fn arrives(manager: &Arc<Core>, request: Request) -> Begins {
         }
         Begun::Waits(place, draft) => Begins::Waits(InLine::new(place, Arc::clone(manager), draft)),
         Begun::Refused(request, refusal) => Begins::Refused(request, refusal),
+        Begun::Closed(request) => Begins::Refused(request, Refusal::Failed(LockError::ShutDown)),
     }
 }
 

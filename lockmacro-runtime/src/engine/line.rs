@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
@@ -61,6 +62,10 @@ pub(crate) struct Line {
     pub(crate) state: Mutex<State>,
     /// Wakes the watch before its timer does.
     pub(crate) sooner: Notify,
+    /// A request of the queue was answered.
+    pub(crate) answered: Notify,
+    /// A request of the queue was answered before, so the next one is sent at once.
+    pub(crate) was_answered: AtomicBool,
     process: u32,
 }
 
@@ -104,6 +109,8 @@ pub(crate) enum Begun {
     Asks(Place, Request),
     Waits(Place, Arc<Request>),
     Refused(Request, Refusal),
+    /// The line was removed meanwhile.
+    Closed(Request),
 }
 
 /// Receives the answer to a release.
@@ -142,13 +149,13 @@ impl Line {
             taken_up: None,
             watched: None,
         };
-        let (state, sooner) = (Mutex::new(state), Notify::new());
-        Arc::new(Self { key, core, state, sooner, process: process::id() })
+        let (state, process) = (Mutex::new(state), process::id());
+        let (sooner, answered, was_answered) = Default::default();
+        Arc::new(Self { key, core, state, sooner, answered, was_answered, process })
     }
 
-    /// A caller comes. The request is given back to a caller that asks for itself; `Err` when the
-    /// line was removed meanwhile.
-    pub(crate) fn arrive(self: &Arc<Self>, request: Request) -> Result<Begun, Request> {
+    /// A caller comes. The request is given back to a caller that asks for itself.
+    pub(crate) fn arrive(self: &Arc<Self>, request: Request) -> Begun {
         // A holder that has lost the lock holds up nobody, even if it never looked.
         if let Some(holder) = self.holder() {
             holder.lasts();
@@ -156,13 +163,13 @@ impl Line {
         self.with(|state| {
             let (waits, key) = (request.until.is_some(), &request.key);
             let begun = if state.closed {
-                Err(request)
+                Begun::Closed(request)
             } else if waits && state.queue.len() >= QUEUE_MAX {
                 let key = key.clone();
-                Ok(Begun::Refused(request, full(key)))
+                Begun::Refused(request, full(key))
             } else {
                 let place = |ticket| Place { line: Arc::clone(self), ticket };
-                Ok(match state.queue.arrive(waits, Moment::now()) {
+                match state.queue.arrive(waits, Moment::now()) {
                     Arrival::Asks(ticket) => Begun::Asks(place(ticket), request),
                     Arrival::Waits(ticket) => {
                         let draft = Arc::new(request);
@@ -173,7 +180,7 @@ impl Line {
                         let refusal = self.busy(state, key, Queueing::Outside);
                         Begun::Refused(request, refusal)
                     }
-                })
+                }
             };
             (begun, Effects::default())
         })
@@ -189,7 +196,7 @@ impl Line {
             let (result, effects) = change(&mut state);
             let withdrawn = if effects.withdraw { state.withdraw.take() } else { None };
             let report = state.report.take();
-            let to_send = effects.request.and_then(|number| state.to_send(number, report));
+            let to_send = effects.request.and_then(|number| state.next_request(number, report));
             let empty = state.queue.is_empty() && !state.closed;
             (result, effects, to_send, withdrawn, self.watch(&mut state), empty)
         };
@@ -305,7 +312,7 @@ pub(crate) fn shown(request: &Request) -> Option<String> {
 
 impl State {
     /// The request for the first caller.
-    fn to_send(&mut self, number: u64, report: Option<Report>) -> Option<ToSend> {
+    fn next_request(&mut self, number: u64, report: Option<Report>) -> Option<ToSend> {
         let (draft, fenced) = self.queue.first()?;
         let draft = Arc::clone(draft);
         let (withdraw, withdrawn) = oneshot::channel();
@@ -333,6 +340,8 @@ impl Witness for Waited {
             state.note(holder, rank);
             ((), state.queue.found_busy(self.number))
         });
+        self.line.was_answered.store(true, Ordering::Relaxed);
+        self.line.answered.notify_one();
     }
 
     fn failed(&self, error: LockError) {

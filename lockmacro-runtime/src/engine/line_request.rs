@@ -4,6 +4,7 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -81,7 +82,12 @@ async fn ask(line: Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Store
             let mut asked = pin!(answer(&core, &store, &acquisition, &mut withdrawn));
             // Sent before the release of the turn before, by the same connection: the lock goes to
             // the first in the queue then, and the key is not free in between.
-            let early = poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx))).await;
+            let mut first = pin!(first_answer(&line, &store, before.is_some()));
+            let early = poll_fn(|cx| match asked.as_mut().poll(cx) {
+                Poll::Pending => first.as_mut().poll(cx).map(|()| Poll::Pending),
+                answer => Poll::Ready(answer),
+            })
+            .await;
             let released = release(&store, before.take(), report.take());
             match early {
                 Poll::Ready(answer) => {
@@ -134,6 +140,14 @@ async fn answer(
         asked.as_mut().poll(cx).map(Some)
     })
     .await
+}
+
+/// Waits for the first answer to a request of this line, which may have to subscribe before it is
+/// sent. Later ones are sent at once.
+async fn first_answer(line: &Line, store: &Store, is_awaited: bool) {
+    if is_awaited && !line.was_answered.load(Ordering::Relaxed) {
+        let _ = timeout(store.servers().answer_time(), line.answered.notified()).await;
+    }
 }
 
 /// Both at the same time.

@@ -39,8 +39,8 @@ impl Lines {
         loop {
             let line = here.line(&request.key);
             match line.arrive(request) {
-                Ok(begun) => return begun,
-                Err(again) => request = again,
+                Begun::Closed(again) => request = again,
+                begun => return begun,
             }
         }
     }
