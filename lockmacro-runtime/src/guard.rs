@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::acquire::Acquired;
+use crate::engine::acquired::Acquired;
 use crate::engine::held::Held;
 use crate::engine::reentry::Scope;
 use crate::protocol::answer::Released;

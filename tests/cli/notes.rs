@@ -11,7 +11,9 @@ async fn a_holders_note_and_since_when_it_holds_are_shown() {
     let lock = Lock::new("order:42").ttl(LONG_TTL).manager(&desk);
     let noted = lock.clone().holder_note("Ann \u{202e}Example");
     let _held = noted.acquire().await.expect("it is free");
-    let waiting = tokio::spawn(lock.wait(LONG_TTL).holder_note("Bob").acquire());
+    let other = manager(&server, "desk-1").await;
+    let waits = lock.manager(&other).wait(LONG_TTL).holder_note("Bob");
+    let waiting = tokio::spawn(waits.acquire());
     eventually("it is in the queue", IN_TIME, async || queue_length(&desk, "order:42").await == 1)
         .await;
 

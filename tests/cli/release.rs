@@ -16,7 +16,7 @@ async fn a_lock_that_is_taken_away_goes_to_the_first_waiter_and_its_holder_notic
     let ttl = Duration::from_secs(1);
     let held = Lock::new("order:1").ttl(ttl).renew().manager(&desk).acquire().await.unwrap();
     let next = wait_for(&night, "order:1").await;
-    let last = wait_for(&desk, "order:1").await;
+    let last = wait_for(&manager(&server, "desk").await, "order:1").await;
     let said = tool(&server, &["release", "order:1", "--force", "--yes"]).await;
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(said.out, "`order:1` was taken away from desk\n");

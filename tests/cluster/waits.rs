@@ -47,7 +47,7 @@ async fn a_waiter_gets_a_push_and_does_not_poll() {
 }
 
 #[tokio::test]
-async fn an_acquisition_of_many_waiters_costs_two_commands_and_a_push() {
+async fn an_acquisition_of_many_waiters_costs_a_command_and_a_push_at_most() {
     let mut many = 100;
     let cluster = Cluster::start(1, 0).await;
     let managers = [manager(&cluster).await, manager(&cluster).await];
@@ -62,7 +62,8 @@ async fn an_acquisition_of_many_waiters_costs_two_commands_and_a_push() {
             let lock = Lock::new(key.as_str()).ttl(ms(5_000)).wait_forever();
             tasks.spawn(lock.manager(&managers[nth % 2]).run(async { Locked::Ok(()) }));
         }
-        queue_reaches(&cluster, &key, many).await;
+        queue_reaches(&cluster, &key, 1).await;
+        tokio::time::sleep(ms(50)).await;
         guard.release().await.expect("still held");
         while let Some(ended) = tasks.join_next().await {
             ended.expect("no panic").expect("served");
@@ -75,10 +76,10 @@ async fn an_acquisition_of_many_waiters_costs_two_commands_and_a_push() {
                 calls.iter().filter(|(n, _)| names.contains(&&**n)).map(|(_, count)| count).sum()
             };
             let waiters = many as u64;
-            // The first holder did not wait, and finds out that others do.
-            assert!(count(&["eval", "evalsha"]) <= 2 * waiters + 2, "{calls:?}");
-            assert_eq!(count(&["spublish"]), waiters, "{calls:?}");
-            assert_eq!(count(&["ssubscribe", "publish"]), 0, "{calls:?}");
+            // Most of them are passed the lock by another one of their process.
+            assert!(count(&["eval", "evalsha"]) <= waiters, "{calls:?}");
+            assert!(count(&["spublish"]) < waiters, "{calls:?}");
+            assert_eq!(count(&["publish"]), 0, "{calls:?}");
             break;
         }
         // So many take longer than a tick here.
@@ -90,21 +91,25 @@ async fn an_acquisition_of_many_waiters_costs_two_commands_and_a_push() {
 #[tokio::test]
 async fn waiters_of_several_processes_are_served_in_order_on_every_node() {
     let cluster = shared().await;
-    let managers = [manager(cluster).await, manager(cluster).await, manager(cluster).await];
+    let holder = manager(cluster).await;
+    let mut managers = Vec::new();
+    for _ in 0..6 {
+        managers.push(manager(cluster).await);
+    }
     for key in a_key_on_each(cluster, 3) {
-        let guard = lock(&managers[0], &key).acquire().await.expect("free");
+        let guard = lock(&holder, &key).acquire().await.expect("free");
         let (said, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
-        for nth in 0..9 {
+        for (nth, manager) in managers.iter().enumerate() {
             let said = said.clone();
-            tasks.spawn(lock(&managers[nth % 3], &key).wait(FAILOVER_TTL).run(async move {
+            tasks.spawn(lock(manager, &key).wait(FAILOVER_TTL).run(async move {
                 said.send(nth).expect("the test listens");
                 Locked::Ok(())
             }));
             queue_reaches(cluster, &key, nth + 1).await;
         }
         guard.release().await.expect("still held");
-        for nth in 0..9 {
+        for nth in 0..managers.len() {
             assert_eq!(heard.recv().await, Some(nth));
         }
         while let Some(ended) = tasks.join_next().await {

@@ -204,10 +204,12 @@ async fn a_prefix_takes_the_rights_of_the_same_form_and_no_others() {
     assert!(README.contains(&format!("`{}`", keys.join(" "))), "{keys:?}");
     grant(&server, &printed.split(' ').collect::<Vec<_>>());
     let shop = LockManager::builder().timeout(PATIENCE).key_prefix("shop:");
+    let other = shop.clone().connect(&server.url_as("clerk", PASSWORD)).await;
+    let other = other.expect("it is let in");
     let shop = shop.connect(&server.url_as("clerk", PASSWORD)).await.expect("it is let in");
     let order = Lock::new("order:42").ttl(LONG_TTL).manager(&shop);
     let (guard, _) = order.clone().acquire_fenced().await.expect("free");
-    let waiting = tokio::spawn(order.wait(LONG_TTL).acquire());
+    let waiting = tokio::spawn(order.manager(&other).wait(LONG_TTL).acquire());
     let queued = || std::future::ready(server.admin().keys().iter().any(|k| k.contains("lm1:wq")));
     eventually("it is in the queue", PATIENCE, queued).await;
     guard.release().await.expect("still held");

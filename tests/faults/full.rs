@@ -54,8 +54,8 @@ async fn a_full_server_refuses_locks_of_every_kind_and_keeps_nothing_of_them() {
 #[tokio::test]
 async fn a_full_server_lets_no_waiter_join_the_queue() {
     let server = Server::start();
-    let manager = manager(&server.url()).await;
-    let guard = lock(&manager).acquire().await.expect("free");
+    let (holder, manager) = (manager(&server.url()).await, manager(&server.url()).await);
+    let guard = lock(&holder).acquire().await.expect("free");
     let mut admin = server.admin();
     fill(&mut admin);
     is_refused(&mut admin, lock(&manager).wait(ms(200)).acquire()).await;
@@ -84,7 +84,8 @@ async fn a_full_server_keeps_waiters_and_hands_locks_off_and_renews_them() {
     let mut admin = server.admin();
     let first = tokio::spawn(lock(&theirs).wait_forever().acquire_fenced());
     queue_reaches(&mut admin, 1).await;
-    let second = tokio::spawn(lock(&ours).wait_forever().acquire());
+    let others = manager(&server.url()).await;
+    let second = tokio::spawn(lock(&others).wait_forever().acquire());
     queue_reaches(&mut admin, 2).await;
     let (before, keys) = (deadlines(&mut admin), admin.keys());
     let latest = before.iter().max().copied().unwrap_or_default();

@@ -35,8 +35,8 @@ async fn an_uncontended_lock_is_one_set_and_one_evalsha() {
 #[tokio::test]
 async fn a_busy_lock_is_one_set_and_one_evalsha() {
     let server = Server::start();
-    let manager = manager(&server.url()).await;
-    let guard = lock(&manager).acquire().await.expect("free");
+    let (holder, manager) = (manager(&server.url()).await, manager(&server.url()).await);
+    let guard = lock(&holder).acquire().await.expect("free");
     let again = Lock::new(KEY).ttl(LONG_TTL).manager(&manager);
     assert!(again.acquire().await.expect_err("held").is_busy());
     let mut admin = server.admin();

@@ -11,13 +11,11 @@ use crate::{KEY, LONG_TTL, Locked, keeps_only_fences, lock, served, waiting};
 
 const LONGEST: usize = 10_000;
 
-const PLACES: usize = 10_000;
-
 /// Fills the line of a process, has one caller come too late and one leave, and drops the others.
 async fn fill(ours: LockManager, key: &str) {
     let guard = lock(&ours, key).ttl(10 * LONG_TTL).acquire().await.expect("free");
     let mut waiters: FuturesUnordered<_> =
-        (0..PLACES).map(|_| waiting(&ours, key).acquire()).collect();
+        (0..LONGEST).map(|_| waiting(&ours, key).acquire()).collect();
     let polled = futures::poll!(waiters.next());
     assert!(polled.is_pending(), "not in the queue: {polled:?}");
     let start = Instant::now();
@@ -57,7 +55,7 @@ async fn a_full_queue_of_a_server_is_told() {
     let (ours, theirs) = (crate::manager(&server).await, crate::manager(&server).await);
     let mut queue = Queue::at(&server, KEY);
     let guard = lock(&ours, KEY).acquire().await.expect("free");
-    queue.crowd(PLACES, FAR);
+    queue.crowd(LONGEST, FAR);
     let waits = (0..3).map(|_| waiting(&theirs, KEY).acquire());
     for told in in_time(futures::future::join_all(waits)).await {
         assert!(matches!(told, Err(LockError::QueueFull { .. })), "{told:?}");

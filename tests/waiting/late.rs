@@ -7,9 +7,7 @@ use lockmacro_tests::{Fault, Proxy, Server, eventually};
 use tokio::time::{sleep_until, timeout};
 
 use crate::queue::Queue;
-use crate::{
-    CONFIRM_WINDOW, KEY, LONG_TTL, Locked, POLLED, PUSHED, lock, manager, ms, served, waiting,
-};
+use crate::{CONFIRM_WINDOW, KEY, LONG_TTL, POLLED, PUSHED, lock, manager, ms, served, waiting};
 
 /// The waiter's request is in flight when the hand-off is pushed, and answered when it has run
 /// out: the answer says "busy", and the push is read after it.

@@ -1,60 +1,32 @@
 //! Acquiring: from a [`LockSpec`] to a held lock, or to the error that the caller gets.
 
-use std::borrow::Cow;
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use crate::engine::acquired::{Acquired, Came, Rare, Wanted};
 use crate::engine::acquisition::{Acquire, Acquisition, Refusal};
 use crate::engine::blocking::may_block;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::current::Current;
 use crate::engine::held::Held;
 use crate::engine::in_line::{Asker, InLine, TakenUp};
-use crate::engine::line::Begun;
+use crate::engine::line::{Begun, Line};
 use crate::engine::observer::refused;
 use crate::engine::reentry::{Scope, around};
 use crate::engine::spec::LockSpec;
-use crate::engine::telemetry;
 use crate::engine::unreported::{Errors, unreported};
-use crate::protocol::answer::{Grant, Queueing};
-use crate::protocol::lease::Renewal;
+use crate::protocol::answer::Grant;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
-use crate::value::holder::{Holder, about};
+use crate::value::holder::about;
 use crate::value::key::LockKey;
 use crate::value::key_set::in_order;
-use crate::value::labels::Labelled;
 use crate::value::limits::check_ttl;
-use crate::value::loss::OnLost;
 use crate::value::time::Moment;
 use crate::value::token::Token;
-
-/// A lock that was acquired, or joined. A guard is made of it.
-pub(crate) struct Acquired {
-    pub(crate) held: Arc<Held>,
-    /// Index of the guard's key among the lock's keys; `None` for all of several.
-    pub(crate) nth: Option<u8>,
-    pub(crate) on_lost: OnLost,
-    /// The value of a body does not wait for the release.
-    pub(crate) releases_in_background: bool,
-    /// The lock belongs to an outer guard, which releases it.
-    pub(crate) joined: bool,
-}
-
-impl Acquired {
-    fn owning(held: Arc<Held>, on_lost: OnLost, releases_in_background: bool) -> Self {
-        Self { nth: held.only(), held, on_lost, releases_in_background, joined: false }
-    }
-
-    /// Joins a held lock, for the `nth` of its keys or for all; an error when the lock is lost.
-    fn joining(held: Arc<Held>, nth: Option<u8>, on_lost: OnLost) -> Result<Self, LockError> {
-        held.remaining()?;
-        Ok(Self { held, nth, on_lost, releases_in_background: false, joined: true })
-    }
-}
 
 impl LockSpec {
     /// Checks the spec, fills in the manager's defaults, and looks for an outer lock to join.
@@ -133,7 +105,7 @@ fn arrives(manager: &Arc<Core>, request: Request) -> Begins {
     if let Err(error) = manager.store().check(&request) {
         return Begins::Refused(request, Refusal::Failed(error));
     }
-    match manager.lines().arrive(request) {
+    match Line::of_caller(manager, request) {
         Begun::Asks(place, mut request) => {
             // The first question does not wait: a free lock needs no queue.
             let asker = Asker::new(place, request.until.take());
@@ -223,15 +195,6 @@ enum Next {
     Found(Box<Result<TakenUp, Refusal>>),
 }
 
-/// What came of a caller, for its guard or its error.
-enum Came {
-    /// The store has granted the lock.
-    Granted(Acquisition, Grant, Option<Asker>),
-    /// The lock was passed on inside this process.
-    TakenUp(TakenUp),
-    Refused(Arc<Core>, Arc<Request>, Refusal),
-}
-
 /// Not inlined, so that later polls do not reserve its stack frame. An error is the result of the
 /// whole, also that of a lock that was joined.
 #[inline(never)]
@@ -301,10 +264,8 @@ pub(crate) fn acquire_blocking(
     let mut in_line = match arrives(&manager, request) {
         Begins::Asks(mut acquisition, asker) => {
             let until = asker.as_ref().and_then(|asker| asker.until);
-            let within = until.map(|until| {
-                let least = Duration::from_millis(1);
-                manager.store().servers().answer_time().max(least).min(until.since(Moment::now()))
-            });
+            let within =
+                until.map(|until| Asker::longest(&manager).min(until.since(Moment::now())));
             match (acquisition.acquire_blocking(within), asker) {
                 (Some(answer), asker) => match answered(acquisition, asker, answer) {
                     Ok(in_line) => in_line,
@@ -334,97 +295,4 @@ fn prepared(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Result<Prepare
             unreported(&name, &[], error);
         }
     })
-}
-
-/// What the engine makes of the server's answer.
-pub(crate) struct Wanted {
-    renewed: bool,
-    on_lost: OnLost,
-    releases_in_background: bool,
-    errors: Errors,
-    rare: Option<Box<Rare>>,
-}
-
-/// What most locks do not have. Boxed, to keep waiters small.
-struct Rare {
-    max_hold: Option<Duration>,
-    message: Option<Cow<'static, str>>,
-}
-
-impl Rare {
-    fn of(max_hold: Option<Duration>, message: Option<Cow<'static, str>>) -> Option<Box<Self>> {
-        let is_any = max_hold.is_some() || message.is_some();
-        is_any.then(|| Box::new(Self { max_hold, message }))
-    }
-}
-
-impl Wanted {
-    fn guard(self, came: Came) -> Result<Acquired, LockError> {
-        self.guarded(came).inspect_err(refused)
-    }
-
-    fn guarded(self, came: Came) -> Result<Acquired, LockError> {
-        let (manager, request, refusal) = match came {
-            Came::Granted(acquisition, grant, asker) => {
-                let request = acquisition.request();
-                telemetry::acquired(request.labels(), request.listed(), request.asked);
-                let renewal = self.renewal(grant.sent);
-                let held = Held::new(acquisition, grant, renewal)?;
-                if let Some(place) = asker.and_then(Asker::granted) {
-                    held.stands_at(place);
-                }
-                return Ok(Acquired::owning(held, self.on_lost, self.releases_in_background));
-            }
-            Came::TakenUp(TakenUp { place, draft, tenure, token }) => {
-                telemetry::acquired(draft.labels(), draft.listed(), draft.asked);
-                let renewal = |now| self.renewal(now);
-                let held = Held::taken_up(place, &draft, tenure, token, renewal)?;
-                return Ok(Acquired::owning(held, self.on_lost, self.releases_in_background));
-            }
-            Came::Refused(manager, request, refusal) => (manager, request, refusal),
-        };
-        let error = match refusal {
-            Refusal::Contended { key, holder, queue } => {
-                let left = holder.left;
-                let retry = |before| manager.retry_after(&key, before, left);
-                let holder = || Box::new(Holder::from(holder));
-                // Made here, so that an uncontended lock allocates nothing for it.
-                let message = self.rare.as_ref().and_then(|rare| rare.message.as_deref());
-                let message = message.map(str::to_owned);
-                match queue {
-                    Queueing::Outside => {
-                        let (retry_after, holder) = (retry(0), holder());
-                        LockError::Busy { key, holder, retry_after, message }
-                    }
-                    Queueing::Left(rank) => {
-                        let (retry_after, holder) = (retry(rank), holder());
-                        LockError::TimedOut { key, holder, retry_after, rank, message }
-                    }
-                    Queueing::Full => LockError::QueueFull { retry_after: retry(u32::MAX), key },
-                }
-            }
-            Refusal::Failed(error) => error,
-        };
-        let known = error.is_of_servers() && !manager.store().servers().call_failed(&error);
-        telemetry::refused(request.labels(), request.listed(), &error, request.asked, known);
-        self.report(&request, &error);
-        Err(error)
-    }
-
-    /// How a lease is renewed that began then.
-    fn renewal(&self, began: Moment) -> Renewal {
-        let max_hold = self.rare.as_ref().and_then(|rare| rare.max_hold);
-        match max_hold.map(|max_hold| began.after(max_hold)) {
-            _ if !self.renewed => Renewal::Off,
-            Some(limit) => Renewal::Until(limit),
-            None => Renewal::On,
-        }
-    }
-
-    /// Reports an error that the caller's return type cannot carry.
-    fn report(&self, request: &Request, error: &LockError) {
-        if self.errors != Errors::Carried {
-            unreported(&request.name, request.keys(), error);
-        }
-    }
 }

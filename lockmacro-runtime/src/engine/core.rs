@@ -66,7 +66,7 @@ impl Core {
             None => (store.deferrer(max_deferred_size), false),
         };
         Arc::new_cyclic(|core: &Weak<Self>| {
-            let (core, lines) = (Weak::clone(core), Lines::new(Weak::clone(core)));
+            let core = Weak::clone(core);
             store.servers().on_change(Box::new(move || {
                 if let Some(core) = core.upgrade() {
                     core.background.confirm_all();
@@ -86,7 +86,7 @@ impl Core {
                 in_flight: InFlight::default(),
                 releasing: Arc::default(),
                 shutdown: Arc::default(),
-                lines,
+                lines: Lines::default(),
             }
         })
     }

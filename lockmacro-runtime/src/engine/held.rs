@@ -1,21 +1,17 @@
 //! A granted lock: its acquisition and its lease.
 
-use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::engine::acquisition::Acquisition;
 use crate::engine::blocking::block_on;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::current::Current;
-use crate::engine::in_flight::InFlightGuard;
 use crate::engine::line::{Ended, Holder, Place, shown};
 use crate::engine::renewal::{Enrolled, Renewable};
 use crate::engine::telemetry;
@@ -23,7 +19,6 @@ use crate::engine::turn::Tenure;
 use crate::protocol::answer::{Grant, Released};
 use crate::protocol::lease::{Lease, Renewal};
 use crate::protocol::request::Request;
-use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, Fences};
 use crate::value::key::LockKey;
@@ -41,7 +36,7 @@ const LEASE_CHECK: Duration = Duration::from_secs(5);
 pub(crate) struct Held {
     /// Dropped first: no renewal is sent after the release.
     renewal: Mutex<Option<Enrolled>>,
-    acquisition: Acquisition,
+    pub(crate) acquisition: Acquisition,
     lease: Mutex<Lease>,
     /// The lease was renewed, or lost.
     changed: Notify,
@@ -179,8 +174,11 @@ impl Held {
 
     /// Ends the renewal, and passes the lock on to the next caller of this process, or to the store
     /// along with that caller's request.
-    fn pass_on(&self) -> Ended {
+    pub(crate) fn pass_on(&self) -> Ended {
         let first = self.end();
+        if self.acquisition.is_a_copy() {
+            return Ended::Kept;
+        }
         match self.place.lock().take().filter(|_| first) {
             Some(place) => place.release(self.tenure(), || self.acquisition.give_away()),
             None => Ended::Kept,
@@ -324,36 +322,6 @@ impl Held {
         }
     }
 
-    /// Ends the renewal, and sends the release without waiting for its answer. A release that fails
-    /// is repeated like that of a dropped lock.
-    pub(crate) async fn release_in_background(self: &Arc<Self>) {
-        if inside_runtime().is_err() {
-            return self.release_by_thread();
-        }
-        let Some(release) = BackgroundRelease::of(self) else { return };
-        let store = Arc::clone(self.manager().shared_store());
-        // Sent from here: what the caller sends next on this connection comes after it.
-        let mut sent = Box::pin(release.send(store));
-        if (&mut sent).now_or_never().is_none() {
-            tokio::spawn(sent);
-            // The caller may keep this thread busy. Then another worker writes the command; where
-            // there is none, it is written before the caller goes on.
-            if Handle::current().metrics().num_workers() == 1 {
-                yield_now().await;
-            }
-        }
-    }
-
-    /// The same for blocking callers: the background thread sends the release.
-    pub(crate) fn release_by_thread(self: &Arc<Self>) {
-        if let Some(release) = BackgroundRelease::of(self) {
-            // Cloned: a job that cannot be started must not be the last to drop it, because the
-            // cleanup wants the mutex of the thread.
-            let sent = Arc::clone(&release);
-            let _ = self.manager().background().spawn(|store| sent.send(store));
-        }
-    }
-
     /// Logs the outcome of a release, because no caller gets it.
     pub(crate) fn report_release(
         &self,
@@ -408,41 +376,6 @@ impl Drop for Held {
         if let Some(place) = self.place.lock().take() {
             place.release(None, || None);
         }
-    }
-}
-
-/// A release that no caller waits for. Dropped without an answer, it leaves the lock to the cleanup.
-struct BackgroundRelease {
-    held: Arc<Held>,
-    lost: Option<Lost>,
-    /// Callers that find the lock busy wait until these are dropped.
-    in_flight: Mutex<Vec<InFlightGuard>>,
-}
-
-impl BackgroundRelease {
-    /// Ends the renewal; `None` when the lock was passed on, is released along with the request of
-    /// the next caller, or is a copy in a forked process.
-    fn of(held: &Arc<Held>) -> Option<Arc<Self>> {
-        let lost = held.remaining().err();
-        if !matches!(held.pass_on(), Ended::Kept) || held.acquisition.is_a_copy() {
-            return None;
-        }
-        let in_flight = Mutex::new(held.manager().releasing().join(held.request().keys()));
-        Some(Arc::new(Self { held: Arc::clone(held), lost, in_flight }))
-    }
-
-    async fn send(self: Arc<Self>, store: Arc<Store>) {
-        let released = self.held.acquisition.release_at(&store).await;
-        if released.is_ok() {
-            drop(mem::take(&mut *self.in_flight.lock()));
-        }
-        self.held.report_release(released, self.lost.as_ref());
-    }
-}
-
-impl Drop for BackgroundRelease {
-    fn drop(&mut self) {
-        self.held.acquisition.abandon_with(mem::take(&mut *self.in_flight.lock()));
     }
 }
 

@@ -57,14 +57,18 @@ impl Asker {
         Self { place: Some(place), until, timer: None }
     }
 
+    /// How long the question of a caller that waits may take. Longer than one answer, so that the
+    /// store notices a server without an answer.
+    pub(crate) fn longest(core: &Core) -> Duration {
+        (core.store().servers().answer_time() * 2).max(Duration::from_millis(1))
+    }
+
     /// Whether the question of a caller that waits takes too long: it has to ask from the line.
     pub(crate) fn poll_over(&mut self, core: &Core, cx: &mut Context<'_>) -> Poll<()> {
         let Some(until) = self.until else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| {
             let left = until.since(Moment::now());
-            Box::pin(sleep(
-                core.store().servers().answer_time().max(Duration::from_millis(1)).min(left),
-            ))
+            Box::pin(sleep(Self::longest(core).min(left)))
         });
         timer.as_mut().poll(cx)
     }

@@ -11,8 +11,9 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::engine::acquisition::{Acquisition, Refusal};
 use crate::engine::core::Core;
-use crate::engine::local_queue::{Arrival, Effects, Found, LocalQueue, Ticket, Verdict};
-use crate::engine::turn::{Tenure, Wants};
+use crate::engine::lines::KeyLine;
+use crate::engine::local_queue::{Arrival, Effects, LocalQueue, Ticket};
+use crate::engine::turn::Wants;
 use crate::protocol::answer::{Queueing, Released};
 use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::{Request, Witness};
@@ -22,7 +23,6 @@ use crate::value::limits::QUEUE_MAX;
 use crate::value::sync::Mutex;
 use crate::value::time::Moment;
 use crate::value::token::label_of;
-use crate::value::unavailability::Unavailability;
 
 /// Shortest time for which the question of a single caller may be in flight, before the next caller
 /// asks for itself: it may be that nobody polls the first one.
@@ -58,7 +58,7 @@ type Queue = LocalQueue<Acquisition, Arc<Request>, Waker>;
 /// The line of one key.
 pub(crate) struct Line {
     pub(crate) key: LockKey,
-    core: Weak<Core>,
+    pub(crate) core: Weak<Core>,
     pub(crate) state: Mutex<State>,
     /// Wakes the watch before its timer does.
     pub(crate) sooner: Notify,
@@ -72,28 +72,28 @@ pub(crate) struct Line {
 pub(crate) struct State {
     pub(crate) queue: Queue,
     /// It was removed from the table: a new caller needs another line.
-    closed: bool,
+    pub(crate) closed: bool,
     /// The last answer to the request of the queue.
-    last: Option<Result<Contended, LockError>>,
+    pub(crate) last: Option<Result<Contended, LockError>>,
     /// Withdraws the request of the queue when it is dropped.
-    withdraw: Option<oneshot::Sender<()>>,
+    pub(crate) withdraw: Option<oneshot::Sender<()>>,
     /// Tells a holder what became of its release.
-    report: Option<Report>,
-    holder: Option<Weak<dyn Holder>>,
+    pub(crate) report: Option<Report>,
+    pub(crate) holder: Option<Weak<dyn Holder>>,
     /// The token that a waiter has taken up, and until when the store may keep the lock: for those
     /// who come before the waiter is known as a holder.
-    taken_up: Option<(Arc<Request>, Moment)>,
+    pub(crate) taken_up: Option<(Arc<Request>, Moment)>,
     /// When the watch looks at the line next; `None` when there is no watch.
     pub(crate) watched: Option<Moment>,
 }
 
 /// Somebody else has the lock.
 #[derive(Debug, Clone)]
-struct Contended {
-    owner: Option<String>,
-    until: Option<Moment>,
+pub(crate) struct Contended {
+    pub(crate) owner: Option<String>,
+    pub(crate) until: Option<Moment>,
     /// Number of processes before this one.
-    ahead: u32,
+    pub(crate) ahead: u32,
 }
 
 /// A caller at a line.
@@ -138,7 +138,7 @@ pub(crate) struct ToSend {
 }
 
 impl Line {
-    pub(crate) fn new(key: LockKey, core: Weak<Core>) -> Arc<Self> {
+    fn new(key: LockKey, core: Weak<Core>) -> Arc<Self> {
         let state = State {
             queue: Queue::default(),
             closed: false,
@@ -154,8 +154,19 @@ impl Line {
         Arc::new(Self { key, core, state, sooner, answered, was_answered, process })
     }
 
+    /// A caller comes to the line of the request's key.
+    pub(crate) fn of_caller(core: &Arc<Core>, mut request: Request) -> Begun {
+        loop {
+            let new = || Self::new(request.key.clone(), Arc::downgrade(core));
+            match core.lines().of(request.key.as_str(), new).arrive(request) {
+                Begun::Closed(again) => request = again,
+                begun => return begun,
+            }
+        }
+    }
+
     /// A caller comes. The request is given back to a caller that asks for itself.
-    pub(crate) fn arrive(self: &Arc<Self>, request: Request) -> Begun {
+    fn arrive(self: &Arc<Self>, request: Request) -> Begun {
         // A holder that has lost the lock holds up nobody, even if it never looked.
         if let Some(holder) = self.holder() {
             holder.lasts();
@@ -202,7 +213,9 @@ impl Line {
         };
         drop(withdrawn);
         effects.wake.into_iter().for_each(Waker::wake);
-        if let Some(core) = self.core.upgrade() {
+        // A forked process has a copy of its parent's line, and nothing to do for it.
+        let is_ours = self.process == process::id();
+        if let Some(core) = is_ours.then(|| self.core.upgrade()).flatten() {
             if let Some(mut to_send) = to_send {
                 to_send.before = effects.release;
                 self.send(&core, to_send);
@@ -214,7 +227,7 @@ impl Line {
                 self.start_watch(&core);
             }
             if empty {
-                core.lines().remove(self);
+                core.lines().remove(self.key.as_str(), || self.close());
             }
         }
         result
@@ -264,22 +277,16 @@ impl Line {
         self.process == process::id() && core.is_some_and(|core| !core.shutdown().is_closed())
     }
 
-    /// Removes the line from the table by `remove`, if it is of no use.
-    pub(crate) fn close(&self, remove: impl FnOnce()) {
+    /// Closes the line if it is of no use any more. Returns whether it is closed by that.
+    fn close(&self) -> bool {
         let mut state = self.state.lock();
-        if state.queue.is_empty() && !state.closed {
-            state.closed = true;
-            remove();
-        }
-    }
-
-    /// Makes every waiter look again.
-    pub(crate) fn alarm(self: &Arc<Self>) {
-        self.with(|state| ((), state.queue.alarm()));
+        let closes = state.queue.is_empty() && !state.closed;
+        state.closed |= closes;
+        closes
     }
 
     /// The holder, for a caller that is refused.
-    fn busy(&self, state: &State, key: &LockKey, queue: Queueing) -> Refusal {
+    pub(crate) fn busy(&self, state: &State, key: &LockKey, queue: Queueing) -> Refusal {
         let held = state.holder.as_ref().and_then(Weak::upgrade);
         let (owner, until) = if state.queue.holder().is_some() {
             match (held, &state.taken_up) {
@@ -310,6 +317,12 @@ pub(crate) fn shown(request: &Request) -> Option<String> {
     label_of(request.token.expose().as_bytes())
 }
 
+impl KeyLine for Line {
+    fn alarm(self: Arc<Self>) {
+        self.with(|state| ((), state.queue.alarm()));
+    }
+}
+
 impl State {
     /// The request for the first caller.
     fn next_request(&mut self, number: u64, report: Option<Report>) -> Option<ToSend> {
@@ -320,7 +333,7 @@ impl State {
         Some(ToSend { before: None, report, number, draft, fenced, withdrawn })
     }
 
-    fn note(&mut self, holder: &OtherHolder, ahead: u32) {
+    pub(crate) fn note(&mut self, holder: &OtherHolder, ahead: u32) {
         let until = holder.left.map(|left| Moment::now().after(left));
         let owner = holder.owner.clone();
         self.last = Some(Ok(Contended { owner, until, ahead }));
@@ -346,142 +359,6 @@ impl Witness for Waited {
 
     fn failed(&self, error: LockError) {
         self.line.state.lock().last = Some(Err(error));
-    }
-}
-
-impl Place {
-    /// The caller has asked for itself, and has the lock. Returns whether it is the line's.
-    pub(crate) fn granted(&self, holder: Weak<dyn Holder>) -> bool {
-        self.line.with(|state| {
-            let (is_ours, effects) = state.queue.asker_granted(self.ticket);
-            if is_ours {
-                state.holder = Some(holder);
-                state.last = None;
-            }
-            (is_ours, effects)
-        })
-    }
-
-    /// The caller has asked for itself, and found the lock busy. It waits in the line if `draft` is
-    /// given.
-    pub(crate) fn refused(&self, holder: &OtherHolder, draft: Option<Arc<Request>>) {
-        self.line.with(|state| {
-            state.note(holder, 0);
-            ((), state.queue.asker_refused(self.ticket, draft))
-        });
-    }
-
-    /// The caller has asked for itself, and failed or gave up. It waits in the line if `draft` is
-    /// given.
-    pub(crate) fn failed(&self, draft: Option<Arc<Request>>) {
-        self.line.with(|state| ((), state.queue.asker_failed(self.ticket, draft)));
-    }
-
-    /// Looks whether the lock was passed to this waiter.
-    pub(crate) fn poll(&self, waker: &Waker) -> Found<Acquisition> {
-        let core = self.line.core.upgrade();
-        let is_sound = |tenure: &Tenure| {
-            self.line.is_open() && core.is_some_and(|core| !core.has_changed_since(tenure.sent))
-        };
-        let waker = |last: Option<Waker>| match last {
-            Some(last) if last.will_wake(waker) => last,
-            _ => waker.clone(),
-        };
-        self.line.with(|state| {
-            let (found, effects) = state.queue.poll(self.ticket, is_sound, waker, Moment::now());
-            if let Found::Lock(tenure, token) = &found {
-                state.holder = None;
-                state.taken_up = Some((Arc::clone(token.request()), tenure.kept_until));
-            }
-            (found, effects)
-        })
-    }
-
-    /// The waiter has taken the lock up.
-    pub(crate) fn taken_up(&self, holder: Weak<dyn Holder>) {
-        self.line.with(|state| {
-            if state.queue.holder() == Some(self.ticket) {
-                (state.holder, state.taken_up, state.last) = (Some(holder), None, None);
-            }
-            ((), Effects::default())
-        });
-    }
-
-    /// The waiter leaves.
-    pub(crate) fn leave(&self) {
-        self.line.with(|state| {
-            let turn = self.line.turn(state);
-            ((), state.queue.leave(self.ticket, turn, Moment::now()))
-        });
-    }
-
-    /// Why a waiter is refused whose wait is over. `None` while nothing is known of the lock,
-    /// unless this is the `last` look.
-    pub(crate) fn over(&self, key: &LockKey, last: bool) -> Option<Refusal> {
-        let state = self.line.state.lock();
-        let is_ours = state.queue.holder().is_some() || state.queue.passed().is_some();
-        match &state.last {
-            Some(Err(error)) if !is_ours => return Some(Refusal::Failed(error.clone())),
-            None if !is_ours && last => {
-                let detail = "no answer while the caller waited".to_owned();
-                let reason = Unavailability::Timeout;
-                return Some(Refusal::Failed(LockError::Unavailable {
-                    reason,
-                    detail,
-                    server: None,
-                }));
-            }
-            None if !is_ours => return None,
-            _ => {}
-        }
-        let ahead = match &state.last {
-            Some(Ok(Contended { ahead, .. })) if !is_ours => *ahead,
-            _ => 0,
-        };
-        let rank = u32::try_from(state.queue.rank(self.ticket)).unwrap_or(u32::MAX);
-        let rank = rank.saturating_add(ahead);
-        Some(self.line.busy(&state, key, Queueing::Left(rank)))
-    }
-
-    /// The refusal of a waiter.
-    pub(crate) fn refusal(&self, key: &LockKey, verdict: Verdict) -> Refusal {
-        match verdict {
-            Verdict::Failed(error) => Refusal::Failed(*error),
-            Verdict::Busy => {
-                let state = self.line.state.lock();
-                self.line.busy(&state, key, Queueing::Outside)
-            }
-        }
-    }
-
-    /// The holder ends. Passes the lock on if `tenure` allows that, with the token that `token`
-    /// makes.
-    pub(crate) fn release(
-        &self,
-        tenure: Option<Tenure>,
-        token: impl FnOnce() -> Option<Acquisition>,
-    ) -> Ended {
-        let tenure = tenure.filter(|_| self.line.is_open());
-        self.line.with(|state| {
-            let turn = self.line.turn(state);
-            let now = Moment::now();
-            let (is_passed, effects) = state.queue.release(self.ticket, tenure, token, turn, now);
-            let ended = if is_passed {
-                Ended::Passed
-            } else if effects.release.is_some() {
-                let (report, reported) = oneshot::channel();
-                state.report = Some(report);
-                Ended::Released(reported)
-            } else {
-                Ended::Kept
-            };
-            (ended, effects)
-        })
-    }
-
-    /// The holder has lost the lock. Returns whether somebody waits.
-    pub(crate) fn lost(&self) -> bool {
-        self.line.with(|state| state.queue.lost(self.ticket))
     }
 }
 

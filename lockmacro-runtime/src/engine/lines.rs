@@ -1,25 +1,29 @@
-//! The lines of a manager, by key.
+//! The lines of a manager, by key. This table knows no line: the locks of a manager use the
+//! manager, which has the table.
 
+use std::any::Any;
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::hash::BuildHasher;
 use std::process;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
-use crate::engine::core::Core;
-use crate::engine::line::{Begun, Line};
-use crate::protocol::request::Request;
-use crate::value::key::LockKey;
 use crate::value::sync::{Mutex, MutexGuard};
 
 /// Number of tables. Callers of different keys seldom meet at one mutex.
 const TABLES: usize = 16;
 
-type Table = HashMap<Box<str>, Arc<Line>>;
+/// The line of a key.
+pub(crate) trait KeyLine: Any + Debug + Send + Sync {
+    /// Makes every waiter look again.
+    fn alarm(self: Arc<Self>);
+}
+
+type Table = HashMap<Box<str>, Arc<dyn KeyLine>>;
 
 /// The lines with a holder, a question or waiters.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    core: Weak<Core>,
     tables: [Mutex<Table>; TABLES],
     hasher: std::hash::RandomState,
     process: u32,
@@ -27,50 +31,42 @@ pub(crate) struct Lines {
     forked: OnceLock<Box<Lines>>,
 }
 
-impl Lines {
-    pub(crate) fn new(core: Weak<Core>) -> Self {
+impl Default for Lines {
+    fn default() -> Self {
         let (tables, hasher, forked) = Default::default();
-        Self { core, tables, hasher, process: process::id(), forked }
+        Self { tables, hasher, process: process::id(), forked }
     }
+}
 
-    /// A caller comes to the line of its key.
-    pub(crate) fn arrive(&self, mut request: Request) -> Begun {
-        let here = self.here();
-        loop {
-            let line = here.line(&request.key);
-            match line.arrive(request) {
-                Begun::Closed(again) => request = again,
-                begun => return begun,
+impl Lines {
+    /// The line of a key. Makes one if there is none.
+    pub(crate) fn of<L: KeyLine>(&self, key: &str, new: impl FnOnce() -> Arc<L>) -> Arc<L> {
+        let mut table = self.here().table(key);
+        if let Some(line) = table.get(key) {
+            let line: Arc<dyn Any + Send + Sync> = Arc::clone(line) as _;
+            if let Ok(line) = line.downcast() {
+                return line;
             }
         }
+        let line = new();
+        table.insert(key.into(), Arc::clone(&line) as _);
+        line
     }
 
-    /// Removes a line that is of no use any more.
-    pub(crate) fn remove(&self, line: &Arc<Line>) {
-        let mut table = self.here().table(line.key.as_str());
-        line.close(|| {
-            if table.get(line.key.as_str()).is_some_and(|found| Arc::ptr_eq(found, line)) {
-                table.remove(line.key.as_str());
-            }
-        });
+    /// Removes the line of a key, if `is_closed` says so under the mutex of the table.
+    pub(crate) fn remove(&self, key: &str, is_closed: impl FnOnce() -> bool) {
+        let mut table = self.here().table(key);
+        if is_closed() {
+            table.remove(key);
+        }
     }
 
     /// Makes every waiter look again.
     pub(crate) fn alarm(&self) {
         for table in &self.here().tables {
             let lines: Vec<_> = table.lock().values().cloned().collect();
-            lines.iter().for_each(Line::alarm);
+            lines.into_iter().for_each(KeyLine::alarm);
         }
-    }
-
-    fn line(&self, key: &LockKey) -> Arc<Line> {
-        let mut table = self.table(key.as_str());
-        if let Some(line) = table.get(key.as_str()) {
-            return Arc::clone(line);
-        }
-        let line = Line::new(key.clone(), Weak::clone(&self.core));
-        table.insert(key.as_str().into(), Arc::clone(&line));
-        line
     }
 
     fn table(&self, key: &str) -> MutexGuard<'_, Table> {
@@ -81,8 +77,7 @@ impl Lines {
     fn here(&self) -> &Self {
         let mut here = self;
         while here.process != process::id() {
-            let new = || Box::new(Self::new(Weak::clone(&here.core)));
-            here = here.forked.get_or_init(new);
+            here = here.forked.get_or_init(Box::default);
         }
         here
     }

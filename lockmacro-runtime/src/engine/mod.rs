@@ -1,8 +1,10 @@
 //! One lock, from the request to the release.
 
 pub(crate) mod acquire;
+pub(crate) mod acquired;
 pub(crate) mod acquisition;
 pub(crate) mod background;
+pub(crate) mod background_release;
 pub(crate) mod blocking;
 pub(crate) mod cleanup;
 pub(crate) mod cleanup_queue;
@@ -19,6 +21,7 @@ pub(crate) mod lines;
 pub(crate) mod local_queue;
 pub(crate) mod observer;
 pub(crate) mod per_process;
+pub(crate) mod place;
 pub(crate) mod reentry;
 pub(crate) mod releasing;
 pub(crate) mod renewal;

@@ -1,0 +1,154 @@
+//! A caller's place at the line of its key.
+
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+
+use tokio::sync::oneshot;
+
+use crate::engine::acquisition::{Acquisition, Refusal};
+use crate::engine::line::{Contended, Ended, Holder, Place};
+use crate::engine::local_queue::{Effects, Found, Verdict};
+use crate::engine::turn::Tenure;
+use crate::protocol::answer::Queueing;
+use crate::protocol::other_holder::OtherHolder;
+use crate::protocol::request::Request;
+use crate::value::error::LockError;
+use crate::value::key::LockKey;
+use crate::value::time::Moment;
+use crate::value::unavailability::Unavailability;
+
+impl Place {
+    /// The caller has asked for itself, and has the lock. Returns whether it is the line's.
+    pub(crate) fn granted(&self, holder: Weak<dyn Holder>) -> bool {
+        self.line.with(|state| {
+            let (is_ours, effects) = state.queue.asker_granted(self.ticket);
+            if is_ours {
+                state.holder = Some(holder);
+                state.last = None;
+            }
+            (is_ours, effects)
+        })
+    }
+
+    /// The caller has asked for itself, and found the lock busy. It waits in the line if `draft` is
+    /// given.
+    pub(crate) fn refused(&self, holder: &OtherHolder, draft: Option<Arc<Request>>) {
+        self.line.with(|state| {
+            state.note(holder, 0);
+            ((), state.queue.asker_refused(self.ticket, draft))
+        });
+    }
+
+    /// The caller has asked for itself, and failed or gave up. It waits in the line if `draft` is
+    /// given.
+    pub(crate) fn failed(&self, draft: Option<Arc<Request>>) {
+        self.line.with(|state| ((), state.queue.asker_failed(self.ticket, draft)));
+    }
+
+    /// Looks whether the lock was passed to this waiter.
+    pub(crate) fn poll(&self, waker: &Waker) -> Found<Acquisition> {
+        let core = self.line.core.upgrade();
+        let is_sound = |tenure: &Tenure| {
+            self.line.is_open() && core.is_some_and(|core| !core.has_changed_since(tenure.sent))
+        };
+        let waker = |last: Option<Waker>| match last {
+            Some(last) if last.will_wake(waker) => last,
+            _ => waker.clone(),
+        };
+        self.line.with(|state| {
+            let (found, effects) = state.queue.poll(self.ticket, is_sound, waker, Moment::now());
+            if let Found::Lock(tenure, token) = &found {
+                state.holder = None;
+                state.taken_up = Some((Arc::clone(token.request()), tenure.kept_until));
+            }
+            (found, effects)
+        })
+    }
+
+    /// The waiter has taken the lock up.
+    pub(crate) fn taken_up(&self, holder: Weak<dyn Holder>) {
+        self.line.with(|state| {
+            if state.queue.holder() == Some(self.ticket) {
+                (state.holder, state.taken_up, state.last) = (Some(holder), None, None);
+            }
+            ((), Effects::default())
+        });
+    }
+
+    /// The waiter leaves.
+    pub(crate) fn leave(&self) {
+        self.line.with(|state| {
+            let turn = self.line.turn(state);
+            ((), state.queue.leave(self.ticket, turn, Moment::now()))
+        });
+    }
+
+    /// Why a waiter is refused whose wait is over. `None` while nothing is known of the lock,
+    /// unless this is the `last` look.
+    pub(crate) fn over(&self, key: &LockKey, last: bool) -> Option<Refusal> {
+        let state = self.line.state.lock();
+        let is_ours = state.queue.holder().is_some() || state.queue.passed().is_some();
+        match &state.last {
+            Some(Err(error)) if !is_ours => return Some(Refusal::Failed(error.clone())),
+            None if !is_ours && last => {
+                let detail = "no answer while the caller waited".to_owned();
+                let reason = Unavailability::Timeout;
+                return Some(Refusal::Failed(LockError::Unavailable {
+                    reason,
+                    detail,
+                    server: None,
+                }));
+            }
+            None if !is_ours => return None,
+            _ => {}
+        }
+        let ahead = match &state.last {
+            Some(Ok(Contended { ahead, .. })) if !is_ours => *ahead,
+            _ => 0,
+        };
+        let rank = u32::try_from(state.queue.rank(self.ticket)).unwrap_or(u32::MAX);
+        let rank = rank.saturating_add(ahead);
+        Some(self.line.busy(&state, key, Queueing::Left(rank)))
+    }
+
+    /// The refusal of a waiter.
+    pub(crate) fn refusal(&self, key: &LockKey, verdict: Verdict) -> Refusal {
+        match verdict {
+            Verdict::Failed(error) => Refusal::Failed(*error),
+            Verdict::Busy => {
+                let state = self.line.state.lock();
+                self.line.busy(&state, key, Queueing::Outside)
+            }
+        }
+    }
+
+    /// The holder ends. Passes the lock on if `tenure` allows that, with the token that `token`
+    /// makes.
+    pub(crate) fn release(
+        &self,
+        tenure: Option<Tenure>,
+        token: impl FnOnce() -> Option<Acquisition>,
+    ) -> Ended {
+        let tenure = tenure.filter(|_| self.line.is_open());
+        self.line.with(|state| {
+            let turn = self.line.turn(state);
+            let now = Moment::now();
+            let (is_passed, effects) = state.queue.release(self.ticket, tenure, token, turn, now);
+            let ended = if is_passed {
+                Ended::Passed
+            } else if effects.release.is_some() {
+                let (report, reported) = oneshot::channel();
+                state.report = Some(report);
+                Ended::Released(reported)
+            } else {
+                Ended::Kept
+            };
+            (ended, effects)
+        })
+    }
+
+    /// The holder has lost the lock. Returns whether somebody waits.
+    pub(crate) fn lost(&self) -> bool {
+        self.line.with(|state| state.queue.lost(self.ticket))
+    }
+}
