@@ -106,6 +106,14 @@ fn arrives(manager: &Arc<Core>, request: Request) -> Begins {
         return Begins::Refused(request, Refusal::Failed(error));
     }
     match Line::of_caller(manager, request) {
+        // The tokens of a waiter at several servers are known to one acquisition.
+        Begun::Asks(place, request)
+            if request.until.is_some() && manager.store().servers().are_several() =>
+        {
+            let draft = Arc::new(request);
+            place.failed(Some(Arc::clone(&draft)));
+            Begins::Waits(InLine::new(place, Arc::clone(manager), draft))
+        }
         Begun::Asks(place, mut request) => {
             // The first question does not wait: a free lock needs no queue.
             let asker = Asker::new(place, request.until.take());

@@ -19,6 +19,10 @@ use crate::protocol::request::Request;
 use crate::value::error::LockError;
 use crate::value::time::Moment;
 
+/// Shortest of the longest times for which a caller waits for a release of its process.
+const RELEASE_MAX: Duration = Duration::from_secs(1);
+/// Interval at which such a release is looked for.
+const RELEASE_CHECK: Duration = Duration::from_millis(50);
 /// A wait that is longer has no end.
 const LONGEST_TIMER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Longest time for which a blocked thread sleeps.
@@ -42,6 +46,8 @@ pub(crate) struct InLine {
     timer: Option<Pin<Box<Sleep>>>,
     /// The wait is over, and so is the time for a first answer next.
     is_last: bool,
+    /// Until when it waits for a release of its own process that nobody waits for.
+    late: Option<Moment>,
 }
 
 /// A lock that a waiter has taken up.
@@ -121,8 +127,9 @@ impl Drop for Asker {
 
 impl InLine {
     pub(crate) fn new(place: Place, core: Arc<Core>, draft: Arc<Request>) -> Self {
-        let (timer, is_last, _waiting) = (None, false, WaitingGauge::of(&draft));
-        Self { place: Some(place), core, draft, _waiting, timer, is_last }
+        let (timer, is_last, late) = (None, false, None);
+        let (place, _waiting) = (Some(place), WaitingGauge::of(&draft));
+        Self { place, core, draft, _waiting, timer, is_last, late }
     }
 
     pub(crate) fn draft(&self) -> &Arc<Request> {
@@ -138,6 +145,9 @@ impl InLine {
         loop {
             if let Poll::Ready(found) = self.look(cx.waker()) {
                 return Poll::Ready(found);
+            }
+            if let Some(refusal) = self.answered_late() {
+                return Poll::Ready(Err(refusal));
             }
             let Some(left) = self.left() else { return Poll::Pending };
             let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(left)));
@@ -156,6 +166,9 @@ impl InLine {
             loop {
                 if let Poll::Ready(found) = self.look(&waker) {
                     return found;
+                }
+                if let Some(refusal) = self.answered_late() {
+                    return Err(refusal);
                 }
                 let left = self.left().unwrap_or(LONGEST_SLEEP);
                 let until = Instant::now() + left;
@@ -191,6 +204,9 @@ impl InLine {
 
     /// How long the caller still waits; `None` for ever.
     fn left(&self) -> Option<Duration> {
+        if let Some(late) = self.late {
+            return Some(late.since(Moment::now()).min(RELEASE_CHECK));
+        }
         let until = match (self.draft.until, self.is_last) {
             (Some(until), false) => until,
             // For the answer to a question that it waits for.
@@ -200,12 +216,40 @@ impl InLine {
         Some(until.since(Moment::now())).filter(|left| *left < LONGEST_TIMER)
     }
 
+    /// Why the caller is refused after its wait, once there was a first answer.
+    fn answered_late(&self) -> Option<Refusal> {
+        let place = self.place.as_ref().filter(|_| self.is_last && self.late.is_none())?;
+        place.over(&self.draft.key, false)
+    }
+
     /// The wait is over. Returns why the caller is refused, unless it waits for a first answer.
     fn over(&mut self) -> Option<Refusal> {
+        if self.waits_for_a_release() {
+            return None;
+        }
         let place = self.place.as_ref()?;
         let refusal = place.over(&self.draft.key, self.is_last);
         self.is_last = true;
         refusal
+    }
+}
+
+impl InLine {
+    /// Whether a release of this process is in flight, or was just now: then the lock is not busy
+    /// for the callers of the process.
+    fn waits_for_a_release(&mut self) -> bool {
+        let (now, answer) = (Moment::now(), self.core.store().servers().answer_time());
+        let is_in_flight = self.core.releasing().is_in_flight(&self.draft.key);
+        match self.late {
+            None if !is_in_flight => return false,
+            None => self.late = Some(now.after((answer * 4).max(RELEASE_MAX))),
+            // Once more, for the grant that comes with the release.
+            Some(_) if !is_in_flight && !self.is_last => self.is_last = true,
+            Some(_) if !is_in_flight => return false,
+            Some(late) if late <= now => return false,
+            Some(_) => {}
+        }
+        true
     }
 }
 

@@ -350,15 +350,24 @@ pub(crate) struct Waited {
 impl Witness for Waited {
     fn contended(&self, holder: &OtherHolder, rank: u32) {
         self.line.with(|state| {
+            let is_first = state.last.is_none();
             state.note(holder, rank);
-            ((), state.queue.found_busy(self.number))
+            let mut effects = state.queue.found_busy(self.number);
+            if is_first {
+                effects.wake.extend(state.queue.alarm().wake);
+            }
+            ((), effects)
         });
         self.line.was_answered.store(true, Ordering::Relaxed);
         self.line.answered.notify_one();
     }
 
     fn failed(&self, error: LockError) {
-        self.line.state.lock().last = Some(Err(error));
+        // A waiter whose wait is over waits for a first answer.
+        self.line.with(|state| match state.last.replace(Err(error)) {
+            None => ((), state.queue.alarm()),
+            Some(_) => ((), Effects::default()),
+        });
     }
 }
 

@@ -52,6 +52,11 @@ impl Releasing {
         releases.filter(|releases| releases.count() > 0).cloned().collect()
     }
 
+    /// Whether a release of a key is in flight.
+    pub(crate) fn is_in_flight(&self, key: &LockKey) -> bool {
+        !self.of(std::slice::from_ref(key)).is_empty()
+    }
+
     /// Sends a request as [`Store::acquire`] does. If the lock is busy, and a release of it was in
     /// flight, the request is sent again after that release.
     pub(crate) fn acquire(
