@@ -243,10 +243,14 @@ impl InLine {
         match self.late {
             None if !is_in_flight => return false,
             None => self.late = Some(now.after((answer * 4).max(RELEASE_MAX))),
-            // Once more, for the grant that comes with the release.
-            Some(_) if !is_in_flight && !self.is_last => self.is_last = true,
-            Some(_) if !is_in_flight => return false,
             Some(late) if late <= now => return false,
+            // Some more time, for the grant that comes with the release. Several servers are asked
+            // at intervals.
+            Some(_) if !is_in_flight && !self.is_last => {
+                let are_several = self.core.store().servers().are_several();
+                let more = if are_several { RELEASE_MAX } else { RELEASE_CHECK };
+                (self.is_last, self.late) = (true, Some(now.after(more)));
+            }
             Some(_) => {}
         }
         true
