@@ -21,7 +21,7 @@ impl Schedule<'_> {
                 return Ok((Reply::Own(replies[0] == Value::Okay), look));
             }
             Event::Release { client, keep } => {
-                let Client { token, max_queue, process, .. } = &self.world.clients[client];
+                let Client { token, max_queue, .. } = &self.world.clients[client];
                 // A client that never waited sends the cheaper script first.
                 if *max_queue == 0 && keep == 0 {
                     let (replies, look) = self.store.call(Which::ReleaseUncontended, &[token], &[]);
@@ -31,18 +31,8 @@ impl Schedule<'_> {
                 }
                 let [keep, confirm_window, fence_ttl] =
                     [keep, CONFIRM_WINDOW, FENCE_TTL].map(|number| number.to_string());
-                // Without a subscription the process has no channel of its own.
-                let local_channel = match self.world.reachable(client) {
-                    true => self.world.channel(*process),
-                    false => String::new(),
-                };
-                let args = [token.as_str(), &keep, &confirm_window, &fence_ttl, &local_channel];
-                let process = *process;
+                let args = [token.as_str(), &keep, &confirm_window, &fence_ttl];
                 let (replies, look) = self.store.call(Which::Release, &args, &[]);
-                if let Value::BulkString(push) = &replies[0] {
-                    self.store.pass_on(process, push);
-                    return Ok((Reply::Own(true), look));
-                }
                 return Ok((Reply::Own(one(&replies[0])), look));
             }
             Event::Renew { client, ttl } => {

@@ -259,11 +259,6 @@ impl Store {
         pushes
     }
 
-    /// Delivers a push that came with the reply to a release of the same process.
-    pub fn pass_on(&mut self, process: usize, push: &[u8]) {
-        self.passed_on.push(Push::read(process, push));
-    }
-
     fn barrier(&mut self, process: usize) {
         let connection = &mut self.subscribers[process].connection;
         redis::cmd("PING").query::<()>(connection).expect("the server answers");
