@@ -600,7 +600,7 @@ fn random_schedules_break_nothing() {
 #[test]
 fn what_is_built_wrong_is_noticed() {
     for (mutant, oracle) in [
-        (Mutant::LostTenurePassed, "the store has not"),
+        (Mutant::LostTenurePassed, "two holders"),
         (Mutant::NoCheckAtTheTakeUp, "the store has not"),
         (Mutant::FenceUsedTwice, "the fence"),
         (Mutant::DroppedPassNotHandedOn, "who has gone"),
@@ -629,6 +629,6 @@ fn a_waiter_of_another_process_waits_for_a_turn_and_a_body() {
     assert!(waits <= bound, "{waits} ms");
     for mutant in [Mutant::NoBoundOfTheTurn, Mutant::NoLapse] {
         let waits = foreign_wait(mutant);
-        assert!(waits > 4 * bound, "{mutant:?}: {waits} ms");
+        assert!(waits > 3 * bound, "{mutant:?}: {waits} ms");
     }
 }
