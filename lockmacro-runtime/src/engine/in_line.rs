@@ -69,6 +69,15 @@ impl Asker {
         (core.store().servers().answer_time() * 2).max(Duration::from_millis(1))
     }
 
+    /// How long a caller that does not wait is in a line: for the question of another caller, and
+    /// for one of the line after it.
+    fn longest_of_line(core: &Core) -> Duration {
+        match core.store().servers().answer_time() {
+            Duration::ZERO => RELEASE_MAX,
+            answer => answer * 2,
+        }
+    }
+
     /// Whether the question of a caller that waits takes too long: it has to ask from the line.
     pub(crate) fn poll_over(&mut self, core: &Core, cx: &mut Context<'_>) -> Poll<()> {
         let Some(until) = self.until else { return Poll::Pending };
@@ -211,7 +220,7 @@ impl InLine {
             (Some(until), false) => until,
             // For the answer to a question that it waits for.
             (Some(until), true) => until.after(self.core.store().servers().answer_time()),
-            (None, _) => return None,
+            (None, _) => self.draft.asked.after(Asker::longest_of_line(&self.core)),
         };
         Some(until.since(Moment::now())).filter(|left| *left < LONGEST_TIMER)
     }
@@ -219,7 +228,7 @@ impl InLine {
     /// Why the caller is refused after its wait, once there was a first answer.
     fn answered_late(&self) -> Option<Refusal> {
         let place = self.place.as_ref().filter(|_| self.is_last && self.late.is_none())?;
-        place.over(&self.draft.key, false)
+        place.over(&self.draft.key, self.draft.until.is_some(), false)
     }
 
     /// The wait is over. Returns why the caller is refused, unless it waits for a first answer.
@@ -228,7 +237,8 @@ impl InLine {
             return None;
         }
         let place = self.place.as_ref()?;
-        let refusal = place.over(&self.draft.key, self.is_last);
+        let waits = self.draft.until.is_some();
+        let refusal = place.over(&self.draft.key, waits, self.is_last || !waits);
         self.is_last = true;
         refusal
     }

@@ -182,6 +182,10 @@ impl Line {
                 let place = |ticket| Place { line: Arc::clone(self), ticket };
                 match state.queue.arrive(waits, Moment::now()) {
                     Arrival::Asks(ticket) => Begun::Asks(place(ticket), request),
+                    Arrival::Waits(_) if state.queue.len() >= QUEUE_MAX => {
+                        let key = key.clone();
+                        Begun::Refused(request, full(key))
+                    }
                     Arrival::Waits(ticket) => {
                         let draft = Arc::new(request);
                         state.queue.wait(ticket, Arc::clone(&draft), !waits);

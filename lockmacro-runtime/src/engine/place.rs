@@ -83,9 +83,9 @@ impl Place {
         });
     }
 
-    /// Why a waiter is refused whose wait is over. `None` while nothing is known of the lock,
+    /// Why a caller is refused whose time is over. `None` while nothing is known of the lock,
     /// unless this is the `last` look.
-    pub(crate) fn over(&self, key: &LockKey, last: bool) -> Option<Refusal> {
+    pub(crate) fn over(&self, key: &LockKey, waits: bool, last: bool) -> Option<Refusal> {
         let state = self.line.state.lock();
         let is_ours = state.queue.holder().is_some() || state.queue.passed().is_some();
         match &state.last {
@@ -108,7 +108,8 @@ impl Place {
         };
         let rank = u32::try_from(state.queue.rank(self.ticket)).unwrap_or(u32::MAX);
         let rank = rank.saturating_add(ahead);
-        Some(self.line.busy(&state, key, Queueing::Left(rank)))
+        let queue = if waits { Queueing::Left(rank) } else { Queueing::Outside };
+        Some(self.line.busy(&state, key, queue))
     }
 
     /// The refusal of a waiter.
