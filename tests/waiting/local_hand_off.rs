@@ -5,6 +5,7 @@ use std::pin::pin;
 use futures::poll;
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::Server;
+use lockmacro_tests::times::SOON;
 use tokio::time::timeout;
 
 use crate::queue::Queue;
@@ -104,4 +105,21 @@ async fn a_release_that_nobody_polls_any_more_holds_up_nobody() {
     served(PUSHED, next).await;
     release.await.expect("it was held");
     keeps_only_fences(&server, LONG_TTL).await;
+}
+
+#[tokio::test]
+async fn a_lock_that_was_passed_on_may_be_extended_beyond_its_ttl() {
+    let server = Server::start();
+    let manager = LockManager::builder().turn(ms(1_000)).connect(&server.url()).await;
+    let manager = manager.expect("there");
+    let guard = lock(&manager, KEY).acquire().await.expect("free");
+    let waiter = waiting(&manager, KEY).acquire();
+    let next = Queue::at(&server, KEY).join(waiter).await;
+    server.admin().forget_calls();
+    guard.release().await.expect("still held");
+    let next = timeout(SOON, next).await.expect("in time").expect("served");
+    assert_eq!(commands(&server), 0, "it was passed on");
+    next.extend(4 * LONG_TTL).await.expect("still held");
+    assert!(next.remaining() > 3 * LONG_TTL, "{:?}", next.remaining());
+    next.release().await.expect("still held");
 }

@@ -296,11 +296,15 @@ impl Held {
     pub(crate) async fn extend(&self, ttl: Duration) -> Result<(), LockError> {
         self.remaining()?;
         inside_runtime()?;
-        let (ttl, sent) = (self.allowed(ttl), Moment::now());
+        let sent = Moment::now();
+        let ttl = self.lease().extension(ttl, sent);
         self.request().renewed_until(sent.after(ttl));
         self.sends();
         let store = self.manager().store();
         let held = store.renew_acknowledged(self.request(), ttl, self.request().ttl / 3).await?;
+        if held {
+            self.lease().extended(sent, ttl);
+        }
         self.answered(held, sent, ttl);
         self.remaining().map(drop).map_err(LockError::from)
     }

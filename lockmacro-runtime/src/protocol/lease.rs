@@ -129,6 +129,21 @@ impl Lease {
         }
     }
 
+    /// How much of `ttl` an extension at `now` may request, which its caller has asked for: more
+    /// than a renewal of its own.
+    pub(crate) fn extension(&self, ttl: Duration, now: Moment) -> Duration {
+        match self.renewal {
+            Renewal::Until(_) => self.allowed(ttl, now),
+            Renewal::On | Renewal::Off => ttl,
+        }
+    }
+
+    /// Records an extension for `ttl` by a command that was sent at `sent`: the lease may last for
+    /// longer than the ttl with which it began.
+    pub(crate) fn extended(&mut self, sent: Moment, ttl: Duration) {
+        self.limit = self.limit.map(|limit| limit.max(end_of(sent, ttl)));
+    }
+
     /// The ttl that a server has to count from `now` on, so that the key outlasts the lease; `None`
     /// when the lease is over.
     pub(crate) fn keeps(&mut self, now: Moment) -> Option<Duration> {
@@ -213,6 +228,18 @@ mod tests {
         assert_eq!(lease.renewed(at(400), 300 * SECOND, at(401)), Ok(ms(296_997)));
         assert_eq!(lease.next_try(at(401)), at(15_401));
         assert_eq!(lease.remaining(at(300_400)), Err(LossCause::Expired));
+    }
+
+    #[test]
+    fn an_extension_of_a_passed_lease_lengthens_it_beyond_its_own_ttl() {
+        let mut lease = Lease::passed(at(0), at(500), SECOND, Renewal::Off);
+        assert!(lease.allowed(60 * SECOND, at(0)) < ms(1_010), "a confirmation is for its ttl");
+        assert_eq!(lease.extension(60 * SECOND, at(0)), 60 * SECOND);
+        lease.extended(at(0), 60 * SECOND);
+        assert_eq!(lease.renewed(at(0), 60 * SECOND, at(1)), Ok(ms(59_397)));
+        assert_eq!(lease.remaining(at(59_398)), Err(LossCause::Expired));
+        let mut lease = Lease::passed(at(0), at(500), SECOND, Renewal::Off);
+        assert_eq!(lease.renewed(at(0), 60 * SECOND, at(1)), Ok(ms(987)), "of a confirmation");
     }
 
     #[test]
