@@ -338,9 +338,14 @@ impl State {
     }
 
     pub(crate) fn note(&mut self, holder: &OtherHolder, ahead: u32) {
+        self.last = Some(Ok(Contended::of(holder, ahead)));
+    }
+}
+
+impl Contended {
+    fn of(holder: &OtherHolder, ahead: u32) -> Self {
         let until = holder.left.map(|left| Moment::now().after(left));
-        let owner = holder.owner.clone();
-        self.last = Some(Ok(Contended { owner, until, ahead }));
+        Self { owner: holder.owner.clone(), until, ahead }
     }
 }
 
@@ -367,10 +372,25 @@ impl Witness for Waited {
     }
 
     fn failed(&self, error: LockError) {
-        // A waiter whose wait is over waits for a first answer.
-        self.line.with(|state| match state.last.replace(Err(error)) {
-            None => ((), state.queue.alarm()),
-            Some(_) => ((), Effects::default()),
+        self.unanswered(Err(error));
+    }
+
+    fn undecided(&self, holder: &OtherHolder) {
+        self.unanswered(Ok(Contended::of(holder, 0)));
+    }
+}
+
+impl Waited {
+    /// It is not known who has the lock.
+    fn unanswered(&self, last: Result<Contended, LockError>) {
+        self.line.with(|state| {
+            state.queue.unanswered(self.number);
+            // A waiter whose wait is over waits for a first answer.
+            let effects = match state.last.replace(last) {
+                None => state.queue.alarm(),
+                Some(_) => Effects::default(),
+            };
+            ((), effects)
         });
     }
 }

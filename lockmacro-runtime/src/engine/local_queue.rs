@@ -342,6 +342,13 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         effects
     }
 
+    /// It is not known any more whether somebody else has the lock. The request is repeated.
+    pub(crate) fn unanswered(&mut self, request: u64) {
+        if self.is_requested(request) {
+            self.state = State::Requested { request, answered: false };
+        }
+    }
+
     /// The request of the queue has failed. The error is for the first caller, or for all.
     pub(crate) fn failed(&mut self, request: u64, error: &LockError, all: bool) -> Effects<T, W> {
         let mut effects = Effects::default();

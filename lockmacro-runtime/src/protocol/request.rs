@@ -67,6 +67,9 @@ pub(crate) trait Witness: fmt::Debug + Send + Sync {
 
     /// There was no answer, and the request is repeated.
     fn failed(&self, error: LockError);
+
+    /// This holder is not known to have the lock, and the request is repeated.
+    fn undecided(&self, holder: &OtherHolder);
 }
 
 impl Request {
@@ -210,6 +213,13 @@ impl Request {
     pub(crate) fn note_contended(&self, holder: &OtherHolder, rank: u32) {
         if let Some(witness) = self.witness() {
             witness.contended(holder, rank);
+        }
+    }
+
+    /// Tells the waiters that nobody is known to have the lock.
+    pub(crate) fn note_undecided(&self, holder: &OtherHolder) {
+        if let Some(witness) = self.witness() {
+            witness.undecided(holder);
         }
     }
 

@@ -170,6 +170,19 @@ fn who_asks_in_vain_lets_the_next_one_ask() {
 }
 
 #[test]
+fn an_answer_is_not_known_any_more_after_a_failure() {
+    let (mut queue, tickets) = held(1);
+    let request = queue.lost(tickets[0]).1.request.unwrap();
+    let _ = queue.found_busy(request);
+    assert_eq!(queue.arrive(false, at(0)), Arrival::Busy);
+    queue.unanswered(request);
+    assert!(matches!(queue.arrive(false, at(0)), Arrival::Waits(_)), "nobody may have it");
+    let _ = queue.found_busy(request);
+    queue.unanswered(request + 1);
+    assert_eq!(queue.arrive(false, at(0)), Arrival::Busy, "it is about another request");
+}
+
+#[test]
 fn a_question_that_nobody_polls_delays_the_next_caller_for_a_while_only() {
     let mut queue = Queue::default();
     let Arrival::Asks(first) = queue.arrive(true, at(0)) else { panic!() };

@@ -85,9 +85,13 @@ impl Redlock {
                 };
             }
             match failure {
-                Failure::Contended(Contention { holder, nobody, .. }) => {
+                Failure::Contended(Contention { holder, split, nobody }) => {
                     let holder = if nobody { OtherHolder::default() } else { holder };
-                    request.note_contended(&holder, 0);
+                    // With split votes nobody may have the lock.
+                    match split || nobody {
+                        true => request.note_undecided(&holder),
+                        false => request.note_contended(&holder, 0),
+                    }
                 }
                 Failure::Fault { error, .. } => request.note_failed(|| error),
             }
